@@ -1,0 +1,2 @@
+//! Processors and placements: runs the protocol on real threads and sockets.
+#![forbid(unsafe_code)]

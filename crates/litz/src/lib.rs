@@ -1,0 +1,1 @@
+//! One connection over every link and every core, each strand encrypted.

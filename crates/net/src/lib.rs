@@ -1,0 +1,1 @@
+//! UDP sockets with an in-memory twin; all OS-specific code.

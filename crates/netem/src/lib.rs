@@ -1,0 +1,2 @@
+//! Link models: rate, delay, loss, reordering, duplication, corruption, queue.
+#![forbid(unsafe_code)]

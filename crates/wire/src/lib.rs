@@ -1,0 +1,2 @@
+//! QUIC packet and frame formats: parse and emit, stateless.
+#![forbid(unsafe_code)]
