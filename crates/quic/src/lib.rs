@@ -1,2 +1,59 @@
-//! QUIC as a sans-IO state machine with three owners.
+//! QUIC v1 as a sans-IO state machine with three owners.
+//!
+//! Nothing here opens a socket, reads a clock, spawns, locks a shared state or draws from a global generator: datagrams,
+//! time and commands come in; plans, deadlines and events go out. The calling contract stands on [`Connection`].
+//!
+//! ```text
+//!  application ── write ──▶ ┌────────────┐  plan   ┌────────┐  datagrams
+//!                           │ SendHalf   │ ──────▶ │ seal   │ ──────────▶ link
+//!                           ├────────────┤         └────────┘ (any processor)
+//!                           │ Control    │
+//!                           ├────────────┤ records ┌────────┐  datagrams
+//!  application ◀── read ─── │ ReceiveHalf│ ◀────── │ open   │ ◀────────── link
+//!                           └────────────┘         └────────┘ (any processor)
+//! ```
+//!
+//! | where | what |
+//! |---|---|
+//! | [`connection`] | the three owners together, and what a driver calls: start here |
+//! | [`endpoint`] | which connection a datagram belongs to |
+//! | `send`, `receive`, `control` | the owners |
+//! | `exchange` | the values they exchange |
+//! | [`plan`], [`seal`] | what is to be sent, and the stage that seals it |
+//! | [`open`] | the stage that opens and parses what arrives |
+//! | [`session`] | what QUIC asks of TLS |
 #![forbid(unsafe_code)]
+
+pub mod config;
+pub mod connection;
+pub(crate) mod control;
+pub mod endpoint;
+pub mod error;
+pub mod event;
+pub(crate) mod exchange;
+pub mod open;
+pub mod plan;
+pub mod range_set;
+pub(crate) mod receive;
+pub mod seal;
+pub mod secret;
+pub(crate) mod send;
+pub mod session;
+pub mod stats;
+pub(crate) mod stream_map;
+
+pub use config::TransportConfig;
+pub use connection::{Connection, WRITE_LEN_MAX};
+pub use control::RouteChange;
+pub use endpoint::{BeginError, ConnectionKey, Endpoint, Route};
+pub use error::{ConnectionError, TransportError};
+pub use event::Event;
+pub use plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, Receipt};
+pub use receive::streams::{Chunk, ReadError};
+pub use seal::seal;
+pub use secret::SecretSource;
+pub use send::SendDatagramError;
+pub use send::path::Addresses;
+pub use send::streams::WriteError;
+pub use stats::{ReceiveStats, SendStats, Stats};
+pub use wire::quic::{ConnectionId, Dir, ErrorCode, PathId, Side, StreamId};

@@ -1,0 +1,108 @@
+//! The list of keys that a standing server lets in without tickets.
+//!
+//! A text file: one public key (`ed25519:...`) or fingerprint (`sha256:...`) a line, whatever follows it on the line is a
+//! comment, as is everything after `#`. Read afresh for each connection, so that a change needs no restart.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::key::{Fingerprint, PublicKey};
+use super::private_file;
+
+/// Keys that may send without a ticket.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct AllowList {
+    fingerprints: BTreeSet<Fingerprint>,
+}
+
+/// Why a list could not be used. No part of a faulty list is: a slip must not lock in half of what was meant.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AllowListError {
+    /// The file could not be read.
+    Read(PathBuf, io::Error),
+    /// A line (counted from 1) begins with neither a public key nor a fingerprint.
+    Line(PathBuf, usize),
+}
+
+impl AllowList {
+    /// Reads the list at `path`.
+    ///
+    /// # Errors
+    /// [`AllowListError::Read`] (also if the file exceeds 4 MiB) and [`AllowListError::Line`].
+    pub fn load(path: &Path) -> Result<Self, AllowListError> {
+        let (bytes, _) = private_file::read_bounded(path, LIST_FILE_LEN_MAX)
+            .map_err(|error| AllowListError::Read(path.to_owned(), error))?;
+        let text = String::from_utf8_lossy(&bytes);
+        Self::parse(&text).map_err(|line| AllowListError::Line(path.to_owned(), line))
+    }
+
+    /// A list of these keys.
+    pub fn of(fingerprints: impl IntoIterator<Item = Fingerprint>) -> Self {
+        Self { fingerprints: fingerprints.into_iter().collect() }
+    }
+
+    /// Whether the list names `key`.
+    #[must_use]
+    pub fn allows(&self, key: &PublicKey) -> bool {
+        self.fingerprints.contains(&key.fingerprint())
+    }
+
+    /// The list in `text`, or the number of the first line that is none.
+    fn parse(text: &str) -> Result<Self, usize> {
+        let mut fingerprints = BTreeSet::new();
+        for (index, line) in text.lines().enumerate() {
+            let content = line.split('#').next().unwrap_or_default();
+            let Some(word) = content.split_whitespace().next() else { continue };
+            let fingerprint = match word.parse::<PublicKey>() {
+                Ok(key) => key.fingerprint(),
+                Err(_) => word.parse::<Fingerprint>().map_err(|_| index + 1)?,
+            };
+            fingerprints.insert(fingerprint);
+        }
+        Ok(Self { fingerprints })
+    }
+}
+
+impl fmt::Display for AllowListError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => write!(f, "cannot read the allowed keys {}: {error}", path.display()),
+            Self::Line(path, line) => write!(
+                f,
+                "{}:{line}: a line begins with ed25519: or sha256: and 52 letters and digits, or with #",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for AllowListError {}
+
+/// Room for some 60,000 keys.
+const LIST_FILE_LEN_MAX: u64 = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_fingerprints_are_listed_with_comments() {
+        let keys = [1, 2, 3].map(|byte| PublicKey::from_bytes([byte; 32]));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("allowed_keys");
+        std::fs::write(&path, format!("# laptops\n\n{}  anna\n\t{} # bert\n", keys[0], keys[1].fingerprint())).unwrap();
+        let list = AllowList::load(&path).unwrap();
+        assert!(list.allows(&keys[0]) && list.allows(&keys[1]) && !list.allows(&keys[2]));
+    }
+
+    #[test]
+    fn a_faulty_line_is_named_and_nothing_is_allowed() {
+        let good = PublicKey::from_bytes([1; 32]);
+        assert_eq!(AllowList::parse(&format!("{good}\n#\nssh-ed25519 AAAA\n")), Err(3));
+        assert_eq!(AllowList::parse(&good.to_string()[..50]), Err(1));
+        assert_eq!(AllowList::parse(""), Ok(AllowList::default()));
+    }
+}

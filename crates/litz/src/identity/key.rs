@@ -1,0 +1,271 @@
+//! The host's Ed25519 key pair, public keys and their fingerprints.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::{base32, pem, private_file};
+
+/// A host's key pair: what it is known by. Kept in a file as PKCS #8 in PEM, so that other tools can read it.
+pub struct KeyPair {
+    pkcs8: Vec<u8>,
+    public: PublicKey,
+}
+
+/// An Ed25519 public key (RFC 8032, section 5.1.5). Its text is `ed25519:` and 52 letters and digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublicKey([u8; 32]);
+
+/// SHA-256 of a key's SubjectPublicKeyInfo. Its text is `sha256:` and 52 letters and digits; [`Fingerprint::short`] is for
+/// people to compare at a glance.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+/// Why a key could not be made, read or understood.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The file could not be read.
+    Read(PathBuf, io::Error),
+    /// The file could not be written; [`io::ErrorKind::AlreadyExists`] if there is one.
+    Write(PathBuf, io::Error),
+    /// Others than the owner may read the private key.
+    OpenToOthers(PathBuf),
+    /// The file holds no Ed25519 private key.
+    NoKeyIn(PathBuf),
+    /// The system gave no randomness.
+    Random,
+    /// Bytes that are not the SubjectPublicKeyInfo of an Ed25519 key.
+    NotEd25519,
+    /// A text that is not a public key or fingerprint as this program writes them.
+    Text(&'static str),
+}
+
+impl KeyPair {
+    /// A fresh pair from the system's randomness, kept in memory only.
+    ///
+    /// # Errors
+    /// [`KeyError::Random`] if the system gives no randomness.
+    pub fn generate() -> Result<Self, KeyError> {
+        let pair = Ed25519KeyPair::generate().map_err(|_| KeyError::Random)?;
+        // Version 1 of PKCS #8 (RFC 5208): openssl and others do not read version 2, which also carries the public key.
+        let pkcs8 = pair.to_pkcs8v1().map_err(|_| KeyError::Random)?;
+        Ok(Self { pkcs8: pkcs8.as_ref().to_vec(), public: PublicKey::of(&pair) })
+    }
+
+    /// Makes a pair and writes it to `path` (mode 0600, whole or not at all).
+    ///
+    /// # Errors
+    /// [`KeyError::Write`] if the file exists or cannot be written, [`KeyError::Random`].
+    pub fn create(path: &Path) -> Result<Self, KeyError> {
+        let pair = Self::generate()?;
+        let write_error = |error| KeyError::Write(path.to_owned(), error);
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            private_file::create_directory(parent).map_err(write_error)?;
+        }
+        private_file::create_new(path, pem::encode(PEM_LABEL, &pair.pkcs8).as_bytes()).map_err(write_error)?;
+        Ok(pair)
+    }
+
+    /// Reads the pair at `path`.
+    ///
+    /// # Errors
+    /// [`KeyError::Read`], [`KeyError::OpenToOthers`] or [`KeyError::NoKeyIn`], each naming the file.
+    pub fn load(path: &Path) -> Result<Self, KeyError> {
+        let (text, open_to_others) = private_file::read_bounded(path, KEY_FILE_LEN_MAX)
+            .map_err(|error| KeyError::Read(path.to_owned(), error))?;
+        if open_to_others {
+            return Err(KeyError::OpenToOthers(path.to_owned()));
+        }
+        let no_key = || KeyError::NoKeyIn(path.to_owned());
+        let der = PrivatePkcs8KeyDer::from_pem_slice(&text).map_err(|_| no_key())?;
+        let pair =
+            Ed25519KeyPair::from_pkcs8_maybe_unchecked(der.secret_pkcs8_der()).map_err(|_| no_key())?;
+        Ok(Self { pkcs8: der.secret_pkcs8_der().to_vec(), public: PublicKey::of(&pair) })
+    }
+
+    /// Reads the pair at `path`, or makes it there. Two processes that do so at once end with the same pair.
+    ///
+    /// # Errors
+    /// As [`KeyPair::load`] and [`KeyPair::create`].
+    pub fn load_or_create(path: &Path) -> Result<Self, KeyError> {
+        match Self::load(path) {
+            Err(KeyError::Read(_, error)) if error.kind() == io::ErrorKind::NotFound => {}
+            outcome => return outcome,
+        }
+        match Self::create(path) {
+            Err(KeyError::Write(_, error)) if error.kind() == io::ErrorKind::AlreadyExists => Self::load(path),
+            outcome => outcome,
+        }
+    }
+
+    /// The public half.
+    pub fn public(&self) -> PublicKey {
+        self.public
+    }
+
+    /// The private half for the TLS library.
+    pub(crate) fn pkcs8(&self) -> PrivatePkcs8KeyDer<'_> {
+        PrivatePkcs8KeyDer::from(self.pkcs8.as_slice())
+    }
+}
+
+impl PublicKey {
+    /// The key with these bytes. Any bytes: whether anybody can sign for it shows in the handshake.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes of RFC 8032.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The DER SubjectPublicKeyInfo (RFC 8410, section 4): what RFC 7250 sends in place of a certificate.
+    pub fn to_spki(&self) -> [u8; 44] {
+        let mut spki = [0; 44];
+        spki[..SPKI_PREFIX.len()].copy_from_slice(&SPKI_PREFIX);
+        spki[SPKI_PREFIX.len()..].copy_from_slice(&self.0);
+        spki
+    }
+
+    /// The key inside a DER SubjectPublicKeyInfo.
+    ///
+    /// # Errors
+    /// [`KeyError::NotEd25519`] for any other algorithm and any other encoding: DER has one.
+    pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
+        let key = spki.strip_prefix(&SPKI_PREFIX).ok_or(KeyError::NotEd25519)?;
+        Ok(Self(key.try_into().map_err(|_| KeyError::NotEd25519)?))
+    }
+
+    /// What tickets and lists name the key by.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.to_spki());
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest.as_ref());
+        Fingerprint(bytes)
+    }
+
+    fn of(pair: &Ed25519KeyPair) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(pair.public_key().as_ref());
+        Self(bytes)
+    }
+}
+
+impl Fingerprint {
+    /// The fingerprint with these bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes of SHA-256.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The first 80 bits, in four groups of four characters. For eyes only: decisions compare all of it.
+    pub fn short(&self) -> String {
+        let text = base32::encode(&self.0[..10]);
+        [&text[..4], &text[4..8], &text[8..12], &text[12..16]].join("-")
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{KEY_PREFIX}{}", base32::encode(&self.0))
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{FINGERPRINT_PREFIX}{}", base32::encode(&self.0))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({self})")
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+impl fmt::Debug for KeyPair {
+    /// The public half only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyPair").field("public", &self.public).finish_non_exhaustive()
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        Ok(Self(parse_text(text, KEY_PREFIX, "a public key is written ed25519: and 52 letters and digits")?))
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        Ok(Self(parse_text(text, FINGERPRINT_PREFIX, "a fingerprint is written sha256: and 52 letters and digits")?))
+    }
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => write!(f, "cannot read the host key {}: {error}", path.display()),
+            Self::Write(path, error) => write!(f, "cannot write the host key {}: {error}", path.display()),
+            Self::OpenToOthers(path) => {
+                let path = path.display();
+                write!(f, "the host key {path} can be read by others: run `chmod 600 {path}`")
+            }
+            Self::NoKeyIn(path) => {
+                write!(f, "{} holds no Ed25519 private key (PKCS #8 in PEM): move it away and a new one is made", path.display())
+            }
+            Self::Random => write!(f, "the system gave no randomness for a key"),
+            Self::NotEd25519 => write!(f, "the peer's key is not an Ed25519 public key"),
+            Self::Text(expected) => write!(f, "{expected}"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read(_, error) | Self::Write(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+fn parse_text(text: &str, prefix: &str, expected: &'static str) -> Result<[u8; 32], KeyError> {
+    let body = text.strip_prefix(prefix).ok_or(KeyError::Text(expected))?;
+    let bytes = base32::decode(body).map_err(|_| KeyError::Text(expected))?;
+    bytes.try_into().map_err(|_| KeyError::Text(expected))
+}
+
+/// SEQUENCE { SEQUENCE { OID 1.3.101.112 }, BIT STRING of 32 bytes } up to the key itself (RFC 8410, sections 3 and 4).
+const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+const PEM_LABEL: &str = "PRIVATE KEY";
+const KEY_PREFIX: &str = "ed25519:";
+const FINGERPRINT_PREFIX: &str = "sha256:";
+
+/// A key file is under 200 bytes; whatever is longer than this is something else.
+const KEY_FILE_LEN_MAX: u64 = 16 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Files that only their owner may read, replaced as a whole: after a crash there is the old file or the new one.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::base32;
+
+/// Bits of a mode that let anybody but the owner at a file.
+const OTHERS: u32 = 0o077;
+
+/// Replaces `path` by a file holding `bytes`, readable by the owner only, synced to the disk with its directory.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = write_temporary(path, bytes)?;
+    fs::rename(&temporary, path).inspect_err(|_| discard(&temporary))?;
+    sync_directory(path)
+}
+
+/// As [`replace`], but fails with [`io::ErrorKind::AlreadyExists`] if `path` exists.
+pub(crate) fn create_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = write_temporary(path, bytes)?;
+    // A link, unlike a rename, never replaces: two processes that make the same file at once cannot both win.
+    let linked = fs::hard_link(&temporary, path);
+    discard(&temporary);
+    linked?;
+    sync_directory(path)
+}
+
+/// The content of `path`, at most `max_len` bytes of it, and whether others than the owner may read it.
+pub(crate) fn read_bounded(path: &Path, max_len: u64) -> io::Result<(Vec<u8>, bool)> {
+    let file = File::open(path)?;
+    let open_to_others = file.metadata()?.mode() & OTHERS != 0;
+    let mut bytes = Vec::new();
+    file.take(max_len + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_len {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the file is longer than {max_len} bytes")));
+    }
+    Ok((bytes, open_to_others))
+}
+
+/// Creates `directory` and what is missing above it, for the owner only.
+pub(crate) fn create_directory(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+fn write_temporary(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?);
+    // Random, so that neither another writer nor what a killed one left behind is in the way.
+    let mut suffix = [0; 5];
+    aws_lc_rs::rand::fill(&mut suffix).map_err(|_| io::Error::other("the system gave no randomness"))?;
+    name.push(format!(".{}.new", base32::encode(&suffix)));
+    let temporary = path.with_file_name(name);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).inspect_err(|_| discard(&temporary))?;
+    Ok(temporary)
+}
+
+fn discard(path: &Path) {
+    // Best effort: a leftover costs a few bytes and is never read.
+    let _ = fs::remove_file(path);
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
+}

@@ -1,0 +1,288 @@
+//! TLS 1.3 settings of both ends: raw public keys (RFC 7250) in place of certificates, mutual, AES-128-GCM first.
+//!
+//! The client takes exactly the hosts it was told of. The server takes any Ed25519 key whose owner signs the handshake:
+//! *whether* that key may do anything is decided afterwards, by a ticket's proof or a list of keys.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::AlwaysResolvesClientRawPublicKeys;
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs as provider, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::server::AlwaysResolvesServerRawPublicKeys;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError, PeerIncompatible, ServerConfig,
+    SignatureScheme,
+};
+
+use super::key::{Fingerprint, KeyError, KeyPair, PublicKey};
+
+/// The client's settings, and what became of the host's key.
+#[derive(Clone)]
+pub struct ClientTls {
+    /// For the QUIC handshake.
+    pub config: Arc<ClientConfig>,
+    verdict: Arc<Mutex<Option<WrongHost>>>,
+}
+
+/// The host that answered is not one of those asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WrongHost {
+    /// The fingerprints that would have been right.
+    pub expected: Vec<Fingerprint>,
+    /// The fingerprint of the host that answered.
+    pub presented: Fingerprint,
+}
+
+/// The settings could not be made.
+#[derive(Debug)]
+pub struct TlsError(rustls::Error);
+
+/// The settings of the connecting end, with `own` as its key: the host must hold the key of one of `expected`.
+///
+/// # Errors
+/// [`TlsError`] if the TLS library refuses the key or the settings; not for any key this program made.
+pub fn client_config(own: &KeyPair, expected: &[Fingerprint]) -> Result<ClientTls, TlsError> {
+    let verdict = Arc::new(Mutex::new(None));
+    let verifier =
+        HostVerifier { expected: expected.to_vec(), verdict: Arc::clone(&verdict), algorithms: algorithms() };
+    let mut config = ClientConfig::builder_with_provider(Arc::new(crypto_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(TlsError)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified_key(own)?)));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // A resumed session skips the verifier, and its exporter's peers would rest on a memory: every handshake is a full one.
+    config.resumption = Resumption::disabled();
+    // Hosts are known by their keys. A name in clear would only tell onlookers whom we talk to.
+    config.enable_sni = false;
+    Ok(ClientTls { config: Arc::new(config), verdict })
+}
+
+/// The settings of the listening end, with `own` as its key.
+///
+/// # Errors
+/// As [`client_config`].
+pub fn server_config(own: &KeyPair) -> Result<Arc<ServerConfig>, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(crypto_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(TlsError)?
+        .with_client_cert_verifier(Arc::new(AnyKeyVerifier { algorithms: algorithms() }))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified_key(own)?)));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // No resumption (see `client_config`), hence no 0-RTT either: nothing of ours may be replayed.
+    config.send_tls13_tickets = 0;
+    config.max_early_data_size = 0;
+    Ok(Arc::new(config))
+}
+
+/// The key that the peer authenticated with, from what the TLS session calls its certificates.
+///
+/// # Errors
+/// [`KeyError::NotEd25519`] if there is not exactly one Ed25519 key; not after a handshake with these settings.
+pub fn peer_public_key(certificates: Option<&[CertificateDer<'_>]>) -> Result<PublicKey, KeyError> {
+    match certificates {
+        Some([key]) => PublicKey::from_spki(key),
+        _ => Err(KeyError::NotEd25519),
+    }
+}
+
+impl ClientTls {
+    /// Why the handshake failed, if it was because of the host's key. To be asked after a failed connect.
+    pub fn wrong_host(&self) -> Option<WrongHost> {
+        self.verdict.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl WrongHost {
+    /// The reason inside a TLS error, if that is what it is. The other end sees only an alert.
+    pub fn from_error(error: &rustls::Error) -> Option<&Self> {
+        match error {
+            rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(reason))) => reason.downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTls").field("wrong_host", &self.wrong_host()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for WrongHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("wrong fingerprint: expected ")?;
+        for (index, expected) in self.expected.iter().enumerate() {
+            write!(f, "{}{expected}", if index > 0 { " or " } else { "" })?;
+        }
+        write!(f, ", the host has {}: either another host answers at this address or somebody is in between", self.presented)
+    }
+}
+
+impl std::error::Error for WrongHost {}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot set up TLS: {}", self.0)
+    }
+}
+
+impl std::error::Error for TlsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+/// The client's judge of the host's key.
+#[derive(Debug)]
+struct HostVerifier {
+    expected: Vec<Fingerprint>,
+    verdict: Arc<Mutex<Option<WrongHost>>>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+/// The server's judge of the client's key: it must be one, no more.
+#[derive(Debug)]
+struct AnyKeyVerifier {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for HostVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let presented = sole_key(end_entity, intermediates)?.fingerprint();
+        if self.expected.contains(&presented) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let wrong = WrongHost { expected: self.expected.clone(), presented };
+        *self.verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(wrong.clone());
+        Err(CertificateError::Other(OtherError(Arc::new(wrong))).into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerIncompatible::Tls12NotOfferedOrEnabled.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for AnyKeyVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        sole_key(end_entity, intermediates).map(|_| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerIncompatible::Tls12NotOfferedOrEnabled.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// RFC 7250, section 3: the certificate payload is one SubjectPublicKeyInfo and nothing beside it.
+fn sole_key(key: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<PublicKey, rustls::Error> {
+    match (PublicKey::from_spki(key), others) {
+        (Ok(key), []) => Ok(key),
+        _ => Err(CertificateError::BadEncoding.into()),
+    }
+}
+
+fn verify_signature(
+    message: &[u8],
+    key: &CertificateDer<'_>,
+    dss: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, rustls::Error> {
+    verify_tls13_signature_with_raw_key(message, &SubjectPublicKeyInfoDer::from(key.as_ref()), dss, algorithms)
+}
+
+/// Our choice and order of algorithms. AES-128-GCM leads (the library's own order has AES-256 first): it is the fastest
+/// where AES has instructions, and 128 bits are the strength of the key exchange anyway.
+fn crypto_provider() -> CryptoProvider {
+    use provider::{cipher_suite, kx_group};
+    CryptoProvider {
+        cipher_suites: vec![
+            cipher_suite::TLS13_AES_128_GCM_SHA256,
+            cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+            cipher_suite::TLS13_AES_256_GCM_SHA384,
+        ],
+        kx_groups: vec![kx_group::X25519MLKEM768, kx_group::X25519],
+        ..provider::default_provider()
+    }
+}
+
+fn algorithms() -> WebPkiSupportedAlgorithms {
+    provider::default_provider().signature_verification_algorithms
+}
+
+fn certified_key(own: &KeyPair) -> Result<Arc<CertifiedKey>, TlsError> {
+    let signing_key = provider::sign::any_eddsa_type(&own.pkcs8()).map_err(TlsError)?;
+    let spki = CertificateDer::from(own.public().to_spki().to_vec());
+    Ok(Arc::new(CertifiedKey::new(vec![spki], signing_key)))
+}
+
+/// The protocol's name in the handshake (RFC 7301): this file protocol, version 1.
+pub const ALPN: &[u8] = b"litz/1";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+use rustls::{ClientConnection, HandshakeKind, ServerConnection};
+
+use super::*;
+use crate::identity::proof::{EXPORTER_LABEL, ProofContext, Role};
+use crate::identity::ticket::Secret;
+
+/// Runs a whole handshake in memory; the first error of either side ends it.
+fn handshake(
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+) -> Result<(ClientConnection, ServerConnection), rustls::Error> {
+    let mut client = ClientConnection::new(client, ServerName::try_from("host.invalid").unwrap())?;
+    let mut server = ServerConnection::new(server)?;
+    let mut wire = Vec::new();
+    for _ in 0..10 {
+        wire.clear();
+        client.write_tls(&mut wire).unwrap();
+        server.read_tls(&mut wire.as_slice()).unwrap();
+        server.process_new_packets()?;
+        wire.clear();
+        server.write_tls(&mut wire).unwrap();
+        client.read_tls(&mut wire.as_slice()).unwrap();
+        client.process_new_packets()?;
+        if !client.is_handshaking() && !server.is_handshaking() {
+            return Ok((client, server));
+        }
+    }
+    panic!("the handshake does not end");
+}
+
+#[test]
+fn both_ends_know_each_other_by_raw_key_and_share_an_exporter() {
+    let (host, guest) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let tls = client_config(&guest, &[host.public().fingerprint()]).unwrap();
+    let (client, server) = handshake(Arc::clone(&tls.config), server_config(&host).unwrap()).unwrap();
+    assert_eq!(peer_public_key(client.peer_certificates()).unwrap(), host.public());
+    assert_eq!(peer_public_key(server.peer_certificates()).unwrap(), guest.public());
+    assert_eq!(client.alpn_protocol(), Some(b"litz/1".as_slice()));
+    assert_eq!(client.negotiated_cipher_suite().unwrap().suite(), rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
+    assert_eq!(client.negotiated_key_exchange_group().unwrap().name(), rustls::NamedGroup::X25519MLKEM768);
+    assert_eq!(client.handshake_kind(), Some(HandshakeKind::Full));
+    assert_eq!(tls.wrong_host(), None);
+
+    let secret = Secret::from_bytes([5; 16]);
+    let ours = |label: &[u8], context: &[u8]| client.export_keying_material([0; 32], label, Some(context)).unwrap();
+    let theirs = |label: &[u8], context: &[u8]| server.export_keying_material([0; 32], label, Some(context)).unwrap();
+    assert_eq!(ours(EXPORTER_LABEL, b""), theirs(EXPORTER_LABEL, b""));
+    let sender = ProofContext::new(ours, guest.public(), host.public().fingerprint());
+    let receiver = ProofContext::new(theirs, guest.public(), host.public().fingerprint());
+    assert!(receiver.verify(&secret, Role::Sender, &sender.prove(&secret, Role::Sender)));
+}
+
+#[test]
+fn a_second_handshake_is_a_full_one_too() {
+    let (host, guest) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let tls = client_config(&guest, &[host.public().fingerprint()]).unwrap();
+    let server = server_config(&host).unwrap();
+    for _ in 0..2 {
+        let (client, _) = handshake(Arc::clone(&tls.config), Arc::clone(&server)).unwrap();
+        assert_eq!(client.handshake_kind(), Some(HandshakeKind::Full));
+    }
+}
+
+#[test]
+fn a_wrong_host_is_refused_and_named() {
+    let (host, other, guest) =
+        (KeyPair::generate().unwrap(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let tls = client_config(&guest, &[other.public().fingerprint()]).unwrap();
+    let error = handshake(Arc::clone(&tls.config), server_config(&host).unwrap()).unwrap_err();
+    let wrong = tls.wrong_host().expect("the verdict is kept");
+    assert_eq!(WrongHost::from_error(&error), Some(&wrong));
+    assert_eq!(wrong.presented, host.public().fingerprint());
+    let text = wrong.to_string();
+    assert!(text.contains(&other.public().fingerprint().to_string()), "{text}");
+    assert!(text.contains(&host.public().fingerprint().to_string()), "{text}");
+}
+
+#[test]
+fn one_of_several_expected_hosts_is_enough() {
+    let (host, guest) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let expected = [Fingerprint::from_bytes([0; 32]), host.public().fingerprint()];
+    let tls = client_config(&guest, &expected).unwrap();
+    handshake(tls.config, server_config(&host).unwrap()).unwrap();
+}
+
+/// A host that shows the key of another without holding it.
+fn imposter(own: &KeyPair, shown: &KeyPair) -> Arc<CertifiedKey> {
+    let spki = CertificateDer::from(shown.public().to_spki().to_vec());
+    Arc::new(CertifiedKey::new(vec![spki], provider::sign::any_eddsa_type(&own.pkcs8()).unwrap()))
+}
+
+#[test]
+fn a_stolen_public_key_does_not_help_a_host() {
+    let (host, thief, guest) =
+        (KeyPair::generate().unwrap(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let tls = client_config(&guest, &[host.public().fingerprint()]).unwrap();
+    let mut server = ServerConfig::clone(&server_config(&thief).unwrap());
+    server.cert_resolver = Arc::new(AlwaysResolvesServerRawPublicKeys::new(imposter(&thief, &host)));
+    let error = handshake(tls.config, Arc::new(server)).unwrap_err();
+    assert_eq!(error, rustls::Error::InvalidCertificate(CertificateError::BadSignature));
+}
+
+#[test]
+fn a_stolen_public_key_does_not_help_a_guest() {
+    let (host, thief, guest) =
+        (KeyPair::generate().unwrap(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut client = ClientConfig::clone(&client_config(&thief, &[host.public().fingerprint()]).unwrap().config);
+    client.client_auth_cert_resolver = Arc::new(AlwaysResolvesClientRawPublicKeys::new(imposter(&thief, &guest)));
+    let error = handshake(Arc::new(client), server_config(&host).unwrap()).unwrap_err();
+    assert_eq!(error, rustls::Error::InvalidCertificate(CertificateError::BadSignature));
+}
+
+#[test]
+fn a_guest_without_a_key_is_refused() {
+    let host = KeyPair::generate().unwrap();
+    let guest = KeyPair::generate().unwrap();
+    let tls = client_config(&guest, &[host.public().fingerprint()]).unwrap();
+    let mut client = ClientConfig::clone(&tls.config);
+    #[derive(Debug)]
+    struct Nobody;
+    impl rustls::client::ResolvesClientCert for Nobody {
+        fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+            None
+        }
+        fn only_raw_public_keys(&self) -> bool {
+            true
+        }
+        fn has_certs(&self) -> bool {
+            false
+        }
+    }
+    client.client_auth_cert_resolver = Arc::new(Nobody);
+    assert!(handshake(Arc::new(client), server_config(&host).unwrap()).is_err());
+}

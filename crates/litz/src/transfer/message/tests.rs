@@ -1,0 +1,103 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn samples() -> Vec<Message> {
+    let path = |components: &[&[u8]]| RelativePath::from_components(components.iter().copied()).unwrap();
+    let entry = |path, kind| Entry { path, kind, modified: Modified { seconds: -1, nanoseconds: 999_999_999 }, mode: 0o644 };
+    let error = FileError::new(FileErrorKind::NoSpace, "5 bytes free");
+    let hash = FileHash::from_bytes([7; 32]);
+    vec![
+        Message::Hello { version: 1, base_log2: 22, proof: Some(Proof::from_bytes([3; 32])) },
+        Message::Hello { version: 2, base_log2: 10, proof: None },
+        Message::Entries(vec![
+            entry(path(&[b"dir"]), EntryKind::Directory),
+            entry(path(&[b"dir", b"\xff\n"]), EntryKind::File { size: u64::MAX }),
+        ]),
+        Message::EntriesEnd { count: 2 },
+        Message::FileDone { index: 1, hash },
+        Message::FileAbort { index: 1, error: error.clone() },
+        Message::Finish,
+        Message::Accepted { version: 1, proof: None },
+        Message::Refused { code: 2 },
+        Message::Plan { index: 1, held: vec![0, 0xff] },
+        Message::Verifying { index: 1, bytes_done: 5, bytes_total: u64::MAX },
+        Message::Done { index: 1, hash: Some(hash) },
+        Message::Failed { index: 1, error },
+        Message::Bye,
+        Message::Stop { code: StopCode::Cancelled, reason: "asked to".into() },
+    ]
+}
+
+fn encoded(message: &Message) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    bytes
+}
+
+#[test]
+fn every_message_reads_back_and_every_cut_is_told() {
+    for message in samples() {
+        let bytes = encoded(&message);
+        assert_eq!(u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize, bytes.len() - 4);
+        assert_eq!(encoded(&Message::decode(&bytes[4..]).unwrap()), bytes, "{message:?}");
+        assert!(Message::decode(&[&bytes[4..], &[1]].concat()).is_err() || matches!(message, Message::Plan { .. }));
+        for len in 4..bytes.len() {
+            let cut = Message::decode(&bytes[4..len]);
+            let may_be_shorter = matches!(message, Message::Plan { .. } | Message::Entries(_));
+            assert!(cut.is_err() || may_be_shorter, "{message:?} cut to {len}");
+        }
+    }
+}
+
+#[test]
+fn hostile_entries_are_malformed() {
+    let hostile: &[&[&[u8]]] = &[&[], &[b".."], &[b"a", b".."], &[b""], &[b"/etc"], &[b"a\0"], &[b"a.litz-part"]];
+    for components in hostile {
+        let mut frame = vec![0x02, KIND_DIRECTORY];
+        frame.extend_from_slice(&[0; 2 + 8 + 4]);
+        frame.push(components.len() as u8);
+        for component in *components {
+            frame.push(component.len() as u8);
+            frame.extend_from_slice(component);
+        }
+        assert_eq!(Message::decode(&frame).unwrap_err(), Malformed("a forbidden name"), "{components:?}");
+    }
+}
+
+#[test]
+fn text_from_a_peer_cannot_reach_the_terminal_raw() {
+    let mut frame = encoded(&Message::Stop { code: StopCode::Failed, reason: "abc".into() })[4..].to_vec();
+    frame[3] = 0x1b;
+    assert!(Message::decode(&frame).is_err());
+    let long = Message::Stop { code: StopCode::Failed, reason: "é\u{7}".repeat(500) };
+    assert!(Message::decode(&encoded(&long)[4..]).is_ok(), "ours is cut and cleaned");
+}
+
+#[test]
+fn the_length_of_an_entry_is_not_underestimated() {
+    for message in samples() {
+        if let Message::Entries(entries) = &message {
+            assert!(entries.iter().map(entry_len).sum::<usize>() + 5 >= encoded(&message).len());
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_decode_to_an_error_or_to_what_encodes_to_them(frame in prop::collection::vec(any::<u8>(), 0..300)) {
+        if let Ok(message) = Message::decode(&frame) {
+            prop_assert_eq!(&encoded(&message)[4..], &frame[..]);
+        }
+    }
+
+    #[test]
+    fn any_change_of_a_message_decodes_without_panic(which in 0..15_usize, at in any::<prop::sample::Index>(), to in any::<u8>()) {
+        let mut frame = encoded(&samples()[which])[4..].to_vec();
+        let at = at.index(frame.len());
+        frame[at] = to;
+        if let Ok(message) = Message::decode(&frame) {
+            prop_assert_eq!(&encoded(&message)[4..], &frame[..]);
+        }
+    }
+}

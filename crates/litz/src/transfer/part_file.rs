@@ -1,0 +1,227 @@
+//! A file on its way in: written at any offset beside its target, and moved there once it is verified and synced.
+//!
+//! ```text
+//!   (none) ──open──▶ NAME.litz-part + NAME.litz-journal ──commit──▶ NAME
+//!                          ▲            │
+//!                          └──restart───┘ discard (the source changed; nothing verified)
+//! ```
+//!
+//! An advisory lock on the part file keeps two transfers apart; it ends with the process that holds it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::error::{FileError, FileErrorKind};
+use super::journal::{Journal, JournalKey, Recorded};
+use super::manifest::{Entry, Modified};
+use super::names::{COMPONENT_LEN_MAX, JOURNAL_SUFFIX, PART_SUFFIX};
+use super::segment::Layout;
+use super::tree::TargetTree;
+
+/// What there is under a file's name before it is received.
+pub(crate) enum Found {
+    /// Nothing, or something that may be overwritten.
+    Free,
+    /// A regular file of the same size and time: perhaps this very file from an earlier attempt. To be compared.
+    Same(File),
+}
+
+/// An unfinished file, open and locked.
+#[derive(Debug)]
+pub(crate) struct PartFile {
+    directory: Arc<OwnedFd>,
+    name: OsString,
+    part_name: OsString,
+    journal_name: OsString,
+    file: File,
+    journal: Mutex<Journal>,
+}
+
+/// Looks what is under `name`.
+///
+/// # Errors
+/// If it is something that must not be replaced.
+pub(crate) fn look(directory: &OwnedFd, name: &OsStr, entry: &Entry, overwrite: bool) -> Result<Found, FileError> {
+    let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(Found::Free),
+        Err(errno) => return Err(FileError::target(&errno.into())),
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => return Err(FileError::new(FileErrorKind::Blocked, "it is a directory there")),
+        FileType::RegularFile if entry.size() == Some(stat.st_size as u64) => {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            if let Ok(file) = rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from)
+                && file.metadata().is_ok_and(|found| found.is_file() && Modified::of(&found) == entry.modified)
+            {
+                return Ok(Found::Same(file));
+            }
+        }
+        _ => {}
+    }
+    if overwrite { Ok(Found::Free) } else { Err(FileError::new(FileErrorKind::Exists, "")) }
+}
+
+impl PartFile {
+    /// Opens or makes the part file for `name`, locks it, and reserves room for the whole file, so that a full disk is
+    /// told before anything is sent. Also returns what the journal claims of it, which is to be verified.
+    pub(crate) fn open(
+        directory: Arc<OwnedFd>,
+        name: &OsStr,
+        key: &JournalKey,
+        layout: Layout,
+    ) -> Result<(Self, Recorded), FileError> {
+        let target = |error: io::Error| FileError::target(&error);
+        let (part_name, journal_name) = companions(name);
+        let file = open_regular(&directory, &part_name).map_err(target)?;
+        lock(&directory, &part_name, &file)?;
+        let journal_file = open_regular(&directory, &journal_name).map_err(target)?;
+        let resumed = match journal_file.try_clone().and_then(|copy| Journal::resume(copy, key, layout)) {
+            Ok(Some(resumed)) => Some(resumed),
+            // An unreadable journal is no worse than none.
+            Ok(None) | Err(_) => None,
+        };
+        let (journal, recorded) = match resumed {
+            Some(resumed) => resumed,
+            None => {
+                file.set_len(0).map_err(target)?;
+                (Journal::create(journal_file, key).map_err(target)?, Recorded::new())
+            }
+        };
+        let journal = Mutex::new(journal);
+        let part = Self { directory, name: name.to_owned(), part_name, journal_name, file, journal };
+        if let Err(error) = reserve(&part.file, layout.size()) {
+            if recorded.is_empty() {
+                part.discard();
+            }
+            return Err(target(error));
+        }
+        Ok((part, recorded))
+    }
+
+    /// The part file, for reading.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Writes `bytes` at `offset`.
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    /// Notes that `segment` is written and verified.
+    pub(crate) fn record(&self, segment: u32, value: &[u8; 32]) -> io::Result<()> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(segment, value)
+    }
+
+    /// Makes the file what it is to be, syncs it, and moves it to its name: whole, or (on error) not at all.
+    pub(crate) fn commit(&self, entry: &Entry, tree: &TargetTree, overwrite: bool) -> Result<(), FileError> {
+        let target = |error: io::Error| FileError::target(&error);
+        tree.apply(&self.file, entry.mode, entry.modified).map_err(target)?;
+        self.file.sync_all().map_err(target)?;
+        self.rename(overwrite).map_err(target)?;
+        tree.note_changed(&entry.path);
+        // From here on the file is in place. A journal that stays behind names a part file that is not there: harmless.
+        let _ = rustix::fs::unlinkat(&*self.directory, &self.journal_name, AtFlags::empty());
+        Ok(())
+    }
+
+    /// Removes part file and journal.
+    pub(crate) fn discard(&self) {
+        // Best effort: what stays is found not to fit by the next attempt.
+        let _ = rustix::fs::unlinkat(&*self.directory, &self.journal_name, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(&*self.directory, &self.part_name, AtFlags::empty());
+    }
+
+    fn rename(&self, overwrite: bool) -> io::Result<()> {
+        let (from, to) = (&self.part_name, &self.name);
+        if !overwrite {
+            match rustix::fs::renameat_with(&*self.directory, from, &*self.directory, to, RenameFlags::NOREPLACE) {
+                // Some file systems cannot promise this in one step. Then look first, and accept the moment between.
+                Err(Errno::INVAL | Errno::NOSYS) => {}
+                outcome => return Ok(outcome?),
+            }
+            match rustix::fs::statat(&*self.directory, to, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => {}
+                Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(rustix::fs::renameat(&*self.directory, from, &*self.directory, to)?)
+    }
+}
+
+/// Removes what an earlier attempt left beside a file that is in place.
+pub(crate) fn discard_remains(directory: &OwnedFd, name: &OsStr) {
+    let (part_name, journal_name) = companions(name);
+    // Only what nobody is writing.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::openat(directory, &part_name, flags, Mode::empty()) {
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
+        let _ = rustix::fs::unlinkat(directory, &part_name, AtFlags::empty());
+    }
+    let _ = rustix::fs::unlinkat(directory, &journal_name, AtFlags::empty());
+}
+
+/// The names of part file and journal. A name too long for a suffix is replaced by its hash.
+pub(crate) fn companions(name: &OsStr) -> (OsString, OsString) {
+    let stem = if name.len() + JOURNAL_SUFFIX.len() > COMPONENT_LEN_MAX {
+        blake3::hash(name.as_bytes()).to_hex().as_bytes().to_vec()
+    } else {
+        name.as_bytes().to_vec()
+    };
+    let with = |suffix: &[u8]| OsString::from_vec([stem.as_slice(), suffix].concat());
+    (with(PART_SUFFIX), with(JOURNAL_SUFFIX))
+}
+
+/// Opens or makes a file of ours: regular, and under no other name that a write could reach.
+fn open_regular(directory: &OwnedFd, name: &OsStr) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() > 1 {
+        let what = format!("{} is not a plain file of ours: move it away", name.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(file)
+}
+
+/// Locks the part file, and makes sure that it is still the one under its name.
+fn lock(directory: &OwnedFd, name: &OsStr, file: &File) -> Result<(), FileError> {
+    let busy = || FileError::new(FileErrorKind::Busy, "");
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| busy())?;
+    let opened = file.metadata().map_err(|error| FileError::target(&error))?;
+    // Between our open and our lock, the holder before us may have moved or removed it.
+    let named = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|_| busy())?;
+    if (named.st_ino, named.st_dev) == (opened.ino(), opened.dev()) { Ok(()) } else { Err(busy()) }
+}
+
+/// Reserves the blocks of `size` bytes, or at least makes sure that as many are free, and sets the length.
+fn reserve(file: &File, size: u64) -> io::Result<()> {
+    if size == 0 {
+        return Ok(());
+    }
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        outcome => return Ok(outcome?),
+    }
+    let space = rustix::fs::fstatvfs(file)?;
+    let held = file.metadata()?.blocks().saturating_mul(512);
+    if size.saturating_sub(held) > space.f_bavail.saturating_mul(space.f_frsize) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    file.set_len(size)
+}
+
+#[cfg(test)]
+mod tests;

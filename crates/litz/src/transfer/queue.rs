@@ -1,0 +1,83 @@
+//! A bounded queue between the threads of a transfer that can be closed from either end.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// First in, first out, of at most a fixed number of items. Closing wakes everybody.
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+    capacity: usize,
+}
+
+struct State<T> {
+    items: VecDeque<T>,
+    closed: bool,
+}
+
+/// What waiting for an item came to.
+pub(crate) enum Popped<T> {
+    Item(T),
+    /// Nothing came in time.
+    Timeout,
+    /// Nothing is left and nothing will come.
+    Closed,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(capacity: usize) -> Self {
+        assert!(capacity > 0, "a queue of no items passes none on");
+        Self {
+            state: Mutex::new(State { items: VecDeque::new(), closed: false }),
+            changed: Condvar::new(),
+            capacity,
+        }
+    }
+
+    /// Appends `item`, waiting for room. False if the queue is closed: the item is dropped.
+    pub(crate) fn push(&self, item: T) -> bool {
+        let full = |state: &mut State<T>| !state.closed && state.items.len() >= self.capacity;
+        let mut state =
+            self.changed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            return false;
+        }
+        state.items.push_back(item);
+        self.changed.notify_all();
+        true
+    }
+
+    /// The first item, waiting for one. `None` once the queue is closed and empty.
+    pub(crate) fn pop(&self) -> Option<T> {
+        let empty = |state: &mut State<T>| !state.closed && state.items.is_empty();
+        let mut state =
+            self.changed.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);
+        self.changed.notify_all();
+        state.items.pop_front()
+    }
+
+    /// The first item, waiting at most `timeout` for one.
+    pub(crate) fn pop_timeout(&self, timeout: Duration) -> Popped<T> {
+        let empty = |state: &mut State<T>| !state.closed && state.items.is_empty();
+        let (mut state, _) =
+            self.changed.wait_timeout_while(self.lock(), timeout, empty).unwrap_or_else(PoisonError::into_inner);
+        self.changed.notify_all();
+        match state.items.pop_front() {
+            Some(item) => Popped::Item(item),
+            None if state.closed => Popped::Closed,
+            None => Popped::Timeout,
+        }
+    }
+
+    /// Takes no more items. Those inside can still be taken out.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // A panic elsewhere ends the transfer; this queue's own state is whole between any two statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

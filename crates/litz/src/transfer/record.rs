@@ -1,0 +1,187 @@
+//! Segments on data streams.
+//!
+//! ```text
+//!   stream   1 | record ...          or   0          the last stream: no more follow
+//!   record   file 4 | segment 4 | chunk ... | end
+//!   chunk    length 4 (1 to CHUNK_LEN_MAX) | bytes
+//!   end      0 (4) | value 32        or   2^32 - 1 (4)     the sender gives the segment up
+//! ```
+//!
+//! Where a segment lies and how long it is follows from the file's size, so it is not said. Chunks let the sender give up
+//! a segment half-way (its source shrank) without giving up the stream and what else is on it.
+
+use std::io::{self, Read, Write};
+
+use super::control::read_exact_or_end;
+use super::link::SendStream;
+
+/// The sending end of one data stream. Collects up to a chunk, so that small records share a write.
+pub(crate) struct RecordWriter<'b> {
+    stream: Box<dyn SendStream>,
+    buffer: &'b mut RecordBuffer,
+}
+
+/// A sending thread's memory, reused from stream to stream.
+pub(crate) struct RecordBuffer {
+    bytes: Box<[u8]>,
+    used: usize,
+}
+
+/// The receiving end of one data stream, after its first byte.
+pub(crate) struct RecordReader {
+    stream: Box<dyn Read + Send>,
+}
+
+/// The next part of a record.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// This many bytes at the front of the buffer.
+    Chunk(usize),
+    /// The segment is complete; its value.
+    End([u8; 32]),
+    /// The segment is given up.
+    Abort,
+}
+
+impl RecordBuffer {
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; BUFFER_LEN].into(), used: 0 }
+    }
+}
+
+impl<'b> RecordWriter<'b> {
+    /// Takes a fresh stream for records.
+    pub(crate) fn new(stream: Box<dyn SendStream>, buffer: &'b mut RecordBuffer) -> Self {
+        buffer.bytes[0] = STREAM_RECORDS;
+        buffer.used = 1;
+        Self { stream, buffer }
+    }
+
+    /// Begins the record of `segment` of `file`.
+    pub(crate) fn begin(&mut self, file: u32, segment: u32) -> io::Result<()> {
+        self.put(&file.to_be_bytes())?;
+        self.put(&segment.to_be_bytes())
+    }
+
+    /// Adds a chunk of `len` bytes (1 to [`CHUNK_LEN_MAX`]) that `fill` writes, and shows it to `seen`. If `fill` fails,
+    /// that is the inner error and nothing was added; the outer one is the stream's.
+    pub(crate) fn chunk<E>(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+        seen: impl FnOnce(&[u8]),
+    ) -> io::Result<Result<(), E>> {
+        debug_assert!((1..=CHUNK_LEN_MAX).contains(&len));
+        if self.buffer.used + 4 + len > BUFFER_LEN {
+            self.flush()?;
+        }
+        let start = self.buffer.used + 4;
+        let bytes = &mut self.buffer.bytes[start..start + len];
+        if let Err(error) = fill(bytes) {
+            return Ok(Err(error));
+        }
+        seen(bytes);
+        self.buffer.bytes[start - 4..start].copy_from_slice(&(len as u32).to_be_bytes());
+        self.buffer.used = start + len;
+        Ok(Ok(()))
+    }
+
+    /// Ends the record with the segment's value.
+    pub(crate) fn end(&mut self, value: &[u8; 32]) -> io::Result<()> {
+        self.put(&0_u32.to_be_bytes())?;
+        self.put(value)
+    }
+
+    /// Ends the record without a segment.
+    pub(crate) fn abort(&mut self) -> io::Result<()> {
+        self.put(&ABORT.to_be_bytes())
+    }
+
+    /// Ends the stream.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.flush()?;
+        self.stream.finish()
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.buffer.used + bytes.len() > BUFFER_LEN {
+            self.flush()?;
+        }
+        self.buffer.bytes[self.buffer.used..self.buffer.used + bytes.len()].copy_from_slice(bytes);
+        self.buffer.used += bytes.len();
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.write_all(&self.buffer.bytes[..self.buffer.used])?;
+        self.buffer.used = 0;
+        Ok(())
+    }
+}
+
+/// Tells the receiver that no more streams follow.
+pub(crate) fn write_last(mut stream: Box<dyn SendStream>) -> io::Result<()> {
+    stream.write_all(&[STREAM_LAST])?;
+    stream.finish()
+}
+
+impl RecordReader {
+    /// Reads the first byte of a stream: `None` if it is the last stream.
+    pub(crate) fn open(mut stream: Box<dyn Read + Send>) -> io::Result<Option<Self>> {
+        let mut kind = [0];
+        stream.read_exact(&mut kind)?;
+        match kind[0] {
+            STREAM_RECORDS => Ok(Some(Self { stream })),
+            STREAM_LAST => Ok(None),
+            _ => Err(malformed("an unknown kind of stream")),
+        }
+    }
+
+    /// File and segment of the next record, or `None` at the end of the stream.
+    pub(crate) fn next(&mut self) -> io::Result<Option<(u32, u32)>> {
+        let mut file = [0; 4];
+        if !read_exact_or_end(&mut *self.stream, &mut file)? {
+            return Ok(None);
+        }
+        let segment = self.u32()?;
+        Ok(Some((u32::from_be_bytes(file), segment)))
+    }
+
+    /// The next part of the record, a chunk's bytes at the front of `buffer` ([`CHUNK_LEN_MAX`] bytes).
+    pub(crate) fn part(&mut self, buffer: &mut [u8]) -> io::Result<Part> {
+        match self.u32()? {
+            0 => {
+                let mut value = [0; 32];
+                self.stream.read_exact(&mut value)?;
+                Ok(Part::End(value))
+            }
+            ABORT => Ok(Part::Abort),
+            len if len as usize <= CHUNK_LEN_MAX => {
+                self.stream.read_exact(&mut buffer[..len as usize])?;
+                Ok(Part::Chunk(len as usize))
+            }
+            _ => Err(malformed("a chunk is too long")),
+        }
+    }
+
+    fn u32(&mut self) -> io::Result<u32> {
+        let mut bytes = [0; 4];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(u32::from_be_bytes(bytes))
+    }
+}
+
+/// A breach of the format, told apart from a lost connection by its kind.
+pub(crate) fn malformed(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// 256 KiB: the unit of reading, hashing and writing; fits a second-level cache.
+pub(crate) const CHUNK_LEN_MAX: usize = 256 * 1024;
+
+/// A chunk with its length, and what comes before and after it in a short record.
+const BUFFER_LEN: usize = CHUNK_LEN_MAX + 64;
+
+const STREAM_LAST: u8 = 0;
+const STREAM_RECORDS: u8 = 1;
+const ABORT: u32 = u32::MAX;

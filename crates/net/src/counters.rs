@@ -1,0 +1,91 @@
+//! What a socket did, counted.
+
+/// Counters of one socket since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketCounters {
+    /// Datagrams handed to the kernel or the in-memory network.
+    pub datagrams_sent: u64,
+    /// Calls that carried them: with segmentation offload one call carries many datagrams.
+    pub batches_sent: u64,
+    /// Bytes of payload in them.
+    pub bytes_sent: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Buffers filled with them: with receive offload one buffer holds many datagrams.
+    pub batches_received: u64,
+    /// Bytes of payload in them.
+    pub bytes_received: u64,
+    /// Batches that the device refused to segment and that were sent again datagram by datagram. After the first, the
+    /// socket no longer asks for segmentation.
+    pub gso_fallbacks: u64,
+    /// Sends refused because the send buffer was full.
+    pub would_block: u64,
+    /// Sends refused because a queue below the socket, or memory, was full.
+    pub no_buffers: u64,
+    /// Buffers that arrived full to the last byte and were smaller than a datagram can be, so that their end may be cut
+    /// off.
+    pub truncated: u64,
+}
+
+impl SocketCounters {
+    /// One call that carried `bytes` bytes in datagrams of `stride` bytes, the last one of what is left.
+    pub(crate) const fn on_sent(&mut self, bytes: usize, stride: usize) {
+        self.datagrams_sent += datagrams(bytes, stride);
+        self.batches_sent += 1;
+        self.bytes_sent += bytes as u64;
+    }
+
+    /// One buffer of `capacity` bytes that holds `bytes` bytes in datagrams of `stride` bytes.
+    pub(crate) const fn on_received(&mut self, bytes: usize, stride: usize, capacity: usize) {
+        self.datagrams_received += datagrams(bytes, stride);
+        self.batches_received += 1;
+        self.bytes_received += bytes as u64;
+        if bytes == capacity && capacity < crate::RECV_BUFFER_BYTES {
+            self.truncated += 1;
+        }
+    }
+
+    /// A send that was refused with `error`.
+    pub(crate) const fn on_refused(&mut self, error: &crate::SendError) {
+        match error {
+            crate::SendError::WouldBlock => self.would_block += 1,
+            crate::SendError::NoBuffers => self.no_buffers += 1,
+            crate::SendError::TooLarge | crate::SendError::Other(_) => {}
+        }
+    }
+}
+
+/// An empty datagram is a datagram too.
+const fn datagrams(bytes: usize, stride: usize) -> u64 {
+    if bytes == 0 { 1 } else { bytes.div_ceil(stride) as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::{RECV_BUFFER_BYTES, SendError};
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let mut counters = SocketCounters::default();
+        for errno in [Errno::AGAIN, Errno::NOBUFS, Errno::NOMEM, Errno::MSGSIZE, Errno::PERM] {
+            counters.on_refused(&SendError::from(io::Error::from(errno)));
+        }
+        assert_eq!(counters, SocketCounters { would_block: 1, no_buffers: 2, ..SocketCounters::default() });
+    }
+
+    #[test]
+    fn only_a_buffer_that_could_have_been_too_small_counts_as_truncated() {
+        let mut counters = SocketCounters::default();
+        for (bytes, capacity) in
+            [(1500, 1501), (1500, 1500), (0, RECV_BUFFER_BYTES), (RECV_BUFFER_BYTES, RECV_BUFFER_BYTES)]
+        {
+            counters.on_received(bytes, bytes.max(1), capacity);
+        }
+        assert_eq!((counters.truncated, counters.datagrams_received, counters.batches_received), (1, 4, 4));
+    }
+}

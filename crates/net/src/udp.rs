@@ -1,0 +1,175 @@
+//! UDP sockets of the kernel.
+//!
+//! `quinn-udp` makes the system calls: one `sendmsg` with segmentation offload (GSO) a batch, `recvmmsg` with receive offload
+//! (GRO). What this module adds: opening with all options and errors that say what to do, batches that survive a device
+//! which cannot segment (in `segmentation`), and counters.
+
+mod options;
+mod segmentation;
+mod state;
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use quinn_udp::{EcnCodepoint, UdpSocketState};
+
+pub use options::{OpenError, UdpSocketOptions};
+
+use crate::udp::segmentation::{RawSend, Segmentation};
+use crate::{DatagramSocket, Ecn, RecvMeta, SendError, SocketCounters, Transmit};
+
+/// Buffers that one call fills at most.
+pub const RECV_BATCH_MAX: usize = quinn_udp::BATCH_SIZE;
+
+/// A UDP socket: never blocks, never fragments, carries ECN marks and tells source and destination addresses.
+///
+/// One address family a socket: one bound to `[::]` takes no IPv4.
+#[derive(Debug)]
+pub struct UdpSocket {
+    kernel: Kernel,
+    segmentation: Segmentation,
+    counters: SocketCounters,
+    granted: (usize, usize),
+}
+
+impl UdpSocket {
+    /// Opens, sets up and binds a socket.
+    ///
+    /// # Errors
+    /// An [`OpenError`], which names the address, the device, the step that failed and what to do.
+    pub fn open(options: &UdpSocketOptions) -> Result<Self, OpenError> {
+        let socket = options.open()?;
+        let state = state::set_up(&socket).map_err(|error| options.error("set up", error))?;
+        let granted = options::granted_buffers(&socket).map_err(|error| options.error("measure", error))?;
+        let segmentation = Segmentation::new(state.max_gso_segments());
+        Ok(Self { kernel: Kernel { socket, state }, segmentation, counters: SocketCounters::default(), granted })
+    }
+
+    /// The sizes of the send and the receive buffer, in bytes, as the system granted them. It may grant less than was
+    /// asked for: see [`UdpSocketOptions::recv_buffer_bytes`].
+    #[must_use]
+    pub const fn granted_buffers(&self) -> (usize, usize) {
+        self.granted
+    }
+}
+
+impl DatagramSocket for UdpSocket {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.kernel
+            .socket
+            .local_addr()?
+            .as_socket()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "a UDP socket without an IP address"))
+    }
+
+    fn max_gso_segments(&self) -> usize {
+        self.segmentation.segments_max()
+    }
+
+    fn max_gro_segments(&self) -> usize {
+        self.kernel.state.gro_segments()
+    }
+
+    fn send(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError> {
+        let result = self.segmentation.send(&mut self.kernel, &mut self.counters, transmit);
+        result.inspect_err(|error| self.counters.on_refused(error))
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        let result = self.segmentation.flush(&mut self.kernel, &mut self.counters);
+        result.inspect_err(|error| self.counters.on_refused(error))
+    }
+
+    fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize> {
+        let wanted = buffers.len().min(metas.len()).min(RECV_BATCH_MAX);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let mut filled = buffers.iter_mut();
+        let mut slices: [IoSliceMut<'_>; RECV_BATCH_MAX] =
+            core::array::from_fn(|_| IoSliceMut::new(filled.next().map_or(&mut [], |buffer| &mut **buffer)));
+        let mut raw_metas = [quinn_udp::RecvMeta::default(); RECV_BATCH_MAX];
+        let state = &self.kernel.state;
+        let count = state.recv((&self.kernel.socket).into(), &mut slices[..wanted], &mut raw_metas[..wanted])?;
+        for ((meta, raw), slice) in metas.iter_mut().zip(&raw_metas[..count]).zip(&slices) {
+            *meta = RecvMeta {
+                source: raw.addr,
+                destination_ip: raw.dst_ip,
+                len: raw.len,
+                stride: raw.stride.max(1),
+                ecn: raw.ecn.map(from_codepoint),
+            };
+            self.counters.on_received(meta.len, meta.stride, slice.len());
+        }
+        Ok(count)
+    }
+
+    fn counters(&self) -> &SocketCounters {
+        &self.counters
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.kernel.socket.as_fd()
+    }
+}
+
+impl AsRawFd for UdpSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.kernel.socket.as_raw_fd()
+    }
+}
+
+/// The socket as `quinn-udp` drives it.
+#[derive(Debug)]
+struct Kernel {
+    socket: socket2::Socket,
+    state: UdpSocketState,
+}
+
+impl RawSend for Kernel {
+    fn send_raw(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let segments_max = self.state.max_gso_segments();
+        let result = self.state.try_send(
+            (&self.socket).into(),
+            &quinn_udp::Transmit {
+                destination: transmit.destination,
+                ecn: transmit.ecn.map(to_codepoint),
+                contents: transmit.contents,
+                segment_size: transmit.segment_size,
+                src_ip: transmit.source_ip,
+            },
+        );
+        if self.state.max_gso_segments() < segments_max {
+            // It met EIO or EINVAL, took the kernel for one that knows no ECN marks, and will never set one on IPv4 again.
+            // Every kernel with segmentation knows them, so the verdict is wrong; only a new state forgets it. Whether
+            // to segment is decided in `Segmentation`, which knows more.
+            match state::set_up(&self.socket) {
+                Ok(state) => self.state = state,
+                Err(error) => tracing::warn!(%error, "this socket sends without ECN marks from now on"),
+            }
+        }
+        result
+    }
+}
+
+const fn to_codepoint(ecn: Ecn) -> EcnCodepoint {
+    match ecn {
+        Ecn::Ect0 => EcnCodepoint::Ect0,
+        Ecn::Ect1 => EcnCodepoint::Ect1,
+        Ecn::Ce => EcnCodepoint::Ce,
+    }
+}
+
+const fn from_codepoint(codepoint: EcnCodepoint) -> Ecn {
+    match codepoint {
+        EcnCodepoint::Ect0 => Ecn::Ect0,
+        EcnCodepoint::Ect1 => Ecn::Ect1,
+        EcnCodepoint::Ce => Ecn::Ce,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Opening a UDP socket, and saying what to do when it cannot be opened.
+
+use core::fmt;
+use std::error::Error;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Asked for by default: 4 MiB are 3 ms at 10 Gb/s, about as long as a busy thread may stay away. QUIC at several Gb/s
+/// loses packets with the 208 KiB that Linux grants unasked.
+const BUFFER_BYTES_WANTED: usize = 4 << 20;
+
+/// Kernels hold the size in a signed 32-bit number and double it.
+const BUFFER_BYTES_MAX: usize = 1 << 30;
+
+/// How a UDP socket shall be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpSocketOptions {
+    /// The local address. Port 0 lets the system choose. Default: any IPv4 address, any port.
+    pub bind: SocketAddr,
+    /// The network device that all packets use, by name (`SO_BINDTODEVICE`, Linux only). Without it the routing table
+    /// decides, and two paths over two devices may end up on one. Default: none.
+    pub device: Option<String>,
+    /// Bytes wanted for the send buffer. Default: 4 MiB.
+    pub send_buffer_bytes: usize,
+    /// Bytes wanted for the receive buffer. Default: 4 MiB. Linux grants at most `net.core.rmem_max` (and
+    /// `net.core.wmem_max` for sending) unless the process has `CAP_NET_ADMIN`; what it granted is in
+    /// [`UdpSocket::granted_buffers`](crate::UdpSocket::granted_buffers).
+    pub recv_buffer_bytes: usize,
+    /// Lets several sockets bind the same address; the system spreads the flows over them. Default: no.
+    pub reuse_port: bool,
+}
+
+/// Why a socket could not be opened.
+#[derive(Debug)]
+pub struct OpenError {
+    /// What was being done, as a verb.
+    step: &'static str,
+    bind: SocketAddr,
+    device: Option<String>,
+    source: io::Error,
+}
+
+impl Default for UdpSocketOptions {
+    fn default() -> Self {
+        Self::new(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))
+    }
+}
+
+impl UdpSocketOptions {
+    /// The defaults, bound to `bind`.
+    #[must_use]
+    pub const fn new(bind: SocketAddr) -> Self {
+        Self {
+            bind,
+            device: None,
+            send_buffer_bytes: BUFFER_BYTES_WANTED,
+            recv_buffer_bytes: BUFFER_BYTES_WANTED,
+            reuse_port: false,
+        }
+    }
+
+    pub(super) fn open(&self) -> Result<Socket, OpenError> {
+        let socket = Socket::new(Domain::for_address(self.bind), Type::DGRAM, Some(Protocol::UDP))
+            .map_err(|error| self.error("create", error))?;
+        if self.bind.is_ipv6() {
+            // Otherwise IPv4 peers would appear under IPv6 addresses, and one path under two names.
+            socket.set_only_v6(true).map_err(|error| self.error("restrict to IPv6", error))?;
+        }
+        if self.reuse_port {
+            socket.set_reuse_port(true).map_err(|error| self.error("share the port of", error))?;
+        }
+        if let Some(device) = &self.device {
+            bind_device(&socket, device).map_err(|error| self.error("choose the device of", error))?;
+        }
+        self.set_buffers(&socket).map_err(|error| self.error("size the buffers of", error))?;
+        socket.bind(&self.bind.into()).map_err(|error| self.error("bind", error))?;
+        Ok(socket)
+    }
+
+    pub(super) fn error(&self, step: &'static str, source: io::Error) -> OpenError {
+        OpenError { step, bind: self.bind, device: self.device.clone(), source }
+    }
+
+    fn set_buffers(&self, socket: &Socket) -> io::Result<()> {
+        let send_bytes = self.send_buffer_bytes.min(BUFFER_BYTES_MAX);
+        let recv_bytes = self.recv_buffer_bytes.min(BUFFER_BYTES_MAX);
+        socket.set_send_buffer_size(send_bytes)?;
+        socket.set_recv_buffer_size(recv_bytes)?;
+        exceed_limits(socket, send_bytes, recv_bytes)
+    }
+}
+
+/// Asks once more, past the system's limit, which an administrator may. A refusal is no error: the smaller buffers work.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn exceed_limits(socket: &Socket, send_bytes: usize, recv_bytes: usize) -> io::Result<()> {
+    use rustix::net::sockopt;
+
+    let (send_granted, recv_granted) = granted_buffers(socket)?;
+    if send_granted < send_bytes {
+        let _refused = sockopt::set_socket_send_buffer_size_force(socket, send_bytes);
+    }
+    if recv_granted < recv_bytes {
+        let _refused = sockopt::set_socket_recv_buffer_size_force(socket, recv_bytes);
+    }
+    Ok(())
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn exceed_limits(_socket: &Socket, _send_bytes: usize, _recv_bytes: usize) -> io::Result<()> {
+    Ok(())
+}
+
+/// The send and receive buffer in the unit in which they were asked for.
+pub(super) fn granted_buffers(socket: &Socket) -> io::Result<(usize, usize)> {
+    // Linux doubles what is asked for, for its own bookkeeping, and reports the double (socket(7)).
+    let share = if cfg!(any(target_os = "linux", target_os = "android")) { 2 } else { 1 };
+    Ok((socket.send_buffer_size()? / share, socket.recv_buffer_size()? / share))
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn bind_device(socket: &Socket, device: &str) -> io::Result<()> {
+    if device.is_empty() {
+        // The kernel would take it as "no device".
+        return Err(Errno::NODEV.into());
+    }
+    socket.bind_device(Some(device.as_bytes()))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn bind_device(_socket: &Socket, _device: &str) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "sockets are bound to devices on Linux only"))
+}
+
+impl OpenError {
+    /// What the system reported.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+
+    fn advice(&self) -> Option<&'static str> {
+        Some(match Errno::from_io_error(&self.source)? {
+            Errno::NODEV | Errno::NAMETOOLONG => "no device has this name: `ip link` lists them",
+            Errno::PERM | Errno::ACCESS if self.device.is_some() => {
+                "binding to a device needs CAP_NET_RAW on this kernel: run as root or leave the device out"
+            }
+            Errno::PERM | Errno::ACCESS => "ports below 1024 need a privilege: choose a higher one",
+            Errno::ADDRINUSE => "another socket has this port: choose another one, or 0 for any",
+            Errno::ADDRNOTAVAIL => "no device of this machine has this address: `ip address` lists them",
+            Errno::AFNOSUPPORT => "this machine has no IPv6: use an IPv4 address",
+            Errno::MFILE | Errno::NFILE => "too many files are open: raise the limit (`ulimit -n`) or use fewer paths",
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {} the UDP socket {}", self.step, self.bind)?;
+        if let Some(device) = &self.device {
+            write!(f, " on device {device}")?;
+        }
+        write!(f, ": {}", self.source)?;
+        if let Some(advice) = self.advice() {
+            write!(f, " ({advice})")?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for OpenError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.source)
+    }
+}

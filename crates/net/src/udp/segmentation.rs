@@ -1,0 +1,152 @@
+//! Batches, whatever the device can do.
+//!
+//! The kernel cuts a batch into datagrams as late as it can. Some devices and tunnels refuse (`EIO`, or `EINVAL`), and there is
+//! no asking beforehand. Then the batch goes out datagram by datagram, and once that has worked the socket stops asking
+//! for segmentation. The order of the datagrams never changes.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::io::Errno;
+
+use crate::{BATCH_BYTES_MAX, Ecn, SendError, SocketCounters, Transmit};
+
+/// One system call.
+pub(super) trait RawSend {
+    /// Sends `transmit` as it is, with segmentation if it is a batch.
+    fn send_raw(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
+}
+
+/// How batches are split, and what remains of one.
+#[derive(Debug)]
+pub(super) struct Segmentation {
+    /// Datagrams in one call; 1 without segmentation.
+    segments_max: usize,
+    /// The end of a split batch that found no room. At most one: nothing else is sent before it.
+    kept: Option<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    destination: SocketAddr,
+    source_ip: Option<IpAddr>,
+    ecn: Option<Ecn>,
+    segment_size: usize,
+    /// Not empty, and at most [`BATCH_BYTES_MAX`].
+    contents: Vec<u8>,
+}
+
+/// How a batch ended early: `sent` bytes from its front went out.
+struct Stopped {
+    sent: usize,
+    error: SendError,
+}
+
+impl Segmentation {
+    pub(super) const fn new(segments_max: usize) -> Self {
+        Self { segments_max, kept: None }
+    }
+
+    pub(super) const fn segments_max(&self) -> usize {
+        self.segments_max
+    }
+
+    /// See [`DatagramSocket::send`](crate::DatagramSocket::send).
+    pub(super) fn send(
+        &mut self,
+        raw: &mut impl RawSend,
+        counters: &mut SocketCounters,
+        transmit: &Transmit<'_>,
+    ) -> Result<(), SendError> {
+        transmit.check()?;
+        match self.flush(raw, counters) {
+            Err(error @ (SendError::WouldBlock | SendError::NoBuffers)) => return Err(error),
+            // It concerns what was kept, which is gone now, and not `transmit`.
+            Err(error) => tracing::debug!(%error, "the rest of a batch was dropped"),
+            Ok(()) => {}
+        }
+        let Err(stopped) = self.send_pieces(raw, counters, transmit) else { return Ok(()) };
+        match stopped.error {
+            SendError::WouldBlock | SendError::NoBuffers if stopped.sent > 0 => {
+                debug_assert!(transmit.contents.len() <= BATCH_BYTES_MAX, "checked above");
+                self.kept = Some(Kept {
+                    destination: transmit.destination,
+                    source_ip: transmit.source_ip,
+                    ecn: transmit.ecn,
+                    segment_size: transmit.stride(),
+                    contents: transmit.contents[stopped.sent..].to_vec(),
+                });
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    /// See [`DatagramSocket::flush`](crate::DatagramSocket::flush).
+    pub(super) fn flush(&mut self, raw: &mut impl RawSend, counters: &mut SocketCounters) -> Result<(), SendError> {
+        let Some(mut kept) = self.kept.take() else { return Ok(()) };
+        let transmit = Transmit {
+            destination: kept.destination,
+            source_ip: kept.source_ip,
+            ecn: kept.ecn,
+            contents: &kept.contents,
+            segment_size: Some(kept.segment_size),
+        };
+        let Err(stopped) = self.send_pieces(raw, counters, &transmit) else { return Ok(()) };
+        if matches!(stopped.error, SendError::WouldBlock | SendError::NoBuffers) {
+            kept.contents.drain(..stopped.sent);
+            self.kept = Some(kept);
+        }
+        Err(stopped.error)
+    }
+
+    /// Sends in pieces of at most `segments_max` datagrams, from the front.
+    fn send_pieces(
+        &mut self,
+        raw: &mut impl RawSend,
+        counters: &mut SocketCounters,
+        transmit: &Transmit<'_>,
+    ) -> Result<(), Stopped> {
+        if !transmit.is_batch() {
+            return send_one(raw, counters, transmit).map_err(|error| Stopped { sent: 0, error: error.into() });
+        }
+        let stride = transmit.stride();
+        let mut sent = 0;
+        while sent < transmit.contents.len() {
+            let rest = &transmit.contents[sent..];
+            let piece_bytes = rest.len().min(stride.saturating_mul(self.segments_max));
+            let piece = Transmit { contents: &rest[..piece_bytes], ..*transmit };
+            let Err(error) = send_one(raw, counters, &piece) else {
+                sent += piece_bytes;
+                continue;
+            };
+            if !(piece.is_batch() && may_be_segmentation(&error)) {
+                return Err(Stopped { sent, error: error.into() });
+            }
+            // The first datagram alone tells whether segmentation was at fault, or the address, the route, the size.
+            let single = Transmit { contents: &piece.contents[..stride], ..piece };
+            send_one(raw, counters, &single).map_err(|error| Stopped { sent, error: error.into() })?;
+            tracing::info!(%error, destination = %transmit.destination, "no segmentation offload on this socket");
+            sent += stride;
+            self.segments_max = 1;
+            counters.gso_fallbacks += 1;
+        }
+        Ok(())
+    }
+}
+
+/// One call; counted if it works.
+fn send_one(raw: &mut impl RawSend, counters: &mut SocketCounters, transmit: &Transmit<'_>) -> io::Result<()> {
+    raw.send_raw(transmit)?;
+    counters.on_sent(transmit.contents.len(), transmit.stride());
+    Ok(())
+}
+
+/// `EIO`: the device or a tunnel on the way down cannot compute checksums for segments. `EINVAL`: so do some drivers, and the
+/// kernel itself where the socket has no checksums.
+fn may_be_segmentation(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::INVAL))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+use super::*;
+
+/// A device that carries datagrams until it is told to refuse, and a wire on which they can be seen.
+#[derive(Default)]
+struct Device {
+    segments: bool,
+    /// What the next calls report; `None` and afterwards: success.
+    script: VecDeque<Option<Errno>>,
+    wire: Vec<(Option<Ecn>, Vec<u8>)>,
+    calls: usize,
+}
+
+impl RawSend for Device {
+    fn send_raw(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
+        self.calls += 1;
+        if let Some(Some(errno)) = self.script.pop_front() {
+            return Err(errno.into());
+        }
+        if transmit.is_batch() && !self.segments {
+            return Err(Errno::IO.into());
+        }
+        for datagram in transmit.contents.chunks(transmit.stride()) {
+            self.wire.push((transmit.ecn, datagram.to_vec()));
+        }
+        Ok(())
+    }
+}
+
+fn batch(contents: &[u8]) -> Transmit<'_> {
+    Transmit {
+        destination: (Ipv4Addr::LOCALHOST, 9).into(),
+        source_ip: None,
+        ecn: Some(Ecn::Ect0),
+        contents,
+        segment_size: Some(2),
+    }
+}
+
+fn assert_carried(device: &Device, expected: &[&[u8]]) {
+    let carried: Vec<&[u8]> = device.wire.iter().map(|(_, datagram)| &datagram[..]).collect();
+    assert_eq!(carried, expected);
+    assert!(device.wire.iter().all(|&(ecn, _)| ecn == Some(Ecn::Ect0)), "a mark was lost");
+}
+
+#[test]
+fn a_device_that_cannot_segment_gets_every_datagram_once_and_is_not_asked_again() {
+    let mut device = Device::default();
+    let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());
+    segmentation.send(&mut device, &mut counters, &batch(b"aabbc")).unwrap();
+    assert_carried(&device, &[b"aa", b"bb", b"c"]);
+    assert_eq!((device.calls, counters.gso_fallbacks, segmentation.segments_max()), (4, 1, 1));
+    segmentation.send(&mut device, &mut counters, &batch(b"dde")).unwrap();
+    assert_carried(&device, &[b"aa", b"bb", b"c", b"dd", b"e"]);
+    assert_eq!((device.calls, counters.gso_fallbacks, counters.datagrams_sent), (6, 1, 5));
+}
+
+#[test]
+fn segmentation_is_not_blamed_when_the_first_datagram_fails_alone() {
+    for (errno, too_large) in [(Errno::MSGSIZE, true), (Errno::INVAL, false)] {
+        let mut device =
+            Device { segments: true, script: [Some(Errno::INVAL), Some(errno)].into(), ..Device::default() };
+        let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());
+        let error = segmentation.send(&mut device, &mut counters, &batch(b"aabb")).unwrap_err();
+        assert_eq!(matches!(error, SendError::TooLarge), too_large, "{error:?}");
+        assert_eq!((segmentation.segments_max(), counters), (64, SocketCounters::default()));
+        segmentation.send(&mut device, &mut counters, &batch(b"aabb")).unwrap();
+        assert_eq!((counters.batches_sent, counters.datagrams_sent), (1, 2));
+    }
+}
+
+#[test]
+fn the_rest_of_a_split_batch_is_kept_and_goes_first() {
+    for errno in [Errno::AGAIN, Errno::NOBUFS] {
+        // Segmentation refused, first datagram sent, no room for the second, nor at the first flush, but for one at the next.
+        let script = [Some(Errno::IO), None, Some(errno), Some(errno), None, Some(errno)].into();
+        let mut device = Device { script, ..Device::default() };
+        let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());
+        segmentation.send(&mut device, &mut counters, &batch(b"aabbcc")).unwrap();
+        assert_carried(&device, &[b"aa"]);
+        let refused = |result: Result<(), SendError>| {
+            assert!(matches!(result, Err(SendError::WouldBlock | SendError::NoBuffers)), "{result:?}");
+        };
+        refused(segmentation.send(&mut device, &mut counters, &batch(b"dd")));
+        refused(segmentation.flush(&mut device, &mut counters));
+        assert_carried(&device, &[b"aa", b"bb"]);
+        segmentation.send(&mut device, &mut counters, &batch(b"dd")).unwrap();
+        assert_carried(&device, &[b"aa", b"bb", b"cc", b"dd"]);
+        segmentation.flush(&mut device, &mut counters).unwrap();
+        assert_eq!((device.wire.len(), counters.datagrams_sent), (4, 4));
+    }
+}
+
+#[test]
+fn a_refused_batch_that_was_not_split_is_not_kept() {
+    let mut device = Device { segments: true, script: [Some(Errno::AGAIN)].into(), ..Device::default() };
+    let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());
+    let result = segmentation.send(&mut device, &mut counters, &batch(b"aabb"));
+    assert!(matches!(result, Err(SendError::WouldBlock)));
+    segmentation.flush(&mut device, &mut counters).unwrap();
+    assert_carried(&device, &[]);
+}
+
+#[test]
+fn long_batches_go_in_pieces_of_what_one_call_takes() {
+    let mut device = Device { segments: true, ..Device::default() };
+    let (mut segmentation, mut counters) = (Segmentation::new(2), SocketCounters::default());
+    segmentation.send(&mut device, &mut counters, &batch(b"aabbccdde")).unwrap();
+    assert_carried(&device, &[b"aa", b"bb", b"cc", b"dd", b"e"]);
+    assert_eq!((device.calls, counters.batches_sent, counters.datagrams_sent), (3, 3, 5));
+}
+
+#[test]
+fn a_rest_that_cannot_be_sent_does_not_hold_up_or_fail_what_follows() {
+    let script = [Some(Errno::IO), None, Some(Errno::AGAIN), Some(Errno::NETUNREACH)].into();
+    let mut device = Device { script, ..Device::default() };
+    let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());
+    segmentation.send(&mut device, &mut counters, &batch(b"aabb")).unwrap();
+    segmentation.send(&mut device, &mut counters, &batch(b"cc")).unwrap();
+    assert_carried(&device, &[b"aa", b"cc"]);
+}

@@ -1,0 +1,25 @@
+//! One generator a fault, so that turning one fault on or up shifts the draws of no other.
+
+use units::Rng;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Faults {
+    pub(crate) loss: Rng,
+    pub(crate) duplicate: Rng,
+    pub(crate) corrupt: Rng,
+    /// Where in the packet the fault is: as many draws as the packet type likes.
+    pub(crate) corrupt_where: Rng,
+    pub(crate) reorder: Rng,
+}
+
+impl Faults {
+    pub(crate) fn new(rng: &Rng) -> Self {
+        Self {
+            loss: rng.split("loss"),
+            duplicate: rng.split("duplicate"),
+            corrupt: rng.split("corrupt"),
+            corrupt_where: rng.split("corrupt where"),
+            reorder: rng.split("reorder"),
+        }
+    }
+}

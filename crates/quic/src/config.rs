@@ -1,0 +1,107 @@
+//! What a user of this crate can choose, with the price of each choice.
+
+use recovery::{Algorithm, RateCap};
+use units::Duration;
+use wire::quic::MIN_INITIAL_SIZE;
+
+/// How a connection behaves. Both sides choose on their own.
+#[derive(Debug, Clone)]
+pub struct TransportConfig {
+    /// The connection ends after this long without a word from the peer; the smaller of both sides' values counts. Zero
+    /// is never. Default 30 s.
+    pub idle_timeout: Duration,
+    /// A PING after this long without a word either way, so that an idle connection stays up; costs a packet each time.
+    /// Default none.
+    pub keep_alive: Option<Duration>,
+    /// Credit each stream starts with, in bytes. Default 1 MiB.
+    pub stream_window: u64,
+    /// Credit a stream may grow to while it is what holds the peer back, in bytes: also the memory one stream can take.
+    /// Default 32 MiB, enough for 2.5 Gb/s over 100 ms.
+    pub stream_window_max: u64,
+    /// Credit of all streams together at the start, in bytes. Default 2 MiB.
+    pub connection_window: u64,
+    /// Credit of all streams together at most, in bytes. Default 64 MiB.
+    pub connection_window_max: u64,
+    /// Bytes written and not yet acknowledged, over all streams, at most. The bound in force follows the congestion window
+    /// up to this. Default 64 MiB.
+    pub send_buffer_max: u64,
+    /// Bidirectional streams the peer may have open at a time. Default 128.
+    pub max_concurrent_bidi_streams: u64,
+    /// Unidirectional streams the peer may have open at a time. Default 1024: a message is a stream.
+    pub max_concurrent_uni_streams: u64,
+    /// Bytes of datagrams waiting to be sent, at most. Zero does not switch receiving off. Default 1 MiB.
+    pub datagram_send_buffer: u64,
+    /// Bytes of datagrams received and not taken, at most; older ones make room for newer ones. Zero tells the peer that we
+    /// take none. Default 1 MiB.
+    pub datagram_receive_buffer: u64,
+    /// Size of the datagrams we send, in bytes of UDP payload. Nothing is probed: it must fit the path. Default 1200,
+    /// which every path that carries QUIC carries (RFC 9000, section 14).
+    pub datagram_size: usize,
+    /// Round-trip time assumed before the first measurement. Default 333 ms (RFC 9002, section 6.2.2).
+    pub initial_rtt: Duration,
+    /// The congestion controller. Default CUBIC.
+    pub congestion: Algorithm,
+    /// A hard limit on rate and burst, whatever congestion control allows. Default none.
+    pub rate_cap: Option<RateCap>,
+    /// Packets sealed with one key before it is updated. Default 2^22, half of what AES-GCM allows (RFC 9001, section 6.6).
+    pub key_update_interval: u64,
+    /// Send random values where the standard wants none relied upon (RFC 9287; RFC 9000, section 18.1). Default true.
+    pub grease: bool,
+}
+
+impl Default for TransportConfig {
+    fn default() -> Self {
+        Self {
+            idle_timeout: Duration::from_secs(30),
+            keep_alive: None,
+            stream_window: 1 << 20,
+            stream_window_max: 32 << 20,
+            connection_window: 2 << 20,
+            connection_window_max: 64 << 20,
+            send_buffer_max: 64 << 20,
+            max_concurrent_bidi_streams: 128,
+            max_concurrent_uni_streams: 1024,
+            datagram_send_buffer: 1 << 20,
+            datagram_receive_buffer: 1 << 20,
+            datagram_size: MIN_INITIAL_SIZE,
+            initial_rtt: recovery::INITIAL_RTT,
+            congestion: Algorithm::default(),
+            rate_cap: None,
+            key_update_interval: 1 << 22,
+            grease: true,
+        }
+    }
+}
+
+/// The largest datagram that can be configured, bytes: the length field of long headers has 14 bits.
+pub const DATAGRAM_SIZE_MAX: usize = 16_000;
+
+impl TransportConfig {
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// In words, naming the value.
+    pub fn validate(&self) -> Result<(), String> {
+        if !(MIN_INITIAL_SIZE..=DATAGRAM_SIZE_MAX).contains(&self.datagram_size) {
+            let size = self.datagram_size;
+            return Err(format!("datagram_size is {size} bytes; QUIC needs {MIN_INITIAL_SIZE} to {DATAGRAM_SIZE_MAX}"));
+        }
+        let windows = [self.stream_window, self.stream_window_max, self.connection_window, self.connection_window_max];
+        if windows.iter().any(|window| *window == 0 || *window > wire::quic::VARINT_MAX) {
+            return Err("a flow-control window must be between 1 byte and 2^62 - 1".to_owned());
+        }
+        if self.key_update_interval == 0 || self.key_update_interval > 1 << 22 {
+            return Err("key_update_interval must be between 1 and 2^22 packets".to_owned());
+        }
+        if self.max_concurrent_bidi_streams.max(self.max_concurrent_uni_streams) > 1 << 20 {
+            return Err("more than 2^20 concurrent streams are not supported".to_owned());
+        }
+        if self.rate_cap.is_some_and(|cap| cap.rate.is_zero() || cap.burst < self.datagram_size as u64) {
+            return Err(format!(
+                "a rate cap needs a rate above zero and a burst of at least {} bytes",
+                self.datagram_size
+            ));
+        }
+        Ok(())
+    }
+}

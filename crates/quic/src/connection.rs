@@ -1,0 +1,515 @@
+//! One connection: three owners, and the calls a driver makes.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use units::{Instant, Rng};
+use wire::quic::{ConnectionId, Dir, ErrorCode, PacketType, Parsed, PathId, Side, Space, StreamId, parse_packet};
+
+use crate::config::TransportConfig;
+use crate::control::ids::LOCAL_ID_LEN;
+use crate::control::{Beginning, Control, RouteChange};
+use crate::error::{ConnectionError, TransportError};
+use crate::event::{Event, Events};
+use crate::exchange::Exchange;
+use crate::open::{OpenContext, Opened, Outcome, open_packet};
+use crate::plan::{Plan, Receipt};
+use crate::receive::ReceiveHalf;
+use crate::receive::streams::{Chunk, ReadError};
+use crate::send::path::{Addresses, SendPath};
+use crate::send::streams::WriteError;
+use crate::send::{SendDatagramError, SendHalf};
+use crate::session::ExportError;
+use crate::stats::Stats;
+
+/// Packets kept because their keys are not there yet: a reordered flight, not more.
+const EARLY_PACKETS_MAX: usize = 16;
+
+/// The most bytes taken by one write: what a stage must be able to hold by reference, and a bound on how far the send
+/// buffer can be overfilled.
+pub const WRITE_LEN_MAX: usize = 1 << 20;
+
+/// A QUIC connection, either role, as a state machine without IO.
+///
+/// # The contract
+///
+/// There are four kinds of calls.
+///
+/// - **Input**, with the time: [`handle_datagrams`](Self::handle_datagrams), [`handle_timeout`](Self::handle_timeout),
+///   [`handle_emitted`](Self::handle_emitted), [`handle_not_emitted`](Self::handle_not_emitted).
+/// - **Output**, to be polled until empty after every input and every call of the application, in this order:
+///   [`poll_route`](Self::poll_route), [`poll_event`](Self::poll_event), [`poll_plan`](Self::poll_plan), and last
+///   [`poll_timeout`](Self::poll_timeout), which has no side effects.
+/// - **The application's calls**: streams, datagrams, [`close`](Self::close).
+/// - **Questions**: [`stats`](Self::stats) and what takes `&self`.
+///
+/// Time never goes backwards. Spurious calls are harmless: an early `handle_timeout` does nothing.
+///
+/// A driver handles a plan like this: [`seal`](crate::seal::seal) it (on any processor), report
+/// [`handle_emitted`](Self::handle_emitted), then make the system call; so no acknowledgement can overtake the report. If
+/// the system refuses the batch for good, [`handle_not_emitted`](Self::handle_not_emitted) makes its content due again
+/// without counting a loss. Plans are pulled: ask for one only when it can leave within about a millisecond.
+///
+/// Once [`is_closed`](Self::is_closed), forget the connection.
+pub struct Connection {
+    side: Side,
+    control: Control,
+    send: SendHalf,
+    receive: ReceiveHalf,
+    exchange: Exchange,
+    events: Events,
+    opened: Opened,
+    /// Packets whose keys are not there yet.
+    early: Vec<BytesMut>,
+    /// Authentic packets were received: a client takes no Version Negotiation any more (RFC 9000, section 6.2).
+    heard: bool,
+    /// Packets that failed to authenticate, against the AEAD's integrity limit (RFC 9001, section 6.6).
+    unauthentic_count: u64,
+    integrity_limit: u64,
+}
+
+/// What a connection is made of; the [`Endpoint`](crate::endpoint::Endpoint) knows how to fill it.
+pub(crate) struct ConnectionSeed {
+    pub(crate) config: Arc<TransportConfig>,
+    pub(crate) addresses: Addresses,
+    pub(crate) beginning: Beginning,
+    pub(crate) seal: crate::session::DirectionKeys,
+    pub(crate) rng: Rng,
+}
+
+impl Connection {
+    pub(crate) fn new(now: Instant, seed: ConnectionSeed) -> Self {
+        let ConnectionSeed { config, addresses, beginning, seal, rng } = seed;
+        let side = beginning.side;
+        let path = SendPath::new(addresses, beginning.remote_id, &config, side == Side::Client);
+        let mut send = SendHalf::new(side, config.clone(), beginning.local_id, path, rng);
+        send.install_keys(Space::Initial, seal);
+        let receive = ReceiveHalf::new(side, &config);
+        let integrity_limit = beginning.initial.packet.integrity_limit();
+        let control = Control::new(now, config, beginning);
+        let mut connection = Self {
+            side,
+            control,
+            send,
+            receive,
+            exchange: Exchange::default(),
+            events: Events::default(),
+            opened: Opened::default(),
+            early: Vec::new(),
+            heard: false,
+            unauthentic_count: 0,
+            integrity_limit,
+        };
+        connection.control.start(&mut connection.exchange);
+        connection.settle(now);
+        connection
+    }
+
+    // ── Input ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Takes datagrams that arrived together from one address: all `stride` bytes long but the last, which may be
+    /// shorter. They are opened in place; what the application reads later are references into `data`.
+    pub fn handle_datagrams(&mut self, now: Instant, mut data: BytesMut, stride: usize) {
+        let count = data.len().div_ceil(stride.max(1)) as u64;
+        self.receive.on_arrivals(PathId::ZERO, count, data.len() as u64, &mut self.exchange);
+        if self.control.is_silent() {
+            self.settle(now);
+            return;
+        }
+        if self.control.is_confirmed() {
+            self.open_batch(now, data, stride.max(1));
+        } else {
+            while !data.is_empty() {
+                let datagram = data.split_to(stride.clamp(1, data.len()));
+                self.open_datagram(now, datagram);
+            }
+        }
+        self.settle(now);
+    }
+
+    /// After the handshake: all packets of the batch are opened first, then absorbed.
+    fn open_batch(&mut self, now: Instant, mut data: BytesMut, stride: usize) {
+        let mut context = self.open_context();
+        let mut opened = std::mem::take(&mut self.opened);
+        opened.clear();
+        let len = data.len();
+        let mut datagram_at = 0;
+        while datagram_at < len {
+            let datagram_end = (datagram_at + stride).min(len);
+            let mut at = datagram_at;
+            while at < datagram_end {
+                let step = open_packet(&mut context, &mut data[at..datagram_end], at, &mut opened);
+                if matches!(step.outcome, Outcome::NoKeys(_) | Outcome::Special) {
+                    opened.dropped_count += 1;
+                }
+                at += step.len.max(1);
+            }
+            datagram_at = datagram_end;
+        }
+        self.absorb(now, &opened, &data.freeze(), &context);
+        self.opened = opened;
+    }
+
+    /// During the handshake: keys may come with each packet, so packets are opened one by one.
+    fn open_datagram(&mut self, now: Instant, mut datagram: BytesMut) {
+        let mut first_destination = None;
+        while !datagram.is_empty() {
+            let header = match parse_packet(&datagram, LOCAL_ID_LEN) {
+                Ok(Parsed::Protected(header)) => header,
+                Ok(Parsed::VersionNegotiation { .. }) => return self.on_version_negotiation(&datagram),
+                // Retry comes with address validation; until then it counts as noise.
+                _ => {
+                    self.receive.stats.packets_dropped += 1;
+                    return;
+                }
+            };
+            // RFC 9000, section 12.2: coalesced packets are for one connection.
+            let is_stray = *first_destination.get_or_insert(header.dcid) != header.dcid;
+            let is_foreign =
+                header.ty != PacketType::OneRtt && self.control.peer_first_id().is_some_and(|id| id != header.scid);
+            let packet = datagram.split_to(header.end.clamp(1, datagram.len()));
+            if is_stray || is_foreign {
+                self.receive.stats.packets_dropped += 1;
+                continue;
+            }
+            let source = (header.ty != PacketType::OneRtt).then_some(header.scid);
+            if self.open_single(now, packet, source) {
+                self.retry_early(now);
+            }
+        }
+    }
+
+    /// Opens and absorbs one packet; true if it was authentic.
+    fn open_single(&mut self, now: Instant, mut packet: BytesMut, source: Option<ConnectionId>) -> bool {
+        let mut context = self.open_context();
+        let mut opened = std::mem::take(&mut self.opened);
+        opened.clear();
+        let step = open_packet(&mut context, &mut packet, 0, &mut opened);
+        let is_open = matches!(step.outcome, Outcome::Opened);
+        if let Outcome::NoKeys(space) = step.outcome {
+            // Its keys may still come: a later flight overtook an earlier one.
+            let early = self.control.is_handshaking() && space != Space::Initial;
+            if early && self.early.len() < EARLY_PACKETS_MAX {
+                self.early.push(packet);
+                self.opened = opened;
+                return false;
+            }
+            opened.dropped_count += 1;
+        } else if is_open
+            && self.side == Side::Client
+            && let Some(source) = source
+        {
+            self.control.on_peer_first_id(source, &mut self.exchange);
+        }
+        self.absorb(now, &opened, &packet.freeze(), &context);
+        self.opened = opened;
+        self.settle(now);
+        is_open
+    }
+
+    /// Tries the packets again that came before their keys.
+    fn retry_early(&mut self, now: Instant) {
+        if self.early.is_empty() {
+            return;
+        }
+        for packet in std::mem::take(&mut self.early) {
+            self.open_single(now, packet, None);
+        }
+    }
+
+    fn open_context(&self) -> OpenContext {
+        let largest = Space::ALL.map(|space| self.receive.largest(space, PathId::ZERO));
+        self.control.open_context(largest)
+    }
+
+    fn absorb(&mut self, now: Instant, opened: &Opened, buffer: &Bytes, context: &OpenContext) {
+        self.receive.stats.packets_unauthentic += opened.unauthentic_count;
+        self.receive.stats.packets_dropped += opened.dropped_count;
+        for packet in &opened.packets {
+            self.heard = true;
+            let result = self.receive.absorb(now, packet, opened, buffer, &mut self.exchange, &mut self.events);
+            if let Err(error) = result {
+                self.settle(now);
+                self.fail(now, error);
+                return;
+            }
+        }
+        if opened.unauthentic_count > 0 {
+            self.unauthentic_count += opened.unauthentic_count;
+            if self.unauthentic_count >= self.integrity_limit {
+                let reason = "too many packets failed to authenticate";
+                self.fail(now, TransportError::new(ErrorCode::AEAD_LIMIT_REACHED, reason));
+                return;
+            }
+        }
+        self.settle(now);
+        if let Some(ring) = &context.data {
+            self.control.note_phase_from(ring.phase_from);
+        }
+    }
+
+    /// RFC 9000, section 6.2: only before anything authentic came, and only if it does not offer what we speak.
+    fn on_version_negotiation(&mut self, datagram: &[u8]) {
+        let Ok(Parsed::VersionNegotiation { versions, .. }) = parse_packet(datagram, LOCAL_ID_LEN) else { return };
+        let offers_ours = wire::quic::versions(versions).any(|version| version == wire::quic::VERSION_1);
+        if self.side == Side::Client && !self.heard && !offers_ours {
+            self.control.abandon(ConnectionError::VersionMismatch, &mut self.events);
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.control.on_timeout(now, &mut self.exchange, &mut self.events);
+        if self.control.is_open() {
+            self.send.on_timeout(now);
+            self.receive.on_timeout(now);
+        }
+        self.settle(now);
+    }
+
+    /// The plan of this receipt leaves at `now`. Call it before the system call that sends it.
+    pub fn handle_emitted(&mut self, now: Instant, receipt: &Receipt) {
+        self.send.on_emitted(receipt, now);
+    }
+
+    /// The plan of this receipt never left and never will: what it carried is due again.
+    pub fn handle_not_emitted(&mut self, receipt: &Receipt) {
+        self.send.on_not_emitted(receipt);
+    }
+
+    // ── Output ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// What the endpoint must route here from now on, or no longer.
+    #[must_use]
+    pub fn poll_route(&mut self) -> Option<RouteChange> {
+        self.control.poll_route()
+    }
+
+    /// What the application should know.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// Fills `plan` with what may leave now, at most `datagrams_max` datagrams; false if there is nothing.
+    #[must_use]
+    pub fn poll_plan(&mut self, now: Instant, datagrams_max: usize, plan: &mut Plan) -> bool {
+        if self.control.is_silent() {
+            return false;
+        }
+        if let Some(close) = self.control.repeat_close() {
+            self.send.set_close(close);
+        }
+        let planned = self.send.plan(now, self.receive.snapshot(), datagrams_max.max(1), plan, &mut self.exchange);
+        self.settle(now);
+        planned
+    }
+
+    /// When to call [`Connection::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let control = self.control.timeout();
+        if !self.control.is_open() {
+            return control;
+        }
+        [control, self.send.timeout(), self.receive.timeout()].into_iter().flatten().min()
+    }
+
+    // ── The application's calls ──────────────────────────────────────────────────────────────────────────────────────
+
+    /// Opens a stream, if the peer allows another: [`Event::StreamsAvailable`] tells when it does again.
+    pub fn open(&mut self, dir: Dir) -> Option<StreamId> {
+        if !self.control.is_established() {
+            return None;
+        }
+        let id = self.send.streams.open(dir, &mut self.exchange)?;
+        // The receive half must know of it before the peer's answer arrives.
+        while let Some(value) = self.exchange.to_receive.pop_front() {
+            self.receive.handle(value, &mut self.exchange);
+        }
+        Some(id)
+    }
+
+    /// The next stream the peer opened.
+    pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
+        self.receive.streams.accept(dir)
+    }
+
+    /// Gives bytes to a stream: all of `chunk` (at most [`WRITE_LEN_MAX`] bytes) or nothing.
+    ///
+    /// # Errors
+    /// [`WriteError::Blocked`] while the send buffer is full.
+    ///
+    /// # Panics
+    /// If the chunk is longer than [`WRITE_LEN_MAX`].
+    pub fn write(&mut self, id: StreamId, chunk: Bytes) -> Result<(), WriteError> {
+        assert!(chunk.len() <= WRITE_LEN_MAX, "a chunk of {} bytes is too long for one write", chunk.len());
+        if !self.control.is_established() {
+            return Err(WriteError::Closed);
+        }
+        self.send.streams.write(id, chunk)
+    }
+
+    /// Ends a stream after what was written.
+    ///
+    /// # Errors
+    /// If it is stopped or closed.
+    pub fn finish(&mut self, id: StreamId) -> Result<(), WriteError> {
+        self.send.streams.finish(id)
+    }
+
+    /// Gives a stream up; what the peer has not read is lost.
+    ///
+    /// # Errors
+    /// If it is closed already.
+    pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError> {
+        self.send.streams.reset(id, code, &mut self.events)
+    }
+
+    /// Streams of a higher number go first, equal ones take turns. Zero if never set.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), WriteError> {
+        self.send.streams.set_priority(id, priority)
+    }
+
+    /// The next bytes of a stream, at most `len`, or its end.
+    ///
+    /// # Errors
+    /// [`ReadError::Blocked`] while nothing has arrived.
+    pub fn read(&mut self, now: Instant, id: StreamId, len: usize) -> Result<Chunk, ReadError> {
+        let chunk = self.receive.streams.read(now, id, len, &mut self.exchange);
+        self.settle(now);
+        chunk
+    }
+
+    /// Asks the peer to stop sending on a stream.
+    ///
+    /// # Errors
+    /// [`ReadError::Closed`] if it is over.
+    pub fn stop(&mut self, now: Instant, id: StreamId, code: u64) -> Result<(), ReadError> {
+        let result = self.receive.streams.stop(now, id, code, &mut self.exchange);
+        self.settle(now);
+        result
+    }
+
+    /// Sends a datagram (RFC 9221): it may be lost or overtaken, and is never repeated.
+    ///
+    /// # Errors
+    /// If the peer takes none, it is too large, or too many wait.
+    pub fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
+        self.send.send_datagram(data)
+    }
+
+    /// The oldest datagram received.
+    pub fn recv_datagram(&mut self) -> Option<Bytes> {
+        self.receive.recv_datagram()
+    }
+
+    /// The most bytes a datagram may have now; `None` if the peer takes none.
+    pub fn datagram_len_max(&self) -> Option<usize> {
+        self.send.datagram_len_max()
+    }
+
+    /// Ends the connection: the peer's application gets `code` and `reason`. What was not acknowledged is lost.
+    pub fn close(&mut self, now: Instant, code: u64, reason: &str) {
+        let error = TransportError::new(ErrorCode(code), reason.to_owned());
+        self.end(now, error, true);
+    }
+
+    // ── Questions ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Which role we play.
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// Our side of the handshake is complete and nobody has said goodbye.
+    pub fn is_established(&self) -> bool {
+        self.control.is_established()
+    }
+
+    /// The handshake goes on.
+    pub fn is_handshaking(&self) -> bool {
+        self.control.is_handshaking()
+    }
+
+    /// Nothing is left to do.
+    pub fn is_closed(&self) -> bool {
+        self.control.is_closed()
+    }
+
+    /// The addresses of a path.
+    pub fn addresses(&self) -> Addresses {
+        self.send.path().addresses
+    }
+
+    /// The peer's certificate chain or raw public key, leaf first, as TLS has authenticated it; empty if it showed none.
+    pub fn peer_identity(&self) -> Vec<Vec<u8>> {
+        self.control.session().peer_identity()
+    }
+
+    /// Keying material that both sides and nobody else can compute (RFC 8446, section 7.5).
+    ///
+    /// # Errors
+    /// While the handshake is not complete.
+    pub fn export_keying_material(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
+        self.control.session().export(label, context, out)
+    }
+
+    /// The state of the moment.
+    pub fn stats(&self) -> Stats {
+        let path = self.send.path();
+        let (started_at, handshake_time) = self.control.times();
+        Stats {
+            send: self.send.stats(),
+            receive: self.receive.stats(),
+            round_trip: path.rtt.smoothed(),
+            round_trip_min: path.rtt.min(),
+            in_flight_bytes: path.in_flight,
+            congestion: path.congestion.snapshot(),
+            datagram_size: path.datagram_size,
+            handshake_time,
+            started_at,
+            session: self.control.summary(),
+        }
+    }
+
+    // ── Inside ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Delivers the values between the owners until none is left.
+    fn settle(&mut self, now: Instant) {
+        while !self.exchange.is_empty() {
+            let exchange = &mut self.exchange;
+            let result = if let Some(value) = exchange.to_send.pop_front() {
+                self.send.handle(now, value, exchange, &mut self.events)
+            } else if let Some(value) = exchange.to_receive.pop_front() {
+                self.receive.handle(value, exchange);
+                Ok(())
+            } else if let Some(value) = exchange.to_control.pop_front() {
+                let pto = self.send.pto_interval();
+                self.control.handle(now, value, pto, exchange, &mut self.events)
+            } else {
+                Ok(())
+            };
+            if let Err(error) = result {
+                self.fail(now, error);
+            }
+        }
+        self.exchange.ranges.clear();
+    }
+
+    /// The peer broke the rules.
+    fn fail(&mut self, now: Instant, error: TransportError) {
+        tracing::debug!(%error, "closing because of the peer");
+        self.end(now, error, false);
+    }
+
+    fn end(&mut self, now: Instant, error: TransportError, application: bool) {
+        let pto = self.send.pto_interval();
+        if let Some(close) = self.control.close(now, error, application, pto, &mut self.events) {
+            self.send.set_close(close);
+        }
+    }
+}

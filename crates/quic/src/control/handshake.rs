@@ -1,0 +1,200 @@
+//! The handshake: CRYPTO bytes in and out, keys as they come, and the peer's transport parameters.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use units::{Duration, Instant};
+use wire::quic::{ErrorCode, Side, Space, TransportParameters};
+
+use super::{CRYPTO_BUFFER_MAX, Control, Stage};
+use crate::error::TransportError;
+use crate::event::{Event, Events};
+use crate::exchange::{Exchange, ToReceive, ToSend};
+use crate::open::PhaseRing;
+use crate::receive::assembler::Assembler;
+use crate::send::frames::ControlFrame;
+use crate::session::NewKeys;
+
+impl Control {
+    /// Lets the session say its first word.
+    pub(crate) fn start(&mut self, exchange: &mut Exchange) {
+        self.flush_session(exchange);
+    }
+
+    /// CRYPTO.
+    pub(super) fn on_crypto(
+        &mut self,
+        now: Instant,
+        space: Space,
+        offset: u64,
+        bytes: Bytes,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        let buffer = &mut self.crypto[space.index()];
+        let end = offset + bytes.len() as u64;
+        if end > buffer.read_offset() + CRYPTO_BUFFER_MAX {
+            return Err(TransportError::new(
+                ErrorCode::CRYPTO_BUFFER_EXCEEDED,
+                "too many handshake bytes out of order",
+            ));
+        }
+        if space < self.read_space {
+            // Only repetitions may still arrive at a level that TLS has left (RFC 9001, section 4.1.3).
+            if end > buffer.ready_end() {
+                return Err(TransportError::violation("new handshake bytes at an old level"));
+            }
+            return Ok(());
+        }
+        buffer.insert(offset, bytes).map_err(|_| {
+            TransportError::new(ErrorCode::CRYPTO_BUFFER_EXCEEDED, "handshake bytes in too many small pieces")
+        })?;
+        self.advance(now, exchange, events)
+    }
+
+    /// Feeds the session until it asks for more than there is.
+    fn advance(&mut self, now: Instant, exchange: &mut Exchange, events: &mut Events) -> Result<(), TransportError> {
+        while let Some(bytes) = self.crypto[self.read_space.index()].read(usize::MAX) {
+            self.session.handle_crypto(&bytes)?;
+            self.take_parameters(exchange)?;
+            self.flush_session(exchange);
+            self.move_read_space()?;
+            if self.stage == Stage::Handshaking && !self.session.is_handshaking() {
+                self.complete(now, exchange, events)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The session reads at the highest level it has keys for; a server stays with Handshake until the client's Finished.
+    fn move_read_space(&mut self) -> Result<(), TransportError> {
+        let wanted = if !self.session.is_handshaking() {
+            Space::Data
+        } else if self.levels[1].is_some() {
+            Space::Handshake
+        } else {
+            Space::Initial
+        };
+        if wanted > self.read_space {
+            if self.crypto[self.read_space.index()].is_ready() {
+                return Err(TransportError::violation("handshake bytes left over at the end of their level"));
+            }
+            self.read_space = wanted;
+        }
+        Ok(())
+    }
+
+    /// Takes what the session has to say, and its new keys.
+    fn flush_session(&mut self, exchange: &mut Exchange) {
+        loop {
+            let mut bytes = Vec::new();
+            let keys = self.session.poll_crypto(&mut bytes);
+            if !bytes.is_empty() {
+                exchange.to_send.push_back(ToSend::Crypto { space: self.write_space, bytes: bytes.into() });
+            }
+            match keys {
+                Some(NewKeys::Handshake(keys)) => {
+                    self.write_space = Space::Handshake;
+                    self.levels[1] = Some(keys.open);
+                    exchange.to_send.push_back(ToSend::InstallKeys { space: Space::Handshake, keys: keys.seal });
+                }
+                Some(NewKeys::OneRtt(keys)) => {
+                    self.write_space = Space::Data;
+                    let next = self.session.next_phase();
+                    self.ring = Some(PhaseRing {
+                        header: keys.open.header,
+                        current: keys.open.packet,
+                        phase: false,
+                        phase_from: 0,
+                        previous: None,
+                        next: Some(next.open.clone()),
+                    });
+                    self.next_phase = Some(next);
+                    exchange.to_send.push_back(ToSend::InstallKeys { space: Space::Data, keys: keys.seal });
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// Reads the peer's transport parameters once they are there.
+    fn take_parameters(&mut self, exchange: &mut Exchange) -> Result<(), TransportError> {
+        if self.parameters_done {
+            return Ok(());
+        }
+        let Some(bytes) = self.session.peer_parameters() else { return Ok(()) };
+        let parameters = TransportParameters::parse(bytes, self.side.peer())
+            .map_err(|error| TransportError::new(ErrorCode::TRANSPORT_PARAMETER_ERROR, error.to_string()))?;
+        self.check_ids(&parameters)?;
+        self.parameters_done = true;
+        self.peer_id_limit = parameters.active_connection_id_limit;
+        let theirs = Duration::from_millis(parameters.max_idle_timeout_ms);
+        if !theirs.is_zero() && (self.idle_timeout.is_zero() || theirs < self.idle_timeout) {
+            self.idle_timeout = theirs;
+        }
+        exchange.to_receive.push_back(ToReceive::PeerParameters(Box::new(parameters.clone())));
+        exchange.to_send.push_back(ToSend::PeerParameters(Box::new(parameters)));
+        Ok(())
+    }
+
+    /// The connection IDs of the handshake must be those TLS has authenticated (RFC 9000, section 7.3).
+    fn check_ids(&self, parameters: &TransportParameters) -> Result<(), TransportError> {
+        let original = (self.side == Side::Client).then_some(self.original_destination);
+        let matches = parameters.initial_source_connection_id == self.peer_first_id
+            && parameters.original_destination_connection_id == original
+            && parameters.retry_source_connection_id.is_none();
+        if !matches {
+            return Err(TransportError::new(
+                ErrorCode::TRANSPORT_PARAMETER_ERROR,
+                "the handshake's connection IDs are not those of its packets",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The server's first packet names the ID to use from now on (RFC 9000, section 7.2).
+    pub(crate) fn on_peer_first_id(&mut self, id: wire::quic::ConnectionId, exchange: &mut Exchange) {
+        if self.peer_first_id.is_none() {
+            self.peer_first_id = Some(id);
+            self.remote_ids.replace_first(id);
+            exchange.to_send.push_back(ToSend::RemoteId { path: wire::quic::PathId::ZERO, id });
+        }
+    }
+
+    /// The ID a peer's long headers must keep naming, once known.
+    pub(crate) fn peer_first_id(&self) -> Option<wire::quic::ConnectionId> {
+        self.peer_first_id
+    }
+
+    /// Our side of the handshake is complete.
+    fn complete(&mut self, now: Instant, exchange: &mut Exchange, events: &mut Events) -> Result<(), TransportError> {
+        if !self.parameters_done {
+            // missing_extension(109), RFC 9001, section 8.2.
+            return Err(TransportError::new(ErrorCode::crypto(109), "the peer sent no transport parameters"));
+        }
+        self.stage = Stage::Established;
+        self.handshake_time = Some(now.saturating_since(self.started_at));
+        self.summary = Arc::new(self.session.summary());
+        exchange.to_send.push_back(ToSend::HandshakeComplete);
+        events.push(Event::Connected);
+        if self.side == Side::Server {
+            exchange.to_send.push_back(ToSend::Control(ControlFrame::HandshakeDone));
+            self.confirm(exchange, events);
+        }
+        self.issue_ids(exchange);
+        Ok(())
+    }
+
+    /// Both sides know that the handshake is complete: Handshake keys go (RFC 9001, section 4.9.2).
+    pub(super) fn confirm(&mut self, exchange: &mut Exchange, events: &mut Events) {
+        if self.stage != Stage::Established {
+            return;
+        }
+        self.stage = Stage::Confirmed;
+        self.discard(Space::Initial, exchange);
+        self.discard(Space::Handshake, exchange);
+        self.crypto[0] = Assembler::default();
+        exchange.to_send.push_back(ToSend::HandshakeConfirmed);
+        events.push(Event::Confirmed);
+    }
+}

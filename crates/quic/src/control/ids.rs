@@ -1,0 +1,190 @@
+//! Connection IDs: ours that the peer may use, and the peer's that we may use (RFC 9000, section 5.1).
+
+use std::collections::VecDeque;
+
+use wire::quic::{ConnectionId, ErrorCode};
+
+use crate::error::TransportError;
+
+/// Our active_connection_id_limit: how many of the peer's we keep.
+pub(crate) const REMOTE_IDS_MAX: u64 = 4;
+
+/// How many of ours the peer may hold, whatever it asks for.
+pub(crate) const LOCAL_IDS_MAX: u64 = 4;
+
+/// Length of the IDs we choose, bytes: enough to make guessing one hopeless.
+pub(crate) const LOCAL_ID_LEN: usize = 8;
+
+/// IDs we issued.
+#[derive(Debug)]
+pub(crate) struct LocalIds {
+    /// Sequence number and ID, ascending.
+    active: VecDeque<(u64, ConnectionId)>,
+    next_sequence: u64,
+}
+
+impl LocalIds {
+    /// Starts with the ID of the handshake, number zero.
+    pub(crate) fn new(first: ConnectionId) -> Self {
+        Self { active: [(0, first)].into(), next_sequence: 1 }
+    }
+
+    /// How many more to issue to a peer that keeps `peer_limit`.
+    pub(crate) fn missing(&self, peer_limit: u64) -> u64 {
+        peer_limit.min(LOCAL_IDS_MAX).saturating_sub(self.active.len() as u64)
+    }
+
+    /// Takes a new ID in and returns its number.
+    pub(crate) fn issue(&mut self, id: ConnectionId) -> u64 {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.active.push_back((sequence, id));
+        sequence
+    }
+
+    /// RETIRE_CONNECTION_ID: the ID that is free now, none if it was retired before.
+    pub(crate) fn retire(&mut self, sequence: u64) -> Result<Option<ConnectionId>, TransportError> {
+        if sequence >= self.next_sequence {
+            return Err(TransportError::violation("a connection ID was retired that was never issued"));
+        }
+        let Some(index) = self.active.iter().position(|(active, _)| *active == sequence) else { return Ok(None) };
+        Ok(self.active.remove(index).map(|(_, id)| id))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.active.iter().map(|(_, id)| *id)
+    }
+}
+
+/// One ID of the peer's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RemoteId {
+    sequence: u64,
+    id: ConnectionId,
+    /// Recognises a stateless reset (RFC 9000, section 10.3).
+    reset_token: Option<[u8; 16]>,
+}
+
+/// IDs the peer issued.
+#[derive(Debug)]
+pub(crate) struct RemoteIds {
+    /// Ascending by sequence; the first is in use.
+    active: VecDeque<RemoteId>,
+    retire_prior_to: u64,
+}
+
+/// What a NEW_CONNECTION_ID leads to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct RemoteChange {
+    /// Sequence numbers to retire.
+    pub(crate) retired: Vec<u64>,
+    /// The ID to use from now on, if it changed.
+    pub(crate) current: Option<ConnectionId>,
+}
+
+impl RemoteIds {
+    pub(crate) fn new(first: ConnectionId) -> Self {
+        Self { active: [RemoteId { sequence: 0, id: first, reset_token: None }].into(), retire_prior_to: 0 }
+    }
+
+    /// The ID in use.
+    pub(crate) fn current(&self) -> ConnectionId {
+        self.active.front().expect("an ID is always in use").id
+    }
+
+    /// The server chose its own ID in its first packet.
+    pub(crate) fn replace_first(&mut self, id: ConnectionId) {
+        self.active.front_mut().expect("an ID is always in use").id = id;
+    }
+
+    /// NEW_CONNECTION_ID (RFC 9000, section 19.15).
+    pub(crate) fn on_new(
+        &mut self,
+        sequence: u64,
+        retire_prior_to: u64,
+        id: ConnectionId,
+        reset_token: [u8; 16],
+    ) -> Result<RemoteChange, TransportError> {
+        if self.current().is_empty() {
+            return Err(TransportError::violation("a new connection ID from a peer that uses none"));
+        }
+        let before = self.current();
+        let mut change = RemoteChange::default();
+        let new = RemoteId { sequence, id, reset_token: Some(reset_token) };
+        if let Some(known) = self.active.iter().find(|known| known.sequence == sequence || known.id == id) {
+            if *known != new {
+                return Err(TransportError::violation("a connection ID was issued twice with different content"));
+            }
+        } else if sequence < self.retire_prior_to {
+            // Retired before it was known: say so once (section 19.15).
+            change.retired.push(sequence);
+        } else {
+            let at = self.active.partition_point(|known| known.sequence < sequence);
+            self.active.insert(at, new);
+        }
+        if retire_prior_to > self.retire_prior_to {
+            self.retire_prior_to = retire_prior_to;
+            while let Some(first) = self.active.front()
+                && first.sequence < retire_prior_to
+            {
+                change.retired.push(first.sequence);
+                self.active.pop_front();
+            }
+        }
+        if self.active.is_empty() {
+            return Err(TransportError::violation("every connection ID was retired"));
+        }
+        if self.active.len() as u64 > REMOTE_IDS_MAX {
+            return Err(TransportError::new(ErrorCode::CONNECTION_ID_LIMIT_ERROR, "more connection IDs than we keep"));
+        }
+        change.current = (self.current() != before).then(|| self.current());
+        Ok(change)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(byte: u8) -> ConnectionId {
+        ConnectionId::new(&[byte; 8]).unwrap()
+    }
+
+    #[test]
+    fn retiring_the_id_in_use_moves_to_the_next() {
+        let mut ids = RemoteIds::new(id(0));
+        assert_eq!(ids.on_new(1, 0, id(1), [1; 16]), Ok(RemoteChange::default()));
+        let change = ids.on_new(2, 1, id(2), [2; 16]).unwrap();
+        assert_eq!(change, RemoteChange { retired: vec![0], current: Some(id(1)) });
+        assert_eq!(ids.current(), id(1));
+    }
+
+    #[test]
+    fn too_many_and_contradicting_ids_are_refused() {
+        let mut ids = RemoteIds::new(id(0));
+        for sequence in 1..4 {
+            ids.on_new(sequence, 0, id(sequence as u8), [0; 16]).unwrap();
+        }
+        assert_eq!(ids.on_new(3, 0, id(3), [0; 16]), Ok(RemoteChange::default()), "a repetition is harmless");
+        assert_eq!(ids.on_new(3, 0, id(9), [0; 16]).unwrap_err().code, ErrorCode::PROTOCOL_VIOLATION);
+        let error = ids.on_new(4, 0, id(4), [0; 16]).unwrap_err();
+        assert_eq!(error.code, ErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    }
+
+    #[test]
+    fn an_id_that_arrives_after_its_retirement_is_retired_at_once() {
+        let mut ids = RemoteIds::new(id(0));
+        ids.on_new(5, 5, id(5), [0; 16]).unwrap();
+        assert_eq!(ids.on_new(2, 0, id(2), [0; 16]).unwrap().retired, [2]);
+    }
+
+    #[test]
+    fn only_issued_ids_can_be_retired() {
+        let mut ids = LocalIds::new(id(0));
+        assert_eq!(ids.missing(8), LOCAL_IDS_MAX - 1);
+        assert_eq!(ids.issue(id(1)), 1);
+        assert_eq!(ids.retire(0), Ok(Some(id(0))));
+        assert_eq!(ids.retire(0), Ok(None));
+        assert!(ids.retire(2).is_err());
+    }
+}

@@ -1,0 +1,501 @@
+//! Control: the handshake, key epochs, connection IDs, the idle timer and the end.
+//!
+//! ```text
+//!   Handshaking ──▶ Established ──▶ Confirmed
+//!        │               │              │
+//!        └───────────────┴──────┬───────┘
+//!                 we close      │      the peer closes
+//!                    ▼          │           ▼
+//!                 Closing ──────┴──────▶ Draining ──▶ Closed
+//! ```
+
+pub(crate) mod handshake;
+pub(crate) mod ids;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use units::{Duration, Instant};
+use wire::quic::{ConnectionId, Side, Space, TransportParameters};
+
+use crate::config::TransportConfig;
+use crate::error::{ConnectionError, TransportError};
+use crate::event::{Event, Events};
+use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
+use crate::open::{OpenContext, PhaseRing};
+use crate::receive::assembler::Assembler;
+use crate::secret::SecretSource;
+use crate::send::CloseValue;
+use crate::send::frames::ControlFrame;
+use crate::session::{DirectionKeys, PhaseKeys, Session, SessionSummary};
+use ids::{LocalIds, RemoteIds};
+
+/// Handshake bytes out of order that are kept, at each level (RFC 9000, section 7.5, asks for at least 4096).
+pub(crate) const CRYPTO_BUFFER_MAX: u64 = 64 * 1024;
+
+/// Closing and draining last this many probe timeouts (RFC 9000, section 10.2).
+const CLOSE_PTOS: u64 = 3;
+
+/// Keys of an earlier phase are kept this many probe timeouts (RFC 9001, section 6.5).
+const OLD_KEY_PTOS: u64 = 3;
+
+/// Where a connection stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stage {
+    Handshaking,
+    /// Our side of the handshake is complete.
+    Established,
+    /// Both sides' is, and both know.
+    Confirmed,
+    /// We said goodbye and repeat it to a peer that has not heard.
+    Closing {
+        until: Instant,
+        close: Box<ClosingState>,
+    },
+    /// The peer said goodbye: nothing more is sent.
+    Draining {
+        until: Instant,
+    },
+    Closed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ClosingState {
+    error: TransportError,
+    application: bool,
+    /// Packets heard since the last goodbye, and how many make us repeat it: twice as many each time, so that two peers
+    /// that both close do not talk for ever (RFC 9000, section 10.2.1).
+    heard: u32,
+    repeat_after: u32,
+}
+
+/// A connection ID the endpoint must route to this connection, or no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteChange {
+    /// Packets with this destination are ours.
+    Add(ConnectionId),
+    /// They are no longer.
+    Remove(ConnectionId),
+}
+
+/// The control part of a connection.
+pub(crate) struct Control {
+    side: Side,
+    config: Arc<TransportConfig>,
+    stage: Stage,
+    session: Box<dyn Session>,
+    /// CRYPTO bytes by space, and the space the session reads from.
+    crypto: [Assembler; 3],
+    read_space: Space,
+    write_space: Space,
+    levels: [Option<DirectionKeys>; 2],
+    ring: Option<PhaseRing>,
+    /// The keys after those in use.
+    next_phase: Option<PhaseKeys>,
+    /// Key updates made in each direction.
+    send_phase: u64,
+    receive_phase: u64,
+    /// A packet of the present send phase was acknowledged, so another update may follow.
+    phase_acknowledged: bool,
+    update_wanted: bool,
+    old_keys_until: Option<Instant>,
+    local_ids: LocalIds,
+    pub(crate) remote_ids: RemoteIds,
+    /// The peer's first Source Connection ID, once known.
+    peer_first_id: Option<ConnectionId>,
+    /// The destination of the client's first packet, and ours of the handshake: transport parameters must repeat them.
+    original_destination: ConnectionId,
+    parameters_done: bool,
+    peer_id_limit: u64,
+    idle_timeout: Duration,
+    idle_at: Option<Instant>,
+    keep_alive_at: Option<Instant>,
+    secrets: SecretSource,
+    routes: VecDeque<RouteChange>,
+    summary: Arc<SessionSummary>,
+    started_at: Instant,
+    handshake_time: Option<Duration>,
+}
+
+/// How a connection begins.
+pub(crate) struct Beginning {
+    pub(crate) side: Side,
+    pub(crate) session: Box<dyn Session>,
+    pub(crate) initial: DirectionKeys,
+    pub(crate) local_id: ConnectionId,
+    pub(crate) remote_id: ConnectionId,
+    pub(crate) original_destination: ConnectionId,
+    pub(crate) secrets: SecretSource,
+}
+
+impl Control {
+    pub(crate) fn new(now: Instant, config: Arc<TransportConfig>, beginning: Beginning) -> Self {
+        let Beginning { side, session, initial, local_id, remote_id, original_destination, secrets } = beginning;
+        let mut routes = VecDeque::from([RouteChange::Add(local_id)]);
+        if side == Side::Server {
+            // Until the client has heard of our ID, it uses the one it made up.
+            routes.push_back(RouteChange::Add(original_destination));
+        }
+        let mut control = Self {
+            side,
+            stage: Stage::Handshaking,
+            session,
+            crypto: Default::default(),
+            read_space: Space::Initial,
+            write_space: Space::Initial,
+            levels: [Some(initial), None],
+            ring: None,
+            next_phase: None,
+            send_phase: 0,
+            receive_phase: 0,
+            phase_acknowledged: false,
+            update_wanted: false,
+            old_keys_until: None,
+            local_ids: LocalIds::new(local_id),
+            remote_ids: RemoteIds::new(remote_id),
+            peer_first_id: (side == Side::Server).then_some(remote_id),
+            original_destination,
+            parameters_done: false,
+            peer_id_limit: TransportParameters::default().active_connection_id_limit,
+            idle_timeout: config.idle_timeout,
+            idle_at: None,
+            keep_alive_at: None,
+            secrets,
+            routes,
+            summary: Arc::default(),
+            started_at: now,
+            handshake_time: None,
+            config,
+        };
+        control.restart_idle(now, Duration::ZERO);
+        control
+    }
+
+    /// Takes one value of the exchange. `pto` is the probe timeout of the moment.
+    pub(crate) fn handle(
+        &mut self,
+        now: Instant,
+        value: ToControl,
+        pto: Duration,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        match value {
+            ToControl::Crypto { space, offset, bytes } => {
+                self.on_crypto(now, space, offset, bytes, exchange, events)?
+            }
+            ToControl::NewConnectionId { sequence, retire_prior_to, id, reset_token } => {
+                let change = self.remote_ids.on_new(sequence, retire_prior_to, id, reset_token)?;
+                for sequence in change.retired {
+                    exchange.to_send.push_back(ToSend::Control(ControlFrame::RetireConnectionId { sequence }));
+                }
+                if let Some(id) = change.current {
+                    exchange.to_send.push_back(ToSend::RemoteId { path: wire::quic::PathId::ZERO, id });
+                }
+            }
+            ToControl::RetireConnectionId { sequence } => {
+                if let Some(id) = self.local_ids.retire(sequence)? {
+                    self.routes.push_back(RouteChange::Remove(id));
+                    self.issue_ids(exchange);
+                }
+            }
+            ToControl::PathChallenge(data) => {
+                exchange.to_send.push_back(ToSend::Control(ControlFrame::PathResponse(data)));
+            }
+            ToControl::HandshakeDone => {
+                if self.side == Side::Server {
+                    return Err(TransportError::violation("a client sent HANDSHAKE_DONE"));
+                }
+                self.confirm(exchange, events);
+            }
+            ToControl::Closed { error, application, reason } => {
+                self.on_closed_by_peer(now, error, application, reason, pto, events);
+            }
+            ToControl::PacketAccepted { space } => self.on_packet(now, space, pto, exchange),
+            ToControl::PhaseAdvanced => self.on_phase_advanced(now, pto, exchange),
+            ToControl::ElicitingSent { at } => self.restart_idle(at, pto),
+            ToControl::FirstSent(space) => {
+                // RFC 9001, section 4.9.1: a client needs no Initial keys once it sends Handshake packets.
+                if space == Space::Handshake && self.side == Side::Client {
+                    self.discard(Space::Initial, exchange);
+                }
+            }
+            ToControl::PhaseAcknowledged => {
+                self.phase_acknowledged = true;
+                self.maybe_update_keys(exchange);
+            }
+            ToControl::KeyWornOut => {
+                self.update_wanted = true;
+                self.maybe_update_keys(exchange);
+            }
+        }
+        Ok(())
+    }
+
+    // ── Keys ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// What the open stage needs, apart from the largest numbers.
+    pub(crate) fn open_context(&self, largest: [Option<u64>; 3]) -> OpenContext {
+        OpenContext {
+            local_id_len: ids::LOCAL_ID_LEN,
+            levels: self.levels.clone(),
+            // A server must not process 1-RTT packets before the handshake is complete (RFC 9001, section 5.7).
+            data: self.ring.clone().filter(|_| self.is_established()),
+            largest,
+            ignore_fixed_bit: self.config.grease,
+        }
+    }
+
+    fn discard(&mut self, space: Space, exchange: &mut Exchange) {
+        if self.levels[space.index()].take().is_none() {
+            return;
+        }
+        self.crypto[space.index()] = Assembler::default();
+        exchange.to_send.push_back(ToSend::DiscardSpace(space));
+        exchange.to_receive.push_back(ToReceive::DiscardSpace(space));
+        if space == Space::Initial && self.side == Side::Server {
+            self.routes.push_back(RouteChange::Remove(self.original_destination));
+        }
+    }
+
+    /// Starts a key update, if one is wanted and allowed: confirmed, the last one finished in both directions and
+    /// acknowledged (RFC 9001, section 6.1), and the keys before the last one gone.
+    fn maybe_update_keys(&mut self, exchange: &mut Exchange) {
+        let settled = self.send_phase == self.receive_phase && self.phase_acknowledged && self.old_keys_until.is_none();
+        if !self.update_wanted || self.stage != Stage::Confirmed || !settled {
+            return;
+        }
+        self.update_send_keys(exchange);
+    }
+
+    fn update_send_keys(&mut self, exchange: &mut Exchange) {
+        let next = self.next_phase.as_ref().expect("1-RTT keys exist, so do the ones after them");
+        self.send_phase += 1;
+        self.phase_acknowledged = false;
+        self.update_wanted = false;
+        exchange.to_send.push_back(ToSend::UpdateKeys { packet: next.seal.clone(), phase: self.send_phase % 2 == 1 });
+    }
+
+    /// The peer updated its keys: ours follow before anything of the new phase is acknowledged (RFC 9001, section 6.2).
+    fn on_phase_advanced(&mut self, now: Instant, pto: Duration, exchange: &mut Exchange) {
+        if self.send_phase == self.receive_phase {
+            self.update_send_keys(exchange);
+        }
+        self.receive_phase += 1;
+        self.old_keys_until = Some(now + pto * OLD_KEY_PTOS);
+        let fresh = self.session.next_phase();
+        let next = self.next_phase.replace(fresh).expect("1-RTT keys exist, so do the ones after them");
+        let ring = self.ring.as_mut().expect("a packet was opened with it");
+        ring.previous = Some(std::mem::replace(&mut ring.current, next.open));
+        ring.phase = self.receive_phase % 2 == 1;
+        ring.next = self.next_phase.as_ref().map(|next| next.open.clone());
+    }
+
+    /// The lowest number of the present phase, as the stage has seen it.
+    pub(crate) fn note_phase_from(&mut self, number: u64) {
+        if let Some(ring) = &mut self.ring {
+            ring.phase_from = number;
+        }
+    }
+
+    // ── Connection IDs ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Gives the peer as many IDs as it keeps.
+    fn issue_ids(&mut self, exchange: &mut Exchange) {
+        for _ in 0..self.local_ids.missing(self.peer_id_limit) {
+            let id = self.secrets.connection_id();
+            let reset_token = self.secrets.reset_token(&id);
+            let sequence = self.local_ids.issue(id);
+            self.routes.push_back(RouteChange::Add(id));
+            let frame = ControlFrame::NewConnectionId { sequence, retire_prior_to: 0, id, reset_token };
+            exchange.to_send.push_back(ToSend::Control(frame));
+        }
+    }
+
+    /// The next change to what the endpoint routes here.
+    pub(crate) fn poll_route(&mut self) -> Option<RouteChange> {
+        self.routes.pop_front()
+    }
+
+    // ── Timers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn on_packet(&mut self, now: Instant, space: Space, pto: Duration, exchange: &mut Exchange) {
+        if let Stage::Closing { close, .. } = &mut self.stage {
+            close.heard += 1;
+            return;
+        }
+        if space == Space::Handshake && self.side == Side::Server && self.levels[0].is_some() {
+            // It proves that the client reads what we send to its address (RFC 9000, section 8.1).
+            exchange.to_send.push_back(ToSend::Validated(wire::quic::PathId::ZERO));
+            self.discard(Space::Initial, exchange);
+        }
+        self.restart_idle(now, pto);
+    }
+
+    /// RFC 9000, section 10.1: at least three probe timeouts, so that a lost packet does not end the connection.
+    fn restart_idle(&mut self, now: Instant, pto: Duration) {
+        if !self.idle_timeout.is_zero() {
+            self.idle_at = Some(now + self.idle_timeout.max(pto * CLOSE_PTOS));
+        }
+        self.keep_alive_at = self.config.keep_alive.map(|interval| now + interval);
+    }
+
+    /// When [`Control::on_timeout`] has something to do.
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Closing { until, .. } | Stage::Draining { until } => Some(until),
+            Stage::Closed => None,
+            _ => [self.idle_at, self.keep_alive_at, self.old_keys_until].into_iter().flatten().min(),
+        }
+    }
+
+    /// Does what is due at `now`; does nothing if called early.
+    pub(crate) fn on_timeout(&mut self, now: Instant, exchange: &mut Exchange, events: &mut Events) {
+        match self.stage {
+            Stage::Closing { until, .. } | Stage::Draining { until } => {
+                if until <= now {
+                    self.become_closed();
+                }
+                return;
+            }
+            Stage::Closed => return,
+            _ => {}
+        }
+        if self.idle_at.is_some_and(|at| at <= now) {
+            events.push(Event::Closed(ConnectionError::TimedOut));
+            self.become_closed();
+            return;
+        }
+        if self.keep_alive_at.is_some_and(|at| at <= now) {
+            self.keep_alive_at = None;
+            if self.is_established() {
+                exchange.to_send.push_back(ToSend::Control(ControlFrame::Ping));
+            } else {
+                self.keep_alive_at = self.config.keep_alive.map(|interval| now + interval);
+            }
+        }
+        if self.old_keys_until.is_some_and(|at| at <= now) {
+            self.old_keys_until = None;
+            if let Some(ring) = &mut self.ring {
+                ring.previous = None;
+            }
+            self.maybe_update_keys(exchange);
+        }
+    }
+
+    // ── The end ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Closes from our side. The value is for the send half; none if the connection is ending already.
+    pub(crate) fn close(
+        &mut self,
+        now: Instant,
+        error: TransportError,
+        application: bool,
+        pto: Duration,
+        events: &mut Events,
+    ) -> Option<CloseValue> {
+        if !self.is_open() {
+            return None;
+        }
+        let close = Box::new(ClosingState { error: error.clone(), application, heard: 0, repeat_after: 1 });
+        self.stage = Stage::Closing { until: now + pto * CLOSE_PTOS, close };
+        events.push(Event::Closed(if application {
+            ConnectionError::ClosedLocally
+        } else {
+            ConnectionError::PeerMisbehaved(error.clone())
+        }));
+        Some(CloseValue { error, application })
+    }
+
+    /// A goodbye to repeat, if the peer has not heard it.
+    pub(crate) fn repeat_close(&mut self) -> Option<CloseValue> {
+        let Stage::Closing { close, .. } = &mut self.stage else { return None };
+        if close.heard < close.repeat_after {
+            return None;
+        }
+        close.heard = 0;
+        close.repeat_after = close.repeat_after.saturating_mul(2);
+        Some(CloseValue { error: close.error.clone(), application: close.application })
+    }
+
+    fn on_closed_by_peer(
+        &mut self,
+        now: Instant,
+        error: TransportError,
+        application: bool,
+        reason: bytes::Bytes,
+        pto: Duration,
+        events: &mut Events,
+    ) {
+        if self.is_open() {
+            events.push(Event::Closed(if application {
+                ConnectionError::ClosedByPeer { code: error.code.0, reason }
+            } else {
+                ConnectionError::ClosedByPeerTransport(error)
+            }));
+        }
+        if !matches!(self.stage, Stage::Closed) {
+            self.stage = Stage::Draining { until: now + pto * CLOSE_PTOS };
+        }
+    }
+
+    /// Ends at once: the peer speaks no version of ours.
+    pub(crate) fn abandon(&mut self, error: ConnectionError, events: &mut Events) {
+        if self.is_open() {
+            events.push(Event::Closed(error));
+        }
+        self.become_closed();
+    }
+
+    fn become_closed(&mut self) {
+        self.stage = Stage::Closed;
+        for id in self.local_ids.iter() {
+            self.routes.push_back(RouteChange::Remove(id));
+        }
+        if self.side == Side::Server && self.levels[0].is_some() {
+            self.routes.push_back(RouteChange::Remove(self.original_destination));
+        }
+    }
+
+    // ── What others ask ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Neither side has said goodbye.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Handshaking | Stage::Established | Stage::Confirmed)
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.stage == Stage::Handshaking
+    }
+
+    /// Our side of the handshake is complete and nobody has said goodbye.
+    pub(crate) fn is_established(&self) -> bool {
+        matches!(self.stage, Stage::Established | Stage::Confirmed)
+    }
+
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.stage == Stage::Confirmed
+    }
+
+    /// Nothing more will be sent.
+    pub(crate) fn is_silent(&self) -> bool {
+        matches!(self.stage, Stage::Draining { .. } | Stage::Closed)
+    }
+
+    /// Nothing is left to do: the connection can be forgotten.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stage == Stage::Closed
+    }
+
+    pub(crate) fn session(&self) -> &dyn Session {
+        self.session.as_ref()
+    }
+
+    pub(crate) fn summary(&self) -> Arc<SessionSummary> {
+        self.summary.clone()
+    }
+
+    pub(crate) fn times(&self) -> (Instant, Option<Duration>) {
+        (self.started_at, self.handshake_time)
+    }
+}

@@ -1,0 +1,258 @@
+//! Which connection a datagram belongs to, and how connections begin.
+//!
+//! The endpoint owns no connection: the driver does, under keys of its choice, so that connections can live on different
+//! processors. The endpoint is the table in front of them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use units::{Duration, Instant, Rng};
+use wire::quic::{
+    ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, Side, TransportParameters, VERSION_1, destination,
+    emit_version_negotiation, parse_packet,
+};
+
+use crate::config::TransportConfig;
+use crate::connection::{Connection, ConnectionSeed};
+use crate::control::ids::{LOCAL_ID_LEN, REMOTE_IDS_MAX};
+use crate::control::{Beginning, RouteChange};
+use crate::secret::SecretSource;
+use crate::send::path::Addresses;
+use crate::session::SessionFactory;
+
+/// A client's first Destination Connection ID has at least this many bytes (RFC 9000, section 7.2).
+const FIRST_DESTINATION_LEN_MIN: usize = 8;
+
+/// A name the driver gives a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionKey(pub u32);
+
+/// Where a datagram goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// To this connection.
+    Known(ConnectionKey),
+    /// It may begin a connection: try [`Endpoint::accept`].
+    First,
+    /// It speaks a version we do not: answer with [`Endpoint::version_negotiation`].
+    UnknownVersion,
+    /// Nowhere.
+    Unknown,
+}
+
+/// Why a connection did not begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BeginError {
+    /// The configuration cannot work, in words.
+    Configuration(String),
+    /// This endpoint only connects, it does not accept.
+    NotListening,
+    /// The datagram begins no connection: too short, wrong kind, or not authentic.
+    NotInitial,
+}
+
+impl std::fmt::Display for BeginError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Configuration(words) => f.write_str(words),
+            Self::NotListening => f.write_str("this endpoint accepts no connections"),
+            Self::NotInitial => f.write_str("the datagram begins no connection"),
+        }
+    }
+}
+
+impl std::error::Error for BeginError {}
+
+/// Routes datagrams and begins connections.
+pub struct Endpoint {
+    routes: BTreeMap<ConnectionId, ConnectionKey>,
+    secrets: SecretSource,
+    server: Option<Arc<dyn SessionFactory>>,
+    config: Arc<TransportConfig>,
+}
+
+impl Endpoint {
+    /// An endpoint. `server` makes the sessions of connections it accepts; without one it only connects.
+    ///
+    /// # Errors
+    /// If `config` is not valid.
+    pub fn new(
+        config: TransportConfig,
+        server: Option<Arc<dyn SessionFactory>>,
+        secrets: SecretSource,
+    ) -> Result<Self, BeginError> {
+        config.validate().map_err(BeginError::Configuration)?;
+        Ok(Self { routes: BTreeMap::new(), secrets, server, config: Arc::new(config) })
+    }
+
+    /// True if connections are accepted.
+    pub fn is_listening(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Where a datagram goes. Looks at its first bytes only.
+    pub fn route(&self, datagram: &[u8]) -> Route {
+        let Some(destination) = destination(datagram, LOCAL_ID_LEN) else { return Route::Unknown };
+        if let Some(key) = ConnectionId::new(destination.dcid).and_then(|id| self.routes.get(&id)) {
+            return Route::Known(*key);
+        }
+        if !destination.is_long || !self.is_listening() || datagram.len() < MIN_INITIAL_SIZE {
+            return Route::Unknown;
+        }
+        match parse_packet(datagram, LOCAL_ID_LEN) {
+            Ok(Parsed::Protected(header))
+                if header.ty == PacketType::Initial && header.dcid.len() >= FIRST_DESTINATION_LEN_MIN =>
+            {
+                Route::First
+            }
+            // Only datagrams large enough to begin a connection are answered (RFC 9000, section 6.1).
+            Ok(Parsed::UnknownVersion { .. }) => Route::UnknownVersion,
+            _ => Route::Unknown,
+        }
+    }
+
+    /// Applies a connection's [`RouteChange`].
+    pub fn apply(&mut self, key: ConnectionKey, change: RouteChange) {
+        match change {
+            RouteChange::Add(id) => {
+                self.routes.insert(id, key);
+            }
+            RouteChange::Remove(id) => {
+                // Two clients may have made up the same first destination: only the owner's entry goes.
+                if self.routes.get(&id) == Some(&key) {
+                    self.routes.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// How many connection IDs are routed.
+    pub fn route_count(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// Begins a connection as client. `server_name` is what TLS asks for.
+    ///
+    /// # Errors
+    /// If the factory cannot start a session.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        factory: &dyn SessionFactory,
+        server_name: &str,
+        remote: SocketAddr,
+    ) -> Result<Connection, BeginError> {
+        let mut secrets = self.secrets.split();
+        let (local_id, remote_id) = (secrets.connection_id(), secrets.connection_id());
+        let parameters = self.parameters(Side::Client, local_id, None, &mut secrets);
+        let session = factory.start(server_name, &parameters).map_err(BeginError::Configuration)?;
+        let keys = factory.initial_keys(&remote_id, Side::Client);
+        let rng = Rng::from_seed(secrets.seed());
+        let beginning = Beginning {
+            side: Side::Client,
+            session,
+            initial: keys.open,
+            local_id,
+            remote_id,
+            original_destination: remote_id,
+            secrets,
+        };
+        let addresses = Addresses { remote, local_ip: None };
+        let seed = ConnectionSeed { config: self.config.clone(), addresses, beginning, seal: keys.seal, rng };
+        Ok(Connection::new(now, seed))
+    }
+
+    /// Begins a connection as server with a client's first datagram. The connection has taken the datagram already.
+    ///
+    /// # Errors
+    /// If the datagram is no authentic Initial packet, or this endpoint does not listen.
+    pub fn accept(&mut self, now: Instant, addresses: Addresses, datagram: BytesMut) -> Result<Connection, BeginError> {
+        let factory = self.server.clone().ok_or(BeginError::NotListening)?;
+        let header = match parse_packet(&datagram, LOCAL_ID_LEN) {
+            Ok(Parsed::Protected(header)) if header.ty == PacketType::Initial => header,
+            _ => return Err(BeginError::NotInitial),
+        };
+        if datagram.len() < MIN_INITIAL_SIZE || header.dcid.len() < FIRST_DESTINATION_LEN_MIN {
+            return Err(BeginError::NotInitial);
+        }
+        let mut secrets = self.secrets.split();
+        let local_id = secrets.connection_id();
+        let parameters = self.parameters(Side::Server, local_id, Some(header.dcid), &mut secrets);
+        let session = factory.start("", &parameters).map_err(BeginError::Configuration)?;
+        let keys = factory.initial_keys(&header.dcid, Side::Server);
+        let rng = Rng::from_seed(secrets.seed());
+        let beginning = Beginning {
+            side: Side::Server,
+            session,
+            initial: keys.open,
+            local_id,
+            remote_id: header.scid,
+            original_destination: header.dcid,
+            secrets,
+        };
+        let seed = ConnectionSeed { config: self.config.clone(), addresses, beginning, seal: keys.seal, rng };
+        let mut connection = Connection::new(now, seed);
+        let len = datagram.len();
+        connection.handle_datagrams(now, datagram, len);
+        // State is kept only for a client whose packet authenticates.
+        if connection.stats().receive.packets_received == 0 {
+            return Err(BeginError::NotInitial);
+        }
+        Ok(connection)
+    }
+
+    /// Writes the answer to a datagram routed as [`Route::UnknownVersion`]; false if it deserves none.
+    pub fn version_negotiation(&mut self, datagram: &[u8], out: &mut Vec<u8>) -> bool {
+        let Ok(Parsed::UnknownVersion { dcid, scid, .. }) = parse_packet(datagram, LOCAL_ID_LEN) else { return false };
+        out.clear();
+        // A reserved version among ours keeps clients honest (RFC 9000, section 6.3).
+        let random = self.secrets.seed().to_le_bytes();
+        let reserved = u32::from_le_bytes([random[0], random[1], random[2], random[3]]) & 0xf0f0_f0f0 | 0x0a0a_0a0a;
+        emit_version_negotiation(scid, dcid, &[VERSION_1, reserved], random[4], out);
+        true
+    }
+
+    /// What we tell the peer about ourselves.
+    fn parameters(
+        &self,
+        side: Side,
+        local_id: ConnectionId,
+        original_destination: Option<ConnectionId>,
+        secrets: &mut SecretSource,
+    ) -> Vec<u8> {
+        let config = &self.config;
+        let reset_token = (side == Side::Server).then(|| secrets.reset_token(&local_id));
+        let parameters = TransportParameters {
+            original_destination_connection_id: original_destination,
+            max_idle_timeout_ms: config.idle_timeout.as_millis(),
+            stateless_reset_token: reset_token,
+            initial_max_data: config.connection_window,
+            initial_max_stream_data_bidi_local: config.stream_window,
+            initial_max_stream_data_bidi_remote: config.stream_window,
+            initial_max_stream_data_uni: config.stream_window,
+            initial_max_streams_bidi: config.max_concurrent_bidi_streams,
+            initial_max_streams_uni: config.max_concurrent_uni_streams,
+            // Migration comes with path validation.
+            disable_active_migration: true,
+            active_connection_id_limit: REMOTE_IDS_MAX,
+            initial_source_connection_id: Some(local_id),
+            max_datagram_frame_size: if config.datagram_receive_buffer == 0 { 0 } else { u64::from(u16::MAX) },
+            grease_quic_bit: config.grease,
+            ..TransportParameters::default()
+        };
+        let mut out = Vec::new();
+        // Identifiers of the form 31 * N + 27 mean nothing, so that peers learn to ignore what they do not know.
+        let random = secrets.seed();
+        let grease = (31 * (random >> 40) + 27, &random.to_le_bytes()[..(random % 8) as usize]);
+        parameters.emit(&mut out, config.grease.then_some(grease));
+        out
+    }
+
+    /// The idle timeout in force, for drivers that size their timers.
+    pub fn idle_timeout(&self) -> Duration {
+        self.config.idle_timeout
+    }
+}

@@ -1,0 +1,179 @@
+//! The values a connection's three owners exchange. Nothing else is shared between them.
+//!
+//! ```text
+//!            ToSend                    ToControl
+//!   receive ────────▶ send    receive ──────────▶ control
+//!   control ────────▶                  send ────▶
+//!
+//!            ToReceive
+//!   send, control ────────▶ receive
+//! ```
+//!
+//! On one processor an exchange is a call: the connection empties these queues after every input. On two processors they
+//! become rings. Beside them there is one value that must always be fresh, the receive half's
+//! [`Snapshot`](crate::receive::Snapshot) of what to acknowledge.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use units::{Duration, Instant};
+use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, TransportParameters};
+
+use crate::error::TransportError;
+use crate::send::frames::ControlFrame;
+use crate::session::DirectionKeys;
+
+/// For the send half.
+pub(crate) enum ToSend {
+    // From the receive half.
+    /// An ACK frame: ranges ascending, in [`Exchange::ranges`].
+    Acknowledged {
+        space: Space,
+        path: PathId,
+        delay: Duration,
+        ranges: std::ops::Range<usize>,
+    },
+    MaxData(u64),
+    MaxStreamData {
+        id: StreamId,
+        max: u64,
+    },
+    MaxStreams {
+        dir: Dir,
+        max: u64,
+    },
+    StopSending {
+        id: StreamId,
+        code: u64,
+    },
+    /// The peer opened a bidirectional stream.
+    PeerOpened(StreamId),
+    GrantData(u64),
+    GrantStreamData {
+        id: StreamId,
+        max: u64,
+    },
+    GrantStreams {
+        dir: Dir,
+        max: u64,
+    },
+    /// No more credit is needed for this stream.
+    ForgetGrant(StreamId),
+    /// A datagram of this size came from the path's address.
+    Received {
+        path: PathId,
+        bytes: u64,
+    },
+
+    // From control.
+    Control(ControlFrame),
+    Crypto {
+        space: Space,
+        bytes: Bytes,
+    },
+    InstallKeys {
+        space: Space,
+        keys: DirectionKeys,
+    },
+    /// A key update: the packet key and the phase bit of what is sent from now on.
+    UpdateKeys {
+        packet: std::sync::Arc<dyn crate::session::PacketKey>,
+        phase: bool,
+    },
+    DiscardSpace(Space),
+    PeerParameters(Box<TransportParameters>),
+    RemoteId {
+        path: PathId,
+        id: ConnectionId,
+    },
+    Validated(PathId),
+    /// Our side of the handshake is complete: streams may be sent.
+    HandshakeComplete,
+    /// Both sides know the handshake is complete (RFC 9001, section 4.1.2).
+    HandshakeConfirmed,
+}
+
+/// For the receive half.
+#[derive(Debug)]
+pub(crate) enum ToReceive {
+    /// We opened a bidirectional stream: the peer may answer on it.
+    LocalOpened(StreamId),
+    /// Our sending side of this stream is done for good.
+    SendSideDone(StreamId),
+    /// An acknowledgement of everything up to `largest` left.
+    AckSent {
+        space: Space,
+        path: PathId,
+    },
+    /// The peer has our acknowledgement: numbers up to `largest` need none any more.
+    AckFloor {
+        space: Space,
+        path: PathId,
+        largest: u64,
+    },
+    DiscardSpace(Space),
+    PeerParameters(Box<TransportParameters>),
+    /// The send half measured the path: window tuning needs it.
+    RoundTrip(Duration),
+}
+
+/// For control.
+#[derive(Debug)]
+pub(crate) enum ToControl {
+    // From the receive half.
+    Crypto {
+        space: Space,
+        offset: u64,
+        bytes: Bytes,
+    },
+    NewConnectionId {
+        sequence: u64,
+        retire_prior_to: u64,
+        id: ConnectionId,
+        reset_token: [u8; 16],
+    },
+    RetireConnectionId {
+        sequence: u64,
+    },
+    PathChallenge([u8; 8]),
+    HandshakeDone,
+    Closed {
+        error: TransportError,
+        application: bool,
+        reason: Bytes,
+    },
+    /// A packet was authentic: the idle timer starts anew.
+    PacketAccepted {
+        space: Space,
+    },
+    /// A packet of the next key phase was authentic.
+    PhaseAdvanced,
+
+    // From the send half.
+    /// The first ack-eliciting packet since something was received (RFC 9000, section 10.1).
+    ElicitingSent {
+        at: Instant,
+    },
+    /// The first packet of this space went out.
+    FirstSent(Space),
+    /// A packet of the present send phase was acknowledged (RFC 9001, section 6.5).
+    PhaseAcknowledged,
+    /// As many packets were sealed as a key is asked for.
+    KeyWornOut,
+}
+
+/// Everything on its way between the owners.
+#[derive(Default)]
+pub(crate) struct Exchange {
+    pub(crate) to_send: VecDeque<ToSend>,
+    pub(crate) to_receive: VecDeque<ToReceive>,
+    pub(crate) to_control: VecDeque<ToControl>,
+    /// Where acknowledged ranges lie, so that an ACK frame needs no allocation of its own.
+    pub(crate) ranges: Vec<(u64, u64)>,
+}
+
+impl Exchange {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.to_send.is_empty() && self.to_receive.is_empty() && self.to_control.is_empty()
+    }
+}

@@ -1,0 +1,348 @@
+//! The open stage: turns protected packets into [`Opened`] ones, already parsed into records.
+//!
+//! It needs values only: the keys, and the largest number received so far in each space, never older than the last
+//! acknowledgement sent (so that numbers decode exactly, RFC 9000, appendix A.3). It opens in place; payload stays where it
+//! lies and records name it by range.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use wire::quic::frame::{CloseOrigin, Frame, FrameError};
+use wire::quic::{
+    ConnectionId, Dir, ErrorCode, PacketType, Parsed, PathId, ProtectedHeader, Reader, SAMPLE_LEN, Space, StreamId,
+    decode_number, parse_packet, read_unprotected, sample_offset,
+};
+
+use crate::error::TransportError;
+use crate::receive::ReceiveHalf;
+use crate::session::{DirectionKeys, HeaderKey, PacketKey};
+
+/// Packets opened in one go, and what they said. Kept by the caller and filled again and again.
+#[derive(Debug, Default)]
+pub struct Opened {
+    pub(crate) packets: Vec<OpenedPacket>,
+    pub(crate) records: Vec<Record>,
+    /// Acknowledged ranges, ascending within each ACK frame.
+    pub(crate) ack_ranges: Vec<(u64, u64)>,
+    /// Packets that failed to authenticate.
+    pub(crate) unauthentic_count: u64,
+    /// Packets dropped before an attempt to open them.
+    pub(crate) dropped_count: u64,
+}
+
+impl Opened {
+    pub(crate) fn clear(&mut self) {
+        self.packets.clear();
+        self.records.clear();
+        self.ack_ranges.clear();
+        self.unauthentic_count = 0;
+        self.dropped_count = 0;
+    }
+}
+
+/// One authentic packet.
+#[derive(Debug)]
+pub(crate) struct OpenedPacket {
+    pub(crate) space: Space,
+    pub(crate) path: PathId,
+    pub(crate) number: u64,
+    /// Into [`Opened::records`].
+    pub(crate) records: Range<usize>,
+    pub(crate) eliciting: bool,
+    /// The first packet of the next key phase.
+    pub(crate) phase_advanced: bool,
+    /// What is wrong with its content.
+    pub(crate) error: Option<TransportError>,
+}
+
+/// What one frame said. Byte ranges lie in the buffer the packet was opened in.
+#[derive(Debug)]
+pub(crate) enum Record {
+    Stream {
+        id: StreamId,
+        offset: u64,
+        fin: bool,
+        data: Range<usize>,
+    },
+    Ack {
+        delay: u64,
+        ranges: Range<usize>,
+    },
+    Crypto {
+        offset: u64,
+        data: Range<usize>,
+    },
+    Datagram {
+        data: Range<usize>,
+    },
+    ResetStream {
+        id: StreamId,
+        code: u64,
+        final_size: u64,
+    },
+    StopSending {
+        id: StreamId,
+        code: u64,
+    },
+    MaxData(u64),
+    MaxStreamData {
+        id: StreamId,
+        max: u64,
+    },
+    MaxStreams {
+        dir: Dir,
+        max: u64,
+    },
+    PathChallenge([u8; 8]),
+    NewConnectionId {
+        sequence: u64,
+        retire_prior_to: u64,
+        id: ConnectionId,
+        reset_token: [u8; 16],
+    },
+    RetireConnectionId {
+        sequence: u64,
+    },
+    HandshakeDone,
+    /// `frame_type` is none for the application's close.
+    Close {
+        code: ErrorCode,
+        frame_type: Option<u64>,
+        reason: Range<usize>,
+    },
+}
+
+/// The 1-RTT keys to open with, over a key update (RFC 9001, section 6).
+#[derive(Clone)]
+pub(crate) struct PhaseRing {
+    pub(crate) header: Arc<dyn HeaderKey>,
+    pub(crate) current: Arc<dyn PacketKey>,
+    /// The phase bit that goes with `current`.
+    pub(crate) phase: bool,
+    /// The lowest number seen in the current phase, once one was seen.
+    pub(crate) phase_from: u64,
+    pub(crate) previous: Option<Arc<dyn PacketKey>>,
+    /// Made in advance, so that an update takes no longer than any other packet (section 6.3). None after an advance,
+    /// until control supplies the one after.
+    pub(crate) next: Option<Arc<dyn PacketKey>>,
+}
+
+/// What the stage needs to know.
+pub(crate) struct OpenContext {
+    pub(crate) local_id_len: usize,
+    /// Initial and Handshake keys.
+    pub(crate) levels: [Option<DirectionKeys>; 2],
+    pub(crate) data: Option<PhaseRing>,
+    /// The largest number received, by space.
+    pub(crate) largest: [Option<u64>; 3],
+    /// Whether we told the peer that we ignore the QUIC bit (RFC 9287).
+    pub(crate) ignore_fixed_bit: bool,
+}
+
+/// What became of one packet.
+pub(crate) enum Outcome {
+    /// It is the last of [`Opened::packets`].
+    Opened,
+    /// Its keys are not here, or not yet.
+    NoKeys(Space),
+    /// It did not authenticate, or is no packet for us; counted.
+    Dropped,
+    /// A Version Negotiation or Retry packet, for control.
+    Special,
+}
+
+/// One step through a datagram.
+pub(crate) struct Step {
+    /// Bytes of the packet: the next one follows.
+    pub(crate) len: usize,
+    pub(crate) outcome: Outcome,
+}
+
+/// Opens the first packet of `bytes`, which lie at `base` in the buffer that records refer to.
+pub(crate) fn open_packet(context: &mut OpenContext, bytes: &mut [u8], base: usize, opened: &mut Opened) -> Step {
+    let header = match parse_packet(bytes, context.local_id_len) {
+        Ok(Parsed::Protected(header)) => header,
+        Ok(Parsed::VersionNegotiation { .. } | Parsed::Retry { .. }) => {
+            return Step { len: bytes.len(), outcome: Outcome::Special };
+        }
+        Ok(Parsed::UnknownVersion { .. }) | Err(_) => {
+            opened.dropped_count += 1;
+            return Step { len: bytes.len(), outcome: Outcome::Dropped };
+        }
+    };
+    let len = header.end;
+    let outcome = open_protected(context, &header, &mut bytes[..len], base, opened);
+    Step { len, outcome }
+}
+
+fn open_protected(
+    context: &mut OpenContext,
+    header: &ProtectedHeader,
+    bytes: &mut [u8],
+    base: usize,
+    opened: &mut Opened,
+) -> Outcome {
+    if header.ty == PacketType::ZeroRtt || (!header.fixed_bit && !context.ignore_fixed_bit) {
+        opened.dropped_count += 1;
+        return Outcome::Dropped;
+    }
+    let space = header.ty.space();
+    let header_key = match space {
+        Space::Data => context.data.as_ref().map(|ring| &ring.header),
+        _ => context.levels[space.index()].as_ref().map(|keys| &keys.header),
+    };
+    let Some(header_key) = header_key else { return Outcome::NoKeys(space) };
+
+    let sample_at = sample_offset(header.number_offset);
+    let (head, sample) = bytes.split_at_mut(sample_at);
+    let (first, rest) = head.split_at_mut(1);
+    header_key.unprotect(&sample[..SAMPLE_LEN], &mut first[0], &mut rest[header.number_offset - 1..]);
+    let plain = read_unprotected(bytes[0], &bytes[header.number_offset..sample_at]);
+    let number = decode_number(context.largest[space.index()], plain.truncated, plain.number_len);
+    let payload_at = header.number_offset + plain.number_len;
+    let (header_bytes, payload) = bytes.split_at_mut(payload_at);
+
+    let (key, advances) = match space {
+        Space::Data => {
+            let ring = context.data.as_ref().expect("the header key came from it");
+            ring.pick(plain.key_phase, number)
+        }
+        _ => (context.levels[space.index()].as_ref().map(|keys| &keys.packet), false),
+    };
+    let opens = key.map(|key| key.open(PathId::ZERO, number, header_bytes, payload));
+    let Some(Ok(plain_len)) = opens else {
+        opened.unauthentic_count += 1;
+        return Outcome::Dropped;
+    };
+    if let Some(ring) = &mut context.data
+        && space == Space::Data
+    {
+        ring.note(advances, number, plain.key_phase);
+    }
+    let largest = &mut context.largest[space.index()];
+    *largest = (*largest).max(Some(number));
+
+    let records_from = opened.records.len();
+    let parsed = parse_frames(&payload[..plain_len], header.ty, base + payload_at, opened);
+    let (eliciting, error) = match parsed {
+        _ if !plain.reserved_ok => (false, Some(TransportError::violation("reserved header bits are set"))),
+        Ok(eliciting) => (eliciting, None),
+        Err(error) => (false, Some(error)),
+    };
+    opened.packets.push(OpenedPacket {
+        space,
+        path: PathId::ZERO,
+        number,
+        records: records_from..opened.records.len(),
+        eliciting,
+        phase_advanced: advances,
+        error,
+    });
+    Outcome::Opened
+}
+
+impl PhaseRing {
+    /// The key for a packet, and whether opening it means that the peer has updated its keys.
+    fn pick(&self, phase: bool, number: u64) -> (Option<&Arc<dyn PacketKey>>, bool) {
+        if phase == self.phase {
+            return (Some(&self.current), false);
+        }
+        // The other bit is the phase before for numbers below the present phase, and the next one otherwise.
+        if number < self.phase_from {
+            return (self.previous.as_ref(), false);
+        }
+        (self.next.as_ref(), true)
+    }
+
+    fn note(&mut self, advances: bool, number: u64, phase: bool) {
+        if advances {
+            let next = self.next.take().expect("the packet was opened with it");
+            self.previous = Some(std::mem::replace(&mut self.current, next));
+            self.phase = phase;
+            self.phase_from = number;
+        } else if phase == self.phase {
+            self.phase_from = self.phase_from.min(number);
+        }
+    }
+}
+
+/// Parses the frames of one packet into records; says whether the packet wants an acknowledgement.
+fn parse_frames(payload: &[u8], ty: PacketType, base: usize, opened: &mut Opened) -> Result<bool, TransportError> {
+    if payload.is_empty() {
+        return Err(TransportError::violation("a packet without frames"));
+    }
+    let mut reader = Reader::new(payload);
+    let mut eliciting = false;
+    while !reader.is_empty() {
+        let frame = Frame::parse(&mut reader)?;
+        if !frame.permitted_in(ty) {
+            return Err(FrameError {
+                frame_type: frame.frame_type(),
+                reason: "a frame that this kind of packet must not hold",
+                code: ErrorCode::PROTOCOL_VIOLATION,
+            }
+            .into());
+        }
+        eliciting |= frame.is_ack_eliciting();
+        // Frames that carry bytes carry them last, so they end where the reader stands.
+        let end = base + reader.position();
+        let record = match frame {
+            Frame::Stream(stream) => Record::Stream {
+                id: stream.id,
+                offset: stream.offset,
+                fin: stream.fin,
+                data: end - stream.data.len()..end,
+            },
+            Frame::Ack(ack) if ack.path.is_none() => {
+                let start = opened.ack_ranges.len();
+                opened.ack_ranges.extend(ack.ranges().map(|range| (*range.start(), *range.end())));
+                opened.ack_ranges[start..].reverse();
+                let ranges = start..opened.ack_ranges.len();
+                Record::Ack { delay: ack.delay, ranges }
+            }
+            other => match control_record(&other, end)? {
+                Some(record) => record,
+                None => continue,
+            },
+        };
+        opened.records.push(record);
+    }
+    Ok(eliciting)
+}
+
+/// The less frequent frames; none for those that ask for nothing.
+fn control_record(frame: &Frame<'_>, end: usize) -> Result<Option<Record>, TransportError> {
+    Ok(Some(match *frame {
+        Frame::Crypto { offset, data } => Record::Crypto { offset, data: end - data.len()..end },
+        Frame::Datagram { data } => Record::Datagram { data: end - data.len()..end },
+        Frame::ResetStream { id, code, final_size } => Record::ResetStream { id, code, final_size },
+        Frame::StopSending { id, code } => Record::StopSending { id, code },
+        Frame::MaxData(max) => Record::MaxData(max),
+        Frame::MaxStreamData { id, max } => Record::MaxStreamData { id, max },
+        Frame::MaxStreams { dir, max } => Record::MaxStreams { dir, max },
+        Frame::PathChallenge(data) => Record::PathChallenge(data),
+        Frame::NewConnectionId { path: None, sequence, retire_prior_to, id, reset_token } => {
+            Record::NewConnectionId { sequence, retire_prior_to, id, reset_token }
+        }
+        Frame::RetireConnectionId { path: None, sequence } => Record::RetireConnectionId { sequence },
+        Frame::HandshakeDone => Record::HandshakeDone,
+        Frame::Close(close) => Record::Close {
+            code: ErrorCode(close.code),
+            frame_type: match close.origin {
+                CloseOrigin::Transport { frame_type } => Some(frame_type),
+                CloseOrigin::Application => None,
+            },
+            reason: end - close.reason.len()..end,
+        },
+        // Complaints about limits change nothing: limits grow when the application reads. A response to a challenge we
+        // never sent is ignored (RFC 9000, section 19.18); tokens are for a later connection, which we do not use.
+        Frame::Padding { .. }
+        | Frame::Ping
+        | Frame::DataBlocked(_)
+        | Frame::StreamDataBlocked { .. }
+        | Frame::StreamsBlocked { .. }
+        | Frame::NewToken { .. }
+        | Frame::PathResponse(_) => return Ok(None),
+        _ => return Err(ReceiveHalf::unnegotiated()),
+    }))
+}

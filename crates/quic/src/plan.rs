@@ -1,0 +1,149 @@
+//! Plans: what the send half decided, for a stage to turn into sealed datagrams.
+//!
+//! A plan is a value. It names the path, the keys, the packet numbers, the headers and which bytes of the application go
+//! where, and shares nothing with the connection that made it, so any processor can carry it out ([`crate::seal`]). The
+//! caller keeps one plan and lets it be filled again and again: in steady state nothing is allocated.
+//!
+//! ```text
+//! plan     ── datagrams: all of `segment_size` bytes but the last
+//!   packet ── keys, number ── pieces ── head bytes (header, frame headers, control frames): in `head`
+//!                                    └─ payload: a range of an application chunk, untouched so far
+//! ```
+
+use bytes::Bytes;
+use units::Instant;
+use wire::quic::{PathId, Space};
+
+use crate::send::path::Addresses;
+use crate::session::DirectionKeys;
+
+/// The most datagrams a plan holds: as many as the kernel takes in one segmented send (UDP_MAX_SEGMENTS before Linux 6.9).
+pub const PLAN_DATAGRAMS_MAX: usize = 64;
+
+/// The largest plan in bytes: a UDP payload has a 16-bit length, and segmentation happens below it.
+pub const PLAN_BYTES_MAX: usize = 65_000;
+
+/// A batch of datagrams on one path, decided but not yet sealed.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// The path all of it travels on.
+    pub path: PathId,
+    /// Where it travels between; none while the plan is empty.
+    pub addresses: Option<Addresses>,
+    /// The size of every datagram but the last, in bytes, which may be smaller.
+    pub segment_size: usize,
+    /// When it was decided.
+    pub planned_at: Instant,
+    pub(crate) datagram_count: usize,
+    pub(crate) size_bytes: usize,
+    pub(crate) packets: Vec<PlannedPacket>,
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) head: Vec<u8>,
+    pub(crate) chunks: Vec<Bytes>,
+    pub(crate) keys: [Option<DirectionKeys>; 3],
+    /// Per number space, the packet numbers in this plan: what an emit report speaks of.
+    pub(crate) numbers: [Option<(u64, u64)>; 3],
+}
+
+/// One packet of a plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlannedPacket {
+    pub(crate) space: Space,
+    pub(crate) number: u64,
+    pub(crate) number_len: u8,
+    /// Bytes at the front that are authenticated but not encrypted.
+    pub(crate) header_len: u16,
+    pub(crate) pieces_from: u32,
+    pub(crate) pieces_to: u32,
+    /// PADDING frames after the last piece, in bytes.
+    pub(crate) padding: u16,
+}
+
+/// A run of bytes of a packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    /// Index into `chunks`, or [`Piece::HEAD`].
+    pub(crate) chunk: u32,
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+}
+
+impl Piece {
+    /// The bytes lie in the plan's own `head`.
+    pub(crate) const HEAD: u32 = u32::MAX;
+}
+
+impl Plan {
+    /// An empty plan, to be filled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many datagrams it holds.
+    pub fn datagram_count(&self) -> usize {
+        self.datagram_count
+    }
+
+    /// Its size in bytes once sealed.
+    pub fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    /// How many packets it holds; more than datagrams while handshake packets are coalesced.
+    pub fn packet_count(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// What to report once it has left, or could not.
+    pub fn receipt(&self) -> Receipt {
+        Receipt { path: self.path, numbers: self.numbers, size_bytes: self.size_bytes }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.addresses = None;
+        self.segment_size = 0;
+        self.datagram_count = 0;
+        self.size_bytes = 0;
+        self.packets.clear();
+        self.pieces.clear();
+        self.head.clear();
+        self.chunks.clear();
+        self.keys = [const { None }; 3];
+        self.numbers = [None; 3];
+    }
+
+    /// Where the bytes written to `head` since `start` become a piece; adjacent head bytes melt into one piece.
+    pub(crate) fn push_head_piece(&mut self, start: usize, fresh: bool) {
+        let len = self.head.len() - start;
+        if len == 0 {
+            return;
+        }
+        if !fresh
+            && let Some(last) = self.pieces.last_mut()
+            && last.chunk == Piece::HEAD
+            && (last.start + last.len) as usize == start
+        {
+            last.len += len as u32;
+            return;
+        }
+        self.pieces.push(Piece { chunk: Piece::HEAD, start: start as u32, len: len as u32 });
+    }
+
+    /// `len` bytes of `chunk` from `start`; a chunk that was used last is not held twice.
+    pub(crate) fn push_chunk_piece(&mut self, chunk: &Bytes, start: usize, len: usize) {
+        let same = self.chunks.last().is_some_and(|last| last.as_ptr() == chunk.as_ptr() && last.len() == chunk.len());
+        if !same {
+            self.chunks.push(chunk.clone());
+        }
+        self.pieces.push(Piece { chunk: self.chunks.len() as u32 - 1, start: start as u32, len: len as u32 });
+    }
+}
+
+/// Which packets a plan held: the driver hands it back with the time of the system call, or to say that nothing left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    pub(crate) path: PathId,
+    /// First and last number, per space.
+    pub(crate) numbers: [Option<(u64, u64)>; 3],
+    pub(crate) size_bytes: usize,
+}

@@ -1,0 +1,205 @@
+//! What to acknowledge, and when.
+
+use units::{Duration, Instant};
+use wire::quic::{PathId, Space};
+
+use crate::range_set::RangeSet;
+
+/// Ranges remembered for each number space. A peer that leaves more gaps than this open has its oldest packets treated as
+/// duplicates, which costs it a retransmission and us nothing.
+pub(crate) const RANGES_MAX: usize = 64;
+
+/// Our max_ack_delay: the default of RFC 9000, section 18.2, so that it need not be sent.
+pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
+
+/// Every so many ack-eliciting packets an acknowledgement is due at once (RFC 9000, section 13.2.2).
+const ELICITING_PER_ACK: u32 = 2;
+
+/// What to acknowledge in one number space now: the one value the send half must always have fresh.
+#[derive(Debug)]
+pub(crate) struct AckSnapshot {
+    /// Numbers received.
+    pub(crate) ranges: RangeSet,
+    /// When the largest of them arrived.
+    pub(crate) largest_at: Instant,
+    /// Something ack-eliciting has arrived since the last acknowledgement: let one ride along with data.
+    pub(crate) pending: bool,
+    /// An acknowledgement must leave now, with data or without.
+    pub(crate) due: bool,
+}
+
+impl AckSnapshot {
+    /// Nothing to acknowledge.
+    pub(crate) const EMPTY: Self =
+        Self { ranges: RangeSet::new(), largest_at: Instant::ZERO, pending: false, due: false };
+}
+
+/// What to acknowledge in every number space.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// Initial, Handshake, then the data of each path.
+    spaces: Vec<AckSnapshot>,
+}
+
+impl Snapshot {
+    pub(crate) fn get(&self, space: Space, path: PathId) -> &AckSnapshot {
+        &self.spaces[index(space, path)]
+    }
+}
+
+fn index(space: Space, path: PathId) -> usize {
+    match space {
+        Space::Initial => 0,
+        Space::Handshake => 1,
+        Space::Data => 2 + path.0 as usize,
+    }
+}
+
+/// One number space's private part.
+#[derive(Debug, Default)]
+struct AckState {
+    largest: Option<u64>,
+    /// Numbers below are settled: acknowledged and known to be so, or given up.
+    floor: u64,
+    eliciting_count: u32,
+    deadline: Option<Instant>,
+}
+
+/// Acknowledgement state of all number spaces.
+#[derive(Debug)]
+pub(crate) struct Acks {
+    pub(crate) snapshot: Snapshot,
+    states: Vec<AckState>,
+}
+
+impl Acks {
+    /// For a connection with one path.
+    pub(crate) fn new() -> Self {
+        let spaces = (0..3).map(|_| AckSnapshot::EMPTY).collect();
+        Self { snapshot: Snapshot { spaces }, states: (0..3).map(|_| AckState::default()).collect() }
+    }
+
+    /// The largest number received, for decoding the next one (RFC 9000, appendix A.3).
+    pub(crate) fn largest(&self, space: Space, path: PathId) -> Option<u64> {
+        self.states[index(space, path)].largest
+    }
+
+    /// Notes an authentic packet; false if it was seen before, or may have been.
+    pub(crate) fn on_packet(&mut self, now: Instant, space: Space, path: PathId, number: u64, eliciting: bool) -> bool {
+        let state = &mut self.states[index(space, path)];
+        let snapshot = &mut self.snapshot.spaces[index(space, path)];
+        if number < state.floor || !snapshot.ranges.insert_one(number) {
+            return false;
+        }
+        if snapshot.ranges.range_count() > RANGES_MAX
+            && let Some(oldest) = snapshot.ranges.pop_first_range()
+        {
+            state.floor = oldest.end;
+        }
+        let in_order = state.largest.is_none_or(|largest| number == largest + 1);
+        if state.largest.is_none_or(|largest| number > largest) {
+            state.largest = Some(number);
+            snapshot.largest_at = now;
+        }
+        if eliciting {
+            snapshot.pending = true;
+            state.eliciting_count += 1;
+            // RFC 9000, section 13.2.1: at once during the handshake, and when packets are missing or late.
+            if space != Space::Data || !in_order || state.eliciting_count >= ELICITING_PER_ACK {
+                snapshot.due = true;
+            } else {
+                state.deadline.get_or_insert(now + MAX_ACK_DELAY);
+            }
+        }
+        true
+    }
+
+    /// An acknowledgement left.
+    pub(crate) fn on_ack_sent(&mut self, space: Space, path: PathId) {
+        let (state, snapshot) = (&mut self.states[index(space, path)], &mut self.snapshot.spaces[index(space, path)]);
+        state.eliciting_count = 0;
+        state.deadline = None;
+        snapshot.pending = false;
+        snapshot.due = false;
+    }
+
+    /// The peer knows that we have everything up to `largest` that we will ever have.
+    pub(crate) fn raise_floor(&mut self, space: Space, path: PathId, largest: u64) {
+        let state = &mut self.states[index(space, path)];
+        state.floor = state.floor.max(largest + 1);
+        self.snapshot.spaces[index(space, path)].ranges.remove_below(state.floor);
+    }
+
+    /// The keys of this space are gone.
+    pub(crate) fn discard(&mut self, space: Space) {
+        self.states[space.index()].deadline = None;
+        self.snapshot.spaces[space.index()] = AckSnapshot::EMPTY;
+    }
+
+    /// When an acknowledgement becomes due by itself.
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        self.states.iter().filter_map(|state| state.deadline).min()
+    }
+
+    /// Makes the acknowledgements due whose time has come.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        for (state, snapshot) in self.states.iter_mut().zip(&mut self.snapshot.spaces) {
+            if state.deadline.is_some_and(|at| at <= now) {
+                state.deadline = None;
+                snapshot.due = snapshot.pending;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receive(acks: &mut Acks, number: u64) -> bool {
+        acks.on_packet(Instant::ZERO, Space::Data, PathId::ZERO, number, true)
+    }
+
+    #[test]
+    fn every_second_packet_is_acknowledged_at_once_and_a_lone_one_within_the_delay() {
+        let mut acks = Acks::new();
+        assert!(receive(&mut acks, 0));
+        assert!(!acks.snapshot.get(Space::Data, PathId::ZERO).due);
+        assert_eq!(acks.timeout(), Some(Instant::ZERO + MAX_ACK_DELAY));
+        assert!(receive(&mut acks, 1));
+        assert!(acks.snapshot.get(Space::Data, PathId::ZERO).due);
+    }
+
+    #[test]
+    fn gaps_and_handshake_packets_are_acknowledged_at_once() {
+        let mut acks = Acks::new();
+        receive(&mut acks, 0);
+        acks.on_ack_sent(Space::Data, PathId::ZERO);
+        receive(&mut acks, 2);
+        assert!(acks.snapshot.get(Space::Data, PathId::ZERO).due);
+        acks.on_packet(Instant::ZERO, Space::Initial, PathId::ZERO, 0, true);
+        assert!(acks.snapshot.get(Space::Initial, PathId::ZERO).due);
+    }
+
+    #[test]
+    fn duplicates_are_told_even_after_their_range_was_forgotten() {
+        let mut acks = Acks::new();
+        for number in 0..10 {
+            assert!(receive(&mut acks, number));
+            assert!(!receive(&mut acks, number));
+        }
+        acks.raise_floor(Space::Data, PathId::ZERO, 5);
+        assert!(!receive(&mut acks, 3));
+        assert_eq!(acks.snapshot.get(Space::Data, PathId::ZERO).ranges.first(), Some(6..10));
+    }
+
+    #[test]
+    fn ranges_are_bounded() {
+        let mut acks = Acks::new();
+        for number in 0..10_000 {
+            assert!(receive(&mut acks, number * 2));
+        }
+        assert_eq!(acks.snapshot.get(Space::Data, PathId::ZERO).ranges.range_count(), RANGES_MAX);
+        assert!(!receive(&mut acks, 1), "a number below the floor may have been seen");
+    }
+}

@@ -1,0 +1,135 @@
+//! Puts the bytes of a stream back in order.
+//!
+//! Chunks are references into receive buffers. A chunk that is small, or that has to wait for others, is copied out, so
+//! that a few bytes never keep a whole receive buffer alive.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+#[cfg(test)]
+mod tests;
+
+/// Chunks shorter than this are copied out of their receive buffer at once, in bytes.
+const COPY_LEN_MAX: usize = 512;
+
+/// Out-of-order chunks beyond this count must be at least [`PENDING_CHUNK_LEN_MIN`] bytes long on average; otherwise the
+/// peer is cutting its stream into crumbs to make us remember them.
+const PENDING_COUNT_FREE: usize = 1024;
+const PENDING_CHUNK_LEN_MIN: usize = 64;
+
+/// The peer's stream is cut into too many small pieces that arrive out of order.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooFragmented;
+
+/// Bytes received and not yet read.
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    /// The offset of the next byte to read.
+    read_offset: u64,
+    /// The offset after the last byte that can be read without a gap.
+    ready_end: u64,
+    ready: VecDeque<Bytes>,
+    /// Chunks beyond a gap, by offset; they do not overlap.
+    pending: BTreeMap<u64, Bytes>,
+    pending_bytes: usize,
+}
+
+impl Assembler {
+    /// The offset of the next byte to read.
+    pub(crate) fn read_offset(&self) -> u64 {
+        self.read_offset
+    }
+
+    /// The offset up to which everything has arrived.
+    pub(crate) fn ready_end(&self) -> u64 {
+        self.ready_end
+    }
+
+    /// True if a byte can be read.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Takes a chunk; what has arrived before is passed over.
+    pub(crate) fn insert(&mut self, mut offset: u64, mut chunk: Bytes) -> Result<(), TooFragmented> {
+        if offset + chunk.len() as u64 <= self.ready_end {
+            return Ok(());
+        }
+        if offset < self.ready_end {
+            chunk = chunk.slice((self.ready_end - offset) as usize..);
+            offset = self.ready_end;
+        }
+        if offset == self.ready_end {
+            self.push_ready(chunk);
+            if !self.pending.is_empty() {
+                self.promote();
+            }
+            return Ok(());
+        }
+        self.insert_pending(offset, chunk);
+        if self.pending.len() > PENDING_COUNT_FREE && self.pending_bytes / self.pending.len() < PENDING_CHUNK_LEN_MIN {
+            return Err(TooFragmented);
+        }
+        Ok(())
+    }
+
+    fn push_ready(&mut self, chunk: Bytes) {
+        self.ready_end += chunk.len() as u64;
+        self.ready.push_back(if chunk.len() < COPY_LEN_MAX { Bytes::copy_from_slice(&chunk) } else { chunk });
+    }
+
+    /// Moves chunks that have become contiguous to the ready queue.
+    fn promote(&mut self) {
+        while let Some(entry) = self.pending.first_entry() {
+            let offset = *entry.key();
+            if offset > self.ready_end {
+                return;
+            }
+            let chunk = entry.remove();
+            self.pending_bytes -= chunk.len();
+            let known = (self.ready_end - offset) as usize;
+            if known < chunk.len() {
+                self.ready_end += (chunk.len() - known) as u64;
+                self.ready.push_back(chunk.slice(known..));
+            }
+        }
+    }
+
+    /// Keeps the parts of the chunk that no pending chunk covers.
+    fn insert_pending(&mut self, mut offset: u64, mut chunk: Bytes) {
+        if let Some((before, held)) = self.pending.range(..=offset).next_back() {
+            let covered = (before + held.len() as u64).saturating_sub(offset);
+            if covered >= chunk.len() as u64 {
+                return;
+            }
+            chunk = chunk.slice(covered as usize..);
+            offset += covered;
+        }
+        while !chunk.is_empty() {
+            let next = self.pending.range((Bound::Excluded(offset), Bound::Unbounded)).next();
+            let gap = next.map_or(chunk.len() as u64, |(next, _)| (next - offset).min(chunk.len() as u64));
+            let next_end = next.map(|(next, held)| next + held.len() as u64);
+            let part = Bytes::copy_from_slice(&chunk[..gap as usize]);
+            self.pending_bytes += part.len();
+            self.pending.insert(offset, part);
+            let Some(next_end) = next_end.filter(|end| *end < offset + chunk.len() as u64) else { return };
+            chunk = chunk.slice((next_end - offset) as usize..);
+            offset = next_end;
+        }
+    }
+
+    /// Takes the next bytes in order, at most `len`.
+    pub(crate) fn read(&mut self, len: usize) -> Option<Bytes> {
+        let front = self.ready.front_mut()?;
+        let chunk = if front.len() <= len { self.ready.pop_front()? } else { front.split_to(len) };
+        self.read_offset += chunk.len() as u64;
+        Some(chunk)
+    }
+
+    /// Forgets everything: nobody will read it.
+    pub(crate) fn discard(&mut self) {
+        *self = Self { read_offset: self.ready_end, ready_end: self.ready_end, ..Self::default() };
+    }
+}

@@ -1,0 +1,52 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn stream_byte(offset: u64) -> u8 {
+    (offset ^ (offset >> 8)) as u8
+}
+
+proptest! {
+    #[test]
+    fn bytes_come_out_in_order_whatever_order_they_came_in(
+        chunks in prop::collection::vec((0..400u64, 1..120u64), 1..60),
+        reads in prop::collection::vec(1..200usize, 1..60),
+    ) {
+        let mut assembler = Assembler::default();
+        let mut arrived = [false; 600];
+        let mut read = Vec::new();
+        let mut reads = reads.into_iter().cycle();
+        for (offset, len) in chunks {
+            let chunk: Vec<u8> = (offset..offset + len).map(stream_byte).collect();
+            prop_assert_eq!(assembler.insert(offset, chunk.into()), Ok(()));
+            arrived[offset as usize..(offset + len) as usize].fill(true);
+            let contiguous = arrived.iter().position(|has| !has).unwrap_or(arrived.len());
+            prop_assert_eq!(assembler.ready_end(), contiguous as u64);
+            if offset % 3 == 0
+                && let Some(bytes) = assembler.read(reads.next().unwrap_or(1))
+            {
+                read.extend_from_slice(&bytes);
+            }
+        }
+        while let Some(bytes) = assembler.read(reads.next().unwrap_or(1)) {
+            read.extend_from_slice(&bytes);
+        }
+        prop_assert_eq!(read.len() as u64, assembler.ready_end());
+        prop_assert!(read.iter().enumerate().all(|(offset, byte)| *byte == stream_byte(offset as u64)));
+        prop_assert!(!assembler.is_ready());
+    }
+}
+
+#[test]
+fn crumbs_are_refused_before_they_cost_much() {
+    let mut assembler = Assembler::default();
+    let refused = (1..100_000u64).find(|index| assembler.insert(index * 2, Bytes::from_static(b"x")).is_err());
+    assert!(refused.is_some_and(|index| index <= PENDING_COUNT_FREE as u64 + 1), "{refused:?}");
+}
+
+#[test]
+fn full_packets_out_of_order_are_not_crumbs() {
+    let mut assembler = Assembler::default();
+    let packet = Bytes::from(vec![0; 1400]);
+    assert!((1..10_000u64).all(|index| assembler.insert(index * 1400, packet.clone()).is_ok()));
+}

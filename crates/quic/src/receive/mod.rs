@@ -1,0 +1,245 @@
+//! The receive half: what has arrived.
+//!
+//! It owns acknowledgement ranges, reassembly and the credit to grant. It takes packets that a stage has opened and parsed
+//! ([`crate::open`]), keeps what is its own and hands the rest to its owner as values.
+//!
+//! | file | what |
+//! |---|---|
+//! | `acks` | what to acknowledge and when; the snapshot the send half always sees fresh |
+//! | `streams`, `assembler` | receiving sides of streams, and putting bytes in order |
+//! | `window` | flow-control windows that grow |
+
+pub(crate) mod acks;
+pub(crate) mod assembler;
+pub(crate) mod streams;
+pub(crate) mod window;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use bytes::Bytes;
+use units::{Duration, Instant};
+use wire::quic::{ErrorCode, PathId, Side, Space, TransportParameters};
+
+pub(crate) use acks::{AckSnapshot, Snapshot};
+
+use crate::config::TransportConfig;
+use crate::error::TransportError;
+use crate::event::{Event, Events};
+use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
+use crate::open::{Opened, OpenedPacket, Record};
+use crate::stats::ReceiveStats;
+use acks::Acks;
+use streams::RecvStreams;
+
+/// The receive half of a connection.
+pub(crate) struct ReceiveHalf {
+    acks: Acks,
+    pub(crate) streams: RecvStreams,
+    datagrams: VecDeque<Bytes>,
+    datagram_bytes: u64,
+    datagram_bytes_max: u64,
+    datagrams_told: bool,
+    /// What the peer's ACK delays are to be multiplied by (RFC 9000, section 18.2).
+    peer_ack_delay_exponent: u8,
+    pub(crate) stats: ReceiveStats,
+}
+
+impl ReceiveHalf {
+    pub(crate) fn new(side: Side, config: &TransportConfig) -> Self {
+        Self {
+            acks: Acks::new(),
+            streams: RecvStreams::new(side, config),
+            datagrams: VecDeque::new(),
+            datagram_bytes: 0,
+            datagram_bytes_max: config.datagram_receive_buffer,
+            datagrams_told: false,
+            peer_ack_delay_exponent: TransportParameters::default().ack_delay_exponent,
+            stats: ReceiveStats::default(),
+        }
+    }
+
+    /// What to acknowledge now.
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.acks.snapshot
+    }
+
+    /// The largest number received: the open stage decodes the next one with it.
+    pub(crate) fn largest(&self, space: Space, path: PathId) -> Option<u64> {
+        self.acks.largest(space, path)
+    }
+
+    /// Takes one value of the exchange.
+    pub(crate) fn handle(&mut self, value: ToReceive, exchange: &mut Exchange) {
+        match value {
+            ToReceive::LocalOpened(id) => self.streams.local_opened(id),
+            ToReceive::SendSideDone(id) => self.streams.send_side_done(id, exchange),
+            ToReceive::AckSent { space, path, .. } => self.acks.on_ack_sent(space, path),
+            ToReceive::AckFloor { space, path, largest } => self.acks.raise_floor(space, path, largest),
+            ToReceive::DiscardSpace(space) => self.acks.discard(space),
+            ToReceive::PeerParameters(parameters) => self.peer_ack_delay_exponent = parameters.ack_delay_exponent,
+            ToReceive::RoundTrip(round_trip) => self.streams.set_round_trip(round_trip),
+        }
+    }
+
+    /// Takes one opened packet. `opened` holds its records.
+    pub(crate) fn absorb(
+        &mut self,
+        now: Instant,
+        packet: &OpenedPacket,
+        opened: &Opened,
+        buffer: &Bytes,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        if packet.phase_advanced {
+            exchange.to_control.push_back(ToControl::PhaseAdvanced);
+        }
+        if !self.acks.on_packet(now, packet.space, packet.path, packet.number, packet.eliciting) {
+            self.stats.packets_duplicate += 1;
+            return Ok(());
+        }
+        self.stats.packets_received += 1;
+        exchange.to_control.push_back(ToControl::PacketAccepted { space: packet.space });
+        for record in &opened.records[packet.records.clone()] {
+            self.absorb_record(now, packet, record, opened, buffer, exchange, events)?;
+        }
+        packet.error.clone().map_or(Ok(()), Err)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
+    fn absorb_record(
+        &mut self,
+        now: Instant,
+        packet: &OpenedPacket,
+        record: &Record,
+        opened: &Opened,
+        buffer: &Bytes,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        match record {
+            Record::Stream { id, offset, fin, data } => {
+                let data = buffer.slice(data.clone());
+                self.streams.on_data(now, *id, *offset, data, *fin, exchange, events)?;
+            }
+            Record::Ack { delay, ranges } => {
+                let delay = Duration::from_micros(delay.saturating_mul(1 << self.peer_ack_delay_exponent.min(20)));
+                let start = exchange.ranges.len();
+                exchange.ranges.extend_from_slice(&opened.ack_ranges[ranges.clone()]);
+                let ranges = start..exchange.ranges.len();
+                exchange.to_send.push_back(ToSend::Acknowledged {
+                    space: packet.space,
+                    path: packet.path,
+                    delay,
+                    ranges,
+                });
+            }
+            Record::Crypto { offset, data } => {
+                let bytes = buffer.slice(data.clone());
+                exchange.to_control.push_back(ToControl::Crypto { space: packet.space, offset: *offset, bytes });
+            }
+            Record::Datagram { data } => self.on_datagram(buffer, data.clone(), events)?,
+            Record::ResetStream { id, code, final_size } => {
+                self.streams.on_reset(now, *id, *code, *final_size, exchange, events)?;
+            }
+            Record::StopSending { id, code } => {
+                self.streams.touch_sending(*id, exchange, events)?;
+                exchange.to_send.push_back(ToSend::StopSending { id: *id, code: *code });
+            }
+            Record::MaxData(max) => exchange.to_send.push_back(ToSend::MaxData(*max)),
+            Record::MaxStreamData { id, max } => {
+                self.streams.touch_sending(*id, exchange, events)?;
+                exchange.to_send.push_back(ToSend::MaxStreamData { id: *id, max: *max });
+            }
+            Record::MaxStreams { dir, max } => {
+                exchange.to_send.push_back(ToSend::MaxStreams { dir: *dir, max: *max });
+            }
+            Record::PathChallenge(data) => exchange.to_control.push_back(ToControl::PathChallenge(*data)),
+            Record::NewConnectionId { sequence, retire_prior_to, id, reset_token } => {
+                exchange.to_control.push_back(ToControl::NewConnectionId {
+                    sequence: *sequence,
+                    retire_prior_to: *retire_prior_to,
+                    id: *id,
+                    reset_token: *reset_token,
+                });
+            }
+            Record::RetireConnectionId { sequence } => {
+                exchange.to_control.push_back(ToControl::RetireConnectionId { sequence: *sequence });
+            }
+            Record::HandshakeDone => exchange.to_control.push_back(ToControl::HandshakeDone),
+            Record::Close { code, frame_type, reason } => {
+                let reason = Bytes::copy_from_slice(&buffer[reason.clone()]);
+                let words = String::from_utf8_lossy(&reason).into_owned();
+                let error =
+                    TransportError { code: *code, frame_type: frame_type.unwrap_or_default(), reason: words.into() };
+                exchange.to_control.push_back(ToControl::Closed { error, application: frame_type.is_none(), reason });
+            }
+        }
+        Ok(())
+    }
+
+    fn on_datagram(&mut self, buffer: &Bytes, data: Range<usize>, events: &mut Events) -> Result<(), TransportError> {
+        if self.datagram_bytes_max == 0 {
+            return Err(TransportError::violation("a datagram though we take none"));
+        }
+        let len = data.len() as u64;
+        if len > self.datagram_bytes_max {
+            self.stats.datagrams_dropped += 1;
+            return Ok(());
+        }
+        while self.datagram_bytes + len > self.datagram_bytes_max {
+            let oldest = self.datagrams.pop_front().expect("bytes are held, so a datagram is");
+            self.datagram_bytes -= oldest.len() as u64;
+            self.stats.datagrams_dropped += 1;
+        }
+        self.datagram_bytes += len;
+        // A copy, so that a datagram that waits long holds no more than itself.
+        self.datagrams.push_back(Bytes::copy_from_slice(&buffer[data]));
+        if !std::mem::replace(&mut self.datagrams_told, true) {
+            events.push(Event::DatagramReceived);
+        }
+        Ok(())
+    }
+
+    /// The oldest datagram received.
+    pub(crate) fn recv_datagram(&mut self) -> Option<Bytes> {
+        match self.datagrams.pop_front() {
+            Some(data) => {
+                self.datagram_bytes -= data.len() as u64;
+                Some(data)
+            }
+            None => {
+                self.datagrams_told = false;
+                None
+            }
+        }
+    }
+
+    /// Notes the arrival of `count` datagrams, together `bytes` long, from the path's address.
+    pub(crate) fn on_arrivals(&mut self, path: PathId, count: u64, bytes: u64, exchange: &mut Exchange) {
+        self.stats.datagrams_received += count;
+        self.stats.bytes_received += bytes;
+        exchange.to_send.push_back(ToSend::Received { path, bytes });
+    }
+
+    /// When [`ReceiveHalf::on_timeout`] has something to do.
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        self.acks.timeout()
+    }
+
+    /// Does what is due at `now`; does nothing if called early.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        self.acks.on_timeout(now);
+    }
+
+    /// Values for people and tests.
+    pub(crate) fn stats(&self) -> ReceiveStats {
+        ReceiveStats { streams_open: self.streams.open_count(), ..self.stats.clone() }
+    }
+
+    /// An unknown error code for a frame we negotiated nothing for.
+    pub(crate) fn unnegotiated() -> TransportError {
+        TransportError::new(ErrorCode::FRAME_ENCODING_ERROR, "a frame of an extension that was not negotiated")
+    }
+}

@@ -1,0 +1,384 @@
+//! The receiving sides of streams: reassembly, final sizes, and the credit they are given.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use units::{Duration, Instant};
+use wire::quic::{Dir, ErrorCode, Side, StreamId};
+
+use super::assembler::Assembler;
+use super::window::Window;
+use crate::config::TransportConfig;
+use crate::error::TransportError;
+use crate::event::{Event, Events};
+use crate::exchange::{Exchange, ToSend};
+use crate::send::frames::ControlFrame;
+use crate::stream_map::StreamMap;
+
+/// Why nothing could be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadError {
+    /// Nothing has arrived: [`Event::Readable`] tells when to try again.
+    Blocked,
+    /// The peer gave the stream up, with this code. Said once; the stream is gone afterwards.
+    Reset(u64),
+    /// The stream was read to its end, stopped, or never existed.
+    Closed,
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Blocked => f.write_str("nothing has arrived"),
+            Self::Reset(code) => write!(f, "the peer reset this stream (code {code})"),
+            Self::Closed => f.write_str("the stream is closed"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// What was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Chunk {
+    /// The next bytes, never empty.
+    Bytes(Bytes),
+    /// The end of the stream. Said once; the stream is gone afterwards.
+    End,
+}
+
+/// The receiving side of one stream (RFC 9000, section 3.2).
+#[derive(Debug)]
+struct RecvStream {
+    assembler: Assembler,
+    window: Window,
+    /// The offset after the last byte seen: what counts against credit.
+    highest: u64,
+    final_size: Option<u64>,
+    /// The peer's RESET_STREAM code.
+    reset: Option<u64>,
+    /// We sent STOP_SENDING: what arrives is thrown away.
+    stopped: bool,
+    /// The application was told that it can read and has not read it empty since.
+    told: bool,
+}
+
+/// All receiving sides of a connection.
+#[derive(Debug)]
+pub(crate) struct RecvStreams {
+    side: Side,
+    map: StreamMap<RecvStream>,
+    /// Bidirectional streams the peer opened whose sending side is still ours to use.
+    half_open: StreamMap<()>,
+    /// Streams the peer opened and the application has not accepted.
+    accept: [VecDeque<StreamId>; 2],
+    /// Streams the peer has opened, the limit it was given, and how many of them are over.
+    peer_next: [u64; 2],
+    peer_limit: [u64; 2],
+    peer_done: [u64; 2],
+    peer_limit_open: [u64; 2],
+    /// Streams of ours, to tell a stream that is over from one that never was.
+    local_next: [u64; 2],
+    window: Window,
+    /// Bytes received over all streams, and bytes read or thrown away.
+    received: u64,
+    consumed: u64,
+    round_trip: Duration,
+    stream_window: u64,
+    stream_window_max: u64,
+}
+
+impl RecvStreams {
+    pub(crate) fn new(side: Side, config: &TransportConfig) -> Self {
+        let limits = [config.max_concurrent_bidi_streams, config.max_concurrent_uni_streams];
+        Self {
+            side,
+            map: StreamMap::default(),
+            half_open: StreamMap::default(),
+            accept: [VecDeque::new(), VecDeque::new()],
+            peer_next: [0; 2],
+            peer_limit: limits,
+            peer_done: [0; 2],
+            peer_limit_open: limits,
+            local_next: [0; 2],
+            window: Window::new(config.connection_window, config.connection_window_max),
+            received: 0,
+            consumed: 0,
+            round_trip: config.initial_rtt,
+            stream_window: config.stream_window,
+            stream_window_max: config.stream_window_max,
+        }
+    }
+
+    pub(crate) fn set_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = round_trip;
+    }
+
+    fn create(&mut self, id: StreamId) {
+        let stream = RecvStream {
+            assembler: Assembler::default(),
+            window: Window::new(self.stream_window, self.stream_window_max),
+            highest: 0,
+            final_size: None,
+            reset: None,
+            stopped: false,
+            told: false,
+        };
+        self.map.insert(id, stream);
+    }
+
+    /// We opened a bidirectional stream.
+    pub(crate) fn local_opened(&mut self, id: StreamId) {
+        self.local_next[id.dir().index()] = self.local_next[id.dir().index()].max(id.index() + 1);
+        self.create(id);
+    }
+
+    /// A frame names `id` as a stream the peer sends on: opens what the peer opens by that, and refuses what it may not.
+    fn touch(&mut self, id: StreamId, exchange: &mut Exchange, events: &mut Events) -> Result<(), TransportError> {
+        let dir = id.dir();
+        if id.initiator() == self.side {
+            if dir == Dir::Uni || id.index() >= self.local_next[dir.index()] {
+                return Err(TransportError::new(
+                    ErrorCode::STREAM_STATE_ERROR,
+                    "data on a stream the peer cannot send on",
+                ));
+            }
+            return Ok(());
+        }
+        if id.index() >= self.peer_limit[dir.index()] {
+            return Err(TransportError::new(ErrorCode::STREAM_LIMIT_ERROR, "more streams opened than allowed"));
+        }
+        // Opening a stream opens all of its kind with lower numbers (RFC 9000, section 3.2).
+        while self.peer_next[dir.index()] <= id.index() {
+            let opened = StreamId::new(self.side.peer(), dir, self.peer_next[dir.index()]);
+            self.peer_next[dir.index()] += 1;
+            self.create(opened);
+            if dir == Dir::Bi {
+                self.half_open.insert(opened, ());
+                exchange.to_send.push_back(ToSend::PeerOpened(opened));
+            }
+            self.accept[dir.index()].push_back(opened);
+            events.push(Event::Opened(dir));
+        }
+        Ok(())
+    }
+
+    /// A frame about the sending side of `id`, such as MAX_STREAM_DATA: the peer may open a stream by it.
+    pub(crate) fn touch_sending(
+        &mut self,
+        id: StreamId,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        if id.initiator() == self.side {
+            // Whether we ever opened it is the send half's to know; it ignores what it has forgotten.
+            return Ok(());
+        }
+        if id.dir() == Dir::Uni {
+            return Err(TransportError::new(ErrorCode::STREAM_STATE_ERROR, "a frame for a stream that only receives"));
+        }
+        self.touch(id, exchange, events)
+    }
+
+    /// The next stream the peer opened.
+    pub(crate) fn accept(&mut self, dir: Dir) -> Option<StreamId> {
+        self.accept[dir.index()].pop_front()
+    }
+
+    /// STREAM.
+    pub(crate) fn on_data(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        offset: u64,
+        data: Bytes,
+        fin: bool,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        self.touch(id, exchange, events)?;
+        let Some(stream) = self.map.get_mut(&id) else { return Ok(()) };
+        let end = offset + data.len() as u64;
+        stream.check_final_size(end, fin)?;
+        let fresh = end.saturating_sub(stream.highest);
+        if end > stream.window.granted() || self.received + fresh > self.window.granted() {
+            return Err(TransportError::new(ErrorCode::FLOW_CONTROL_ERROR, "more stream data than allowed"));
+        }
+        self.received += fresh;
+        stream.highest = stream.highest.max(end);
+        if fin && stream.final_size.is_none() {
+            stream.final_size = Some(end);
+            exchange.to_send.push_back(ToSend::ForgetGrant(id));
+        }
+        if stream.reset.is_some() {
+            return Ok(());
+        }
+        if stream.stopped {
+            let done = stream.final_size.is_some();
+            self.consume(now, fresh, exchange);
+            if done {
+                self.retire(id, exchange);
+            }
+            return Ok(());
+        }
+        stream.assembler.insert(offset, data).map_err(|_| {
+            TransportError::new(ErrorCode::INTERNAL_ERROR, "a stream arrived in too many small pieces out of order")
+        })?;
+        if !stream.told && stream.is_readable() {
+            stream.told = true;
+            events.push(Event::Readable(id));
+        }
+        Ok(())
+    }
+
+    /// RESET_STREAM.
+    pub(crate) fn on_reset(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        code: u64,
+        final_size: u64,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        self.touch(id, exchange, events)?;
+        let Some(stream) = self.map.get_mut(&id) else { return Ok(()) };
+        stream.check_final_size(final_size, true)?;
+        let fresh = final_size - stream.highest;
+        if final_size > stream.window.granted() || self.received + fresh > self.window.granted() {
+            return Err(TransportError::new(ErrorCode::FLOW_CONTROL_ERROR, "a reset beyond the stream's credit"));
+        }
+        // Everything has arrived already: the reset changes nothing (RFC 9000, section 3.2, "Data Recvd").
+        if stream.reset.is_some() || stream.final_size.is_some_and(|size| stream.assembler.ready_end() == size) {
+            return Ok(());
+        }
+        self.received += fresh;
+        stream.highest = final_size;
+        stream.final_size = Some(final_size);
+        stream.reset = Some(code);
+        let unread = if stream.stopped { fresh } else { final_size - stream.assembler.read_offset() };
+        stream.assembler.discard();
+        let (stopped, told) = (stream.stopped, std::mem::replace(&mut stream.told, true));
+        exchange.to_send.push_back(ToSend::ForgetGrant(id));
+        if stopped {
+            self.retire(id, exchange);
+        } else if !told {
+            events.push(Event::Readable(id));
+        }
+        self.consume(now, unread, exchange);
+        Ok(())
+    }
+
+    /// Takes the next bytes of a stream, at most `len`.
+    pub(crate) fn read(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        len: usize,
+        exchange: &mut Exchange,
+    ) -> Result<Chunk, ReadError> {
+        let stream = self.map.get_mut(&id).ok_or(ReadError::Closed)?;
+        if stream.stopped {
+            return Err(ReadError::Closed);
+        }
+        if let Some(code) = stream.reset {
+            self.retire(id, exchange);
+            return Err(ReadError::Reset(code));
+        }
+        let Some(bytes) = stream.assembler.read(len) else {
+            if stream.final_size == Some(stream.assembler.read_offset()) {
+                self.retire(id, exchange);
+                return Ok(Chunk::End);
+            }
+            stream.told = false;
+            return Err(ReadError::Blocked);
+        };
+        if stream.final_size.is_none()
+            && let Some(max) = stream.window.on_consumed(now, stream.assembler.read_offset(), self.round_trip)
+        {
+            exchange.to_send.push_back(ToSend::GrantStreamData { id, max });
+        }
+        self.consume(now, bytes.len() as u64, exchange);
+        Ok(Chunk::Bytes(bytes))
+    }
+
+    /// Asks the peer to stop sending; what still arrives is thrown away.
+    pub(crate) fn stop(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        code: u64,
+        exchange: &mut Exchange,
+    ) -> Result<(), ReadError> {
+        let stream = self.map.get_mut(&id).filter(|stream| !stream.stopped).ok_or(ReadError::Closed)?;
+        stream.stopped = true;
+        let unread = if stream.reset.is_some() { 0 } else { stream.highest - stream.assembler.read_offset() };
+        let over = stream.final_size.is_some();
+        stream.assembler.discard();
+        self.consume(now, unread, exchange);
+        if over {
+            self.retire(id, exchange);
+        } else {
+            exchange.to_send.push_back(ToSend::ForgetGrant(id));
+            exchange.to_send.push_back(ToSend::Control(ControlFrame::StopSending { id, code }));
+        }
+        Ok(())
+    }
+
+    fn consume(&mut self, now: Instant, bytes: u64, exchange: &mut Exchange) {
+        self.consumed += bytes;
+        if let Some(max) = self.window.on_consumed(now, self.consumed, self.round_trip) {
+            exchange.to_send.push_back(ToSend::GrantData(max));
+        }
+    }
+
+    /// The receiving side is over.
+    fn retire(&mut self, id: StreamId, exchange: &mut Exchange) {
+        if self.map.remove(&id).is_some() && id.initiator() != self.side && !self.half_open.contains_key(&id) {
+            self.on_peer_stream_done(id.dir(), exchange);
+        }
+    }
+
+    /// Our sending side of `id` is over.
+    pub(crate) fn send_side_done(&mut self, id: StreamId, exchange: &mut Exchange) {
+        if self.half_open.remove(&id).is_some() && !self.map.contains_key(&id) {
+            self.on_peer_stream_done(id.dir(), exchange);
+        }
+    }
+
+    /// A stream of the peer is over on both sides: it may open another.
+    fn on_peer_stream_done(&mut self, dir: Dir, exchange: &mut Exchange) {
+        let kind = dir.index();
+        self.peer_done[kind] += 1;
+        let limit = self.peer_done[kind] + self.peer_limit_open[kind];
+        // In steps, so that a thousand short streams do not cost a thousand frames.
+        let step = (self.peer_limit_open[kind] / 8).max(1);
+        if limit >= self.peer_limit[kind] + step {
+            self.peer_limit[kind] = limit.min(StreamId::COUNT_MAX);
+            exchange.to_send.push_back(ToSend::GrantStreams { dir, max: self.peer_limit[kind] });
+        }
+    }
+
+    /// Receiving sides that exist.
+    pub(crate) fn open_count(&self) -> usize {
+        self.map.len()
+    }
+}
+
+impl RecvStream {
+    /// RFC 9000, section 4.5: the final size never changes and nothing lies beyond it.
+    fn check_final_size(&self, end: u64, is_final: bool) -> Result<(), TransportError> {
+        let broken = match self.final_size {
+            Some(size) => end > size || (is_final && end != size),
+            None => is_final && end < self.highest,
+        };
+        if broken {
+            return Err(TransportError::new(ErrorCode::FINAL_SIZE_ERROR, "a stream's final size changed"));
+        }
+        Ok(())
+    }
+
+    fn is_readable(&self) -> bool {
+        self.assembler.is_ready() || self.final_size == Some(self.assembler.read_offset())
+    }
+}

@@ -1,0 +1,82 @@
+//! A flow-control window that grows until it is no longer what holds the peer back.
+
+use units::{Duration, Instant};
+
+/// A window used up by half in less than this many round trips is too small.
+const ROUND_TRIPS_PER_HALF: u64 = 2;
+
+/// Credit for one stream, or for a whole connection.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// The offset the peer may send up to.
+    granted: u64,
+    /// How far ahead of what was read we let it, bytes.
+    size: u64,
+    size_max: u64,
+    granted_at: Option<Instant>,
+}
+
+impl Window {
+    /// A window of `size` bytes that may grow to `size_max`.
+    pub(crate) fn new(size: u64, size_max: u64) -> Self {
+        Self { granted: size, size, size_max: size_max.max(size), granted_at: None }
+    }
+
+    /// The offset the peer may send up to.
+    pub(crate) fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// The application has read up to `consumed`: returns a new limit if it is time to grant one.
+    ///
+    /// Half a window is the step: smaller ones cost frames, larger ones leave the peer waiting for a round trip.
+    pub(crate) fn on_consumed(&mut self, now: Instant, consumed: u64, round_trip: Duration) -> Option<u64> {
+        if self.granted.saturating_sub(consumed) > self.size / 2 {
+            return None;
+        }
+        let quick = self.granted_at.is_some_and(|at| now.saturating_since(at) < round_trip * ROUND_TRIPS_PER_HALF);
+        if quick {
+            self.size = (self.size * 2).min(self.size_max);
+        }
+        self.granted_at = Some(now);
+        let limit = consumed.saturating_add(self.size).min(wire::quic::VARINT_MAX);
+        (limit > self.granted).then(|| {
+            self.granted = limit;
+            limit
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(10);
+
+    fn at_ms(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn credit_comes_in_steps_of_half_a_window() {
+        let mut window = Window::new(1000, 8000);
+        assert_eq!(window.on_consumed(at_ms(0), 499, RTT), None);
+        assert_eq!(window.on_consumed(at_ms(0), 500, RTT), Some(1500));
+    }
+
+    #[test]
+    fn a_window_that_holds_the_peer_back_doubles_up_to_its_limit() {
+        let mut window = Window::new(1000, 4000);
+        assert_eq!(window.on_consumed(at_ms(0), 500, RTT), Some(1500));
+        assert_eq!(window.on_consumed(at_ms(5), 1000, RTT), Some(3000));
+        assert_eq!(window.on_consumed(at_ms(10), 2000, RTT), Some(6000));
+        assert_eq!(window.on_consumed(at_ms(15), 4000, RTT), Some(8000));
+    }
+
+    #[test]
+    fn a_slow_reader_gets_no_larger_window() {
+        let mut window = Window::new(1000, 8000);
+        assert_eq!(window.on_consumed(at_ms(0), 500, RTT), Some(1500));
+        assert_eq!(window.on_consumed(at_ms(500), 1000, RTT), Some(2000));
+    }
+}

@@ -1,0 +1,298 @@
+//! What comes back: acknowledgements, losses, and the timers that stand in for silence (RFC 9002).
+
+use std::ops::Range;
+
+use recovery::{AckEvent, LossDetector, LossEvent, PersistentCongestion};
+use units::{Duration, Instant};
+use wire::quic::{PathId, Side, Space};
+
+use super::SendHalf;
+use super::frames::SentFrame;
+use super::sent_log::{Content, Run};
+use crate::error::TransportError;
+use crate::event::Events;
+use crate::exchange::{Exchange, ToControl, ToReceive};
+
+/// Packets sent when a probe timeout fires (RFC 9002, section 6.2.4: one or two).
+const PROBES_PER_TIMEOUT: u8 = 2;
+
+/// One acknowledgement; its ranges lie in the exchange, ascending.
+pub(crate) struct Acknowledgement {
+    pub(crate) space: Space,
+    pub(crate) path: PathId,
+    pub(crate) delay: Duration,
+    pub(crate) ranges: Range<usize>,
+}
+
+/// The sums over what one acknowledgement newly acknowledged.
+#[derive(Default)]
+struct NewlyAcked {
+    bytes: u64,
+    eliciting: bool,
+    newest: Option<(u64, Instant)>,
+}
+
+impl SendHalf {
+    /// Takes an acknowledgement (RFC 9002, appendix A.7).
+    pub(super) fn on_acknowledged(
+        &mut self,
+        now: Instant,
+        ack: &Acknowledgement,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        let index = Self::space_index(ack.space, ack.path);
+        let ranges = &exchange.ranges[ack.ranges.clone()];
+        let space = &mut self.spaces[index];
+        space.check_ranges(ranges)?;
+        let largest = ranges.last().map_or(0, |range| range.1);
+        space.largest_acked = space.largest_acked.max(Some(largest));
+
+        let mut runs = std::mem::take(&mut self.acked_runs);
+        runs.clear();
+        let mut newly = NewlyAcked::default();
+        space.log.acknowledge(ranges, |run| {
+            newly.bytes += run.in_flight_bytes();
+            newly.eliciting |= run.eliciting;
+            newly.newest = Some((run.end() - 1, run.sent_at));
+            runs.push(run);
+        });
+        if let Some((number, sent_at)) = newly.newest {
+            let path = &mut self.paths[ack.path.0 as usize];
+            path.in_flight -= newly.bytes;
+            // Only the largest number says something about the round trip (RFC 9002, section 5.1).
+            if number == largest && newly.eliciting {
+                let delay = if self.handshake_confirmed { ack.delay.min(self.peer.max_ack_delay) } else { ack.delay };
+                path.rtt.update(now.saturating_since(sent_at), delay);
+                path.first_rtt_sample_at.get_or_insert(now);
+                exchange.to_receive.push_back(ToReceive::RoundTrip(path.rtt.smoothed()));
+            }
+            if ack.space == Space::Handshake {
+                // The server can only acknowledge Handshake packets after it validated our address.
+                self.peer_validated_us = true;
+            }
+            self.detect_lost(now, index);
+            self.on_newly_acked(now, index, sent_at, number, &newly);
+            if ack.space == Space::Data && number >= self.phase_from && !self.phase_acked {
+                self.phase_acked = true;
+                exchange.to_control.push_back(ToControl::PhaseAcknowledged);
+            }
+        }
+        for run in runs.drain(..) {
+            self.on_run_acked(ack.space, index, run, exchange, events);
+        }
+        self.acked_runs = runs;
+        self.tune_buffer(events);
+        Ok(())
+    }
+
+    fn on_newly_acked(&mut self, now: Instant, index: usize, newest_sent_at: Instant, number: u64, newly: &NewlyAcked) {
+        let path = &mut self.paths[index.saturating_sub(2)];
+        let round_ended = index >= 2 && number >= path.round_end;
+        if round_ended {
+            path.round_end = self.spaces[index].next_number;
+        }
+        let event = AckEvent {
+            now,
+            bytes: newly.bytes,
+            newest_sent_at,
+            in_flight: path.in_flight,
+            app_limited: path.app_limited,
+            round_ended,
+            latest_rtt: path.rtt.latest(),
+        };
+        path.congestion.on_ack(&event, &path.rtt);
+        if self.peer_validated_us {
+            path.backoff.reset();
+        }
+        self.probe_anchor = now;
+    }
+
+    fn on_run_acked(&mut self, space: Space, index: usize, run: Run, exchange: &mut Exchange, events: &mut Events) {
+        self.stats.packets_acked += u64::from(run.count);
+        if let Some((id, range)) = run.stream_range() {
+            self.streams.on_acked(id, range, false, exchange, events);
+            return;
+        }
+        let Content::Side(slot) = run.content else { return };
+        let mut frames = std::mem::take(&mut self.frame_scratch);
+        self.spaces[index].log.take_frames(slot, &mut frames);
+        for frame in frames.drain(..) {
+            match frame {
+                SentFrame::Crypto(range) => self.crypto[space.index()].acknowledge(range),
+                SentFrame::Stream { id, range, fin } => self.streams.on_acked(id, range, fin, exchange, events),
+                SentFrame::ResetStream(id) => self.streams.on_reset_acked(id, exchange),
+                SentFrame::Ack { path, largest } => Self::tell_ack_floor(exchange, space, path, largest),
+                _ => {}
+            }
+        }
+        self.frame_scratch = frames;
+    }
+
+    /// Declares packets lost, tells the controller, and makes their content due again.
+    fn detect_lost(&mut self, now: Instant, index: usize) {
+        let space = &mut self.spaces[index];
+        let Some(largest) = space.largest_acked else { return };
+        let path = &mut self.paths[index.saturating_sub(2)];
+        let detector = LossDetector::new(largest, now, &path.rtt);
+        let mut lost: Vec<Run> = Vec::new();
+        space.loss_time = space.log.detect_lost(&detector, largest, |run| lost.push(run));
+        let Some(newest) = lost.iter().rev().find(|run| run.in_flight) else { return };
+
+        let mut persistent = PersistentCongestion::new(path.first_rtt_sample_at);
+        let mut next_number = None;
+        let mut bytes = 0;
+        for run in &lost {
+            // A gap between lost packets is one that was acknowledged, or skipped, which is rare enough to be taken for one.
+            if next_number.is_some_and(|next| next != run.first) {
+                persistent.on_acked();
+            }
+            next_number = Some(run.end());
+            if run.eliciting {
+                persistent.on_lost(run.sent_at);
+            }
+            bytes += run.in_flight_bytes();
+        }
+        path.in_flight -= bytes;
+        let persistent = persistent.is_established(&path.rtt, self.peer.max_ack_delay);
+        if persistent {
+            // The floor may belong to a route that is gone (RFC 9002, section 5.2).
+            path.rtt.forget_min();
+        }
+        path.congestion.on_loss(&LossEvent {
+            now,
+            newest_lost_sent_at: newest.sent_at,
+            bytes,
+            in_flight: path.in_flight,
+            persistent,
+            ecn: false,
+        });
+        let wire_space = if index < 2 { Space::ALL[index] } else { Space::Data };
+        for run in lost {
+            self.stats.packets_lost += u64::from(run.count);
+            self.stats.bytes_lost += u64::from(run.size) * u64::from(run.count);
+            self.requeue(wire_space, index, run);
+        }
+    }
+
+    /// Makes the content of packets that did not arrive due again.
+    pub(super) fn requeue(&mut self, space: Space, index: usize, run: Run) {
+        if let Some((id, range)) = run.stream_range() {
+            self.streams.on_lost(id, range, false);
+            return;
+        }
+        let Content::Side(slot) = run.content else { return };
+        let mut frames = std::mem::take(&mut self.frame_scratch);
+        self.spaces[index].log.take_frames(slot, &mut frames);
+        for frame in frames.drain(..) {
+            self.requeue_frame(space, frame);
+        }
+        self.frame_scratch = frames;
+    }
+
+    fn requeue_frame(&mut self, space: Space, frame: SentFrame) {
+        match frame {
+            SentFrame::Control(frame) if frame.repeats() => self.control.push_back(frame),
+            SentFrame::Crypto(range) => self.crypto[space.index()].lose(range),
+            SentFrame::Stream { id, range, fin } => self.streams.on_lost(id, range, fin),
+            SentFrame::MaxData => self.grants.on_data_lost(),
+            SentFrame::MaxStreamData(id) => self.grants.on_stream_data_lost(id),
+            SentFrame::MaxStreams(dir) => self.grants.on_streams_lost(dir),
+            SentFrame::ResetStream(id) => self.streams.on_reset_lost(id),
+            SentFrame::DataBlocked => self.streams.on_data_blocked_lost(),
+            SentFrame::StreamDataBlocked(id) => self.streams.on_stream_blocked_lost(id),
+            SentFrame::StreamsBlocked(dir) => self.streams.on_streams_blocked_lost(dir),
+            SentFrame::Datagram => self.stats.datagrams_lost += 1,
+            SentFrame::Ping | SentFrame::Control(_) | SentFrame::Ack { .. } => {}
+        }
+    }
+
+    /// When [`SendHalf::on_timeout`] has something to do.
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        let lost = self.spaces.iter().filter_map(|space| space.loss_time).min();
+        let released = self.paths.iter().filter_map(|path| path.release_at).min();
+        // A loss timer takes the place of the probe timer (RFC 9002, section 6.2.1).
+        let probe = if lost.is_some() { None } else { self.probe_deadline().map(|(at, _)| at) };
+        [lost, released, probe].into_iter().flatten().min()
+    }
+
+    /// When to probe, and in which space (RFC 9002, appendix A.8).
+    fn probe_deadline(&self) -> Option<(Instant, Space)> {
+        let path = &self.paths[0];
+        if self.closing || path.amplification_room() == 0 {
+            // Nothing can be sent until the peer sends something.
+            return None;
+        }
+        let deadlines = Space::ALL.into_iter().filter_map(|space| {
+            if space == Space::Data && !self.handshake_confirmed {
+                return None;
+            }
+            let delay = if space == Space::Data { self.peer.max_ack_delay } else { Duration::ZERO };
+            let sent_at = self.spaces[space.index()].log.last_eliciting_sent_at()?;
+            Some((sent_at + path.backoff.interval(&path.rtt, delay), space))
+        });
+        if let Some(earliest) = deadlines.min_by_key(|(at, _)| *at) {
+            return Some(earliest);
+        }
+        if self.side == Side::Client && !self.peer_validated_us {
+            // The server may be held back by its anti-amplification limit (RFC 9002, section 6.2.2.1).
+            let space = if self.keys[Space::Handshake.index()].is_some() { Space::Handshake } else { Space::Initial };
+            self.keys[space.index()].as_ref()?;
+            return Some((self.probe_anchor + path.backoff.interval(&path.rtt, Duration::ZERO), space));
+        }
+        None
+    }
+
+    /// Does what is due at `now`; does nothing if called early.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        for path in &mut self.paths {
+            if path.release_at.is_some_and(|at| at <= now) {
+                path.release_at = None;
+            }
+        }
+        if self.spaces.iter().any(|space| space.loss_time.is_some()) {
+            for index in 0..self.spaces.len() {
+                if self.spaces[index].loss_time.is_some_and(|at| at <= now) {
+                    self.detect_lost(now, index);
+                }
+            }
+            return;
+        }
+        if let Some((at, space)) = self.probe_deadline()
+            && at <= now
+        {
+            self.probe(now, space);
+        }
+    }
+
+    /// Makes probes due, carrying the oldest content that is outstanding (RFC 9002, section 6.2.4).
+    fn probe(&mut self, now: Instant, space: Space) {
+        let index = Self::space_index(space, PathId::ZERO);
+        self.paths[0].backoff.on_expired();
+        self.stats.probe_timeouts += 1;
+        self.probe_anchor = now;
+        self.spaces[index].probes_due = PROBES_PER_TIMEOUT;
+        let oldest: Vec<Run> = self.spaces[index]
+            .log
+            .iter()
+            .filter(|run| run.eliciting)
+            .take(usize::from(PROBES_PER_TIMEOUT))
+            .copied()
+            .collect();
+        for run in oldest {
+            match run.content {
+                Content::Stream { id, offset, stride } => {
+                    let packets = u64::from(run.count.min(u32::from(PROBES_PER_TIMEOUT)));
+                    self.streams.on_lost(id, offset..offset + u64::from(stride) * packets, false);
+                }
+                Content::Side(slot) => {
+                    let frames = self.spaces[index].log.frames(slot).to_vec();
+                    for frame in frames.into_iter().filter(|frame| *frame != SentFrame::Datagram) {
+                        self.requeue_frame(space, frame);
+                    }
+                }
+                Content::Nothing => {}
+            }
+        }
+    }
+}

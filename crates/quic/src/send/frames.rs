@@ -1,0 +1,77 @@
+//! Frames the send half originates, and what it remembers of those it sent.
+
+use std::ops::Range;
+
+use wire::quic::frame::Frame;
+use wire::quic::{ConnectionId, Dir, PathId, StreamId};
+
+/// A frame that must arrive once and carries its own content: repeated as it is when lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ControlFrame {
+    HandshakeDone,
+    NewConnectionId {
+        sequence: u64,
+        retire_prior_to: u64,
+        id: ConnectionId,
+        reset_token: [u8; 16],
+    },
+    RetireConnectionId {
+        sequence: u64,
+    },
+    /// Not repeated when lost (RFC 9000, section 13.3).
+    PathResponse([u8; 8]),
+    StopSending {
+        id: StreamId,
+        code: u64,
+    },
+    Ping,
+}
+
+impl ControlFrame {
+    pub(crate) fn wire(&self) -> Frame<'static> {
+        match *self {
+            Self::HandshakeDone => Frame::HandshakeDone,
+            Self::NewConnectionId { sequence, retire_prior_to, id, reset_token } => {
+                Frame::NewConnectionId { path: None, sequence, retire_prior_to, id, reset_token }
+            }
+            Self::RetireConnectionId { sequence } => Frame::RetireConnectionId { path: None, sequence },
+            Self::PathResponse(data) => Frame::PathResponse(data),
+            Self::StopSending { id, code } => Frame::StopSending { id, code },
+            Self::Ping => Frame::Ping,
+        }
+    }
+
+    /// Whether loss makes it necessary again.
+    pub(crate) fn repeats(&self) -> bool {
+        !matches!(self, Self::PathResponse(_) | Self::Ping)
+    }
+}
+
+/// What a sent packet carried, as far as its loss or its acknowledgement matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SentFrame {
+    /// Makes the peer answer and needs no repetition.
+    Ping,
+    Control(ControlFrame),
+    Crypto(Range<u64>),
+    Stream {
+        id: StreamId,
+        range: Range<u64>,
+        fin: bool,
+    },
+    /// An acknowledgement of everything up to `largest`; once it is acknowledged, the peer needs no older ones.
+    Ack {
+        path: PathId,
+        largest: u64,
+    },
+    /// Repeated, when lost, with the value that is due then.
+    MaxData,
+    MaxStreamData(StreamId),
+    MaxStreams(Dir),
+    ResetStream(StreamId),
+    DataBlocked,
+    StreamDataBlocked(StreamId),
+    StreamsBlocked(Dir),
+    /// Not repeated (RFC 9221, section 5.2), but counted.
+    Datagram,
+}

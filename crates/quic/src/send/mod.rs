@@ -1,0 +1,399 @@
+//! The send half: what is in flight and what goes next.
+//!
+//! It owns stream data not yet acknowledged, the sent logs, congestion windows and retransmission timers. It never touches
+//! stream payload: it makes [`Plan`](crate::plan::Plan)s, and [`crate::seal`] carries them out.
+//!
+//! | file | what |
+//! |---|---|
+//! | `planner` | fills plans: which frames go into which packet |
+//! | `draft` | one packet being filled |
+//! | `acknowledge` | acknowledgements, losses and the timers that follow from them |
+//! | `streams`, `buffer` | sending sides of streams and their bytes |
+//! | `grants` | credit to tell the peer of |
+//! | `path`, `space`, `sent_log` | a path, a number space, what is outstanding in it |
+
+pub(crate) mod acknowledge;
+pub(crate) mod buffer;
+pub(crate) mod draft;
+pub(crate) mod frames;
+pub(crate) mod grants;
+pub(crate) mod path;
+pub(crate) mod planner;
+pub(crate) mod sent_log;
+pub(crate) mod space;
+pub(crate) mod streams;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use units::{Duration, Instant, Rng};
+use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, StreamId, TransportParameters};
+
+use crate::config::TransportConfig;
+use crate::error::TransportError;
+use crate::event::Events;
+use crate::exchange::{Exchange, ToReceive, ToSend};
+use crate::plan::Receipt;
+use crate::session::DirectionKeys;
+use crate::stats::SendStats;
+use acknowledge::Acknowledgement;
+use buffer::SendBuffer;
+use frames::{ControlFrame, SentFrame};
+use grants::Grants;
+use path::SendPath;
+use sent_log::Run;
+use space::SendSpace;
+use streams::SendStreams;
+
+/// Control frames waiting to be sent. The peer makes most of them necessary (challenges to answer, identifiers to retire),
+/// so a peer that makes more than this necessary without reading any is refused.
+pub(crate) const CONTROL_QUEUE_MAX: usize = 1024;
+
+/// Send buffers never shrink below this many bytes, whatever the congestion window.
+const HELD_BYTES_MIN: u64 = 1 << 20;
+
+/// What closes the connection.
+#[derive(Debug, Clone)]
+pub(crate) struct CloseValue {
+    pub(crate) error: TransportError,
+    /// The application's own close: code and reason are its words.
+    pub(crate) application: bool,
+}
+
+/// The send half of a connection.
+pub(crate) struct SendHalf {
+    side: Side,
+    config: Arc<TransportConfig>,
+    rng: Rng,
+    pub(crate) streams: SendStreams,
+    grants: Grants,
+    control: VecDeque<ControlFrame>,
+    /// CRYPTO bytes, by space.
+    crypto: [SendBuffer; 3],
+    /// Initial, Handshake, then the data of each path.
+    spaces: Vec<SendSpace>,
+    paths: Vec<SendPath>,
+    keys: [Option<DirectionKeys>; 3],
+    key_phase: bool,
+    /// Packets sealed with the present 1-RTT key, and the first number of the phase.
+    sealed_in_phase: u64,
+    phase_from: u64,
+    phase_acked: bool,
+    /// Our connection ID in long headers, and the token of Initial packets.
+    local_id: ConnectionId,
+    token: Vec<u8>,
+    datagrams: VecDeque<Bytes>,
+    datagram_bytes: u64,
+    peer: PeerLimits,
+    handshake_complete: bool,
+    handshake_confirmed: bool,
+    /// The server has proved that it validated our address, or we are the server (RFC 9002, section 6.2.2.1).
+    peer_validated_us: bool,
+    /// The anti-deadlock timer of a client counts from here.
+    probe_anchor: Instant,
+    /// Said, or about to be said, instead of everything else.
+    close: Option<CloseValue>,
+    closing: bool,
+    /// Whether an ack-eliciting packet was sent since something was received.
+    elicited: bool,
+    /// Acknowledgement-only packets since one that the peer answers.
+    silent_count: u32,
+    next_skip: u64,
+    stats: SendStats,
+    acked_runs: Vec<Run>,
+    frame_scratch: Vec<SentFrame>,
+}
+
+/// What the peer's transport parameters let us do.
+#[derive(Debug, Clone, Copy)]
+struct PeerLimits {
+    max_ack_delay: Duration,
+    max_datagram_frame_size: u64,
+    grease_quic_bit: bool,
+}
+
+/// Why a datagram was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendDatagramError {
+    /// The peer takes no datagrams, or none are possible before the handshake is complete.
+    Unsupported,
+    /// It fits into no packet of this path: at most this many bytes do.
+    TooLarge(usize),
+    /// The queue is full; datagrams are not worth waiting for, so there is no event for this.
+    QueueFull,
+}
+
+impl std::fmt::Display for SendDatagramError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unsupported => f.write_str("the peer takes no datagrams"),
+            Self::TooLarge(max) => write!(f, "the datagram is too large: at most {max} bytes fit"),
+            Self::QueueFull => f.write_str("too many datagrams are waiting to be sent"),
+        }
+    }
+}
+
+impl std::error::Error for SendDatagramError {}
+
+impl SendHalf {
+    pub(crate) fn new(
+        side: Side,
+        config: Arc<TransportConfig>,
+        local_id: ConnectionId,
+        path: SendPath,
+        rng: Rng,
+    ) -> Self {
+        let next_skip = planner::SKIP_INTERVAL;
+        Self {
+            side,
+            streams: SendStreams::new(side, HELD_BYTES_MIN.min(config.send_buffer_max)),
+            config,
+            rng,
+            grants: Grants::default(),
+            control: VecDeque::new(),
+            crypto: Default::default(),
+            spaces: vec![SendSpace::default(), SendSpace::default(), SendSpace::default()],
+            paths: vec![path],
+            keys: [None, None, None],
+            key_phase: false,
+            sealed_in_phase: 0,
+            phase_from: 0,
+            phase_acked: false,
+            local_id,
+            token: Vec::new(),
+            datagrams: VecDeque::new(),
+            datagram_bytes: 0,
+            peer: PeerLimits {
+                max_ack_delay: Duration::from_millis(25),
+                max_datagram_frame_size: 0,
+                grease_quic_bit: false,
+            },
+            handshake_complete: false,
+            handshake_confirmed: false,
+            peer_validated_us: side == Side::Server,
+            probe_anchor: Instant::ZERO,
+            close: None,
+            closing: false,
+            elicited: false,
+            silent_count: 0,
+            next_skip,
+            stats: SendStats::default(),
+            acked_runs: Vec::new(),
+            frame_scratch: Vec::new(),
+        }
+    }
+
+    /// Keys to seal packets of `space` with.
+    pub(crate) fn install_keys(&mut self, space: Space, keys: DirectionKeys) {
+        self.keys[space.index()] = Some(keys);
+    }
+
+    /// Where the packets of `space` on `path` are numbered.
+    fn space_index(space: Space, path: PathId) -> usize {
+        match space {
+            Space::Initial => 0,
+            Space::Handshake => 1,
+            Space::Data => 2 + path.0 as usize,
+        }
+    }
+
+    /// Takes one value of the exchange.
+    pub(crate) fn handle(
+        &mut self,
+        now: Instant,
+        value: ToSend,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        match value {
+            ToSend::Acknowledged { space, path, delay, ranges } => {
+                let ack = Acknowledgement { space, path, delay, ranges };
+                return self.on_acknowledged(now, &ack, exchange, events);
+            }
+            ToSend::MaxData(max) => self.streams.raise_max_data(max),
+            ToSend::MaxStreamData { id, max } => {
+                self.check_opened(id)?;
+                self.streams.raise_max_stream_data(id, max);
+            }
+            ToSend::MaxStreams { dir, max } => self.streams.raise_max_streams(dir, max, events),
+            ToSend::StopSending { id, code } => {
+                self.check_opened(id)?;
+                self.streams.on_stop_sending(id, code, events);
+            }
+            ToSend::PeerOpened(id) => self.streams.peer_opened(id),
+            ToSend::GrantData(max) => self.grants.grant_data(max),
+            ToSend::GrantStreamData { id, max } => self.grants.grant_stream_data(id, max),
+            ToSend::GrantStreams { dir, max } => self.grants.grant_streams(dir, max),
+            ToSend::ForgetGrant(id) => self.grants.forget_stream(id),
+            ToSend::Received { path, bytes } => {
+                self.elicited = false;
+                self.paths[path.0 as usize].on_received(bytes);
+            }
+            ToSend::Control(frame) => return self.queue_control(frame),
+            ToSend::Crypto { space, bytes } => {
+                self.crypto[space.index()].write(bytes);
+                self.probe_anchor = now;
+            }
+            ToSend::InstallKeys { space, keys } => self.install_keys(space, keys),
+            ToSend::UpdateKeys { packet, phase } => self.update_keys(packet, phase),
+            ToSend::DiscardSpace(space) => self.discard_space(now, space),
+            ToSend::PeerParameters(parameters) => self.set_peer_parameters(&parameters, events),
+            ToSend::RemoteId { path, id } => self.paths[path.0 as usize].remote_id = id,
+            ToSend::Validated(path) => self.paths[path.0 as usize].set_validated(),
+            ToSend::HandshakeComplete => self.handshake_complete = true,
+            ToSend::HandshakeConfirmed => {
+                self.handshake_confirmed = true;
+                self.peer_validated_us = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame about a stream of ours that we never opened is an error (RFC 9000, sections 19.5 and 19.10).
+    fn check_opened(&self, id: StreamId) -> Result<(), TransportError> {
+        if self.streams.was_opened(id) {
+            return Ok(());
+        }
+        Err(TransportError::new(ErrorCode::STREAM_STATE_ERROR, "a frame for a stream that was never opened"))
+    }
+
+    fn queue_control(&mut self, frame: ControlFrame) -> Result<(), TransportError> {
+        if self.control.len() >= CONTROL_QUEUE_MAX {
+            return Err(TransportError::violation("the peer asks for answers and reads none"));
+        }
+        self.control.push_back(frame);
+        Ok(())
+    }
+
+    fn update_keys(&mut self, packet: Arc<dyn crate::session::PacketKey>, phase: bool) {
+        let keys = self.keys[Space::Data.index()].as_mut().expect("key updates come after 1-RTT keys");
+        keys.packet = packet;
+        self.key_phase = phase;
+        self.sealed_in_phase = 0;
+        self.phase_acked = false;
+        self.phase_from = self.spaces[2].next_number;
+        self.stats.key_updates += 1;
+    }
+
+    /// The keys of `space` are gone, and with them everything that was in flight there (RFC 9002, section 6.4).
+    fn discard_space(&mut self, now: Instant, space: Space) {
+        self.keys[space.index()] = None;
+        self.crypto[space.index()] = SendBuffer::default();
+        let path = &mut self.paths[0];
+        let mut gone = 0;
+        self.spaces[space.index()].log.drain(|run| gone += run.in_flight_bytes());
+        self.spaces[space.index()] = SendSpace::default();
+        path.in_flight -= gone;
+        path.backoff.reset();
+        self.probe_anchor = now;
+    }
+
+    fn set_peer_parameters(&mut self, parameters: &TransportParameters, events: &mut Events) {
+        self.peer = PeerLimits {
+            max_ack_delay: Duration::from_millis(parameters.max_ack_delay_ms),
+            max_datagram_frame_size: parameters.max_datagram_frame_size,
+            grease_quic_bit: parameters.grease_quic_bit,
+        };
+        let limit = usize::try_from(parameters.max_udp_payload_size).unwrap_or(usize::MAX);
+        for path in &mut self.paths {
+            path.datagram_size = path.datagram_size.min(limit);
+        }
+        self.streams.set_peer_limits(parameters, events);
+    }
+
+    /// Takes a datagram for sending (RFC 9221).
+    pub(crate) fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
+        let max = self.datagram_len_max().ok_or(SendDatagramError::Unsupported)?;
+        if data.len() > max {
+            return Err(SendDatagramError::TooLarge(max));
+        }
+        if self.datagram_bytes + data.len() as u64 > self.config.datagram_send_buffer {
+            return Err(SendDatagramError::QueueFull);
+        }
+        self.datagram_bytes += data.len() as u64;
+        self.datagrams.push_back(data);
+        Ok(())
+    }
+
+    /// The most bytes a datagram may have; `None` if the peer takes none.
+    pub(crate) fn datagram_len_max(&self) -> Option<usize> {
+        if !self.handshake_complete || self.peer.max_datagram_frame_size == 0 {
+            return None;
+        }
+        let path = &self.paths[0];
+        // Short header with a number of four bytes, frame type, no length field.
+        let room = path.datagram_size - (1 + path.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
+        let limit = usize::try_from(self.peer.max_datagram_frame_size).unwrap_or(usize::MAX);
+        Some(room.min(limit.saturating_sub(3)))
+    }
+
+    /// Says goodbye: the next plan carries a CONNECTION_CLOSE and nothing else.
+    pub(crate) fn set_close(&mut self, close: CloseValue) {
+        self.close = Some(close);
+        self.closing = true;
+    }
+
+    /// The plan left at `at`. To be reported before the system call, so that no acknowledgement can overtake it.
+    pub(crate) fn on_emitted(&mut self, receipt: &Receipt, at: Instant) {
+        for space in Space::ALL {
+            if let Some((first, last)) = receipt.numbers[space.index()] {
+                self.spaces[Self::space_index(space, receipt.path)].log.mark_emitted(first, last, at);
+            }
+        }
+    }
+
+    /// The plan never left: its content is due again, and nothing counts as lost.
+    pub(crate) fn on_not_emitted(&mut self, receipt: &Receipt) {
+        for space in Space::ALL {
+            let Some((first, last)) = receipt.numbers[space.index()] else { continue };
+            let mut runs = std::mem::take(&mut self.acked_runs);
+            runs.clear();
+            let index = Self::space_index(space, receipt.path);
+            self.spaces[index].log.take_unsent(first, last, |run| runs.push(run));
+            for run in runs.drain(..) {
+                self.paths[receipt.path.0 as usize].in_flight -= run.in_flight_bytes();
+                self.requeue(space, index, run);
+            }
+            self.acked_runs = runs;
+        }
+        self.stats.packets_not_sent += 1;
+    }
+
+    /// True if frames wait that are neither acknowledgements nor stream data.
+    fn has_control_due(&self) -> bool {
+        !self.control.is_empty()
+            || self.grants.is_due()
+            || self.streams.has_control_due()
+            || !self.datagrams.is_empty()
+            || self.crypto[Space::Data.index()].peek(u64::MAX).is_some()
+    }
+
+    pub(crate) fn path(&self) -> &SendPath {
+        &self.paths[0]
+    }
+
+    /// Values for people and tests.
+    pub(crate) fn stats(&self) -> SendStats {
+        SendStats {
+            held_bytes: self.streams.held_bytes(),
+            streams_open: self.streams.open_count(),
+            ..self.stats.clone()
+        }
+    }
+
+    pub(crate) fn pto_interval(&self) -> Duration {
+        self.paths[0].rtt.pto_base() + self.peer.max_ack_delay
+    }
+
+    /// Room for new bytes follows the window, so that a long fat path is kept full and a short one does not hoard memory.
+    fn tune_buffer(&mut self, events: &mut Events) {
+        let wanted = self.paths.iter().map(|path| path.congestion.window()).sum::<u64>().saturating_mul(2);
+        let bytes = wanted.max(HELD_BYTES_MIN).min(self.config.send_buffer_max);
+        self.streams.set_held_bytes_max(bytes, events);
+    }
+
+    fn tell_ack_floor(exchange: &mut Exchange, space: Space, path: PathId, largest: u64) {
+        exchange.to_receive.push_back(ToReceive::AckFloor { space, path, largest });
+    }
+}

@@ -1,0 +1,276 @@
+//! What is in flight in one packet number space, as runs.
+//!
+//! A run is a row of packets that differ in nothing but their number and stream offset: full packets of one stream, sent
+//! in one batch. A batch is one run, an acknowledgement of it one step. What does not fit the pattern (control frames,
+//! several streams in a packet) is a run of one whose frames lie in a side table. Runs split where losses cut them.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use recovery::{LossDetector, Verdict};
+use units::Instant;
+use wire::quic::StreamId;
+
+use super::frames::SentFrame;
+
+#[cfg(test)]
+mod tests;
+
+/// The most runs a log holds. The planner sends nothing but acknowledgements and probes beyond it, so that no peer can
+/// make us remember without bound by acknowledging every other packet.
+pub(crate) const RUNS_MAX: usize = 16_384;
+
+/// What the packets of a run carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Nothing that must arrive: PADDING, PING.
+    Nothing,
+    /// One STREAM frame each, without FIN: packet `i` holds `stride` bytes from `offset + i * stride`.
+    Stream { id: StreamId, offset: u64, stride: u32 },
+    /// A run of one packet, its frames in the side table.
+    Side(u32),
+}
+
+/// A row of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Number of the first packet.
+    pub(crate) first: u64,
+    /// How many packets; never zero.
+    pub(crate) count: u32,
+    /// Size of each packet in bytes, header and tag included.
+    pub(crate) size: u16,
+    /// Whether the packets make the peer answer. Those that do also count as in flight.
+    pub(crate) eliciting: bool,
+    /// Whether they count against the congestion window (RFC 9002, section 2: ack-eliciting or padded).
+    pub(crate) in_flight: bool,
+    /// When they left; when they were planned, until the emit report comes.
+    pub(crate) sent_at: Instant,
+    pub(crate) content: Content,
+}
+
+impl Run {
+    /// The number after the last packet.
+    pub(crate) fn end(&self) -> u64 {
+        self.first + u64::from(self.count)
+    }
+
+    /// The part of the run with numbers in `range`, which must lie inside it.
+    fn part(&self, range: Range<u64>) -> Self {
+        debug_assert!(self.first <= range.start && range.end <= self.end() && !range.is_empty());
+        let content = match self.content {
+            Content::Stream { id, offset, stride } => {
+                Content::Stream { id, offset: offset + (range.start - self.first) * u64::from(stride), stride }
+            }
+            other => other,
+        };
+        Self { first: range.start, count: (range.end - range.start) as u32, content, ..*self }
+    }
+
+    /// Bytes that count against the congestion window.
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        if self.in_flight { u64::from(self.size) * u64::from(self.count) } else { 0 }
+    }
+
+    /// The stream bytes all packets of the run carry together.
+    pub(crate) fn stream_range(&self) -> Option<(StreamId, Range<u64>)> {
+        match self.content {
+            Content::Stream { id, offset, stride } => {
+                Some((id, offset..offset + u64::from(stride) * u64::from(self.count)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The sent packets of one number space that are neither acknowledged nor declared lost.
+#[derive(Debug, Default)]
+pub(crate) struct SentLog {
+    /// Ascending by number; also by time, since emit reports come in plan order.
+    runs: VecDeque<Run>,
+    side: SideTable,
+    /// Ack-eliciting packets in the log.
+    eliciting_count: u64,
+    scratch: Vec<Run>,
+}
+
+/// The frames of packets that are no pattern, by slot. Slots and their memory are used again.
+#[derive(Debug, Default)]
+struct SideTable {
+    slots: Vec<Vec<SentFrame>>,
+    free: Vec<u32>,
+}
+
+impl SentLog {
+    /// Records one packet that follows the last one, melting it into the last run if it continues its pattern.
+    pub(crate) fn push(&mut self, run: Run) {
+        debug_assert!(self.runs.back().is_none_or(|last| last.end() <= run.first), "numbers ascend");
+        self.eliciting_count += if run.eliciting { u64::from(run.count) } else { 0 };
+        if let (Some(last), Content::Stream { id, offset, stride }) = (self.runs.back_mut(), run.content)
+            && let Content::Stream { id: last_id, offset: last_offset, stride: last_stride } = last.content
+            && id == last_id
+            && stride == last_stride
+            && last_offset + u64::from(last_stride) * u64::from(last.count) == offset
+            && last.end() == run.first
+            && last.size == run.size
+            && last.sent_at == run.sent_at
+        {
+            last.count += run.count;
+            return;
+        }
+        self.runs.push_back(run);
+    }
+
+    /// Puts the frames of one packet into the side table; the caller's vector comes back empty.
+    pub(crate) fn store_frames(&mut self, frames: &mut Vec<SentFrame>) -> Content {
+        if frames.is_empty() {
+            return Content::Nothing;
+        }
+        let slot = self.side.free.pop().unwrap_or_else(|| {
+            self.side.slots.push(Vec::new());
+            self.side.slots.len() as u32 - 1
+        });
+        self.side.slots[slot as usize].append(frames);
+        Content::Side(slot)
+    }
+
+    /// Takes the frames out of the side table, into `frames`.
+    pub(crate) fn take_frames(&mut self, slot: u32, frames: &mut Vec<SentFrame>) {
+        frames.append(&mut self.side.slots[slot as usize]);
+        self.side.free.push(slot);
+    }
+
+    /// Looks at the frames of a packet that stays in the log.
+    pub(crate) fn frames(&self, slot: u32) -> &[SentFrame] {
+        &self.side.slots[slot as usize]
+    }
+
+    /// How many runs are held.
+    pub(crate) fn run_count(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// True if a packet that must be answered is outstanding.
+    pub(crate) fn has_eliciting(&self) -> bool {
+        self.eliciting_count > 0
+    }
+
+    /// The outstanding runs, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter()
+    }
+
+    /// When the newest outstanding ack-eliciting packet left.
+    pub(crate) fn last_eliciting_sent_at(&self) -> Option<Instant> {
+        if !self.has_eliciting() {
+            return None;
+        }
+        self.runs.iter().rev().find(|run| run.eliciting).map(|run| run.sent_at)
+    }
+
+    /// The packets `first..=last` left at `at`.
+    pub(crate) fn mark_emitted(&mut self, first: u64, last: u64, at: Instant) {
+        let from = self.runs.partition_point(|run| run.end() <= first);
+        for run in self.runs.range_mut(from..) {
+            if run.first > last {
+                break;
+            }
+            run.sent_at = at;
+        }
+    }
+
+    /// Takes the acknowledged packets out and shows them to `sink` as parts of runs, oldest first. `ranges` ascend and are
+    /// disjoint; numbers that are not in the log (acknowledged or lost before) are passed over.
+    pub(crate) fn acknowledge(&mut self, ranges: &[(u64, u64)], mut sink: impl FnMut(Run)) {
+        let (Some(lowest), Some(highest)) = (ranges.first(), ranges.last()) else { return };
+        let from = self.runs.partition_point(|run| run.end() <= lowest.0);
+        let to = self.runs.partition_point(|run| run.first <= highest.1);
+        if from >= to {
+            return;
+        }
+        self.scratch.clear();
+        let mut range_index = 0;
+        for run in self.runs.range(from..to) {
+            let mut at = run.first;
+            while at < run.end() {
+                while ranges.get(range_index).is_some_and(|range| range.1 < at) {
+                    range_index += 1;
+                }
+                let (start, end) = match ranges.get(range_index) {
+                    Some(range) => (range.0.clamp(at, run.end()), (range.1 + 1).min(run.end())),
+                    None => (run.end(), run.end()),
+                };
+                if at < start {
+                    self.scratch.push(run.part(at..start));
+                }
+                if start < end {
+                    let acked = run.part(start..end);
+                    self.eliciting_count -= if acked.eliciting { u64::from(acked.count) } else { 0 };
+                    sink(acked);
+                }
+                at = end.max(start);
+            }
+        }
+        self.replace(from, to);
+    }
+
+    /// Puts `scratch` in the place of runs `from..to`.
+    fn replace(&mut self, from: usize, to: usize) {
+        let kept = self.scratch.len().min(to - from);
+        for (index, run) in self.scratch.drain(..kept).enumerate() {
+            self.runs[from + index] = run;
+        }
+        if from + kept < to {
+            self.runs.drain(from + kept..to);
+        }
+        // What is left over came from splits: at most two for each acknowledged range.
+        for (index, run) in self.scratch.drain(..).enumerate() {
+            self.runs.insert(from + kept + index, run);
+        }
+    }
+
+    /// Takes out the packets that `detector` holds for lost (RFC 9002, section 6.1), all of them numbered below
+    /// `largest_acked`. Shows them to `sink`, oldest first, and returns when the next one will count as lost if nothing is
+    /// heard of it.
+    pub(crate) fn detect_lost(
+        &mut self,
+        detector: &LossDetector,
+        largest_acked: u64,
+        mut sink: impl FnMut(Run),
+    ) -> Option<Instant> {
+        while let Some(run) = self.runs.front().copied() {
+            if run.first >= largest_acked {
+                return None;
+            }
+            // Packets of a run left together, so age condemns all of them or none; distance cuts a run in two.
+            if let Verdict::LostAt(at) = detector.verdict(run.first, run.sent_at) {
+                return Some(at);
+            }
+            let old = detector.lost_if_sent_by().is_some_and(|limit| run.sent_at <= limit);
+            let too_far_behind = detector.lost_through().map_or(0, |number| number + 1);
+            let lost_end = run.end().min(if old { largest_acked } else { too_far_behind });
+            let lost = run.part(run.first..lost_end);
+            self.eliciting_count -= if lost.eliciting { u64::from(lost.count) } else { 0 };
+            if lost_end == run.end() {
+                self.runs.pop_front();
+            } else {
+                self.runs[0] = run.part(lost_end..run.end());
+            }
+            sink(lost);
+        }
+        None
+    }
+
+    /// Takes packets `first..=last` out, which never left, and shows them to `sink`.
+    pub(crate) fn take_unsent(&mut self, first: u64, last: u64, sink: impl FnMut(Run)) {
+        self.acknowledge(&[(first, last)], sink);
+    }
+
+    /// Takes everything out: the number space is discarded.
+    pub(crate) fn drain(&mut self, mut sink: impl FnMut(Run)) {
+        self.eliciting_count = 0;
+        for run in self.runs.drain(..) {
+            sink(run);
+        }
+    }
+}

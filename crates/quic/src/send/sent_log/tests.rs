@@ -1,0 +1,160 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use recovery::RttEstimator;
+use units::{Duration, Rng};
+use wire::quic::{Dir, Side};
+
+use super::*;
+
+fn stream() -> StreamId {
+    StreamId::new(Side::Client, Dir::Uni, 3)
+}
+
+/// A packet as the slow, obvious log keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Packet {
+    sent_at: Instant,
+    size: u16,
+    eliciting: bool,
+    bytes: Option<Range<u64>>,
+}
+
+fn packets_of(run: Run) -> Vec<(u64, Packet)> {
+    (0..u64::from(run.count))
+        .map(|index| {
+            let bytes = match run.content {
+                Content::Stream { offset, stride, .. } => {
+                    let start = offset + index * u64::from(stride);
+                    Some(start..start + u64::from(stride))
+                }
+                _ => None,
+            };
+            let packet = Packet { sent_at: run.sent_at, size: run.size, eliciting: run.eliciting, bytes };
+            (run.first + index, packet)
+        })
+        .collect()
+}
+
+fn held(log: &SentLog) -> BTreeMap<u64, Packet> {
+    log.iter().copied().flat_map(packets_of).collect()
+}
+
+/// Random batches, acknowledgements and loss detection, beside one entry a packet.
+fn compare(seed: u64) {
+    let mut rng = Rng::from_seed(seed);
+    let (mut log, mut oracle) = (SentLog::default(), BTreeMap::new());
+    let (mut next, mut offset, mut now) = (0u64, 0u64, Instant::ZERO);
+    let mut rtt = RttEstimator::default();
+    rtt.update(Duration::from_micros(2_000), Duration::ZERO);
+    let mut splits = 0;
+    for _ in 0..200 {
+        now += Duration::from_micros(rng.between(1, 400));
+        match rng.below(4) {
+            0 | 1 => {
+                for _ in 0..rng.between(1, 44) {
+                    next += u64::from(rng.below(20) == 0); // a skipped number
+                    let full = rng.below(8) > 0;
+                    let content = if full {
+                        Content::Stream { id: stream(), offset, stride: 1400 }
+                    } else {
+                        log.store_frames(&mut vec![SentFrame::Ping])
+                    };
+                    let run = Run {
+                        first: next,
+                        count: 1,
+                        size: if full { 1440 } else { 60 },
+                        eliciting: true,
+                        in_flight: true,
+                        sent_at: now,
+                        content,
+                    };
+                    oracle.extend(packets_of(run));
+                    log.push(run);
+                    next += 1;
+                    offset += if full { 1400 } else { 0 };
+                }
+            }
+            2 if next > 0 => {
+                let mut ranges = Vec::new();
+                let mut at = next.saturating_sub(rng.between(1, 120));
+                while at < next {
+                    let end = (at + rng.below(30)).min(next - 1);
+                    ranges.push((at, end));
+                    at = end + rng.between(2, 9);
+                }
+                let (mut acked, runs_before) = (BTreeMap::new(), log.run_count());
+                log.acknowledge(&ranges, |run| acked.extend(packets_of(run)));
+                splits += usize::from(log.run_count() > runs_before);
+                let expected: BTreeMap<_, _> = oracle
+                    .iter()
+                    .filter(|(number, _)| ranges.iter().any(|range| (range.0..=range.1).contains(number)))
+                    .map(|(number, packet)| (*number, packet.clone()))
+                    .collect();
+                assert_eq!(acked, expected, "seed {seed}");
+                oracle.retain(|number, _| !expected.contains_key(number));
+            }
+            3 if next > 0 => {
+                let largest = next - 1 - rng.below(next.min(40));
+                let delay = rtt.loss_delay();
+                let mut lost = BTreeMap::new();
+                let detector = LossDetector::new(largest, now, &rtt);
+                let due = log.detect_lost(&detector, largest, |run| lost.extend(packets_of(run)));
+                let is_lost = |number: u64, packet: &Packet| {
+                    number < largest && (number + 3 <= largest || packet.sent_at + delay <= now)
+                };
+                let expected: BTreeMap<_, _> = oracle
+                    .iter()
+                    .filter(|(number, packet)| is_lost(**number, packet))
+                    .map(|(number, packet)| (*number, packet.clone()))
+                    .collect();
+                assert_eq!(lost, expected, "seed {seed}");
+                oracle.retain(|number, _| !expected.contains_key(number));
+                let first_waiting = oracle.iter().find(|(number, _)| **number < largest);
+                assert_eq!(due, first_waiting.map(|(_, packet)| packet.sent_at + delay), "seed {seed}");
+            }
+            _ => {}
+        }
+        assert_eq!(held(&log), oracle, "seed {seed}");
+        assert_eq!(log.has_eliciting(), !oracle.is_empty(), "seed {seed}");
+    }
+    assert!(splits > 0 || next < 100, "seed {seed}: no acknowledgement ever split a run");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn runs_hold_what_single_packets_would(seed: u64) {
+        compare(seed);
+    }
+}
+
+#[test]
+fn a_full_batch_is_one_run() {
+    let mut log = SentLog::default();
+    for index in 0..44 {
+        log.push(Run {
+            first: index,
+            count: 1,
+            size: 1472,
+            eliciting: true,
+            in_flight: true,
+            sent_at: Instant::ZERO,
+            content: Content::Stream { id: stream(), offset: index * 1440, stride: 1440 },
+        });
+    }
+    assert_eq!(log.run_count(), 1);
+    let mut acked = Vec::new();
+    log.acknowledge(&[(0, 43)], |run| acked.push(run.stream_range()));
+    assert_eq!(acked, [Some((stream(), 0..44 * 1440))]);
+    assert_eq!(log.run_count(), 0);
+}
+
+#[test]
+fn slots_of_the_side_table_are_used_again() {
+    let mut log = SentLog::default();
+    let mut frames = vec![SentFrame::Ping];
+    let Content::Side(first) = log.store_frames(&mut frames) else { panic!("frames were stored") };
+    log.take_frames(first, &mut frames);
+    assert_eq!(log.store_frames(&mut frames), Content::Side(first));
+}

@@ -1,0 +1,551 @@
+//! The sending sides of streams: state, the peer's credit, and which stream goes next.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use wire::quic::{Dir, Side, StreamId};
+
+use super::buffer::SendBuffer;
+use crate::event::{Event, Events};
+use crate::exchange::{Exchange, ToReceive};
+use crate::stream_map::StreamMap;
+
+/// Why bytes were not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteError {
+    /// The send buffer is full: [`Event::Writable`] tells when to try again.
+    Blocked,
+    /// The peer asked us to stop sending, with this code.
+    Stopped(u64),
+    /// The stream was finished or reset, or never existed.
+    Closed,
+}
+
+impl std::fmt::Display for WriteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Blocked => f.write_str("the send buffer is full"),
+            Self::Stopped(code) => write!(f, "the peer stopped reading this stream (code {code})"),
+            Self::Closed => f.write_str("the stream is closed"),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+/// A small state of its own for things that are sent once and repeated when lost: FIN and RESET_STREAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Flag {
+    #[default]
+    Unset,
+    /// To be sent.
+    Due,
+    /// Sent, not acknowledged.
+    Sent,
+    Acked,
+}
+
+/// The sending side of one stream (RFC 9000, section 3.1).
+#[derive(Debug, Default)]
+pub(crate) struct SendStream {
+    pub(crate) buffer: SendBuffer,
+    /// The peer takes no byte from this offset on (MAX_STREAM_DATA).
+    pub(crate) max_data: u64,
+    pub(crate) fin: Flag,
+    /// RESET_STREAM, with its code.
+    pub(crate) reset: Flag,
+    pub(crate) reset_code: u64,
+    /// The final size a reset states: what was sent at the time.
+    pub(crate) reset_size: u64,
+    /// The peer's STOP_SENDING code.
+    stopped: Option<u64>,
+    priority: i32,
+    /// In the ready queue.
+    ready: bool,
+    /// The application was told `Blocked` and waits for an event.
+    wants_writable: bool,
+    /// The limit we last said we were blocked at, so that it is said once.
+    blocked_at: Option<u64>,
+}
+
+impl SendStream {
+    /// True if a STREAM frame could be sent now, connection credit aside.
+    fn has_work(&self) -> bool {
+        self.reset == Flag::Unset && (self.buffer.peek(self.max_data).is_some() || self.fin == Flag::Due)
+    }
+
+    fn is_open(&self) -> bool {
+        self.fin == Flag::Unset && self.reset == Flag::Unset
+    }
+}
+
+/// All sending sides of a connection.
+#[derive(Debug)]
+pub(crate) struct SendStreams {
+    side: Side,
+    map: StreamMap<SendStream>,
+    /// Streams with something to send, by priority, each class in turn.
+    ready: BTreeMap<Reverse<i32>, VecDeque<StreamId>>,
+    /// Streams whose RESET_STREAM is due.
+    resets: VecDeque<StreamId>,
+    /// Streams whose STREAM_DATA_BLOCKED is due.
+    blocked: VecDeque<StreamId>,
+    /// Streams held back by the connection's credit alone.
+    starved: VecDeque<StreamId>,
+    /// Streams whose application waits for room.
+    waiting: VecDeque<StreamId>,
+    next_index: [u64; 2],
+    /// How many streams of each kind the peer lets us open (MAX_STREAMS).
+    max_streams: [u64; 2],
+    /// A STREAMS_BLOCKED is due; the limit it was last said for.
+    streams_blocked: [Flag; 2],
+    streams_blocked_at: [Option<u64>; 2],
+    /// The peer's credit for all streams together (MAX_DATA) and what of it is used.
+    max_data: u64,
+    data_sent: u64,
+    data_blocked: Flag,
+    data_blocked_at: Option<u64>,
+    /// Initial credit by who opened the stream: peer's parameters.
+    initial_bidi_local: u64,
+    initial_bidi_remote: u64,
+    initial_uni: u64,
+    /// Bytes held in all buffers, and how many may be.
+    held_bytes: u64,
+    held_bytes_max: u64,
+}
+
+impl SendStreams {
+    pub(crate) fn new(side: Side, held_bytes_max: u64) -> Self {
+        Self {
+            side,
+            map: StreamMap::default(),
+            ready: BTreeMap::new(),
+            resets: VecDeque::new(),
+            blocked: VecDeque::new(),
+            starved: VecDeque::new(),
+            waiting: VecDeque::new(),
+            next_index: [0; 2],
+            max_streams: [0; 2],
+            streams_blocked: [Flag::Unset; 2],
+            streams_blocked_at: [None; 2],
+            max_data: 0,
+            data_sent: 0,
+            data_blocked: Flag::Unset,
+            data_blocked_at: None,
+            initial_bidi_local: 0,
+            initial_bidi_remote: 0,
+            initial_uni: 0,
+            held_bytes: 0,
+            held_bytes_max,
+        }
+    }
+
+    /// The peer's transport parameters: its first credit.
+    pub(crate) fn set_peer_limits(&mut self, peer: &wire::quic::TransportParameters, events: &mut Events) {
+        // The peer's "local" streams are those it opens, our "remote" ones (RFC 9000, section 18.2).
+        self.initial_bidi_remote = peer.initial_max_stream_data_bidi_local;
+        self.initial_bidi_local = peer.initial_max_stream_data_bidi_remote;
+        self.initial_uni = peer.initial_max_stream_data_uni;
+        self.raise_max_data(peer.initial_max_data);
+        self.raise_max_streams(Dir::Bi, peer.initial_max_streams_bidi, events);
+        self.raise_max_streams(Dir::Uni, peer.initial_max_streams_uni, events);
+    }
+
+    fn initial_credit(&self, id: StreamId) -> u64 {
+        match (id.dir(), id.initiator() == self.side) {
+            (Dir::Uni, _) => self.initial_uni,
+            (Dir::Bi, true) => self.initial_bidi_local,
+            (Dir::Bi, false) => self.initial_bidi_remote,
+        }
+    }
+
+    /// Opens the next stream, if the peer allows another.
+    pub(crate) fn open(&mut self, dir: Dir, exchange: &mut Exchange) -> Option<StreamId> {
+        let kind = dir.index();
+        if self.next_index[kind] >= self.max_streams[kind] {
+            if self.streams_blocked_at[kind] != Some(self.max_streams[kind]) {
+                self.streams_blocked_at[kind] = Some(self.max_streams[kind]);
+                self.streams_blocked[kind] = Flag::Due;
+            }
+            return None;
+        }
+        let id = StreamId::new(self.side, dir, self.next_index[kind]);
+        self.next_index[kind] += 1;
+        self.map.insert(id, SendStream { max_data: self.initial_credit(id), ..SendStream::default() });
+        if dir == Dir::Bi {
+            exchange.to_receive.push_back(ToReceive::LocalOpened(id));
+        }
+        Some(id)
+    }
+
+    /// The peer opened a bidirectional stream: we may answer on it.
+    pub(crate) fn peer_opened(&mut self, id: StreamId) {
+        self.map.insert(id, SendStream { max_data: self.initial_credit(id), ..SendStream::default() });
+    }
+
+    /// True if a frame about `id` makes sense: it exists or has existed (RFC 9000, section 19.10).
+    pub(crate) fn was_opened(&self, id: StreamId) -> bool {
+        id.initiator() != self.side || id.index() < self.next_index[id.dir().index()]
+    }
+
+    /// How many bytes the buffers may hold now; grows and shrinks with the congestion window.
+    pub(crate) fn set_held_bytes_max(&mut self, bytes: u64, events: &mut Events) {
+        self.held_bytes_max = bytes;
+        self.wake_writers(events);
+    }
+
+    /// Takes the whole chunk, or says why not. One stream may fill half the buffer, so that a stream whose peer does not
+    /// read leaves room for the others.
+    pub(crate) fn write(&mut self, id: StreamId, chunk: Bytes) -> Result<(), WriteError> {
+        let stream = self.map.get_mut(&id).ok_or(WriteError::Closed)?;
+        if let Some(code) = stream.stopped {
+            return Err(WriteError::Stopped(code));
+        }
+        if !stream.is_open() {
+            return Err(WriteError::Closed);
+        }
+        if self.held_bytes >= self.held_bytes_max || stream.buffer.held_bytes() >= self.held_bytes_max / 2 {
+            if !stream.wants_writable {
+                stream.wants_writable = true;
+                self.waiting.push_back(id);
+            }
+            return Err(WriteError::Blocked);
+        }
+        self.held_bytes += chunk.len() as u64;
+        stream.buffer.write(chunk);
+        self.make_ready(id);
+        Ok(())
+    }
+
+    /// Ends the stream after what was written.
+    pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), WriteError> {
+        let stream = self.map.get_mut(&id).ok_or(WriteError::Closed)?;
+        if let Some(code) = stream.stopped {
+            return Err(WriteError::Stopped(code));
+        }
+        if !stream.is_open() {
+            return Err(WriteError::Closed);
+        }
+        stream.fin = Flag::Due;
+        self.make_ready(id);
+        Ok(())
+    }
+
+    /// Gives the stream up: nothing more is sent or repeated but the RESET_STREAM itself.
+    pub(crate) fn reset(&mut self, id: StreamId, code: u64, events: &mut Events) -> Result<(), WriteError> {
+        let stream = self.map.get_mut(&id).ok_or(WriteError::Closed)?;
+        // Once all data and the FIN are acknowledged there is nothing to give up (RFC 9000, section 3.1).
+        if stream.reset != Flag::Unset {
+            return Err(WriteError::Closed);
+        }
+        stream.reset = Flag::Due;
+        stream.reset_code = code;
+        stream.reset_size = stream.buffer.unsent();
+        self.held_bytes -= stream.buffer.held_bytes();
+        stream.buffer.discard();
+        self.resets.push_back(id);
+        self.wake_writers(events);
+        Ok(())
+    }
+
+    /// Streams of a higher number go first; equal ones take turns. Zero if never set.
+    pub(crate) fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), WriteError> {
+        let stream = self.map.get_mut(&id).ok_or(WriteError::Closed)?;
+        if stream.priority == priority {
+            return Ok(());
+        }
+        if stream.ready {
+            let queue = self.ready.get_mut(&Reverse(stream.priority)).expect("a ready stream is queued");
+            queue.retain(|queued| *queued != id);
+            stream.ready = false;
+        }
+        stream.priority = priority;
+        self.make_ready(id);
+        Ok(())
+    }
+
+    /// Queues `id` if it has something to send and is not queued.
+    fn make_ready(&mut self, id: StreamId) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        if !stream.ready && stream.has_work() {
+            stream.ready = true;
+            self.ready.entry(Reverse(stream.priority)).or_default().push_back(id);
+        }
+    }
+
+    /// The stream whose turn it is, with the offset it may send up to. Streams that turn out to be held back leave the
+    /// queue, and the frames that tell the peer so become due.
+    pub(crate) fn next_ready(&mut self) -> Option<(StreamId, u64)> {
+        loop {
+            let mut class = self.ready.first_entry()?;
+            let Some(&id) = class.get().front() else {
+                class.remove();
+                continue;
+            };
+            let stream = self.map.get_mut(&id).expect("streams leave the queue before they end");
+            let credit = self.max_data - self.data_sent;
+            let limit = stream.max_data.min(stream.buffer.unsent().saturating_add(credit));
+            let fin_alone = stream.fin == Flag::Due && stream.buffer.unsent() == stream.buffer.end();
+            if stream.reset == Flag::Unset && (stream.buffer.peek(limit).is_some() || fin_alone) {
+                return Some((id, limit));
+            }
+            class.get_mut().pop_front();
+            stream.ready = false;
+            if stream.reset != Flag::Unset || stream.buffer.unsent() == stream.buffer.end() {
+                continue;
+            }
+            if stream.buffer.unsent() >= stream.max_data {
+                if stream.blocked_at != Some(stream.max_data) {
+                    stream.blocked_at = Some(stream.max_data);
+                    self.blocked.push_back(id);
+                }
+            } else {
+                self.starved.push_back(id);
+                if self.data_blocked_at != Some(self.max_data) {
+                    self.data_blocked_at = Some(self.max_data);
+                    self.data_blocked = Flag::Due;
+                }
+            }
+        }
+    }
+
+    /// True if a STREAM frame could be sent now.
+    pub(crate) fn has_ready(&mut self) -> bool {
+        self.next_ready().is_some()
+    }
+
+    /// Lets the next stream of the same priority have its turn.
+    pub(crate) fn rotate(&mut self) {
+        if let Some(mut class) = self.ready.first_entry()
+            && class.get().len() > 1
+        {
+            class.get_mut().rotate_left(1);
+        }
+    }
+
+    pub(crate) fn get(&self, id: StreamId) -> Option<&SendStream> {
+        self.map.get(&id)
+    }
+
+    /// Takes up to `len` bytes of stream `id` for sending, and whether the FIN goes with them.
+    pub(crate) fn take(&mut self, id: StreamId, limit: u64, len: u64) -> (std::ops::Range<u64>, bool) {
+        let stream = self.map.get_mut(&id).expect("a ready stream exists");
+        let unsent = stream.buffer.unsent();
+        let range = stream.buffer.take(limit, len).unwrap_or(unsent..unsent);
+        self.data_sent += stream.buffer.unsent() - unsent;
+        let fin = stream.fin == Flag::Due && range.end == stream.buffer.end();
+        if fin {
+            stream.fin = Flag::Sent;
+        }
+        (range, fin)
+    }
+
+    /// The peer has these bytes.
+    pub(crate) fn on_acked(
+        &mut self,
+        id: StreamId,
+        range: std::ops::Range<u64>,
+        fin: bool,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        if stream.reset != Flag::Unset {
+            return;
+        }
+        let before = stream.buffer.held_bytes();
+        stream.buffer.acknowledge(range);
+        self.held_bytes -= before - stream.buffer.held_bytes();
+        if fin {
+            stream.fin = Flag::Acked;
+        }
+        if stream.fin == Flag::Acked && stream.buffer.is_fully_acked() {
+            events.push(Event::Finished(id));
+            self.retire(id, exchange);
+        }
+        self.wake_writers(events);
+    }
+
+    /// These bytes have to be sent again.
+    pub(crate) fn on_lost(&mut self, id: StreamId, range: std::ops::Range<u64>, fin: bool) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        if stream.reset != Flag::Unset {
+            return;
+        }
+        stream.buffer.lose(range);
+        if fin && stream.fin == Flag::Sent {
+            stream.fin = Flag::Due;
+        }
+        self.make_ready(id);
+    }
+
+    pub(crate) fn on_reset_acked(&mut self, id: StreamId, exchange: &mut Exchange) {
+        if self.map.get(&id).is_some_and(|stream| stream.reset != Flag::Unset) {
+            self.retire(id, exchange);
+        }
+    }
+
+    pub(crate) fn on_reset_lost(&mut self, id: StreamId) {
+        if let Some(stream) = self.map.get_mut(&id)
+            && stream.reset == Flag::Sent
+        {
+            stream.reset = Flag::Due;
+            self.resets.push_back(id);
+        }
+    }
+
+    /// The sending side is done for good.
+    fn retire(&mut self, id: StreamId, exchange: &mut Exchange) {
+        let Some(stream) = self.map.remove(&id) else { return };
+        self.held_bytes -= stream.buffer.held_bytes();
+        if stream.ready
+            && let Some(queue) = self.ready.get_mut(&Reverse(stream.priority))
+        {
+            queue.retain(|queued| *queued != id);
+        }
+        exchange.to_receive.push_back(ToReceive::SendSideDone(id));
+    }
+
+    /// MAX_DATA.
+    pub(crate) fn raise_max_data(&mut self, max: u64) {
+        if max <= self.max_data {
+            return;
+        }
+        self.max_data = max;
+        while let Some(id) = self.starved.pop_front() {
+            self.make_ready(id);
+        }
+    }
+
+    /// MAX_STREAM_DATA.
+    pub(crate) fn raise_max_stream_data(&mut self, id: StreamId, max: u64) {
+        if let Some(stream) = self.map.get_mut(&id)
+            && max > stream.max_data
+        {
+            stream.max_data = max;
+            self.make_ready(id);
+        }
+    }
+
+    /// MAX_STREAMS.
+    pub(crate) fn raise_max_streams(&mut self, dir: Dir, max: u64, events: &mut Events) {
+        let limit = &mut self.max_streams[dir.index()];
+        if max > *limit {
+            *limit = max;
+            events.push(Event::StreamsAvailable(dir));
+        }
+    }
+
+    /// STOP_SENDING: answered with a RESET_STREAM of the same code (RFC 9000, section 3.5).
+    pub(crate) fn on_stop_sending(&mut self, id: StreamId, code: u64, events: &mut Events) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        if stream.stopped.is_some() {
+            return;
+        }
+        stream.stopped = Some(code);
+        events.push(Event::Stopped { id, code });
+        // Already reset, or everything is out and only acknowledgements are missing: a reset would say nothing new, but it
+        // is what lets a peer that discards our data forget the stream.
+        let _already_reset = self.reset(id, code, events);
+    }
+
+    /// Tells applications that wait for room, oldest first, while there is room.
+    fn wake_writers(&mut self, events: &mut Events) {
+        if self.held_bytes >= self.held_bytes_max {
+            return;
+        }
+        for _ in 0..self.waiting.len() {
+            let Some(id) = self.waiting.pop_front() else { return };
+            match self.map.get_mut(&id) {
+                Some(stream) if stream.is_open() && stream.buffer.held_bytes() >= self.held_bytes_max / 2 => {
+                    self.waiting.push_back(id);
+                }
+                Some(stream) => {
+                    stream.wants_writable = false;
+                    events.push(Event::Writable(id));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// The next RESET_STREAM that is due.
+    pub(crate) fn pop_reset(&mut self) -> Option<(StreamId, u64, u64)> {
+        while let Some(id) = self.resets.pop_front() {
+            if let Some(stream) = self.map.get_mut(&id)
+                && stream.reset == Flag::Due
+            {
+                stream.reset = Flag::Sent;
+                return Some((id, stream.reset_code, stream.reset_size));
+            }
+        }
+        None
+    }
+
+    /// The next STREAM_DATA_BLOCKED that is due, if the stream is still blocked there.
+    pub(crate) fn pop_stream_blocked(&mut self) -> Option<(StreamId, u64)> {
+        while let Some(id) = self.blocked.pop_front() {
+            if let Some(stream) = self.map.get(&id)
+                && let Some(limit) = stream.blocked_at
+                && stream.max_data == limit
+            {
+                return Some((id, limit));
+            }
+        }
+        None
+    }
+
+    pub(crate) fn on_stream_blocked_lost(&mut self, id: StreamId) {
+        self.blocked.push_back(id);
+    }
+
+    /// The DATA_BLOCKED that is due, if still true.
+    pub(crate) fn pop_data_blocked(&mut self) -> Option<u64> {
+        if self.data_blocked != Flag::Due {
+            return None;
+        }
+        self.data_blocked = Flag::Sent;
+        (self.data_blocked_at == Some(self.max_data)).then_some(self.max_data)
+    }
+
+    pub(crate) fn on_data_blocked_lost(&mut self) {
+        self.data_blocked = Flag::Due;
+    }
+
+    /// The STREAMS_BLOCKED that is due, if still true.
+    pub(crate) fn pop_streams_blocked(&mut self) -> Option<(Dir, u64)> {
+        for dir in Dir::ALL {
+            let kind = dir.index();
+            if self.streams_blocked[kind] == Flag::Due {
+                self.streams_blocked[kind] = Flag::Sent;
+                if self.streams_blocked_at[kind] == Some(self.max_streams[kind]) {
+                    return Some((dir, self.max_streams[kind]));
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn on_streams_blocked_lost(&mut self, dir: Dir) {
+        self.streams_blocked[dir.index()] = Flag::Due;
+    }
+
+    /// True if a frame other than STREAM is due.
+    pub(crate) fn has_control_due(&self) -> bool {
+        !self.resets.is_empty()
+            || !self.blocked.is_empty()
+            || self.data_blocked == Flag::Due
+            || self.streams_blocked.contains(&Flag::Due)
+    }
+
+    /// Sending sides that exist.
+    pub(crate) fn open_count(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Bytes written and not acknowledged, over all streams.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+}

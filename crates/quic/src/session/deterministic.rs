@@ -1,0 +1,401 @@
+//! A session for tests and simulation: the shape of a TLS 1.3 handshake without its secrecy.
+//!
+//! Same seeds, same bytes, which no real handshake can offer: TLS libraries draw their own randomness. Packets are really
+//! scrambled and really authenticated (by a hash that catches every accident and stops no attacker), so a changed bit, a
+//! wrong key phase or a wrong packet number fails to open just as with a real cipher.
+//!
+//! **Never offer this to a network.** No command and no public function of the `litz` crate can reach it.
+
+use std::sync::{Arc, Mutex};
+
+use units::Rng;
+use wire::quic::{ConnectionId, ErrorCode, PathId, Side};
+
+use super::{
+    DirectionKeys, ExportError, HeaderKey, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys, Session,
+    SessionFactory, SessionSummary, TAG_LEN,
+};
+use crate::error::TransportError;
+
+const HELLO: u8 = 1;
+const PARAMETERS: u8 = 8;
+const FINISHED: u8 = 20;
+
+/// The longest handshake message that is taken, in bytes.
+const MESSAGE_LEN_MAX: usize = 16 * 1024;
+
+/// Packets per key before an update is due; AES-128-GCM's own limit, so that tests meet the real number.
+const CONFIDENTIALITY_LIMIT: u64 = 1 << 23;
+
+/// Makes deterministic sessions for one role. Each session draws its seed from the factory's generator.
+pub struct DeterministicFactory {
+    side: Side,
+    rng: Mutex<Rng>,
+}
+
+impl DeterministicFactory {
+    /// A factory for sessions of `side`.
+    pub fn new(side: Side, rng: Rng) -> Self {
+        Self { side, rng: Mutex::new(rng) }
+    }
+}
+
+impl SessionFactory for DeterministicFactory {
+    fn start(&self, _server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
+        let seed = self.rng.lock().map_err(|_| "a panic left the generator unusable".to_owned())?.next_u64();
+        Ok(Box::new(DeterministicSession {
+            side: self.side,
+            seed,
+            parameters: parameters.to_vec(),
+            peer_parameters: None,
+            inbox: Vec::new(),
+            stage: Stage::Start,
+            master: None,
+            phase: 0,
+        }))
+    }
+
+    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
+        level_keys(hash(0x1217, id.as_slice()), side)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Start,
+    AwaitHello,
+    /// Hello exchanged, handshake keys not handed out yet.
+    HandshakeKeysDue,
+    /// Server only: our parameters and Finished are due.
+    FlightDue,
+    OneRttKeysDue,
+    AwaitFlight,
+    AwaitFinished,
+    /// Client only: our Finished is due.
+    FinishedDue,
+    Complete,
+}
+
+struct DeterministicSession {
+    side: Side,
+    seed: u64,
+    parameters: Vec<u8>,
+    peer_parameters: Option<Vec<u8>>,
+    inbox: Vec<u8>,
+    stage: Stage,
+    master: Option<u64>,
+    phase: u64,
+}
+
+fn mix(value: u64) -> u64 {
+    Rng::from_seed(value).next_u64()
+}
+
+fn hash(seed: u64, bytes: &[u8]) -> u64 {
+    let mut state = seed ^ 0x9ae1_6a3b_2f90_404f;
+    let mut chunks = bytes.chunks_exact(8);
+    for chunk in &mut chunks {
+        let word = u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
+        state = (state ^ word).wrapping_mul(0x9fb2_1c65_1e98_df25);
+        state ^= state >> 29;
+    }
+    for byte in chunks.remainder() {
+        state = (state ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        state ^= state >> 31;
+    }
+    mix(state ^ bytes.len() as u64)
+}
+
+fn level_keys(secret: u64, side: Side) -> LevelKeys {
+    let keys = |label: u64| DirectionKeys {
+        header: Arc::new(MaskKey(mix(secret ^ label ^ 0x6870))),
+        packet: Arc::new(ScrambleKey(mix(secret ^ label))),
+    };
+    let (client, server) = (keys(0xc11e), keys(0x5e12));
+    match side {
+        Side::Client => LevelKeys { seal: client, open: server },
+        Side::Server => LevelKeys { seal: server, open: client },
+    }
+}
+
+fn put_message(out: &mut Vec<u8>, kind: u8, body: &[u8]) {
+    out.push(kind);
+    out.extend_from_slice(&(body.len() as u32).to_be_bytes()[1..]);
+    out.extend_from_slice(body);
+}
+
+impl DeterministicSession {
+    fn secret(&self) -> u64 {
+        self.master.expect("hellos are exchanged before any key is derived")
+    }
+
+    /// Takes one whole message out of the inbox.
+    fn next_message(&mut self) -> Result<Option<(u8, Vec<u8>)>, TransportError> {
+        let Some(header) = self.inbox.first_chunk::<4>() else { return Ok(None) };
+        let len = u32::from_be_bytes([0, header[1], header[2], header[3]]) as usize;
+        if len > MESSAGE_LEN_MAX {
+            return Err(alert("handshake message too long"));
+        }
+        if self.inbox.len() < 4 + len {
+            return Ok(None);
+        }
+        let kind = header[0];
+        let body = self.inbox[4..4 + len].to_vec();
+        self.inbox.drain(..4 + len);
+        Ok(Some((kind, body)))
+    }
+
+    fn handle_message(&mut self, kind: u8, body: &[u8]) -> Result<(), TransportError> {
+        let start = if self.side == Side::Client { Stage::AwaitHello } else { Stage::Start };
+        match (kind, self.side) {
+            (HELLO, side) if self.stage == start => {
+                let (seed, parameters) =
+                    body.split_first_chunk::<8>().ok_or_else(|| alert("hello without its seed"))?;
+                let peer = u64::from_le_bytes(*seed);
+                let (client, server) = if side == Side::Client { (self.seed, peer) } else { (peer, self.seed) };
+                self.master = Some(mix(client ^ server.rotate_left(32)));
+                if side == Side::Server {
+                    self.peer_parameters = Some(parameters.to_vec());
+                    self.stage = Stage::AwaitHello;
+                } else {
+                    self.stage = Stage::HandshakeKeysDue;
+                }
+            }
+            (PARAMETERS, Side::Client) if self.stage == Stage::AwaitFlight => {
+                self.peer_parameters = Some(body.to_vec());
+                self.stage = Stage::AwaitFinished;
+            }
+            (FINISHED, side) if self.stage == Stage::AwaitFinished => {
+                if body != self.secret().to_le_bytes() {
+                    return Err(alert("finished does not match"));
+                }
+                self.stage = if side == Side::Client { Stage::FinishedDue } else { Stage::Complete };
+            }
+            _ => return Err(alert("handshake message out of order")),
+        }
+        Ok(())
+    }
+}
+
+fn alert(reason: &'static str) -> TransportError {
+    // handshake_failure(40), as TLS would say it.
+    TransportError::new(ErrorCode::crypto(40), reason)
+}
+
+impl Session for DeterministicSession {
+    fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
+        self.inbox.extend_from_slice(bytes);
+        while let Some((kind, body)) = self.next_message()? {
+            self.handle_message(kind, &body)?;
+        }
+        Ok(())
+    }
+
+    fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
+        match (self.side, self.stage) {
+            (Side::Client, Stage::Start) => {
+                let mut body = self.seed.to_le_bytes().to_vec();
+                body.extend_from_slice(&self.parameters);
+                put_message(out, HELLO, &body);
+                self.stage = Stage::AwaitHello;
+                None
+            }
+            (Side::Server, Stage::AwaitHello) => {
+                put_message(out, HELLO, &self.seed.to_le_bytes());
+                self.stage = Stage::FlightDue;
+                Some(NewKeys::Handshake(level_keys(mix(self.secret() ^ 1), self.side)))
+            }
+            (Side::Client, Stage::HandshakeKeysDue) => {
+                self.stage = Stage::AwaitFlight;
+                Some(NewKeys::Handshake(level_keys(mix(self.secret() ^ 1), self.side)))
+            }
+            (Side::Server, Stage::FlightDue) => {
+                put_message(out, PARAMETERS, &self.parameters);
+                put_message(out, FINISHED, &self.secret().to_le_bytes());
+                self.stage = Stage::AwaitFinished;
+                Some(NewKeys::OneRtt(level_keys(mix(self.secret() ^ 2), self.side)))
+            }
+            (Side::Client, Stage::FinishedDue) => {
+                put_message(out, FINISHED, &self.secret().to_le_bytes());
+                self.stage = Stage::OneRttKeysDue;
+                self.poll_crypto(out)
+            }
+            (Side::Client, Stage::OneRttKeysDue) => {
+                self.stage = Stage::Complete;
+                Some(NewKeys::OneRtt(level_keys(mix(self.secret() ^ 2), self.side)))
+            }
+            _ => None,
+        }
+    }
+
+    fn next_phase(&mut self) -> PhaseKeys {
+        self.phase += 1;
+        let keys = level_keys(mix(self.secret() ^ (2 + (self.phase << 8))), self.side);
+        PhaseKeys { seal: keys.seal.packet, open: keys.open.packet }
+    }
+
+    fn peer_parameters(&self) -> Option<&[u8]> {
+        self.peer_parameters.as_deref()
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.stage != Stage::Complete
+    }
+
+    fn peer_identity(&self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
+        if self.is_handshaking() {
+            return Err(ExportError);
+        }
+        Rng::from_seed(hash(hash(self.secret(), label), context)).fill(out);
+        Ok(())
+    }
+
+    fn summary(&self) -> SessionSummary {
+        SessionSummary { cipher_suite: Some("none (deterministic)".into()), ..SessionSummary::default() }
+    }
+}
+
+struct ScrambleKey(u64);
+
+impl ScrambleKey {
+    fn nonce(&self, path: PathId, number: u64) -> u64 {
+        self.0 ^ mix(number ^ (u64::from(path.0) << 40))
+    }
+
+    fn scramble(&self, nonce: u64, payload: &mut [u8]) {
+        // A xorshift keystream: fast, and a different one for each packet.
+        let mut state = nonce | 1;
+        for chunk in payload.chunks_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            for (byte, key) in chunk.iter_mut().zip(state.to_le_bytes()) {
+                *byte ^= key;
+            }
+        }
+    }
+
+    fn tag(&self, nonce: u64, header: &[u8], sealed: &[u8]) -> [u8; TAG_LEN] {
+        let high = hash(hash(nonce, header), sealed);
+        let mut tag = [0; TAG_LEN];
+        tag[..8].copy_from_slice(&high.to_le_bytes());
+        tag[8..].copy_from_slice(&mix(high).to_le_bytes());
+        tag
+    }
+}
+
+impl PacketKey for ScrambleKey {
+    fn seal(&self, path: PathId, number: u64, header: &[u8], payload: &mut [u8]) -> [u8; TAG_LEN] {
+        let nonce = self.nonce(path, number);
+        self.scramble(nonce, payload);
+        self.tag(nonce, header, payload)
+    }
+
+    fn open(&self, path: PathId, number: u64, header: &[u8], payload: &mut [u8]) -> Result<usize, OpenFailed> {
+        let nonce = self.nonce(path, number);
+        let plain_len = payload.len().checked_sub(TAG_LEN).ok_or(OpenFailed)?;
+        let (sealed, tag) = payload.split_at_mut(plain_len);
+        if self.tag(nonce, header, sealed) != *tag {
+            return Err(OpenFailed);
+        }
+        self.scramble(nonce, sealed);
+        Ok(plain_len)
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        CONFIDENTIALITY_LIMIT
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        1 << 52
+    }
+}
+
+struct MaskKey(u64);
+
+impl MaskKey {
+    fn apply(&self, sample: &[u8], first: &mut u8, number: &mut [u8], number_len: usize) {
+        let mask = hash(self.0, sample).to_le_bytes();
+        // Long headers have four protected bits, short headers five (RFC 9001, section 5.4.1).
+        *first ^= mask[0] & if *first & 0x80 == 0 { 0x1f } else { 0x0f };
+        for (byte, mask) in number.iter_mut().take(number_len).zip(&mask[1..]) {
+            *byte ^= mask;
+        }
+    }
+}
+
+impl HeaderKey for MaskKey {
+    fn protect(&self, sample: &[u8], first: &mut u8, number: &mut [u8]) {
+        let number_len = usize::from(*first & 3) + 1;
+        self.apply(sample, first, number, number_len);
+    }
+
+    fn unprotect(&self, sample: &[u8], first: &mut u8, number: &mut [u8]) {
+        let mask = hash(self.0, sample).to_le_bytes();
+        let plain = *first ^ (mask[0] & if *first & 0x80 == 0 { 0x1f } else { 0x0f });
+        self.apply(sample, first, number, usize::from(plain & 3) + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Box<dyn Session>, Box<dyn Session>) {
+        let make = |side| DeterministicFactory::new(side, Rng::from_seed(side as u64 + 1));
+        (
+            make(Side::Client).start("peer", b"client parameters").unwrap(),
+            make(Side::Server).start("", b"server parameters").unwrap(),
+        )
+    }
+
+    fn flights(session: &mut dyn Session) -> (Vec<u8>, Vec<NewKeys>) {
+        let (mut bytes, mut keys) = (Vec::new(), Vec::new());
+        while let Some(new) = session.poll_crypto(&mut bytes) {
+            keys.push(new);
+        }
+        (bytes, keys)
+    }
+
+    #[test]
+    fn both_sides_complete_and_hold_matching_keys() {
+        let (mut client, mut server) = pair();
+        let (hello, none) = flights(client.as_mut());
+        assert!(none.is_empty());
+        server.handle_crypto(&hello).unwrap();
+        let (flight, server_keys) = flights(server.as_mut());
+        assert_eq!(server_keys.len(), 2);
+        client.handle_crypto(&flight[..20]).unwrap();
+        let (_, mut client_keys) = flights(client.as_mut());
+        client.handle_crypto(&flight[20..]).unwrap();
+        let (finished, more) = flights(client.as_mut());
+        client_keys.extend(more);
+        server.handle_crypto(&finished).unwrap();
+        assert!(!client.is_handshaking() && !server.is_handshaking());
+        assert_eq!(client.peer_parameters(), Some(&b"server parameters"[..]));
+        assert_eq!(server.peer_parameters(), Some(&b"client parameters"[..]));
+
+        let (NewKeys::OneRtt(ours), NewKeys::OneRtt(theirs)) = (&client_keys[1], &server_keys[1]) else {
+            panic!("the second keys are 1-RTT keys")
+        };
+        let mut payload = b"a secret to nobody".to_vec();
+        let tag = ours.seal.packet.seal(PathId::ZERO, 7, b"header", &mut payload);
+        payload.extend_from_slice(&tag);
+        for (number, header) in [(8, &b"header"[..]), (7, b"Header")] {
+            assert_eq!(theirs.open.packet.open(PathId::ZERO, number, header, &mut payload.clone()), Err(OpenFailed));
+        }
+        let len = theirs.open.packet.open(PathId::ZERO, 7, b"header", &mut payload).unwrap();
+        assert_eq!(&payload[..len], b"a secret to nobody");
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_crypto_error() {
+        let (_, mut server) = pair();
+        let error = server.handle_crypto(&[FINISHED, 0, 0, 0]).unwrap_err();
+        assert_eq!(error.code, ErrorCode::crypto(40));
+    }
+}

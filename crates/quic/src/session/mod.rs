@@ -1,0 +1,160 @@
+//! What QUIC asks of TLS (RFC 9001), and of the keys TLS hands over.
+//!
+//! [`tls`] is the real implementation, by rustls and aws-lc-rs. [`deterministic`] is for tests and simulation: same seed,
+//! same bytes, no secrecy. Nothing above this crate offers a way to choose the second one for a network.
+//!
+//! Keys are plain `Send + Sync` values behind `Arc`, so that any stage on any processor can hold them.
+
+pub mod deterministic;
+pub mod tls;
+
+use std::fmt;
+use std::sync::Arc;
+
+use wire::quic::{ConnectionId, PathId, Side};
+
+use crate::error::TransportError;
+
+/// Length of the authentication tag of every AEAD that QUIC v1 allows, in bytes (RFC 9001, section 5.3).
+pub const TAG_LEN: usize = 16;
+
+/// The packet did not authenticate: wrong key, changed on the way, or forged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenFailed;
+
+/// Seals or opens the payload of packets (RFC 9001, section 5.3; the multipath nonce of draft 21, section 2.4).
+pub trait PacketKey: Send + Sync {
+    /// Encrypts `payload` in place and returns the tag to append. `header` is authenticated with it.
+    fn seal(&self, path: PathId, number: u64, header: &[u8], payload: &mut [u8]) -> [u8; TAG_LEN];
+
+    /// Decrypts `payload` (which ends in the tag) in place and returns the length of the plaintext at its front.
+    ///
+    /// # Errors
+    /// [`OpenFailed`] if the tag does not match; `payload` is then garbage.
+    fn open(&self, path: PathId, number: u64, header: &[u8], payload: &mut [u8]) -> Result<usize, OpenFailed>;
+
+    /// Packets that may be sealed with this key (RFC 9001, section 6.6).
+    fn confidentiality_limit(&self) -> u64;
+
+    /// Packets that may fail to open before the connection must close (RFC 9001, section 6.6).
+    fn integrity_limit(&self) -> u64;
+}
+
+/// Masks the first byte and the packet number (RFC 9001, section 5.4).
+pub trait HeaderKey: Send + Sync {
+    /// Applies protection. `sample` has 16 bytes, `number` at most 4.
+    fn protect(&self, sample: &[u8], first: &mut u8, number: &mut [u8]);
+
+    /// Removes protection. `number` holds 4 bytes, of which the first byte says how many count.
+    fn unprotect(&self, sample: &[u8], first: &mut u8, number: &mut [u8]);
+}
+
+/// One direction's keys at one level.
+#[derive(Clone)]
+pub struct DirectionKeys {
+    /// Header protection: never changes with a key update (RFC 9001, section 6).
+    pub header: Arc<dyn HeaderKey>,
+    /// Packet protection.
+    pub packet: Arc<dyn PacketKey>,
+}
+
+impl fmt::Debug for DirectionKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DirectionKeys")
+    }
+}
+
+/// Both directions' keys at one level.
+#[derive(Clone, Debug)]
+pub struct LevelKeys {
+    /// For what we send.
+    pub seal: DirectionKeys,
+    /// For what we receive.
+    pub open: DirectionKeys,
+}
+
+/// Both directions' packet keys of one key phase.
+pub struct PhaseKeys {
+    /// For what we send.
+    pub seal: Arc<dyn PacketKey>,
+    /// For what we receive.
+    pub open: Arc<dyn PacketKey>,
+}
+
+/// New keys, in the order in which the handshake makes them.
+#[derive(Debug)]
+pub enum NewKeys {
+    /// For Handshake packets.
+    Handshake(LevelKeys),
+    /// For 1-RTT packets.
+    OneRtt(LevelKeys),
+}
+
+/// One side of a handshake.
+pub trait Session: Send {
+    /// Takes the next bytes of the peer's CRYPTO stream, at whatever level the handshake stands.
+    ///
+    /// # Errors
+    /// The peer's fault, with the CRYPTO_ERROR code that tells it so (RFC 9001, section 4.8).
+    fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError>;
+
+    /// Appends bytes to send at the current level to `out`. When keys come back, everything appended so far belongs to the
+    /// level before them; call again for what follows.
+    fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys>;
+
+    /// The packet keys of the next key phase. Only once 1-RTT keys exist.
+    fn next_phase(&mut self) -> PhaseKeys;
+
+    /// The peer's transport parameters as they came, once TLS has them.
+    fn peer_parameters(&self) -> Option<&[u8]>;
+
+    /// True until our side of the TLS handshake is complete.
+    fn is_handshaking(&self) -> bool;
+
+    /// The peer's certificate chain or raw public key, leaf first, as it was authenticated; empty if it showed none.
+    fn peer_identity(&self) -> Vec<Vec<u8>>;
+
+    /// Keying material that both sides and nobody else can compute (RFC 8446, section 7.5).
+    ///
+    /// # Errors
+    /// While the handshake is not complete.
+    fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError>;
+
+    /// What was agreed on, for people.
+    fn summary(&self) -> SessionSummary;
+}
+
+/// What a handshake agreed on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionSummary {
+    /// The AEAD, as TLS names the cipher suite.
+    pub cipher_suite: Option<String>,
+    /// The key exchange group.
+    pub key_exchange: Option<String>,
+    /// The application protocol (ALPN).
+    pub protocol: Option<Vec<u8>>,
+}
+
+/// Keying material was asked for before the handshake was complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExportError;
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the handshake is not complete, so no keying material can be exported")
+    }
+}
+
+impl std::error::Error for ExportError {}
+
+/// Makes sessions for one role.
+pub trait SessionFactory: Send + Sync {
+    /// A new session that will tell the peer `parameters`. `server_name` is meaningful to clients only.
+    ///
+    /// # Errors
+    /// A configuration that cannot work, in words.
+    fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String>;
+
+    /// The keys of Initial packets, derived from the client's first destination connection ID (RFC 9001, section 5.2).
+    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys;
+}

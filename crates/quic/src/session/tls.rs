@@ -1,0 +1,200 @@
+//! The real session: rustls' QUIC interface over aws-lc-rs.
+
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::quic::{self as tls, KeyChange, Suite};
+use wire::quic::{ConnectionId, ErrorCode, PathId, Side};
+
+use super::{
+    DirectionKeys, ExportError, HeaderKey, LevelKeys, NewKeys, OpenFailed, PacketKey, PhaseKeys, Session,
+    SessionFactory, SessionSummary, TAG_LEN,
+};
+use crate::error::TransportError;
+
+/// Makes client sessions from a rustls configuration.
+pub struct TlsClient {
+    config: Arc<rustls::ClientConfig>,
+    initial: Suite,
+}
+
+/// Makes server sessions from a rustls configuration.
+pub struct TlsServer {
+    config: Arc<rustls::ServerConfig>,
+    initial: Suite,
+}
+
+/// AES-128-GCM: the one suite Initial packets use (RFC 9001, section 5.2).
+fn initial_suite(provider: &rustls::crypto::CryptoProvider) -> Result<Suite, String> {
+    provider
+        .cipher_suites
+        .iter()
+        .find_map(|suite| match (suite.suite(), suite.tls13()) {
+            (rustls::CipherSuite::TLS13_AES_128_GCM_SHA256, Some(suite)) => suite.quic_suite(),
+            _ => None,
+        })
+        .ok_or_else(|| "the TLS provider lacks AES-128-GCM, which QUIC's Initial packets need".to_owned())
+}
+
+impl TlsClient {
+    /// A factory for clients.
+    ///
+    /// # Errors
+    /// If the configuration's provider cannot protect Initial packets.
+    pub fn new(config: Arc<rustls::ClientConfig>) -> Result<Self, String> {
+        let initial = initial_suite(config.crypto_provider())?;
+        Ok(Self { config, initial })
+    }
+}
+
+impl TlsServer {
+    /// A factory for servers.
+    ///
+    /// # Errors
+    /// If the configuration's provider cannot protect Initial packets.
+    pub fn new(config: Arc<rustls::ServerConfig>) -> Result<Self, String> {
+        let initial = initial_suite(config.crypto_provider())?;
+        Ok(Self { config, initial })
+    }
+}
+
+impl SessionFactory for TlsClient {
+    fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
+        let name = ServerName::try_from(server_name.to_owned())
+            .map_err(|_| format!("{server_name:?} is not a host name that TLS can ask for"))?;
+        let inner = tls::ClientConnection::new(self.config.clone(), tls::Version::V1, name, parameters.to_vec())
+            .map_err(|error| error.to_string())?;
+        Ok(Box::new(TlsSession { inner: inner.into(), secrets: None }))
+    }
+
+    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
+        initial_keys(self.initial, id, side)
+    }
+}
+
+impl SessionFactory for TlsServer {
+    fn start(&self, _server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
+        let inner = tls::ServerConnection::new(self.config.clone(), tls::Version::V1, parameters.to_vec())
+            .map_err(|error| error.to_string())?;
+        Ok(Box::new(TlsSession { inner: inner.into(), secrets: None }))
+    }
+
+    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
+        initial_keys(self.initial, id, side)
+    }
+}
+
+fn initial_keys(suite: Suite, id: &ConnectionId, side: Side) -> LevelKeys {
+    let side = match side {
+        Side::Client => rustls::Side::Client,
+        Side::Server => rustls::Side::Server,
+    };
+    suite.keys(id.as_slice(), side, tls::Version::V1).into()
+}
+
+struct TlsSession {
+    inner: tls::Connection,
+    /// The secrets that key updates are made of; present once 1-RTT keys are.
+    secrets: Option<tls::Secrets>,
+}
+
+impl Session for TlsSession {
+    fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
+        self.inner.read_hs(bytes).map_err(|error| match self.inner.alert() {
+            Some(alert) => TransportError::new(ErrorCode::crypto(alert.into()), error.to_string()),
+            None => TransportError::new(ErrorCode::PROTOCOL_VIOLATION, error.to_string()),
+        })
+    }
+
+    fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
+        match self.inner.write_hs(out)? {
+            KeyChange::Handshake { keys } => Some(NewKeys::Handshake(keys.into())),
+            KeyChange::OneRtt { keys, next } => {
+                self.secrets = Some(next);
+                Some(NewKeys::OneRtt(keys.into()))
+            }
+        }
+    }
+
+    fn next_phase(&mut self) -> PhaseKeys {
+        let keys = self.secrets.as_mut().expect("key updates come after 1-RTT keys").next_packet_keys();
+        PhaseKeys { seal: Arc::new(TlsPacketKey(keys.local)), open: Arc::new(TlsPacketKey(keys.remote)) }
+    }
+
+    fn peer_parameters(&self) -> Option<&[u8]> {
+        self.inner.quic_transport_parameters()
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.inner.is_handshaking()
+    }
+
+    fn peer_identity(&self) -> Vec<Vec<u8>> {
+        self.inner.peer_certificates().unwrap_or_default().iter().map(|der| der.as_ref().to_vec()).collect()
+    }
+
+    fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
+        self.inner.export_keying_material(out, label, Some(context)).map(|_| ()).map_err(|_| ExportError)
+    }
+
+    fn summary(&self) -> SessionSummary {
+        SessionSummary {
+            cipher_suite: self.inner.negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite())),
+            key_exchange: self.inner.negotiated_key_exchange_group().map(|group| format!("{:?}", group.name())),
+            protocol: self.inner.alpn_protocol().map(<[u8]>::to_vec),
+        }
+    }
+}
+
+struct TlsPacketKey(Box<dyn tls::PacketKey>);
+
+impl PacketKey for TlsPacketKey {
+    fn seal(&self, path: PathId, number: u64, header: &[u8], payload: &mut [u8]) -> [u8; TAG_LEN] {
+        let tag = match path {
+            PathId::ZERO => self.0.encrypt_in_place(number, header, payload),
+            PathId(path) => self.0.encrypt_in_place_for_path(path, number, header, payload),
+        };
+        let tag = tag.expect("an AEAD refuses only lengths that no datagram has");
+        tag.as_ref().try_into().expect("every QUIC AEAD has a tag of 16 bytes")
+    }
+
+    fn open(&self, path: PathId, number: u64, header: &[u8], payload: &mut [u8]) -> Result<usize, OpenFailed> {
+        let opened = match path {
+            PathId::ZERO => self.0.decrypt_in_place(number, header, payload),
+            PathId(path) => self.0.decrypt_in_place_for_path(path, number, header, payload),
+        };
+        opened.map(|plain| plain.len()).map_err(|_| OpenFailed)
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        self.0.confidentiality_limit()
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        self.0.integrity_limit()
+    }
+}
+
+struct TlsHeaderKey(Box<dyn tls::HeaderProtectionKey>);
+
+impl HeaderKey for TlsHeaderKey {
+    fn protect(&self, sample: &[u8], first: &mut u8, number: &mut [u8]) {
+        self.0.encrypt_in_place(sample, first, number).expect("the sample has the length of the cipher's block");
+    }
+
+    fn unprotect(&self, sample: &[u8], first: &mut u8, number: &mut [u8]) {
+        self.0.decrypt_in_place(sample, first, number).expect("the sample has the length of the cipher's block");
+    }
+}
+
+impl From<tls::DirectionalKeys> for DirectionKeys {
+    fn from(keys: tls::DirectionalKeys) -> Self {
+        Self { header: Arc::new(TlsHeaderKey(keys.header)), packet: Arc::new(TlsPacketKey(keys.packet)) }
+    }
+}
+
+impl From<tls::Keys> for LevelKeys {
+    fn from(keys: tls::Keys) -> Self {
+        Self { seal: keys.local.into(), open: keys.remote.into() }
+    }
+}

@@ -1,0 +1,85 @@
+//! Counters, for people, tests and benchmarks.
+
+use std::sync::Arc;
+
+use recovery::CongestionSnapshot;
+use units::{Duration, Instant};
+
+use crate::session::SessionSummary;
+
+/// What the send half has done.
+#[derive(Debug, Clone, Default)]
+pub struct SendStats {
+    /// Plans made: batches handed to the seal stage.
+    pub plans: u64,
+    /// Datagrams planned.
+    pub datagrams_sent: u64,
+    /// Packets planned.
+    pub packets_sent: u64,
+    /// Bytes planned, as UDP payload.
+    pub bytes_sent: u64,
+    /// Plans that came back as not sent.
+    pub packets_not_sent: u64,
+    /// Packets acknowledged.
+    pub packets_acked: u64,
+    /// Packets declared lost.
+    pub packets_lost: u64,
+    /// Their bytes.
+    pub bytes_lost: u64,
+    /// Times the probe timer fired.
+    pub probe_timeouts: u64,
+    /// Key updates of what we send.
+    pub key_updates: u64,
+    /// DATAGRAM frames lost or dropped before they were sent.
+    pub datagrams_lost: u64,
+    /// Stream bytes written and not acknowledged.
+    pub held_bytes: u64,
+    /// Sending sides of streams that exist.
+    pub streams_open: usize,
+}
+
+/// What the receive half has done.
+#[derive(Debug, Clone, Default)]
+pub struct ReceiveStats {
+    /// Datagrams that arrived.
+    pub datagrams_received: u64,
+    /// Bytes that arrived, as UDP payload.
+    pub bytes_received: u64,
+    /// Packets that were authentic and new.
+    pub packets_received: u64,
+    /// Packets that were authentic and known.
+    pub packets_duplicate: u64,
+    /// Packets that did not open.
+    pub packets_unauthentic: u64,
+    /// Packets that were dropped before an attempt to open them.
+    pub packets_dropped: u64,
+    /// DATAGRAM frames dropped because nobody took them.
+    pub datagrams_dropped: u64,
+    /// Receiving sides of streams that exist.
+    pub streams_open: usize,
+}
+
+/// A connection's state at one moment.
+#[derive(Debug, Clone)]
+pub struct Stats {
+    /// Sending.
+    pub send: SendStats,
+    /// Receiving.
+    pub receive: ReceiveStats,
+    /// Smoothed round-trip time.
+    pub round_trip: Duration,
+    /// The smallest round-trip time seen.
+    pub round_trip_min: Duration,
+    /// Bytes in flight.
+    pub in_flight_bytes: u64,
+    /// The congestion controller.
+    pub congestion: CongestionSnapshot,
+    /// Size of the datagrams sent, bytes.
+    pub datagram_size: usize,
+    /// From the first packet to the end of our side of the handshake.
+    pub handshake_time: Option<Duration>,
+    /// When the connection was made.
+    pub started_at: Instant,
+    /// What the handshake agreed on.
+    pub session: Arc<SessionSummary>,
+}

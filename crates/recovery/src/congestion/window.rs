@@ -1,0 +1,166 @@
+//! What every loss-based controller has in common: the window, its bounds, the slow-start threshold, the recovery period.
+
+use units::Instant;
+
+use super::{AckEvent, LossEvent};
+
+/// No window grows beyond this: 256 GiB, twenty seconds at 100 Gb/s. It bounds the arithmetic, not any real path.
+pub const WINDOW_MAX: u64 = 1 << 38;
+
+/// The initial window is ten segments (RFC 9002, section 7.2) ...
+const INITIAL_SEGMENTS: u64 = 10;
+/// ... but at most this many bytes, or two segments if those are more.
+const INITIAL_BYTES_MAX: u64 = 14_720;
+/// `kMinimumWindow` is two segments (RFC 9002, section 7.2).
+const MINIMUM_SEGMENTS: u64 = 2;
+
+/// Segment sizes are taken to lie here. An IP packet is no larger; a zero would stop all growth.
+const SEGMENT_MAX: u64 = 65_535;
+
+/// The window to start with, for packets of at most `segment_size` bytes (RFC 9002, section 7.2).
+pub fn initial_window(segment_size: u64) -> u64 {
+    let segment = clamp_segment(segment_size);
+    (INITIAL_SEGMENTS * segment).min(INITIAL_BYTES_MAX.max(2 * segment))
+}
+
+/// The window is never smaller than this (RFC 9002, section 7.2).
+pub fn minimum_window(segment_size: u64) -> u64 {
+    MINIMUM_SEGMENTS * clamp_segment(segment_size)
+}
+
+fn clamp_segment(bytes: u64) -> u64 {
+    bytes.clamp(1, SEGMENT_MAX)
+}
+
+/// A congestion window. `minimum_window(segment) <= bytes <= WINDOW_MAX` holds after every call.
+#[derive(Debug, Clone)]
+pub(super) struct Window {
+    bytes: u64,
+    segment: u64,
+    /// `None` stands for "as high as it goes", its value before the first congestion event.
+    threshold: Option<u64>,
+    /// When the window was last reduced. Packets sent at this moment or before belong to that event (RFC 9002,
+    /// section 7.3.2).
+    recovery_from: Option<Instant>,
+    /// Between a reduction and the first acknowledgement of a packet sent after it.
+    in_recovery: bool,
+    /// Nothing acknowledged or lost yet, so a new segment size means a new initial window.
+    pristine: bool,
+}
+
+/// What a loss or a mark calls for. Both may be due, or neither.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reduction {
+    /// A new congestion event: multiply the window and set the threshold.
+    pub(super) multiply: bool,
+    /// An outage: fall to the minimum and start over towards the threshold.
+    pub(super) collapse: bool,
+}
+
+impl Window {
+    pub(super) fn new(segment_size: u64) -> Self {
+        Self {
+            bytes: initial_window(segment_size),
+            segment: clamp_segment(segment_size),
+            threshold: None,
+            recovery_from: None,
+            in_recovery: false,
+            pristine: true,
+        }
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) const fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    pub(super) const fn threshold(&self) -> Option<u64> {
+        self.threshold
+    }
+
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.threshold.is_none_or(|threshold| self.bytes < threshold)
+    }
+
+    /// True if a packet sent at `sent_at` belongs to the last congestion event.
+    pub(super) fn predates_reduction(&self, sent_at: Instant) -> bool {
+        self.recovery_from.is_some_and(|from| sent_at <= from)
+    }
+
+    /// When the last reduction took place, unless it was taken back or ended by a collapse.
+    pub(super) const fn reduced_at(&self) -> Option<Instant> {
+        self.recovery_from
+    }
+
+    pub(super) fn set_segment(&mut self, bytes: u64) {
+        self.segment = clamp_segment(bytes);
+        // RFC 9002, section 7.2: recalculate the initial window with the new size.
+        let kept = if self.pristine { initial_window(bytes) } else { self.bytes };
+        self.set(kept);
+    }
+
+    /// Puts the window to `bytes`, within the bounds.
+    pub(super) fn set(&mut self, bytes: u64) {
+        self.bytes = bytes.clamp(minimum_window(self.segment), WINDOW_MAX);
+    }
+
+    pub(super) fn grow_by(&mut self, bytes: u64) {
+        self.set(self.bytes.saturating_add(bytes));
+    }
+
+    pub(super) fn set_threshold(&mut self, bytes: Option<u64>) {
+        self.threshold = bytes.map(|bytes| bytes.max(minimum_window(self.segment)));
+    }
+
+    /// Notes an acknowledgement and says how many of its bytes may make the window grow: none in recovery (RFC 9002,
+    /// section 7.3.2), none while the window was not in use (section 7.8), and never more than a whole window, so that
+    /// one event counts as one round at most.
+    pub(super) fn creditable(&mut self, event: &AckEvent) -> u64 {
+        self.pristine = false;
+        if self.predates_reduction(event.newest_sent_at) {
+            return 0;
+        }
+        self.in_recovery = false;
+        if event.app_limited { 0 } else { event.bytes.min(self.bytes) }
+    }
+
+    /// Grows by what was acknowledged, up to the threshold (RFC 9002, section 7.3.1).
+    pub(super) fn slow_start(&mut self, bytes: u64) {
+        let room = self.threshold.map_or(u64::MAX, |threshold| threshold.saturating_sub(self.bytes));
+        self.grow_by(bytes.min(room));
+    }
+
+    /// Decides what a loss or a mark calls for, and starts or ends the recovery period accordingly.
+    pub(super) fn on_loss(&mut self, event: &LossEvent) -> Reduction {
+        self.pristine = false;
+        let multiply = !self.predates_reduction(event.newest_lost_sent_at);
+        if event.persistent {
+            // RFC 9002, appendix B.8: the recovery period ends, so that slow start may begin at once.
+            self.cancel_recovery();
+        } else if multiply {
+            self.recovery_from = Some(event.now);
+            self.in_recovery = true;
+        }
+        Reduction { multiply, collapse: event.persistent }
+    }
+
+    /// Ends the recovery period because its reason was none.
+    pub(super) fn cancel_recovery(&mut self) {
+        self.recovery_from = None;
+        self.in_recovery = false;
+    }
+
+    /// The phase for a snapshot, of a controller without phases of its own.
+    pub(super) fn phase(&self) -> &'static str {
+        if self.in_recovery {
+            "recovery"
+        } else if self.in_slow_start() {
+            "slow_start"
+        } else {
+            "congestion_avoidance"
+        }
+    }
+}

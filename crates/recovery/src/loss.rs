@@ -1,0 +1,130 @@
+//! Which outstanding packets are lost once a later one was acknowledged (RFC 9002, section 6.1).
+
+use units::{Duration, Instant};
+
+use crate::RttEstimator;
+
+/// How many numbers later a packet must have been acknowledged before an earlier one is lost: `kPacketThreshold`
+/// (RFC 9002, section 6.1.1, which forbids less than 3).
+pub const PACKET_THRESHOLD: u64 = 3;
+
+/// What became of a packet that was sent before the largest acknowledged one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is lost now.
+    Lost,
+    /// It may still be on its way; it will be lost at this moment if nothing is heard by then. The earliest of these is
+    /// the loss timer.
+    LostAt(Instant),
+}
+
+/// The thresholds that hold at one moment for one packet number space. Cheap to build: make one for each
+/// acknowledgement and for each firing of the loss timer, then ask it about the outstanding packets.
+#[derive(Debug, Clone, Copy)]
+pub struct LossDetector {
+    largest_acked: u64,
+    now: Instant,
+    delay: Duration,
+}
+
+impl LossDetector {
+    /// The thresholds at `now`, when `largest_acked` is the largest number acknowledged so far.
+    pub fn new(largest_acked: u64, now: Instant, rtt: &RttEstimator) -> Self {
+        Self { largest_acked, now, delay: rtt.loss_delay() }
+    }
+
+    /// Judges the outstanding packet `number`, sent at `sent_at`. A packet sent after the largest acknowledged one is
+    /// never lost by these rules (RFC 9002, section 6.1): it gets [`Instant::FAR_FUTURE`].
+    pub fn verdict(&self, number: u64, sent_at: Instant) -> Verdict {
+        if number >= self.largest_acked {
+            return Verdict::LostAt(Instant::FAR_FUTURE);
+        }
+        let lost_at = sent_at + self.delay;
+        if self.largest_acked - number >= PACKET_THRESHOLD || lost_at <= self.now {
+            return Verdict::Lost;
+        }
+        Verdict::LostAt(lost_at)
+    }
+
+    /// Outstanding numbers up to and including this one are lost whenever they were sent; `None` if there is no such
+    /// number. For a log that keeps runs of packets and wants to cut them without asking about each.
+    pub const fn lost_through(&self) -> Option<u64> {
+        self.largest_acked.checked_sub(PACKET_THRESHOLD)
+    }
+
+    /// Packets below the largest acknowledged number that were sent at this moment or before are lost; `None` if that
+    /// moment lies before the run began.
+    pub fn lost_if_sent_by(&self) -> Option<Instant> {
+        self.now.as_nanos().checked_sub(self.delay.as_nanos()).map(Instant::from_nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at_ms(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    fn rtt_of(millis: u64) -> RttEstimator {
+        let mut rtt = RttEstimator::default();
+        rtt.update(Duration::from_millis(millis), Duration::ZERO);
+        rtt
+    }
+
+    #[test]
+    fn three_later_numbers_are_enough_and_two_are_not() {
+        let detector = LossDetector::new(10, at_ms(1000), &rtt_of(80));
+        assert_eq!(detector.verdict(7, at_ms(999)), Verdict::Lost);
+        assert_eq!(detector.verdict(8, at_ms(999)), Verdict::LostAt(at_ms(1089)));
+        assert_eq!(detector.lost_through(), Some(7));
+    }
+
+    #[test]
+    fn nine_eighths_of_a_round_trip_are_enough() {
+        let detector = LossDetector::new(10, at_ms(1000), &rtt_of(80));
+        assert_eq!(detector.verdict(9, at_ms(910)), Verdict::Lost);
+        assert_eq!(detector.verdict(9, at_ms(911)), Verdict::LostAt(at_ms(1001)));
+        assert_eq!(detector.lost_if_sent_by(), Some(at_ms(910)));
+    }
+
+    #[test]
+    fn a_packet_after_the_largest_acknowledged_is_not_judged() {
+        let detector = LossDetector::new(10, at_ms(100_000), &rtt_of(80));
+        assert_eq!(detector.verdict(10, at_ms(0)), Verdict::LostAt(Instant::FAR_FUTURE));
+        assert_eq!(detector.verdict(u64::MAX, at_ms(0)), Verdict::LostAt(Instant::FAR_FUTURE));
+    }
+
+    #[test]
+    fn the_first_packets_of_a_run_have_nothing_three_before_them() {
+        let detector = LossDetector::new(2, at_ms(1), &rtt_of(80));
+        assert_eq!((detector.lost_through(), detector.lost_if_sent_by()), (None, None));
+        assert_eq!(detector.verdict(0, at_ms(0)), Verdict::LostAt(at_ms(90)));
+    }
+
+    proptest! {
+        #[test]
+        fn the_thresholds_for_runs_agree_with_the_verdicts(
+            largest in 0u64..20, number in 0u64..20, now in 0u64..400, sent in 0u64..400, round_trip in 1u64..200,
+        ) {
+            let detector = LossDetector::new(largest, at_ms(now), &rtt_of(round_trip));
+            let by_number = detector.lost_through().is_some_and(|last| number <= last);
+            let by_time = number < largest && detector.lost_if_sent_by().is_some_and(|last| at_ms(sent) <= last);
+            prop_assert_eq!(detector.verdict(number, at_ms(sent)) == Verdict::Lost, by_number || by_time);
+        }
+
+        #[test]
+        fn a_promised_moment_is_kept(largest in 1u64..20, back in 1u64..3, now in 0u64..400, age in 0u64..400) {
+            let (rtt, number) = (rtt_of(80), largest.saturating_sub(back));
+            let sent_at = at_ms(now.saturating_sub(age));
+            if let Verdict::LostAt(moment) = LossDetector::new(largest, at_ms(now), &rtt).verdict(number, sent_at) {
+                prop_assert!(moment > at_ms(now));
+                if moment != Instant::FAR_FUTURE {
+                    prop_assert_eq!(LossDetector::new(largest, moment, &rtt).verdict(number, sent_at), Verdict::Lost);
+                }
+            }
+        }
+    }
+}

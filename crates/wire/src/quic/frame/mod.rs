@@ -1,0 +1,371 @@
+//! Frames (RFC 9000 §19), with DATAGRAM (RFC 9221), multipath (draft-21 §4) and acknowledgement frequency (draft-14 §4, §5).
+//!
+//! [`Frame::parse`] checks all that the bytes alone can tell; what needs the connection's state (limits, roles, whether an
+//! extension was negotiated) is left to it. Frames that carry data are also written in two steps, header then data, by
+//! `emit_stream_header` and its like: the header is planned by one owner, the data copied by another.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | the values, and what RFC 9000 tables 1 and 3 say of them |
+//! | `parse.rs` | bytes to values |
+//! | `emit.rs` | values to bytes |
+//! | `ack.rs` | both, for the one frame with a list in it |
+
+mod ack;
+mod emit;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+pub use ack::{Ack, AckRanges, EcnCounts, ack_len, ack_len_max, emit_ack};
+pub use emit::{
+    close_len_min, crypto_header_len, datagram_header_len, emit_close, emit_crypto_header, emit_datagram_header,
+    emit_stream_header, stream_header_len,
+};
+
+use std::fmt;
+
+use super::error::ErrorCode;
+use super::id::{ConnectionId, Dir, PathId, StreamId};
+use super::packet::PacketType;
+
+/// Frame types on the wire.
+mod ty {
+    pub(super) const PADDING: u64 = 0x00;
+    pub(super) const PING: u64 = 0x01;
+    pub(super) const ACK: u64 = 0x02;
+    pub(super) const ACK_ECN: u64 = 0x03;
+    pub(super) const RESET_STREAM: u64 = 0x04;
+    pub(super) const STOP_SENDING: u64 = 0x05;
+    pub(super) const CRYPTO: u64 = 0x06;
+    pub(super) const NEW_TOKEN: u64 = 0x07;
+    /// STREAM, less its three flags.
+    pub(super) const STREAM: u64 = 0x08;
+    /// The last of the eight STREAM types.
+    pub(super) const STREAM_LAST: u64 = 0x0f;
+    /// STREAM flag: the stream ends with this frame.
+    pub(super) const STREAM_FIN: u64 = 0x01;
+    /// STREAM flag: a length field is there, else the data go to the packet's end.
+    pub(super) const STREAM_LEN: u64 = 0x02;
+    /// STREAM flag: an offset field is there, else the offset is 0.
+    pub(super) const STREAM_OFF: u64 = 0x04;
+    pub(super) const MAX_DATA: u64 = 0x10;
+    pub(super) const MAX_STREAM_DATA: u64 = 0x11;
+    pub(super) const MAX_STREAMS_BI: u64 = 0x12;
+    pub(super) const MAX_STREAMS_UNI: u64 = 0x13;
+    pub(super) const DATA_BLOCKED: u64 = 0x14;
+    pub(super) const STREAM_DATA_BLOCKED: u64 = 0x15;
+    pub(super) const STREAMS_BLOCKED_BI: u64 = 0x16;
+    pub(super) const STREAMS_BLOCKED_UNI: u64 = 0x17;
+    pub(super) const NEW_CONNECTION_ID: u64 = 0x18;
+    pub(super) const RETIRE_CONNECTION_ID: u64 = 0x19;
+    pub(super) const PATH_CHALLENGE: u64 = 0x1a;
+    pub(super) const PATH_RESPONSE: u64 = 0x1b;
+    pub(super) const CONNECTION_CLOSE: u64 = 0x1c;
+    pub(super) const CONNECTION_CLOSE_APP: u64 = 0x1d;
+    pub(super) const HANDSHAKE_DONE: u64 = 0x1e;
+    pub(super) const IMMEDIATE_ACK: u64 = 0x1f;
+    pub(super) const DATAGRAM: u64 = 0x30;
+    /// DATAGRAM with a length field.
+    pub(super) const DATAGRAM_LEN: u64 = 0x31;
+    pub(super) const PATH_ACK: u64 = 0x3e;
+    pub(super) const PATH_ACK_ECN: u64 = 0x3f;
+    pub(super) const ACK_FREQUENCY: u64 = 0xaf;
+    pub(super) const PATH_ABANDON: u64 = 0x3e75;
+    pub(super) const PATH_STATUS_BACKUP: u64 = 0x3e76;
+    pub(super) const PATH_STATUS_AVAILABLE: u64 = 0x3e77;
+    pub(super) const PATH_NEW_CONNECTION_ID: u64 = 0x3e78;
+    pub(super) const PATH_RETIRE_CONNECTION_ID: u64 = 0x3e79;
+    pub(super) const MAX_PATH_ID: u64 = 0x3e7a;
+    pub(super) const PATHS_BLOCKED: u64 = 0x3e7b;
+    pub(super) const PATH_CIDS_BLOCKED: u64 = 0x3e7c;
+}
+
+/// One frame, borrowing what it carries from the packet.
+///
+/// Equality is of meaning: a frame read from a wasteful encoding equals the same frame read from the shortest one.
+#[derive(Debug, Copy, Clone, Eq, PartialEq)]
+pub enum Frame<'a> {
+    /// PADDING: a whole run of them.
+    Padding {
+        /// Bytes in the run, at least 1.
+        len: usize,
+    },
+    /// PING.
+    Ping,
+    /// ACK or PATH_ACK.
+    Ack(Ack<'a>),
+    /// RESET_STREAM.
+    ResetStream {
+        /// The stream.
+        id: StreamId,
+        /// The application's reason.
+        code: u64,
+        /// Bytes sent on the stream.
+        final_size: u64,
+    },
+    /// STOP_SENDING.
+    StopSending {
+        /// The stream.
+        id: StreamId,
+        /// The application's reason.
+        code: u64,
+    },
+    /// CRYPTO.
+    Crypto {
+        /// Where `data` begins. `offset + data.len()` is at most 2^62-1.
+        offset: u64,
+        /// Bytes of the handshake.
+        data: &'a [u8],
+    },
+    /// NEW_TOKEN.
+    NewToken {
+        /// For a later connection; not empty.
+        token: &'a [u8],
+    },
+    /// STREAM.
+    Stream(Stream<'a>),
+    /// MAX_DATA: bytes that may be sent on the connection.
+    MaxData(u64),
+    /// MAX_STREAM_DATA.
+    MaxStreamData {
+        /// The stream.
+        id: StreamId,
+        /// Bytes that may be sent on it.
+        max: u64,
+    },
+    /// MAX_STREAMS.
+    MaxStreams {
+        /// Which streams.
+        dir: Dir,
+        /// How many may be opened, at most 2^60.
+        max: u64,
+    },
+    /// DATA_BLOCKED: the limit, in bytes, that held the sender back.
+    DataBlocked(u64),
+    /// STREAM_DATA_BLOCKED.
+    StreamDataBlocked {
+        /// The stream.
+        id: StreamId,
+        /// The limit, in bytes, that held the sender back.
+        limit: u64,
+    },
+    /// STREAMS_BLOCKED.
+    StreamsBlocked {
+        /// Which streams.
+        dir: Dir,
+        /// The limit that held the sender back, at most 2^60.
+        limit: u64,
+    },
+    /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID.
+    NewConnectionId {
+        /// `Some` for PATH_NEW_CONNECTION_ID: the path whose packets may carry the ID.
+        path: Option<PathId>,
+        /// Sequence number, counted for each path.
+        sequence: u64,
+        /// IDs of the path to stop using: those with lower sequence numbers. At most `sequence`.
+        retire_prior_to: u64,
+        /// 1 to 20 bytes.
+        id: ConnectionId,
+        /// Tells a stateless reset of a packet with this ID (RFC 9000 §10.3).
+        reset_token: [u8; 16],
+    },
+    /// RETIRE_CONNECTION_ID or PATH_RETIRE_CONNECTION_ID.
+    RetireConnectionId {
+        /// `Some` for PATH_RETIRE_CONNECTION_ID.
+        path: Option<PathId>,
+        /// Sequence number of the ID.
+        sequence: u64,
+    },
+    /// PATH_CHALLENGE, with data to be echoed.
+    PathChallenge([u8; 8]),
+    /// PATH_RESPONSE, with the data of the challenge.
+    PathResponse([u8; 8]),
+    /// CONNECTION_CLOSE.
+    Close(Close<'a>),
+    /// HANDSHAKE_DONE.
+    HandshakeDone,
+    /// DATAGRAM (RFC 9221 §4).
+    Datagram {
+        /// The application's bytes, which may be none.
+        data: &'a [u8],
+    },
+    /// ACK_FREQUENCY (draft-14 §4): when the sender wants to hear of its packets.
+    AckFrequency {
+        /// A later frame has a higher one.
+        sequence: u64,
+        /// Ack-eliciting packets that may arrive without an acknowledgement.
+        ack_eliciting_threshold: u64,
+        /// Microseconds, below 2^14 milliseconds.
+        requested_max_ack_delay: u64,
+        /// Packets of reordering that call for an immediate acknowledgement; 0: none does.
+        reordering_threshold: u64,
+    },
+    /// IMMEDIATE_ACK (draft-14 §5).
+    ImmediateAck,
+    /// PATH_ABANDON (multipath §4.2).
+    PathAbandon {
+        /// The path.
+        path: PathId,
+        /// An [`ErrorCode`].
+        code: u64,
+    },
+    /// PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP (multipath §4.3).
+    PathStatus {
+        /// The path.
+        path: PathId,
+        /// Counted for each path, over both types.
+        sequence: u64,
+        /// Whether the peer is asked to send on the path, or rather not to.
+        available: bool,
+    },
+    /// MAX_PATH_ID (multipath §4.6): the highest path ID that may be used.
+    MaxPathId(PathId),
+    /// PATHS_BLOCKED (multipath §4.7): the highest path ID that may be used, too low for the sender.
+    PathsBlocked(PathId),
+    /// PATH_CIDS_BLOCKED (multipath §4.7).
+    PathCidsBlocked {
+        /// The path that lacks connection IDs.
+        path: PathId,
+        /// Sequence number of the one that should come next.
+        next_sequence: u64,
+    },
+}
+
+/// A STREAM frame (RFC 9000 §19.8).
+#[derive(Debug, Copy, Clone, Eq, PartialEq)]
+pub struct Stream<'a> {
+    /// The stream.
+    pub id: StreamId,
+    /// Where `data` begins. `offset + data.len()` is at most 2^62-1.
+    pub offset: u64,
+    /// Whether the stream ends behind `data`.
+    pub fin: bool,
+    /// The application's bytes, which may be none.
+    pub data: &'a [u8],
+}
+
+/// A CONNECTION_CLOSE frame (RFC 9000 §19.19).
+#[derive(Debug, Copy, Clone, Eq, PartialEq)]
+pub struct Close<'a> {
+    /// An [`ErrorCode`] or the application's code: see `origin`.
+    pub code: u64,
+    /// Who closes.
+    pub origin: CloseOrigin,
+    /// For people to read; should be UTF-8, but comes from the peer.
+    pub reason: &'a [u8],
+}
+
+/// Who closes a connection.
+#[derive(Debug, Copy, Clone, Eq, PartialEq)]
+pub enum CloseOrigin {
+    /// The transport (type 0x1c).
+    Transport {
+        /// Type of the frame at fault; 0 if unknown.
+        frame_type: u64,
+    },
+    /// The application (type 0x1d).
+    Application,
+}
+
+/// A frame that cannot be read. It closes the connection with `code`.
+#[derive(Debug, Copy, Clone, Eq, PartialEq)]
+pub struct FrameError {
+    /// Type of the frame; 0 if not even the type could be read.
+    pub frame_type: u64,
+    /// What is wrong, for people to read.
+    pub reason: &'static str,
+    /// How to close the connection.
+    pub code: ErrorCode,
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: frame {:#x}: {}", self.code, self.frame_type, self.reason)
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+impl Frame<'_> {
+    /// The frame's type as [`Frame::emit`] writes it. Of the types that differ only in whether there is a length field,
+    /// that is the one with it.
+    pub const fn frame_type(&self) -> u64 {
+        match self {
+            Self::Padding { .. } => ty::PADDING,
+            Self::Ping => ty::PING,
+            Self::Ack(ack) => ack.frame_type(),
+            Self::ResetStream { .. } => ty::RESET_STREAM,
+            Self::StopSending { .. } => ty::STOP_SENDING,
+            Self::Crypto { .. } => ty::CRYPTO,
+            Self::NewToken { .. } => ty::NEW_TOKEN,
+            Self::Stream(stream) => emit::stream_type(stream.offset, stream.fin, false) as u64,
+            Self::MaxData(_) => ty::MAX_DATA,
+            Self::MaxStreamData { .. } => ty::MAX_STREAM_DATA,
+            Self::MaxStreams { dir: Dir::Bi, .. } => ty::MAX_STREAMS_BI,
+            Self::MaxStreams { dir: Dir::Uni, .. } => ty::MAX_STREAMS_UNI,
+            Self::DataBlocked(_) => ty::DATA_BLOCKED,
+            Self::StreamDataBlocked { .. } => ty::STREAM_DATA_BLOCKED,
+            Self::StreamsBlocked { dir: Dir::Bi, .. } => ty::STREAMS_BLOCKED_BI,
+            Self::StreamsBlocked { dir: Dir::Uni, .. } => ty::STREAMS_BLOCKED_UNI,
+            Self::NewConnectionId { path: None, .. } => ty::NEW_CONNECTION_ID,
+            Self::NewConnectionId { path: Some(_), .. } => ty::PATH_NEW_CONNECTION_ID,
+            Self::RetireConnectionId { path: None, .. } => ty::RETIRE_CONNECTION_ID,
+            Self::RetireConnectionId { path: Some(_), .. } => ty::PATH_RETIRE_CONNECTION_ID,
+            Self::PathChallenge(_) => ty::PATH_CHALLENGE,
+            Self::PathResponse(_) => ty::PATH_RESPONSE,
+            Self::Close(Close { origin: CloseOrigin::Transport { .. }, .. }) => ty::CONNECTION_CLOSE,
+            Self::Close(Close { origin: CloseOrigin::Application, .. }) => ty::CONNECTION_CLOSE_APP,
+            Self::HandshakeDone => ty::HANDSHAKE_DONE,
+            Self::Datagram { .. } => ty::DATAGRAM_LEN,
+            Self::AckFrequency { .. } => ty::ACK_FREQUENCY,
+            Self::ImmediateAck => ty::IMMEDIATE_ACK,
+            Self::PathAbandon { .. } => ty::PATH_ABANDON,
+            Self::PathStatus { available: true, .. } => ty::PATH_STATUS_AVAILABLE,
+            Self::PathStatus { available: false, .. } => ty::PATH_STATUS_BACKUP,
+            Self::MaxPathId(_) => ty::MAX_PATH_ID,
+            Self::PathsBlocked(_) => ty::PATHS_BLOCKED,
+            Self::PathCidsBlocked { .. } => ty::PATH_CIDS_BLOCKED,
+        }
+    }
+
+    /// Whether the peer has to acknowledge a packet with this frame: all but ACK, PADDING and CONNECTION_CLOSE
+    /// (RFC 9002 §2).
+    #[inline]
+    pub const fn is_ack_eliciting(&self) -> bool {
+        !matches!(self, Self::Padding { .. } | Self::Ack(_) | Self::Close(_))
+    }
+
+    /// Whether the frame may be in a packet of that type (RFC 9000 §12.4 table 3; RFC 9221 §4; multipath §4;
+    /// acknowledgement frequency §3). If not, the connection is closed with PROTOCOL_VIOLATION.
+    pub const fn permitted_in(&self, packet: PacketType) -> bool {
+        match packet {
+            PacketType::OneRtt => true,
+            PacketType::Initial | PacketType::Handshake => matches!(
+                self,
+                Self::Padding { .. }
+                    | Self::Ping
+                    | Self::Ack(Ack { path: None, .. })
+                    | Self::Crypto { .. }
+                    | Self::Close(Close { origin: CloseOrigin::Transport { .. }, .. })
+            ),
+            PacketType::ZeroRtt => !matches!(
+                self,
+                Self::Ack(_)
+                    | Self::Crypto { .. }
+                    | Self::NewToken { .. }
+                    | Self::PathResponse(_)
+                    | Self::HandshakeDone
+                    | Self::NewConnectionId { path: Some(_), .. }
+                    | Self::RetireConnectionId { path: Some(_), .. }
+                    | Self::AckFrequency { .. }
+                    | Self::ImmediateAck
+                    | Self::PathAbandon { .. }
+                    | Self::PathStatus { .. }
+                    | Self::MaxPathId(_)
+                    | Self::PathsBlocked(_)
+                    | Self::PathCidsBlocked { .. }
+            ),
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! What things are called on the wire: connections, streams, paths, packet number spaces.
+
+use std::fmt;
+use std::ops::Not;
+
+use super::packet::MAX_CID_LEN;
+
+/// A connection ID of QUIC version 1: 0 to 20 bytes (RFC 9000 §17.2), held inline.
+///
+/// Bytes after the length are always zero, so that derived comparisons are right.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub struct ConnectionId {
+    bytes: [u8; MAX_CID_LEN],
+    len: u8,
+}
+
+impl ConnectionId {
+    /// The connection ID without bytes.
+    pub const EMPTY: Self = Self { bytes: [0; MAX_CID_LEN], len: 0 };
+
+    /// The connection ID of these bytes, or `None` if there are more than 20.
+    #[inline]
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let mut id = Self::EMPTY;
+        id.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        id.len = bytes.len() as u8;
+        Some(id)
+    }
+
+    /// The bytes, as many as [`ConnectionId::len`].
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Length in bytes, at most 20.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are no bytes.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Default for ConnectionId {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConnectionId({self})")
+    }
+}
+
+/// Who: the end that opened the connection, or the end that accepted it.
+#[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub enum Side {
+    /// Opened the connection.
+    Client,
+    /// Accepted the connection.
+    Server,
+}
+
+impl Side {
+    /// The other side.
+    #[inline]
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+impl Not for Side {
+    type Output = Self;
+
+    #[inline]
+    fn not(self) -> Self {
+        self.peer()
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        })
+    }
+}
+
+/// Which ways a stream carries data.
+#[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub enum Dir {
+    /// Both sides send.
+    Bi,
+    /// Only the side that opened the stream sends.
+    Uni,
+}
+
+impl Dir {
+    /// Both directions, in the order of [`Dir::index`].
+    pub const ALL: [Self; 2] = [Self::Bi, Self::Uni];
+
+    /// Position in [`Dir::ALL`].
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Dir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bi => "bi",
+            Self::Uni => "uni",
+        })
+    }
+}
+
+/// A stream's name on the wire (RFC 9000 §2.1): bit 0 tells who opened it, bit 1 its direction, the rest counts.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub struct StreamId(u64);
+
+impl StreamId {
+    /// Streams of one kind that can exist: 2^60. An index is below.
+    pub const COUNT_MAX: u64 = 1 << 60;
+
+    /// The `index`-th stream (from 0) of that kind.
+    ///
+    /// # Panics
+    ///
+    /// If `index` is not below [`StreamId::COUNT_MAX`].
+    #[inline]
+    pub const fn new(initiator: Side, dir: Dir, index: u64) -> Self {
+        assert!(index < Self::COUNT_MAX, "a stream index is below 2^60");
+        Self(index << 2 | (dir as u64) << 1 | initiator as u64)
+    }
+
+    /// The stream with this number on the wire.
+    #[inline]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The number on the wire.
+    #[inline]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Who opened the stream.
+    #[inline]
+    pub const fn initiator(self) -> Side {
+        if self.0 & 1 == 0 { Side::Client } else { Side::Server }
+    }
+
+    /// Which ways the stream carries data.
+    #[inline]
+    pub const fn dir(self) -> Dir {
+        if self.0 & 2 == 0 { Dir::Bi } else { Dir::Uni }
+    }
+
+    /// How many streams of the same kind have lower numbers.
+    #[inline]
+    pub const fn index(self) -> u64 {
+        self.0 >> 2
+    }
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.initiator(), self.dir(), self.index())
+    }
+}
+
+impl fmt::Debug for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StreamId({self})")
+    }
+}
+
+/// A path of a connection: at most 2^32-1, as it is the first four bytes of the nonce (multipath draft-21 §2.4).
+#[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Default)]
+pub struct PathId(
+    /// The number on the wire.
+    pub u32,
+);
+
+impl PathId {
+    /// The path that the handshake ran on.
+    pub const ZERO: Self = Self(0);
+}
+
+impl fmt::Display for PathId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "path {}", self.0)
+    }
+}
+
+/// Packet number spaces (RFC 9000 §12.3). With multipath every path has a `Data` space of its own.
+#[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub enum Space {
+    /// Initial packets.
+    Initial,
+    /// Handshake packets.
+    Handshake,
+    /// 0-RTT and 1-RTT packets.
+    Data,
+}
+
+impl Space {
+    /// All spaces, in the order of [`Space::index`].
+    pub const ALL: [Self; 3] = [Self::Initial, Self::Handshake, Self::Data];
+
+    /// Position in [`Space::ALL`].
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Initial => "initial",
+            Self::Handshake => "handshake",
+            Self::Data => "data",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_ids_hold_up_to_twenty_bytes() {
+        let bytes: Vec<u8> = (1..=21).collect();
+        for len in 0..=20 {
+            let id = ConnectionId::new(&bytes[..len]).expect("at most 20");
+            assert_eq!(id.as_slice(), &bytes[..len]);
+            assert_eq!((id.len(), id.is_empty()), (len, len == 0));
+        }
+        assert_eq!(ConnectionId::new(&bytes), None);
+        assert_eq!(ConnectionId::new(&[0x0a, 0xb0]).map(|id| id.to_string()), Some("0ab0".to_owned()));
+        // A trailing zero is a byte, not padding.
+        assert_ne!(ConnectionId::new(&[1]), ConnectionId::new(&[1, 0]));
+    }
+
+    #[test]
+    fn stream_ids_are_numbered_as_in_table_1() {
+        let kinds =
+            [(Side::Client, Dir::Bi), (Side::Server, Dir::Bi), (Side::Client, Dir::Uni), (Side::Server, Dir::Uni)];
+        for (low, (side, dir)) in kinds.into_iter().enumerate() {
+            for index in [0, 1, 3, StreamId::COUNT_MAX - 1] {
+                let id = StreamId::new(side, dir, index);
+                assert_eq!(id.raw(), index * 4 + low as u64);
+                assert_eq!((id.initiator(), id.dir(), id.index()), (side, dir, index));
+                assert_eq!(StreamId::from_raw(id.raw()), id);
+            }
+        }
+        assert_eq!(StreamId::new(Side::Client, Dir::Bi, 3).to_string(), "client bi 3");
+        assert_eq!(StreamId::from_raw(3).to_string(), "server uni 0");
+    }
+
+    #[test]
+    #[should_panic(expected = "below 2^60")]
+    fn a_stream_index_of_61_bits_is_our_own_bug() {
+        let _ = StreamId::new(Side::Client, Dir::Bi, StreamId::COUNT_MAX);
+    }
+
+    #[test]
+    fn indices_are_positions() {
+        assert!(Space::ALL.iter().enumerate().all(|(at, space)| space.index() == at));
+        assert!(Dir::ALL.iter().enumerate().all(|(at, dir)| dir.index() == at));
+        assert_eq!(!Side::Client, Side::Server);
+        assert_eq!(Side::Server.peer(), Side::Client);
+    }
+}

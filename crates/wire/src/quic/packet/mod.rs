@@ -1,0 +1,101 @@
+//! Packet headers (RFC 9000 §17) and packet numbers (§17.1, appendix A).
+//!
+//! A packet is read in two steps, because its first byte and its number are covered by header protection
+//! (RFC 9001 §5.4):
+//!
+//! ```text
+//! datagram ─ parse_packet ─▶ ProtectedHeader ─ caller: sample, unmask in place ─ read_unprotected ─▶ Unprotected
+//!              (repeat at `end`)                                       decode_number ─▶ number ─ caller: open ─▶ frames
+//! ```
+//!
+//! and written in one: `emit_long` or `emit_short`, then frames, then the caller seals and masks in place.
+//!
+//! The fixed bit is reported, not enforced: a peer that negotiated greasing may send it as 0 (RFC 9287 §3).
+
+mod emit;
+mod number;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+pub use emit::{LongHeader, emit_long, emit_retry, emit_short, emit_version_negotiation, long_header_len};
+pub use number::{decode_number, number_len};
+pub use parse::{
+    Destination, PacketError, Parsed, ProtectedHeader, Unprotected, destination, parse_packet, read_unprotected,
+    sample_offset, versions,
+};
+
+use super::id::Space;
+
+/// QUIC version 1 (RFC 9000 §15).
+pub const VERSION_1: u32 = 1;
+
+/// Least size in bytes of a UDP payload that carries an Initial packet (RFC 9000 §14.1), and of any path's packets.
+pub const MIN_INITIAL_SIZE: usize = 1200;
+
+/// Bytes of the longest connection ID of version 1 (RFC 9000 §17.2).
+pub const MAX_CID_LEN: usize = 20;
+
+/// Bytes of ciphertext that header protection samples (RFC 9001 §5.4.2), and of the tag of every version 1 cipher.
+pub const SAMPLE_LEN: usize = 16;
+
+/// Bytes of the integrity tag that ends a Retry packet (RFC 9001 §5.8).
+const RETRY_TAG_LEN: usize = 16;
+
+/// Bytes of the longest packet number; the sample begins this far behind where the number begins (RFC 9001 §5.4.2).
+const NUMBER_LEN_MAX: usize = 4;
+
+/// First byte: a long header follows. Never protected.
+const LONG_FORM: u8 = 0x80;
+/// First byte: the fixed bit.
+const FIXED_BIT: u8 = 0x40;
+/// First byte of a long header: where the two bits of the type stand.
+const LONG_TYPE_SHIFT: u32 = 4;
+/// The two type bits of a Retry packet, which is no [`PacketType`] as it has no number and no frames.
+const LONG_TYPE_RETRY: u8 = 0b11;
+/// First byte of a long header, under protection: reserved bits.
+const LONG_RESERVED: u8 = 0x0c;
+/// First byte of a short header: the spin bit (RFC 9000 §17.4), the one that is not protected.
+const SPIN: u8 = 0x20;
+/// First byte of a short header, under protection: reserved bits.
+const SHORT_RESERVED: u8 = 0x18;
+/// First byte of a short header, under protection: the key phase.
+const KEY_PHASE: u8 = 0x04;
+/// First byte, under protection: length of the packet number in bytes, less one.
+const NUMBER_LEN_BITS: u8 = 0x03;
+
+/// Kinds of packets that carry frames.
+#[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub enum PacketType {
+    /// Long header, protected with keys that anyone on the path can compute (RFC 9001 §5.2).
+    Initial,
+    /// Long header, the client's early data.
+    ZeroRtt,
+    /// Long header.
+    Handshake,
+    /// Short header.
+    OneRtt,
+}
+
+impl PacketType {
+    /// The packet number space that such packets are numbered in (RFC 9000 §12.3).
+    #[inline]
+    pub const fn space(self) -> Space {
+        match self {
+            Self::Initial => Space::Initial,
+            Self::Handshake => Space::Handshake,
+            Self::ZeroRtt | Self::OneRtt => Space::Data,
+        }
+    }
+
+    /// The two bits that tell the type in a long header of version 1 (RFC 9000 §17.2); `None` for [`PacketType::OneRtt`].
+    #[inline]
+    pub const fn long_type_bits(self) -> Option<u8> {
+        match self {
+            Self::Initial => Some(0b00),
+            Self::ZeroRtt => Some(0b01),
+            Self::Handshake => Some(0b10),
+            Self::OneRtt => None,
+        }
+    }
+}

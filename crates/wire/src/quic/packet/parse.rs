@@ -1,0 +1,271 @@
+//! Reading headers.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::{
+    FIXED_BIT, KEY_PHASE, LONG_FORM, LONG_RESERVED, LONG_TYPE_RETRY, LONG_TYPE_SHIFT, MAX_CID_LEN, NUMBER_LEN_BITS,
+    NUMBER_LEN_MAX, PacketType, RETRY_TAG_LEN, SAMPLE_LEN, SHORT_RESERVED, SPIN, VERSION_1,
+};
+use crate::quic::id::ConnectionId;
+use crate::quic::reader::{Reader, UnexpectedEnd};
+
+/// What can be read of a packet before its header protection is removed. All offsets index the slice that was parsed.
+#[derive(Debug, Clone, Eq, PartialEq)]
+pub struct ProtectedHeader {
+    /// The kind of packet.
+    pub ty: PacketType,
+    /// The version field of a long header; [`VERSION_1`] for a short one, which has none.
+    pub version: u32,
+    /// Who the packet is for.
+    pub dcid: ConnectionId,
+    /// Where answers go; [`ConnectionId::EMPTY`] for a short header, which has none.
+    pub scid: ConnectionId,
+    /// The token of an Initial packet; empty for others.
+    pub token: Range<usize>,
+    /// Where the packet number begins.
+    pub number_offset: usize,
+    /// End of this packet, where a coalesced one may begin (RFC 9000 §12.2). At least `number_offset + 4 + 16`, so the
+    /// sample and four bytes of packet number can be read.
+    pub end: usize,
+    /// Whether the fixed bit was set.
+    pub fixed_bit: bool,
+}
+
+/// The first packet of a slice.
+#[derive(Debug, Clone, Eq, PartialEq)]
+pub enum Parsed<'a> {
+    /// A packet with frames, under protection.
+    Protected(ProtectedHeader),
+    /// Version Negotiation (RFC 9000 §17.2.1). It takes the rest of the datagram.
+    VersionNegotiation {
+        /// Destination connection ID, up to 255 bytes (RFC 8999 §5.1).
+        dcid: &'a [u8],
+        /// Source connection ID, up to 255 bytes.
+        scid: &'a [u8],
+        /// Four bytes a version, at least one version: see [`versions`].
+        versions: &'a [u8],
+    },
+    /// Retry (RFC 9000 §17.2.5). It takes the rest of the datagram.
+    Retry {
+        /// Destination connection ID.
+        dcid: ConnectionId,
+        /// Source connection ID: what the server now wants to be addressed by.
+        scid: ConnectionId,
+        /// What the client has to give back; not empty.
+        token: &'a [u8],
+        /// Proves that the packet's sender saw the client's first packet (RFC 9001 §5.8). Not checked here.
+        tag: [u8; RETRY_TAG_LEN],
+    },
+    /// A long header of a version we do not speak; only the invariants can be read (RFC 8999 §5.1).
+    UnknownVersion {
+        /// The version.
+        version: u32,
+        /// Destination connection ID, up to 255 bytes.
+        dcid: &'a [u8],
+        /// Source connection ID, up to 255 bytes.
+        scid: &'a [u8],
+    },
+}
+
+/// Why a packet is dropped unread. None of these closes a connection: anyone can send such bytes (RFC 9000 §12.2).
+#[derive(Debug, Copy, Clone, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum PacketError {
+    /// The header, or the length it states, goes beyond the datagram.
+    Truncated,
+    /// A connection ID of version 1 with more than 20 bytes (RFC 9000 §17.2).
+    ConnectionIdTooLong,
+    /// Too short to hold a packet number and the sample for header protection (RFC 9001 §5.4.2).
+    TooShortToSample,
+    /// Version Negotiation without versions, or with a part of one.
+    BadVersionList,
+    /// Retry without a token (RFC 9000 §17.2.5.2).
+    EmptyRetryToken,
+}
+
+impl fmt::Display for PacketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Truncated => "packet goes beyond the datagram",
+            Self::ConnectionIdTooLong => "connection ID longer than 20 bytes",
+            Self::TooShortToSample => "packet too short to sample",
+            Self::BadVersionList => "version negotiation without a list of versions",
+            Self::EmptyRetryToken => "retry without a token",
+        })
+    }
+}
+
+impl std::error::Error for PacketError {}
+
+impl From<UnexpectedEnd> for PacketError {
+    #[inline]
+    fn from(_: UnexpectedEnd) -> Self {
+        Self::Truncated
+    }
+}
+
+/// Reads the header of the packet that begins `bytes`, a datagram or what is left of one. `local_cid_len` is the length of
+/// the connection IDs that we issue, as a short header does not tell it.
+///
+/// # Panics
+///
+/// If `local_cid_len` is above [`MAX_CID_LEN`].
+#[inline]
+pub fn parse_packet(bytes: &[u8], local_cid_len: usize) -> Result<Parsed<'_>, PacketError> {
+    assert!(local_cid_len <= MAX_CID_LEN, "we issue connection IDs of at most 20 bytes");
+    let first = *bytes.first().ok_or(PacketError::Truncated)?;
+    if first & LONG_FORM != 0 {
+        return parse_long(bytes, first);
+    }
+    let number_offset = 1 + local_cid_len;
+    if bytes.len() < number_offset + NUMBER_LEN_MAX + SAMPLE_LEN {
+        return Err(PacketError::TooShortToSample);
+    }
+    Ok(Parsed::Protected(ProtectedHeader {
+        ty: PacketType::OneRtt,
+        version: VERSION_1,
+        dcid: ConnectionId::new(&bytes[1..number_offset]).ok_or(PacketError::ConnectionIdTooLong)?,
+        scid: ConnectionId::EMPTY,
+        token: 0..0,
+        number_offset,
+        end: bytes.len(),
+        fixed_bit: first & FIXED_BIT != 0,
+    }))
+}
+
+/// [`parse_packet`] for a long header. Kept out of line: a connection sees a handful of these, then short headers only.
+#[inline(never)]
+fn parse_long(bytes: &[u8], first: u8) -> Result<Parsed<'_>, PacketError> {
+    let mut reader = Reader::new(bytes);
+    reader.u8()?;
+    let version = reader.u32()?;
+    let dcid = length_and_bytes(&mut reader)?;
+    let scid = length_and_bytes(&mut reader)?;
+    match version {
+        0 => {
+            let versions = reader.rest();
+            // An endpoint ignores what it cannot read; a list without versions negotiates nothing.
+            if versions.is_empty() || !versions.len().is_multiple_of(4) {
+                return Err(PacketError::BadVersionList);
+            }
+            return Ok(Parsed::VersionNegotiation { dcid, scid, versions });
+        }
+        VERSION_1 => {}
+        _ => return Ok(Parsed::UnknownVersion { version, dcid, scid }),
+    }
+    let dcid = ConnectionId::new(dcid).ok_or(PacketError::ConnectionIdTooLong)?;
+    let scid = ConnectionId::new(scid).ok_or(PacketError::ConnectionIdTooLong)?;
+    let ty = match (first >> LONG_TYPE_SHIFT) & LONG_TYPE_RETRY {
+        0b00 => PacketType::Initial,
+        0b01 => PacketType::ZeroRtt,
+        0b10 => PacketType::Handshake,
+        _ => return parse_retry(reader, dcid, scid),
+    };
+    let token = if ty == PacketType::Initial {
+        let len = reader.prefixed()?.len();
+        reader.position() - len..reader.position()
+    } else {
+        0..0
+    };
+    // `Length` counts the packet number and the payload with its tag.
+    let len = reader.prefixed()?.len();
+    let end = reader.position();
+    if len < NUMBER_LEN_MAX + SAMPLE_LEN {
+        return Err(PacketError::TooShortToSample);
+    }
+    let fixed_bit = first & FIXED_BIT != 0;
+    Ok(Parsed::Protected(ProtectedHeader { ty, version, dcid, scid, token, number_offset: end - len, end, fixed_bit }))
+}
+
+/// The rest of a Retry packet, from behind its connection IDs.
+fn parse_retry(mut reader: Reader<'_>, dcid: ConnectionId, scid: ConnectionId) -> Result<Parsed<'_>, PacketError> {
+    let token_len = reader.remaining().checked_sub(RETRY_TAG_LEN).ok_or(PacketError::Truncated)?;
+    let token = reader.bytes(token_len)?;
+    let tag = reader.array()?;
+    // "A client MUST discard a Retry packet with a zero-length Retry Token field" (RFC 9000 §17.2.5.2).
+    if token.is_empty() {
+        return Err(PacketError::EmptyRetryToken);
+    }
+    Ok(Parsed::Retry { dcid, scid, token, tag })
+}
+
+/// A connection ID as the invariants frame it: one byte of length, then that many (RFC 8999 §5.1).
+#[inline]
+fn length_and_bytes<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], UnexpectedEnd> {
+    let len = reader.u8()?;
+    reader.bytes(usize::from(len))
+}
+
+/// The versions listed in [`Parsed::VersionNegotiation`], in the server's order.
+pub fn versions(list: &[u8]) -> impl Iterator<Item = u32> + Clone + '_ {
+    list.as_chunks().0.iter().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+/// Who a datagram is for, as far as routing needs it.
+#[derive(Debug, Copy, Clone, Eq, PartialEq)]
+pub struct Destination<'a> {
+    /// The destination connection ID of the first packet: up to 255 bytes in a long header, as any version may come.
+    pub dcid: &'a [u8],
+    /// Whether the first packet has a long header.
+    pub is_long: bool,
+}
+
+/// Who the datagram `bytes` is for: a cheap look for routing, which [`parse_packet`] must follow. `None` if it is too short
+/// to tell. `local_cid_len` as there.
+#[inline]
+pub fn destination(bytes: &[u8], local_cid_len: usize) -> Option<Destination<'_>> {
+    let first = *bytes.first()?;
+    if first & LONG_FORM == 0 {
+        return Some(Destination { dcid: bytes.get(1..)?.get(..local_cid_len)?, is_long: false });
+    }
+    let len = usize::from(*bytes.get(5)?);
+    Some(Destination { dcid: bytes.get(6..)?.get(..len)?, is_long: true })
+}
+
+/// What header protection hid: the low bits of the first byte and the packet number.
+#[derive(Debug, Copy, Clone, Eq, PartialEq)]
+pub struct Unprotected {
+    /// Bytes of the packet number, 1 to 4.
+    pub number_len: usize,
+    /// The packet number's lowest `8 * number_len` bits: see [`decode_number`](super::decode_number).
+    pub truncated: u32,
+    /// The key phase bit (RFC 9001 §6); false for a long header.
+    pub key_phase: bool,
+    /// The latency spin bit (RFC 9000 §17.4); false for a long header.
+    pub spin: bool,
+    /// Whether the reserved bits are zero. If not, and only once the packet is authenticated, the connection is closed
+    /// with PROTOCOL_VIOLATION (RFC 9000 §17.2, §17.3.1).
+    pub reserved_ok: bool,
+}
+
+/// Where the sample for header protection begins, given where the packet number does (RFC 9001 §5.4.2): it is taken as if
+/// the number had four bytes. The sample has [`SAMPLE_LEN`] bytes.
+#[inline]
+pub const fn sample_offset(number_offset: usize) -> usize {
+    number_offset + NUMBER_LEN_MAX
+}
+
+/// Reads the fields that header protection hid, once the caller has removed it in place. `number_bytes` begins where the
+/// packet number does.
+///
+/// # Panics
+///
+/// If `number_bytes` ends before the packet number. Four bytes are always enough, and [`parse_packet`] has seen to it that
+/// they are there.
+#[inline]
+pub fn read_unprotected(first_byte: u8, number_bytes: &[u8]) -> Unprotected {
+    let number_len = usize::from(first_byte & NUMBER_LEN_BITS) + 1;
+    let truncated = match number_bytes.first_chunk() {
+        Some(word) => u32::from_be_bytes(*word) >> (32 - 8 * number_len),
+        None => number_bytes[..number_len].iter().fold(0, |number, byte| number << 8 | u32::from(*byte)),
+    };
+    let is_long = first_byte & LONG_FORM != 0;
+    Unprotected {
+        number_len,
+        truncated,
+        key_phase: !is_long && first_byte & KEY_PHASE != 0,
+        spin: !is_long && first_byte & SPIN != 0,
+        reserved_ok: first_byte & if is_long { LONG_RESERVED } else { SHORT_RESERVED } == 0,
+    }
+}
