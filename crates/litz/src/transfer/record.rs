@@ -15,15 +15,11 @@ use std::io::{self, Read, Write};
 use super::control::read_exact_or_end;
 use super::link::SendStream;
 
-/// The sending end of one data stream. Collects up to a chunk, so that small records share a write.
-pub(crate) struct RecordWriter<'b> {
-    stream: Box<dyn SendStream>,
-    buffer: &'b mut RecordBuffer,
-}
-
-/// A sending thread's memory, reused from stream to stream.
-pub(crate) struct RecordBuffer {
-    bytes: Box<[u8]>,
+/// The sending end of one data stream after the other. Collects up to a chunk, so that small records share a write.
+pub(crate) struct RecordWriter {
+    /// Between the first record of a stream and its end.
+    stream: Option<Box<dyn SendStream>>,
+    buffer: Box<[u8]>,
     used: usize,
 }
 
@@ -43,22 +39,22 @@ pub(crate) enum Part {
     Abort,
 }
 
-impl RecordBuffer {
+impl RecordWriter {
     pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; BUFFER_LEN].into(), used: 0 }
-    }
-}
-
-impl<'b> RecordWriter<'b> {
-    /// Takes a fresh stream for records.
-    pub(crate) fn new(stream: Box<dyn SendStream>, buffer: &'b mut RecordBuffer) -> Self {
-        buffer.bytes[0] = STREAM_RECORDS;
-        buffer.used = 1;
-        Self { stream, buffer }
+        Self { stream: None, buffer: vec![0; BUFFER_LEN].into(), used: 0 }
     }
 
-    /// Begins the record of `segment` of `file`.
-    pub(crate) fn begin(&mut self, file: u32, segment: u32) -> io::Result<()> {
+    /// Begins the record of `segment` of `file`, on a stream that `open` opens if none is open.
+    pub(crate) fn begin(
+        &mut self,
+        open: impl FnOnce() -> io::Result<Box<dyn SendStream>>,
+        file: u32,
+        segment: u32,
+    ) -> io::Result<()> {
+        if self.stream.is_none() {
+            self.stream = Some(open()?);
+            self.put(&[STREAM_RECORDS])?;
+        }
         self.put(&file.to_be_bytes())?;
         self.put(&segment.to_be_bytes())
     }
@@ -72,17 +68,17 @@ impl<'b> RecordWriter<'b> {
         seen: impl FnOnce(&[u8]),
     ) -> io::Result<Result<(), E>> {
         debug_assert!((1..=CHUNK_LEN_MAX).contains(&len));
-        if self.buffer.used + 4 + len > BUFFER_LEN {
+        if self.used + 4 + len > BUFFER_LEN {
             self.flush()?;
         }
-        let start = self.buffer.used + 4;
-        let bytes = &mut self.buffer.bytes[start..start + len];
+        let start = self.used + 4;
+        let bytes = &mut self.buffer[start..start + len];
         if let Err(error) = fill(bytes) {
             return Ok(Err(error));
         }
         seen(bytes);
-        self.buffer.bytes[start - 4..start].copy_from_slice(&(len as u32).to_be_bytes());
-        self.buffer.used = start + len;
+        self.buffer[start - 4..start].copy_from_slice(&(len as u32).to_be_bytes());
+        self.used = start + len;
         Ok(Ok(()))
     }
 
@@ -97,24 +93,26 @@ impl<'b> RecordWriter<'b> {
         self.put(&ABORT.to_be_bytes())
     }
 
-    /// Ends the stream.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    /// Ends the stream, if one is open.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.flush()?;
-        self.stream.finish()
+        self.stream.take().map_or(Ok(()), SendStream::finish)
     }
 
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.buffer.used + bytes.len() > BUFFER_LEN {
+        if self.used + bytes.len() > BUFFER_LEN {
             self.flush()?;
         }
-        self.buffer.bytes[self.buffer.used..self.buffer.used + bytes.len()].copy_from_slice(bytes);
-        self.buffer.used += bytes.len();
+        self.buffer[self.used..self.used + bytes.len()].copy_from_slice(bytes);
+        self.used += bytes.len();
         Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.stream.write_all(&self.buffer.bytes[..self.buffer.used])?;
-        self.buffer.used = 0;
+        if let Some(stream) = &mut self.stream {
+            stream.write_all(&self.buffer[..self.used])?;
+        }
+        self.used = 0;
         Ok(())
     }
 }

@@ -4,7 +4,6 @@
 //! that a few bytes never keep a whole receive buffer alive.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
 
 use bytes::Bytes;
 
@@ -108,12 +107,13 @@ impl Assembler {
             offset += covered;
         }
         while !chunk.is_empty() {
-            let next = self.pending.range((Bound::Excluded(offset), Bound::Unbounded)).next();
+            let next = self.pending.range(offset..).next();
             let gap = next.map_or(chunk.len() as u64, |(next, _)| (next - offset).min(chunk.len() as u64));
             let next_end = next.map(|(next, held)| next + held.len() as u64);
-            let part = Bytes::copy_from_slice(&chunk[..gap as usize]);
-            self.pending_bytes += part.len();
-            self.pending.insert(offset, part);
+            if gap > 0 {
+                self.pending_bytes += gap as usize;
+                self.pending.insert(offset, Bytes::copy_from_slice(&chunk[..gap as usize]));
+            }
             let Some(next_end) = next_end.filter(|end| *end < offset + chunk.len() as u64) else { return };
             chunk = chunk.slice((next_end - offset) as usize..);
             offset = next_end;

@@ -1,0 +1,310 @@
+//! Two endpoints, a model link each way, a virtual clock, in lock-step.
+//!
+//! ```text
+//!   client ──▶ links[0] ──▶ server
+//!          ◀── links[1] ◀──
+//! ```
+//!
+//! Everything follows from one seed. Each test proves that its fault fired by the link's own counters.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of the harness")]
+
+pub mod apps;
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use netem::{Link, LinkConfig, LinkStats};
+use quic::session::deterministic::DeterministicFactory;
+use quic::{
+    Addresses, Connection, ConnectionKey, Endpoint, Event, Plan, Route, SecretSource, Side, TransportConfig, seal,
+};
+use units::{Duration, Instant, Ratio, Rng};
+
+/// The client's address.
+pub const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 1000);
+/// The server's address.
+pub const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 2000);
+
+/// Datagrams a plan may hold in the harness.
+const BATCH: usize = 16;
+
+/// One host: an endpoint and its connections.
+pub struct Node {
+    pub side: Side,
+    pub endpoint: Endpoint,
+    pub connections: Vec<Option<Connection>>,
+    pub events: Vec<VecDeque<Event>>,
+    plan: Plan,
+    sealed: Vec<u8>,
+    /// Datagrams to send, made outside any connection or by one.
+    outbox: Vec<Vec<u8>>,
+}
+
+impl Node {
+    fn new(side: Side, config: TransportConfig, rng: &Rng) -> Self {
+        let factory = Arc::new(DeterministicFactory::new(Side::Server, rng.split("session")));
+        let mut key = [0; 32];
+        rng.split("secrets").fill(&mut key);
+        let server = (side == Side::Server).then_some(factory as Arc<dyn quic::session::SessionFactory>);
+        let endpoint =
+            Endpoint::new(config, server, SecretSource::new(&key)).expect("the test's configuration is valid");
+        Self {
+            side,
+            endpoint,
+            connections: Vec::new(),
+            events: Vec::new(),
+            plan: Plan::new(),
+            sealed: Vec::new(),
+            outbox: Vec::new(),
+        }
+    }
+
+    /// Adopts a connection.
+    pub fn add(&mut self, connection: Connection) -> usize {
+        self.connections.push(Some(connection));
+        self.events.push(VecDeque::new());
+        self.connections.len() - 1
+    }
+
+    /// A datagram arrives.
+    pub fn receive(&mut self, now: Instant, datagram: &[u8], remote: SocketAddr) {
+        match self.endpoint.route(datagram) {
+            Route::Known(key) => {
+                if let Some(connection) = &mut self.connections[key.0 as usize] {
+                    connection.handle_datagrams(now, BytesMut::from(datagram), datagram.len());
+                }
+            }
+            Route::First => {
+                let addresses = Addresses { remote, local_ip: None };
+                if let Ok(connection) = self.endpoint.accept(now, addresses, BytesMut::from(datagram)) {
+                    let index = self.add(connection);
+                    self.apply_routes(index);
+                }
+            }
+            Route::UnknownVersion => {
+                let mut answer = Vec::new();
+                if self.endpoint.version_negotiation(datagram, &mut answer) {
+                    self.outbox.push(answer);
+                }
+            }
+            Route::Unknown => {}
+        }
+    }
+
+    fn apply_routes(&mut self, index: usize) {
+        let Some(connection) = &mut self.connections[index] else { return };
+        while let Some(change) = connection.poll_route() {
+            self.endpoint.apply(ConnectionKey(index as u32), change);
+        }
+    }
+
+    /// Takes everything the connections have to say.
+    fn flush(&mut self, now: Instant) {
+        for index in 0..self.connections.len() {
+            self.apply_routes(index);
+            let Some(connection) = &mut self.connections[index] else { continue };
+            while connection.poll_plan(now, BATCH, &mut self.plan) {
+                seal(&self.plan, &mut self.sealed);
+                connection.handle_emitted(now, &self.plan.receipt());
+                self.outbox.extend(self.sealed.chunks(self.plan.segment_size).map(<[u8]>::to_vec));
+            }
+            while let Some(event) = connection.poll_event() {
+                self.events[index].push_back(event);
+            }
+            if connection.is_closed() {
+                self.apply_routes(index);
+                self.connections[index] = None;
+            }
+        }
+    }
+
+    fn timeout(&self) -> Option<Instant> {
+        self.connections.iter().flatten().filter_map(Connection::poll_timeout).min()
+    }
+
+    fn handle_timeouts(&mut self, now: Instant) {
+        for connection in self.connections.iter_mut().flatten() {
+            if connection.poll_timeout().is_some_and(|at| at <= now) {
+                connection.handle_timeout(now);
+            }
+        }
+    }
+
+    /// The connection number `index`.
+    pub fn connection(&mut self, index: usize) -> &mut Connection {
+        self.connections[index].as_mut().expect("the connection lives")
+    }
+
+    /// True if connection `index` has said this event, which is taken then.
+    pub fn take_event(&mut self, index: usize, wanted: impl Fn(&Event) -> bool) -> Option<Event> {
+        let position = self.events.get(index)?.iter().position(wanted)?;
+        self.events[index].remove(position)
+    }
+}
+
+/// How to make a pair.
+#[derive(Clone)]
+pub struct Setup {
+    pub seed: u64,
+    pub client: TransportConfig,
+    pub server: TransportConfig,
+    pub links: [LinkConfig; 2],
+}
+
+impl Setup {
+    /// A link of 100 Mb/s and 10 ms each way, without faults.
+    pub fn new(seed: u64) -> Self {
+        let link = LinkConfig {
+            rate: Some(units::Rate::from_mbps(100)),
+            delay: Duration::from_millis(10),
+            queue_bytes: 256 * 1024,
+            ..LinkConfig::default()
+        };
+        Self {
+            seed,
+            client: TransportConfig::default(),
+            server: TransportConfig::default(),
+            links: [link.clone(), link],
+        }
+    }
+
+    /// Changes both directions of the link.
+    pub fn with_links(mut self, change: impl Fn(&mut LinkConfig)) -> Self {
+        self.links.iter_mut().for_each(change);
+        self
+    }
+
+    /// Changes both sides' configuration.
+    pub fn with_config(mut self, change: impl Fn(&mut TransportConfig)) -> Self {
+        change(&mut self.client);
+        change(&mut self.server);
+        self
+    }
+
+    /// Loses this many packets of a hundred, each way.
+    pub fn with_loss(self, percent: u64) -> Self {
+        self.with_links(|link| link.loss = Ratio::new(percent, 100))
+    }
+
+    pub fn build(self) -> Pair {
+        Pair::new(self)
+    }
+}
+
+/// The pair.
+pub struct Pair {
+    pub now: Instant,
+    pub seed: u64,
+    pub client: Node,
+    pub server: Node,
+    pub links: [Link<Vec<u8>>; 2],
+    client_factory: DeterministicFactory,
+    /// Every datagram that was sent, with its direction, if recording.
+    pub record: Option<Vec<(Instant, usize, Vec<u8>)>>,
+}
+
+impl Pair {
+    pub fn new(setup: Setup) -> Self {
+        let root = Rng::from_seed(setup.seed);
+        let [forward, backward] = setup.links;
+        Self {
+            now: Instant::ZERO,
+            seed: setup.seed,
+            client: Node::new(Side::Client, setup.client, &root.split("client")),
+            server: Node::new(Side::Server, setup.server, &root.split("server")),
+            links: [Link::new(forward, root.split("forward")), Link::new(backward, root.split("backward"))],
+            client_factory: DeterministicFactory::new(Side::Client, root.split("client session")),
+            record: None,
+        }
+    }
+
+    /// Starts a connection; returns its number at the client.
+    pub fn start(&mut self) -> usize {
+        let connection =
+            self.client.endpoint.connect(self.now, &self.client_factory, "server", SERVER).expect("sessions start");
+        self.client.add(connection)
+    }
+
+    /// Starts the first connection and runs until both sides have confirmed it.
+    pub fn connect(&mut self) {
+        self.start();
+        let seed = self.seed;
+        let confirmed = |node: &mut Node| node.take_event(0, |event| *event == Event::Confirmed).is_some();
+        let (mut client_done, mut server_done) = (false, false);
+        let done = self.run_until(Duration::from_secs(120), |pair| {
+            client_done = client_done || confirmed(&mut pair.client);
+            server_done = server_done || confirmed(&mut pair.server);
+            client_done && server_done
+        });
+        assert!(done, "seed {seed}: no handshake: {:?} {:?}", self.client.events, self.server.events);
+    }
+
+    /// Puts a datagram on the link from the client's side, or from the server's.
+    pub fn inject(&mut self, direction: usize, datagram: Vec<u8>) {
+        self.links[direction].send(self.now, datagram);
+    }
+
+    /// Sends, then advances to the next thing that happens; false if nothing ever will before `limit`.
+    pub fn step(&mut self, limit: Instant) -> bool {
+        self.flush();
+        let next =
+            [self.links[0].poll_timeout(), self.links[1].poll_timeout(), self.client.timeout(), self.server.timeout()];
+        let Some(next) = next.into_iter().flatten().min().filter(|next| *next <= limit) else {
+            self.now = limit;
+            return false;
+        };
+        self.now = self.now.max(next);
+        while let Some(datagram) = self.links[0].poll_deliver(self.now) {
+            self.server.receive(self.now, &datagram, CLIENT);
+        }
+        while let Some(datagram) = self.links[1].poll_deliver(self.now) {
+            self.client.receive(self.now, &datagram, SERVER);
+        }
+        self.client.handle_timeouts(self.now);
+        self.server.handle_timeouts(self.now);
+        true
+    }
+
+    fn flush(&mut self) {
+        for direction in 0..2 {
+            let node = if direction == 0 { &mut self.client } else { &mut self.server };
+            node.flush(self.now);
+            for datagram in std::mem::take(&mut node.outbox) {
+                if let Some(record) = &mut self.record {
+                    record.push((self.now, direction, datagram.clone()));
+                }
+                self.links[direction].send(self.now, datagram);
+            }
+        }
+    }
+
+    /// Runs until `done`, for at most `limit` of virtual time; false if that was not enough.
+    pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let limit = self.now + limit;
+        loop {
+            if done(self) {
+                return true;
+            }
+            self.flush();
+            if done(self) {
+                return true;
+            }
+            if !self.step(limit) {
+                return done(self);
+            }
+        }
+    }
+
+    /// Runs for `span`.
+    pub fn run_for(&mut self, span: Duration) {
+        let limit = self.now + span;
+        while self.step(limit) {}
+    }
+
+    /// What the link towards the server did, and the one back.
+    pub fn link_stats(&self) -> [LinkStats; 2] {
+        [self.links[0].stats().clone(), self.links[1].stats().clone()]
+    }
+}

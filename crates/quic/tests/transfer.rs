@@ -1,0 +1,63 @@
+//! Bytes arrive complete and in order whatever the link does to packets.
+
+mod support;
+
+use quic::Event;
+use support::{Setup, apps};
+use units::{Duration, Rate, Ratio};
+
+const MEGABYTE: u64 = 1_000_000;
+
+#[test]
+fn a_handshake_takes_one_round_trip_and_little_more() {
+    let mut pair = Setup::new(1).build();
+    pair.connect();
+    let stats = pair.client.connection(0).stats();
+    let time = stats.handshake_time.expect("the handshake is complete");
+    assert!((Duration::from_millis(20)..Duration::from_millis(25)).contains(&time), "{time}");
+    assert!(pair.client.take_event(0, |event| *event == Event::Connected).is_some());
+}
+
+#[test]
+fn a_clean_link_is_filled() {
+    let mut pair = Setup::new(2).build();
+    pair.connect();
+    let bytes = 20 * MEGABYTE;
+    let time = apps::transfer(&mut pair, bytes, Duration::from_secs(10));
+    let goodput = Rate::from_transfer(bytes, time).expect("time passed");
+    assert!(goodput > Rate::from_mbps(85), "{goodput} of 100 Mb/s, {:?}", pair.client.connection(0).stats());
+}
+
+#[test]
+fn loss_costs_time_and_no_bytes() {
+    for percent in [1, 3, 10, 20, 30] {
+        for seed in 0..3 {
+            let mut pair = Setup::new(seed).with_loss(percent).build();
+            pair.connect();
+            apps::transfer(&mut pair, MEGABYTE / 2, Duration::from_secs(600));
+            let [forward, backward] = pair.link_stats();
+            assert!(forward.lost > 0 && backward.lost > 0, "seed {seed}: no packet was lost at {percent} %");
+            assert!(pair.client.connection(0).stats().send.packets_lost > 0, "seed {seed} at {percent} %");
+        }
+    }
+}
+
+#[test]
+fn reordering_duplication_and_corruption_cost_no_bytes() {
+    for seed in 0..8 {
+        let mut pair = Setup::new(seed)
+            .with_links(|link| {
+                link.reorder = Ratio::new(10, 100);
+                link.reorder_by = Duration::from_millis(7);
+                link.duplicate = Ratio::new(5, 100);
+                link.corrupt = Ratio::new(3, 100);
+            })
+            .build();
+        pair.connect();
+        apps::transfer(&mut pair, MEGABYTE, Duration::from_secs(120));
+        let [forward, _] = pair.link_stats();
+        assert!(forward.reordered > 0 && forward.duplicated > 0 && forward.corrupted > 0, "{forward:?}");
+        let receive = pair.server.connection(0).stats().receive;
+        assert!(receive.packets_duplicate > 0 && receive.packets_unauthentic > 0, "{receive:?}");
+    }
+}
