@@ -84,8 +84,7 @@ impl KeyPair {
         }
         let no_key = || KeyError::NoKeyIn(path.to_owned());
         let der = PrivatePkcs8KeyDer::from_pem_slice(&text).map_err(|_| no_key())?;
-        let pair =
-            Ed25519KeyPair::from_pkcs8_maybe_unchecked(der.secret_pkcs8_der()).map_err(|_| no_key())?;
+        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der.secret_pkcs8_der()).map_err(|_| no_key())?;
         Ok(Self { pkcs8: der.secret_pkcs8_der().to_vec(), public: PublicKey::of(&pair) })
     }
 
@@ -233,7 +232,11 @@ impl fmt::Display for KeyError {
                 write!(f, "the host key {path} can be read by others: run `chmod 600 {path}`")
             }
             Self::NoKeyIn(path) => {
-                write!(f, "{} holds no Ed25519 private key (PKCS #8 in PEM): move it away and a new one is made", path.display())
+                write!(
+                    f,
+                    "{} holds no Ed25519 private key (PKCS #8 in PEM): move it away and a new one is made",
+                    path.display()
+                )
             }
             Self::Random => write!(f, "the system gave no randomness for a key"),
             Self::NotEd25519 => write!(f, "the peer's key is not an Ed25519 public key"),

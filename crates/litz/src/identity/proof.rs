@@ -97,7 +97,10 @@ impl Proof {
 impl fmt::Debug for ProofContext {
     /// Without the exporter, which is a secret of the connection.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProofContext").field("sender", &self.sender).field("receiver", &self.receiver).finish_non_exhaustive()
+        f.debug_struct("ProofContext")
+            .field("sender", &self.sender)
+            .field("receiver", &self.receiver)
+            .finish_non_exhaustive()
     }
 }
 

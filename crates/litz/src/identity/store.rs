@@ -364,7 +364,9 @@ impl fmt::Display for StoreError {
                 "the state file {} has format {version}, this program knows {FORMAT_VERSION}: use the newer litz",
                 path.display()
             ),
-            Self::Full => write!(f, "{TICKETS_MAX} tickets are open: wait for one to be used or to expire, or revoke one"),
+            Self::Full => {
+                write!(f, "{TICKETS_MAX} tickets are open: wait for one to be used or to expire, or revoke one")
+            }
             Self::Random => write!(f, "the system gave no randomness for a ticket"),
             Self::NoHome => write!(f, "no place for state: set XDG_STATE_HOME or HOME to an absolute path"),
         }

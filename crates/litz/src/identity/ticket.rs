@@ -229,7 +229,9 @@ impl fmt::Debug for Secret {
 impl fmt::Display for TicketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotATicket => write!(f, "this is not a ticket: a ticket is one word that begins with `{PREFIX}{VERSION}`"),
+            Self::NotATicket => {
+                write!(f, "this is not a ticket: a ticket is one word that begins with `{PREFIX}{VERSION}`")
+            }
             Self::Version(version) => write!(
                 f,
                 "the ticket has format {version}, this program knows {VERSION}: use the same version of litz on both hosts"

@@ -9,14 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustls::client::AlwaysResolvesClientRawPublicKeys;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs as provider, verify_tls13_signature_with_raw_key};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs as provider, verify_tls13_signature_with_raw_key,
+};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError, PeerIncompatible, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError, PeerIncompatible,
+    ServerConfig, SignatureScheme,
 };
 
 use super::key::{Fingerprint, KeyError, KeyPair, PublicKey};
@@ -121,7 +123,11 @@ impl fmt::Display for WrongHost {
         for (index, expected) in self.expected.iter().enumerate() {
             write!(f, "{}{expected}", if index > 0 { " or " } else { "" })?;
         }
-        write!(f, ", the host has {}: either another host answers at this address or somebody is in between", self.presented)
+        write!(
+            f,
+            ", the host has {}: either another host answers at this address or somebody is in between",
+            self.presented
+        )
     }
 }
 

@@ -38,9 +38,7 @@ impl ControlWriter {
         message.encode(&mut frame);
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         match stream.as_mut() {
-            Some(stream) => {
-                stream.write_all(&frame).and_then(|()| stream.flush()).map_err(TransferError::Connection)
-            }
+            Some(stream) => stream.write_all(&frame).and_then(|()| stream.flush()).map_err(TransferError::Connection),
             None => Err(TransferError::Connection(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -54,9 +52,9 @@ impl ControlWriter {
     }
 }
 
-/// Reads messages into `inbox` until the stream ends, one is malformed, or nobody wants them any more.
+/// Reads messages into `inbox` until the stream ends, one is malformed, or nobody wants them any more; then closes it.
 pub(crate) fn read_messages(mut reader: Box<dyn Read + Send>, inbox: &Queue<Input>) {
-    loop {
+    let ended = loop {
         match read_message(&mut reader) {
             Ok(Some(message)) => {
                 if !inbox.push(Input::Message(message)) {
@@ -65,15 +63,13 @@ pub(crate) fn read_messages(mut reader: Box<dyn Read + Send>, inbox: &Queue<Inpu
             }
             Ok(None) => {
                 let ended = io::Error::new(io::ErrorKind::UnexpectedEof, "the other host ended the transfer");
-                inbox.push(Input::ControlEnded(TransferError::Connection(ended)));
-                return;
+                break TransferError::Connection(ended);
             }
-            Err(error) => {
-                inbox.push(Input::ControlEnded(error));
-                return;
-            }
+            Err(error) => break error,
         }
-    }
+    };
+    inbox.push(Input::ControlEnded(ended));
+    inbox.close();
 }
 
 /// The next message; `None` at an end between two messages.
@@ -116,7 +112,7 @@ fn stopped(code: StopCode, reason: String) -> TransferError {
 
 /// The peer's own reason why the connection ended, if one is on its way: after `error` broke a data stream or a write, the
 /// control stream may still hold a Stop. Any other error stands as it is.
-fn prefer_peers_reason(error: TransferError, inbox: &Queue<Input>) -> TransferError {
+pub(crate) fn prefer_peers_reason(error: TransferError, inbox: &Queue<Input>) -> TransferError {
     if !matches!(error, TransferError::Connection(_)) {
         return error;
     }
@@ -177,8 +173,8 @@ pub(crate) fn conclude(control: &ControlWriter, inbox: &Queue<Input>, link: &dyn
 fn wait_for_end(inbox: &Queue<Input>, patience: Duration) -> bool {
     for _ in 0..MESSAGES_AFTER_END_MAX {
         match inbox.pop_timeout(patience) {
-            Popped::Item(Input::ControlEnded(_)) => return true,
-            Popped::Timeout | Popped::Closed => return false,
+            Popped::Item(Input::ControlEnded(_)) | Popped::Closed => return true,
+            Popped::Timeout => return false,
             Popped::Item(_) => {}
         }
     }
@@ -196,7 +192,7 @@ pub(crate) fn next_input(inbox: &Queue<Input>, cancel: &CancelToken) -> Result<O
         Popped::Item(Input::Fatal(error)) => Err(prefer_peers_reason(error, inbox)),
         Popped::Item(input) => Ok(Some(input)),
         Popped::Timeout => Ok(None),
-        Popped::Closed => Err(TransferError::Cancelled),
+        Popped::Closed => Err(TransferError::Connection(io::ErrorKind::NotConnected.into())),
     }
 }
 

@@ -107,7 +107,7 @@ impl FileError {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => FileErrorKind::Permission,
             io::ErrorKind::AlreadyExists => FileErrorKind::Exists,
             io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => FileErrorKind::Blocked,
-            io::ErrorKind::FilesystemLoop => FileErrorKind::SymbolicLink,
+            _ if is_loop(error) => FileErrorKind::SymbolicLink,
             _ => FileErrorKind::Target,
         };
         Self::new(kind, format_args!("receiver: {error}"))
@@ -118,7 +118,8 @@ impl FileError {
         let kind = match error.kind() {
             io::ErrorKind::NotFound => FileErrorKind::Vanished,
             io::ErrorKind::PermissionDenied => FileErrorKind::Permission,
-            io::ErrorKind::FilesystemLoop | io::ErrorKind::IsADirectory => FileErrorKind::SourceChanged,
+            io::ErrorKind::IsADirectory => FileErrorKind::SourceChanged,
+            _ if is_loop(error) => FileErrorKind::SourceChanged,
             _ => FileErrorKind::Source,
         };
         Self::new(kind, format_args!("sender: {error}"))
@@ -207,7 +208,9 @@ impl fmt::Display for TransferError {
             Self::Connection(error) => {
                 write!(f, "the connection was lost ({error}): run the same command again to go on from here")
             }
-            Self::Protocol(what) => write!(f, "the peer broke the protocol: {what}; use the same version of litz on both hosts"),
+            Self::Protocol(what) => {
+                write!(f, "the peer broke the protocol: {what}; use the same version of litz on both hosts")
+            }
             Self::Version(version) => write!(
                 f,
                 "the peer speaks version {version} of the file protocol, we speak {}: use the same version of litz",
@@ -215,19 +218,25 @@ impl fmt::Display for TransferError {
             ),
             Self::Silence => write!(f, "the peer connected but said nothing"),
             Self::Cancelled => write!(f, "cancelled: run the same command again to go on from here"),
-            Self::CancelledByPeer => write!(f, "cancelled on the other host: run the same command again to go on from here"),
+            Self::CancelledByPeer => {
+                write!(f, "cancelled on the other host: run the same command again to go on from here")
+            }
             Self::Peer(reason) => write!(f, "the other host gave up: {reason}"),
             Self::NothingToSend => write!(f, "there is nothing to send: name a file or a directory"),
             Self::Path(path, error) => write!(f, "cannot send {}: {error}", path.display()),
             Self::Name(path, error) => write!(f, "cannot send {}: {error}", path.display()),
-            Self::Duplicate(name) => write!(f, "two of the paths would both arrive as {name}: send them one after the other"),
+            Self::Duplicate(name) => {
+                write!(f, "two of the paths would both arrive as {name}: send them one after the other")
+            }
             Self::TooMany => write!(
                 f,
                 "a transfer has at most {} files and directories: send the directories one by one, or an archive",
                 manifest::ENTRIES_MAX
             ),
             Self::Directory(path, error) => write!(f, "cannot receive into {}: {error}", path.display()),
-            Self::State(what) => write!(f, "the files are in place, but the ticket could not be marked as used: {what}"),
+            Self::State(what) => {
+                write!(f, "the files are in place, but the ticket could not be marked as used: {what}")
+            }
             Self::Option(what) => write!(f, "{what}"),
         }
     }
@@ -241,6 +250,11 @@ impl std::error::Error for TransferError {
             _ => None,
         }
     }
+}
+
+/// ELOOP: what opening a symbolic link comes to when links are not followed.
+fn is_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 /// `text` without control characters, cut at [`DETAIL_LEN_MAX`] bytes: it may come from a peer and go to a terminal.

@@ -88,8 +88,8 @@ impl Source {
             let disk = fs::canonicalize(path).map_err(|error| TransferError::Path(path.clone(), error))?;
             let name = path.file_name().or_else(|| disk.file_name());
             let name = name.map_or(b"".as_slice(), |name| name.as_bytes());
-            let relative = RelativePath::from_components([name])
-                .map_err(|error| TransferError::Name(path.clone(), error))?;
+            let relative =
+                RelativePath::from_components([name]).map_err(|error| TransferError::Name(path.clone(), error))?;
             if !names.insert(relative.clone()) {
                 return Err(TransferError::Duplicate(relative.to_string()));
             }

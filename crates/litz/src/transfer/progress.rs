@@ -45,6 +45,12 @@ impl<'a> Progress<'a> {
         self.done.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// As [`Progress::take_back`], for bytes that seemed to be held from before.
+    pub(crate) fn take_back_resumed(&self, bytes: u64) {
+        self.resumed.fetch_sub(bytes, Ordering::Relaxed);
+        self.take_back(bytes);
+    }
+
     /// Tells how far we are.
     pub(crate) fn tell(&self) {
         self.events.event(TransferEvent::Progress {

@@ -28,18 +28,13 @@ pub(crate) enum Popped<T> {
 impl<T> Queue<T> {
     pub(crate) fn new(capacity: usize) -> Self {
         assert!(capacity > 0, "a queue of no items passes none on");
-        Self {
-            state: Mutex::new(State { items: VecDeque::new(), closed: false }),
-            changed: Condvar::new(),
-            capacity,
-        }
+        Self { state: Mutex::new(State { items: VecDeque::new(), closed: false }), changed: Condvar::new(), capacity }
     }
 
     /// Appends `item`, waiting for room. False if the queue is closed: the item is dropped.
     pub(crate) fn push(&self, item: T) -> bool {
         let full = |state: &mut State<T>| !state.closed && state.items.len() >= self.capacity;
-        let mut state =
-            self.changed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.changed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
         if state.closed {
             return false;
         }
@@ -48,11 +43,22 @@ impl<T> Queue<T> {
         true
     }
 
+    /// Appends `item`, or gives it back if there is no room now.
+    #[cfg(test)]
+    pub(crate) fn try_push(&self, item: T) -> Result<(), T> {
+        let mut state = self.lock();
+        if state.closed || state.items.len() >= self.capacity {
+            return Err(item);
+        }
+        state.items.push_back(item);
+        self.changed.notify_all();
+        Ok(())
+    }
+
     /// The first item, waiting for one. `None` once the queue is closed and empty.
     pub(crate) fn pop(&self) -> Option<T> {
         let empty = |state: &mut State<T>| !state.closed && state.items.is_empty();
-        let mut state =
-            self.changed.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.changed.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);
         self.changed.notify_all();
         state.items.pop_front()
     }

@@ -18,7 +18,9 @@ use std::thread::Scope;
 
 use self::incoming::Incoming;
 use super::authorise::Authoriser;
-use super::control::{ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, read_messages};
+use super::control::{
+    ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, prefer_peers_reason, read_messages,
+};
 use super::error::{FileError, TransferError};
 use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
@@ -56,13 +58,7 @@ pub struct ReceiveOptions {
 
 impl Default for ReceiveOptions {
     fn default() -> Self {
-        Self {
-            threads: default_threads(),
-            overwrite: false,
-            umask: 0o022,
-            bytes_max: None,
-            cancel: CancelToken::new(),
-        }
+        Self { threads: default_threads(), overwrite: false, umask: 0o022, bytes_max: None, cancel: CancelToken::new() }
     }
 }
 
@@ -109,7 +105,9 @@ pub fn run(
     std::thread::scope(|scope| {
         let guard = Ender(&session);
         scope.spawn(|| read_messages(reader, &session.inbox));
-        let outcome = session.coordinate(scope, authoriser, tree);
+        // A write may fail before we read why the sender left.
+        let outcome =
+            session.coordinate(scope, authoriser, tree).map_err(|error| prefer_peers_reason(error, &session.inbox));
         session.stop();
         match &outcome {
             Ok(_) => conclude(&session.control, &session.inbox, link),
@@ -198,9 +196,9 @@ impl<'a> Session<'a> {
         }
         self.serve()?;
         self.settle_directories();
-        self.tree().sync().map_err(|error| {
-            TransferError::Directory(self.directory.clone(), std::io::Error::other(error))
-        })?;
+        self.tree()
+            .sync()
+            .map_err(|error| TransferError::Directory(self.directory.clone(), std::io::Error::other(error)))?;
         let summary = Summary {
             files: totals.files,
             bytes: totals.bytes,

@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use self::outgoing::{Outgoing, Work};
 use super::authorise::Credential;
-use super::control::{ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, read_messages};
+use super::control::{
+    ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, prefer_peers_reason, read_messages,
+};
 use super::error::{FileError, TransferError};
 use super::events::{Events, Summary, TransferEvent};
 use super::link::{CancelToken, Control, Link};
@@ -242,7 +244,7 @@ impl Session<'_> {
         // A second plan replaces the first: what the receiver held turned out not to fit.
         if let Some(earlier) = standing.active.insert(index, Arc::clone(&outgoing)) {
             earlier.give_up();
-            self.progress.take_back(earlier.counted());
+            self.progress.take_back_resumed(earlier.counted());
         }
         self.events.event(TransferEvent::FileStarted { path: &entry.path, bytes: size, bytes_resumed });
         self.work.push(outgoing);
@@ -296,16 +298,8 @@ impl Session<'_> {
     }
 
     fn send(&self, message: &Message) -> Result<(), TransferError> {
-        match self.control.send(message) {
-            // The receiver may have said why it left.
-            Err(error) => {
-                self.inbox.push(Input::Fatal(error));
-                loop {
-                    next_input(&self.inbox, self.cancel)?;
-                }
-            }
-            Ok(()) => Ok(()),
-        }
+        // The receiver may have said why it left.
+        self.control.send(message).map_err(|error| prefer_peers_reason(error, &self.inbox))
     }
 
     fn next_message(&self) -> Result<Message, TransferError> {

@@ -22,7 +22,8 @@ fn a_tree_is_listed_in_order_with_what_is_skipped_told() {
     assert_eq!(source.totals(), Totals { files: 3, bytes: 11 });
     assert_eq!(source.disk_path(4), fs::canonicalize(&tree).unwrap().join("b/inner/file"));
     assert_eq!(source.disk_path(5), fs::canonicalize(&tree).unwrap().join("a"));
-    let skipped: Vec<_> = source.skipped().iter().map(|(path, error)| (path.file_name().unwrap(), error.kind)).collect();
+    let skipped: Vec<_> =
+        source.skipped().iter().map(|(path, error)| (path.file_name().unwrap(), error.kind)).collect();
     assert_eq!(source.skipped_count(), 3);
     assert!(skipped.contains(&("link".as_ref(), FileErrorKind::Special)));
     assert!(skipped.contains(&("socket".as_ref(), FileErrorKind::Special)));

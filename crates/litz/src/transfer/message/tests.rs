@@ -4,7 +4,8 @@ use super::*;
 
 fn samples() -> Vec<Message> {
     let path = |components: &[&[u8]]| RelativePath::from_components(components.iter().copied()).unwrap();
-    let entry = |path, kind| Entry { path, kind, modified: Modified { seconds: -1, nanoseconds: 999_999_999 }, mode: 0o644 };
+    let entry =
+        |path, kind| Entry { path, kind, modified: Modified { seconds: -1, nanoseconds: 999_999_999 }, mode: 0o644 };
     let error = FileError::new(FileErrorKind::NoSpace, "5 bytes free");
     let hash = FileHash::from_bytes([7; 32]);
     vec![

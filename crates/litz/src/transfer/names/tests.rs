@@ -34,7 +34,9 @@ fn every_name_that_leads_out_or_clashes_is_refused() {
 
 #[test]
 fn odd_but_harmless_names_are_kept_byte_for_byte() {
-    for name in [b"...".as_slice(), b"..a", b" ", b"-rf", b"\xff\xfe", b"a\nb", b"C:\\x", b".litz-part.txt", &[b'x'; 255]] {
+    for name in
+        [b"...".as_slice(), b"..a", b" ", b"-rf", b"\xff\xfe", b"a\nb", b"C:\\x", b".litz-part.txt", &[b'x'; 255]]
+    {
         let made = path(&[b"dir", name]).unwrap();
         assert_eq!(made.components().collect::<Vec<_>>(), [b"dir".as_slice(), name]);
         assert_eq!(made.split_last().1.as_bytes(), name);

@@ -50,8 +50,8 @@ impl Session<'_> {
     fn plan_one(&self, index: u32) -> Result<(), TransferError> {
         let entry = &self.list().entries[index as usize];
         let EntryKind::File { size } = entry.kind else { return self.plan_directory(index, entry) };
-        let layout = Layout::new(size, self.list().base_log2)
-            .ok_or(TransferError::Protocol("a segment length out of range"))?;
+        let layout =
+            Layout::new(size, self.list().base_log2).ok_or(TransferError::Protocol("a segment length out of range"))?;
         match self.open(index, entry, layout, self.options.overwrite) {
             Ok(Some(incoming)) => self.announce(incoming),
             Ok(None) => Ok(()),
@@ -75,7 +75,7 @@ impl Session<'_> {
     pub(super) fn plan_again(&self, incoming: &Incoming) -> Result<(), TransferError> {
         let (index, layout) = (incoming.index, incoming.layout);
         let entry = &self.list().entries[index as usize];
-        self.progress.take_back(incoming.counted());
+        self.progress.take_back_resumed(incoming.counted());
         match self.open_part(index, entry, layout) {
             Ok(Some(incoming)) => self.announce(incoming),
             Ok(None) => Ok(()),
@@ -98,13 +98,7 @@ impl Session<'_> {
     }
 
     /// Looks what is there of a file. `None` if we stop.
-    fn open(
-        &self,
-        index: u32,
-        entry: &Entry,
-        layout: Layout,
-        overwrite: bool,
-    ) -> Result<Option<Incoming>, FileError> {
+    fn open(&self, index: u32, entry: &Entry, layout: Layout, overwrite: bool) -> Result<Option<Incoming>, FileError> {
         let (directory, name) = self.tree().parent(&entry.path)?;
         let Found::Same(file) = look(&directory, name, entry, overwrite)? else {
             return self.open_part(index, entry, layout);

@@ -75,7 +75,8 @@ proptest! {
             prop_assert!(!set.insert(*segment));
         }
         prop_assert_eq!(set.iter().collect::<Vec<_>>(), segments.iter().copied().collect::<Vec<_>>());
-        prop_assert_eq!(SegmentSet::from_bytes(set.as_bytes(), 500).unwrap().as_bytes(), set.as_bytes());
+        let read = SegmentSet::from_bytes(set.as_bytes(), 500).unwrap();
+        prop_assert_eq!(read.as_bytes(), set.as_bytes());
         set.remove(removed);
         prop_assert!(!set.contains(removed));
         prop_assert_eq!(set.len() as usize, segments.iter().filter(|segment| **segment != removed).count());

@@ -112,7 +112,12 @@ impl Outgoing {
 
     /// Notes the value of a segment. The file's hash if that was the last one missing: then the source is checked once
     /// more and closed.
-    pub(super) fn on_segment(&self, segment: u32, value: [u8; 32], entry: &Entry) -> Result<Option<FileHash>, FileError> {
+    pub(super) fn on_segment(
+        &self,
+        segment: u32,
+        value: [u8; 32],
+        entry: &Entry,
+    ) -> Result<Option<FileHash>, FileError> {
         let mut state = self.lock();
         if !state.tree.insert(segment, value) {
             return Ok(None);

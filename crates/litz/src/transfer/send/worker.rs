@@ -30,12 +30,7 @@ pub(super) fn run(session: &Session<'_>) -> Result<(), TransferError> {
 }
 
 /// Does one job, and tells the receiver what it comes to.
-fn one(
-    session: &Session<'_>,
-    job: &Job,
-    writer: &mut RecordWriter,
-    buffer: &mut [u8],
-) -> Result<(), TransferError> {
+fn one(session: &Session<'_>, job: &Job, writer: &mut RecordWriter, buffer: &mut [u8]) -> Result<(), TransferError> {
     let outgoing = &job.outgoing;
     let index = outgoing.index;
     match process(session, job, writer, buffer)? {

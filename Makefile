@@ -1,0 +1,39 @@
+# Everything a person types. Each target installs what it needs when run as root on Debian; otherwise it says what is
+# missing and how to get it.
+
+CARGO ?= cargo
+FUZZ_SECONDS ?= 20
+
+.PHONY: demo test bench lint interop fuzz-smoke
+
+## A file crosses an encrypted connection over an emulated link, is cut off once, resumes, and is verified.
+demo:
+	@scripts/need cc cmake
+	$(CARGO) run --release --quiet --package litz -- demo
+
+## All tests: unit, property, deterministic pairs, sockets, whole programs.
+test:
+	@scripts/need cc cmake ip
+	$(CARGO) test --workspace --quiet
+
+## Side-by-side measurements against peers in network namespaces (root), raw results in bench/results/.
+bench:
+	@scripts/need cc cmake ip
+	bench/run
+
+## Format, lints and documentation, warnings denied.
+lint:
+	@scripts/need cc cmake
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+## Other people's QUIC against ours.
+interop:
+	@scripts/need cc cmake
+	cd interop && $(CARGO) test --release --quiet
+
+## Each fuzz target for a few seconds (FUZZ_SECONDS).
+fuzz-smoke:
+	@scripts/need cc cmake c++ nightly
+	fuzz/smoke $(FUZZ_SECONDS)

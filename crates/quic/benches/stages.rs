@@ -1,0 +1,198 @@
+//! Nanoseconds a packet and a stage, on one core, without a network: plan, seal, open and absorb, read, acknowledge.
+//!
+//! The handshake is the deterministic one, the 1-RTT keys are real AES-128-GCM, so that the figures are those of a real
+//! transfer less its system calls. `cargo bench -p litz-quic --bench stages`.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark reads the clock")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant as Clock;
+
+use bytes::{Bytes, BytesMut};
+use quic::session::deterministic::DeterministicFactory;
+use quic::session::{
+    DirectionKeys, ExportError, LevelKeys, NewKeys, PhaseKeys, Session, SessionFactory, SessionSummary,
+};
+use quic::{
+    Addresses, Chunk, Connection, ConnectionId, Dir, Endpoint, Plan, SecretSource, Side, TransportConfig,
+    TransportError, seal,
+};
+use units::{Duration, Instant, Rng};
+
+const DATAGRAM_SIZE: usize = 1472;
+const WARM_UP_BYTES: u64 = 64 << 20;
+const MEASURED_BYTES: u64 = 1 << 30;
+const CHUNK_LEN: usize = 64 * 1024;
+
+/// The deterministic handshake with AES-128-GCM keys for 1-RTT packets.
+struct RealKeys {
+    inner: DeterministicFactory,
+    side: Side,
+}
+
+struct RealKeysSession {
+    inner: Box<dyn Session>,
+    side: Side,
+}
+
+fn aes_keys(side: Side) -> LevelKeys {
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let suite = provider
+        .cipher_suites
+        .iter()
+        .find(|suite| suite.suite() == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256)
+        .and_then(|suite| suite.tls13())
+        .and_then(rustls::Tls13CipherSuite::quic_suite)
+        .expect("AES-128-GCM is built in");
+    let side = if side == Side::Client { rustls::Side::Client } else { rustls::Side::Server };
+    suite.keys(b"a benchmark", side, rustls::quic::Version::V1).into()
+}
+
+impl SessionFactory for RealKeys {
+    fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
+        Ok(Box::new(RealKeysSession { inner: self.inner.start(server_name, parameters)?, side: self.side }))
+    }
+
+    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
+        self.inner.initial_keys(id, side)
+    }
+}
+
+impl Session for RealKeysSession {
+    fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
+        self.inner.handle_crypto(bytes)
+    }
+
+    fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
+        match self.inner.poll_crypto(out)? {
+            NewKeys::OneRtt(_) => Some(NewKeys::OneRtt(aes_keys(self.side))),
+            other => Some(other),
+        }
+    }
+
+    fn next_phase(&mut self) -> PhaseKeys {
+        let LevelKeys { seal, open } = aes_keys(self.side);
+        let packet = |keys: DirectionKeys| keys.packet;
+        PhaseKeys { seal: packet(seal), open: packet(open) }
+    }
+
+    fn peer_parameters(&self) -> Option<&[u8]> {
+        self.inner.peer_parameters()
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.inner.is_handshaking()
+    }
+
+    fn peer_identity(&self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
+        self.inner.export(label, context, out)
+    }
+
+    fn summary(&self) -> SessionSummary {
+        self.inner.summary()
+    }
+}
+
+fn factory(side: Side) -> RealKeys {
+    RealKeys { inner: DeterministicFactory::new(side, Rng::from_seed(side as u64)), side }
+}
+
+/// Moves every datagram `from` has to `to`; returns how many packets that were.
+fn exchange(now: Instant, from: &mut Connection, to: &mut Connection, stages: &mut Stages) -> u64 {
+    let mut packets = 0;
+    loop {
+        let start = Clock::now();
+        let planned = from.poll_plan(now, 44, &mut stages.plan);
+        stages.plan_ns += start.elapsed().as_nanos();
+        if !planned {
+            return packets;
+        }
+        packets += stages.plan.packet_count() as u64;
+        let start = Clock::now();
+        seal(&stages.plan, &mut stages.sealed);
+        stages.seal_ns += start.elapsed().as_nanos();
+        from.handle_emitted(now, &stages.plan.receipt());
+        // Stands in for the network; not counted.
+        let arrived = BytesMut::from(&stages.sealed[..]);
+        let start = Clock::now();
+        to.handle_datagrams(now, arrived, stages.plan.segment_size);
+        stages.open_ns += start.elapsed().as_nanos();
+    }
+}
+
+#[derive(Default)]
+struct Stages {
+    plan: Plan,
+    sealed: Vec<u8>,
+    plan_ns: u128,
+    seal_ns: u128,
+    open_ns: u128,
+    read_ns: u128,
+}
+
+fn main() {
+    // Run as a test, only prove that it works.
+    let measured = if std::env::args().any(|arg| arg == "--bench") { MEASURED_BYTES } else { WARM_UP_BYTES };
+    let config = TransportConfig { datagram_size: DATAGRAM_SIZE, ..TransportConfig::default() };
+    let remote: SocketAddr = "192.0.2.1:1".parse().expect("an address");
+    let mut client_end = Endpoint::new(config.clone(), None, SecretSource::new(&[1; 32])).expect("valid");
+    let server_factory: Arc<dyn SessionFactory> = Arc::new(factory(Side::Server));
+    let mut server_end = Endpoint::new(config, Some(server_factory), SecretSource::new(&[2; 32])).expect("valid");
+    let mut now = Instant::ZERO;
+    let mut client = client_end.connect(now, &factory(Side::Client), "bench", remote).expect("starts");
+    let (mut forward, mut backward) = (Stages::default(), Stages::default());
+    assert!(client.poll_plan(now, 1, &mut forward.plan));
+    seal(&forward.plan, &mut forward.sealed);
+    let addresses = Addresses { remote, local_ip: None };
+    let mut server = server_end.accept(now, addresses, BytesMut::from(&forward.sealed[..])).expect("an Initial");
+    for _ in 0..10 {
+        now += Duration::from_millis(1);
+        exchange(now, &mut server, &mut client, &mut backward);
+        exchange(now, &mut client, &mut server, &mut forward);
+    }
+    let id = client.open(Dir::Uni).expect("a stream is allowed");
+    let chunk = Bytes::from(vec![7; CHUNK_LEN]);
+    let (mut read, mut packets, mut acks) = (0u64, 0u64, 0u64);
+    let (mut accepted, mut warm) = (None, false);
+    let mut started = Clock::now();
+    while read < WARM_UP_BYTES + measured {
+        if !warm && read >= WARM_UP_BYTES {
+            warm = true;
+            (forward, backward, packets, acks) = (Stages::default(), Stages::default(), 0, 0);
+            started = Clock::now();
+        }
+        now += Duration::from_micros(20);
+        while client.write(id, chunk.clone()).is_ok() {}
+        packets += exchange(now, &mut client, &mut server, &mut forward);
+        accepted = accepted.or_else(|| server.accept(Dir::Uni));
+        if let Some(accepted) = accepted {
+            let start = Clock::now();
+            while let Ok(Chunk::Bytes(bytes)) = server.read(now, accepted, usize::MAX) {
+                read += bytes.len() as u64;
+            }
+            forward.read_ns += start.elapsed().as_nanos();
+        }
+        acks += exchange(now, &mut server, &mut client, &mut backward);
+        if let Some(at) = client.poll_timeout().filter(|at| *at <= now) {
+            now = now.max(at);
+            client.handle_timeout(now);
+        }
+        server.handle_timeout(now);
+    }
+    let wall = started.elapsed();
+    let each = |nanos: u128| nanos as f64 / packets as f64;
+    println!("stage            ns/packet ({packets} packets of {DATAGRAM_SIZE} bytes, {acks} acknowledgement packets)");
+    println!("plan             {:9.1}", each(forward.plan_ns));
+    println!("seal             {:9.1}", each(forward.seal_ns));
+    println!("open + absorb    {:9.1}", each(forward.open_ns));
+    println!("read             {:9.1}", each(forward.read_ns));
+    println!("acks: plan       {:9.1}", each(backward.plan_ns));
+    println!("acks: seal       {:9.1}", each(backward.seal_ns));
+    println!("acks: absorb     {:9.1}", each(backward.open_ns));
+    println!("goodput of both sides on one core: {:.2} Gb/s", measured as f64 * 8.0 / wall.as_nanos() as f64);
+}
