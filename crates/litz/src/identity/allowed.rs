@@ -1,7 +1,7 @@
 //! The list of keys that a standing server lets in without tickets.
 //!
-//! A text file: one public key (`ed25519:...`) or fingerprint (`sha256:...`) a line, whatever follows it on the line is a
-//! comment, as is everything after `#`. Read afresh for each connection, so that a change needs no restart.
+//! A text file: one public key (`ed25519:...`) or fingerprint (`sha256:...`) a line, whatever follows it on the line is
+//! a comment, as is everything after `#`. Read afresh for each connection, so that a change needs no restart.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -21,8 +21,8 @@ pub struct KeyPair {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
-/// SHA-256 of a key's SubjectPublicKeyInfo. Its text is `sha256:` and 52 letters and digits; [`Fingerprint::short`] is for
-/// people to compare at a glance.
+/// SHA-256 of a key's SubjectPublicKeyInfo. Its text is `sha256:` and 52 letters and digits; [`Fingerprint::short`] is
+/// for people to compare at a glance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 

@@ -1,8 +1,9 @@
-//! Who is at the other end: host keys, TLS with raw public keys, tickets and their proofs, and what a receiver remembers.
+//! Who is at the other end: host keys, TLS with raw public keys, tickets and their proofs, and what a receiver
+//! remembers.
 //!
 //! ```text
 //!   ticket (addresses, fingerprint, secret, expiry) ── carried by a person ──▶ sender
-//!   sender ── TLS 1.3, raw public keys both ways ──▶ receiver       the fingerprint says that the host is the right one
+//!   sender ── TLS 1.3, raw public keys both ways ──▶ receiver       the fingerprint says that it is the right host
 //!   sender ── proof over the TLS exporter ──▶ receiver              the secret says that the sender was invited
 //!   receiver ── proof back ──▶ sender                               and that the receiver wrote the ticket
 //! ```

@@ -1,7 +1,7 @@
 //! Proving the knowledge of a ticket's secret without sending it.
 //!
-//! HMAC-SHA256 under the secret over what the two ends of *this* TLS connection alone have in common (the exporter,
-//! RFC 8446 section 7.5), both keys and the prover's role. So a proof is worth nothing on another connection, to another
+//! HMAC-SHA256 under the secret over what the two ends of *this* TLS connection alone have in common (the exporter, RFC
+//! 8446 section 7.5), both keys and the prover's role. So a proof is worth nothing on another connection, to another
 //! host, or sent back to where it came from.
 
 use std::fmt;

@@ -1,15 +1,15 @@
 //! What a receiver remembers of the tickets it issued, across restarts.
 //!
-//! A ticket is bound to the first sender key that proves its secret and serves that key alone until its transfer completes
-//! or it expires:
+//! A ticket is bound to the first sender key that proves its secret and serves that key alone until its transfer
+//! completes or it expires:
 //!
 //! ```text
 //!   issued ──first proof──▶ bound to a key ──transfer complete──▶ completed
 //!      └───────────expiry───────────┴──────▶ expired
 //! ```
 //!
-//! Each change is written (0600, whole or not at all, synced) before the decision it belongs to is told to anybody, under
-//! a lock that keeps several receivers of one user apart. The file is JSON with a version; it is bounded by
+//! Each change is written (0600, whole or not at all, synced) before the decision it belongs to is told to anybody,
+//! under a lock that keeps several receivers of one user apart. The file is JSON with a version; it is bounded by
 //! [`TICKETS_MAX`]. It holds the tickets' secrets: whoever can read it could send.
 
 use std::ffi::OsStr;
@@ -138,7 +138,8 @@ impl TicketStore {
         })
     }
 
-    /// The tickets for `directory` that can still be used at `now_unix`, oldest first: what a restarted receiver serves.
+    /// The tickets for `directory` that can still be used at `now_unix`, oldest first: what a restarted receiver
+    /// serves.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -336,16 +337,16 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::UnknownOrWrongProof => {
-                "the receiver knows no such ticket: it may have been revoked, or be for another receiver; ask for a new one"
+                "the receiver knows no such ticket: it may be revoked or for another receiver; ask for a new one"
             }
             Self::Expired => "the ticket has expired: ask the receiver for a new one",
             Self::BoundToAnotherKey => {
-                "another sender has used the ticket first: ask the receiver for a new one, and if nobody else should have \
-                 had it, tell them"
+                "another sender has used the ticket first: ask the receiver for a new one, and if nobody else should \
+                 have had it, tell them"
             }
-            Self::Completed => "the ticket's transfer is complete already: ask the receiver for a new ticket to send more",
-            Self::KeyNotAllowed => "the receiver does not let this host's key in: have it added to the allowed keys there",
-            Self::Unavailable => "the receiver cannot read or write its own state: see its messages there, then try again",
+            Self::Completed => "the ticket's transfer is complete already: ask for a new ticket to send more",
+            Self::KeyNotAllowed => "the receiver does not know this host's key: have it added to its allowed keys",
+            Self::Unavailable => "the receiver cannot read or write its own state: see its messages, then try again",
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The ticket: everything a sender needs to reach one receiver and be let in, as one word to copy and paste.
 //!
-//! The text is `litz1` (the format's version) and base32 of the bytes below; a checksum tells a typing error from a wrong
-//! ticket. Full layout: `docs/spec/ticket.md`.
+//! The text is `litz1` (the format's version) and base32 of the bytes below; a checksum tells a typing error from a
+//! wrong ticket. Full layout: `docs/spec/ticket.md`.
 //!
 //! ```text
 //!   expiry 5 | fingerprint 32 | secret 16 | addresses n (1) | n x address | checksum 4
@@ -234,7 +234,7 @@ impl fmt::Display for TicketError {
             }
             Self::Version(version) => write!(
                 f,
-                "the ticket has format {version}, this program knows {VERSION}: use the same version of litz on both hosts"
+                "the ticket has format {version}, this program knows {VERSION}: use the same litz on both hosts"
             ),
             Self::Character { index, character } => write!(
                 f,

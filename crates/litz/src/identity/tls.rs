@@ -59,8 +59,11 @@ pub fn client_config(own: &KeyPair, expected: &[Fingerprint]) -> Result<ClientTl
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified_key(own)?)));
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // A resumed session skips the verifier, and its exporter's peers would rest on a memory: every handshake is a full one.
+    // A resumed session skips the verifier, and its exporter's peers would rest on a memory: every handshake is a full
+    // one.
     config.resumption = Resumption::disabled();
+    // Only where the user sets SSLKEYLOGFILE: lets a capture be decrypted.
+    config.key_log = Arc::new(rustls::KeyLogFile::new());
     // Hosts are known by their keys. A name in clear would only tell onlookers whom we talk to.
     config.enable_sni = false;
     Ok(ClientTls { config: Arc::new(config), verdict })
@@ -80,6 +83,7 @@ pub fn server_config(own: &KeyPair) -> Result<Arc<ServerConfig>, TlsError> {
     // No resumption (see `client_config`), hence no 0-RTT either: nothing of ours may be replayed.
     config.send_tls13_tickets = 0;
     config.max_early_data_size = 0;
+    config.key_log = Arc::new(rustls::KeyLogFile::new());
     Ok(Arc::new(config))
 }
 

@@ -110,8 +110,8 @@ fn stopped(code: StopCode, reason: String) -> TransferError {
     }
 }
 
-/// The peer's own reason why the connection ended, if one is on its way: after `error` broke a data stream or a write, the
-/// control stream may still hold a Stop. Any other error stands as it is.
+/// The peer's own reason why the connection ended, if one is on its way: after `error` broke a data stream or a write,
+/// the control stream may still hold a Stop. Any other error stands as it is.
 pub(crate) fn prefer_peers_reason(error: TransferError, inbox: &Queue<Input>) -> TransferError {
     if !matches!(error, TransferError::Connection(_)) {
         return error;
@@ -128,8 +128,8 @@ pub(crate) fn prefer_peers_reason(error: TransferError, inbox: &Queue<Input>) ->
     }
 }
 
-/// Ends a transfer that failed with `error`: tells the peer unless it knows, lets it read that, and closes the connection.
-/// Takes a bounded time whatever the peer does.
+/// Ends a transfer that failed with `error`: tells the peer unless it knows, lets it read that, and closes the
+/// connection. Takes a bounded time whatever the peer does.
 pub(crate) fn abandon(error: &TransferError, control: &ControlWriter, inbox: &Queue<Input>, link: &dyn Link) {
     let code = match error {
         TransferError::Connection(_) | TransferError::CancelledByPeer | TransferError::Peer(_) => {
@@ -168,8 +168,8 @@ pub(crate) fn conclude(control: &ControlWriter, inbox: &Queue<Input>, link: &dyn
     }
 }
 
-/// Waits until the peer's half of the control stream ends, but not longer than `patience` from its last message. False if
-/// it did not end.
+/// Waits until the peer's half of the control stream ends, but not longer than `patience` from its last message. False
+/// if it did not end.
 fn wait_for_end(inbox: &Queue<Input>, patience: Duration) -> bool {
     for _ in 0..MESSAGES_AFTER_END_MAX {
         match inbox.pop_timeout(patience) {

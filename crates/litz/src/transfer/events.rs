@@ -88,8 +88,8 @@ pub struct Summary {
     pub files_done: u64,
     /// Files and directories that failed.
     pub failed: u64,
-    /// Things on the sender's disk that were not sent: special files, symbolic links, unreadable directories. The receiver
-    /// does not know of them: 0 there.
+    /// Things on the sender's disk that were not sent: special files, symbolic links, unreadable directories. The
+    /// receiver does not know of them: 0 there.
     pub skipped: u64,
     /// File bytes that travelled in this transfer.
     pub bytes_moved: u64,
@@ -98,8 +98,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The exit status of a command whose transfer ran to its end: 0 if everything is in place, 1 if something failed or
-    /// was skipped.
+    /// The exit status of a command whose transfer ran to its end: 0 if everything is in place, 1 if something failed
+    /// or was skipped.
     pub fn exit_code(&self) -> u8 {
         u8::from(self.failed > 0 || self.skipped > 0)
     }

@@ -5,9 +5,9 @@
 //!   record   segment 4 | value 32 | check 8
 //! ```
 //!
-//! A record is one `write`, made after the segment's bytes were written. Neither is synced: a killed process loses neither,
-//! and after a power loss the values are compared with the part file anyway before anything is built on them. A record that
-//! is torn or damaged ends the journal; of two records of one segment the later counts.
+//! A record is one `write`, made after the segment's bytes were written. Neither is synced: a killed process loses
+//! neither, and after a power loss the values are compared with the part file anyway before anything is built on them.
+//! A record that is torn or damaged ends the journal; of two records of one segment the later counts.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -139,8 +139,8 @@ const CHECK_LEN: usize = 8;
 const HEADER_LEN: usize = 8 + 1 + 8 + 8 + 4 + 32 + CHECK_LEN;
 const RECORD_LEN: usize = 4 + 32 + CHECK_LEN;
 
-/// Records of one segment that a journal may hold on average. A segment is recorded again only after its bytes in the part
-/// file were found not to fit; a journal in which that happened so often is begun afresh.
+/// Records of one segment that a journal may hold on average. A segment is recorded again only after its bytes in the
+/// part file were found not to fit; a journal in which that happened so often is begun afresh.
 const REPEATS_MAX: usize = 4;
 
 #[cfg(test)]

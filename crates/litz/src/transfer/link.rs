@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An authenticated, encrypted connection with unidirectional streams. All calls block.
 ///
-/// Whatever ends the connection (loss, [`Link::close`] by either side) must make every blocked and later call on it and on
-/// its streams return an error, soon: nothing else wakes the threads of a transfer.
+/// Whatever ends the connection (loss, [`Link::close`] by either side) must make every blocked and later call on it and
+/// on its streams return an error, soon: nothing else wakes the threads of a transfer.
 pub trait Link: Sync {
     /// Opens a stream to the peer, waiting while the peer allows no more.
     ///

@@ -75,12 +75,12 @@ pub(crate) struct Limits {
 
 impl Source {
     /// Lists `paths` and what is below them. A path arrives under its last component (that of the resolved path for `.`
-    /// and the like). A symbolic link among `paths` is followed; those found below are skipped, as are special files and
-    /// directories that cannot be read: see [`Source::skipped`].
+    /// and the like). A symbolic link among `paths` is followed; those found below are skipped, as are special files
+    /// and directories that cannot be read: see [`Source::skipped`].
     ///
     /// # Errors
-    /// If a path is missing or has no name that can travel, if two have the same name, if there are too many entries, if
-    /// nothing is left to send, or if `cancel` is used.
+    /// If a path is missing or has no name that can travel, if two have the same name, if there are too many entries,
+    /// if nothing is left to send, or if `cancel` is used.
     pub fn scan(paths: &[PathBuf], cancel: &CancelToken) -> Result<Self, TransferError> {
         let mut scan = Scan { source: Self::empty(), limits: Limits::default(), cancel };
         let mut names = BTreeSet::new();
@@ -98,7 +98,10 @@ impl Source {
         }
         let Scan { mut source, limits, .. } = scan;
         if source.entries.is_empty() {
-            return Err(TransferError::NothingToSend);
+            return Err(match source.skipped.pop() {
+                Some((path, error)) => TransferError::Path(path, io::Error::other(error)),
+                None => TransferError::NothingToSend,
+            });
         }
         source.totals = limits.totals;
         Ok(source)

@@ -1,8 +1,8 @@
 //! Messages of the control stream: their meaning, and their bytes.
 //!
-//! A frame is a length (4 bytes, big-endian, of what follows), a type (1 byte) and a body of fixed-width big-endian fields.
-//! No frame exceeds [`FRAME_LEN_MAX`]; decoding takes any bytes, allocates in proportion to them, and accepts exactly one
-//! encoding of each message.
+//! A frame is a length (4 bytes, big-endian, of what follows), a type (1 byte) and a body of fixed-width big-endian
+//! fields. No frame exceeds [`FRAME_LEN_MAX`]; decoding takes any bytes, allocates in proportion to them, and accepts
+//! exactly one encoding of each message.
 
 use super::error::{DETAIL_LEN_MAX, FileError, FileErrorKind, clean};
 use super::manifest::{Entry, EntryKind, Modified};
@@ -325,7 +325,8 @@ const ENTRY_FIXED_LEN_MAX: usize = 1 + 8 + 2 + 8 + 4 + 1;
 // The longest entry fits a frame beside a full batch, and so does a segment set.
 const _: () = assert!(ENTRIES_LEN + ENTRY_FIXED_LEN_MAX + super::names::PATH_LEN_MAX + 2 <= FRAME_LEN_MAX);
 const _: () = assert!(super::segment::SEGMENTS_MAX as usize / 8 + 5 <= FRAME_LEN_MAX);
-const _: () = assert!(DETAIL_LEN_MAX <= u8::MAX as usize && super::names::COMPONENT_LEN_MAX <= u8::MAX as usize);
+const _: () = assert!(DETAIL_LEN_MAX <= u8::MAX as usize);
+const _: () = assert!(super::names::COMPONENT_LEN_MAX <= u8::MAX as usize);
 
 #[cfg(test)]
 mod tests;

@@ -86,8 +86,8 @@ impl RelativePath {
 }
 
 impl fmt::Display for RelativePath {
-    /// For people: control characters and bytes that are not UTF-8 are shown as `\xNN`, so that a name cannot play tricks
-    /// on a terminal or break a line.
+    /// For people: control characters and bytes that are not UTF-8 are shown as `\xNN`, so that a name cannot play
+    /// tricks on a terminal or break a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.bytes.utf8_chunks() {
             for character in chunk.valid().chars() {

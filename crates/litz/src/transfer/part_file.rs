@@ -42,7 +42,8 @@ pub(crate) struct PartFile {
     part_name: OsString,
     journal_name: OsString,
     file: File,
-    journal: Mutex<Journal>,
+    /// None for a file of one segment: it is verified as a whole or not at all.
+    journal: Option<Mutex<Journal>>,
 }
 
 /// Looks what is under `name`.
@@ -83,20 +84,15 @@ impl PartFile {
         let (part_name, journal_name) = companions(name);
         let file = open_regular(&directory, &part_name).map_err(target)?;
         lock(&directory, &part_name, &file)?;
-        let journal_file = open_regular(&directory, &journal_name).map_err(target)?;
-        let resumed = match journal_file.try_clone().and_then(|copy| Journal::resume(copy, key, layout)) {
-            Ok(Some(resumed)) => Some(resumed),
-            // An unreadable journal is no worse than none.
-            Ok(None) | Err(_) => None,
+        let resumed = if layout.count() > 1 {
+            let journal_file = open_regular(&directory, &journal_name).map_err(target)?;
+            Some(resume_or_create(&file, journal_file, key, layout).map_err(target)?)
+        } else {
+            file.set_len(0).map_err(target)?;
+            None
         };
-        let (journal, recorded) = match resumed {
-            Some(resumed) => resumed,
-            None => {
-                file.set_len(0).map_err(target)?;
-                (Journal::create(journal_file, key).map_err(target)?, Recorded::new())
-            }
-        };
-        let journal = Mutex::new(journal);
+        let (journal, recorded) =
+            resumed.map_or((None, Recorded::new()), |(journal, recorded)| (Some(Mutex::new(journal)), recorded));
         let part = Self { directory, name: name.to_owned(), part_name, journal_name, file, journal };
         if let Err(error) = reserve(&part.file, layout.size()) {
             if recorded.is_empty() {
@@ -119,7 +115,8 @@ impl PartFile {
 
     /// Notes that `segment` is written and verified.
     pub(crate) fn record(&self, segment: u32, value: &[u8; 32]) -> io::Result<()> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(segment, value)
+        let Some(journal) = &self.journal else { return Ok(()) };
+        journal.lock().unwrap_or_else(PoisonError::into_inner).append(segment, value)
     }
 
     /// Makes the file what it is to be, syncs it, and moves it to its name: whole, or (on error) not at all.
@@ -184,6 +181,16 @@ pub(crate) fn companions(name: &OsStr) -> (OsString, OsString) {
     (with(PART_SUFFIX), with(JOURNAL_SUFFIX))
 }
 
+/// Goes on with the journal if it is about `key`; otherwise empties the part file and begins a journal.
+fn resume_or_create(part: &File, journal: File, key: &JournalKey, layout: Layout) -> io::Result<(Journal, Recorded)> {
+    // An unreadable journal is no worse than none.
+    if let Ok(Some(resumed)) = Journal::resume(journal.try_clone()?, key, layout) {
+        return Ok(resumed);
+    }
+    part.set_len(0)?;
+    Ok((Journal::create(journal, key)?, Recorded::new()))
+}
+
 /// Opens or makes a file of ours: regular, and under no other name that a write could reach.
 fn open_regular(directory: &OwnedFd, name: &OsStr) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -199,7 +206,10 @@ fn open_regular(directory: &OwnedFd, name: &OsStr) -> io::Result<File> {
 /// Locks the part file, and makes sure that it is still the one under its name.
 fn lock(directory: &OwnedFd, name: &OsStr, file: &File) -> Result<(), FileError> {
     let busy = || FileError::new(FileErrorKind::Busy, "");
-    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| busy())?;
+    // Any other error means a file system without locks: there its user keeps transfers apart.
+    if let Err(Errno::WOULDBLOCK) = rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        return Err(busy());
+    }
     let opened = file.metadata().map_err(|error| FileError::target(&error))?;
     // Between our open and our lock, the holder before us may have moved or removed it.
     let named = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|_| busy())?;

@@ -1,4 +1,5 @@
-//! The receiving side: lets the sender in, plans, takes segments from several threads, and puts verified files in place.
+//! The receiving side: lets the sender in, plans, takes segments from several threads, and puts verified files in
+//! place.
 //!
 //! ```text
 //!   coordinator ◀── reading thread ◀── control
@@ -394,8 +395,8 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Files that have a plan and no result, at most. Each holds two open files (a process may usually have 1024); fewer would
-/// leave a long line empty between small files, as this many are on their way in one round trip.
+/// Files that have a plan and no result, at most. Each holds two open files (a process may usually have 1024); fewer
+/// would leave a long line empty between small files, as this many are on their way in one round trip.
 const FILES_AHEAD: usize = 256;
 
 /// How long a sender may take to say Hello: 200 looks at 50 ms.

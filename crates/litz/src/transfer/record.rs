@@ -7,8 +7,8 @@
 //!   end      0 (4) | value 32        or   2^32 - 1 (4)     the sender gives the segment up
 //! ```
 //!
-//! Where a segment lies and how long it is follows from the file's size, so it is not said. Chunks let the sender give up
-//! a segment half-way (its source shrank) without giving up the stream and what else is on it.
+//! Where a segment lies and how long it is follows from the file's size, so it is not said. Chunks let the sender give
+//! up a segment half-way (its source shrank) without giving up the stream and what else is on it.
 
 use std::io::{self, Read, Write};
 
@@ -59,8 +59,8 @@ impl RecordWriter {
         self.put(&segment.to_be_bytes())
     }
 
-    /// Adds a chunk of `len` bytes (1 to [`CHUNK_LEN_MAX`]) that `fill` writes, and shows it to `seen`. If `fill` fails,
-    /// that is the inner error and nothing was added; the outer one is the stream's.
+    /// Adds a chunk of `len` bytes (1 to [`CHUNK_LEN_MAX`]) that `fill` writes, and shows it to `seen`. If `fill`
+    /// fails, that is the inner error and nothing was added; the outer one is the stream's.
     pub(crate) fn chunk<E>(
         &mut self,
         len: usize,

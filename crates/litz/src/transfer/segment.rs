@@ -1,9 +1,9 @@
 //! Files in segments, and the hash tree over them.
 //!
-//! A file's hash is BLAKE3 of its content, the same that `b3sum` prints. BLAKE3 is a binary tree over 1 KiB chunks in which
-//! every left subtree is full, so a segment of a power of two (and at least one chunk) is a subtree of its own: its
-//! chaining value can be computed anywhere, in any order, and the root needs only these values (BLAKE3 paper, sections 2.1
-//! and 2.4).
+//! A file's hash is BLAKE3 of its content, the same that `b3sum` prints. BLAKE3 is a binary tree over 1 KiB chunks in
+//! which every left subtree is full, so a segment of a power of two (and at least one chunk) is a subtree of its own:
+//! its chaining value can be computed anywhere, in any order, and the root needs only these values (BLAKE3 paper,
+//! sections 2.1 and 2.4).
 //!
 //! ```text
 //!                 root                     merged from the values, never from the bytes
@@ -149,14 +149,6 @@ impl SegmentSet {
         self.bits[index] |= 1 << (segment % 8);
         self.len += 1;
         true
-    }
-
-    /// Takes `segment` out.
-    pub(crate) fn remove(&mut self, segment: u32) {
-        if self.contains(segment) {
-            self.bits[segment as usize / 8] &= !(1 << (segment % 8));
-            self.len -= 1;
-        }
     }
 
     /// The segments in ascending order.

@@ -33,10 +33,11 @@ mod worker;
 /// How to send.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// Threads that read, hash and write, and so streams in flight. Default: the processors, 1 to 8. Each holds 256 KiB.
+    /// Threads that read, hash and write, and so streams in flight. Default: the processors, 1 to 8. Each holds 256
+    /// KiB.
     pub threads: usize,
-    /// Bytes in a segment: a power of two from 1 KiB to 1 GiB. Default: 4 MiB. An interrupted transfer repeats at most one
-    /// segment for each thread; a change of this value makes unfinished files begin afresh.
+    /// Bytes in a segment: a power of two from 1 KiB to 1 GiB. Default: 4 MiB. An interrupted transfer repeats at most
+    /// one segment for each thread; a change of this value makes unfinished files begin afresh.
     pub segment_bytes: u64,
     /// Ends the transfer when used.
     pub cancel: CancelToken,
@@ -49,8 +50,8 @@ impl Default for SendOptions {
 }
 
 /// Sends everything in `source` over `link`, whose `control` stream we opened. `context` is made from the connection's
-/// exporter and keys. Returns when the receiver has everything on disk or has said of each thing why not. The connection
-/// stays open if the transfer ran to its end and is closed otherwise.
+/// exporter and keys. Returns when the receiver has everything on disk or has said of each thing why not. The
+/// connection stays open if the transfer ran to its end and is closed otherwise.
 ///
 /// # Errors
 /// Why the transfer did not run to its end. Failures of single files are no error here: see [`Summary`].
@@ -304,10 +305,9 @@ impl Session<'_> {
 
     fn next_message(&self) -> Result<Message, TransferError> {
         loop {
-            match next_input(&self.inbox, self.cancel)? {
-                Some(Input::Message(message)) => return Ok(message),
-                // No worker ends before `finish` closes their queue, unless it reported why.
-                Some(_) | None => {}
+            // Whatever else comes is no news: no worker ends before `finish` closes their queue, unless it said why.
+            if let Some(Input::Message(message)) = next_input(&self.inbox, self.cancel)? {
+                return Ok(message);
             }
         }
     }

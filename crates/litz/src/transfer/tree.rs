@@ -1,7 +1,7 @@
 //! The target directory and what is below it, reached without ever following a symbolic link.
 //!
-//! Each component is opened relative to the one above with `O_NOFOLLOW`, so neither a link that was there before nor one
-//! that appears half-way can lead out. The target directory itself may be given through links: its user chose it.
+//! Each component is opened relative to the one above with `O_NOFOLLOW`, so neither a link that was there before nor
+//! one that appears half-way can lead out. The target directory itself may be given through links: its user chose it.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -46,10 +46,13 @@ impl TargetTree {
         Ok((self.descend(parents, true)?, name))
     }
 
-    /// Makes the directory `path`, writable for us until [`TargetTree::settle_directory`]. False if it was there.
-    pub(crate) fn make_directory(&self, path: &RelativePath) -> Result<bool, FileError> {
+    /// Makes the directory `path` with the permissions `mode`, but writable for us until
+    /// [`TargetTree::settle_directory`]. False if it was there.
+    pub(crate) fn make_directory(&self, path: &RelativePath, mode: u16) -> Result<bool, FileError> {
         let (parent, name) = self.parent(path)?;
-        match rustix::fs::mkdirat(&*parent, name, Mode::from_raw_mode(0o777 & !self.umask | 0o700)) {
+        // From the start nobody else sees more than in the end, also if the transfer is interrupted.
+        let mode = u32::from(mode) & 0o777 & !self.umask | 0o700;
+        match rustix::fs::mkdirat(&*parent, name, Mode::from_raw_mode(mode)) {
             Ok(()) => {
                 self.note_changed(path);
                 Ok(true)

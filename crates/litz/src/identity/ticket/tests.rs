@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn any_content_under_a_right_checksum_is_refused_or_reads_back(content in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn content_under_a_right_checksum_is_refused_or_reads_back(content in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut bytes = content.clone();
         bytes.extend_from_slice(&checksum(&content));
         let text = format!("litz1{}", base32::encode(&bytes));

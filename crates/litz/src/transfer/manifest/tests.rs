@@ -50,6 +50,8 @@ fn paths_that_cannot_be_sent_are_refused_at_once() {
     }
     let scan = |paths: &[PathBuf]| Source::scan(paths, &CancelToken::new()).map(|source| shown(&source));
     assert!(matches!(scan(&[]), Err(TransferError::NothingToSend)));
+    let device = scan(&["/dev/null".into()]).unwrap_err().to_string();
+    assert!(device.contains("/dev/null") && device.contains("device"), "{device}");
     assert!(matches!(scan(&[top.path().join("missing")]), Err(TransferError::Path(..))));
     assert!(matches!(scan(&["/".into()]), Err(TransferError::Name(..))));
     let same = [top.path().join("one/same"), top.path().join("two/same")];

@@ -93,7 +93,11 @@ proptest! {
     }
 
     #[test]
-    fn any_change_of_a_message_decodes_without_panic(which in 0..15_usize, at in any::<prop::sample::Index>(), to in any::<u8>()) {
+    fn any_change_of_a_message_decodes_without_panic(
+        which in 0..15_usize,
+        at in any::<prop::sample::Index>(),
+        to in any::<u8>(),
+    ) {
         let mut frame = encoded(&samples()[which])[4..].to_vec();
         let at = at.index(frame.len());
         frame[at] = to;

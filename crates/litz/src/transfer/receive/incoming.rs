@@ -81,8 +81,8 @@ impl Incoming {
         }
     }
 
-    /// A segment that was claimed is verified, written and recorded. True if nothing is missing any more: then, once, the
-    /// file is to be finished.
+    /// A segment that was claimed is verified, written and recorded. True if nothing is missing any more: then, once,
+    /// the file is to be finished.
     pub(super) fn on_segment(&self, segment: u32, value: [u8; 32]) -> bool {
         let mut state = self.lock();
         state.tree.insert(segment, value) && !state.failed && state.hash.is_some() && state.tree.root().is_some()

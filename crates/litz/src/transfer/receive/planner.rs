@@ -60,7 +60,7 @@ impl Session<'_> {
     }
 
     fn plan_directory(&self, index: u32, entry: &Entry) -> Result<(), TransferError> {
-        match self.tree().make_directory(&entry.path) {
+        match self.tree().make_directory(&entry.path, entry.mode) {
             Ok(made) => {
                 if made {
                     self.lock().made.push(index);

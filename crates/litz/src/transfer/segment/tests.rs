@@ -68,7 +68,7 @@ fn a_set_on_the_wire_names_no_segment_that_is_not_there() {
 
 proptest! {
     #[test]
-    fn a_set_is_a_set(segments in prop::collection::btree_set(0..500_u32, 0..50), removed in 0..500_u32) {
+    fn a_set_is_a_set(segments in prop::collection::btree_set(0..500_u32, 0..50)) {
         let mut set = SegmentSet::default();
         for segment in &segments {
             prop_assert!(set.insert(*segment));
@@ -77,8 +77,6 @@ proptest! {
         prop_assert_eq!(set.iter().collect::<Vec<_>>(), segments.iter().copied().collect::<Vec<_>>());
         let read = SegmentSet::from_bytes(set.as_bytes(), 500).unwrap();
         prop_assert_eq!(read.as_bytes(), set.as_bytes());
-        set.remove(removed);
-        prop_assert!(!set.contains(removed));
-        prop_assert_eq!(set.len() as usize, segments.iter().filter(|segment| **segment != removed).count());
+        prop_assert_eq!(set.len() as usize, segments.len());
     }
 }

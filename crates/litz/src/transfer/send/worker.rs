@@ -42,8 +42,8 @@ fn one(session: &Session<'_>, job: &Job, writer: &mut RecordWriter, buffer: &mut
     }
 }
 
-/// Reads, hashes and, if the receiver lacks it, sends the job's segment. The file's hash if that completes it. The outer
-/// error is the connection's, the inner one the file's.
+/// Reads, hashes and, if the receiver lacks it, sends the job's segment. The file's hash if that completes it. The
+/// outer error is the connection's, the inner one the file's.
 fn process(
     session: &Session<'_>,
     job: &Job,

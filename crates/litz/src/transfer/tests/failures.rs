@@ -91,37 +91,50 @@ fn sources_that_vanish_shrink_or_grow_are_told() {
 }
 
 #[test]
-fn a_source_that_shrinks_while_it_is_sent_does_not_hurt_its_neighbours() {
-    let fixture = Fixture::new();
-    for (name, len) in [("tree/a", 20_000), ("tree/b", 8_000_000), ("tree/c", 20_000)] {
-        fixture.write(name, 1, len);
+fn a_source_that_shrinks_or_grows_while_it_is_sent_does_not_hurt_its_neighbours() {
+    for len_after in [1_500_000, 9_000_000] {
+        let fixture = Fixture::new();
+        for (name, len) in [("tree/a", 20_000), ("tree/b", 8_000_000), ("tree/c", 20_000)] {
+            fixture.write(name, 1, len);
+        }
+        let source = Source::scan(&[fixture.source("tree")], &CancelToken::new()).unwrap();
+        let recorder = Recorder::default();
+        let resize = |event: TransferEvent<'_>| {
+            if matches!(event, TransferEvent::Progress { bytes_done, .. } if bytes_done > 1_000_000) {
+                let file = fs::OpenOptions::new().write(true).open(fixture.source("tree/b")).unwrap();
+                file.set_len(len_after).unwrap();
+            }
+            recorder.event(event);
+        };
+        let (sent, received) = with_sender_events(&fixture, &source, &resize);
+        let (sent, received) = (sent.unwrap(), received.unwrap());
+        assert_eq!((sent.files_done, sent.failed, received.failed), (2, 1, 1));
+        let events = recorder.0.into_inner().unwrap();
+        let failed: Vec<_> = events.iter().filter(|event| event["event"] == "file_failed").collect();
+        assert_eq!((failed.len(), text(&failed[0]["error"]["kind"])), (1, "source_changed".into()), "{len_after}");
+        assert_eq!(names(&fixture.target("tree")), ["a", "c"]);
     }
-    let source = Source::scan(&[fixture.source("tree")], &CancelToken::new()).unwrap();
+}
+
+/// A transfer in which `events` may interfere.
+fn with_sender_events(
+    fixture: &Fixture,
+    source: &Source,
+    events: &dyn Events,
+) -> (Result<Summary, TransferError>, Result<Summary, TransferError>) {
     let (sender, receiver) = pair();
     let context = fixture.context();
-    let recorder = Recorder::default();
-    let shrink = |event: TransferEvent<'_>| {
-        if matches!(event, TransferEvent::Progress { bytes_done, .. } if bytes_done > 1_000_000) {
-            fs::OpenOptions::new().write(true).open(fixture.source("tree/b")).unwrap().set_len(1_500_000).unwrap();
-        }
-        recorder.event(event);
-    };
-    let (sent, received) = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
             let (link, control) = receiver;
             let (directory, mut anybody) = (fixture.top.path().join("in"), Anybody { completed: false });
-            receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &|_: TransferEvent<
-                '_,
-            >| {})
+            let silent = |_: TransferEvent<'_>| {};
+            receive::run(&link, control, &context, &directory, &fixture.receive, &mut anybody, &silent)
         });
         let (link, control) = sender;
-        let sent = send::run(&link, control, &context, &Credential::Key, &source, &fixture.send, &shrink);
-        (sent.unwrap(), receiving.join().unwrap().unwrap())
-    });
-    assert_eq!((sent.files_done, sent.failed, received.failed), (2, 1, 1));
-    let failed: Vec<_> = recorder.0.into_inner().unwrap();
-    let failed: Vec<_> = failed.iter().filter(|event| event["event"] == "file_failed").collect();
-    assert_eq!((failed.len(), text(&failed[0]["error"]["kind"])), (1, "source_changed".into()));
+        let sent = send::run(&link, control, &context, &Credential::Key, source, &fixture.send, events);
+        (sent, receiving.join().unwrap())
+    })
 }
 
 #[test]
@@ -131,7 +144,7 @@ fn damaged_bytes_never_reach_a_file_and_the_rest_of_it_is_kept() {
         let fixture = Fixture::new();
         let path = fixture.write("file", seed, 50_000);
         let flip = Rng::from_seed(seed).below(50_000);
-        let outcome = fixture.transfer_with(&[path.clone()], |link| {
+        let outcome = fixture.transfer_with(std::slice::from_ref(&path), |link| {
             link.faults().flip_in.store(flip, Ordering::SeqCst);
         });
         assert!(!fixture.target("file").exists(), "seed {seed}: flipped byte {flip}");
@@ -140,7 +153,7 @@ fn damaged_bytes_never_reach_a_file_and_the_rest_of_it_is_kept() {
             assert_eq!(outcome.failures(), BTreeMap::from([("file".into(), "damaged".into())]), "seed {seed}");
             damaged += 1;
         }
-        fixture.transfer(&[path.clone()]).complete();
+        fixture.transfer(std::slice::from_ref(&path)).complete();
         assert_eq!(fs::read(path).unwrap(), fs::read(fixture.target("file")).unwrap());
     }
     assert!(damaged > 10, "{damaged} of 20 hit the content");

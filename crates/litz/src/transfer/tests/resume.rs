@@ -117,11 +117,11 @@ fn a_source_that_changed_behind_its_time_is_detected_and_the_next_attempt_begins
     let modified = fs::metadata(fixture.source("file")).unwrap().modified().unwrap();
     let path = fixture.write("file", 6, 100 * 1024);
     fs::File::open(&path).unwrap().set_modified(modified).unwrap();
-    let outcome = fixture.transfer(&[path.clone()]);
+    let outcome = fixture.transfer(std::slice::from_ref(&path));
     assert_eq!(outcome.summaries().0.exit_code(), 1);
     assert_eq!(outcome.failures(), BTreeMap::from([("file".into(), "source_changed".into())]));
     assert!(names(&fixture.top.path().join("in")).is_empty(), "nothing of it is kept");
-    let again = fixture.transfer(&[path.clone()]);
+    let again = fixture.transfer(std::slice::from_ref(&path));
     assert_eq!(again.complete().0.bytes_resumed, 0);
     assert_eq!(fs::read(path).unwrap(), fs::read(fixture.target("file")).unwrap());
 }
@@ -133,7 +133,7 @@ fn a_source_with_another_time_begins_afresh_at_once() {
     let path = fixture.write("file", 6, 100 * 1024);
     let later = fs::metadata(&path).unwrap().modified().unwrap() + std::time::Duration::from_secs(5);
     fs::File::open(&path).unwrap().set_modified(later).unwrap();
-    let outcome = fixture.transfer(&[path.clone()]);
+    let outcome = fixture.transfer(std::slice::from_ref(&path));
     assert_eq!(outcome.complete().0.bytes_resumed, 0);
     assert_eq!(fs::read(path).unwrap(), fs::read(fixture.target("file")).unwrap());
 }
@@ -146,7 +146,7 @@ fn another_senders_file_of_the_same_name_size_and_time_is_not_mixed_in() {
     let path = fixture.write("file", 6, 100 * 1024);
     fs::File::open(&path).unwrap().set_modified(modified).unwrap();
     fixture.sender = 2;
-    let outcome = fixture.transfer(&[path.clone()]);
+    let outcome = fixture.transfer(std::slice::from_ref(&path));
     assert_eq!(outcome.complete().0.bytes_resumed, 0);
     assert_eq!(fs::read(path).unwrap(), fs::read(fixture.target("file")).unwrap());
 }
@@ -158,7 +158,7 @@ fn cancelled_by_either_side_both_end_at_once_and_can_go_on() {
         let path = fixture.write("file", 5, 4_000_000);
         let (sender, receiver) = pair();
         let context = fixture.context();
-        let source = Source::scan(&[path.clone()], &CancelToken::new()).unwrap();
+        let source = Source::scan(std::slice::from_ref(&path), &CancelToken::new()).unwrap();
         let cancel = if by_sender { &fixture.send.cancel } else { &fixture.receive.cancel };
         let at_half = |event: TransferEvent<'_>| {
             if matches!(event, TransferEvent::Progress { bytes_done, .. } if bytes_done >= 1_500_000) {

@@ -82,7 +82,7 @@ fn one_thread_and_one_segment_are_enough() {
     fixture.send = SendOptions { threads: 1, ..SendOptions::default() };
     fixture.receive.threads = 1;
     let path = fixture.write("file", 1, 3_000_000);
-    fixture.transfer(&[path.clone()]).complete();
+    fixture.transfer(std::slice::from_ref(&path)).complete();
     assert_eq!(fs::read(path).unwrap(), fs::read(fixture.target("file")).unwrap());
 }
 

@@ -1,0 +1,226 @@
+//! The arguments. One definition feeds parsing and help; what the parser cannot check, the commands do.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use units::{ByteSize, Duration, Rate, Ratio};
+
+use super::exit;
+
+/// One connection over every link and every core, each strand encrypted.
+#[derive(Parser, Debug)]
+#[command(name = "litz", version, about, after_help = exit::HELP, max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// Say more on standard error; twice or three times for still more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Receive files: prints a ticket, and waits for the sender who has it
+    #[command(after_help = exit::HELP)]
+    Recv(RecvOptions),
+    /// Send files and directories to the receiver who printed the ticket
+    #[command(after_help = exit::HELP)]
+    Send(SendOptions),
+    /// See a transfer on this machine: emulated link, a sender killed half-way, resumed, verified
+    Demo(DemoOptions),
+}
+
+/// What both ends of a transfer can set.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct TransportOptions {
+    /// Size of the datagrams we send, as bytes of UDP payload; the path must carry it
+    #[arg(long, value_name = "BYTES", default_value_t = 1200)]
+    pub(crate) datagram_size: usize,
+
+    /// Congestion controller: cubic or newreno
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub(crate) congestion: recovery::Algorithm,
+
+    /// Give a silent connection up after this time
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub(crate) idle_timeout: Duration,
+
+    /// One JSON object a line on standard output instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// No progress, only results and errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Folder of keys and tickets instead of the default one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RecvOptions {
+    /// Where the files go; must exist
+    #[arg(default_value = ".")]
+    pub(crate) directory: PathBuf,
+
+    /// Address and port to listen on; port 0 is any (or, when resuming, the ticket's)
+    #[arg(short, long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
+    pub(crate) listen: SocketAddr,
+
+    /// Network device to receive on, and on no other
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+
+    /// Addresses to put into the ticket instead of this host's own: IP, or IP:PORT where a router forwards
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_advertised)]
+    pub(crate) advertise: Vec<Advertised>,
+
+    /// How long the ticket is good for
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    pub(crate) expires: Duration,
+
+    /// Let files replace others of the same name
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+
+    /// The most bytes a transfer may announce
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_size: Option<ByteSize>,
+
+    /// Issue a new ticket even if an unfinished one exists for this directory
+    #[arg(long)]
+    pub(crate) new_ticket: bool,
+
+    /// Standing server: no ticket secret; let in the keys listed in this file, again and again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allow: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) transport: TransportOptions,
+}
+
+/// An address for the ticket.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Advertised {
+    /// With the port we listen on.
+    Ip(IpAddr),
+    /// With another port.
+    Socket(SocketAddr),
+}
+
+fn parse_advertised(text: &str) -> Result<Advertised, String> {
+    text.parse()
+        .map(Advertised::Socket)
+        .or_else(|_| text.parse().map(Advertised::Ip))
+        .map_err(|_| "expected an IP address, or one with a port such as 192.0.2.7:4433".to_owned())
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SendOptions {
+    /// Files and directories to send, then the ticket
+    #[arg(required = true, num_args = 2.., value_names = ["PATH", "TICKET"])]
+    pub(crate) paths_and_ticket: Vec<PathBuf>,
+
+    /// Never send faster than this
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+
+    /// With --rate: how much may leave at once [default: 64KiB]
+    #[arg(long, value_name = "SIZE", requires = "rate")]
+    pub(crate) burst: Option<ByteSize>,
+
+    /// Local address to send from
+    #[arg(short, long, value_name = "ADDRESS")]
+    pub(crate) bind: Option<SocketAddr>,
+
+    /// Network device to send on, and on no other
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+
+    /// After a loss of the connection, try again for this long without progress; 0 is not at all
+    #[arg(long, value_name = "TIME", default_value = "10min")]
+    pub(crate) retry_for: Duration,
+
+    /// Show our key to a standing server that has it on its list, instead of proving a ticket's secret
+    #[arg(long)]
+    pub(crate) by_key: bool,
+
+    #[command(flatten)]
+    pub(crate) transport: TransportOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoOptions {
+    /// Rate of the emulated link
+    #[arg(long, value_name = "RATE", default_value = "400Mb/s")]
+    pub(crate) rate: Rate,
+
+    /// Delay of the emulated link, one way
+    #[arg(long, value_name = "TIME", default_value = "10ms")]
+    pub(crate) delay: Duration,
+
+    /// Share of packets the link loses, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = parse_percent)]
+    pub(crate) loss: Ratio,
+
+    /// Bytes that wait before the link, at most [default: what passes in 50 ms]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) queue: Option<ByteSize>,
+
+    /// Size of the file
+    #[arg(long, value_name = "SIZE", default_value = "200MB")]
+    pub(crate) size: ByteSize,
+
+    /// Seed of the file's content and of the link's faults
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// The result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_percent(text: &str) -> Result<Ratio, String> {
+    let error = || "expected a percentage from 0 to 100 such as 0.5".to_owned();
+    let (whole, fraction) = text.trim_end_matches('%').split_once('.').unwrap_or((text.trim_end_matches('%'), ""));
+    if fraction.len() > 4 || whole.is_empty() && fraction.is_empty() {
+        return Err(error());
+    }
+    let digits = format!("{whole}{fraction:0<4}");
+    let millionths: u64 = digits.parse().map_err(|_| error())?;
+    if millionths > 1_000_000 {
+        return Err(error());
+    }
+    Ok(Ratio::from_millionths(millionths))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn percentages_are_exact() {
+        assert_eq!(parse_percent("0.5"), Ok(Ratio::from_millionths(5_000)));
+        assert_eq!(parse_percent("30%"), Ok(Ratio::from_millionths(300_000)));
+        for bad in ["", "-1", "101", "x", "1.23456"] {
+            assert!(parse_percent(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_send_needs_a_path_and_a_ticket() {
+        assert!(Arguments::try_parse_from(["litz", "send", "only-a-path"]).is_err());
+        assert!(Arguments::try_parse_from(["litz", "send", "path", "ticket"]).is_ok());
+        assert!(Arguments::try_parse_from(["litz", "send", "path", "ticket", "--burst", "1MB"]).is_err());
+        assert!(Arguments::try_parse_from(["litz", "send", "path", "ticket", "--rate", "10"]).is_err());
+    }
+}

@@ -1,0 +1,139 @@
+//! Making endpoints and reaching a receiver.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use litz::identity::{ClientTls, Ticket, TicketAddress};
+use litz::{Connection, Endpoint, EndpointConfig, TransportConfig, UdpSocketOptions};
+use recovery::RateCap;
+use units::Duration;
+
+use super::args::TransportOptions;
+
+/// A PING this often keeps an idle connection and the address translators on its way awake.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// The name TLS wants and nobody sees: hosts are known by their keys.
+const SERVER_NAME: &str = "litz.invalid";
+
+/// The transport configuration of a transfer.
+pub(crate) fn transport(options: &TransportOptions, cap: Option<RateCap>) -> TransportConfig {
+    TransportConfig {
+        idle_timeout: options.idle_timeout,
+        keep_alive: Some(KEEP_ALIVE),
+        datagram_size: options.datagram_size,
+        congestion: options.congestion,
+        rate_cap: cap,
+        ..TransportConfig::default()
+    }
+}
+
+/// A socket's options.
+pub(crate) fn socket(bind: SocketAddr, device: Option<&str>) -> UdpSocketOptions {
+    UdpSocketOptions { bind, device: device.map(str::to_owned), ..UdpSocketOptions::default() }
+}
+
+/// How a sender reaches out.
+pub(crate) struct Reach<'a> {
+    pub(crate) transport: TransportConfig,
+    pub(crate) bind: Option<SocketAddr>,
+    pub(crate) device: Option<&'a str>,
+    pub(crate) tls: &'a ClientTls,
+}
+
+/// A connection, and the endpoint that must outlive it.
+pub(crate) struct Reached {
+    pub(crate) connection: Connection,
+    pub(crate) endpoint: Endpoint,
+}
+
+impl Reach<'_> {
+    /// Tries all addresses of the ticket at once; the first to answer as the right host wins.
+    ///
+    /// # Errors
+    /// What each address said, in words for the user.
+    pub(crate) fn connect(&self, ticket: &Ticket) -> Result<Reached, String> {
+        let remotes = resolve(&ticket.addresses)?;
+        let (answers, results) = mpsc::channel();
+        let mut pending = 0;
+        for remote in &remotes {
+            let (remote, answers) = (*remote, answers.clone());
+            let endpoint = match self.endpoint_for(remote) {
+                Ok(Some(endpoint)) => endpoint,
+                Ok(None) => continue,
+                Err(error) => {
+                    // The receiver of this channel lives as long as this function.
+                    let _sent = answers.send((remote, Err(error)));
+                    pending += 1;
+                    continue;
+                }
+            };
+            let tls = Arc::clone(&self.tls.config);
+            pending += 1;
+            #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread an address")]
+            std::thread::spawn(move || {
+                let result = endpoint
+                    .connect(remote, SERVER_NAME, tls)
+                    .map(|connection| Reached { connection, endpoint })
+                    .map_err(|error| error.to_string());
+                // Nobody listens any more if another address was faster.
+                let _sent = answers.send((remote, result));
+            });
+        }
+        drop(answers);
+        let mut failures = Vec::new();
+        for _ in 0..pending {
+            let Ok((remote, result)) = results.recv() else { break };
+            match result {
+                Ok(reached) => return Ok(reached),
+                Err(error) => failures.push(format!("{remote}: {error}")),
+            }
+        }
+        if let Some(wrong) = self.tls.wrong_host() {
+            let expected = wrong.expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+            return Err(format!(
+                "wrong fingerprint: the ticket names {expected}, but the host that answered has {}; nothing was sent",
+                wrong.presented
+            ));
+        }
+        if failures.is_empty() {
+            return Err("no address of the ticket can be reached from the chosen local address".to_owned());
+        }
+        Err(format!("cannot reach the receiver: {}", failures.join("; ")))
+    }
+
+    /// An endpoint that can reach `remote`; none if the chosen local address is of the other family.
+    fn endpoint_for(&self, remote: SocketAddr) -> Result<Option<Endpoint>, String> {
+        let unspecified: IpAddr =
+            if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let bind = self.bind.unwrap_or(SocketAddr::new(unspecified, 0));
+        if bind.is_ipv4() != remote.is_ipv4() {
+            return Ok(None);
+        }
+        let config = EndpointConfig {
+            sockets: vec![socket(bind, self.device)],
+            transport: self.transport.clone(),
+            ..EndpointConfig::default()
+        };
+        Endpoint::bind(config).map(Some).map_err(|error| error.to_string())
+    }
+}
+
+/// All socket addresses of a ticket, in its order, each once.
+fn resolve(addresses: &[TicketAddress]) -> Result<Vec<SocketAddr>, String> {
+    let mut found: Vec<SocketAddr> = Vec::new();
+    for address in addresses {
+        match address {
+            TicketAddress::Socket(address) => found.push(*address),
+            TicketAddress::Name(name, port) => match (name.as_str(), *port).to_socket_addrs() {
+                Ok(resolved) => found.extend(resolved),
+                Err(error) if addresses.len() == 1 => return Err(format!("cannot look up {name}: {error}")),
+                Err(_) => {}
+            },
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    found.retain(|address| seen.insert(*address));
+    Ok(found)
+}

@@ -1,0 +1,49 @@
+//! The command line: arguments in, exit status out.
+
+mod args;
+mod connect;
+mod demo;
+mod exit;
+mod host;
+mod link;
+mod progress;
+mod recv;
+mod send;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Arguments, Command};
+
+/// Runs the command that the process was started with.
+pub(crate) fn run() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // A broken pipe while printing help is no failure of ours.
+            let _printed = error.print();
+            return ExitCode::from(if error.use_stderr() { exit::FAILED } else { exit::DONE });
+        }
+    };
+    start_logging(arguments.verbose);
+    match arguments.command {
+        Command::Recv(options) => recv::run(&options),
+        Command::Send(options) => send::run(&options),
+        Command::Demo(options) => demo::run(&options),
+    }
+}
+
+/// Traces go to standard error, so that they never mix with `--json` lines.
+fn start_logging(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        1 => "info,litz=debug,litz_engine=debug,engine=debug,quic=debug",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

@@ -1,0 +1,212 @@
+//! What a transfer shows while it runs: a bar on a terminal, plain lines elsewhere, JSON lines on demand.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use litz::transfer::{Events, Summary, TransferEvent};
+use net::MonotonicClock;
+use units::{ByteSize, Instant, Rate};
+
+/// Plain lines come this often.
+const LINE_INTERVAL: units::Duration = units::Duration::from_secs(2);
+/// JSON progress comes this often.
+const JSON_INTERVAL: units::Duration = units::Duration::from_millis(100);
+
+/// Which way the files go: the words differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Sending,
+    Receiving,
+}
+
+enum Mode {
+    Bar(ProgressBar),
+    Lines,
+    Json,
+    Quiet,
+}
+
+/// Shows a transfer's events.
+pub(crate) struct Progress {
+    direction: Direction,
+    mode: Mode,
+    clock: MonotonicClock,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    total: u64,
+    done: u64,
+    /// Bytes that were there before this attempt, so that they do not count as speed.
+    resumed: u64,
+    shown_at: Option<Instant>,
+    progressed_at: Instant,
+}
+
+impl Progress {
+    pub(crate) fn new(direction: Direction, json: bool, quiet: bool) -> Self {
+        let mode = match (json, quiet) {
+            (true, _) => Mode::Json,
+            (_, true) => Mode::Quiet,
+            _ if std::io::stderr().is_terminal() => Mode::Bar(bar(direction)),
+            _ => Mode::Lines,
+        };
+        Self { direction, mode, clock: MonotonicClock::start(), state: Mutex::default() }
+    }
+
+    /// A line for the user that is no event of the transfer.
+    pub(crate) fn note(&self, text: &str) {
+        match &self.mode {
+            Mode::Bar(bar) if !bar.is_hidden() => bar.println(text),
+            Mode::Bar(_) | Mode::Lines => print_line(text),
+            Mode::Json | Mode::Quiet => {}
+        }
+    }
+
+    /// An event of ours as a JSON line; nothing in the other modes.
+    pub(crate) fn json(&self, value: &serde_json::Value) {
+        if matches!(self.mode, Mode::Json) {
+            print_json(value);
+        }
+    }
+
+    /// When bytes last moved: what a sender counts its patience from.
+    pub(crate) fn progressed_at(&self) -> Instant {
+        self.state.lock().map_or(Instant::ZERO, |state| state.progressed_at)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// The bar goes, whatever comes next is plain text.
+    pub(crate) fn clear(&self) {
+        if let Mode::Bar(bar) = &self.mode {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// The last line of a transfer that ran to its end.
+    pub(crate) fn finish(&self, summary: &Summary, span: units::Duration) {
+        self.clear();
+        if matches!(self.mode, Mode::Json) {
+            return;
+        }
+        let verb = if self.direction == Direction::Sending { "sent" } else { "received" };
+        let rate = Rate::from_transfer(summary.bytes_moved, span).unwrap_or_default();
+        let mut line = format!(
+            "{verb} {} of {} files, {} in {span} ({rate}), verified",
+            summary.files_done,
+            summary.files,
+            ByteSize::from_bytes(summary.bytes_moved),
+        );
+        if summary.bytes_resumed > 0 {
+            line += &format!("; {} were there already", ByteSize::from_bytes(summary.bytes_resumed));
+        }
+        if summary.failed > 0 {
+            line += &format!("; {} failed", summary.failed);
+        }
+        if summary.skipped > 0 {
+            line += &format!("; {} skipped", summary.skipped);
+        }
+        print_line(&line);
+    }
+
+    fn show(&self, event: &TransferEvent<'_>) {
+        match event {
+            TransferEvent::FileFailed { path, error } => self.problem(&format!("{path}: {error}")),
+            TransferEvent::Skipped { path, error } => self.problem(&format!("{path}: {error}")),
+            TransferEvent::FileStarted { path, bytes_resumed, .. } if *bytes_resumed > 0 => {
+                self.note(&format!("{path}: {} are there already", ByteSize::from_bytes(*bytes_resumed)));
+            }
+            _ => {}
+        }
+        if let Mode::Bar(bar) = &self.mode {
+            match event {
+                TransferEvent::Started { bytes, .. } => bar.set_length(*bytes),
+                TransferEvent::Progress { bytes_done, .. } => bar.set_position(*bytes_done),
+                TransferEvent::FileStarted { path, .. } => bar.set_message(path.to_string()),
+                TransferEvent::Verifying { path, .. } => bar.set_message(format!("verifying {path}")),
+                _ => {}
+            }
+        } else if let (Mode::Lines, TransferEvent::Progress { bytes_done, bytes_total }) = (&self.mode, event)
+            && self.is_time(LINE_INTERVAL)
+        {
+            let percent = bytes_done.saturating_mul(100).checked_div(*bytes_total).unwrap_or(100);
+            let (done, total) = (ByteSize::from_bytes(*bytes_done), ByteSize::from_bytes(*bytes_total));
+            print_line(&format!("{done} of {total} ({percent} %)"));
+        }
+    }
+
+    /// Problems are told even when progress is not wanted.
+    fn problem(&self, text: &str) {
+        match &self.mode {
+            Mode::Bar(bar) if !bar.is_hidden() => bar.println(text),
+            Mode::Bar(_) | Mode::Lines | Mode::Quiet => print_line(text),
+            Mode::Json => {}
+        }
+    }
+
+    /// True at most once an interval.
+    fn is_time(&self, interval: units::Duration) -> bool {
+        let now = self.clock.now();
+        let Ok(mut state) = self.state.lock() else { return false };
+        if state.shown_at.is_some_and(|at| now.saturating_since(at) < interval) {
+            return false;
+        }
+        state.shown_at = Some(now);
+        true
+    }
+}
+
+impl Events for Progress {
+    fn event(&self, event: TransferEvent<'_>) {
+        if let Ok(mut state) = self.state.lock() {
+            match &event {
+                TransferEvent::Started { bytes, .. } => state.total = *bytes,
+                TransferEvent::FileStarted { bytes_resumed, .. } => state.resumed += bytes_resumed,
+                TransferEvent::Progress { bytes_done, .. } if *bytes_done > state.done => {
+                    state.done = *bytes_done;
+                    state.progressed_at = self.clock.now();
+                }
+                _ => {}
+            }
+        }
+        if !matches!(self.mode, Mode::Json) {
+            self.show(&event);
+            return;
+        }
+        let is_frequent = matches!(event, TransferEvent::Progress { .. } | TransferEvent::Verifying { .. });
+        if (!is_frequent || self.is_time(JSON_INTERVAL))
+            && let Ok(value) = serde_json::to_value(&event)
+        {
+            print_json(&value);
+        }
+    }
+}
+
+fn bar(direction: Direction) -> ProgressBar {
+    let verb = if direction == Direction::Sending { "sending" } else { "receiving" };
+    let template = format!(
+        "{verb} [{{bar:32}}] {{percent:>3}} %  {{bytes}} of {{total_bytes}}  {{bytes_per_sec}}  {{eta}} left  {{wide_msg}}"
+    );
+    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style.progress_chars("━╸─"));
+    }
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
+
+#[expect(clippy::print_stderr, reason = "this is where the command speaks")]
+fn print_line(text: &str) {
+    eprintln!("{text}");
+}
+
+#[expect(clippy::print_stdout, reason = "this is where the command speaks")]
+pub(crate) fn print_json(value: &serde_json::Value) {
+    println!("{value}");
+}

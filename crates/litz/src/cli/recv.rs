@@ -1,0 +1,316 @@
+//! `litz recv [DIR]`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc;
+
+use litz::identity::store::Issued;
+use litz::identity::{AllowList, Secret, Ticket, TicketAddress, server_config};
+use litz::transfer::{Authoriser, CancelToken, KeyAuthoriser, ReceiveOptions, Summary, TicketAuthoriser, TransferError, receive};
+use litz::{Connection, Endpoint, EndpointConfig};
+use serde_json::json;
+
+use super::args::{Advertised, RecvOptions};
+use super::connect::{socket, transport};
+use super::exit;
+use super::host::{self, State};
+use super::link::{ConnectionLink, control, peer_key, proof_context};
+use super::progress::{Direction, Progress};
+use super::signals;
+
+/// How often the waiting receiver looks whether it was interrupted or its ticket has run out.
+const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// A sender has this long to open its control stream.
+const CONTROL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Senders served at a time: one is let in by a ticket, the others are on their way to a refusal.
+const SENDERS_MAX: usize = 16;
+
+/// Tickets name at most this many addresses.
+const ADDRESSES_MAX: usize = 16;
+
+pub(crate) fn run(options: &RecvOptions) -> ExitCode {
+    let json = options.transport.json;
+    match Receiver::prepare(options).and_then(|receiver| receiver.serve()) {
+        Ok(status) => ExitCode::from(status),
+        Err(message) => exit::fail(json, exit::FAILED, &message),
+    }
+}
+
+/// A receiver that listens.
+struct Receiver<'a> {
+    options: &'a RecvOptions,
+    directory: PathBuf,
+    state: State,
+    endpoint: Endpoint,
+    entry: Entry,
+    cancel: CancelToken,
+}
+
+/// How senders are let in.
+enum Entry {
+    Ticket(Box<Issued>),
+    Keys(AllowList),
+}
+
+/// How one sender's visit ended.
+struct Visit {
+    peer: SocketAddr,
+    authorised: bool,
+    result: Result<Summary, TransferError>,
+}
+
+impl<'a> Receiver<'a> {
+    fn prepare(options: &'a RecvOptions) -> Result<Self, String> {
+        let shown = options.directory.display();
+        let directory =
+            std::fs::canonicalize(&options.directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
+        if !directory.is_dir() {
+            return Err(format!("cannot receive into {shown}: it is no directory"));
+        }
+        let state = host::open_state(options.transport.state_dir.as_deref())?;
+        let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
+        let transport = transport(&options.transport, None);
+        transport.validate()?;
+        let now = host::now_unix();
+        let unfinished = match (&options.allow, options.new_ticket) {
+            (None, false) => state.store.usable(now, &directory).map_err(|error| error.to_string())?.pop(),
+            _ => None,
+        };
+        let mut listen = options.listen;
+        if let (Some(issued), 0) = (&unfinished, listen.port()) {
+            listen.set_port(issued.port);
+        }
+        let tls = server_config(&state.key).map_err(|error| error.to_string())?;
+        let endpoint = Endpoint::bind(EndpointConfig {
+            sockets: vec![socket(listen, options.device.as_deref())],
+            transport,
+            server_tls: Some(tls),
+            ..EndpointConfig::default()
+        })
+        .map_err(|error| match &unfinished {
+            Some(issued) => format!(
+                "{error}. An unfinished ticket for this directory names port {}: is another `litz recv` running? \
+                 --new-ticket starts afresh",
+                issued.port
+            ),
+            None => error.to_string(),
+        })?;
+        let port = endpoint.local_addr().port();
+        let entry = match (&options.allow, unfinished) {
+            (Some(path), _) => Entry::Keys(AllowList::load(path).map_err(|error| error.to_string())?),
+            (None, Some(issued)) => {
+                state.store.set_port(&issued.id, port).map_err(|error| error.to_string())?;
+                Entry::Ticket(Box::new(issued))
+            }
+            (None, None) => {
+                let expires = now.saturating_add(options.expires.as_millis().div_ceil(1000));
+                let issued = state.store.issue(now, &directory, port, expires).map_err(|error| error.to_string())?;
+                Entry::Ticket(Box::new(issued))
+            }
+        };
+        let receiver = Self { options, directory, state, endpoint, entry, cancel };
+        receiver.announce()?;
+        Ok(receiver)
+    }
+
+    /// Prints the ticket.
+    #[expect(clippy::print_stdout, clippy::print_stderr, reason = "this is where the command speaks")]
+    fn announce(&self) -> Result<(), String> {
+        let fingerprint = self.state.key.public().fingerprint();
+        let (secret, expires_unix, resumed) = match &self.entry {
+            Entry::Ticket(issued) => (issued.secret.clone(), issued.expires_unix, issued.bound.is_some()),
+            // A standing server's ticket proves nothing: it only says where the server is and which key it has.
+            Entry::Keys(_) => (Secret::generate().map_err(|error| error.to_string())?, (1 << 40) - 1, false),
+        };
+        let addresses = self.addresses();
+        let ticket = Ticket { addresses: addresses.clone(), receiver: fingerprint, secret, expires_unix };
+        let text = ticket.to_text().map_err(|error| error.to_string())?;
+        let directory = self.directory.display();
+        if self.options.transport.json {
+            let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            println!(
+                "{}",
+                json!({
+                    "event": "listening", "ticket": text, "directory": directory.to_string(),
+                    "port": self.endpoint.local_addr().port(), "addresses": addresses,
+                    "expires_unix": expires_unix, "fingerprint": fingerprint.to_string(), "resumed": resumed,
+                })
+            );
+            return Ok(());
+        }
+        let by_key = if matches!(self.entry, Entry::Keys(_)) { " --by-key" } else { "" };
+        let what = if resumed { "Going on receiving" } else { "Receiving" };
+        eprintln!("{what} into {directory}. On the other host:\n");
+        println!("litz send{by_key} PATH... {text}");
+        match &self.entry {
+            Entry::Ticket(_) => eprintln!("\nThe ticket is a secret, and good for one sender until it is used or expires."),
+            Entry::Keys(_) => eprintln!("\nListed keys may send again and again. Ctrl-C ends."),
+        }
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<TicketAddress> {
+        let bound = self.endpoint.local_addr();
+        let mut addresses: Vec<TicketAddress> = if self.options.advertise.is_empty() {
+            let own = host::reachable_addresses(bound).into_iter();
+            own.map(|ip| TicketAddress::Socket(SocketAddr::new(ip, bound.port()))).collect()
+        } else {
+            let chosen = self.options.advertise.iter().map(|address| match *address {
+                Advertised::Ip(ip) => SocketAddr::new(ip, bound.port()),
+                Advertised::Socket(address) => address,
+            });
+            chosen.map(TicketAddress::Socket).collect()
+        };
+        addresses.truncate(ADDRESSES_MAX);
+        addresses
+    }
+
+    /// Serves senders until a transfer has run to its end, the ticket expires or somebody interrupts.
+    fn serve(&self) -> Result<u8, String> {
+        let (ended, visits) = mpsc::channel::<Visit>();
+        std::thread::scope(|scope| {
+            let mut guests = 0;
+            loop {
+                while let Ok(visit) = visits.try_recv() {
+                    guests -= 1;
+                    if let Some(status) = self.judge(&visit) {
+                        self.cancel.cancel();
+                        return Ok(status);
+                    }
+                }
+                if self.cancel.is_cancelled() {
+                    if guests == 0 {
+                        return Ok(exit::INTERRUPTED);
+                    }
+                } else if guests == 0
+                    && let Entry::Ticket(issued) = &self.entry
+                    && host::now_unix() >= issued.expires_unix
+                {
+                    return Err("the ticket has expired and nobody is sending: run `litz recv` again for a new one".into());
+                }
+                let connection = match self.endpoint.accept_timeout(WAKE_INTERVAL) {
+                    Ok(Some(connection)) => connection,
+                    Ok(None) => continue,
+                    Err(error) => return Err(error.to_string()),
+                };
+                if guests >= SENDERS_MAX || self.cancel.is_cancelled() {
+                    connection.close(0, "the receiver is busy");
+                    continue;
+                }
+                guests += 1;
+                let ended = ended.clone();
+                scope.spawn(move || {
+                    // The receiving end of the channel outlives this thread.
+                    let _sent = ended.send(self.receive_from(&connection));
+                });
+            }
+        })
+    }
+
+    /// Tells how a visit ended; a status if that ends the command.
+    fn judge(&self, visit: &Visit) -> Option<u8> {
+        match &visit.result {
+            Ok(summary) => match self.entry {
+                Entry::Ticket(_) => Some(summary.exit_code()),
+                Entry::Keys(_) => None,
+            },
+            Err(TransferError::Cancelled) => Some(exit::INTERRUPTED),
+            Err(error) => {
+                let note = if visit.authorised { "; waiting for the sender to come back" } else { "" };
+                if self.options.transport.json {
+                    super::progress::print_json(&json!({
+                        "event": "visit_ended", "peer": visit.peer.to_string(),
+                        "authorised": visit.authorised, "message": error.to_string(),
+                    }));
+                } else {
+                    exit::report(false, exit::FAILED, &format!("{}: {error}{note}", visit.peer));
+                }
+                None
+            }
+        }
+    }
+
+    fn receive_from(&self, connection: &Connection) -> Visit {
+        let peer = connection.remote_addr();
+        let progress = Progress::new(Direction::Receiving, self.options.transport.json, self.options.transport.quiet);
+        let mut authoriser = self.authoriser();
+        let started = progress.now();
+        let result = self.transfer(connection, &mut authoriser, &progress);
+        match &result {
+            Ok(summary) => progress.finish(summary, progress.now() - started),
+            Err(_) => progress.clear(),
+        }
+        if result.is_err() {
+            connection.close(0, "the transfer ended");
+        }
+        Visit { peer, authorised: authoriser.let_in, result }
+    }
+
+    fn transfer(
+        &self,
+        connection: &Connection,
+        authoriser: &mut Noting,
+        progress: &Progress,
+    ) -> Result<Summary, TransferError> {
+        let broken = |error: String| TransferError::Connection(std::io::Error::other(error));
+        let sender = peer_key(connection).map_err(broken)?;
+        let context = proof_context(connection, sender, self.state.key.public().fingerprint()).map_err(broken)?;
+        let streams = connection
+            .accept_bi_timeout(CONTROL_TIMEOUT)
+            .map_err(|error| TransferError::Connection(error.into()))?
+            .ok_or(TransferError::Silence)?;
+        let options = ReceiveOptions {
+            overwrite: self.options.overwrite,
+            bytes_max: self.options.max_size.map(|size| size.as_bytes()),
+            umask: current_umask(),
+            cancel: self.cancel.clone(),
+            ..ReceiveOptions::default()
+        };
+        let link = ConnectionLink(connection.clone());
+        receive::run(&link, control(streams), &context, &self.directory, &options, authoriser, progress)
+    }
+
+    fn authoriser(&self) -> Noting {
+        let inner: Box<dyn Authoriser> = match &self.entry {
+            Entry::Ticket(_) => {
+                let (store, directory) = (self.state.store.clone(), self.directory.clone());
+                Box::new(TicketAuthoriser::new(store, directory, host::now_unix()))
+            }
+            Entry::Keys(list) => Box::new(KeyAuthoriser::new(list.clone())),
+        };
+        Noting { inner, let_in: false }
+    }
+}
+
+/// An authoriser that remembers whether it let the sender in.
+struct Noting {
+    inner: Box<dyn Authoriser>,
+    let_in: bool,
+}
+
+impl Authoriser for Noting {
+    fn authorise(
+        &mut self,
+        context: &litz::identity::ProofContext,
+        proof: Option<&litz::identity::Proof>,
+    ) -> Result<Option<litz::identity::Proof>, litz::identity::Refusal> {
+        let answer = self.inner.authorise(context, proof);
+        self.let_in = answer.is_ok();
+        answer
+    }
+
+    fn complete(&mut self) -> Result<(), String> {
+        self.inner.complete()
+    }
+}
+
+/// The permission bits this process withholds. Reading them without setting them takes the process table.
+fn current_umask() -> u32 {
+    const USUAL: u32 = 0o022;
+    let status = std::fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok()).unwrap_or(USUAL)
+}

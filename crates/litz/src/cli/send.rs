@@ -1,0 +1,180 @@
+//! `litz send PATH... TICKET`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use litz::identity::{ClientTls, Ticket, client_config};
+use litz::transfer::{CancelToken, Credential, Source, Summary, TransferError, send};
+use recovery::RateCap;
+use serde_json::json;
+use units::Duration;
+
+use super::args::SendOptions;
+use super::connect::{Reach, Reached, transport};
+use super::exit;
+use super::host::{self, State};
+use super::link::{ConnectionLink, control, proof_context};
+use super::progress::{Direction, Progress};
+use super::signals;
+
+/// A rate without a burst gets this one: a batch of the kernel's size.
+const BURST_DEFAULT: u64 = 64 * 1024;
+
+/// Between attempts to reach a receiver that was lost.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(options: &SendOptions) -> ExitCode {
+    let json = options.transport.json;
+    match prepare(options).and_then(|job| job.run()) {
+        Ok(summary) => ExitCode::from(summary.exit_code()),
+        Err(Failure { status, message }) => exit::fail(json, status, &message),
+    }
+}
+
+/// Why nothing, or not everything, was sent.
+struct Failure {
+    status: u8,
+    message: String,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self { status: exit::FAILED, message }
+    }
+}
+
+impl From<TransferError> for Failure {
+    fn from(error: TransferError) -> Self {
+        Self { status: error.exit_code(), message: error.to_string() }
+    }
+}
+
+/// Everything a send needs, checked.
+struct Job<'a> {
+    options: &'a SendOptions,
+    ticket: Ticket,
+    state: State,
+    tls: ClientTls,
+    source: Source,
+    cancel: CancelToken,
+    cap: Option<RateCap>,
+    progress: Progress,
+}
+
+fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
+    let (ticket, paths) = split(&options.paths_and_ticket)?;
+    if !options.by_key && ticket.is_expired(host::now_unix()) {
+        return Err("the ticket has expired: ask the receiver for a new one".to_owned().into());
+    }
+    let state = host::open_state(options.transport.state_dir.as_deref())?;
+    let tls = client_config(&state.key, &[ticket.receiver]).map_err(|error| error.to_string())?;
+    let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
+    let burst = options.burst.map_or(BURST_DEFAULT, |burst| burst.as_bytes());
+    let cap = options.rate.map(|rate| RateCap { rate, burst });
+    transport(&options.transport, cap).validate()?;
+    let source = Source::scan(paths, &cancel)?;
+    let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
+    Ok(Job { options, ticket, state, tls, source, cancel, cap, progress })
+}
+
+/// The last argument is the ticket.
+fn split(arguments: &[PathBuf]) -> Result<(Ticket, &[PathBuf]), String> {
+    let (ticket, paths) = arguments.split_last().ok_or("name what to send, then the ticket")?;
+    let ticket = ticket
+        .to_str()
+        .ok_or_else(|| "the last argument must be the ticket".to_owned())?
+        .parse()
+        .map_err(|error| format!("the last argument must be the ticket that `litz recv` printed: {error}"))?;
+    Ok((ticket, paths))
+}
+
+impl Job<'_> {
+    /// Attempts until the transfer has run to its end or there is no hope.
+    fn run(&self) -> Result<Summary, Failure> {
+        let started = self.progress.now();
+        let mut reached_before = false;
+        loop {
+            let failure = match self.reach().map_err(Failure::from) {
+                Ok(reached) => {
+                    reached_before = true;
+                    match self.attempt(&reached) {
+                        Ok(summary) => {
+                            self.progress.finish(&summary, self.progress.now() - started);
+                            return Ok(summary);
+                        }
+                        Err(error) if error.is_resumable() && !self.cancel.is_cancelled() => Failure::from(error),
+                        Err(error) => return Err(self.give_up(error.into())),
+                    }
+                }
+                Err(failure) if reached_before => failure,
+                Err(failure) => return Err(self.give_up(failure)),
+            };
+            let patience = self.progress.now().saturating_since(self.progress.progressed_at());
+            if self.cancel.is_cancelled() {
+                return Err(self.give_up(TransferError::Cancelled.into()));
+            }
+            if patience >= self.options.retry_for {
+                return Err(self.give_up(failure));
+            }
+            self.progress.note(&format!("{}; trying again", failure.message));
+            self.progress.json(&json!({ "event": "retrying", "message": failure.message }));
+            self.pause();
+        }
+    }
+
+    fn give_up(&self, failure: Failure) -> Failure {
+        self.progress.clear();
+        failure
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the command is above the engine: it waits for the network to return")]
+    fn pause(&self) {
+        std::thread::sleep(RETRY_INTERVAL.into());
+    }
+
+    fn reach(&self) -> Result<Reached, String> {
+        let reach = Reach {
+            transport: transport(&self.options.transport, self.cap),
+            bind: self.options.bind,
+            device: self.options.device.as_deref(),
+            tls: &self.tls,
+        };
+        reach.connect(&self.ticket)
+    }
+
+    fn attempt(&self, reached: &Reached) -> Result<Summary, TransferError> {
+        let connection = &reached.connection;
+        let stats = connection.stats();
+        self.progress.json(&json!({
+            "event": "connected",
+            "remote": connection.remote_addr().to_string(),
+            "handshake_us": stats.handshake_time.map(Duration::as_micros),
+            "cipher": stats.session.cipher_suite,
+            "key_exchange": stats.session.key_exchange,
+        }));
+        let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
+            .map_err(|error| TransferError::Connection(std::io::Error::other(error)))?;
+        let credential = if self.options.by_key {
+            Credential::Key
+        } else {
+            Credential::Ticket(self.ticket.secret.clone())
+        };
+        let streams = connection.open_bi().map_err(|error| TransferError::Connection(error.into()))?;
+        let send_options = send::SendOptions { cancel: self.cancel.clone(), ..send::SendOptions::default() };
+        let link = ConnectionLink(connection.clone());
+        let result =
+            send::run(&link, control(streams), &context, &credential, &self.source, &send_options, &self.progress);
+        let stats = connection.stats();
+        self.progress.json(&json!({
+            "event": "stats",
+            "packets_sent": stats.send.packets_sent,
+            "packets_lost": stats.send.packets_lost,
+            "bytes_sent": stats.send.bytes_sent,
+            "round_trip_us": stats.round_trip.as_micros(),
+            "round_trip_min_us": stats.round_trip_min.as_micros(),
+            "key_updates": stats.send.key_updates,
+        }));
+        connection.close(0, "done");
+        result
+    }
+}

@@ -1,0 +1,10 @@
+//! The `litz` command. Each subcommand is a file of its own below `cli`.
+#![forbid(unsafe_code)]
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}

@@ -1,0 +1,229 @@
+//! `litz recv` and `litz send` as a user runs them: files, directories, refusals, bad arguments, signals.
+
+mod support;
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use litz::identity::{KeyPair, Secret, Ticket};
+use support::{Litz, Place, assert_same};
+
+#[test]
+fn files_and_directories_arrive_verified() {
+    let place = Place::new();
+    let big = place.file("big.bin", 9_000_000, 1);
+    place.file("tree/a/one", 1, 2);
+    place.file("tree/a/empty", 0, 3);
+    place.file("tree/b/ünï cødé.txt", 70_000, 4);
+    std::fs::create_dir(place.path("out/tree/hollow")).unwrap();
+    let tree = place.path("out/tree");
+    let (mut receiver, ticket) = place.recv(&[]);
+    let summary = place.send(&[&big, &tree], &ticket, &[]).succeed();
+    assert_eq!(summary["files_done"], 4);
+    assert_eq!(receiver.succeed()["files_done"], 4);
+    for name in ["big.bin", "tree/a/one", "tree/a/empty", "tree/b/ünï cødé.txt"] {
+        assert_same(&place.path("out").join(name), &place.inbox().join(name));
+    }
+    assert!(place.inbox().join("tree/hollow").is_dir());
+    let hash = blake3::hash(&std::fs::read(&big).unwrap()).to_string();
+    let told = receiver.seen.iter().find(|event| event["event"] == "file_done" && event["path"] == "big.bin");
+    assert_eq!(told.expect("big.bin is done")["hash"], hash.as_str(), "as b3sum prints it");
+    let left: Vec<_> = std::fs::read_dir(place.inbox()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "no part files stay behind: {left:?}");
+}
+
+#[test]
+fn an_existing_file_is_refused_and_the_rest_arrives() {
+    let place = Place::new();
+    let (first, second) = (place.file("first", 50_000, 1), place.file("second", 50_000, 2));
+    std::fs::write(place.inbox().join("first"), "mine").unwrap();
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut sender = place.send(&[&first, &second], &ticket, &[]);
+    assert_eq!(sender.finish("finished").0, 1);
+    assert_eq!(receiver.finish("finished").0, 1);
+    assert_eq!(std::fs::read(place.inbox().join("first")).unwrap(), b"mine");
+    assert_same(&second, &place.inbox().join("second"));
+
+    let (mut receiver, ticket) = place.recv(&["--overwrite", "--new-ticket"]);
+    place.send(&[&first, &second], &ticket, &[]).succeed();
+    receiver.succeed();
+    assert_same(&first, &place.inbox().join("first"));
+}
+
+#[test]
+fn a_ticket_that_names_another_key_reveals_nothing() {
+    let place = Place::new();
+    let file = place.file("secret-name", 1000, 1);
+    let (receiver, ticket) = place.recv(&[]);
+    let mut ticket: Ticket = ticket.parse().unwrap();
+    ticket.receiver = KeyPair::generate().unwrap().public().fingerprint();
+    place.send(&[&file], &ticket.to_text().unwrap(), &[]).fail(2, "wrong fingerprint");
+    drop(receiver);
+    assert_eq!(std::fs::read_dir(place.inbox()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_wrong_secret_is_refused() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    let (_receiver, ticket) = place.recv(&[]);
+    let mut ticket: Ticket = ticket.parse().unwrap();
+    ticket.secret = Secret::generate().unwrap();
+    place.send(&[&file], &ticket.to_text().unwrap(), &[]).fail(2, "ticket");
+    assert_eq!(std::fs::read_dir(place.inbox()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_expired_ticket_is_told_on_both_sides() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    let (mut receiver, ticket) = place.recv(&["--expires=1s"]);
+    receiver.fail(2, "expired");
+    place.send(&[&file], &ticket, &[]).fail(2, "expired");
+}
+
+#[test]
+fn a_ticket_belongs_to_its_first_sender() {
+    let place = Place::new();
+    let file = place.file("file", 3_000_000, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut first = place.send(&[&file], &ticket, &["--rate=8Mb/s"]);
+    first.wait_for("file_started");
+    first.kill();
+    let other_state = format!("--state-dir={}", place.path("state-thief").display());
+    place.send(&[&file], &ticket, &[&other_state]).fail(2, "another");
+    place.send(&[&file], &ticket, &[]).succeed();
+    receiver.succeed();
+    assert_same(&file, &place.inbox().join("file"));
+}
+
+#[test]
+fn a_spent_ticket_is_refused_after_a_restart() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    place.send(&[&file], &ticket, &[]).succeed();
+    let port = receiver.port;
+    receiver.succeed();
+    let listen = format!("--listen=127.0.0.1:{port}");
+    let (_receiver, fresh) = place.recv(&[&listen]);
+    assert_ne!(fresh, ticket);
+    place.send(&[&file], &ticket, &[]).fail(2, "complete");
+}
+
+#[test]
+fn listed_keys_may_send_again_and_again() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    std::fs::create_dir(place.path("state-out")).unwrap();
+    std::fs::set_permissions(place.path("state-out"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let key = KeyPair::load_or_create(&place.path("state-out").join("host.key")).unwrap();
+    std::fs::write(place.path("allowed"), format!("# friends\n{}\n", key.public().fingerprint())).unwrap();
+    let allow = format!("--allow={}", place.path("allowed").display());
+    let (mut receiver, ticket) = place.recv(&[&allow, "--overwrite"]);
+    for _ in 0..2 {
+        place.send(&[&file], &ticket, &["--by-key"]).succeed();
+    }
+    let stranger = format!("--state-dir={}", place.path("state-stranger").display());
+    place.send(&[&file], &ticket, &["--by-key", &stranger]).fail(2, "key");
+    receiver.signal("INT");
+    assert_eq!(receiver.finish("error").0, 130);
+}
+
+#[test]
+fn links_and_special_files_are_skipped_with_a_word() {
+    let place = Place::new();
+    place.file("tree/real", 10, 1);
+    symlink("/etc/passwd", place.path("out/tree/link")).unwrap();
+    let fifo = place.path("out/tree/fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut sender = place.send(&[&place.path("out/tree")], &ticket, &[]);
+    let (status, finished) = sender.finish("finished");
+    assert_eq!((status, &finished.unwrap()["summary"]["skipped"]), (1, &2.into()));
+    receiver.succeed();
+    assert!(place.inbox().join("tree/real").exists() && !place.inbox().join("tree/link").exists());
+}
+
+#[test]
+fn a_link_in_the_target_leads_nowhere() {
+    let place = Place::new();
+    place.file("tree/file", 10, 1);
+    std::fs::create_dir(place.path("outside")).unwrap();
+    symlink(place.path("outside"), place.inbox().join("tree")).unwrap();
+    let (mut receiver, ticket) = place.recv(&[]);
+    assert_eq!(place.send(&[&place.path("out/tree")], &ticket, &[]).finish("finished").0, 1);
+    assert_eq!(receiver.finish("finished").0, 1);
+    assert_eq!(std::fs::read_dir(place.path("outside")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_disk_fails_one_file_and_not_the_other() {
+    let place = Place::new();
+    let inbox = place.inbox();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+        .arg(&inbox)
+        .status()
+        .is_ok_and(|status| status.success());
+    if !mounted {
+        #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+        {
+            eprintln!("skipped: mounting a small tmpfs needs root");
+        }
+        return;
+    }
+    let (large, small) = (place.file("large", 20_000_000, 1), place.file("small", 10_000, 2));
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut sender = place.send(&[&large, &small], &ticket, &[]);
+    let (status, failed) = sender.finish("file_failed");
+    assert_eq!(status, 1);
+    assert_eq!(failed.expect("large fails")["error"]["kind"], "no_space");
+    assert_eq!(receiver.finish("finished").0, 1);
+    assert_same(&small, &inbox.join("small"));
+    drop(receiver);
+    let unmounted = std::process::Command::new("umount").arg(&inbox).status();
+    assert!(unmounted.unwrap().success());
+}
+
+#[test]
+fn a_rate_is_kept() {
+    let place = Place::new();
+    let file = place.file("file", 2_000_000, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    let clock = net::MonotonicClock::start();
+    place.send(&[&file], &ticket, &["--rate=16Mb/s", "--burst=32KiB"]).succeed();
+    receiver.succeed();
+    let seconds = clock.now().since_start().as_secs_f64();
+    assert!(seconds > 0.95, "2 MB at 16 Mb/s take a second, not {seconds:.2} s");
+}
+
+#[test]
+fn bad_arguments_are_told_with_status_2() {
+    let place = Place::new();
+    let file = place.file("file", 10, 1);
+    let (_receiver, ticket) = place.recv(&[]);
+    let mut mistyped = ticket.clone();
+    let last = mistyped.pop().unwrap();
+    mistyped.push(if last == 'a' { 'b' } else { 'a' });
+    place.send(&[&file], &mistyped, &[]).fail(2, "mistyped");
+    place.send(&[&file], "litz", &[]).fail(2, "ticket");
+    place.send(&[Path::new("/nowhere/at/all")], &ticket, &[]).fail(2, "/nowhere/at/all");
+    place.send(&[&file], &ticket, &["--datagram-size=100"]).fail(2, "1200");
+    let mut missing = Litz::start(&["recv", "/nowhere/at/all", "--json"]);
+    missing.fail(2, "/nowhere/at/all");
+    for arguments in [&["send", "only-one"][..], &["recv", "--no-such-flag"], &["dance"], &["send", "a", "b", "--rate=1"]] {
+        assert_eq!(Litz::start(arguments).finish("").0, 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_dead_address_is_told_in_time() {
+    let place = Place::new();
+    let file = place.file("file", 10, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    receiver.kill();
+    let clock = net::MonotonicClock::start();
+    place.send(&[&file], &ticket, &[]).fail(2, "cannot reach");
+    assert!(clock.now().since_start() < units::Duration::from_secs(20));
+}

@@ -1,0 +1,128 @@
+//! Transfers that are cut off, by force and by accident, over an emulated link: nothing verified travels twice.
+
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use litz::relay::{Relay, RelayConfig};
+use netem::LinkConfig;
+use support::{Litz, Place, assert_same};
+use units::{Duration, Rate, Ratio};
+
+const SIZE: usize = 24_000_000;
+
+/// A receiver behind a link of 100 Mb/s, and a file for it.
+struct Scene {
+    place: Place,
+    relay: Relay,
+    file: PathBuf,
+    advertise: String,
+}
+
+impl Scene {
+    fn new(seed: u64, loss: Ratio) -> Self {
+        let place = Place::new();
+        let file = place.file("file", SIZE, seed);
+        let link = LinkConfig {
+            rate: Some(Rate::from_mbps(100)),
+            delay: Duration::from_millis(5),
+            loss,
+            queue_bytes: 500_000,
+            ..LinkConfig::default()
+        };
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let relay = Relay::start(RelayConfig { listen, forward: link.clone(), backward: link, seed }).expect("a relay");
+        let advertise = format!("--advertise={}", relay.local_addr());
+        Self { place, relay, file, advertise }
+    }
+
+    fn recv(&self) -> (Litz, String) {
+        let (receiver, ticket) = self.place.recv(&[&self.advertise, "--idle-timeout=3s"]);
+        self.relay.set_server(SocketAddr::from((Ipv4Addr::LOCALHOST, receiver.port)));
+        (receiver, ticket)
+    }
+
+    fn send(&self, ticket: &str) -> Litz {
+        self.place.send(&[&self.file], ticket, &["--idle-timeout=3s"])
+    }
+
+    fn check(&self, mut sender: Litz, mut receiver: Litz) {
+        let summary = sender.succeed();
+        let (moved, resumed) = (summary["bytes_moved"].as_u64().unwrap(), summary["bytes_resumed"].as_u64().unwrap());
+        assert_eq!(moved + resumed, SIZE as u64, "nothing verified travels twice");
+        assert!(resumed > 0, "something was there already");
+        receiver.succeed();
+        assert_same(&self.file, &self.place.inbox().join("file"));
+    }
+}
+
+#[test]
+fn a_killed_sender_goes_on_from_there() {
+    let scene = Scene::new(1, Ratio::ZERO);
+    let (receiver, ticket) = scene.recv();
+    let mut sender = scene.send(&ticket);
+    sender.wait_for_bytes(SIZE as u64 / 2);
+    sender.kill();
+    scene.check(scene.send(&ticket), receiver);
+}
+
+#[test]
+fn a_killed_receiver_goes_on_from_there_with_the_same_ticket() {
+    let scene = Scene::new(2, Ratio::ZERO);
+    let (mut receiver, ticket) = scene.recv();
+    let mut sender = scene.send(&ticket);
+    sender.wait_for_bytes(SIZE as u64 / 2);
+    receiver.kill();
+    let (receiver, again) = scene.recv();
+    assert_eq!(again, ticket, "the ticket survives a restart");
+    // The sender notices, tries again by itself, and ends well.
+    sender.wait_for("retrying");
+    let mut receiver = receiver;
+    let summary = sender.succeed();
+    assert!(summary["bytes_resumed"].as_u64() > Some(0), "{summary}");
+    receiver.succeed();
+    assert_same(&scene.file, &scene.place.inbox().join("file"));
+}
+
+#[test]
+fn a_network_that_goes_away_only_costs_time() {
+    let scene = Scene::new(3, Ratio::new(1, 1000));
+    let (mut receiver, ticket) = scene.recv();
+    let mut sender = scene.send(&ticket);
+    sender.wait_for_bytes(SIZE as u64 / 3);
+    scene.relay.set_away(true);
+    // Longer than the idle timeout: the connection dies on both sides.
+    sender.wait_for("retrying");
+    assert!(scene.relay.stats().away > 0, "the network was away");
+    scene.relay.set_away(false);
+    let summary = sender.succeed();
+    assert!(summary["bytes_resumed"].as_u64() > Some(0), "{summary}");
+    receiver.succeed();
+    assert_same(&scene.file, &scene.place.inbox().join("file"));
+    assert!(scene.relay.stats().forward.lost > 0, "the link loses packets");
+}
+
+#[test]
+fn an_interrupt_ends_cleanly_and_the_transfer_can_be_resumed() {
+    let scene = Scene::new(4, Ratio::ZERO);
+    let (receiver, ticket) = scene.recv();
+    let mut sender = scene.send(&ticket);
+    sender.wait_for_bytes(SIZE as u64 / 2);
+    sender.signal("INT");
+    sender.fail(130, "cancelled");
+    scene.check(scene.send(&ticket), receiver);
+}
+
+#[test]
+fn a_source_that_changed_is_not_mixed_with_what_it_was() {
+    let scene = Scene::new(5, Ratio::ZERO);
+    let (mut receiver, ticket) = scene.recv();
+    let mut sender = scene.send(&ticket);
+    sender.wait_for_bytes(SIZE as u64 / 2);
+    sender.kill();
+    scene.place.file("file", SIZE, 99);
+    scene.send(&ticket).succeed();
+    receiver.succeed();
+    assert_same(&scene.file, &scene.place.inbox().join("file"));
+}
