@@ -1,2 +1,51 @@
 //! Processors and placements: runs the protocol on real threads and sockets.
+//!
+//! ```text
+//!   application threads                          driver (one thread, or whoever is inside a call)
+//!   ConnectionHandle, SendHandle, RecvHandle     turn: todo → receive → timers → events, plans → seal → send
+//!            │   ▲                                        │   ▲
+//!            ▼   │  wakers                                ▼   │
+//!        cells: outbox, inbox, accepted, …  ◀───────▶  slots: quic::Connection
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`engine`] | [`Engine`]: starting, stopping, waiting; where handles come from: start here |
+//! | [`handle`] | what the application holds of a connection and of streams, as `poll` functions |
+//! | `driver` | the duty cycle |
+//! | `slot`, `messages` | one connection as the driver keeps it |
+//! | `cells` | what both sides share |
+//! | `receive`, `port`, `sleep`, `wake` | buffers, sockets, sleeping and waking |
+//! | `slab`, `timers`, `sync` | tables, deadlines, locks |
+//!
+//! Every call of a handle exists once, as a function that either succeeds or leaves a waker. Blocking is
+//! [`Engine::block_on`]: under [`Placement::Thread`] it parks the caller, under [`Placement::Inline`] it lets the caller run the
+//! driver.
 #![forbid(unsafe_code)]
+
+mod cells;
+pub mod config;
+mod driver;
+pub mod engine;
+pub mod error;
+pub mod handle;
+mod inline;
+mod messages;
+mod port;
+mod receive;
+mod shared;
+mod slab;
+mod sleep;
+mod slot;
+mod socket;
+mod sync;
+mod timers;
+mod wake;
+
+pub use config::{EngineConfig, Placement};
+pub use engine::Engine;
+pub use error::{
+    AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError,
+};
+pub use handle::{ConnectionHandle, Opening, RecvHandle, SendHandle};
+pub use socket::{LiveSocket, Readiness};

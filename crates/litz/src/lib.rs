@@ -1,4 +1,109 @@
 //! One connection over every link and every core, each strand encrypted.
+//!
+//! An [`Endpoint`] owns sockets and runs connections on them; a [`Connection`] is QUIC v1 (RFC 9000) with TLS 1.3; its
+//! [`SendStream`]s and [`RecvStream`]s are [`std::io::Write`] and [`std::io::Read`], and tokio's `AsyncWrite` and `AsyncRead`.
+//! Every call that may wait has a blocking form and one that ends in `_async`; the latter run on any executor.
+//!
+//! # Hosts are known by their keys
+//!
+//! ```
+//! use std::io::{Read, Write};
+//!
+//! use litz::identity::{self, KeyPair};
+//! use litz::{Endpoint, EndpointConfig};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Each host has a key pair; the client knows the fingerprint of the server's key.
+//! let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
+//! let server = Endpoint::bind(EndpointConfig {
+//!     server_tls: Some(identity::server_config(&server_key)?),
+//!     ..EndpointConfig::loopback()
+//! })?;
+//! let address = server.local_addr();
+//! let serving = std::thread::spawn(move || -> std::io::Result<()> {
+//!     let connection = server.accept()?;
+//!     let (mut answer, mut question) = connection.accept_bi()?;
+//!     let mut words = String::new();
+//!     question.read_to_string(&mut words)?;
+//!     answer.write_all(words.to_uppercase().as_bytes())?;
+//!     answer.finish()?;
+//!     // Closing a connection throws away what is under way: wait until the peer has it.
+//!     answer.wait_finished()?;
+//!     Ok(())
+//! });
+//!
+//! let client = Endpoint::bind(EndpointConfig::loopback())?;
+//! let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
+//! let connection = client.connect(address, "litz", tls.config.clone())?;
+//! let (mut question, mut answer) = connection.open_bi()?;
+//! question.write_all(b"how fast?")?;
+//! question.finish()?;
+//! let mut words = String::new();
+//! answer.read_to_string(&mut words)?;
+//! assert_eq!(words, "HOW FAST?");
+//! # serving.join().expect("the server does not panic")?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Messages
+//!
+//! A message is sent with one call and taken whole with one call; the two sides run on in between. Messages overtake each
+//! other, because none waits for a lost packet of another.
+//!
+//! ```
+//! # use litz::identity::{self, KeyPair};
+//! # use litz::{Endpoint, EndpointConfig};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
+//! # let server_tls = Some(identity::server_config(&server_key)?);
+//! # let server = Endpoint::bind(EndpointConfig { server_tls, ..EndpointConfig::loopback() })?;
+//! # let client = Endpoint::bind(EndpointConfig::loopback())?;
+//! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
+//! let ours = client.connect(server.local_addr(), "litz", tls.config.clone())?;
+//! let theirs = server.accept()?;
+//! for number in 0..3_u8 {
+//!     ours.send_message(vec![number; 1000].into())?;
+//! }
+//! let mut firsts: Vec<u8> = (0..3).map(|_| theirs.get_message().map(|whole| whole[0])).collect::<Result<_, _>>()?;
+//! firsts.sort();
+//! assert_eq!(firsts, [0, 1, 2]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Without a thread
+//!
+//! [`Placement`] says which processor runs the protocol. By default an endpoint has one thread. With
+//! [`Placement::Inline`] it has none: the application's threads run the protocol inside their own calls.
+//!
+//! # What is where
+//!
+//! | item | what it holds |
+//! |---|---|
+//! | [`Endpoint`], [`EndpointConfig`] | sockets, limits, connecting and accepting: start here |
+//! | [`Connection`] | streams, datagrams, messages, the end |
+//! | [`SendStream`], [`RecvStream`] | bytes |
+//! | [`identity`] | keys, tickets, TLS settings without certificates |
+//! | [`transfer`] | the file protocol of the `litz` command |
+#![forbid(unsafe_code)]
 
+mod connection;
+mod endpoint;
 pub mod identity;
+pub mod relay;
+mod stream;
 pub mod transfer;
+
+pub use connection::Connection;
+pub use endpoint::{BindError, ConnectError, Endpoint, EndpointConfig};
+pub use engine::{
+    AcceptStreamError, Closed, DatagramError, LiveSocket, MessageError, OpenError, Placement, ReadError, Readiness,
+    WriteError,
+};
+pub use net::{UdpSocket, UdpSocketOptions};
+pub use quic::session::ExportError;
+pub use quic::{Side, Stats, StreamId, TransportConfig};
+pub use stream::{RecvStream, SendStream};
+/// Durations, rates and sizes, as [`TransportConfig`] takes them.
+pub use units;

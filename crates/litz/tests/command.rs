@@ -212,7 +212,9 @@ fn bad_arguments_are_told_with_status_2() {
     place.send(&[&file], &ticket, &["--datagram-size=100"]).fail(2, "1200");
     let mut missing = Litz::start(&["recv", "/nowhere/at/all", "--json"]);
     missing.fail(2, "/nowhere/at/all");
-    for arguments in [&["send", "only-one"][..], &["recv", "--no-such-flag"], &["dance"], &["send", "a", "b", "--rate=1"]] {
+    for arguments in
+        [&["send", "only-one"][..], &["recv", "--no-such-flag"], &["dance"], &["send", "a", "b", "--rate=1"]]
+    {
         assert_eq!(Litz::start(arguments).finish("").0, 2, "{arguments:?}");
     }
 }

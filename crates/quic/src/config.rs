@@ -90,6 +90,9 @@ impl TransportConfig {
         if windows.iter().any(|window| *window == 0 || *window > wire::quic::VARINT_MAX) {
             return Err("a flow-control window must be between 1 byte and 2^62 - 1".to_owned());
         }
+        if self.send_buffer_max < 2 {
+            return Err("send_buffer_max must be at least 2 bytes: a stream may fill half of it".to_owned());
+        }
         if self.key_update_interval == 0 || self.key_update_interval > 1 << 22 {
             return Err("key_update_interval must be between 1 and 2^22 packets".to_owned());
         }

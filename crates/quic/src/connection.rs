@@ -236,7 +236,9 @@ impl Connection {
         }
         if opened.unauthentic_count > 0 {
             self.unauthentic_count += opened.unauthentic_count;
-            if self.unauthentic_count >= self.integrity_limit {
+            // The limit is the negotiated AEAD's, once there is one; Initial packets have their own.
+            let limit = context.data.as_ref().map_or(self.integrity_limit, |ring| ring.current.integrity_limit());
+            if self.unauthentic_count >= limit {
                 let reason = "too many packets failed to authenticate";
                 self.fail(now, TransportError::new(ErrorCode::AEAD_LIMIT_REACHED, reason));
                 return;
@@ -250,9 +252,11 @@ impl Connection {
 
     /// RFC 9000, section 6.2: only before anything authentic came, and only if it does not offer what we speak.
     fn on_version_negotiation(&mut self, datagram: &[u8]) {
-        let Ok(Parsed::VersionNegotiation { versions, .. }) = parse_packet(datagram, LOCAL_ID_LEN) else { return };
+        let Ok(Parsed::VersionNegotiation { scid, versions, .. }) = parse_packet(datagram, LOCAL_ID_LEN) else { return };
+        // It repeats the IDs of our packet; a sender who has not seen that can only guess (RFC 8999, section 6).
+        let is_answer = scid == self.control.original_destination().as_slice();
         let offers_ours = wire::quic::versions(versions).any(|version| version == wire::quic::VERSION_1);
-        if self.side == Side::Client && !self.heard && !offers_ours {
+        if self.side == Side::Client && is_answer && !self.heard && !offers_ours {
             self.control.abandon(ConnectionError::VersionMismatch, &mut self.events);
         }
     }
@@ -275,6 +279,7 @@ impl Connection {
     /// The plan of this receipt never left and never will: what it carried is due again.
     pub fn handle_not_emitted(&mut self, receipt: &Receipt) {
         self.send.on_not_emitted(receipt);
+        self.receive.on_not_emitted(receipt);
     }
 
     // ── Output ───────────────────────────────────────────────────────────────────────────────────────────────────────

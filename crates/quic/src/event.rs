@@ -40,14 +40,22 @@ pub enum Event {
 /// The events not yet taken by the application. Its length is bounded by the streams that exist: each event about a stream is said once until the
 /// application reacts.
 #[derive(Debug, Default)]
-pub(crate) struct Events(VecDeque<Event>);
+pub(crate) struct Events {
+    queue: VecDeque<Event>,
+    /// The last event was said.
+    closed: bool,
+}
 
 impl Events {
+    /// Adds an event; nothing follows [`Event::Closed`].
     pub(crate) fn push(&mut self, event: Event) {
-        self.0.push_back(event);
+        if !self.closed {
+            self.closed = matches!(event, Event::Closed(_));
+            self.queue.push_back(event);
+        }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Event> {
-        self.0.pop_front()
+        self.queue.pop_front()
     }
 }

@@ -75,10 +75,10 @@ pub(crate) enum ToSend {
         space: Space,
         keys: DirectionKeys,
     },
-    /// A key update: the packet key and the phase bit of what is sent from now on.
+    /// A key update: the packet key of what is sent from now on, and the number of the phase, whose lowest bit is sent.
     UpdateKeys {
         packet: std::sync::Arc<dyn crate::session::PacketKey>,
-        phase: bool,
+        phase: u64,
     },
     DiscardSpace(Space),
     PeerParameters(Box<TransportParameters>),
@@ -137,6 +137,8 @@ pub(crate) enum ToControl {
     },
     PathChallenge([u8; 8]),
     HandshakeDone,
+    /// A token for a later connection: we keep none, but only servers may send it.
+    NewToken,
     Closed {
         error: TransportError,
         application: bool,
@@ -156,10 +158,13 @@ pub(crate) enum ToControl {
     },
     /// The first packet of this space went out.
     FirstSent(Space),
-    /// A packet of the present send phase was acknowledged (RFC 9001, section 6.5).
-    PhaseAcknowledged,
+    /// A packet of this send phase was acknowledged (RFC 9001, section 6.5). It may come late: an update that the peer
+    /// asked for in the same packet is handled first.
+    PhaseAcknowledged(u64),
     /// As many packets were sealed as a key is asked for.
     KeyWornOut,
+    /// One more batch would take the key beyond the AEAD's confidentiality limit.
+    KeyExhausted,
 }
 
 /// Everything on its way between the owners.

@@ -93,6 +93,8 @@ pub(crate) enum Record {
         dir: Dir,
         max: u64,
     },
+    StreamDataBlocked(StreamId),
+    NewToken,
     PathChallenge([u8; 8]),
     NewConnectionId {
         sequence: u64,
@@ -320,6 +322,8 @@ fn control_record(frame: &Frame<'_>, end: usize) -> Result<Option<Record>, Trans
         Frame::MaxData(max) => Record::MaxData(max),
         Frame::MaxStreamData { id, max } => Record::MaxStreamData { id, max },
         Frame::MaxStreams { dir, max } => Record::MaxStreams { dir, max },
+        Frame::StreamDataBlocked { id, .. } => Record::StreamDataBlocked(id),
+        Frame::NewToken { .. } => Record::NewToken,
         Frame::PathChallenge(data) => Record::PathChallenge(data),
         Frame::NewConnectionId { path: None, sequence, retire_prior_to, id, reset_token } => {
             Record::NewConnectionId { sequence, retire_prior_to, id, reset_token }
@@ -335,13 +339,11 @@ fn control_record(frame: &Frame<'_>, end: usize) -> Result<Option<Record>, Trans
             reason: end - close.reason.len()..end,
         },
         // Complaints about limits change nothing: limits grow when the application reads. A response to a challenge we
-        // never sent is ignored (RFC 9000, section 19.18); tokens are for a later connection, which we do not use.
+        // never sent is ignored (RFC 9000, section 19.18).
         Frame::Padding { .. }
         | Frame::Ping
         | Frame::DataBlocked(_)
-        | Frame::StreamDataBlocked { .. }
         | Frame::StreamsBlocked { .. }
-        | Frame::NewToken { .. }
         | Frame::PathResponse(_) => return Ok(None),
         _ => return Err(ReceiveHalf::unnegotiated()),
     }))

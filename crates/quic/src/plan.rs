@@ -43,6 +43,8 @@ pub struct Plan {
     pub(crate) keys: [Option<DirectionKeys>; 3],
     /// Per number space, the packet numbers in this plan: what an emit report speaks of.
     pub(crate) numbers: [Option<(u64, u64)>; 3],
+    /// Per number space, whether an acknowledgement is among the frames.
+    pub(crate) acks: [bool; 3],
 }
 
 /// One packet of a plan.
@@ -96,7 +98,7 @@ impl Plan {
 
     /// What to report once it has left, or could not.
     pub fn receipt(&self) -> Receipt {
-        Receipt { path: self.path, numbers: self.numbers, size_bytes: self.size_bytes }
+        Receipt { path: self.path, numbers: self.numbers, acks: self.acks, size_bytes: self.size_bytes }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -110,6 +112,7 @@ impl Plan {
         self.chunks.clear();
         self.keys = [const { None }; 3];
         self.numbers = [None; 3];
+        self.acks = [false; 3];
     }
 
     /// Where the bytes written to `head` since `start` become a piece; adjacent head bytes melt into one piece.
@@ -145,5 +148,6 @@ pub struct Receipt {
     pub(crate) path: PathId,
     /// First and last number, per space.
     pub(crate) numbers: [Option<(u64, u64)>; 3],
+    pub(crate) acks: [bool; 3],
     pub(crate) size_bytes: usize,
 }

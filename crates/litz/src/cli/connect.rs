@@ -45,7 +45,7 @@ pub(crate) struct Reach<'a> {
 /// A connection, and the endpoint that must outlive it.
 pub(crate) struct Reached {
     pub(crate) connection: Connection,
-    pub(crate) endpoint: Endpoint,
+    _endpoint: Endpoint,
 }
 
 impl Reach<'_> {
@@ -75,7 +75,7 @@ impl Reach<'_> {
             std::thread::spawn(move || {
                 let result = endpoint
                     .connect(remote, SERVER_NAME, tls)
-                    .map(|connection| Reached { connection, endpoint })
+                    .map(|connection| Reached { connection, _endpoint: endpoint })
                     .map_err(|error| error.to_string());
                 // Nobody listens any more if another address was faster.
                 let _sent = answers.send((remote, result));

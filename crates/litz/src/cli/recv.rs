@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 
 use litz::identity::store::Issued;
-use litz::identity::{AllowList, Secret, Ticket, TicketAddress, server_config};
-use litz::transfer::{Authoriser, CancelToken, KeyAuthoriser, ReceiveOptions, Summary, TicketAuthoriser, TransferError, receive};
+use litz::identity::{AllowList, Proof, ProofContext, Refusal, Secret, Ticket, TicketAddress, server_config};
+use litz::transfer::{
+    Authoriser, CancelToken, KeyAuthoriser, ReceiveOptions, Summary, TicketAuthoriser, TransferError, receive,
+};
 use litz::{Connection, Endpoint, EndpointConfig};
 use serde_json::json;
 
@@ -24,6 +26,9 @@ const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200)
 
 /// A sender has this long to open its control stream.
 const CONTROL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// A transfer that a returning sender takes over has this long to let go of its files.
+const TAKEOVER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Senders served at a time: one is let in by a ticket, the others are on their way to a refusal.
 const SENDERS_MAX: usize = 16;
@@ -47,6 +52,38 @@ struct Receiver<'a> {
     endpoint: Endpoint,
     entry: Entry,
     cancel: CancelToken,
+    current: Current,
+}
+
+/// The connection that the ticket's sender is served on. A sender that comes back (killed, or on another network) takes
+/// over from its own former connection, whose end we would otherwise learn of only by the idle timeout.
+#[derive(Default)]
+struct Current {
+    connection: Mutex<Option<Connection>>,
+    released: Condvar,
+}
+
+impl Current {
+    fn lock(&self) -> MutexGuard<'_, Option<Connection>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the former visit of the same sender and takes its place.
+    fn take_over(&self, connection: &Connection) {
+        let mut current = self.lock();
+        if let Some(former) = current.as_ref() {
+            former.close(0, "the sender has come back on another connection");
+            let waited = self.released.wait_timeout_while(current, TAKEOVER_TIMEOUT, |current| current.is_some());
+            current = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *current = Some(connection.clone());
+    }
+
+    /// The visit on this connection has let go of its files.
+    fn release(&self) {
+        *self.lock() = None;
+        self.released.notify_all();
+    }
 }
 
 /// How senders are let in.
@@ -65,8 +102,8 @@ struct Visit {
 impl<'a> Receiver<'a> {
     fn prepare(options: &'a RecvOptions) -> Result<Self, String> {
         let shown = options.directory.display();
-        let directory =
-            std::fs::canonicalize(&options.directory).map_err(|error| format!("cannot receive into {shown}: {error}"))?;
+        let directory = std::fs::canonicalize(&options.directory)
+            .map_err(|error| format!("cannot receive into {shown}: {error}"))?;
         if !directory.is_dir() {
             return Err(format!("cannot receive into {shown}: it is no directory"));
         }
@@ -111,7 +148,7 @@ impl<'a> Receiver<'a> {
                 Entry::Ticket(Box::new(issued))
             }
         };
-        let receiver = Self { options, directory, state, endpoint, entry, cancel };
+        let receiver = Self { options, directory, state, endpoint, entry, cancel, current: Current::default() };
         receiver.announce()?;
         Ok(receiver)
     }
@@ -146,7 +183,9 @@ impl<'a> Receiver<'a> {
         eprintln!("{what} into {directory}. On the other host:\n");
         println!("litz send{by_key} PATH... {text}");
         match &self.entry {
-            Entry::Ticket(_) => eprintln!("\nThe ticket is a secret, and good for one sender until it is used or expires."),
+            Entry::Ticket(_) => {
+                eprintln!("\nThe ticket is a secret, and good for one sender until it is used or expires.")
+            }
             Entry::Keys(_) => eprintln!("\nListed keys may send again and again. Ctrl-C ends."),
         }
         Ok(())
@@ -189,7 +228,9 @@ impl<'a> Receiver<'a> {
                     && let Entry::Ticket(issued) = &self.entry
                     && host::now_unix() >= issued.expires_unix
                 {
-                    return Err("the ticket has expired and nobody is sending: run `litz recv` again for a new one".into());
+                    return Err(
+                        "the ticket has expired and nobody is sending: run `litz recv` again for a new one".into()
+                    );
                 }
                 let connection = match self.endpoint.accept_timeout(WAKE_INTERVAL) {
                     Ok(Some(connection)) => connection,
@@ -236,7 +277,7 @@ impl<'a> Receiver<'a> {
     fn receive_from(&self, connection: &Connection) -> Visit {
         let peer = connection.remote_addr();
         let progress = Progress::new(Direction::Receiving, self.options.transport.json, self.options.transport.quiet);
-        let mut authoriser = self.authoriser();
+        let mut authoriser = self.authoriser(connection);
         let started = progress.now();
         let result = self.transfer(connection, &mut authoriser, &progress);
         match &result {
@@ -246,13 +287,16 @@ impl<'a> Receiver<'a> {
         if result.is_err() {
             connection.close(0, "the transfer ended");
         }
+        if authoriser.let_in && authoriser.current.is_some() {
+            self.current.release();
+        }
         Visit { peer, authorised: authoriser.let_in, result }
     }
 
     fn transfer(
         &self,
         connection: &Connection,
-        authoriser: &mut Noting,
+        authoriser: &mut Noting<'_>,
         progress: &Progress,
     ) -> Result<Summary, TransferError> {
         let broken = |error: String| TransferError::Connection(std::io::Error::other(error));
@@ -273,33 +317,35 @@ impl<'a> Receiver<'a> {
         receive::run(&link, control(streams), &context, &self.directory, &options, authoriser, progress)
     }
 
-    fn authoriser(&self) -> Noting {
-        let inner: Box<dyn Authoriser> = match &self.entry {
+    fn authoriser(&self, connection: &Connection) -> Noting<'_> {
+        let (inner, current): (Box<dyn Authoriser>, _) = match &self.entry {
             Entry::Ticket(_) => {
                 let (store, directory) = (self.state.store.clone(), self.directory.clone());
-                Box::new(TicketAuthoriser::new(store, directory, host::now_unix()))
+                (Box::new(TicketAuthoriser::new(store, directory, host::now_unix())), Some(&self.current))
             }
-            Entry::Keys(list) => Box::new(KeyAuthoriser::new(list.clone())),
+            // A listed key may send several things at a time.
+            Entry::Keys(list) => (Box::new(KeyAuthoriser::new(list.clone())), None),
         };
-        Noting { inner, let_in: false }
+        Noting { inner, connection: connection.clone(), current, let_in: false }
     }
 }
 
-/// An authoriser that remembers whether it let the sender in.
-struct Noting {
+/// An authoriser that remembers whether it let the sender in, and lets a ticket's sender take over from itself.
+struct Noting<'a> {
     inner: Box<dyn Authoriser>,
+    connection: Connection,
+    current: Option<&'a Current>,
     let_in: bool,
 }
 
-impl Authoriser for Noting {
-    fn authorise(
-        &mut self,
-        context: &litz::identity::ProofContext,
-        proof: Option<&litz::identity::Proof>,
-    ) -> Result<Option<litz::identity::Proof>, litz::identity::Refusal> {
-        let answer = self.inner.authorise(context, proof);
-        self.let_in = answer.is_ok();
-        answer
+impl Authoriser for Noting<'_> {
+    fn authorise(&mut self, context: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
+        let answer = self.inner.authorise(context, proof)?;
+        self.let_in = true;
+        if let Some(current) = self.current {
+            current.take_over(&self.connection);
+        }
+        Ok(answer)
     }
 
     fn complete(&mut self) -> Result<(), String> {

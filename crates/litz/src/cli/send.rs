@@ -127,7 +127,10 @@ impl Job<'_> {
         failure
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the command is above the engine: it waits for the network to return")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the command is above the engine: it waits for the network to return"
+    )]
     fn pause(&self) {
         std::thread::sleep(RETRY_INTERVAL.into());
     }
@@ -154,11 +157,8 @@ impl Job<'_> {
         }));
         let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
             .map_err(|error| TransferError::Connection(std::io::Error::other(error)))?;
-        let credential = if self.options.by_key {
-            Credential::Key
-        } else {
-            Credential::Ticket(self.ticket.secret.clone())
-        };
+        let credential =
+            if self.options.by_key { Credential::Key } else { Credential::Ticket(self.ticket.secret.clone()) };
         let streams = connection.open_bi().map_err(|error| TransferError::Connection(error.into()))?;
         let send_options = send::SendOptions { cancel: self.cancel.clone(), ..send::SendOptions::default() };
         let link = ConnectionLink(connection.clone());

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use units::{Duration, Instant};
-use wire::quic::{ConnectionId, Side, Space, TransportParameters};
+use wire::quic::{ConnectionId, ErrorCode, Side, Space, TransportParameters};
 
 use crate::config::TransportConfig;
 use crate::error::{ConnectionError, TransportError};
@@ -208,6 +208,12 @@ impl Control {
                 }
                 self.confirm(exchange, events);
             }
+            ToControl::NewToken => {
+                // RFC 9000, section 19.7.
+                if self.side == Side::Server {
+                    return Err(TransportError::violation("a client sent NEW_TOKEN"));
+                }
+            }
             ToControl::Closed { error, application, reason } => {
                 self.on_closed_by_peer(now, error, application, reason, pto, events);
             }
@@ -220,13 +226,17 @@ impl Control {
                     self.discard(Space::Initial, exchange);
                 }
             }
-            ToControl::PhaseAcknowledged => {
-                self.phase_acknowledged = true;
+            ToControl::PhaseAcknowledged(phase) => {
+                self.phase_acknowledged |= phase == self.send_phase;
                 self.maybe_update_keys(exchange);
             }
             ToControl::KeyWornOut => {
                 self.update_wanted = true;
                 self.maybe_update_keys(exchange);
+            }
+            ToControl::KeyExhausted => {
+                let reason = "the peer does not follow key updates";
+                return Err(TransportError::new(ErrorCode::AEAD_LIMIT_REACHED, reason));
             }
         }
         Ok(())
@@ -240,7 +250,7 @@ impl Control {
             local_id_len: ids::LOCAL_ID_LEN,
             levels: self.levels.clone(),
             // A server must not process 1-RTT packets before the handshake is complete (RFC 9001, section 5.7).
-            data: self.ring.clone().filter(|_| self.is_established()),
+            data: self.ring.clone().filter(|_| self.handshake_time.is_some()),
             largest,
             ignore_fixed_bit: self.config.grease,
         }
@@ -253,9 +263,6 @@ impl Control {
         self.crypto[space.index()] = Assembler::default();
         exchange.to_send.push_back(ToSend::DiscardSpace(space));
         exchange.to_receive.push_back(ToReceive::DiscardSpace(space));
-        if space == Space::Initial && self.side == Side::Server {
-            self.routes.push_back(RouteChange::Remove(self.original_destination));
-        }
     }
 
     /// Starts a key update, if one is wanted and allowed: confirmed, the last one finished in both directions and
@@ -273,7 +280,7 @@ impl Control {
         self.send_phase += 1;
         self.phase_acknowledged = false;
         self.update_wanted = false;
-        exchange.to_send.push_back(ToSend::UpdateKeys { packet: next.seal.clone(), phase: self.send_phase % 2 == 1 });
+        exchange.to_send.push_back(ToSend::UpdateKeys { packet: next.seal.clone(), phase: self.send_phase });
     }
 
     /// The peer updated its keys: ours follow before anything of the new phase is acknowledged (RFC 9001, section 6.2).
@@ -452,12 +459,18 @@ impl Control {
         for id in self.local_ids.iter() {
             self.routes.push_back(RouteChange::Remove(id));
         }
-        if self.side == Side::Server && self.levels[0].is_some() {
+        // Kept until now, so that a client's first packet that comes again begins no second connection.
+        if self.side == Side::Server {
             self.routes.push_back(RouteChange::Remove(self.original_destination));
         }
     }
 
     // ── What others ask ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// The destination of the client's first packet.
+    pub(crate) fn original_destination(&self) -> ConnectionId {
+        self.original_destination
+    }
 
     /// Neither side has said goodbye.
     pub(crate) fn is_open(&self) -> bool {

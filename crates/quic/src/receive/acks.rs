@@ -123,6 +123,14 @@ impl Acks {
         snapshot.due = false;
     }
 
+    /// What was taken for an acknowledgement that left never did.
+    pub(crate) fn renew(&mut self, space: Space, path: PathId) {
+        let snapshot = &mut self.snapshot.spaces[index(space, path)];
+        // The space may be gone by now.
+        let has_ranges = !snapshot.ranges.is_empty();
+        (snapshot.pending, snapshot.due) = (has_ranges, has_ranges);
+    }
+
     /// The peer knows that we have everything up to `largest` that we will ever have.
     pub(crate) fn raise_floor(&mut self, space: Space, path: PathId, largest: u64) {
         let state = &mut self.states[index(space, path)];

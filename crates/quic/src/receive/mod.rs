@@ -28,9 +28,13 @@ use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
 use crate::open::{Opened, OpenedPacket, Record};
+use crate::plan::Receipt;
 use crate::stats::ReceiveStats;
 use acks::Acks;
 use streams::RecvStreams;
+
+/// Datagrams held until the application takes them, at most: those without bytes would fill no buffer.
+const DATAGRAMS_HELD_MAX: usize = 8192;
 
 /// The receive half of a connection.
 pub(crate) struct ReceiveHalf {
@@ -155,6 +159,9 @@ impl ReceiveHalf {
             Record::MaxStreams { dir, max } => {
                 exchange.to_send.push_back(ToSend::MaxStreams { dir: *dir, max: *max });
             }
+            // It changes no limit, but names a stream the peer must be allowed to send on (RFC 9000, section 19.13).
+            Record::StreamDataBlocked(id) => self.streams.touch(*id, exchange, events)?,
+            Record::NewToken => exchange.to_control.push_back(ToControl::NewToken),
             Record::PathChallenge(data) => exchange.to_control.push_back(ToControl::PathChallenge(*data)),
             Record::NewConnectionId { sequence, retire_prior_to, id, reset_token } => {
                 exchange.to_control.push_back(ToControl::NewConnectionId {
@@ -188,8 +195,8 @@ impl ReceiveHalf {
             self.stats.datagrams_dropped += 1;
             return Ok(());
         }
-        while self.datagram_bytes + len > self.datagram_bytes_max {
-            let oldest = self.datagrams.pop_front().expect("bytes are held, so a datagram is");
+        while self.datagram_bytes + len > self.datagram_bytes_max || self.datagrams.len() >= DATAGRAMS_HELD_MAX {
+            let oldest = self.datagrams.pop_front().expect("something is held, so a datagram is");
             self.datagram_bytes -= oldest.len() as u64;
             self.stats.datagrams_dropped += 1;
         }
@@ -221,6 +228,15 @@ impl ReceiveHalf {
         self.stats.datagrams_received += count;
         self.stats.bytes_received += bytes;
         exchange.to_send.push_back(ToSend::Received { path, bytes });
+    }
+
+    /// A plan never left: the acknowledgements it carried are due again.
+    pub(crate) fn on_not_emitted(&mut self, receipt: &Receipt) {
+        for space in Space::ALL {
+            if receipt.acks[space.index()] {
+                self.acks.renew(space, receipt.path);
+            }
+        }
     }
 
     /// When [`ReceiveHalf::on_timeout`] has something to do.

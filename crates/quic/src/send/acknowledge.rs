@@ -75,7 +75,7 @@ impl SendHalf {
             self.on_newly_acked(now, index, sent_at, number, &newly);
             if ack.space == Space::Data && number >= self.phase_from && !self.phase_acked {
                 self.phase_acked = true;
-                exchange.to_control.push_back(ToControl::PhaseAcknowledged);
+                exchange.to_control.push_back(ToControl::PhaseAcknowledged(self.key_phase));
             }
         }
         for run in runs.drain(..) {

@@ -50,6 +50,9 @@ use streams::SendStreams;
 /// so a peer that makes more than this necessary without reading any is refused.
 pub(crate) const CONTROL_QUEUE_MAX: usize = 1024;
 
+/// DATAGRAM frames waiting to be sent, at most: those without bytes would fill no buffer.
+const DATAGRAMS_WAITING_MAX: usize = 8192;
+
 /// Send buffers never shrink below this many bytes, whatever the congestion window.
 const HELD_BYTES_MIN: u64 = 1 << 20;
 
@@ -75,7 +78,8 @@ pub(crate) struct SendHalf {
     spaces: Vec<SendSpace>,
     paths: Vec<SendPath>,
     keys: [Option<DirectionKeys>; 3],
-    key_phase: bool,
+    /// Key updates made so far.
+    key_phase: u64,
     /// Packets sealed with the present 1-RTT key, and the first number of the phase.
     sealed_in_phase: u64,
     phase_from: u64,
@@ -156,7 +160,7 @@ impl SendHalf {
             spaces: vec![SendSpace::default(), SendSpace::default(), SendSpace::default()],
             paths: vec![path],
             keys: [None, None, None],
-            key_phase: false,
+            key_phase: 0,
             sealed_in_phase: 0,
             phase_from: 0,
             phase_acked: false,
@@ -266,7 +270,7 @@ impl SendHalf {
         Ok(())
     }
 
-    fn update_keys(&mut self, packet: Arc<dyn crate::session::PacketKey>, phase: bool) {
+    fn update_keys(&mut self, packet: Arc<dyn crate::session::PacketKey>, phase: u64) {
         let keys = self.keys[Space::Data.index()].as_mut().expect("key updates come after 1-RTT keys");
         keys.packet = packet;
         self.key_phase = phase;
@@ -308,7 +312,8 @@ impl SendHalf {
         if data.len() > max {
             return Err(SendDatagramError::TooLarge(max));
         }
-        if self.datagram_bytes + data.len() as u64 > self.config.datagram_send_buffer {
+        let bytes = self.datagram_bytes + data.len() as u64;
+        if bytes > self.config.datagram_send_buffer || self.datagrams.len() >= DATAGRAMS_WAITING_MAX {
             return Err(SendDatagramError::QueueFull);
         }
         self.datagram_bytes += data.len() as u64;

@@ -11,6 +11,10 @@ use crate::config::TransportConfig;
 /// An unvalidated address gets at most this many times the bytes that came from it (RFC 9000, section 8.1).
 const AMPLIFICATION_FACTOR: u64 = 3;
 
+/// Less room than this holds no packet with a long header, so it is none: otherwise a probe timer would fire in vain, again
+/// and again.
+const AMPLIFICATION_ROOM_MIN: u64 = 64;
+
 /// The two addresses of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Addresses {
@@ -80,7 +84,8 @@ impl SendPath {
         if self.validated {
             return u64::MAX;
         }
-        self.received_bytes.saturating_mul(AMPLIFICATION_FACTOR).saturating_sub(self.sent_bytes)
+        let room = self.received_bytes.saturating_mul(AMPLIFICATION_FACTOR).saturating_sub(self.sent_bytes);
+        if room < AMPLIFICATION_ROOM_MIN { 0 } else { room }
     }
 
     pub(crate) fn set_validated(&mut self) {

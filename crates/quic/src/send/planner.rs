@@ -77,7 +77,7 @@ impl SendHalf {
             dcid: path.remote_id,
             scid: self.local_id,
             token,
-            key_phase: self.key_phase,
+            key_phase: self.key_phase % 2 == 1,
             fixed_bit,
         }
     }
@@ -379,18 +379,20 @@ impl SendHalf {
     }
 
     fn fill_datagrams(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
+        let len_max = self.datagram_len_max().unwrap_or(0);
         while let Some(data) = self.datagrams.front() {
-            if datagram_header_len(data.len(), false) + data.len() > draft.room {
-                // Too large for any packet, since the peer's or the path's limit shrank: drop it rather than block.
-                if draft.body_len == 0 && datagram_header_len(data.len(), true) + data.len() > draft.room {
-                    self.datagram_bytes -= data.len() as u64;
-                    self.datagrams.pop_front();
-                    self.stats.datagrams_lost += 1;
-                    continue;
-                }
-                if draft.body_len > 0 {
-                    return;
-                }
+            if data.len() > len_max {
+                // Too large for any packet, since the path's limit shrank: drop it rather than block.
+                self.datagram_bytes -= data.len() as u64;
+                self.datagrams.pop_front();
+                self.stats.datagrams_lost += 1;
+                continue;
+            }
+            let fits = |last| datagram_header_len(data.len(), last) + data.len() <= draft.room;
+            // Without its length it must be alone; while the handshake lasts, other packets of the datagram may take the
+            // room even then.
+            if !fits(false) && (draft.body_len > 0 || !fits(true)) {
+                return;
             }
             let data = self.datagrams.pop_front().expect("it was there");
             let last = datagram_header_len(data.len(), false) + data.len() > draft.room;
@@ -553,6 +555,11 @@ impl SendHalf {
         if before < self.config.key_update_interval && self.sealed_in_phase >= self.config.key_update_interval {
             exchange.to_control.push_back(ToControl::KeyWornOut);
         }
+        // RFC 9001, section 6.6: a peer that never follows an update must not make us use a key beyond its limit.
+        let limit = self.keys[2].as_ref().map_or(u64::MAX, |keys| keys.packet.confidentiality_limit());
+        if self.sealed_in_phase.saturating_add(PLAN_DATAGRAMS_MAX as u64) > limit {
+            exchange.to_control.push_back(ToControl::KeyExhausted);
+        }
     }
 }
 
@@ -577,6 +584,7 @@ fn put_ack(
     let delay = now.saturating_since(ack.largest_at);
     let delay = if space == Space::Data { delay } else { Duration::ZERO };
     draft.put_head(plan, |out| emit_ack(None, delay.as_micros() >> ACK_DELAY_EXPONENT, ranges, None, out));
+    plan.acks[space.index()] = true;
     frames.push(SentFrame::Ack { path, largest });
     exchange.to_receive.push_back(ToReceive::AckSent { space, path });
 }

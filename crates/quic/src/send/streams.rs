@@ -63,6 +63,8 @@ pub(crate) struct SendStream {
     priority: i32,
     /// In the ready queue.
     ready: bool,
+    /// In the queue of those that wait for the connection's credit.
+    starved: bool,
     /// The application was told `Blocked` and waits for an event.
     wants_writable: bool,
     /// The limit we last said we were blocked at, so that it is said once.
@@ -301,7 +303,9 @@ impl SendStreams {
                     self.blocked.push_back(id);
                 }
             } else {
-                self.starved.push_back(id);
+                if !std::mem::replace(&mut stream.starved, true) {
+                    self.starved.push_back(id);
+                }
                 if self.data_blocked_at != Some(self.max_data) {
                     self.data_blocked_at = Some(self.max_data);
                     self.data_blocked = Flag::Due;
@@ -414,6 +418,9 @@ impl SendStreams {
         }
         self.max_data = max;
         while let Some(id) = self.starved.pop_front() {
+            if let Some(stream) = self.map.get_mut(&id) {
+                stream.starved = false;
+            }
             self.make_ready(id);
         }
     }

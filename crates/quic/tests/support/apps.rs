@@ -62,6 +62,13 @@ impl Reader {
         self.pump_some(now, connection, u64::MAX);
     }
 
+    /// Reads until nothing is left, if the stream is there already.
+    pub fn pump_if_known(&mut self, now: Instant, connection: &mut Connection) {
+        if self.read > 0 || connection.stats().receive.streams_open > 0 {
+            self.pump(now, connection);
+        }
+    }
+
     /// Reads at most `budget` bytes.
     pub fn pump_some(&mut self, now: Instant, connection: &mut Connection, mut budget: u64) {
         while !self.ended && budget > 0 {

@@ -9,6 +9,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of the harness")]
 
 pub mod apps;
+pub mod hostile;
+pub mod injection;
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,6 +18,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use netem::{Link, LinkConfig, LinkStats};
+use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{
     Addresses, Connection, ConnectionKey, Endpoint, Event, Plan, Route, SecretSource, Side, TransportConfig, seal,
@@ -30,6 +33,27 @@ pub const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::ne
 /// Datagrams a plan may hold in the harness.
 const BATCH: usize = 16;
 
+/// Plans a connection makes at one moment, at most: far more than any window lets out.
+const ROUNDS_MAX: usize = 100_000;
+
+/// Refusals one connection meets at one moment, at most.
+const REFUSALS_MAX: u32 = 200;
+
+/// Steps without time passing after which the harness says that somebody spins.
+const SPIN_MAX: u32 = 10_000;
+
+/// Looks at each datagram before it enters a link; false drops it.
+pub type Tap = Box<dyn FnMut(Instant, &[u8]) -> bool>;
+
+/// What makes the sessions of both sides.
+#[derive(Clone)]
+pub struct Sessions {
+    pub client: Arc<dyn SessionFactory>,
+    pub server: Arc<dyn SessionFactory>,
+    /// What the client asks for.
+    pub server_name: String,
+}
+
 /// One host: an endpoint and its connections.
 pub struct Node {
     pub side: Side,
@@ -38,18 +62,22 @@ pub struct Node {
     pub events: Vec<VecDeque<Event>>,
     plan: Plan,
     sealed: Vec<u8>,
-    /// Datagrams to send, made outside any connection or by one.
-    outbox: Vec<Vec<u8>>,
+    /// Datagrams to send and where to, made outside any connection or by one.
+    pub outbox: Vec<(SocketAddr, Vec<u8>)>,
+    /// Share of plans that the system refuses to send.
+    pub refuse: Ratio,
+    /// How many it has refused.
+    pub refused: u64,
+    refuse_rng: Rng,
 }
 
 impl Node {
-    fn new(side: Side, config: TransportConfig, rng: &Rng) -> Self {
-        let factory = Arc::new(DeterministicFactory::new(Side::Server, rng.split("session")));
+    /// A host; one with `sessions` accepts connections.
+    pub fn new(side: Side, config: TransportConfig, rng: &Rng, sessions: Option<Arc<dyn SessionFactory>>) -> Self {
         let mut key = [0; 32];
         rng.split("secrets").fill(&mut key);
-        let server = (side == Side::Server).then_some(factory as Arc<dyn quic::session::SessionFactory>);
         let endpoint =
-            Endpoint::new(config, server, SecretSource::new(&key)).expect("the test's configuration is valid");
+            Endpoint::new(config, sessions, SecretSource::new(&key)).expect("the test's configuration is valid");
         Self {
             side,
             endpoint,
@@ -58,6 +86,9 @@ impl Node {
             plan: Plan::new(),
             sealed: Vec::new(),
             outbox: Vec::new(),
+            refuse: Ratio::ZERO,
+            refused: 0,
+            refuse_rng: rng.split("refuse"),
         }
     }
 
@@ -86,7 +117,7 @@ impl Node {
             Route::UnknownVersion => {
                 let mut answer = Vec::new();
                 if self.endpoint.version_negotiation(datagram, &mut answer) {
-                    self.outbox.push(answer);
+                    self.outbox.push((remote, answer));
                 }
             }
             Route::Unknown => {}
@@ -101,14 +132,30 @@ impl Node {
     }
 
     /// Takes everything the connections have to say.
-    fn flush(&mut self, now: Instant) {
+    pub fn flush(&mut self, now: Instant) {
         for index in 0..self.connections.len() {
             self.apply_routes(index);
             let Some(connection) = &mut self.connections[index] else { continue };
+            let remote = connection.addresses().remote;
+            let (mut rounds, mut refusals) = (0, 0);
             while connection.poll_plan(now, BATCH, &mut self.plan) {
+                rounds += 1;
+                assert!(rounds < ROUNDS_MAX, "a connection never runs out of plans: {:?}", connection.stats());
                 seal(&self.plan, &mut self.sealed);
+                assert_eq!(self.sealed.len(), self.plan.size_bytes(), "a plan states its size");
+                if self.refuse_rng.chance(self.refuse) {
+                    connection.handle_not_emitted(&self.plan.receipt());
+                    self.refused += 1;
+                    refusals += 1;
+                    // A driver tries again when the system may have room; here, at the next step at the latest.
+                    if refusals == REFUSALS_MAX {
+                        break;
+                    }
+                    continue;
+                }
                 connection.handle_emitted(now, &self.plan.receipt());
-                self.outbox.extend(self.sealed.chunks(self.plan.segment_size).map(<[u8]>::to_vec));
+                let datagrams = self.sealed.chunks(self.plan.segment_size);
+                self.outbox.extend(datagrams.map(|datagram| (remote, datagram.to_vec())));
             }
             while let Some(event) = connection.poll_event() {
                 self.events[index].push_back(event);
@@ -120,11 +167,13 @@ impl Node {
         }
     }
 
-    fn timeout(&self) -> Option<Instant> {
+    /// When [`Node::handle_timeouts`] has something to do.
+    pub fn timeout(&self) -> Option<Instant> {
         self.connections.iter().flatten().filter_map(Connection::poll_timeout).min()
     }
 
-    fn handle_timeouts(&mut self, now: Instant) {
+    /// Lets the connections do what is due.
+    pub fn handle_timeouts(&mut self, now: Instant) {
         for connection in self.connections.iter_mut().flatten() {
             if connection.poll_timeout().is_some_and(|at| at <= now) {
                 connection.handle_timeout(now);
@@ -151,6 +200,8 @@ pub struct Setup {
     pub client: TransportConfig,
     pub server: TransportConfig,
     pub links: [LinkConfig; 2],
+    /// Deterministic ones from the seed if none are given.
+    pub sessions: Option<Sessions>,
 }
 
 impl Setup {
@@ -167,7 +218,14 @@ impl Setup {
             client: TransportConfig::default(),
             server: TransportConfig::default(),
             links: [link.clone(), link],
+            sessions: None,
         }
+    }
+
+    /// Other sessions than the deterministic ones.
+    pub fn with_sessions(mut self, sessions: Sessions) -> Self {
+        self.sessions = Some(sessions);
+        self
     }
 
     /// Changes both directions of the link.
@@ -200,30 +258,46 @@ pub struct Pair {
     pub client: Node,
     pub server: Node,
     pub links: [Link<Vec<u8>>; 2],
-    client_factory: DeterministicFactory,
+    sessions: Sessions,
     /// Every datagram that was sent, with its direction, if recording.
     pub record: Option<Vec<(Instant, usize, Vec<u8>)>>,
+    /// Drops chosen datagrams, by direction; how many it has dropped.
+    pub taps: [Option<Tap>; 2],
+    pub tapped: [u64; 2],
+    /// What the server sent to addresses that are not the client's.
+    pub strays: Vec<(SocketAddr, Vec<u8>)>,
+    spins: u32,
 }
 
 impl Pair {
     pub fn new(setup: Setup) -> Self {
         let root = Rng::from_seed(setup.seed);
         let [forward, backward] = setup.links;
+        let sessions = setup.sessions.unwrap_or_else(|| Sessions {
+            client: Arc::new(DeterministicFactory::new(Side::Client, root.split("client session"))),
+            server: Arc::new(DeterministicFactory::new(Side::Server, root.split("server session"))),
+            server_name: "server".to_owned(),
+        });
+        let listening = Some(sessions.server.clone());
         Self {
             now: Instant::ZERO,
             seed: setup.seed,
-            client: Node::new(Side::Client, setup.client, &root.split("client")),
-            server: Node::new(Side::Server, setup.server, &root.split("server")),
+            client: Node::new(Side::Client, setup.client, &root.split("client"), None),
+            server: Node::new(Side::Server, setup.server, &root.split("server"), listening),
             links: [Link::new(forward, root.split("forward")), Link::new(backward, root.split("backward"))],
-            client_factory: DeterministicFactory::new(Side::Client, root.split("client session")),
+            sessions,
             record: None,
+            taps: [None, None],
+            tapped: [0; 2],
+            strays: Vec::new(),
+            spins: 0,
         }
     }
 
     /// Starts a connection; returns its number at the client.
     pub fn start(&mut self) -> usize {
-        let connection =
-            self.client.endpoint.connect(self.now, &self.client_factory, "server", SERVER).expect("sessions start");
+        let (factory, name) = (self.sessions.client.as_ref(), &self.sessions.server_name);
+        let connection = self.client.endpoint.connect(self.now, factory, name, SERVER).expect("sessions start");
         self.client.add(connection)
     }
 
@@ -255,6 +329,8 @@ impl Pair {
             self.now = limit;
             return false;
         };
+        self.spins = if next > self.now { 0 } else { self.spins + 1 };
+        assert!(self.spins < SPIN_MAX, "seed {}: something is due again and again at {:?}", self.seed, self.now);
         self.now = self.now.max(next);
         while let Some(datagram) = self.links[0].poll_deliver(self.now) {
             self.server.receive(self.now, &datagram, CLIENT);
@@ -267,11 +343,22 @@ impl Pair {
         true
     }
 
-    fn flush(&mut self) {
+    /// Lets both sides send.
+    pub fn flush(&mut self) {
         for direction in 0..2 {
             let node = if direction == 0 { &mut self.client } else { &mut self.server };
             node.flush(self.now);
-            for datagram in std::mem::take(&mut node.outbox) {
+            for (remote, datagram) in std::mem::take(&mut node.outbox) {
+                if remote != [SERVER, CLIENT][direction] {
+                    self.strays.push((remote, datagram));
+                    continue;
+                }
+                if let Some(tap) = &mut self.taps[direction]
+                    && !tap(self.now, &datagram)
+                {
+                    self.tapped[direction] += 1;
+                    continue;
+                }
                 if let Some(record) = &mut self.record {
                     record.push((self.now, direction, datagram.clone()));
                 }
@@ -301,6 +388,20 @@ impl Pair {
     pub fn run_for(&mut self, span: Duration) {
         let limit = self.now + span;
         while self.step(limit) {}
+    }
+
+    /// Puts a filter before the link of `direction`.
+    pub fn tap(&mut self, direction: usize, pass: impl FnMut(Instant, &[u8]) -> bool + 'static) {
+        self.taps[direction] = Some(Box::new(pass));
+    }
+
+    /// Changes both directions of the link from now on.
+    pub fn set_links(&mut self, change: impl Fn(&mut LinkConfig)) {
+        for link in &mut self.links {
+            let mut config = link.config().clone();
+            change(&mut config);
+            link.set_config(self.now, config);
+        }
     }
 
     /// What the link towards the server did, and the one back.

@@ -58,7 +58,11 @@ impl Child {
     }
 
     pub(super) fn kill(&mut self) -> Result<(), String> {
-        self.process.kill().and_then(|()| self.process.wait()).map(|_| ()).map_err(|error| format!("cannot kill: {error}"))
+        self.process
+            .kill()
+            .and_then(|()| self.process.wait())
+            .map(|_| ())
+            .map_err(|error| format!("cannot kill: {error}"))
     }
 
     /// Reads what is left and waits for the end; the exit status.

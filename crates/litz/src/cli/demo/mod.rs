@@ -58,12 +58,15 @@ impl<'a> Demo<'a> {
             rate: Some(options.rate),
             delay: options.delay,
             loss: options.loss,
-            queue_bytes: options.queue.map_or_else(|| options.rate.bytes_in(QUEUE_TIME).max(64 * 1024), |q| q.as_bytes()),
+            queue_bytes: options
+                .queue
+                .map_or_else(|| options.rate.bytes_in(QUEUE_TIME).max(64 * 1024), |q| q.as_bytes()),
             overhead_bytes: HEADER_BYTES as _,
             ..LinkConfig::default()
         };
         link.validate().map_err(|error| error.to_string())?;
-        let words = |error: io::Error| format!("cannot prepare the demo in {}: {error}", std::env::temp_dir().display());
+        let words =
+            |error: io::Error| format!("cannot prepare the demo in {}: {error}", std::env::temp_dir().display());
         let folder = tempfile::Builder::new().prefix("litz-demo-").tempdir().map_err(words)?;
         let source = folder.path().join("source.bin");
         std::fs::create_dir(folder.path().join("received")).map_err(words)?;

@@ -113,23 +113,34 @@ impl Report {
         let share_lost = resumed.packets_lost as f64 * 100.0 / resumed.packets_sent.max(1) as f64;
         let forward = &self.stats.forward;
         let rows = [
-            ("handshake", format!(
-                "{}  {}, {}",
-                resumed.handshake.unwrap_or_default(), resumed.key_exchange, resumed.cipher
-            )),
+            (
+                "handshake",
+                format!("{}  {}, {}", resumed.handshake.unwrap_or_default(), resumed.key_exchange, resumed.cipher),
+            ),
             ("goodput", format!("{}, {:.0} % of the link's rate", self.goodput(), self.share_percent())),
-            ("retransmissions", format!(
-                "{} of {} packets ({share_lost:.2} %); the link lost {} and its queue dropped {}",
-                resumed.packets_lost, resumed.packets_sent, forward.lost, forward.overflowed
-            )),
-            ("resumed", format!(
-                "{} of {} were not sent again",
-                ByteSize::from_bytes(resumed.bytes_resumed), ByteSize::from_bytes(self.bytes)
-            )),
-            ("verified", format!(
-                "{}  BLAKE3 {}…",
-                if self.verified { "both files are equal" } else { "THE FILES DIFFER" }, &self.hash[..16]
-            )),
+            (
+                "retransmissions",
+                format!(
+                    "{} of {} packets ({share_lost:.2} %); the link lost {} and its queue dropped {}",
+                    resumed.packets_lost, resumed.packets_sent, forward.lost, forward.overflowed
+                ),
+            ),
+            (
+                "resumed",
+                format!(
+                    "{} of {} were not sent again",
+                    ByteSize::from_bytes(resumed.bytes_resumed),
+                    ByteSize::from_bytes(self.bytes)
+                ),
+            ),
+            (
+                "verified",
+                format!(
+                    "{}  BLAKE3 {}…",
+                    if self.verified { "both files are equal" } else { "THE FILES DIFFER" },
+                    &self.hash[..16]
+                ),
+            ),
         ];
         for (name, value) in rows {
             println!("  {name:<16} {value}");

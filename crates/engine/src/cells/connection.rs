@@ -1,0 +1,273 @@
+//! A connection, between the application's threads and the driver.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use bytes::Bytes;
+use quic::session::ExportError;
+use quic::{ConnectionKey, Dir, Stats};
+
+use super::{Reply, StreamCells, StreamTask};
+use crate::error::{Closed, OpenError};
+use crate::shared::Shared;
+use crate::sync::{WakerSet, lock};
+
+/// Streams of one direction that are ready for `accept`. QUIC's own limit holds back the rest.
+pub(crate) const ACCEPTED_MAX: usize = 64;
+
+/// Callers that wait for the peer to allow another stream.
+pub(crate) const OPENS_WAITING_MAX: usize = 4096;
+
+/// Datagrams received and not taken, in bytes; more stay with the connection, which drops the oldest.
+pub(crate) const DATAGRAMS_IN_BYTES_MAX: usize = 1 << 20;
+
+/// Datagrams the driver has not taken, in bytes. It takes them at once: this is a burst, and more are refused.
+pub(crate) const DATAGRAMS_OUT_BYTES_MAX: usize = 1 << 20;
+
+/// Messages the driver has not handed to streams, in bytes; senders wait beyond, unless it is a single one.
+pub(crate) const MESSAGES_OUT_BYTES_MAX: usize = 4 << 20;
+
+/// Messages received and not taken, in bytes; flow control holds the peer back beyond.
+pub(crate) const MESSAGES_IN_BYTES_MAX: usize = 4 << 20;
+
+/// A message counts as this many bytes more than it has, so that the number of empty ones is bounded.
+pub(crate) const MESSAGE_OVERHEAD: usize = 64;
+
+/// The same for a datagram.
+pub(crate) const DATAGRAM_OVERHEAD: usize = 64;
+
+/// Shared by all handles of a connection and the driver.
+pub(crate) struct ConnectionCell {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) remote: SocketAddr,
+    pub(crate) side: quic::Side,
+    /// Set once by the driver, when it takes the connection.
+    pub(crate) place: OnceLock<Place>,
+    state: Mutex<ConnectionState>,
+}
+
+/// Where a connection lives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) key: ConnectionKey,
+    pub(crate) local: SocketAddr,
+}
+
+/// What a waiter waits for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Interest {
+    Connected,
+    Closed,
+    AcceptBi,
+    AcceptUni,
+    Datagram,
+    Message,
+    MessageRoom,
+    MessagesFlushed,
+}
+
+impl Interest {
+    const COUNT: usize = Self::MessagesFlushed as usize + 1;
+
+    pub(crate) const fn accept(dir: Dir) -> Self {
+        match dir {
+            Dir::Bi => Self::AcceptBi,
+            Dir::Uni => Self::AcceptUni,
+        }
+    }
+}
+
+/// What the peer's unidirectional streams are. The first use decides, and until then none is taken from the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum MessageMode {
+    #[default]
+    Undecided,
+    Streams,
+    Messages,
+}
+
+/// A question that only the driver can answer.
+pub(crate) enum Query {
+    Stats(Arc<Reply<Option<Stats>>>),
+    Export { label: Vec<u8>, context: Vec<u8>, len: usize, reply: Arc<Reply<Result<Vec<u8>, ExportError>>> },
+}
+
+/// A wish for a stream.
+pub(crate) struct OpenRequest {
+    pub(crate) dir: Dir,
+    pub(crate) reply: Arc<OpenReply>,
+}
+
+pub(crate) type OpenReply = Reply<Result<StreamCells, OpenError>>;
+
+/// What the driver has to do for a connection.
+#[derive(Default)]
+pub(crate) struct Todo {
+    pub(crate) streams: Vec<StreamTask>,
+    pub(crate) opens: Vec<OpenRequest>,
+    pub(crate) datagrams: VecDeque<Bytes>,
+    pub(crate) queries: Vec<Query>,
+    pub(crate) close: Option<(u64, String)>,
+}
+
+/// What is behind the lock.
+#[derive(Default)]
+pub(crate) struct ConnectionState {
+    pub(crate) connected: bool,
+    pub(crate) closed: Option<Closed>,
+    pub(crate) todo: Todo,
+    /// The driver knows that it has work here.
+    queued: bool,
+    pub(crate) accepted: [VecDeque<StreamCells>; 2],
+    /// Callers whose wish for a stream was not answered.
+    pub(crate) opens_waiting: usize,
+    pub(crate) mode: MessageMode,
+    pub(crate) datagrams: VecDeque<Bytes>,
+    pub(crate) datagrams_bytes: usize,
+    pub(crate) datagrams_out_bytes: usize,
+    pub(crate) datagram_len_max: Option<usize>,
+    pub(crate) messages: VecDeque<Bytes>,
+    pub(crate) messages_bytes: usize,
+    pub(crate) messages_out: VecDeque<Bytes>,
+    pub(crate) messages_out_bytes: usize,
+    /// Messages on streams of their own that the peer has not acknowledged.
+    pub(crate) messages_in_flight: usize,
+    /// From the handshake.
+    pub(crate) identity: Vec<Vec<u8>>,
+    /// The last state, kept for questions after the end.
+    pub(crate) last_stats: Option<Stats>,
+    wakers: [WakerSet; Interest::COUNT],
+}
+
+impl ConnectionCell {
+    pub(crate) fn new(shared: Arc<Shared>, remote: SocketAddr, side: quic::Side) -> Self {
+        Self { shared, remote, side, place: OnceLock::new(), state: Mutex::default() }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ConnectionState> {
+        lock(&self.state)
+    }
+
+    /// Changes what the driver has to do, and names the connection to it. True if the driver did not know of anything
+    /// before: then it must be woken.
+    ///
+    /// # Errors
+    /// If the connection is over; then nothing is changed.
+    pub(crate) fn submit(self: &Arc<Self>, change: impl FnOnce(&mut ConnectionState)) -> Result<bool, Closed> {
+        {
+            let mut state = self.lock();
+            if let Some(closed) = &state.closed {
+                return Err(closed.clone());
+            }
+            change(&mut state);
+            if std::mem::replace(&mut state.queued, true) {
+                return Ok(false);
+            }
+        }
+        self.shared.push_dirty(Arc::clone(self));
+        Ok(true)
+    }
+
+    /// Wakes those who wait for `interest`; not to be called with the state locked.
+    pub(crate) fn wake(&self, interest: Interest) {
+        let wakers = self.lock().take_wakers(interest);
+        wakers.wake();
+    }
+
+    /// The connection is over: tells everybody. What has arrived stays for them to take.
+    pub(crate) fn close(&self, closed: Closed, last_stats: Option<Stats>) {
+        let (todo, wakers) = {
+            let mut state = self.lock();
+            if state.closed.is_some() {
+                return;
+            }
+            state.closed = Some(closed.clone());
+            state.last_stats = last_stats;
+            (std::mem::take(&mut state.todo), state.take_all_wakers())
+        };
+        wakers.wake();
+        todo.refuse(&closed, self.lock().last_stats.as_ref());
+    }
+}
+
+impl ConnectionState {
+    pub(crate) fn add_waker(&mut self, interest: Interest, waker: &std::task::Waker) {
+        self.wakers[interest as usize].add(waker);
+    }
+
+    #[must_use]
+    pub(crate) fn take_wakers(&mut self, interest: Interest) -> WakerSet {
+        self.wakers[interest as usize].take()
+    }
+
+    fn take_all_wakers(&mut self) -> WakerSet {
+        let mut all = WakerSet::default();
+        for set in &mut self.wakers {
+            all.absorb(set.take());
+        }
+        all
+    }
+
+    /// The driver looks: later changes must tell it again.
+    pub(crate) fn begin_service(&mut self) -> Todo {
+        self.queued = false;
+        self.datagrams_out_bytes = 0;
+        std::mem::take(&mut self.todo)
+    }
+
+    /// The oldest datagram, and whether the driver should bring more.
+    pub(crate) fn take_datagram(&mut self) -> Option<(Bytes, bool)> {
+        let datagram = self.datagrams.pop_front()?;
+        let before = self.datagrams_bytes;
+        self.datagrams_bytes -= datagram.len() + DATAGRAM_OVERHEAD;
+        Some((datagram, falls_to_half(before, self.datagrams_bytes, DATAGRAMS_IN_BYTES_MAX)))
+    }
+
+    pub(crate) fn put_datagram(&mut self, datagram: Bytes) {
+        self.datagrams_bytes += datagram.len() + DATAGRAM_OVERHEAD;
+        self.datagrams.push_back(datagram);
+    }
+
+    /// The oldest message, and whether the driver should bring more.
+    pub(crate) fn take_message(&mut self) -> Option<(Bytes, bool)> {
+        let message = self.messages.pop_front()?;
+        let before = self.messages_bytes;
+        self.messages_bytes -= message.len() + MESSAGE_OVERHEAD;
+        Some((message, falls_to_half(before, self.messages_bytes, MESSAGES_IN_BYTES_MAX)))
+    }
+
+    /// The peer's oldest stream, and whether the driver should bring more.
+    pub(crate) fn take_accepted(&mut self, dir: Dir) -> Option<(StreamCells, bool)> {
+        let queue = &mut self.accepted[dir.index()];
+        let before = queue.len();
+        let cells = queue.pop_front()?;
+        Some((cells, falls_to_half(before, before - 1, ACCEPTED_MAX)))
+    }
+}
+
+/// A queue that was over half full is no longer: time to fill it again, many at a time.
+fn falls_to_half(before: usize, after: usize, max: usize) -> bool {
+    before > max / 2 && after <= max / 2
+}
+
+impl Todo {
+    /// Answers what can no longer be done.
+    pub(crate) fn refuse(self, closed: &Closed, stats: Option<&Stats>) {
+        for request in self.opens {
+            let _nobody_waits = request.reply.put(Err(OpenError::ConnectionClosed(closed.clone())));
+        }
+        for query in self.queries {
+            match query {
+                Query::Stats(reply) => drop(reply.put(stats.cloned())),
+                Query::Export { reply, .. } => drop(reply.put(Err(ExportError))),
+            }
+        }
+        for task in self.streams {
+            match task {
+                StreamTask::Send(cell) => cell.end(super::send::SendEnd::Closed(closed.clone())),
+                StreamTask::Recv(cell) => cell.end(super::recv::RecvEnd::Closed(closed.clone())),
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What the owner of an engine chooses.
+
+use std::sync::Arc;
+
+use quic::TransportConfig;
+use quic::session::SessionFactory;
+use units::Duration;
+
+/// Which processor runs the protocol. Never changes what is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Placement {
+    /// One engine thread.
+    #[default]
+    Thread,
+    /// No thread: the application's threads run the protocol inside their calls, one at a time, and hand it over when they
+    /// leave. Saves a change of threads on each side, costs the application its punctuality: while no call is made,
+    /// nothing is sent, acknowledged or kept alive. Calls that never block do one turn; `async` calls are refused.
+    Inline,
+}
+
+/// The limits and settings of one engine.
+#[derive(Clone)]
+pub struct EngineConfig {
+    /// Which processor runs it.
+    pub placement: Placement,
+    /// How connections behave.
+    pub transport: TransportConfig,
+    /// Makes the sessions of accepted connections; none: only connects.
+    pub server: Option<Arc<dyn SessionFactory>>,
+    /// Connections at a time, those that are ending included. More are refused.
+    pub connections_max: usize,
+    /// Connections of clients whose handshake goes on or that wait for `accept`. More are not answered, so that their
+    /// clients try again.
+    pub half_open_max: usize,
+    /// A handshake that takes longer has failed, on both sides.
+    pub handshake_timeout: Duration,
+    /// Bytes a sending stream holds until the connection takes them; writers wait beyond.
+    pub outbox_bytes_max: usize,
+    /// Bytes a receiving stream holds ready for its reader; flow control holds the peer back beyond.
+    pub inbox_bytes_max: usize,
+    /// The largest message that is sent or taken.
+    pub message_len_max: usize,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            placement: Placement::default(),
+            transport: TransportConfig::default(),
+            server: None,
+            connections_max: 1024,
+            half_open_max: 128,
+            handshake_timeout: Duration::from_secs(10),
+            outbox_bytes_max: 1 << 20,
+            inbox_bytes_max: 1 << 20,
+            message_len_max: 1 << 20,
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! The duty cycle: take what the application asks for, receive, fire timers, say what happened, send.
+//!
+//! Every part of a turn is bounded, connections take turns, and nothing is looked at that has nothing to do: the cost of a
+//! turn follows the work, not the number of connections.
+
+mod admit;
+mod transmit;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::BytesMut;
+use net::{MonotonicClock, RecvMeta};
+use quic::{ConnectionKey, Endpoint, Plan, Route};
+use units::{Duration, Instant};
+
+use crate::cells::ConnectionCell;
+use crate::error::Closed;
+use crate::port::Port;
+use crate::receive::{Buffers, RECV_BUFFERS};
+use crate::shared::Shared;
+use crate::slab::Slab;
+use crate::sleep::Sleeper;
+use crate::slot::Slot;
+use crate::socket::Readiness;
+use crate::timers::Timers;
+
+/// Calls to one socket in one turn: with [`RECV_BUFFERS`] buffers each at most 2 MiB, well under a millisecond of work.
+const RECV_CALLS_PER_TURN: usize = 2;
+
+/// Connections visited in one turn.
+const VISITS_PER_TURN: usize = 64;
+
+/// Timers fired in one turn.
+const TIMERS_PER_TURN: usize = 256;
+
+/// Connections begun for the application in one turn: each costs a key exchange.
+const CONNECTS_PER_TURN: usize = 16;
+
+/// The length of the connection IDs that our endpoint hands out. Only saves looking them up: were it wrong, batches would
+/// be routed datagram by datagram or, if too short, be given to a connection that drops what is not its own.
+const LOCAL_ID_LEN: usize = 8;
+
+/// What a turn did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// Connections whose application asked for something.
+    pub(crate) asked: usize,
+    /// Batches received.
+    pub(crate) received: usize,
+    /// Timers fired.
+    pub(crate) fired: usize,
+    /// Batches sent.
+    pub(crate) sent: usize,
+}
+
+/// Runs the protocol of all connections over all sockets of one engine.
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    clock: MonotonicClock,
+    endpoint: Endpoint,
+    ports: Vec<Port>,
+    slots: Slab<Slot>,
+    timers: Timers,
+    /// Connections with something to say or to send, each once.
+    run: VecDeque<ConnectionKey>,
+    sleeper: Sleeper,
+    buffers: Buffers,
+    limits: DriverLimits,
+    /// Connections of clients whose handshake goes on.
+    half_open: usize,
+    goodbyes_said: bool,
+    // Kept from turn to turn, so that nothing is allocated in steady state.
+    dirty: Vec<Arc<ConnectionCell>>,
+    arrived: Vec<(RecvMeta, BytesMut)>,
+    plan: Plan,
+    sealed: Vec<u8>,
+}
+
+/// The bounds the driver applies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DriverLimits {
+    pub(crate) half_open_max: usize,
+    pub(crate) connections_max: usize,
+    pub(crate) handshake_timeout: Duration,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        endpoint: Endpoint,
+        ports: Vec<Port>,
+        sleeper: Sleeper,
+        limits: DriverLimits,
+    ) -> io::Result<Self> {
+        for (index, port) in ports.iter().enumerate() {
+            if let Readiness::Descriptor(descriptor) = port.readiness {
+                sleeper.add(index, descriptor)?;
+            }
+        }
+        Ok(Self {
+            clock: shared.clock,
+            shared,
+            endpoint,
+            ports,
+            slots: Slab::new(limits.connections_max),
+            timers: Timers::default(),
+            run: VecDeque::new(),
+            sleeper,
+            buffers: Buffers::new(),
+            limits,
+            half_open: 0,
+            goodbyes_said: false,
+            dirty: Vec::new(),
+            arrived: Vec::with_capacity(RECV_BUFFERS),
+            plan: Plan::new(),
+            sealed: Vec::new(),
+        })
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// The owner wants the engine to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.shared.is_stopping()
+    }
+
+    /// One turn. Never blocks, never runs long.
+    pub(crate) fn turn(&mut self) -> Work {
+        let asked = self.take_todo();
+        let received = self.receive();
+        let fired = self.fire_timers();
+        let sent = self.transmit();
+        Work { asked, received, fired, sent }
+    }
+
+    /// Sleeps until something is to be done, or until `deadline`; only looks around if something is to be done already.
+    pub(crate) fn wait(&mut self, deadline: Option<Instant>) {
+        self.shared.waker.announce_sleep();
+        let busy = !self.run.is_empty()
+            || self.ports.iter().any(|port| port.readable || port.arrivals.has_some())
+            || self.shared.has_todo()
+            || (self.shared.is_stopping() && !self.goodbyes_said);
+        let timeout = if busy {
+            Some(Duration::ZERO)
+        } else {
+            let retries = self.ports.iter().filter_map(Port::retry_at);
+            let until = self.timers.next().into_iter().chain(deadline).chain(retries).min();
+            let now = self.clock.now();
+            until.map(|until| until.saturating_since(now))
+        };
+        let ready = self.sleeper.wait(timeout);
+        self.shared.waker.announce_awake();
+        match ready {
+            Ok(ready) => {
+                for ready in ready {
+                    let Some(port) = self.ports.get_mut(ready.socket) else { continue };
+                    port.readable |= ready.readable;
+                    port.became_writable |= ready.writable;
+                }
+            }
+            // Only a broken poll descriptor fails. Going on slowly beats spinning or giving up.
+            Err(error) => tracing::error!(%error, "cannot wait for sockets"),
+        }
+    }
+
+    // ── What the application asks for ────────────────────────────────────────────────────────────────────────────────
+
+    fn take_todo(&mut self) -> usize {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let stopping = self.shared.take_dirty(&mut dirty);
+        let mut asked = 0;
+        for cell in dirty.drain(..) {
+            let Some(place) = cell.place.get() else { continue };
+            let now = self.clock.now();
+            let Some(slot) = self.slots.get_mut(place.key.0) else { continue };
+            // The key may have passed on to another connection.
+            if Arc::ptr_eq(&slot.cell, &cell) {
+                slot.serve_todo(now);
+                self.schedule(place.key);
+                asked += 1;
+            }
+        }
+        self.dirty = dirty;
+        if stopping {
+            self.say_goodbyes();
+        }
+        for _ in 0..CONNECTS_PER_TURN {
+            let Some(request) = self.shared.pop_connect() else { break };
+            self.connect(request);
+            asked += 1;
+        }
+        asked
+    }
+
+    /// Closes every connection, once.
+    fn say_goodbyes(&mut self) {
+        if std::mem::replace(&mut self.goodbyes_said, true) {
+            return;
+        }
+        let now = self.clock.now();
+        let keys: Vec<u32> = self.slots.keys().collect();
+        for key in keys {
+            if let Some(slot) = self.slots.get_mut(key) {
+                slot.end_override.get_or_insert(Closed::EndpointClosed);
+                slot.connection.close(now, 0, "");
+            }
+            self.schedule(ConnectionKey(key));
+        }
+    }
+
+    /// Every goodbye has left: the sockets have them.
+    pub(crate) fn has_left(&self) -> bool {
+        self.goodbyes_said && self.run.is_empty() && self.ports.iter().all(|port| port.has_room())
+    }
+
+    // ── Receiving ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn receive(&mut self) -> usize {
+        let mut received = 0;
+        for port in 0..self.ports.len() {
+            if self.ports[port].arrivals.take() {
+                self.ports[port].readable = true;
+            }
+            for _ in 0..RECV_CALLS_PER_TURN {
+                if !self.ports[port].readable {
+                    break;
+                }
+                received += self.receive_from(port);
+            }
+        }
+        received
+    }
+
+    /// One call to a socket.
+    fn receive_from(&mut self, index: usize) -> usize {
+        let port = &mut self.ports[index];
+        let count = match self.buffers.fill(|buffers, metas| port.socket.recv(buffers, metas)) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                port.readable = false;
+                return 0;
+            }
+            Err(error) => {
+                // A report about something sent earlier, such as a port nobody listens on. The socket goes on.
+                tracing::debug!(%error, "receiving failed");
+                return 0;
+            }
+        };
+        // Fewer than asked for: there were no more, and the next arrival is an event of its own. Sockets that are woken by
+        // arrival say so the same way.
+        port.readable = count >= RECV_BUFFERS.min(net::udp::RECV_BATCH_MAX);
+        let mut arrived = std::mem::take(&mut self.arrived);
+        arrived.extend((0..count).rev().map(|batch| (self.buffers.metas[batch], self.buffers.take(batch))));
+        for (meta, data) in arrived.drain(..).rev() {
+            self.deliver(index, &meta, data);
+        }
+        self.arrived = arrived;
+        count
+    }
+
+    /// Gives the datagrams of a batch to their connections.
+    fn deliver(&mut self, port: usize, meta: &RecvMeta, mut data: BytesMut) {
+        let stride = meta.stride.max(1);
+        while !data.is_empty() {
+            let first_len = stride.min(data.len());
+            match self.endpoint.route(&data[..first_len]) {
+                Route::Known(key) => {
+                    let run = self.run_of(key, &data, stride);
+                    let run = data.split_to(run);
+                    let now = self.clock.now();
+                    if let Some(slot) = self.slots.get_mut(key.0) {
+                        slot.connection.handle_datagrams(now, run, stride);
+                        self.schedule(key);
+                    }
+                }
+                Route::First => {
+                    let datagram = data.split_to(first_len);
+                    self.admit(port, meta, datagram);
+                }
+                Route::UnknownVersion => {
+                    let datagram = data.split_to(first_len);
+                    self.negotiate(port, meta, &datagram);
+                }
+                Route::Unknown => drop(data.split_to(first_len)),
+            }
+        }
+    }
+
+    /// How many bytes from the front of `data` belong to connection `key`, the first datagram of which does. Receive offload
+    /// joins what comes from one address, and two connections may share one.
+    fn run_of(&self, key: ConnectionKey, data: &[u8], stride: usize) -> usize {
+        let mut datagrams = data.chunks(stride);
+        let Some(first) = datagrams.next() else { return 0 };
+        let mut len = first.len();
+        for datagram in datagrams {
+            if !same_short_header(first, datagram) && self.endpoint.route(datagram) != Route::Known(key) {
+                break;
+            }
+            len += datagram.len();
+        }
+        len
+    }
+
+    // ── Timers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn fire_timers(&mut self) -> usize {
+        let now = self.clock.now();
+        for port in 0..self.ports.len() {
+            let port_ref = &mut self.ports[port];
+            let writable = std::mem::take(&mut port_ref.became_writable) && port_ref.awaits_writable();
+            if writable || port_ref.retry_at().is_some_and(|at| at <= now) {
+                self.retry_port(now, port);
+            }
+        }
+        let mut fired = 0;
+        while fired < TIMERS_PER_TURN
+            && let Some(key) = self.timers.pop_due(now)
+        {
+            fired += 1;
+            let Some(slot) = self.slots.get_mut(key) else { continue };
+            slot.deadline = None;
+            if slot.handshake_until.is_some_and(|until| until <= now) {
+                slot.handshake_until = None;
+                let last_send_error = slot.last_send_error.clone();
+                slot.end_override.get_or_insert(Closed::HandshakeTimedOut { last_send_error });
+                slot.connection.close(now, 0, "the handshake took too long");
+            } else {
+                slot.connection.handle_timeout(now);
+            }
+            self.schedule(ConnectionKey(key));
+        }
+        fired
+    }
+
+    /// Queues a connection to be visited, unless it is queued.
+    fn schedule(&mut self, key: ConnectionKey) {
+        if let Some(slot) = self.slots.get_mut(key.0)
+            && !std::mem::replace(&mut slot.scheduled, true)
+        {
+            self.run.push_back(key);
+        }
+    }
+
+    /// Forgets a connection.
+    fn forget(&mut self, key: ConnectionKey) {
+        let Some(mut slot) = self.slots.remove(key.0) else { return };
+        self.timers.replace(key.0, slot.deadline, None);
+        while let Some(change) = slot.connection.poll_route() {
+            self.endpoint.apply(key, change);
+        }
+        if slot.half_open {
+            self.half_open -= 1;
+        }
+        let now = self.clock.now();
+        // Does nothing if the end was told already.
+        slot.on_closed(now, Closed::EndpointClosed);
+        self.shared.connection_count.store(self.slots.len(), Ordering::Relaxed);
+    }
+}
+
+/// Whether `datagram` has a short header with the connection ID of `first`, which has one too: its bits may differ, the
+/// eight bytes after them may not.
+fn same_short_header(first: &[u8], datagram: &[u8]) -> bool {
+    const LONG: u8 = 0x80;
+    const ID_END: usize = 1 + LOCAL_ID_LEN;
+    first.len() >= ID_END
+        && datagram.len() >= ID_END
+        && (first[0] | datagram[0]) & LONG == 0
+        && first[1..ID_END] == datagram[1..ID_END]
+}
+
+/// Nobody may wait for a driver that is gone, whatever the reason.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let keys: Vec<u32> = self.slots.keys().collect();
+        for key in keys {
+            self.forget(ConnectionKey(key));
+        }
+        let rest = self.shared.mark_stopped();
+        for request in rest.connects {
+            request.cell.close(Closed::EndpointClosed, None);
+        }
+    }
+}

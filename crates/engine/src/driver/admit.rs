@@ -1,0 +1,107 @@
+//! How connections begin.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::BytesMut;
+use net::{RecvMeta, Transmit};
+use quic::{Addresses, Connection, ConnectionKey, Side};
+use units::Instant;
+
+use super::Driver;
+use crate::cells::ConnectionCell;
+use crate::cells::connection::Place;
+use crate::error::Closed;
+use crate::shared::ConnectRequest;
+use crate::slot::Slot;
+
+impl Driver {
+    /// Begins a connection for the application.
+    pub(super) fn connect(&mut self, request: ConnectRequest) {
+        let ConnectRequest { cell, server_name, factory } = request;
+        let is_v4 = cell.remote.is_ipv4();
+        let refusal = if self.goodbyes_said {
+            Closed::EndpointClosed
+        } else if self.slots.is_full() {
+            Closed::TooMany
+        } else if let Some(port) = self.ports.iter().position(|port| port.local.is_ipv4() == is_v4) {
+            let now = self.clock.now();
+            match self.endpoint.connect(now, &*factory, &server_name, cell.remote) {
+                Ok(connection) => {
+                    self.install(now, connection, cell, port);
+                    return;
+                }
+                Err(error) => error.into(),
+            }
+        } else {
+            Closed::NoSocket
+        };
+        cell.close(refusal, None);
+    }
+
+    /// A datagram that may begin a client's connection.
+    pub(super) fn admit(&mut self, port: usize, meta: &RecvMeta, datagram: BytesMut) {
+        let waiting = self.half_open + self.shared.accepted_len();
+        if self.goodbyes_said || self.slots.is_full() || waiting >= self.limits.half_open_max {
+            // Not answered: the client tries again, and an attacker gets nothing for its packet.
+            tracing::debug!(source = %meta.source, "no room for another connection");
+            return;
+        }
+        let now = self.clock.now();
+        let addresses = Addresses { remote: meta.source, local_ip: meta.destination_ip };
+        match self.endpoint.accept(now, addresses, datagram) {
+            Ok(connection) => {
+                let cell = ConnectionCell::new(Arc::clone(&self.shared), meta.source, Side::Server);
+                self.install(now, connection, Arc::new(cell), port);
+            }
+            Err(error) => tracing::debug!(source = %meta.source, %error, "not accepted"),
+        }
+    }
+
+    fn install(&mut self, now: Instant, connection: Connection, cell: Arc<ConnectionCell>, port: usize) {
+        let is_server = connection.side() == Side::Server;
+        let mut local = self.ports[port].local;
+        if let Some(ip) = connection.addresses().local_ip {
+            local.set_ip(ip);
+        }
+        let mut slot = Slot::new(connection, Arc::clone(&cell), port);
+        slot.handshake_until = Some(now + self.limits.handshake_timeout);
+        slot.half_open = is_server;
+        let key = self.slots.insert(slot).expect("checked before");
+        self.half_open += usize::from(is_server);
+        let place = Place { key: ConnectionKey(key), local };
+        cell.place.set(place).expect("a cell belongs to one connection");
+        self.shared.connection_count.store(self.slots.len(), Ordering::Relaxed);
+        // At once: the rest of the batch that began it may belong to it.
+        self.apply_routes(place.key);
+        // The application may have asked for something, such as the end, before there was a place to look for it.
+        if let Some(slot) = self.slots.get_mut(key) {
+            slot.serve_todo(now);
+        }
+        self.schedule(place.key);
+    }
+
+    pub(super) fn apply_routes(&mut self, key: ConnectionKey) {
+        let Some(slot) = self.slots.get_mut(key.0) else { return };
+        while let Some(change) = slot.connection.poll_route() {
+            self.endpoint.apply(key, change);
+        }
+    }
+
+    /// Answers a version we do not speak (RFC 9000, section 6).
+    pub(super) fn negotiate(&mut self, port: usize, meta: &RecvMeta, datagram: &[u8]) {
+        if !self.endpoint.version_negotiation(datagram, &mut self.sealed) || !self.ports[port].has_room() {
+            return;
+        }
+        let now = self.clock.now();
+        let transmit = Transmit {
+            destination: meta.source,
+            source_ip: meta.destination_ip,
+            ecn: None,
+            contents: &self.sealed,
+            segment_size: None,
+        };
+        // The client asks again if it is lost.
+        let _sent = self.ports[port].send(now, &transmit);
+    }
+}

@@ -1,0 +1,157 @@
+//! Visiting connections: routes, events, plans, timers.
+
+use net::{SendError, Transmit};
+use quic::{ConnectionKey, Event, PLAN_DATAGRAMS_MAX, Side, seal};
+use units::Instant;
+
+use super::{Driver, VISITS_PER_TURN};
+use crate::port::Sent;
+use crate::socket::Readiness;
+
+/// Batches a connection may send before the next one has its turn: at most 256 datagrams.
+const PLANS_PER_VISIT: usize = 4;
+
+/// What a visit left.
+#[derive(Debug, PartialEq, Eq)]
+enum Left {
+    /// Nothing to send.
+    Nothing,
+    /// More to send than its turn allowed.
+    More,
+    /// More to send than the socket takes.
+    NoRoom,
+}
+
+impl Driver {
+    /// Visits the connections that have something to say or to send, in turn. Returns the batches sent.
+    pub(super) fn transmit(&mut self) -> usize {
+        let mut sent = 0;
+        for _ in 0..self.run.len().min(VISITS_PER_TURN) {
+            let Some(key) = self.run.pop_front() else { break };
+            sent += self.visit(key);
+        }
+        let now = self.clock.now();
+        for index in 0..self.ports.len() {
+            if self.ports[index].has_room() {
+                self.ports[index].flush(now);
+                self.watch_room(index);
+            }
+        }
+        sent
+    }
+
+    fn visit(&mut self, key: ConnectionKey) -> usize {
+        let Some(slot) = self.slots.get_mut(key.0) else { return 0 };
+        slot.scheduled = false;
+        self.apply_routes(key);
+        self.tell(key);
+        let (sent, left) = self.send_plans(key);
+        // Planning may have ended streams or changed routes.
+        self.apply_routes(key);
+        self.tell(key);
+        let Some(slot) = self.slots.get_mut(key.0) else { return sent };
+        if slot.connection.is_closed() {
+            self.forget(key);
+            return sent;
+        }
+        let timeout = slot.connection.poll_timeout().into_iter().chain(slot.handshake_until).min();
+        self.timers.replace(key.0, slot.deadline, timeout);
+        slot.deadline = timeout;
+        match left {
+            Left::Nothing => {}
+            Left::More => self.schedule(key),
+            Left::NoRoom => {
+                slot.scheduled = true;
+                let port = slot.port;
+                self.ports[port].waiting.push_back(key);
+            }
+        }
+        sent
+    }
+
+    /// Tells the application what happened.
+    fn tell(&mut self, key: ConnectionKey) {
+        let Some(slot) = self.slots.get_mut(key.0) else { return };
+        while let Some(event) = slot.connection.poll_event() {
+            let now = self.clock.now();
+            let connected = event == Event::Connected;
+            let ended = connected || matches!(event, Event::Closed(_));
+            slot.on_event(now, event);
+            if ended && std::mem::replace(&mut slot.half_open, false) {
+                self.half_open -= 1;
+            }
+            if connected && slot.connection.side() == Side::Server {
+                self.shared.push_accepted(slot.cell.clone());
+            }
+        }
+    }
+
+    fn send_plans(&mut self, key: ConnectionKey) -> (usize, Left) {
+        let Some(slot) = self.slots.get_mut(key.0) else { return (0, Left::Nothing) };
+        let port = &mut self.ports[slot.port];
+        let mut sent = 0;
+        for _ in 0..PLANS_PER_VISIT {
+            if !port.has_room() {
+                return (sent, Left::NoRoom);
+            }
+            let datagrams_max = port.socket.max_gso_segments().min(PLAN_DATAGRAMS_MAX);
+            if !slot.connection.poll_plan(self.clock.now(), datagrams_max, &mut self.plan) {
+                return (sent, Left::Nothing);
+            }
+            seal(&self.plan, &mut self.sealed);
+            let now = self.clock.now();
+            // Before the system call, so that no acknowledgement can overtake the report.
+            slot.connection.handle_emitted(now, &self.plan.receipt());
+            let Some(addresses) = self.plan.addresses else { continue };
+            let transmit = Transmit {
+                destination: addresses.remote,
+                source_ip: addresses.local_ip,
+                ecn: None,
+                contents: &self.sealed,
+                segment_size: (self.plan.datagram_count() > 1).then_some(self.plan.segment_size),
+            };
+            sent += 1;
+            if let Sent::Lost(error) = port.send(now, &transmit) {
+                // Left to loss recovery, whose timers back off: planning it again at once would spin as long as the cause
+                // lasts.
+                let first = slot.last_send_error.is_none();
+                if first && matches!(error, SendError::TooLarge) {
+                    tracing::warn!(size = self.plan.segment_size, %error, "datagram_size does not fit the route");
+                } else {
+                    tracing::debug!(remote = %addresses.remote, %error, "a batch was lost");
+                }
+                slot.last_send_error = Some(error.to_string());
+            }
+        }
+        (sent, Left::More)
+    }
+
+    /// A socket may have room again.
+    pub(super) fn retry_port(&mut self, now: Instant, index: usize) {
+        let has_room = self.ports[index].retry(now);
+        self.watch_room(index);
+        if has_room {
+            // Those that waited go first, in their order.
+            while let Some(key) = self.ports[index].waiting.pop_front() {
+                if self.slots.get(key.0).is_some_and(|slot| slot.scheduled) {
+                    self.run.push_back(key);
+                }
+            }
+        }
+    }
+
+    /// Watches a socket for room exactly while it has none.
+    fn watch_room(&mut self, index: usize) {
+        let port = &mut self.ports[index];
+        let wanted = port.awaits_writable();
+        if wanted == port.watched {
+            return;
+        }
+        if let Readiness::Descriptor(descriptor) = port.readiness {
+            match self.sleeper.watch_writable(index, descriptor, wanted) {
+                Ok(()) => port.watched = wanted,
+                Err(error) => tracing::error!(%error, "cannot watch a socket for room"),
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Starting and stopping an engine, and waiting for it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::thread::JoinHandle;
+
+use net::{MonotonicClock, os_random};
+use quic::session::SessionFactory;
+use quic::{Endpoint, SecretSource, Side};
+use units::{Duration, Instant};
+
+use crate::cells::ConnectionCell;
+use crate::config::{EngineConfig, Placement};
+use crate::driver::{Driver, DriverLimits};
+use crate::error::{Closed, StartError};
+use crate::handle::ConnectionHandle;
+use crate::inline::Inline;
+use crate::port::Port;
+use crate::shared::{AcceptOutcome, ConnectRequest, Limits, Shared};
+use crate::sleep::Sleeper;
+use crate::socket::LiveSocket;
+use crate::sync::{Parker, lock};
+use crate::wake::ArrivalWaker;
+
+/// How long a closing engine waits for its goodbyes to leave. They leave within a turn unless a socket is full.
+const GOODBYE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// A running engine. Clones are the same engine; it ends when [`stop`](Self::stop) is called.
+#[derive(Clone)]
+pub struct Engine {
+    core: Arc<Core>,
+}
+
+struct Core {
+    shared: Arc<Shared>,
+    placement: Placed,
+}
+
+/// Where the driver is.
+enum Placed {
+    Thread(Mutex<Option<JoinHandle<()>>>),
+    Inline(Inline),
+}
+
+impl Engine {
+    /// Starts an engine over `sockets`.
+    ///
+    /// # Errors
+    /// If there is no socket, the configuration cannot work, or the system refuses a poll, a thread or randomness.
+    pub fn start(config: EngineConfig, sockets: Vec<Box<dyn LiveSocket>>) -> Result<Self, StartError> {
+        if sockets.is_empty() {
+            return Err(StartError::Configuration("an endpoint needs at least one socket".to_owned()));
+        }
+        let (sleeper, waker) = Sleeper::new().map_err(|error| StartError::System("set up polling", error))?;
+        let waker = Arc::new(waker);
+        let mut ports = Vec::with_capacity(sockets.len());
+        for socket in sockets {
+            let local = socket.local_addr().map_err(|error| StartError::System("ask a socket for its address", error))?;
+            ports.push(Port::new(socket, local, Arc::new(ArrivalWaker::new(Arc::clone(&waker)))));
+        }
+        let limits = Limits {
+            outbox_bytes_max: config.outbox_bytes_max,
+            inbox_bytes_max: config.inbox_bytes_max,
+            message_len_max: config.message_len_max,
+            is_listening: config.server.is_some(),
+        };
+        let local_addrs = ports.iter().map(|port| port.local).collect();
+        let shared = Arc::new(Shared::new(MonotonicClock::start(), waker, local_addrs, limits));
+        let mut key = [0; 32];
+        os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
+        let endpoint = Endpoint::new(config.transport, config.server, SecretSource::new(&key))
+            .map_err(|error| StartError::Configuration(error.to_string()))?;
+        let limits = DriverLimits {
+            half_open_max: config.half_open_max,
+            connections_max: config.connections_max,
+            handshake_timeout: config.handshake_timeout,
+        };
+        let driver = Driver::new(Arc::clone(&shared), endpoint, ports, sleeper, limits)
+            .map_err(|error| StartError::System("watch a socket", error))?;
+        let placement = match config.placement {
+            Placement::Inline => Placed::Inline(Inline::new(driver)),
+            Placement::Thread => Placed::Thread(Mutex::new(Some(spawn(driver)?))),
+        };
+        Ok(Self { core: Arc::new(Core { shared, placement }) })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.core.shared
+    }
+
+    /// Begins a connection to `remote`. Wait with [`ConnectionHandle::poll_connected`].
+    ///
+    /// # Errors
+    /// If the engine is stopping, or too many are being begun.
+    pub fn connect(
+        &self,
+        remote: SocketAddr,
+        server_name: &str,
+        factory: Arc<dyn SessionFactory>,
+    ) -> Result<ConnectionHandle, Closed> {
+        let cell = Arc::new(ConnectionCell::new(Arc::clone(self.shared()), remote, Side::Client));
+        let server_name = server_name.to_owned();
+        self.shared().push_connect(ConnectRequest { cell: Arc::clone(&cell), server_name, factory })?;
+        self.kick();
+        Ok(ConnectionHandle::new(cell, self.clone()))
+    }
+
+    /// The next connection of a client, in the order in which their handshakes were complete.
+    ///
+    /// # Errors
+    /// If the engine does not listen, or is gone.
+    pub fn poll_accept(&self, waker: &Waker) -> Poll<Result<ConnectionHandle, Closed>> {
+        if !self.shared().limits.is_listening {
+            return Poll::Ready(Err(Closed::Configuration("this endpoint accepts no connections".to_owned())));
+        }
+        match self.shared().poll_accept(waker) {
+            AcceptOutcome::Connection(cell) => Poll::Ready(Ok(ConnectionHandle::new(cell, self.clone()))),
+            AcceptOutcome::Stopped => Poll::Ready(Err(Closed::EndpointClosed)),
+            AcceptOutcome::Pending => Poll::Pending,
+        }
+    }
+
+    /// The addresses of the sockets, in the order in which they were given.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.core.shared.local_addrs
+    }
+
+    /// Connections that exist, those that are ending included.
+    pub fn connection_count(&self) -> usize {
+        self.core.shared.connection_count()
+    }
+
+    /// Which processor runs it.
+    pub fn placement(&self) -> Placement {
+        match self.core.placement {
+            Placed::Thread(_) => Placement::Thread,
+            Placed::Inline(_) => Placement::Inline,
+        }
+    }
+
+    /// The engine's clock now; deadlines for [`block_on`](Self::block_on) are on it.
+    pub fn now(&self) -> Instant {
+        self.core.shared.clock.now()
+    }
+
+    /// Work was published for the driver: wakes its thread, or does a turn of it.
+    pub(crate) fn kick(&self) {
+        match &self.core.placement {
+            Placed::Thread(_) => self.core.shared.waker.wake(),
+            Placed::Inline(inline) => inline.kick(&self.core.shared),
+        }
+    }
+
+    /// Waits until `poll` is ready; none if `deadline` comes first. `poll` gets a waker to leave behind when it is not.
+    pub fn block_on<T>(&self, deadline: Option<Instant>, mut poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
+        let parker = Parker::current();
+        let waker = Waker::from(Arc::clone(&parker));
+        if let Placed::Inline(inline) = &self.core.placement {
+            return inline.block_on(&self.core.shared, deadline, &parker, &waker, &mut poll);
+        }
+        loop {
+            if let Poll::Ready(value) = poll(&waker) {
+                return Some(value);
+            }
+            if !parker.park(&self.core.shared.clock, deadline) {
+                return None;
+            }
+        }
+    }
+
+    /// Closes all connections, waits for the goodbyes to leave (a second at most) and ends the driver. Later calls do
+    /// nothing.
+    pub fn stop(&self) {
+        self.core.shared.stop();
+        match &self.core.placement {
+            Placed::Thread(thread) => {
+                let thread = lock(thread).take();
+                if let Some(thread) = thread
+                    && thread.join().is_err()
+                {
+                    tracing::error!("the engine thread panicked");
+                }
+            }
+            Placed::Inline(inline) => inline.stop(&self.core.shared),
+        }
+    }
+}
+
+/// Nobody is left who could use the engine, and its owner has not stopped it: the thread ends on its own.
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+/// Gives the driver a thread of its own.
+fn spawn(mut driver: Driver) -> Result<JoinHandle<()>, StartError> {
+    std::thread::Builder::new()
+        .name("litz-engine".to_owned())
+        .spawn(move || {
+            while !driver.is_stopping() {
+                driver.turn();
+                driver.wait(None);
+            }
+            run_to_the_end(&mut driver);
+        })
+        .map_err(|error| StartError::System("start the engine thread", error))
+}
+
+/// Says goodbye to all peers.
+pub(crate) fn run_to_the_end(driver: &mut Driver) {
+    let deadline = driver.now() + GOODBYE_TIME_MAX;
+    loop {
+        driver.turn();
+        if driver.has_left() || driver.now() >= deadline {
+            return;
+        }
+        driver.wait(Some(deadline));
+    }
+}

@@ -1,0 +1,155 @@
+//! The sides of a stream.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use bytes::Bytes;
+use quic::StreamId;
+
+use super::ConnectionHandle;
+use crate::cells::{RecvCell, SendCell, StreamTask};
+use crate::error::{ReadError, WriteError};
+
+/// The sending side of a stream. Dropped before [`finish`](Self::finish) it resets the stream with code 0, because what was
+/// written may be incomplete, and only the writer can know; after it, what was written is delivered as long as the
+/// connection lives.
+pub struct SendHandle {
+    cell: Arc<SendCell>,
+    connection: ConnectionHandle,
+}
+
+impl SendHandle {
+    pub(super) fn new(cell: Arc<SendCell>, connection: ConnectionHandle) -> Self {
+        Self { cell, connection }
+    }
+
+    /// The stream's name on the wire.
+    pub fn id(&self) -> StreamId {
+        self.cell.id
+    }
+
+    /// The connection it belongs to.
+    pub fn connection(&self) -> &ConnectionHandle {
+        &self.connection
+    }
+
+    fn tell(&self, must_tell: bool) {
+        if must_tell {
+            let task = StreamTask::Send(Arc::clone(&self.cell));
+            // If the connection is over, its driver has ended this side or will.
+            let _over = self.connection.submit(|state| state.todo.streams.push(task));
+        }
+    }
+
+    /// Copies bytes from the front of `data`: as many as there is room for, at least one unless `data` is empty.
+    pub fn poll_write(&mut self, data: &[u8], waker: &Waker) -> Poll<Result<usize, WriteError>> {
+        self.cell.poll_room(waker).map_ok(|room| {
+            let len = data.len().min(room);
+            if len > 0 {
+                self.tell(self.cell.write(&data[..len]));
+            }
+            len
+        })
+    }
+
+    /// Takes `chunk` without copying it once there is any room, and leaves none.
+    pub fn poll_write_chunk(&mut self, chunk: &mut Option<Bytes>, waker: &Waker) -> Poll<Result<(), WriteError>> {
+        self.cell.poll_room(waker).map_ok(|_| {
+            if let Some(chunk) = chunk.take() {
+                self.tell(self.cell.write_chunk(chunk));
+            }
+        })
+    }
+
+    /// Ends the stream after what was written. Repeated calls do nothing.
+    ///
+    /// # Errors
+    /// If the stream is over.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        let must_tell = self.cell.finish()?;
+        self.tell(must_tell);
+        Ok(())
+    }
+
+    /// Ready when the peer has everything, the end included.
+    pub fn poll_acknowledged(&mut self, waker: &Waker) -> Poll<Result<(), WriteError>> {
+        self.cell.poll_acknowledged(waker)
+    }
+
+    /// Gives the stream up: what the peer has not read is lost, and it gets `code`.
+    pub fn reset(&mut self, code: u64) {
+        self.tell(self.cell.reset(code));
+    }
+
+    /// Streams of a higher number go first, equal ones take turns. Zero if never set.
+    pub fn set_priority(&mut self, priority: i32) {
+        self.tell(self.cell.set_priority(priority));
+    }
+}
+
+impl Drop for SendHandle {
+    fn drop(&mut self) {
+        self.tell(self.cell.abandon());
+    }
+}
+
+/// The receiving side of a stream. Dropped before its end it asks the peer to stop, with code 0.
+pub struct RecvHandle {
+    cell: Arc<RecvCell>,
+    connection: ConnectionHandle,
+}
+
+impl RecvHandle {
+    pub(super) fn new(cell: Arc<RecvCell>, connection: ConnectionHandle) -> Self {
+        Self { cell, connection }
+    }
+
+    /// The stream's name on the wire.
+    pub fn id(&self) -> StreamId {
+        self.cell.id
+    }
+
+    /// The connection it belongs to.
+    pub fn connection(&self) -> &ConnectionHandle {
+        &self.connection
+    }
+
+    fn tell(&self, must_tell: bool) {
+        if must_tell {
+            let task = StreamTask::Recv(Arc::clone(&self.cell));
+            // If the connection is over, its driver has ended this side or will.
+            let _over = self.connection.submit(|state| state.todo.streams.push(task));
+        }
+    }
+
+    /// The next bytes, at most `len_max`, without copying; none at the end, also when asked again.
+    pub fn poll_read_chunk(&mut self, len_max: usize, waker: &Waker) -> Poll<Result<Option<Bytes>, ReadError>> {
+        self.cell.poll_read(len_max, waker).map_ok(|(chunk, must_tell)| {
+            self.tell(must_tell);
+            chunk
+        })
+    }
+
+    /// Asks the peer to stop, with `code`; what has arrived is thrown away. Does nothing after the end.
+    pub fn stop(&mut self, code: u64) {
+        self.tell(self.cell.stop(code));
+    }
+}
+
+impl Drop for RecvHandle {
+    fn drop(&mut self) {
+        self.stop(0);
+    }
+}
+
+impl std::fmt::Debug for SendHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SendHandle").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for RecvHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecvHandle").field("id", &self.id()).finish_non_exhaustive()
+    }
+}

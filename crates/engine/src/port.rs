@@ -1,0 +1,163 @@
+//! A socket with what the driver knows about it.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use net::{SendError, Transmit};
+use quic::ConnectionKey;
+use units::{Duration, Instant};
+
+use crate::socket::{LiveSocket, Readiness};
+use crate::wake::ArrivalWaker;
+
+/// A queue below the socket is full, and nothing tells when it is not: about one burst at 1 Gb/s.
+const NO_BUFFERS_RETRY: Duration = Duration::from_micros(500);
+
+/// One socket.
+pub(crate) struct Port {
+    pub(crate) socket: Box<dyn LiveSocket>,
+    pub(crate) readiness: Readiness,
+    pub(crate) local: SocketAddr,
+    pub(crate) arrivals: Arc<ArrivalWaker>,
+    /// Something may have arrived: nothing has said that there is no more.
+    pub(crate) readable: bool,
+    /// The system said that there may be room again.
+    pub(crate) became_writable: bool,
+    /// The system was asked to say so.
+    pub(crate) watched: bool,
+    room: Room,
+    /// The one batch that found no room; nothing is sent before it.
+    held: Option<Held>,
+    /// Connections with something to send once there is room.
+    pub(crate) waiting: VecDeque<ConnectionKey>,
+}
+
+/// Whether the socket takes more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Free,
+    /// Until the system says that it is writable.
+    UntilWritable,
+    /// Until then.
+    Until(Instant),
+}
+
+/// A sealed batch.
+#[derive(Debug)]
+struct Held {
+    destination: SocketAddr,
+    source_ip: Option<IpAddr>,
+    segment_size: usize,
+    contents: Vec<u8>,
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+pub(crate) enum Sent {
+    /// It is on its way, or will be as soon as there is room.
+    Taken,
+    /// It is lost, and this is why.
+    Lost(SendError),
+}
+
+impl Port {
+    pub(crate) fn new(
+        mut socket: Box<dyn LiveSocket>,
+        local: SocketAddr,
+        arrivals: Arc<ArrivalWaker>,
+    ) -> Self {
+        let readiness = socket.readiness(&arrivals.clone().into());
+        Self {
+            socket,
+            readiness,
+            local,
+            arrivals,
+            readable: true,
+            became_writable: false,
+            watched: false,
+            room: Room::Free,
+            held: None,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.room == Room::Free
+    }
+
+    /// Waits for the system to say that the socket is writable.
+    pub(crate) fn awaits_writable(&self) -> bool {
+        self.room == Room::UntilWritable
+    }
+
+    /// When to try again, if nothing tells.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        match self.room {
+            Room::Until(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Sends a batch; a copy is kept if it finds no room.
+    pub(crate) fn send(&mut self, now: Instant, transmit: &Transmit<'_>) -> Sent {
+        match self.socket.send(transmit) {
+            Ok(()) => Sent::Taken,
+            Err(error @ (SendError::WouldBlock | SendError::NoBuffers)) => {
+                self.close_room(now, &error);
+                self.held = Some(Held {
+                    destination: transmit.destination,
+                    source_ip: transmit.source_ip,
+                    segment_size: transmit.segment_size.unwrap_or(transmit.contents.len()),
+                    contents: transmit.contents.to_vec(),
+                });
+                Sent::Taken
+            }
+            Err(error) => Sent::Lost(error),
+        }
+    }
+
+    fn close_room(&mut self, now: Instant, error: &SendError) {
+        let polled = matches!(self.readiness, Readiness::Descriptor(_));
+        let waits = polled && matches!(error, SendError::WouldBlock);
+        self.room = if waits { Room::UntilWritable } else { Room::Until(now + NO_BUFFERS_RETRY) };
+    }
+
+    /// There may be room again: sends what is held. True if connections may go on.
+    pub(crate) fn retry(&mut self, now: Instant) -> bool {
+        self.room = Room::Free;
+        self.flush(now);
+        if self.has_room()
+            && let Some(held) = self.held.take()
+        {
+            let transmit = Transmit {
+                destination: held.destination,
+                source_ip: held.source_ip,
+                ecn: None,
+                contents: &held.contents,
+                segment_size: (held.contents.len() > held.segment_size).then_some(held.segment_size),
+            };
+            match self.socket.send(&transmit) {
+                Ok(()) => {}
+                Err(error @ (SendError::WouldBlock | SendError::NoBuffers)) => {
+                    self.close_room(now, &error);
+                    self.held = Some(held);
+                }
+                Err(error) => tracing::debug!(%error, "a batch was lost"),
+            }
+        }
+        self.has_room()
+    }
+
+    /// Sends what the socket itself had to keep back of a split batch.
+    pub(crate) fn flush(&mut self, now: Instant) {
+        if !self.has_room() {
+            return;
+        }
+        match self.socket.flush() {
+            Ok(()) => {}
+            Err(error @ (SendError::WouldBlock | SendError::NoBuffers)) => self.close_room(now, &error),
+            Err(error) => tracing::debug!(%error, "the rest of a batch was lost"),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! A table with a bound whose entries keep their key.
+
+/// At most `len_max` values under small keys; keys of removed values are used again.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    entries: Vec<Option<T>>,
+    free: Vec<u32>,
+    len_max: usize,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new(len_max: usize) -> Self {
+        Self { entries: Vec::new(), free: Vec::new(), len_max: len_max.min(u32::MAX as usize) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= self.len_max
+    }
+
+    /// Stores `value`; none, and the value is dropped, if the table is full.
+    pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
+        if self.is_full() {
+            return None;
+        }
+        let key = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() as u32 - 1
+        });
+        self.entries[key as usize] = Some(value);
+        Some(key)
+    }
+
+    pub(crate) fn get(&self, key: u32) -> Option<&T> {
+        self.entries.get(key as usize)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
+        self.entries.get_mut(key as usize)?.as_mut()
+    }
+
+    pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
+        let value = self.entries.get_mut(key as usize)?.take()?;
+        self.free.push(key);
+        Some(value)
+    }
+
+    /// The keys in use, ascending.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = u32> + '_ {
+        self.entries.iter().enumerate().filter(|(_, entry)| entry.is_some()).map(|(key, _)| key as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_reused_and_the_bound_holds() {
+        let mut slab = Slab::new(2);
+        let (a, b) = (slab.insert('a').unwrap(), slab.insert('b').unwrap());
+        assert_eq!((slab.insert('c'), slab.len(), slab.is_full()), (None, 2, true));
+        assert_eq!(slab.remove(a), Some('a'));
+        assert_eq!((slab.remove(a), slab.get(a)), (None, None));
+        assert_eq!(slab.keys().collect::<Vec<_>>(), [b]);
+        assert_eq!(slab.insert('d'), Some(a));
+        *slab.get_mut(b).unwrap() = 'e';
+        assert_eq!((slab.get(a), slab.get(b), slab.len()), (Some(&'d'), Some(&'e'), 2));
+    }
+}

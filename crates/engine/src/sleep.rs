@@ -1,0 +1,136 @@
+//! Sleeping until a socket, a timer or a waker has something to do.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Registry, Token};
+use units::Duration;
+
+const WAKER: Token = Token(0);
+const TIMER: Token = Token(1);
+const SOCKETS_FROM: usize = 2;
+
+/// Events taken in one call: at most one a source.
+const EVENTS_MAX: usize = 64;
+
+/// Sleeps shorter than this use the fine timer. epoll rounds up to milliseconds: harmless to a sleep of a second, fatal to
+/// pacing, where a burst is due every few hundred microseconds.
+const COARSE_FROM: Duration = Duration::from_millis(100);
+
+/// What a socket became while the driver slept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ready {
+    /// Index of the socket.
+    pub(crate) socket: usize,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+}
+
+/// Waits for the operating system.
+pub(crate) struct Sleeper {
+    poll: Poll,
+    events: Events,
+    timer: fine::Timer,
+}
+
+impl Sleeper {
+    /// A sleeper and what wakes it.
+    pub(crate) fn new() -> io::Result<(Self, crate::wake::EngineWaker)> {
+        let (poll, waker) = crate::wake::poll_and_waker(WAKER)?;
+        let timer = fine::Timer::new(poll.registry(), TIMER)?;
+        Ok((Self { poll, events: Events::with_capacity(EVENTS_MAX), timer }, waker))
+    }
+
+    fn registry(&self) -> &Registry {
+        self.poll.registry()
+    }
+
+    /// Watches a socket for arrivals.
+    pub(crate) fn add(&self, socket: usize, descriptor: RawFd) -> io::Result<()> {
+        self.registry().register(&mut SourceFd(&descriptor), Token(SOCKETS_FROM + socket), Interest::READABLE)
+    }
+
+    /// Watches a socket for room to send too, or no longer: a UDP socket becomes writable with every packet that leaves, so
+    /// it is watched only while it is full.
+    pub(crate) fn watch_writable(&self, socket: usize, descriptor: RawFd, watch: bool) -> io::Result<()> {
+        let interest = if watch { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        self.registry().reregister(&mut SourceFd(&descriptor), Token(SOCKETS_FROM + socket), interest)
+    }
+
+    /// Sleeps for `timeout` at most, without end if there is none; zero only looks.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<impl Iterator<Item = Ready>> {
+        let timeout = match timeout {
+            Some(span) if !span.is_zero() && span < COARSE_FROM && self.timer.arm(span) => None,
+            other => other,
+        };
+        match self.poll.poll(&mut self.events, timeout.map(Into::into)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        Ok(self.events.iter().filter(|event| event.token().0 >= SOCKETS_FROM).map(|event| Ready {
+            socket: event.token().0 - SOCKETS_FROM,
+            readable: event.is_readable() || event.is_error(),
+            writable: event.is_writable() || event.is_error(),
+        }))
+    }
+}
+
+/// A timer of nanoseconds.
+#[cfg(target_os = "linux")]
+mod fine {
+    use std::io;
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    use mio::unix::SourceFd;
+    use mio::{Interest, Registry, Token};
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+    };
+    use units::Duration;
+
+    pub(super) struct Timer(OwnedFd);
+
+    impl Timer {
+        pub(super) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
+            let descriptor =
+                timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+            // Edge-triggered, so nobody has to read it: each expiry is an edge of its own.
+            registry.register(&mut SourceFd(&descriptor.as_raw_fd()), token, Interest::READABLE)?;
+            Ok(Self(descriptor))
+        }
+
+        /// Ends the sleep that follows after `span`; replaces what was armed before. False if it cannot.
+        pub(super) fn arm(&self, span: Duration) -> bool {
+            let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let nanos = span.as_nanos();
+            let it_value = Timespec {
+                tv_sec: (nanos / 1_000_000_000) as i64,
+                tv_nsec: (nanos % 1_000_000_000) as _,
+            };
+            let setting = Itimerspec { it_interval: zero, it_value };
+            timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &setting).is_ok()
+        }
+    }
+}
+
+/// Elsewhere sleeps are rounded to milliseconds.
+#[cfg(not(target_os = "linux"))]
+mod fine {
+    use std::io;
+
+    use mio::{Registry, Token};
+    use units::Duration;
+
+    pub(super) struct Timer;
+
+    impl Timer {
+        pub(super) fn new(_registry: &Registry, _token: Token) -> io::Result<Self> {
+            Ok(Self)
+        }
+
+        pub(super) fn arm(&self, _span: Duration) -> bool {
+            false
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! One connection as the driver keeps it: the protocol, its cells, and what goes between them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use quic::session::ExportError;
+use quic::{Chunk, Connection, Dir, Event, ReadError as QuicReadError, StreamId, WriteError as QuicWriteError};
+use units::Instant;
+
+use crate::cells::connection::{ACCEPTED_MAX, DATAGRAMS_IN_BYTES_MAX, OpenReply, Query};
+use crate::cells::recv::RecvEnd;
+use crate::cells::send::SendEnd;
+use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, StreamCells, StreamTask};
+use crate::error::{Closed, OpenError};
+use crate::messages::Messages;
+
+/// Bytes taken from a stream in one call; chunks are references, so more would only mean less often.
+pub(crate) const READ_LEN_MAX: usize = 64 << 10;
+
+/// A connection of the driver.
+pub(crate) struct Slot {
+    pub(crate) connection: Connection,
+    pub(crate) cell: Arc<ConnectionCell>,
+    /// Index of the socket it uses.
+    pub(crate) port: usize,
+    /// What the driver's timers hold for it.
+    pub(crate) deadline: Option<Instant>,
+    /// When the handshake has failed; none once it is complete.
+    pub(crate) handshake_until: Option<Instant>,
+    /// In the driver's run queue, or waiting for its socket.
+    pub(crate) scheduled: bool,
+    /// A client's connection whose handshake goes on.
+    pub(crate) half_open: bool,
+    /// What the system last said when a batch was refused.
+    pub(crate) last_send_error: Option<String>,
+    /// Takes the place of what the connection itself says about its end.
+    pub(crate) end_override: Option<Closed>,
+    streams: BTreeMap<StreamId, StreamCells>,
+    /// Wishes for streams that wait for the peer's permission.
+    opens: [VecDeque<Arc<OpenReply>>; 2],
+    messages: Messages,
+}
+
+impl Slot {
+    pub(crate) fn new(connection: Connection, cell: Arc<ConnectionCell>, port: usize) -> Self {
+        let messages = Messages::new(cell.shared.limits.message_len_max);
+        Self {
+            connection,
+            cell,
+            port,
+            deadline: None,
+            handshake_until: None,
+            scheduled: false,
+            half_open: false,
+            last_send_error: None,
+            end_override: None,
+            streams: BTreeMap::new(),
+            opens: [VecDeque::new(), VecDeque::new()],
+            messages,
+        }
+    }
+
+    /// Does what the application asked for.
+    pub(crate) fn serve_todo(&mut self, now: Instant) {
+        let (todo, mode) = {
+            let mut state = self.cell.lock();
+            (state.begin_service(), state.mode)
+        };
+        for request in todo.opens {
+            self.opens[request.dir.index()].push_back(request.reply);
+        }
+        for task in todo.streams {
+            match task {
+                StreamTask::Send(cell) => self.serve_send(&cell),
+                StreamTask::Recv(cell) => self.serve_recv(now, &cell),
+            }
+        }
+        for datagram in todo.datagrams {
+            // It was checked when it was handed over; if the path shrank since, it is lost like any other.
+            if let Err(error) = self.connection.send_datagram(datagram) {
+                tracing::debug!(%error, "a datagram was dropped");
+            }
+        }
+        for query in todo.queries {
+            self.answer(query);
+        }
+        self.open_streams(Dir::Bi);
+        self.open_streams(Dir::Uni);
+        self.accept_streams(now, Dir::Bi, mode);
+        self.accept_streams(now, Dir::Uni, mode);
+        self.messages.serve_out(&mut self.connection, &self.cell);
+        if mode == MessageMode::Messages {
+            self.messages.serve_in(now, &mut self.connection, &self.cell, false);
+        }
+        self.serve_datagrams();
+        if let Some((code, reason)) = todo.close {
+            self.connection.close(now, code, &reason);
+        }
+    }
+
+    /// Tells the application what happened.
+    pub(crate) fn on_event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Connected => self.on_connected(),
+            Event::Opened(dir) => {
+                let mode = self.cell.lock().mode;
+                self.accept_streams(now, dir, mode);
+                if mode == MessageMode::Messages {
+                    self.messages.serve_in(now, &mut self.connection, &self.cell, false);
+                }
+            }
+            Event::StreamsAvailable(dir) => {
+                self.open_streams(dir);
+                if dir == Dir::Uni {
+                    self.messages.serve_out(&mut self.connection, &self.cell);
+                }
+            }
+            Event::Readable(id) => match self.streams.get(&id).and_then(|cells| cells.recv.clone()) {
+                Some(cell) => self.serve_recv(now, &cell),
+                None => self.messages.on_readable(now, id, &mut self.connection, &self.cell),
+            },
+            Event::Writable(id) => match self.streams.get(&id).and_then(|cells| cells.send.clone()) {
+                Some(cell) => self.serve_send(&cell),
+                None => self.messages.serve_out(&mut self.connection, &self.cell),
+            },
+            Event::Finished(id) => self.on_send_end(id, SendEnd::Acknowledged),
+            Event::Stopped { id, code } => self.on_send_end(id, SendEnd::Stopped(code)),
+            Event::DatagramReceived => self.serve_datagrams(),
+            Event::Closed(error) => self.on_closed(now, error.into()),
+            // Confirmed, and what later versions of the protocol crate may say, concern nobody here.
+            _ => {}
+        }
+    }
+
+    fn on_connected(&mut self) {
+        self.handshake_until = None;
+        let wakers = {
+            let mut state = self.cell.lock();
+            state.connected = true;
+            state.identity = self.connection.peer_identity();
+            state.datagram_len_max = self.connection.datagram_len_max();
+            state.take_wakers(Interest::Connected)
+        };
+        wakers.wake();
+    }
+
+    // ── Streams ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn cells_for(&self, id: StreamId) -> StreamCells {
+        let limits = self.cell.shared.limits;
+        let ours = id.initiator() == self.connection.side();
+        let bi = id.dir() == Dir::Bi;
+        StreamCells {
+            send: (bi || ours).then(|| Arc::new(SendCell::new(id, limits.outbox_bytes_max))),
+            recv: (bi || !ours).then(|| Arc::new(RecvCell::new(id, limits.inbox_bytes_max))),
+        }
+    }
+
+    /// Opens streams for those who wait, as far as the peer allows.
+    fn open_streams(&mut self, dir: Dir) {
+        let mut answered = 0;
+        while let Some(reply) = self.opens[dir.index()].front() {
+            if !reply.is_abandoned() {
+                let Some(id) = self.connection.open(dir) else { break };
+                let cells = self.cells_for(id);
+                self.streams.insert(id, cells.clone());
+                if let Err(Ok(cells)) = reply.put(Ok(cells)) {
+                    self.forsake(&cells);
+                }
+            }
+            self.opens[dir.index()].pop_front();
+            answered += 1;
+        }
+        if answered > 0 {
+            self.cell.lock().opens_waiting -= answered;
+        }
+    }
+
+    /// Nobody took this stream of ours: ends it.
+    fn forsake(&mut self, cells: &StreamCells) {
+        if let Some(send) = &cells.send {
+            send.abandon();
+            self.serve_send(send);
+        }
+        if let Some(recv) = &cells.recv {
+            recv.stop(0);
+            self.serve_recv(Instant::ZERO, recv);
+        }
+    }
+
+    /// Takes the peer's streams, as many as may wait for the application.
+    fn accept_streams(&mut self, now: Instant, dir: Dir, mode: MessageMode) {
+        if dir == Dir::Uni && mode != MessageMode::Streams {
+            return;
+        }
+        let mut room = ACCEPTED_MAX.saturating_sub(self.cell.lock().accepted[dir.index()].len());
+        while room > 0
+            && let Some(id) = self.connection.accept(dir)
+        {
+            self.accept_stream(now, id);
+            room -= 1;
+        }
+    }
+
+    fn accept_stream(&mut self, now: Instant, id: StreamId) {
+        let cells = self.cells_for(id);
+        self.streams.insert(id, cells.clone());
+        if let Some(recv) = &cells.recv {
+            self.serve_recv(now, recv);
+        }
+        let wakers = {
+            let mut state = self.cell.lock();
+            state.accepted[id.dir().index()].push_back(cells);
+            state.take_wakers(Interest::accept(id.dir()))
+        };
+        wakers.wake();
+    }
+
+    /// Moves what was written into the connection.
+    fn serve_send(&mut self, cell: &SendCell) {
+        let id = cell.id;
+        let mut ended = None;
+        let waker = {
+            let mut outbox = cell.lock();
+            outbox.begin_service();
+            if let Some(priority) = outbox.take_priority() {
+                // A stream that is over needs none.
+                let _over = self.connection.set_priority(id, priority);
+            }
+            if let Some(code) = outbox.due_reset() {
+                let _over = self.connection.reset(id, code);
+                ended = Some(SendEnd::Reset);
+            }
+            while ended.is_none()
+                && let Some(chunk) = outbox.front()
+            {
+                match self.connection.write(id, chunk.clone()) {
+                    Ok(()) => outbox.pop(),
+                    Err(QuicWriteError::Blocked) => break,
+                    Err(QuicWriteError::Stopped(code)) => ended = Some(SendEnd::Stopped(code)),
+                    Err(QuicWriteError::Closed) => ended = Some(SendEnd::Reset),
+                }
+            }
+            if ended.is_none() && outbox.is_finish_due() {
+                // Said once: a second attempt finds the stream closed, which changes nothing.
+                let _said = self.connection.finish(id);
+            }
+            if cell.has_worthwhile_room(&outbox) { outbox.take_waker() } else { None }
+        };
+        if let Some(end) = ended
+            && self.connection.is_established()
+        {
+            self.on_send_end(id, end);
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// A sending side is over.
+    fn on_send_end(&mut self, id: StreamId, end: SendEnd) {
+        let Some(cells) = self.streams.get_mut(&id) else {
+            self.messages.on_send_end(id, &self.cell);
+            return;
+        };
+        let cell = cells.send.take();
+        let gone = cells.recv.is_none();
+        if gone {
+            self.streams.remove(&id);
+        }
+        if let Some(cell) = cell {
+            cell.end(end);
+        }
+    }
+
+    /// Moves what has arrived into the inbox.
+    fn serve_recv(&mut self, now: Instant, cell: &RecvCell) {
+        self.move_in(now, cell, false);
+    }
+
+    /// As [`serve_recv`](Self::serve_recv); `everything` takes no heed of the inbox's bound.
+    fn move_in(&mut self, now: Instant, cell: &RecvCell, everything: bool) {
+        let id = cell.id;
+        let mut over = false;
+        let waker = {
+            let mut inbox = cell.lock();
+            inbox.begin_service();
+            if let Some(code) = inbox.take_stop() {
+                let _over = self.connection.stop(now, id, code);
+                over = true;
+            }
+            while !inbox.is_over() && (cell.wants_more(&mut inbox) || everything) {
+                match self.connection.read(now, id, READ_LEN_MAX) {
+                    Ok(Chunk::Bytes(bytes)) => inbox.push(bytes),
+                    Ok(Chunk::End) => inbox.set_end(RecvEnd::Finished),
+                    Err(QuicReadError::Reset(code)) => inbox.set_end(RecvEnd::Reset(code)),
+                    Err(QuicReadError::Blocked) => break,
+                    Err(QuicReadError::Closed) => inbox.set_end(RecvEnd::Stopped),
+                }
+            }
+            over |= inbox.is_over();
+            inbox.take_waker()
+        };
+        if over && let Some(cells) = self.streams.get_mut(&id) {
+            cells.recv = None;
+            if cells.send.is_none() {
+                self.streams.remove(&id);
+            }
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    // ── The rest ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Moves datagrams to the application; what finds no room stays with the connection.
+    fn serve_datagrams(&mut self) {
+        let wakers = {
+            let mut state = self.cell.lock();
+            state.datagram_len_max = self.connection.datagram_len_max();
+            let before = state.datagrams.len();
+            while state.datagrams_bytes < DATAGRAMS_IN_BYTES_MAX
+                && let Some(datagram) = self.connection.recv_datagram()
+            {
+                state.put_datagram(datagram);
+            }
+            if state.datagrams.len() == before {
+                return;
+            }
+            state.take_wakers(Interest::Datagram)
+        };
+        wakers.wake();
+    }
+
+    fn answer(&self, query: Query) {
+        match query {
+            Query::Stats(reply) => drop(reply.put(Some(self.connection.stats()))),
+            Query::Export { label, context, len, reply } => {
+                let mut out = vec![0; len];
+                let result = self.connection.export_keying_material(&label, &context, &mut out);
+                drop(reply.put(result.map(|()| out).map_err(|_| ExportError)));
+            }
+        }
+    }
+
+    /// The connection is over: what has arrived goes to the application without heed of bounds (flow control has bounded
+    /// it), then everybody is told.
+    pub(crate) fn on_closed(&mut self, now: Instant, closed: Closed) {
+        let closed = self.end_override.take().unwrap_or(closed);
+        let mode = self.cell.lock().mode;
+        for dir in Dir::ALL {
+            if dir == Dir::Uni && mode == MessageMode::Messages {
+                self.messages.serve_in(now, &mut self.connection, &self.cell, true);
+                continue;
+            }
+            while let Some(id) = self.connection.accept(dir) {
+                self.accept_stream(now, id);
+            }
+        }
+        let receiving: Vec<_> = self.streams.values().filter_map(|cells| cells.recv.clone()).collect();
+        for cell in receiving {
+            self.move_in(now, &cell, true);
+        }
+        self.serve_datagrams();
+        for cells in std::mem::take(&mut self.streams).into_values() {
+            if let Some(cell) = cells.send {
+                cell.end(SendEnd::Closed(closed.clone()));
+            }
+            if let Some(cell) = cells.recv {
+                cell.end(RecvEnd::Closed(closed.clone()));
+            }
+        }
+        for reply in self.opens.iter_mut().flat_map(|queue| queue.drain(..)) {
+            let _nobody_waits = reply.put(Err(OpenError::ConnectionClosed(closed.clone())));
+        }
+        self.messages.clear();
+        self.handshake_until = None;
+        self.cell.close(closed, Some(self.connection.stats()));
+    }
+}

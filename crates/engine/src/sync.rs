@@ -1,0 +1,99 @@
+//! Locks and parked threads.
+
+use std::cell::OnceCell;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+use net::MonotonicClock;
+use units::Instant;
+
+/// Locks, also after a panic elsewhere: every change under our locks is complete or absent, and the engine tells all who
+/// wait when it dies.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a thread waits on: a token that any waker of it leaves. A token left before the wait ends the wait at once, so no
+/// wake-up is lost between looking and waiting.
+#[derive(Debug, Default)]
+pub(crate) struct Parker {
+    token: Mutex<bool>,
+    signal: Condvar,
+}
+
+thread_local! {
+    static PARKER: OnceCell<Arc<Parker>> = const { OnceCell::new() };
+}
+
+impl Parker {
+    /// The calling thread's own.
+    pub(crate) fn current() -> Arc<Self> {
+        PARKER.with(|cell| Arc::clone(cell.get_or_init(Arc::default)))
+    }
+
+    /// Waits for a token and takes it. False if `deadline` came first.
+    pub(crate) fn park(&self, clock: &MonotonicClock, deadline: Option<Instant>) -> bool {
+        let mut token = lock(&self.token);
+        while !*token {
+            let Some(deadline) = deadline else {
+                token = self.signal.wait(token).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = deadline.saturating_since(clock.now());
+            if left.is_zero() {
+                return false;
+            }
+            token = self.signal.wait_timeout(token, left.into()).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *token = false;
+        true
+    }
+}
+
+impl Wake for Parker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        *lock(&self.token) = true;
+        self.signal.notify_one();
+    }
+}
+
+/// Those who wait for the same thing. Bounded by the threads and tasks that wait; one that waits again replaces itself.
+#[derive(Debug, Default)]
+pub(crate) struct WakerSet(Vec<Waker>);
+
+impl WakerSet {
+    pub(crate) fn add(&mut self, waker: &Waker) {
+        if !self.0.iter().any(|known| known.will_wake(waker)) {
+            self.0.push(waker.clone());
+        }
+    }
+
+    /// Hands them over, to be woken once the lock is released.
+    #[must_use]
+    pub(crate) fn take(&mut self) -> Self {
+        Self(std::mem::take(&mut self.0))
+    }
+
+    pub(crate) fn wake(self) {
+        for waker in self.0 {
+            waker.wake();
+        }
+    }
+
+    /// Moves all of `other` here.
+    pub(crate) fn absorb(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+}
+
+/// Replaces the one who waits, if it is another one than before.
+pub(crate) fn set_waker(slot: &mut Option<Waker>, waker: &Waker) {
+    match slot {
+        Some(known) => known.clone_from(waker),
+        None => *slot = Some(waker.clone()),
+    }
+}

@@ -1,0 +1,83 @@
+//! Waking the processor that runs the driver.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
+
+/// Ends the driver's sleep. While the driver is awake, waking it costs one atomic operation and no system call.
+///
+/// Whoever has work for the driver publishes the work first and wakes second; the driver announces its sleep first and
+/// looks for work second. Both sides use sequentially consistent operations, so at least one of them sees the other.
+#[derive(Debug)]
+pub(crate) struct EngineWaker {
+    waker: mio::Waker,
+    asleep: AtomicBool,
+}
+
+impl EngineWaker {
+    pub(crate) fn new(waker: mio::Waker) -> Self {
+        Self { waker, asleep: AtomicBool::new(false) }
+    }
+
+    /// Work was published.
+    pub(crate) fn wake(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst)
+            && let Err(error) = self.waker.wake()
+        {
+            // An eventfd refuses only what cannot happen here; the driver would still wake for its next timer.
+            tracing::error!(%error, "cannot wake the engine");
+        }
+    }
+
+    /// The driver is about to sleep and will look for work once more.
+    pub(crate) fn announce_sleep(&self) {
+        self.asleep.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn announce_awake(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Wakes the driver for a socket that has no descriptor, and remembers that something arrived there.
+#[derive(Debug)]
+pub(crate) struct ArrivalWaker {
+    engine: Arc<EngineWaker>,
+    arrived: AtomicBool,
+}
+
+impl ArrivalWaker {
+    pub(crate) fn new(engine: Arc<EngineWaker>) -> Self {
+        Self { engine, arrived: AtomicBool::new(false) }
+    }
+
+    /// Whether something arrived that [`take`](Self::take) has not told of.
+    pub(crate) fn has_some(&self) -> bool {
+        self.arrived.load(Ordering::SeqCst)
+    }
+
+    /// Whether something arrived since the last call.
+    pub(crate) fn take(&self) -> bool {
+        // The plain load keeps the line shared while nothing arrives.
+        self.arrived.load(Ordering::SeqCst) && self.arrived.swap(false, Ordering::SeqCst)
+    }
+}
+
+impl Wake for ArrivalWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.arrived.store(true, Ordering::SeqCst);
+        self.engine.wake();
+    }
+}
+
+/// The pair of a poll and the waker registered with it.
+pub(crate) fn poll_and_waker(token: mio::Token) -> io::Result<(mio::Poll, EngineWaker)> {
+    let poll = mio::Poll::new()?;
+    let waker = mio::Waker::new(poll.registry(), token)?;
+    Ok((poll, EngineWaker::new(waker)))
+}

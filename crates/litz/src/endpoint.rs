@@ -1,0 +1,266 @@
+//! Endpoints: sockets, limits, and how connections begin.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use engine::{Closed, Engine, EngineConfig, LiveSocket, Placement, StartError};
+use net::{UdpSocket, UdpSocketOptions};
+use quic::TransportConfig;
+use quic::session::SessionFactory;
+use quic::session::tls::{TlsClient, TlsServer};
+
+use crate::connection::{Connection, not_inline};
+
+/// What an endpoint is made of.
+///
+/// The limits bound its memory: a connection may hold about `transport.connection_window_max` received and
+/// `transport.send_buffer_max` sent bytes, and each stream `inbox_bytes_max` and `outbox_bytes_max` on top.
+#[derive(Clone)]
+pub struct EndpointConfig {
+    /// The sockets to open, for [`Endpoint::bind`]. Outgoing connections use the first one of the peer's address family.
+    /// Default: one, any IPv4 address, any port.
+    pub sockets: Vec<UdpSocketOptions>,
+    /// Which processor runs the protocol. Default: a thread of the endpoint.
+    pub placement: Placement,
+    /// How connections behave.
+    pub transport: TransportConfig,
+    /// TLS settings for connections that are accepted. Default none: this endpoint only connects.
+    pub server_tls: Option<Arc<rustls::ServerConfig>>,
+    /// Connections at a time, those that are ending included; more are refused. Default 1024.
+    pub connections_max: usize,
+    /// Clients in the handshake or waiting for `accept`; more are not answered until they try again. Default 128.
+    pub half_open_max: usize,
+    /// A handshake that takes longer has failed, on both sides. Default 10 s.
+    pub handshake_timeout: Duration,
+    /// Bytes that a sending stream holds before its writer waits; a single chunk may exceed it. Default 1 MiB.
+    pub outbox_bytes_max: usize,
+    /// Bytes that a receiving stream holds for its reader before the peer is held back. Default 1 MiB.
+    pub inbox_bytes_max: usize,
+    /// The largest message that is sent or taken, in bytes. Default 1 MiB.
+    pub message_len_max: usize,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        let engine = EngineConfig::default();
+        Self {
+            sockets: vec![UdpSocketOptions::default()],
+            placement: engine.placement,
+            transport: engine.transport,
+            server_tls: None,
+            connections_max: engine.connections_max,
+            half_open_max: engine.half_open_max,
+            handshake_timeout: engine.handshake_timeout.into(),
+            outbox_bytes_max: engine.outbox_bytes_max,
+            inbox_bytes_max: engine.inbox_bytes_max,
+            message_len_max: engine.message_len_max,
+        }
+    }
+}
+
+impl EndpointConfig {
+    /// The defaults, on one socket at `address`.
+    pub fn at(address: SocketAddr) -> Self {
+        Self { sockets: vec![UdpSocketOptions::new(address)], ..Self::default() }
+    }
+
+    /// The defaults, on any port of this machine that only this machine can reach.
+    pub fn loopback() -> Self {
+        Self::at(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))
+    }
+}
+
+/// Why an endpoint could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BindError {
+    /// A socket could not be opened; says which, and what to do.
+    Socket(net::OpenError),
+    /// The engine could not be started.
+    Start(StartError),
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(error) => error.fmt(f),
+            Self::Start(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Socket(error) => error.source(),
+            Self::Start(error) => error.source(),
+        }
+    }
+}
+
+impl From<BindError> for io::Error {
+    fn from(error: BindError) -> Self {
+        match error {
+            BindError::Socket(error) => Self::other(error),
+            BindError::Start(error) => error.into(),
+        }
+    }
+}
+
+/// Why a connection was not made: the same as why one ends.
+pub type ConnectError = Closed;
+
+/// Sockets and the connections on them.
+///
+/// Shared by reference or in an [`Arc`]. Dropping it closes every connection with code 0, waits for the goodbyes to leave (a
+/// second at most) and ends its thread; what was not acknowledged is lost.
+pub struct Endpoint {
+    engine: Engine,
+}
+
+impl Endpoint {
+    /// Opens the sockets of `config` and starts.
+    ///
+    /// # Errors
+    /// If a socket cannot be opened, or the configuration cannot work.
+    pub fn bind(config: EndpointConfig) -> Result<Self, BindError> {
+        let mut sockets: Vec<Box<dyn LiveSocket>> = Vec::with_capacity(config.sockets.len());
+        for options in &config.sockets {
+            sockets.push(Box::new(UdpSocket::open(options).map_err(BindError::Socket)?));
+        }
+        Self::with_sockets(config, sockets)
+    }
+
+    /// Starts over sockets that exist; `config.sockets` is not used.
+    ///
+    /// # Errors
+    /// If there is no socket, or the configuration cannot work.
+    pub fn with_sockets(config: EndpointConfig, sockets: Vec<Box<dyn LiveSocket>>) -> Result<Self, BindError> {
+        let server = config.server_tls.map(TlsServer::new).transpose();
+        let server = server.map_err(|words| BindError::Start(StartError::Configuration(words)))?;
+        let config = EngineConfig {
+            placement: config.placement,
+            transport: config.transport,
+            server: server.map(|server| Arc::new(server) as Arc<dyn SessionFactory>),
+            connections_max: config.connections_max,
+            half_open_max: config.half_open_max,
+            handshake_timeout: config.handshake_timeout.into(),
+            outbox_bytes_max: config.outbox_bytes_max,
+            inbox_bytes_max: config.inbox_bytes_max,
+            message_len_max: config.message_len_max,
+        };
+        let engine = Engine::start(config, sockets).map_err(BindError::Start)?;
+        Ok(Self { engine })
+    }
+
+    /// Connects to `remote` and waits for the handshake. `server_name` is what TLS asks for; hosts that are known by their
+    /// keys take any name.
+    ///
+    /// # Errors
+    /// Why there is no connection: nobody answered in time, TLS failed, the configuration cannot work.
+    pub fn connect(
+        &self,
+        remote: SocketAddr,
+        server_name: &str,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Result<Connection, ConnectError> {
+        let handle = self.begin(remote, server_name, tls)?;
+        // The handshake has a deadline of its own.
+        self.engine.block_on(None, |waker| handle.poll_connected(waker)).unwrap_or(Err(Closed::EndpointClosed))?;
+        Ok(Connection::new(handle))
+    }
+
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect); and under [`Placement::Inline`], which has nothing that could run it.
+    pub async fn connect_async(
+        &self,
+        remote: SocketAddr,
+        server_name: &str,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Result<Connection, ConnectError> {
+        not_inline(&self.engine)?;
+        let handle = self.begin(remote, server_name, tls)?;
+        poll_fn(|context| handle.poll_connected(context.waker())).await?;
+        Ok(Connection::new(handle))
+    }
+
+    fn begin(
+        &self,
+        remote: SocketAddr,
+        server_name: &str,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Result<engine::ConnectionHandle, ConnectError> {
+        let factory = TlsClient::new(tls).map_err(Closed::Configuration)?;
+        self.engine.connect(remote, server_name, Arc::new(factory))
+    }
+
+    /// The next connection of a client, its handshake complete. Clients that fail it are not heard of.
+    ///
+    /// # Errors
+    /// If this endpoint has no `server_tls`, or is closed.
+    pub fn accept(&self) -> Result<Connection, Closed> {
+        let accepted = self.engine.block_on(None, |waker| self.poll_accept(waker));
+        accepted.unwrap_or(Err(Closed::EndpointClosed))
+    }
+
+    /// As [`accept`](Self::accept); none if nobody comes within `timeout`.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub fn accept_timeout(&self, timeout: Duration) -> Result<Option<Connection>, Closed> {
+        let deadline = self.engine.now() + timeout.into();
+        self.engine.block_on(Some(deadline), |waker| self.poll_accept(waker)).transpose()
+    }
+
+    /// As [`accept`](Self::accept).
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept); and under [`Placement::Inline`].
+    pub async fn accept_async(&self) -> Result<Connection, Closed> {
+        not_inline(&self.engine)?;
+        poll_fn(|context| self.poll_accept(context.waker())).await
+    }
+
+    fn poll_accept(&self, waker: &Waker) -> Poll<Result<Connection, Closed>> {
+        self.engine.poll_accept(waker).map_ok(Connection::new)
+    }
+
+    /// The address of the first socket, with the port that the system chose.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.engine.local_addrs()[0]
+    }
+
+    /// The addresses of all sockets, in the order of the configuration.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        self.engine.local_addrs()
+    }
+
+    /// Connections that exist, those that are ending included.
+    pub fn connection_count(&self) -> usize {
+        self.engine.connection_count()
+    }
+
+    /// Closes the endpoint, as dropping it does.
+    pub fn close(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("local_addrs", &self.local_addrs()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,226 @@
+//! Streams: bytes, in order.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{ReadError, RecvHandle, SendHandle, WriteError};
+use quic::StreamId;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::connection::{Connection, GONE};
+
+/// Asked of a stream in one go: more than any chunk has.
+const CHUNK_LEN_MAX: usize = usize::MAX;
+
+/// The sending side of a stream.
+///
+/// [`std::io::Write`] and `tokio::io::AsyncWrite` return when bytes are in the stream's outbox, and wait while that is full;
+/// flushing has nothing to do, because the engine sends as fast as the network allows anyway.
+///
+/// Dropping it before [`finish`](Self::finish) resets the stream with code 0: its reader gets an error instead of an end that
+/// was not meant. After `finish`, everything is delivered as long as the connection lives.
+#[derive(Debug)]
+pub struct SendStream {
+    handle: SendHandle,
+}
+
+impl SendStream {
+    pub(crate) fn new(handle: SendHandle) -> Self {
+        Self { handle }
+    }
+
+    fn wait<T>(
+        &mut self,
+        mut poll: impl FnMut(&mut SendHandle, &Waker) -> Poll<Result<T, WriteError>>,
+    ) -> Result<T, WriteError> {
+        let engine = self.handle.connection().engine().clone();
+        let done = engine.block_on(None, |waker| poll(&mut self.handle, waker));
+        done.unwrap_or(Err(WriteError::ConnectionClosed(GONE)))
+    }
+
+    /// Writes `chunk` without copying it; waits while the outbox is full.
+    ///
+    /// # Errors
+    /// If the peer does not want more, the stream was finished or reset, or the connection is over.
+    pub fn write_chunk(&mut self, chunk: Bytes) -> Result<(), WriteError> {
+        let mut chunk = Some(chunk);
+        self.wait(|handle, waker| handle.poll_write_chunk(&mut chunk, waker))
+    }
+
+    /// As [`write_chunk`](Self::write_chunk).
+    ///
+    /// # Errors
+    /// As [`write_chunk`](Self::write_chunk).
+    pub async fn write_chunk_async(&mut self, chunk: Bytes) -> Result<(), WriteError> {
+        self.connection().can_async().map_err(WriteError::ConnectionClosed)?;
+        let mut chunk = Some(chunk);
+        poll_fn(|context| self.handle.poll_write_chunk(&mut chunk, context.waker())).await
+    }
+
+    /// Ends the stream after what was written. Never waits; repeated calls do nothing.
+    ///
+    /// # Errors
+    /// If the peer does not want more, the stream was reset, or the connection is over.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        self.handle.finish()
+    }
+
+    /// Waits until the peer has everything, the end included.
+    ///
+    /// # Errors
+    /// If the stream is not finished, the peer did not want all of it, or the connection ended before.
+    pub fn wait_finished(&mut self) -> Result<(), WriteError> {
+        self.wait(SendHandle::poll_acknowledged)
+    }
+
+    /// As [`wait_finished`](Self::wait_finished).
+    ///
+    /// # Errors
+    /// As [`wait_finished`](Self::wait_finished).
+    pub async fn wait_finished_async(&mut self) -> Result<(), WriteError> {
+        self.connection().can_async().map_err(WriteError::ConnectionClosed)?;
+        poll_fn(|context| self.handle.poll_acknowledged(context.waker())).await
+    }
+
+    /// Gives the stream up: what the peer has not read is lost, and its reader gets `code`. Does nothing if it is over.
+    pub fn reset(&mut self, code: u64) {
+        self.handle.reset(code);
+    }
+
+    /// Streams of a higher number go first, equal ones take turns. Zero if never set.
+    pub fn set_priority(&mut self, priority: i32) {
+        self.handle.set_priority(priority);
+    }
+
+    /// The stream's name on the wire.
+    pub fn id(&self) -> StreamId {
+        self.handle.id()
+    }
+
+    /// The connection it belongs to.
+    pub fn connection(&self) -> Connection {
+        Connection::new(self.handle.connection().clone())
+    }
+}
+
+impl io::Write for SendStream {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        Ok(self.wait(|handle, waker| handle.poll_write(data, waker))?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsyncWrite for SendStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.connection().can_async()?;
+        self.handle.poll_write(data, context.waker()).map_err(Into::into)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Finishes the stream; does not wait for the peer.
+    fn poll_shutdown(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.finish().map_err(Into::into))
+    }
+}
+
+/// The receiving side of a stream. Dropping it before the end asks the peer to stop, with code 0.
+#[derive(Debug)]
+pub struct RecvStream {
+    handle: RecvHandle,
+}
+
+impl RecvStream {
+    pub(crate) fn new(handle: RecvHandle) -> Self {
+        Self { handle }
+    }
+
+    /// The next bytes, as they lie in the receive buffer; none at the end, also when asked again. Holding on to a chunk
+    /// may keep 64 KiB of receive buffer alive: copy what is kept for long.
+    ///
+    /// # Errors
+    /// If the peer reset the stream, it was stopped, or the connection ended before the stream did.
+    pub fn read_chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
+        self.read(CHUNK_LEN_MAX)
+    }
+
+    /// As [`read_chunk`](Self::read_chunk); the outer none if nothing arrives within `timeout`.
+    ///
+    /// # Errors
+    /// As [`read_chunk`](Self::read_chunk).
+    pub fn read_chunk_timeout(&mut self, timeout: Duration) -> Result<Option<Option<Bytes>>, ReadError> {
+        let engine = self.handle.connection().engine().clone();
+        let deadline = engine.now() + timeout.into();
+        engine.block_on(Some(deadline), |waker| self.handle.poll_read_chunk(CHUNK_LEN_MAX, waker)).transpose()
+    }
+
+    /// As [`read_chunk`](Self::read_chunk).
+    ///
+    /// # Errors
+    /// As [`read_chunk`](Self::read_chunk).
+    pub async fn read_chunk_async(&mut self) -> Result<Option<Bytes>, ReadError> {
+        self.connection().can_async().map_err(ReadError::ConnectionClosed)?;
+        poll_fn(|context| self.handle.poll_read_chunk(CHUNK_LEN_MAX, context.waker())).await
+    }
+
+    fn read(&mut self, len_max: usize) -> Result<Option<Bytes>, ReadError> {
+        let engine = self.handle.connection().engine().clone();
+        let read = engine.block_on(None, |waker| self.handle.poll_read_chunk(len_max, waker));
+        read.unwrap_or(Err(ReadError::ConnectionClosed(GONE)))
+    }
+
+    /// Asks the peer to stop sending, with `code`; what has arrived is thrown away. Does nothing after the end.
+    pub fn stop(&mut self, code: u64) {
+        self.handle.stop(code);
+    }
+
+    /// The stream's name on the wire.
+    pub fn id(&self) -> StreamId {
+        self.handle.id()
+    }
+
+    /// The connection it belongs to.
+    pub fn connection(&self) -> Connection {
+        Connection::new(self.handle.connection().clone())
+    }
+}
+
+impl io::Read for RecvStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let Some(chunk) = RecvStream::read(self, buffer.len())? else { return Ok(0) };
+        buffer[..chunk.len()].copy_from_slice(&chunk);
+        Ok(chunk.len())
+    }
+}
+
+impl AsyncRead for RecvStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.connection().can_async()?;
+        if buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let polled = self.handle.poll_read_chunk(buffer.remaining(), context.waker());
+        polled.map(|result| {
+            if let Some(chunk) = result? {
+                buffer.put_slice(&chunk);
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! Bytes from one end to the other.
+
+use std::io::{Read, Write};
+
+use crate::world::{Arm, World, pattern, serve};
+
+pub fn an_echo_comes_back(arm: Arm) {
+    let world = World::new(arm);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            let connection = server.accept().unwrap();
+            let (mut send, mut recv) = connection.accept_bi().unwrap();
+            let mut all = Vec::new();
+            recv.read_to_end(&mut all).unwrap();
+            send.write_all(&all).unwrap();
+            send.finish().unwrap();
+            connection.closed();
+        },
+        |client, address| {
+            let connection = world.connect(client, address);
+            let (mut send, mut recv) = connection.open_bi().unwrap();
+            let sent = pattern(100_000, 1);
+            send.write_all(&sent).unwrap();
+            send.finish().unwrap();
+            let mut all = Vec::new();
+            recv.read_to_end(&mut all).unwrap();
+            assert_eq!(all, sent);
+            connection.close(0, "done");
+        },
+    );
+}
+
+pub fn sixty_four_megabytes_arrive_as_they_left(arm: Arm) {
+    const LEN: usize = 64 << 20;
+    let world = World::new(arm);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            let connection = server.accept().unwrap();
+            let mut recv = connection.accept_uni().unwrap();
+            let mut hash = blake3::Hasher::new();
+            let mut len = 0;
+            while let Some(chunk) = recv.read_chunk().unwrap() {
+                hash.update(&chunk);
+                len += chunk.len();
+            }
+            assert_eq!(len, LEN);
+            let mut send = connection.open_uni().unwrap();
+            send.write_all(hash.finalize().as_bytes()).unwrap();
+            send.finish().unwrap();
+            connection.closed();
+        },
+        |client, address| {
+            let connection = world.connect(client, address);
+            let mut send = connection.open_uni().unwrap();
+            let piece = pattern(1 << 20, 2);
+            let mut hash = blake3::Hasher::new();
+            for round in 0..LEN / piece.len() {
+                // Every round differs, so that no two places can be taken for each other.
+                let mut piece = piece.clone();
+                piece[..8].copy_from_slice(&(round as u64).to_le_bytes());
+                hash.update(&piece);
+                send.write_chunk(piece.into()).unwrap();
+            }
+            send.finish().unwrap();
+            let mut answer = Vec::new();
+            connection.accept_uni().unwrap().read_to_end(&mut answer).unwrap();
+            assert_eq!(answer, hash.finalize().as_bytes());
+            connection.close(0, "done");
+        },
+    );
+}
+
+pub fn two_hundred_streams_at_once_all_arrive(arm: Arm) {
+    const STREAMS: usize = 200;
+    const LEN: usize = 20_000;
+    let world = World::new(arm);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            let connection = server.accept().unwrap();
+            for _ in 0..STREAMS {
+                let mut recv = connection.accept_uni().unwrap();
+                let mut all = Vec::new();
+                recv.read_to_end(&mut all).unwrap();
+                assert_eq!(all, pattern(LEN, recv.id().index()));
+            }
+            connection.open_uni().unwrap().finish().unwrap();
+            connection.closed();
+        },
+        |client, address| {
+            let connection = world.connect(client, address);
+            let mut streams: Vec<_> = (0..STREAMS).map(|_| connection.open_uni().unwrap()).collect();
+            // In an order that mixes them.
+            for part in 0..4 {
+                for stream in &mut streams {
+                    let all = pattern(LEN, stream.id().index());
+                    stream.write_all(&all[part * LEN / 4..(part + 1) * LEN / 4]).unwrap();
+                }
+            }
+            for stream in &mut streams {
+                stream.finish().unwrap();
+            }
+            assert!(connection.accept_uni().unwrap().read_chunk().unwrap().is_none());
+            connection.close(0, "done");
+        },
+    );
+}

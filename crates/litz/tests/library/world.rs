@@ -1,0 +1,101 @@
+//! Two endpoints that can reach each other: over UDP on the loopback device or over memory, with or without threads.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use litz::identity::{self, KeyPair};
+use litz::{Connection, Endpoint, EndpointConfig, LiveSocket, Placement, UdpSocket, UdpSocketOptions};
+use net::MemoryNetwork;
+
+/// What carries the datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    Udp,
+    Memory,
+}
+
+/// One arm of every scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct Arm {
+    pub wire: Wire,
+    pub placement: Placement,
+}
+
+pub struct World {
+    arm: Arm,
+    network: MemoryNetwork,
+    server_tls: Arc<rustls::ServerConfig>,
+    pub client_tls: Arc<rustls::ClientConfig>,
+}
+
+/// Nothing here takes that long, on any machine: beyond, something hangs.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+impl World {
+    pub fn new(arm: Arm) -> Self {
+        let (server_key, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let client = identity::client_config(&client_key, &[server_key.public().fingerprint()]).unwrap();
+        Self {
+            arm,
+            network: MemoryNetwork::new(),
+            server_tls: identity::server_config(&server_key).unwrap(),
+            client_tls: client.config,
+        }
+    }
+
+    pub fn config(&self) -> EndpointConfig {
+        EndpointConfig { placement: self.arm.placement, ..EndpointConfig::loopback() }
+    }
+
+    pub fn socket(&self, port: u16) -> Box<dyn LiveSocket> {
+        let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+        match self.arm.wire {
+            Wire::Udp => Box::new(UdpSocket::open(&UdpSocketOptions::new(address)).unwrap()),
+            Wire::Memory => Box::new(self.network.bind(address).unwrap()),
+        }
+    }
+
+    /// An endpoint that accepts.
+    pub fn server(&self, config: EndpointConfig) -> Endpoint {
+        self.server_at(config, 0)
+    }
+
+    pub fn server_at(&self, config: EndpointConfig, port: u16) -> Endpoint {
+        let config = EndpointConfig { server_tls: Some(self.server_tls.clone()), ..config };
+        Endpoint::with_sockets(config, vec![self.socket(port)]).unwrap()
+    }
+
+    /// An endpoint that only connects.
+    pub fn client(&self, config: EndpointConfig) -> Endpoint {
+        Endpoint::with_sockets(config, vec![self.socket(0)]).unwrap()
+    }
+
+    pub fn connect(&self, client: &Endpoint, address: SocketAddr) -> Connection {
+        client.connect(address, "host", self.client_tls.clone()).unwrap()
+    }
+}
+
+/// Runs a server and a client to their ends, each on a thread of its own. The server gets each connection that comes, until
+/// the client is done.
+pub fn serve<T: Send>(
+    world: &World,
+    config: EndpointConfig,
+    server: impl FnOnce(&Endpoint) + Send,
+    client: impl FnOnce(&Endpoint, SocketAddr) -> T + Send,
+) -> T {
+    let serving = world.server(config.clone());
+    let address = serving.local_addr();
+    std::thread::scope(|scope| {
+        scope.spawn(move || server(&serving));
+        let calling = world.client(config);
+        client(&calling, address)
+    })
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    units::Rng::from_seed(seed).fill(&mut bytes);
+    bytes
+}

@@ -1,0 +1,185 @@
+//! Packets that are wrong as packets.
+
+use quic::ErrorCode;
+use units::{Duration, Instant};
+use wire::quic::{Frame, Space};
+
+use crate::support::hostile::{Duel, Hostile, Oddity, payload};
+
+#[test]
+fn reserved_bits_are_a_violation() {
+    let mut duel = Duel::against_server();
+    let odd = Oddity { reserved_bits: true, ..Oddity::default() };
+    let packet = duel.hostile.odd_packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 4 }]), odd);
+    duel.deliver(&packet);
+    duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "RFC 9000, section 17.3.1");
+}
+
+#[test]
+fn a_packet_without_frames_is_a_violation() {
+    let mut duel = Duel::against_server();
+    duel.say(&[]);
+    duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "RFC 9000, section 12.4");
+}
+
+#[test]
+fn a_cleared_fixed_bit_is_taken_from_peers_that_were_told_so_and_dropped_otherwise() {
+    let odd = Oddity { clear_fixed_bit: true, ..Oddity::default() };
+    for grease in [true, false] {
+        let config = quic::TransportConfig { grease, ..Default::default() };
+        let mut duel = Duel::established(Duel::with_server(config, Hostile::ordinary_client(7)));
+        let before = duel.victim.connection(0).stats().receive.packets_received;
+        let packet = duel.hostile.odd_packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 4 }]), odd);
+        duel.deliver(&packet);
+        duel.assert_alive("RFC 9287");
+        let after = duel.victim.connection(0).stats().receive.packets_received;
+        assert_eq!(after - before, u64::from(grease), "grease {grease}");
+    }
+}
+
+#[test]
+fn a_replayed_packet_is_told_and_changes_nothing() {
+    let mut duel = Duel::against_server();
+    let packet = duel.hostile.packet(Space::Data, &payload(&[Frame::Datagram { data: b"once" }]));
+    for _ in 0..100 {
+        duel.deliver(&packet);
+    }
+    duel.assert_alive("replays");
+    let connection = duel.victim.connection(0);
+    assert_eq!(connection.stats().receive.packets_duplicate, 99);
+    assert!(connection.recv_datagram().is_some() && connection.recv_datagram().is_none());
+}
+
+#[test]
+fn numbers_may_jump_as_far_as_they_can_be_decoded() {
+    let mut duel = Duel::against_server();
+    for number in [1 << 20, 1 << 30, (1 << 30) + 5, 3, 1 << 29] {
+        let odd = Oddity { number: Some(number), ..Oddity::default() };
+        let packet = duel.hostile.odd_packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 4 }]), odd);
+        duel.deliver(&packet);
+        duel.assert_alive("a jump");
+    }
+}
+
+#[test]
+fn key_phases_are_followed_one_step_and_never_two() {
+    let mut duel = Duel::against_server();
+    duel.say_and_ack(&payload(&[Frame::Ping]));
+    // Two phases ahead looks like the present phase and does not open.
+    let two = Oddity { phases_ahead: 2, ..Oddity::default() };
+    let body = payload(&[Frame::Ping, Frame::Padding { len: 8 }]);
+    let packet = duel.hostile.odd_packet(Space::Data, &body, two);
+    duel.deliver(&packet);
+    duel.assert_alive("two phases ahead");
+    assert_eq!(duel.victim.connection(0).stats().receive.packets_unauthentic, 1);
+    // One ahead is an update, which the victim follows before it acknowledges (RFC 9001, section 6.2).
+    duel.hostile.update_keys();
+    duel.say(&body);
+    duel.say(&body);
+    duel.assert_alive("an update");
+    assert_eq!(duel.victim.connection(0).stats().send.key_updates, 1);
+    assert!(duel.hostile.heard.last().is_some_and(|heard| heard.phase), "the answer is of the new phase");
+}
+
+#[test]
+fn key_updates_one_after_another_are_followed_or_dropped_and_never_panic() {
+    let mut duel = Duel::against_server();
+    let body = payload(&[Frame::Ping, Frame::Padding { len: 8 }]);
+    for _ in 0..50 {
+        duel.hostile.update_keys();
+        duel.say(&body);
+        duel.say(&body);
+    }
+    duel.wait(Duration::from_secs(1));
+    let updates = duel.victim.connection(0).stats().send.key_updates;
+    assert!((1..=50).contains(&updates), "{updates}");
+}
+
+#[test]
+fn packets_that_do_not_open_are_counted_and_forgotten() {
+    let mut duel = Duel::against_server();
+    let good = duel.hostile.packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 30 }]));
+    for index in 0..good.len() {
+        let mut bad = good.clone();
+        bad[index] ^= 0x01;
+        duel.deliver(&bad);
+    }
+    duel.assert_alive("a bit turned around anywhere");
+    let stats = duel.victim.connection(0).stats().receive;
+    assert!(stats.packets_unauthentic as usize > good.len() - 12, "{stats:?}");
+    duel.deliver(&good);
+    let after = duel.victim.connection(0).stats().receive;
+    assert_eq!(after.packets_received, stats.packets_received + 1, "the true one still opens");
+}
+
+#[test]
+fn truncated_and_random_datagrams_never_reach_a_session() {
+    let mut duel = Duel::against_server();
+    let good = duel.hostile.packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 30 }]));
+    for len in 0..good.len() {
+        duel.deliver(&good[..len].to_vec());
+    }
+    let mut rng = units::Rng::from_seed(5);
+    for _ in 0..2000 {
+        let mut noise = vec![0; rng.below(1500) as usize];
+        rng.fill(&mut noise);
+        if noise.len() > 9 && rng.below(2) == 0 {
+            noise[1..9].copy_from_slice(duel.hostile.remote_id.as_slice());
+        }
+        duel.deliver(&noise);
+    }
+    duel.assert_alive("noise");
+    assert_eq!(duel.victim.connections.len(), 1);
+    assert!(duel.victim.connection(0).stats().receive.packets_dropped > 0);
+}
+
+#[test]
+fn an_honest_connection_beside_a_hostile_one_keeps_working() {
+    use crate::support::{Setup, apps, hostile::HOSTILE};
+    let mut pair = Setup::new(3).build();
+    pair.connect();
+    let mut hostile = Hostile::ordinary_client(9);
+    let talk = |pair: &mut crate::support::Pair, hostile: &mut Hostile, datagram: &[u8]| {
+        pair.server.receive(pair.now, datagram, HOSTILE);
+        pair.flush();
+        for (_, answer) in std::mem::take(&mut pair.strays) {
+            hostile.receive(&answer);
+        }
+    };
+    for _ in 0..3 {
+        for datagram in hostile.flight() {
+            talk(&mut pair, &mut hostile, &datagram);
+        }
+    }
+    assert!(hostile.is_ready());
+    assert_eq!(pair.server.connections.len(), 2);
+    for round in 0..200_u64 {
+        let body = payload(&[Frame::PathChallenge([round as u8; 8]), Frame::Ping, Frame::MaxData(round)]);
+        let packet = hostile.packet(Space::Data, &body);
+        talk(&mut pair, &mut hostile, &packet);
+    }
+    let bad = hostile.packet(Space::Data, &payload(&[Frame::HandshakeDone]));
+    talk(&mut pair, &mut hostile, &bad);
+    assert_eq!(hostile.close(), Some((ErrorCode::PROTOCOL_VIOLATION, false)));
+    let took = apps::transfer(&mut pair, 1_000_000, Duration::from_secs(10));
+    assert!(took < Duration::from_secs(1), "{took}");
+    assert!(pair.now > Instant::ZERO);
+}
+
+#[test]
+fn an_acknowledgement_of_the_old_phase_that_comes_with_an_update_allows_no_second_one() {
+    let config = quic::TransportConfig { key_update_interval: 3, ..Default::default() };
+    let mut duel = Duel::established(Duel::with_server(config, Hostile::ordinary_client(7)));
+    // The update's first packet carries the first acknowledgement of all, of packets of phase 0.
+    duel.hostile.update_keys();
+    duel.say_and_ack(&payload(&[Frame::Ping]));
+    assert_eq!(duel.victim.connection(0).stats().send.key_updates, 1, "it follows");
+    // Many packets wear the key out, the old keys' time is over, and nothing of phase 1 is ever acknowledged.
+    for _ in 0..20 {
+        duel.say(&payload(&[Frame::Ping, Frame::Padding { len: 8 }]));
+        duel.wait(Duration::from_millis(500));
+    }
+    assert!(duel.victim.connection(0).stats().send.packets_sent > 10);
+    assert_eq!(duel.victim.connection(0).stats().send.key_updates, 1, "RFC 9001, section 6.1");
+    duel.assert_alive("a peer that does not acknowledge the update");
+}

@@ -1,0 +1,128 @@
+//! Datagrams: may be lost, never repeated, never too large.
+
+use bytes::Bytes;
+use quic::{Event, SendDatagramError};
+use units::{Duration, Ratio};
+
+use crate::support::{Pair, Setup};
+
+fn connected(setup: Setup) -> Pair {
+    let mut pair = setup.build();
+    pair.connect();
+    pair
+}
+
+fn received(pair: &mut Pair) -> Vec<Bytes> {
+    std::iter::from_fn(|| pair.server.connection(0).recv_datagram()).collect()
+}
+
+#[test]
+fn every_length_that_fits_arrives_and_no_other_is_taken() {
+    let mut pair = connected(Setup::new(1));
+    let max = pair.client.connection(0).datagram_len_max().expect("the peer takes datagrams");
+    assert!(max > 1100 && max < 1200, "{max}");
+    let too_large = pair.client.connection(0).send_datagram(Bytes::from(vec![0; max + 1]));
+    assert_eq!(too_large, Err(SendDatagramError::TooLarge(max)));
+    for len in (0..=max).rev().step_by(37).chain([0, 1, 2, max - 1, max]) {
+        pair.client.connection(0).send_datagram(Bytes::from(vec![len as u8; len])).expect("room");
+        pair.run_for(Duration::from_millis(15));
+        let got = received(&mut pair);
+        assert_eq!(got.iter().map(Bytes::len).collect::<Vec<_>>(), [len]);
+        assert!(got[0].iter().all(|byte| *byte == len as u8));
+    }
+    assert_eq!(pair.client.connection(0).stats().send.datagrams_lost, 0);
+}
+
+#[test]
+fn the_largest_datagrams_leave_beside_acknowledgements_and_streams() {
+    let mut pair = connected(Setup::new(2));
+    let id = pair.client.connection(0).open(quic::Dir::Uni).expect("allowed");
+    pair.client.connection(0).write(id, Bytes::from(vec![1; 500_000])).expect("room");
+    let max = pair.client.connection(0).datagram_len_max().expect("the peer takes datagrams");
+    let mut got = 0;
+    for round in 0..200_u64 {
+        pair.client.connection(0).send_datagram(Bytes::from(vec![round as u8; max])).expect("room");
+        // The server talks too, so that the client has something to acknowledge.
+        pair.server.connection(0).send_datagram(Bytes::from_static(b"noise")).expect("room");
+        pair.run_for(Duration::from_millis(3));
+        got += received(&mut pair).len();
+    }
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!(got + received(&mut pair).len(), 200);
+}
+
+#[test]
+fn lost_ones_are_counted_and_not_repeated() {
+    let mut pair = connected(Setup::new(3));
+    pair.set_links(|link| link.loss = Ratio::new(30, 100));
+    let mut got = Vec::new();
+    for number in 0..1000_u32 {
+        pair.client.connection(0).send_datagram(Bytes::copy_from_slice(&number.to_be_bytes())).expect("room");
+        pair.run_for(Duration::from_millis(5));
+        got.extend(received(&mut pair));
+    }
+    pair.set_links(|link| link.loss = Ratio::ZERO);
+    pair.run_for(Duration::from_secs(10));
+    got.extend(received(&mut pair));
+    let mut numbers: Vec<u32> = got.iter().map(|d| u32::from_be_bytes(d[..].try_into().expect("four bytes"))).collect();
+    numbers.sort_unstable();
+    let count = numbers.len();
+    numbers.dedup();
+    assert_eq!(numbers.len(), count, "one came twice");
+    assert!((600..800).contains(&count), "{count} of 1000 at 30 % loss");
+    let lost = pair.client.connection(0).stats().send.datagrams_lost;
+    assert_eq!(lost + count as u64, 1000, "each arrives or counts as lost");
+}
+
+#[test]
+fn a_full_queue_refuses_and_an_unread_one_drops_the_oldest() {
+    let mut setup = Setup::new(4);
+    setup.client.datagram_send_buffer = 10_000;
+    setup.server.datagram_receive_buffer = 5_000;
+    let mut pair = connected(setup);
+    let client = pair.client.connection(0);
+    let mut taken = 0_u32;
+    let refusal = loop {
+        match client.send_datagram(Bytes::from(vec![taken as u8; 1000])) {
+            Ok(()) => taken += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((taken, refusal), (10, SendDatagramError::QueueFull));
+    pair.run_for(Duration::from_secs(1));
+    let got = received(&mut pair);
+    assert_eq!(got.iter().map(|data| data[0]).collect::<Vec<_>>(), [5, 6, 7, 8, 9], "the newest five are kept");
+    assert_eq!(pair.server.connection(0).stats().receive.datagrams_dropped, 5);
+    let told = pair.server.events[0].iter().filter(|event| **event == Event::DatagramReceived).count();
+    assert_eq!(told, 1, "said once until they are all taken");
+    // Larger than all that is kept: dropped.
+    let mut setup = Setup::new(4);
+    setup.server.datagram_receive_buffer = 100;
+    let mut pair = connected(setup);
+    pair.client.connection(0).send_datagram(Bytes::from(vec![1; 101])).expect("room");
+    pair.run_for(Duration::from_secs(1));
+    assert!(received(&mut pair).is_empty());
+    assert_eq!(pair.server.connection(0).stats().receive.datagrams_dropped, 1);
+}
+
+#[test]
+fn empty_ones_are_held_to_a_number() {
+    let mut pair = connected(Setup::new(4));
+    let mut taken = 0;
+    while pair.client.connection(0).send_datagram(Bytes::new()).is_ok() {
+        taken += 1;
+        assert!(taken < 100_000, "empty datagrams fill no queue");
+    }
+    pair.run_for(Duration::from_secs(5));
+    assert_eq!(received(&mut pair).len(), taken);
+}
+
+#[test]
+fn a_peer_that_takes_none_gets_none() {
+    let mut setup = Setup::new(5);
+    setup.server.datagram_receive_buffer = 0;
+    let mut pair = connected(setup);
+    assert_eq!(pair.client.connection(0).datagram_len_max(), None);
+    assert_eq!(pair.client.connection(0).send_datagram(Bytes::new()), Err(SendDatagramError::Unsupported));
+    assert!(pair.server.connection(0).datagram_len_max().is_some(), "each direction is its own");
+}

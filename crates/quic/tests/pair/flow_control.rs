@@ -1,0 +1,180 @@
+//! Slow readers: their streams wait, nothing is lost, others go on, and memory stays where the windows say.
+
+use bytes::Bytes;
+use quic::{Dir, Event, WriteError};
+use units::{Duration, Rate};
+
+use crate::support::{Setup, apps};
+
+fn small_windows(seed: u64) -> Setup {
+    Setup::new(seed).with_config(|config| {
+        config.stream_window = 20_000;
+        config.stream_window_max = 20_000;
+        config.connection_window = 100_000;
+        config.connection_window_max = 100_000;
+    })
+}
+
+#[test]
+fn a_slow_reader_holds_its_stream_and_no_other() {
+    for seed in 0..3 {
+        let mut pair = small_windows(seed).with_loss(seed * 5).build();
+        pair.connect();
+        let slow = pair.client.connection(0).open(Dir::Uni).expect("allowed");
+        let mut slow_writer = apps::Writer::new(slow, 200_000);
+        let mut slow_reader = apps::Reader::new(slow);
+        slow_writer.pump(pair.client.connection(0));
+        assert!(pair.run_until(Duration::from_secs(5), |pair| pair.server.connection(0).accept(Dir::Uni).is_some()));
+        pair.run_for(Duration::from_secs(5));
+        let received = pair.server.connection(0).stats().receive.bytes_received;
+        assert!(received < 60_000, "{received} bytes came through a window of 20000");
+        // Another stream is not held back.
+        let took = apps::transfer(&mut pair, 300_000, Duration::from_secs(60));
+        assert!(took < Duration::from_secs(30), "{took}");
+        // A few bytes at a time brings all of it in the end.
+        for _ in 0..3000 {
+            let now = pair.now;
+            slow_writer.pump(pair.client.connection(0));
+            slow_reader.pump_some(now, pair.server.connection(0), 700);
+            if slow_reader.ended {
+                break;
+            }
+            pair.run_for(Duration::from_millis(20));
+        }
+        assert!(slow_reader.ended, "seed {seed}: {} bytes", slow_reader.read);
+        assert_eq!(slow_reader.read, 200_000);
+    }
+}
+
+#[test]
+fn unread_streams_together_fill_the_connections_window_and_no_more() {
+    let mut pair = small_windows(1).build();
+    pair.connect();
+    let ids: Vec<_> = (0..20).map(|_| pair.client.connection(0).open(Dir::Uni).expect("allowed")).collect();
+    let mut writers: Vec<_> = ids.iter().map(|id| apps::Writer::new(*id, 15_000)).collect();
+    writers.iter_mut().for_each(|writer| writer.pump(pair.client.connection(0)));
+    pair.run_for(Duration::from_secs(10));
+    let received = pair.server.connection(0).stats().receive.bytes_received;
+    assert!((100_000..115_000).contains(&received), "{received} bytes with a window of 100000");
+    let mut readers: Vec<apps::Reader> = Vec::new();
+    let done = pair.run_until(Duration::from_secs(60), |pair| {
+        let now = pair.now;
+        let server = pair.server.connection(0);
+        while let Some(id) = server.accept(Dir::Uni) {
+            readers.push(apps::Reader::new(id));
+        }
+        readers.iter_mut().for_each(|reader| reader.pump(now, server));
+        readers.len() == 20 && readers.iter().all(|reader| reader.ended)
+    });
+    assert!(done);
+}
+
+#[test]
+fn credit_of_streams_given_up_comes_back() {
+    // Ten times the connection's window passes through streams that are reset, stopped or left unread.
+    let mut pair = small_windows(2).with_loss(5).build();
+    pair.connect();
+    for round in 0..60_u64 {
+        let id = pair.client.connection(0).open(Dir::Uni).expect("allowed");
+        pair.client.connection(0).write(id, Bytes::from(vec![1; 18_000])).expect("room");
+        let wait = Duration::from_millis(round % 40);
+        pair.run_for(wait);
+        if round % 2 == 0 {
+            pair.client.connection(0).reset(id, 1).expect("open");
+        }
+        assert!(pair.run_until(Duration::from_secs(20), |pair| pair.server.connection(0).accept(Dir::Uni).is_some()));
+        let now = pair.now;
+        let server = pair.server.connection(0);
+        if round % 2 == 1 {
+            server.stop(now, id, 1).expect("there");
+        } else {
+            assert!(pair.run_until(Duration::from_secs(20), |pair| {
+                let now = pair.now;
+                loop {
+                    match pair.server.connection(0).read(now, id, 5000) {
+                        Ok(_) => {}
+                        Err(quic::ReadError::Blocked) => return false,
+                        Err(error) => {
+                            assert_eq!(error, quic::ReadError::Reset(1));
+                            return true;
+                        }
+                    }
+                }
+            }));
+        }
+    }
+    pair.run_for(Duration::from_secs(5));
+    apps::transfer(&mut pair, 300_000, Duration::from_secs(60));
+    assert!(pair.link_stats()[0].lost > 0);
+}
+
+#[test]
+fn windows_grow_until_they_hold_nothing_back() {
+    let mut pair = Setup::new(1)
+        .with_links(|link| link.delay = Duration::from_millis(50))
+        .with_config(|config| {
+            config.stream_window = 16_000;
+            config.connection_window = 16_000;
+        })
+        .build();
+    pair.connect();
+    let bytes = 20_000_000;
+    let took = apps::transfer(&mut pair, bytes, Duration::from_secs(60));
+    let goodput = Rate::from_transfer(bytes, took).expect("time passed");
+    assert!(goodput > Rate::from_mbps(40), "{goodput} of 100 Mb/s over 100 ms, from windows of 16000 bytes");
+}
+
+#[test]
+fn a_writer_that_is_blocked_is_woken() {
+    for buffer in [2, 1000, 50_000, 1 << 20] {
+        let mut pair = Setup::new(1).with_config(|config| config.send_buffer_max = buffer).build();
+        pair.connect();
+        let id = pair.client.connection(0).open(Dir::Uni).expect("allowed");
+        let (mut offset, total) = (0_u64, 60_000_u64.min(buffer * 200));
+        let mut writable = true;
+        let mut reader = apps::Reader::new(id);
+        let (mut accepted, mut finished, mut blocked) = (false, false, 0);
+        let done = pair.run_until(Duration::from_secs(200), |pair| {
+            let now = pair.now;
+            writable |= pair.client.take_event(0, |event| *event == Event::Writable(id)).is_some();
+            // Only the event makes it write again.
+            while writable && offset < total {
+                let len = 500.min(total - offset).min(buffer);
+                let chunk: Vec<u8> = (offset..offset + len).map(|at| apps::pattern_byte(id, at)).collect();
+                match pair.client.connection(0).write(id, chunk.into()) {
+                    Ok(()) => offset += len,
+                    Err(error) => {
+                        assert_eq!(error, WriteError::Blocked);
+                        (writable, blocked) = (false, blocked + 1);
+                    }
+                }
+            }
+            assert!(pair.client.connection(0).stats().send.held_bytes <= buffer + 500);
+            if offset == total && !finished {
+                pair.client.connection(0).finish(id).expect("open");
+                finished = true;
+            }
+            accepted |= pair.server.connection(0).accept(Dir::Uni).is_some();
+            if accepted {
+                reader.pump(now, pair.server.connection(0));
+            }
+            reader.ended
+        });
+        assert!(done, "a buffer of {buffer} bytes: {offset} written, {} read", reader.read);
+        assert!(blocked > 0 || buffer == 1 << 20, "a buffer of {buffer} bytes never blocked");
+    }
+}
+
+#[test]
+fn windows_of_one_byte_still_move() {
+    let mut pair = Setup::new(1)
+        .with_config(|config| {
+            config.stream_window = 1;
+            config.stream_window_max = 1;
+            config.connection_window = 1;
+            config.connection_window_max = 1;
+        })
+        .build();
+    pair.connect();
+    apps::transfer(&mut pair, 100, Duration::from_secs(60));
+}

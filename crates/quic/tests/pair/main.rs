@@ -1,0 +1,18 @@
+//! Two connections over model links, one question a file. Every test that wants a fault proves by a counter that the fault
+//! happened.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod amplification;
+mod close;
+mod datagrams;
+mod determinism;
+mod emission;
+mod faults;
+mod flow_control;
+mod handshake;
+mod keys;
+mod streams;
+mod timers;
+mod version;

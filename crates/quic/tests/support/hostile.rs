@@ -1,0 +1,526 @@
+//! A peer driven by hand: it speaks the handshake and seals packets like anybody else, and has no other manners.
+//!
+//! It is made of the wire formats and a deterministic session alone, so it can say what no [`quic::Connection`] ever would.
+//! Nothing it receives is acknowledged unless the test asks for it.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use quic::session::deterministic::DeterministicFactory;
+use quic::session::{LevelKeys, NewKeys, PhaseKeys, Session, SessionFactory, TAG_LEN};
+use quic::{ConnectionId, ErrorCode, PathId, Side, TransportConfig};
+use units::{Duration, Instant, Rng};
+use wire::quic::{
+    Close, CloseOrigin, Frame, LongHeader, MIN_INITIAL_SIZE, PacketType, Parsed, Reader, SAMPLE_LEN, Space,
+    TransportParameters, VERSION_1, decode_number, emit_ack, emit_long, emit_short, parse_packet, put_varint,
+    read_unprotected, sample_offset,
+};
+
+use super::{Node, SERVER};
+
+/// Where the hostile peer lives.
+pub const HOSTILE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 66)), 6666);
+
+/// Length of the connection IDs it chooses, bytes.
+const ID_LEN: usize = 8;
+
+/// A packet it has opened.
+pub struct Heard {
+    pub space: Space,
+    pub number: u64,
+    pub phase: bool,
+    payload: Vec<u8>,
+}
+
+impl Heard {
+    /// Its frames.
+    pub fn frames(&self) -> Vec<Frame<'_>> {
+        let mut reader = Reader::new(&self.payload);
+        let mut frames = Vec::new();
+        while !reader.is_empty() {
+            frames.push(Frame::parse(&mut reader).expect("we only send frames that can be read"));
+        }
+        frames
+    }
+}
+
+/// How to seal one packet, where it should differ from the ordinary.
+#[derive(Clone, Copy, Default)]
+pub struct Oddity {
+    /// Set the reserved bits of the first byte.
+    pub reserved_bits: bool,
+    /// Clear the fixed bit.
+    pub clear_fixed_bit: bool,
+    /// Use this number and leave the counter alone.
+    pub number: Option<u64>,
+    /// Use the key phase this many updates after the present one.
+    pub phases_ahead: usize,
+}
+
+/// The peer.
+pub struct Hostile {
+    side: Side,
+    session: Box<dyn Session>,
+    pub local_id: ConnectionId,
+    pub remote_id: ConnectionId,
+    /// The destination of the client's first packet.
+    pub first_destination: ConnectionId,
+    keys: [Option<LevelKeys>; 3],
+    /// Keys of later phases, the next one first.
+    later: Vec<PhaseKeys>,
+    phase: bool,
+    write_space: Space,
+    read_space: Space,
+    pub next_number: [u64; 3],
+    /// Numbers received, by space.
+    received: [Vec<u64>; 3],
+    /// Handshake bytes not yet made into packets.
+    outgoing: Vec<(Space, Vec<u8>)>,
+    crypto_sent: [u64; 3],
+    crypto_read: [u64; 3],
+    crypto_ahead: [BTreeMap<u64, Vec<u8>>; 3],
+    /// Everything opened, oldest first.
+    pub heard: Vec<Heard>,
+    /// Packets that did not open.
+    pub unopened: u64,
+    /// Bytes received and sent, as UDP payload.
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
+}
+
+/// Ordinary transport parameters of a client that calls itself `id`.
+pub fn client_parameters(id: ConnectionId) -> TransportParameters {
+    TransportParameters {
+        initial_max_data: 1 << 20,
+        initial_max_stream_data_bidi_local: 1 << 18,
+        initial_max_stream_data_bidi_remote: 1 << 18,
+        initial_max_stream_data_uni: 1 << 18,
+        initial_max_streams_bidi: 100,
+        initial_max_streams_uni: 100,
+        initial_source_connection_id: Some(id),
+        max_datagram_frame_size: 65_535,
+        ..TransportParameters::default()
+    }
+}
+
+/// Parameters as bytes.
+pub fn encode(parameters: &TransportParameters) -> Vec<u8> {
+    let mut out = Vec::new();
+    parameters.emit(&mut out, None);
+    out
+}
+
+/// One parameter as bytes.
+pub fn parameter(id: u64, value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, id);
+    put_varint(&mut out, value.len() as u64);
+    out.extend_from_slice(value);
+    out
+}
+
+/// A number as the value of a parameter.
+pub fn number(value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, value);
+    out
+}
+
+/// Frames as a payload.
+pub fn payload(frames: &[Frame<'_>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    frames.iter().for_each(|frame| frame.emit(&mut out));
+    out
+}
+
+impl Hostile {
+    fn new(side: Side, seed: u64, local_id: ConnectionId, first: ConnectionId, parameters: &[u8]) -> Self {
+        let factory = DeterministicFactory::new(side, Rng::from_seed(seed).split("hostile session"));
+        let initial = factory.initial_keys(&first, side);
+        Self {
+            side,
+            session: factory.start("", parameters).expect("sessions start"),
+            local_id,
+            remote_id: first,
+            first_destination: first,
+            keys: [Some(initial), None, None],
+            later: Vec::new(),
+            phase: false,
+            write_space: Space::Initial,
+            read_space: Space::Initial,
+            next_number: [0; 3],
+            received: Default::default(),
+            outgoing: Vec::new(),
+            crypto_sent: [0; 3],
+            crypto_read: [0; 3],
+            crypto_ahead: Default::default(),
+            heard: Vec::new(),
+            unopened: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    /// A client with whatever transport parameters `parameters` makes of its connection ID.
+    pub fn client(seed: u64, parameters: impl FnOnce(ConnectionId) -> Vec<u8>) -> Self {
+        let mut rng = Rng::from_seed(seed).split("hostile ids");
+        let (local, first) = (random_id(&mut rng), random_id(&mut rng));
+        Self::new(Side::Client, seed, local, first, &parameters(local))
+    }
+
+    /// A client with ordinary transport parameters.
+    pub fn ordinary_client(seed: u64) -> Self {
+        Self::client(seed, |id| encode(&client_parameters(id)))
+    }
+
+    /// A server for the client whose first datagram this is. `parameters` gets its connection ID and the client's first
+    /// destination.
+    pub fn server(
+        seed: u64,
+        first_datagram: &[u8],
+        parameters: impl FnOnce(ConnectionId, ConnectionId) -> Vec<u8>,
+    ) -> Self {
+        let Ok(Parsed::Protected(header)) = parse_packet(first_datagram, ID_LEN) else { panic!("not an Initial packet") };
+        let local = random_id(&mut Rng::from_seed(seed).split("hostile ids"));
+        let mut server = Self::new(Side::Server, seed, local, header.dcid, &parameters(local, header.dcid));
+        server.remote_id = header.scid;
+        server
+    }
+
+    // ── Sending ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// One packet with this payload.
+    pub fn packet(&mut self, space: Space, payload: &[u8]) -> Vec<u8> {
+        self.odd_packet(space, payload, Oddity::default())
+    }
+
+    /// One packet, sealed as `oddity` says.
+    pub fn odd_packet(&mut self, space: Space, payload: &[u8], oddity: Oddity) -> Vec<u8> {
+        let number = oddity.number.unwrap_or(self.next_number[space.index()]);
+        if oddity.number.is_none() {
+            self.next_number[space.index()] += 1;
+        }
+        let number_len = 4;
+        let (fixed, phase) = (!oddity.clear_fixed_bit, self.phase ^ (oddity.phases_ahead % 2 == 1));
+        let mut out = Vec::new();
+        let number_at = match space {
+            Space::Data => emit_short(&self.remote_id, number, number_len, phase, false, fixed, &mut out),
+            _ => {
+                let ty = if space == Space::Initial { PacketType::Initial } else { PacketType::Handshake };
+                let header =
+                    LongHeader { ty, version: VERSION_1, dcid: self.remote_id, scid: self.local_id, token: &[] };
+                emit_long(&header, number, number_len, payload.len() + TAG_LEN, fixed, &mut out)
+            }
+        };
+        if oddity.reserved_bits {
+            out[0] |= if space == Space::Data { 0x18 } else { 0x0c };
+        }
+        let header_len = out.len();
+        out.extend_from_slice(payload);
+        while self.later.len() < oddity.phases_ahead {
+            self.later.push(self.session.next_phase());
+        }
+        let keys = self.keys[space.index()].as_ref().expect("the handshake has come that far");
+        let packet_key = match oddity.phases_ahead {
+            0 => &keys.seal.packet,
+            ahead => &self.later[ahead - 1].seal,
+        };
+        let (header, sealed) = out.split_at_mut(header_len);
+        let tag = packet_key.seal(PathId::ZERO, number, header, sealed);
+        out.extend_from_slice(&tag);
+        let (head, sample) = out.split_at_mut(number_at + 4);
+        let (first, rest) = head.split_at_mut(1);
+        keys.seal.header.protect(&sample[..SAMPLE_LEN], &mut first[0], &mut rest[number_at - 1..]);
+        out
+    }
+
+    /// Moves to the next key phase, both ways.
+    pub fn update_keys(&mut self) {
+        if self.later.is_empty() {
+            self.later.push(self.session.next_phase());
+        }
+        let next = self.later.remove(0);
+        let keys = self.keys[2].as_mut().expect("1-RTT keys exist");
+        (keys.seal.packet, keys.open.packet) = (next.seal, next.open);
+        self.phase = !self.phase;
+    }
+
+    /// What the session wants to say, as datagrams of one packet each; Initial ones are padded.
+    pub fn flight(&mut self) -> Vec<Vec<u8>> {
+        self.pump();
+        let outgoing = std::mem::take(&mut self.outgoing);
+        let mut datagrams = Vec::new();
+        for (space, bytes) in outgoing {
+            for chunk in bytes.chunks(1000) {
+                datagrams.push(self.crypto_datagram(space, chunk));
+            }
+        }
+        datagrams
+    }
+
+    /// Takes what the session has to say and its new keys.
+    fn pump(&mut self) {
+        loop {
+            let mut bytes = Vec::new();
+            let keys = self.session.poll_crypto(&mut bytes);
+            if !bytes.is_empty() {
+                self.outgoing.push((self.write_space, bytes));
+            }
+            match keys {
+                Some(NewKeys::Handshake(keys)) => {
+                    self.keys[1] = Some(keys);
+                    (self.write_space, self.read_space) = (Space::Handshake, Space::Handshake);
+                }
+                Some(NewKeys::OneRtt(keys)) => {
+                    self.keys[2] = Some(keys);
+                    self.write_space = Space::Data;
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn crypto_datagram(&mut self, space: Space, chunk: &[u8]) -> Vec<u8> {
+        let offset = self.crypto_sent[space.index()];
+        self.crypto_sent[space.index()] += chunk.len() as u64;
+        let mut body = payload(&[Frame::Crypto { offset, data: chunk }]);
+        if space == Space::Initial {
+            body.resize(body.len().max(MIN_INITIAL_SIZE - 60), 0);
+        }
+        let mut datagram = self.packet(space, &body);
+        if space == Space::Initial && datagram.len() < MIN_INITIAL_SIZE {
+            // Bytes after the packet that no packet begins with: the datagram counts as large enough all the same.
+            datagram.resize(MIN_INITIAL_SIZE, 0);
+        }
+        datagram
+    }
+
+    /// An ACK frame for all it has received in `space`.
+    pub fn ack(&self, space: Space) -> Vec<u8> {
+        let mut numbers = self.received[space.index()].clone();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut ranges: Vec<std::ops::RangeInclusive<u64>> = Vec::new();
+        for number in numbers {
+            match ranges.last_mut() {
+                Some(last) if *last.end() + 1 == number => *last = *last.start()..=number,
+                _ => ranges.push(number..=number),
+            }
+        }
+        let mut out = Vec::new();
+        emit_ack(None, 0, ranges.into_iter().rev().take(200), None, &mut out);
+        out
+    }
+
+    // ── Receiving ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Opens what it can of a datagram and feeds the session.
+    pub fn receive(&mut self, datagram: &[u8]) {
+        self.received_bytes += datagram.len() as u64;
+        let mut datagram = datagram.to_vec();
+        while let Ok(Parsed::Protected(header)) = parse_packet(&datagram, ID_LEN) {
+            let mut packet: Vec<u8> = datagram.drain(..header.end).collect();
+            let space = header.ty.space();
+            let Some(keys) = &self.keys[space.index()] else {
+                self.unopened += 1;
+                continue;
+            };
+            let sample_at = sample_offset(header.number_offset);
+            let (head, sample) = packet.split_at_mut(sample_at);
+            let (first, rest) = head.split_at_mut(1);
+            keys.open.header.unprotect(&sample[..SAMPLE_LEN], &mut first[0], &mut rest[header.number_offset - 1..]);
+            let plain = read_unprotected(packet[0], &packet[header.number_offset..sample_at]);
+            let largest = self.received[space.index()].iter().max().copied();
+            let number = decode_number(largest, plain.truncated, plain.number_len);
+            let (head, body) = packet.split_at_mut(header.number_offset + plain.number_len);
+            let Ok(len) = keys.open.packet.open(PathId::ZERO, number, head, body) else {
+                self.unopened += 1;
+                continue;
+            };
+            if self.side == Side::Client && header.ty != PacketType::OneRtt {
+                self.remote_id = header.scid;
+            }
+            self.received[space.index()].push(number);
+            let heard = Heard { space, number, phase: plain.key_phase, payload: body[..len].to_vec() };
+            self.take_crypto(&heard);
+            self.pump();
+            self.heard.push(heard);
+        }
+    }
+
+    fn take_crypto(&mut self, heard: &Heard) {
+        for frame in heard.frames() {
+            if let Frame::Crypto { offset, data } = frame {
+                self.crypto_ahead[heard.space.index()].insert(offset, data.to_vec());
+            }
+        }
+        let space = self.read_space.index();
+        while let Some((&offset, _)) = self.crypto_ahead[space].first_key_value()
+            && offset <= self.crypto_read[space]
+        {
+            let (offset, data) = self.crypto_ahead[space].pop_first().expect("it was there");
+            let known = (self.crypto_read[space] - offset) as usize;
+            if known < data.len() {
+                self.crypto_read[space] += (data.len() - known) as u64;
+                self.session.handle_crypto(&data[known..]).expect("our handshake is in order");
+            }
+        }
+    }
+
+    /// The CONNECTION_CLOSE it has heard: its code, and whether it was the application's.
+    pub fn close(&self) -> Option<(ErrorCode, bool)> {
+        self.heard.iter().flat_map(Heard::frames).find_map(|frame| match frame {
+            Frame::Close(Close { code, origin, .. }) => Some((ErrorCode(code), origin == CloseOrigin::Application)),
+            _ => None,
+        })
+    }
+
+    /// True if a packet heard holds a frame like this.
+    pub fn has_heard(&self, wanted: impl Fn(&Frame<'_>) -> bool) -> bool {
+        self.heard.iter().any(|heard| heard.frames().iter().any(&wanted))
+    }
+
+    /// True once it can send 1-RTT packets.
+    pub fn is_ready(&self) -> bool {
+        self.keys[2].is_some() && !self.session.is_handshaking()
+    }
+}
+
+fn random_id(rng: &mut Rng) -> ConnectionId {
+    let mut bytes = [0; ID_LEN];
+    rng.fill(&mut bytes);
+    ConnectionId::new(&bytes).expect("eight bytes are a connection ID")
+}
+
+/// The hostile peer and its victim, without any link between them: what one says the other hears at once.
+pub struct Duel {
+    pub now: Instant,
+    pub victim: Node,
+    pub hostile: Hostile,
+}
+
+impl Duel {
+    /// Against a server.
+    pub fn with_server(config: TransportConfig, hostile: Hostile) -> Self {
+        let rng = Rng::from_seed(1).split("victim");
+        let factory = DeterministicFactory::new(Side::Server, rng.split("session"));
+        let victim = Node::new(Side::Server, config, &rng, Some(std::sync::Arc::new(factory)));
+        let mut duel = Self { now: Instant::ZERO, victim, hostile };
+        duel.speak();
+        duel
+    }
+
+    /// Against a client, whose first datagram makes the server.
+    pub fn with_client(config: TransportConfig, hostile: impl FnOnce(&[u8]) -> Hostile) -> Self {
+        let rng = Rng::from_seed(1).split("victim");
+        let factory = DeterministicFactory::new(Side::Client, rng.split("session"));
+        let mut victim = Node::new(Side::Client, config, &rng, None);
+        let connection = victim.endpoint.connect(Instant::ZERO, &factory, "", HOSTILE).expect("sessions start");
+        victim.add(connection);
+        victim.flush(Instant::ZERO);
+        let first = std::mem::take(&mut victim.outbox);
+        let hostile = hostile(&first[0].1);
+        let mut duel = Self { now: Instant::ZERO, victim, hostile };
+        first.iter().for_each(|(_, datagram)| duel.hostile.receive(datagram));
+        duel.speak();
+        duel
+    }
+
+    /// Against a server, with the handshake behind them.
+    pub fn against_server() -> Self {
+        Self::established(Self::with_server(TransportConfig::default(), Hostile::ordinary_client(7)))
+    }
+
+    /// Against a client, with the handshake behind them.
+    pub fn against_client() -> Self {
+        let make = |first: &[u8]| {
+            Hostile::server(7, first, |id, original| {
+                let mut parameters = client_parameters(id);
+                parameters.original_destination_connection_id = Some(original);
+                encode(&parameters)
+            })
+        };
+        let mut duel = Self::established(Self::with_client(TransportConfig::default(), make));
+        duel.say(&payload(&[Frame::HandshakeDone]));
+        duel
+    }
+
+    /// Checks that the handshake is behind them.
+    #[must_use]
+    pub fn established(duel: Self) -> Self {
+        assert!(duel.hostile.is_ready() && duel.victim_lives(), "{:?}", duel.victim.events);
+        duel
+    }
+
+    /// Lets the hostile session speak until it has nothing to say.
+    pub fn speak(&mut self) {
+        loop {
+            let flight = self.hostile.flight();
+            if flight.is_empty() {
+                return;
+            }
+            flight.into_iter().for_each(|datagram| self.deliver(&datagram));
+        }
+    }
+
+    /// The victim gets a datagram and answers.
+    pub fn deliver(&mut self, datagram: &[u8]) {
+        self.hostile.sent_bytes += datagram.len() as u64;
+        let from = if self.victim.side == Side::Server { HOSTILE } else { SERVER };
+        self.victim.receive(self.now, datagram, from);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.victim.flush(self.now);
+        for (_, datagram) in std::mem::take(&mut self.victim.outbox) {
+            self.hostile.receive(&datagram);
+        }
+    }
+
+    /// One 1-RTT packet with this payload.
+    pub fn say(&mut self, payload: &[u8]) {
+        // Header protection samples behind a number of four bytes.
+        let packet = self.hostile.packet(Space::Data, payload);
+        self.deliver(&packet);
+    }
+
+    /// As [`Duel::say`], and the victim's packets are acknowledged with it.
+    pub fn say_and_ack(&mut self, frames: &[u8]) {
+        let mut body = self.hostile.ack(Space::Data);
+        body.extend_from_slice(frames);
+        self.say(&body);
+    }
+
+    /// Lets time pass, with all the timers in between.
+    pub fn wait(&mut self, span: Duration) {
+        let until = self.now + span;
+        while let Some(at) = self.victim.timeout().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            self.victim.handle_timeouts(self.now);
+            self.settle();
+        }
+        self.now = until;
+    }
+
+    /// True while the victim's connection has not ended.
+    pub fn victim_lives(&self) -> bool {
+        self.victim.connections.last().is_some_and(|connection| {
+            connection.as_ref().is_some_and(|connection| connection.is_established() || connection.is_handshaking())
+        })
+    }
+
+    /// Checks that the victim closed with `code` and said so.
+    #[track_caller]
+    pub fn assert_closed(&self, code: ErrorCode, what: &str) {
+        assert!(!self.victim_lives(), "{what}: the victim has not noticed");
+        assert_eq!(self.hostile.close(), Some((code, false)), "{what}");
+    }
+
+    /// Checks that the victim goes on.
+    #[track_caller]
+    pub fn assert_alive(&self, what: &str) {
+        assert!(self.victim_lives(), "{what}: {:?}", self.victim.events);
+        assert_eq!(self.hostile.close(), None, "{what}");
+    }
+}

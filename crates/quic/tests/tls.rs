@@ -1,0 +1,234 @@
+//! The real session: rustls and aws-lc-rs over the same model links, with raw public keys (RFC 7250).
+
+mod support;
+
+use std::sync::Arc;
+
+use aws_lc_rs::signature::Ed25519KeyPair;
+use quic::session::tls::{TlsClient, TlsServer};
+use quic::{ConnectionError, ErrorCode, Event, TransportConfig};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
+use rustls::server::AlwaysResolvesServerRawPublicKeys;
+use rustls::sign::CertifiedKey;
+use rustls::{
+    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, NamedGroup, ServerConfig, SignatureScheme,
+};
+use support::{Pair, Sessions, Setup, apps};
+use units::{Duration, Ratio};
+
+/// Takes the one key it was told of.
+#[derive(Debug)]
+struct OneKey(Vec<u8>);
+
+impl ServerCertVerifier for OneKey {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match end_entity.as_ref() == self.0 {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("QUIC needs TLS 1.3".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = provider::default_provider().signature_verification_algorithms;
+        verify_tls13_signature_with_raw_key(
+            message,
+            &SubjectPublicKeyInfoDer::from(cert.as_ref()),
+            signature,
+            &algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+fn server_key() -> Arc<CertifiedKey> {
+    let pair = Ed25519KeyPair::generate().expect("the system has randomness");
+    let der = pair.to_pkcs8v1().expect("it can be written");
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der.as_ref().to_vec()));
+    let signer = provider::default_provider().key_provider.load_private_key(key).expect("an Ed25519 key");
+    let public = signer.public_key().expect("it has a public key").as_ref().to_vec();
+    Arc::new(CertifiedKey::new(vec![CertificateDer::from(public)], signer))
+}
+
+/// Our provider, with this cipher suite first.
+fn preferring(suite: CipherSuite) -> Arc<CryptoProvider> {
+    let mut provider = provider::default_provider();
+    provider.cipher_suites.retain(|candidate| candidate.tls13().is_some());
+    provider.cipher_suites.sort_by_key(|candidate| candidate.suite() != suite);
+    Arc::new(provider)
+}
+
+/// Sessions that agree on `suite`, for a client that expects the server's key or another one.
+fn sessions(suite: CipherSuite, expects_right_key: bool, alpn: [&[u8]; 2]) -> Sessions {
+    let key = server_key();
+    let expected = if expects_right_key { key.cert[0].as_ref().to_vec() } else { server_key().cert[0].as_ref().to_vec() };
+    let mut client = ClientConfig::builder_with_provider(preferring(suite))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("TLS 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(OneKey(expected)))
+        .with_no_client_auth();
+    client.alpn_protocols = vec![alpn[0].to_vec()];
+    let mut server = ServerConfig::builder_with_provider(preferring(suite))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("TLS 1.3")
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key)));
+    server.alpn_protocols = vec![alpn[1].to_vec()];
+    Sessions {
+        client: Arc::new(TlsClient::new(Arc::new(client)).expect("AES-128-GCM is there")),
+        server: Arc::new(TlsServer::new(Arc::new(server)).expect("AES-128-GCM is there")),
+        server_name: "server.test".to_owned(),
+    }
+}
+
+fn ordinary() -> Sessions {
+    sessions(CipherSuite::TLS13_AES_128_GCM_SHA256, true, [b"test", b"test"])
+}
+
+#[test]
+fn what_was_preferred_is_agreed_on_and_both_sides_export_the_same() {
+    let mut pair = Setup::new(1).with_sessions(ordinary()).build();
+    pair.connect();
+    let mut exported = [[0_u8; 32]; 2];
+    for (node, out) in [&mut pair.client, &mut pair.server].into_iter().zip(&mut exported) {
+        let connection = node.connection(0);
+        connection.export_keying_material(b"label", b"context", out).expect("the handshake is complete");
+        let summary = connection.stats().session;
+        assert_eq!(summary.cipher_suite.as_deref(), Some("TLS13_AES_128_GCM_SHA256"));
+        assert_eq!(summary.key_exchange, Some(format!("{:?}", NamedGroup::X25519MLKEM768)));
+        assert_eq!(summary.protocol.as_deref(), Some(&b"test"[..]));
+    }
+    assert_eq!(exported[0], exported[1]);
+    assert_ne!(exported[0], [0; 32]);
+    let mut other = [0; 32];
+    pair.client.connection(0).export_keying_material(b"label", b"another", &mut other).expect("as above");
+    assert_ne!(other, exported[0]);
+    assert_eq!(pair.client.connection(0).peer_identity().len(), 1, "the server's key");
+    assert!(pair.server.connection(0).peer_identity().is_empty(), "the client showed none");
+    apps::transfer(&mut pair, 1_000_000, Duration::from_secs(5));
+}
+
+#[test]
+fn a_post_quantum_hello_spans_two_packets_and_survives_loss_and_disorder() {
+    let mut lost = 0;
+    for seed in 0..6 {
+        let mut pair = Setup::new(seed)
+            .with_sessions(ordinary())
+            .with_loss(seed * 6)
+            .with_links(|link| {
+                link.reorder = Ratio::new(30, 100);
+                link.reorder_by = Duration::from_millis(20);
+                link.corrupt = Ratio::new(5, 100);
+            })
+            .build();
+        pair.record = Some(Vec::new());
+        pair.start();
+        pair.flush();
+        let hello = pair.record.as_ref().expect("recording");
+        assert!(hello.len() >= 2 && hello.iter().all(|(.., datagram)| datagram.len() >= 1200), "{}", hello.len());
+        let done = pair.run_until(Duration::from_secs(60), |pair| {
+            pair.client.take_event(0, |event| *event == Event::Confirmed).is_some()
+        });
+        assert!(done, "seed {seed}");
+        apps::transfer(&mut pair, 100_000, Duration::from_secs(60));
+        lost += pair.link_stats()[0].lost;
+    }
+    assert!(lost > 0);
+}
+
+#[test]
+fn every_cipher_suite_carries_data_through_key_updates() {
+    for suite in [
+        CipherSuite::TLS13_AES_128_GCM_SHA256,
+        CipherSuite::TLS13_AES_256_GCM_SHA384,
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+    ] {
+        let mut pair = Setup::new(2)
+            .with_sessions(sessions(suite, true, [b"test", b"test"]))
+            .with_links(|link| link.rate = Some(units::Rate::from_mbps(10)))
+            .with_loss(2)
+            .with_config(|config: &mut TransportConfig| config.key_update_interval = 100)
+            .build();
+        pair.connect();
+        apps::transfer(&mut pair, 2_000_000, Duration::from_secs(120));
+        let updates = [&mut pair.client, &mut pair.server].map(|node| {
+            let stats = node.connection(0).stats();
+            assert_eq!(stats.receive.packets_unauthentic, 0);
+            assert_eq!(stats.session.cipher_suite, Some(format!("{suite:?}")));
+            stats.send.key_updates
+        });
+        assert!(updates[0] >= 3 && updates[1] >= 3, "{updates:?}");
+    }
+}
+
+fn closed(pair: &mut Pair) -> [Option<ConnectionError>; 2] {
+    pair.start();
+    pair.run_for(Duration::from_secs(5));
+    [&mut pair.client, &mut pair.server].map(|node| {
+        let event = node.take_event(0, |event| matches!(event, Event::Closed(_)))?;
+        if let Event::Closed(error) = event { Some(error) } else { None }
+    })
+}
+
+#[test]
+fn a_wrong_key_is_refused_with_an_alert() {
+    let sessions = sessions(CipherSuite::TLS13_AES_128_GCM_SHA256, false, [b"test", b"test"]);
+    let mut pair = Setup::new(1).with_sessions(sessions).build();
+    let [client, server] = closed(&mut pair);
+    let Some(ConnectionError::PeerMisbehaved(error)) = client else { panic!("{client:?}") };
+    assert!(error.code.tls_alert().is_some(), "{error}");
+    let Some(ConnectionError::ClosedByPeerTransport(heard)) = server else { panic!("{server:?}") };
+    assert_eq!(heard.code, error.code);
+}
+
+#[test]
+fn peers_without_a_common_protocol_part_with_the_alert_for_it() {
+    let sessions = sessions(CipherSuite::TLS13_AES_128_GCM_SHA256, true, [b"one", b"another"]);
+    let mut pair = Setup::new(1).with_sessions(sessions).build();
+    let [client, server] = closed(&mut pair);
+    // no_application_protocol (RFC 9001, section 8.1).
+    let code = ErrorCode::crypto(120);
+    assert!(matches!(&server, Some(ConnectionError::PeerMisbehaved(error)) if error.code == code), "{server:?}");
+    assert!(matches!(&client, Some(ConnectionError::ClosedByPeerTransport(error)) if error.code == code), "{client:?}");
+}
+
+#[test]
+fn nothing_is_exported_before_the_handshake_is_complete() {
+    let mut pair = Setup::new(1).with_sessions(ordinary()).build();
+    pair.start();
+    let mut out = [0; 32];
+    assert!(pair.client.connection(0).export_keying_material(b"label", b"", &mut out).is_err());
+    assert_eq!(out, [0; 32]);
+}

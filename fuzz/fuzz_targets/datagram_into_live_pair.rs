@@ -1,0 +1,9 @@
+//! Datagrams from strangers, made up or recorded and changed, on the links of a live pair: it stays up.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/quic/tests/support/mod.rs"]
+mod support;
+
+fuzz_target!(|input: &[u8]| support::injection::datagrams_into_live_pair(input));

@@ -1,0 +1,9 @@
+//! Payloads that a peer has sealed: the connection closes or goes on, within its bounds.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/quic/tests/support/mod.rs"]
+mod support;
+
+fuzz_target!(|input: &[u8]| support::injection::payloads_into_connection(input));
