@@ -252,7 +252,9 @@ impl Connection {
 
     /// RFC 9000, section 6.2: only before anything authentic came, and only if it does not offer what we speak.
     fn on_version_negotiation(&mut self, datagram: &[u8]) {
-        let Ok(Parsed::VersionNegotiation { scid, versions, .. }) = parse_packet(datagram, LOCAL_ID_LEN) else { return };
+        let Ok(Parsed::VersionNegotiation { scid, versions, .. }) = parse_packet(datagram, LOCAL_ID_LEN) else {
+            return;
+        };
         // It repeats the IDs of our packet; a sender who has not seen that can only guess (RFC 8999, section 6).
         let is_answer = scid == self.control.original_destination().as_slice();
         let offers_ours = wire::quic::versions(versions).any(|version| version == wire::quic::VERSION_1);

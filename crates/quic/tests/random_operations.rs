@@ -178,7 +178,10 @@ impl Run {
             })
             .collect();
         let fault_most = rng.below(4) * 12;
-        let words = format!("seed {seed}: {:?} {:?} {:?} faults up to {fault_most} % {weights:?}", setup.client, setup.server, setup.links);
+        let words = format!(
+            "seed {seed}: {:?} {:?} {:?} faults up to {fault_most} % {weights:?}",
+            setup.client, setup.server, setup.links
+        );
         let story = Story(words);
         let mut pair = setup.build();
         pair.connect();
@@ -209,8 +212,12 @@ impl Run {
 
     /// A flow that `side` sends on.
     fn pick_flow(&mut self, side: Side) -> Option<StreamId> {
-        let ids: Vec<StreamId> =
-            self.flows.iter().filter(|((sender, _), flow)| *sender == side && flow.may_write()).map(|((_, id), _)| *id).collect();
+        let ids: Vec<StreamId> = self
+            .flows
+            .iter()
+            .filter(|((sender, _), flow)| *sender == side && flow.may_write())
+            .map(|((_, id), _)| *id)
+            .collect();
         (!ids.is_empty()).then(|| ids[self.rng.below(ids.len() as u64) as usize])
     }
 
@@ -416,7 +423,10 @@ impl Run {
         }
         for side in [Side::Client, Side::Server] {
             let events = &mut node(&mut self.pair, side).events[0];
-            assert!(!events.iter().any(|event| matches!(event, Event::Closed(_))), "{operation:?} at {now:?}: {events:?}");
+            assert!(
+                !events.iter().any(|event| matches!(event, Event::Closed(_))),
+                "{operation:?} at {now:?}: {events:?}"
+            );
             events.clear();
         }
     }
@@ -436,8 +446,12 @@ impl Run {
         while self.pair.now < until {
             for side in [Side::Client, Side::Server] {
                 self.read_all(side);
-                let ids: Vec<StreamId> =
-                    self.flows.iter().filter(|((sender, _), flow)| *sender == side && flow.may_write()).map(|((_, id), _)| *id).collect();
+                let ids: Vec<StreamId> = self
+                    .flows
+                    .iter()
+                    .filter(|((sender, _), flow)| *sender == side && flow.may_write())
+                    .map(|((_, id), _)| *id)
+                    .collect();
                 for id in ids {
                     self.finish(side, id);
                 }

@@ -92,7 +92,8 @@ fn preferring(suite: CipherSuite) -> Arc<CryptoProvider> {
 /// Sessions that agree on `suite`, for a client that expects the server's key or another one.
 fn sessions(suite: CipherSuite, expects_right_key: bool, alpn: [&[u8]; 2]) -> Sessions {
     let key = server_key();
-    let expected = if expects_right_key { key.cert[0].as_ref().to_vec() } else { server_key().cert[0].as_ref().to_vec() };
+    let expected =
+        if expects_right_key { key.cert[0].as_ref().to_vec() } else { server_key().cert[0].as_ref().to_vec() };
     let mut client = ClientConfig::builder_with_provider(preferring(suite))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("TLS 1.3")

@@ -83,12 +83,17 @@ pub fn two_hundred_streams_at_once_all_arrive(arm: Arm) {
         world.config(),
         |server| {
             let connection = server.accept().unwrap();
-            for _ in 0..STREAMS {
-                let mut recv = connection.accept_uni().unwrap();
-                let mut all = Vec::new();
-                recv.read_to_end(&mut all).unwrap();
-                assert_eq!(all, pattern(LEN, recv.id().index()));
-            }
+            // All at once: streams share the connection's credit, so one that nobody reads can hold up all others.
+            std::thread::scope(|scope| {
+                for _ in 0..STREAMS {
+                    let mut recv = connection.accept_uni().unwrap();
+                    scope.spawn(move || {
+                        let mut all = Vec::new();
+                        recv.read_to_end(&mut all).unwrap();
+                        assert_eq!(all, pattern(LEN, recv.id().index()));
+                    });
+                }
+            });
             connection.open_uni().unwrap().finish().unwrap();
             connection.closed();
         },

@@ -134,7 +134,12 @@ impl RecvStreams {
     }
 
     /// A frame names `id` as a stream the peer sends on: opens what the peer opens by that, and refuses what it may not.
-    pub(crate) fn touch(&mut self, id: StreamId, exchange: &mut Exchange, events: &mut Events) -> Result<(), TransportError> {
+    pub(crate) fn touch(
+        &mut self,
+        id: StreamId,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
         let dir = id.dir();
         if id.initiator() == self.side {
             if dir == Dir::Uni || id.index() >= self.local_next[dir.index()] {
@@ -186,6 +191,7 @@ impl RecvStreams {
     }
 
     /// STREAM.
+    #[expect(clippy::too_many_arguments, reason = "one frame's fields and its context; a struct would only rename them")]
     pub(crate) fn on_data(
         &mut self,
         now: Instant,

@@ -194,7 +194,8 @@ fn acknowledgements_in_floods_and_in_pieces_are_taken() {
     duel.victim.connection(0).write(stream, bytes::Bytes::from(vec![5; 200_000])).expect("room");
     duel.say_and_ack(&payload(&[Frame::Ping]));
     for round in 0..2000_u64 {
-        let largest = duel.hostile.heard.iter().filter(|heard| heard.space == Space::Data).map(|heard| heard.number).max();
+        let largest =
+            duel.hostile.heard.iter().filter(|heard| heard.space == Space::Data).map(|heard| heard.number).max();
         let largest = largest.expect("something was sent");
         // Every other number only, ever again.
         let mut body = Vec::new();

@@ -131,12 +131,11 @@ fn final_sizes_that_change() {
 #[test]
 fn connection_ids_that_contradict() {
     let violation = ErrorCode::PROTOCOL_VIOLATION;
-    server_closes("too many", ErrorCode::CONNECTION_ID_LIMIT_ERROR, &[
-        new_id(1, 0, 1),
-        new_id(2, 0, 2),
-        new_id(3, 0, 3),
-        new_id(4, 0, 4),
-    ]);
+    server_closes(
+        "too many",
+        ErrorCode::CONNECTION_ID_LIMIT_ERROR,
+        &[new_id(1, 0, 1), new_id(2, 0, 2), new_id(3, 0, 3), new_id(4, 0, 4)],
+    );
     server_closes("one number for two", violation, &[new_id(1, 0, 1), new_id(1, 0, 2)]);
     server_closes("one id for two numbers", violation, &[new_id(1, 0, 1), new_id(2, 0, 1)]);
     let other_token = Frame::NewConnectionId {
@@ -147,7 +146,11 @@ fn connection_ids_that_contradict() {
         reset_token: [9; 16],
     };
     server_closes("another token", violation, &[new_id(1, 0, 1), other_token]);
-    server_closes("retires what was never issued", violation, &[Frame::RetireConnectionId { path: None, sequence: 99 }]);
+    server_closes(
+        "retires what was never issued",
+        violation,
+        &[Frame::RetireConnectionId { path: None, sequence: 99 }],
+    );
     let retires_itself = new_id(1, 2, 1);
     server_closes("retires the id it issues", ErrorCode::FRAME_ENCODING_ERROR, &[retires_itself]);
     let mut duel = Duel::against_server();

@@ -185,10 +185,7 @@ fn the_smallest_legal_values_are_obeyed() {
     let connection = duel.victim.connection(0);
     assert_eq!(connection.open(quic::Dir::Uni), None);
     assert_eq!(connection.datagram_len_max(), None);
-    assert_eq!(
-        connection.send_datagram(bytes::Bytes::from_static(b"x")),
-        Err(quic::SendDatagramError::Unsupported)
-    );
+    assert_eq!(connection.send_datagram(bytes::Bytes::from_static(b"x")), Err(quic::SendDatagramError::Unsupported));
     duel.say_and_ack(&[1]);
     duel.assert_alive("a modest peer");
 }

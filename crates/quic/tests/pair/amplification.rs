@@ -35,10 +35,14 @@ fn a_spoofed_address_never_gets_more_than_three_times_what_was_sent_in_its_name(
     }
     // Until every connection has given up: retransmissions count too.
     pair.run_for(Duration::from_secs(300));
-    let sent: usize = pair.strays.iter().map(|(to, datagram)| {
-        assert_eq!(*to, VICTIM);
-        datagram.len()
-    }).sum();
+    let sent: usize = pair
+        .strays
+        .iter()
+        .map(|(to, datagram)| {
+            assert_eq!(*to, VICTIM);
+            datagram.len()
+        })
+        .sum();
     assert!(sent > received, "the server did answer: {sent} bytes");
     assert!(sent <= 3 * received, "{sent} bytes for {received}");
     assert!(pair.server.connections.iter().all(Option::is_none), "half-open connections end by themselves");

@@ -24,7 +24,8 @@ fn code_and_reason_arrive() {
         let closer = if by_server { &mut pair.server } else { &mut pair.client };
         closer.connection(0).close(now, 4242, "that is all, folks");
         pair.run_for(Duration::from_millis(50));
-        let (closer, other) = if by_server { (&mut pair.server, &mut pair.client) } else { (&mut pair.client, &mut pair.server) };
+        let (closer, other) =
+            if by_server { (&mut pair.server, &mut pair.client) } else { (&mut pair.client, &mut pair.server) };
         assert_eq!(closed(closer), Some(ConnectionError::ClosedLocally));
         let heard = closed(other);
         assert_eq!(heard, Some(ConnectionError::ClosedByPeer { code: 4242, reason: "that is all, folks".into() }));

@@ -25,7 +25,8 @@ fn what_was_never_sent_comes_again_and_counts_as_no_loss() {
 #[test]
 fn refusals_and_losses_together_cost_no_bytes() {
     for seed in 0..10 {
-        let mut pair = Setup::new(seed).with_loss(seed * 2).with_config(|config| config.key_update_interval = 100).build();
+        let mut pair =
+            Setup::new(seed).with_loss(seed * 2).with_config(|config| config.key_update_interval = 100).build();
         pair.client.refuse = Ratio::new(30, 100);
         pair.server.refuse = Ratio::new(30, 100);
         // From the first packet on.

@@ -179,9 +179,10 @@ fn a_large_datagram_given_before_confirmation_is_not_dropped() {
         client.datagram_len_max().is_some_and(|len| client.send_datagram(vec![7; len].into()).is_ok())
     }));
     assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.server.connections.first_mut().is_some_and(|server| {
-            server.as_mut().is_some_and(|server| server.recv_datagram().is_some())
-        })
+        pair.server
+            .connections
+            .first_mut()
+            .is_some_and(|server| server.as_mut().is_some_and(|server| server.recv_datagram().is_some()))
     }));
     assert_eq!(pair.client.connection(0).stats().send.datagrams_lost, 0);
 }

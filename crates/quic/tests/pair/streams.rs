@@ -55,7 +55,8 @@ fn thousands_of_streams_pass_through_a_limit_of_a_hundred() {
 #[test]
 fn a_thousand_streams_at_once_share_a_connection() {
     let mut pair = connected(Setup::new(5));
-    let ids: Vec<StreamId> = (0..1000).map(|_| pair.client.connection(0).open(Dir::Uni).expect("1024 are allowed")).collect();
+    let ids: Vec<StreamId> =
+        (0..1000).map(|_| pair.client.connection(0).open(Dir::Uni).expect("1024 are allowed")).collect();
     let mut writers: Vec<apps::Writer> = ids.iter().map(|id| apps::Writer::new(*id, 300)).collect();
     let mut readers: Vec<apps::Reader> = Vec::new();
     let done = pair.run_until(Duration::from_secs(30), |pair| {

@@ -81,9 +81,8 @@ fn a_forged_negotiation_after_the_first_authentic_packet_changes_nothing() {
     for _ in 0..5 {
         pair.client.receive(pair.now, &forged, SERVER);
     }
-    let connected = |pair: &mut crate::support::Pair| {
-        pair.client.take_event(0, |event| *event == Event::Confirmed).is_some()
-    };
+    let connected =
+        |pair: &mut crate::support::Pair| pair.client.take_event(0, |event| *event == Event::Confirmed).is_some();
     assert!(pair.run_until(Duration::from_secs(1), connected));
     pair.client.receive(pair.now, &forged, SERVER);
     assert!(pair.client.connection(0).is_established());

@@ -180,7 +180,9 @@ impl Hostile {
         first_datagram: &[u8],
         parameters: impl FnOnce(ConnectionId, ConnectionId) -> Vec<u8>,
     ) -> Self {
-        let Ok(Parsed::Protected(header)) = parse_packet(first_datagram, ID_LEN) else { panic!("not an Initial packet") };
+        let Ok(Parsed::Protected(header)) = parse_packet(first_datagram, ID_LEN) else {
+            panic!("not an Initial packet")
+        };
         let local = random_id(&mut Rng::from_seed(seed).split("hostile ids"));
         let mut server = Self::new(Side::Server, seed, local, header.dcid, &parameters(local, header.dcid));
         server.remote_id = header.scid;

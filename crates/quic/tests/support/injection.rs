@@ -45,8 +45,13 @@ pub fn datagrams_into_live_pair(input: &[u8]) {
     pair.record = Some(Vec::new());
     pair.connect();
     apps::transfer(&mut pair, 3_000, Duration::from_secs(5));
-    let recorded: Vec<(usize, Vec<u8>)> =
-        pair.record.take().expect("recording").into_iter().map(|(_, direction, datagram)| (direction, datagram)).collect();
+    let recorded: Vec<(usize, Vec<u8>)> = pair
+        .record
+        .take()
+        .expect("recording")
+        .into_iter()
+        .map(|(_, direction, datagram)| (direction, datagram))
+        .collect();
     for _ in 0..COMMANDS_MAX {
         if commands.rest.is_empty() {
             break;
@@ -183,7 +188,9 @@ pub fn random_input(seed: u64, len: usize) -> Vec<u8> {
             0 | 1 => {
                 let body = rng.between(1, 60);
                 out.extend([rng.below(8) as u8, 0, body as u8]);
-                out.extend((0..body).map(|_| if rng.below(3) == 0 { rng.below(32) as u8 } else { rng.below(66) as u8 }));
+                out.extend(
+                    (0..body).map(|_| if rng.below(3) == 0 { rng.below(32) as u8 } else { rng.below(66) as u8 }),
+                );
             }
             2 => out.extend([rng.below(8) as u8, rng.next_u64() as u8, rng.next_u64() as u8]),
             _ => out.extend(rng.next_u64().to_le_bytes()),
@@ -191,4 +198,3 @@ pub fn random_input(seed: u64, len: usize) -> Vec<u8> {
     }
     out
 }
-
