@@ -9,11 +9,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::contender::Name;
+use crate::contender::{Failure, Name};
 use crate::namespaces::{CLIENT, Namespaces, SERVER, SERVER_ADDRESS};
 use crate::work::{Figures, Test, Timing};
-
-type Failure = Box<dyn std::error::Error>;
 
 /// What to run.
 pub struct Plan {

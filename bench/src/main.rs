@@ -70,7 +70,7 @@ enum Command {
     },
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), contender::Failure> {
     match Arguments::parse().command {
         Command::Compare { runs, warm_up, time, tests, contenders, results } => {
             let timing = Timing { warm_up, time };

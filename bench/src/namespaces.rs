@@ -20,7 +20,10 @@ impl Namespaces {
         let made = Self(());
         ip(&["netns", "add", CLIENT])?;
         ip(&["netns", "add", SERVER])?;
-        ip(&["link", "add", "veth0", "netns", CLIENT, "mtu", "1500", "type", "veth", "peer", "name", "veth0", "netns", SERVER])?;
+        ip(&[
+            "link", "add", "veth0", "netns", CLIENT, "mtu", "1500", "type", "veth", "peer", "name", "veth0", "netns",
+            SERVER,
+        ])?;
         for (namespace, address) in [(CLIENT, "10.77.0.1/24"), (SERVER, "10.77.0.2/24")] {
             ip(&["-n", namespace, "address", "add", address, "dev", "veth0"])?;
             ip(&["-n", namespace, "link", "set", "veth0", "mtu", "1500", "up"])?;
@@ -48,5 +51,9 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("ip {}: {} (network namespaces need root)", arguments.join(" "), String::from_utf8_lossy(&output.stderr)))
+    Err(format!(
+        "ip {}: {} (network namespaces need root)",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    ))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{self, Name};
+use crate::contender::{self, Failure, Name};
 use crate::usage;
 
 /// Bytes of a request and of its response.
@@ -77,7 +77,7 @@ impl BulkMeter {
         Self { timing, started: None, from: None, counted: 0, figures: Figures::default() }
     }
 
-    /// Notes that `bytes` have passed; false once the time is over.
+    /// Notes that `bytes` have passed; false once the time is over for both sides.
     pub fn note(&mut self, bytes: usize) -> bool {
         let now = Instant::now();
         let elapsed = (now - *self.started.get_or_insert(now)).as_secs_f64();
@@ -88,14 +88,14 @@ impl BulkMeter {
             return true;
         };
         if self.figures.goodput_bps.is_some() {
-            return false;
+            // The server goes on for a while, so that the client's time, which began earlier, is over too.
+            return elapsed < self.timing.warm_up + self.timing.time + 0.5;
         }
         self.counted += bytes as u64;
         if elapsed >= self.timing.warm_up + self.timing.time {
             let span = (now - from).as_secs_f64();
             self.figures.goodput_bps = Some(self.counted as f64 * 8.0 / span);
-            self.figures.cpu_s_per_gb =
-                Some((usage::cpu_time() - cpu).as_secs_f64() / (self.counted as f64 / 1e9));
+            self.figures.cpu_s_per_gb = Some((usage::cpu_time() - cpu).as_secs_f64() / (self.counted as f64 / 1e9));
             return false;
         }
         true
@@ -120,15 +120,14 @@ pub fn latencies(mut samples: Vec<Duration>) -> Figures {
 }
 
 /// The serving process: prints where it listens, serves until its input ends, prints its figures.
-pub fn serve(name: Name, test: Test, listen: SocketAddr, timing: Timing) -> Result<(), Box<dyn std::error::Error>> {
+pub fn serve(name: Name, test: Test, listen: SocketAddr, timing: Timing) -> Result<(), Failure> {
     let before = usage::resident_bytes();
     let server = contender::server(name, test, listen, timing)?;
     println!("{}", server.address());
     std::io::stdin().read_to_end(&mut Vec::new())?;
     let mut figures = server.figures();
     if test == Test::Idle {
-        figures.bytes_per_connection =
-            Some((usage::resident_bytes() as f64 - before as f64) / IDLE_CONNECTIONS as f64);
+        figures.bytes_per_connection = Some((usage::resident_bytes() as f64 - before as f64) / IDLE_CONNECTIONS as f64);
     }
     println!("{}", serde_json::to_string(&figures)?);
     // Whatever threads still serve end with the process.
@@ -136,7 +135,7 @@ pub fn serve(name: Name, test: Test, listen: SocketAddr, timing: Timing) -> Resu
 }
 
 /// The driving process: does the test, prints its figures.
-pub fn drive(name: Name, test: Test, remote: SocketAddr, timing: Timing) -> Result<(), Box<dyn std::error::Error>> {
+pub fn drive(name: Name, test: Test, remote: SocketAddr, timing: Timing) -> Result<(), Failure> {
     let figures = contender::drive(name, test, remote, timing)?;
     println!("{}", serde_json::to_string(&figures)?);
     // An idle driver keeps its connections until it is told to end.

@@ -12,8 +12,8 @@ use super::{Failure, Server};
 use crate::tls;
 use crate::usage;
 use crate::work::{
-    BulkMeter, CHUNK_LEN, DATAGRAM_SIZE, Figures, HANDSHAKES, IDLE_CONNECTIONS, REQUEST_LEN, SOCKET_BUFFER, Test, Timing,
-    WINDOW, latencies,
+    BulkMeter, CHUNK_LEN, DATAGRAM_SIZE, Figures, HANDSHAKES, IDLE_CONNECTIONS, REQUEST_LEN, SOCKET_BUFFER, Test,
+    Timing, WINDOW, latencies,
 };
 
 fn config(placement: Placement, bind: SocketAddr, listens: bool) -> EndpointConfig {

@@ -7,6 +7,12 @@ mod world;
 
 #[path = "library/bytes.rs"]
 mod bytes_scenarios;
+#[path = "library/ends.rs"]
+mod ends;
+#[path = "library/many.rs"]
+mod many;
+#[path = "library/units_of_data.rs"]
+mod units_of_data;
 
 use litz::Placement;
 use world::{Arm, Wire};
@@ -31,4 +37,23 @@ scenarios! {
     bytes_scenarios::an_echo_comes_back,
     bytes_scenarios::sixty_four_megabytes_arrive_as_they_left,
     bytes_scenarios::two_hundred_streams_at_once_all_arrive,
+    many::sixty_four_connections_share_one_driver_fairly,
+    many::a_stream_that_nobody_reads_stalls_no_other_stream_and_no_other_connection,
+    many::a_writer_is_held_back_before_memory_grows,
+    many::many_threads_use_one_connection_at_the_same_time,
+    many::opening_waits_for_the_peer_to_allow_more,
+    ends::dropping_a_side_of_a_stream_tells_the_peer,
+    ends::the_last_handle_closes_and_a_close_carries_code_and_reason,
+    ends::dropping_an_endpoint_says_goodbye_and_returns_soon,
+    ends::an_address_without_anybody_times_out_with_a_clear_error,
+    ends::a_wrong_host_and_a_wrong_family_are_told_apart,
+    ends::a_server_comes_back_at_its_old_address,
+    ends::clients_beyond_the_limits_are_not_answered,
+    ends::waiting_with_a_timeout_ends_in_time,
+    units_of_data::datagrams_arrive_as_they_left,
+    units_of_data::a_peer_that_takes_no_datagrams_is_known,
+    units_of_data::messages_arrive_whole_and_each_once,
+    units_of_data::a_message_longer_than_the_receiver_takes_is_refused_alone,
+    units_of_data::messages_and_streams_that_came_before_the_end_are_there_after_it,
+    units_of_data::both_ends_agree_on_keys_identities_and_addresses,
 }

@@ -1,17 +1,21 @@
 //! Puts the bytes of a stream back in order.
 //!
 //! Chunks are references into receive buffers. A chunk that is small, or that has to wait for others, is copied out, so
-//! that a few bytes never keep a whole receive buffer alive.
+//! that a few bytes never keep a whole receive buffer alive; small ones that follow each other are copied together, so that
+//! a stream of single bytes costs little more than its bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 #[cfg(test)]
 mod tests;
 
 /// Chunks shorter than this are copied out of their receive buffer at once, in bytes.
 const COPY_LEN_MAX: usize = 512;
+
+/// Small chunks are copied together into pieces of at most this many bytes.
+const TAIL_LEN_MAX: usize = 4096;
 
 /// Out-of-order chunks beyond this count must be at least [`PENDING_CHUNK_LEN_MIN`] bytes long on average; otherwise the
 /// peer is cutting its stream into crumbs to make us remember them.
@@ -30,6 +34,8 @@ pub(crate) struct Assembler {
     /// The offset after the last byte that can be read without a gap.
     ready_end: u64,
     ready: VecDeque<Bytes>,
+    /// Small chunks that follow those in `ready`.
+    tail: BytesMut,
     /// Chunks beyond a gap, by offset; they do not overlap.
     pending: BTreeMap<u64, Bytes>,
     pending_bytes: usize,
@@ -48,7 +54,7 @@ impl Assembler {
 
     /// True if a byte can be read.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.ready.is_empty()
+        self.read_offset < self.ready_end
     }
 
     /// Takes a chunk; what has arrived before is passed over.
@@ -76,7 +82,21 @@ impl Assembler {
 
     fn push_ready(&mut self, chunk: Bytes) {
         self.ready_end += chunk.len() as u64;
-        self.ready.push_back(if chunk.len() < COPY_LEN_MAX { Bytes::copy_from_slice(&chunk) } else { chunk });
+        let is_small = chunk.len() < COPY_LEN_MAX;
+        if !is_small || self.tail.len() + chunk.len() > TAIL_LEN_MAX {
+            self.close_tail();
+        }
+        if is_small {
+            self.tail.extend_from_slice(&chunk);
+        } else {
+            self.ready.push_back(chunk);
+        }
+    }
+
+    fn close_tail(&mut self) {
+        if !self.tail.is_empty() {
+            self.ready.push_back(std::mem::take(&mut self.tail).freeze());
+        }
     }
 
     /// Moves chunks that have become contiguous to the ready queue.
@@ -90,8 +110,7 @@ impl Assembler {
             self.pending_bytes -= chunk.len();
             let known = (self.ready_end - offset) as usize;
             if known < chunk.len() {
-                self.ready_end += (chunk.len() - known) as u64;
-                self.ready.push_back(chunk.slice(known..));
+                self.push_ready(chunk.slice(known..));
             }
         }
     }
@@ -122,6 +141,9 @@ impl Assembler {
 
     /// Takes the next bytes in order, at most `len`.
     pub(crate) fn read(&mut self, len: usize) -> Option<Bytes> {
+        if self.ready.is_empty() {
+            self.close_tail();
+        }
         let front = self.ready.front_mut()?;
         let chunk = if front.len() <= len { self.ready.pop_front()? } else { front.split_to(len) };
         self.read_offset += chunk.len() as u64;

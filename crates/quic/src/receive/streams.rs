@@ -191,7 +191,10 @@ impl RecvStreams {
     }
 
     /// STREAM.
-    #[expect(clippy::too_many_arguments, reason = "one frame's fields and its context; a struct would only rename them")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one frame's fields and its context; a struct would only rename them"
+    )]
     pub(crate) fn on_data(
         &mut self,
         now: Instant,

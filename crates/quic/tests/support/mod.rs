@@ -406,6 +406,6 @@ impl Pair {
 
     /// What the link towards the server did, and the one back.
     pub fn link_stats(&self) -> [LinkStats; 2] {
-        [self.links[0].stats().clone(), self.links[1].stats().clone()]
+        [*self.links[0].stats(), *self.links[1].stats()]
     }
 }

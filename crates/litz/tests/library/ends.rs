@@ -1,0 +1,288 @@
+//! How things end, and how they fail to begin.
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
+
+use bytes::Bytes;
+use litz::identity::{self, KeyPair};
+use litz::{AcceptStreamError, Closed, Endpoint, EndpointConfig, ReadError, WriteError};
+use net::MonotonicClock;
+
+use crate::world::{Arm, PATIENCE, World, serve};
+
+pub fn dropping_a_side_of_a_stream_tells_the_peer(arm: Arm) {
+    let world = World::new(arm);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            let connection = server.accept().unwrap();
+            // Dropped without an end: an error, not a short file.
+            let mut cut_off = connection.accept_uni().unwrap();
+            assert_eq!(cut_off.read_chunk(), Ok(Some(Bytes::from_static(b"part"))));
+            connection.open_uni().unwrap().finish().unwrap();
+            assert_eq!(cut_off.read_chunk(), Err(ReadError::Reset(0)));
+            // Finished and dropped: whole.
+            let mut whole = Vec::new();
+            connection.accept_uni().unwrap().read_to_end(&mut whole).unwrap();
+            assert_eq!(whole, b"whole");
+            // Dropped by its reader.
+            drop(connection.accept_uni().unwrap());
+            // Reset with a code.
+            let mut reset = connection.accept_uni().unwrap();
+            while let Ok(Some(_)) = reset.read_chunk() {}
+            assert_eq!(reset.read_chunk(), Err(ReadError::Reset(42)));
+            connection.closed();
+        },
+        |client, address| {
+            let connection = world.connect(client, address);
+            let mut cut_off = connection.open_uni().unwrap();
+            cut_off.write_all(b"part").unwrap();
+            // Once the server has the part: a reset may overtake data.
+            assert!(connection.accept_uni().unwrap().read_chunk().unwrap().is_none());
+            drop(cut_off);
+
+            let mut whole = connection.open_uni().unwrap();
+            whole.write_all(b"whole").unwrap();
+            whole.finish().unwrap();
+            drop(whole);
+
+            let mut unwanted = connection.open_uni().unwrap();
+            let stopped = loop {
+                if let Err(error) = unwanted.write_chunk(Bytes::from(vec![1; 1000])) {
+                    break error;
+                }
+            };
+            assert_eq!(stopped, WriteError::Stopped(0));
+            let error = unwanted.write_all(b"more").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+
+            let mut reset = connection.open_uni().unwrap();
+            reset.write_all(b"part").unwrap();
+            reset.reset(42);
+            assert_eq!(reset.write_chunk(Bytes::from_static(b"x")), Err(WriteError::Closed));
+            assert!(connection.closed_timeout(Duration::from_millis(50)).is_none());
+            connection.close(0, "done");
+        },
+    );
+}
+
+pub fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Arm) {
+    let world = World::new(arm);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            let connection = server.accept().unwrap();
+            assert_eq!(connection.closed(), Closed::ByPeer { code: 7, reason: "seven".to_owned() });
+            assert_eq!(connection.stats().receive.packets_unauthentic, 0);
+            let connection = server.accept().unwrap();
+            let mut recv = connection.accept_uni().unwrap();
+            // What arrived before the end is there after it; then the reason.
+            assert_eq!(connection.closed(), Closed::ByPeer { code: 0, reason: String::new() });
+            assert_eq!(recv.read_chunk(), Ok(Some(Bytes::from_static(b"last words"))));
+            let gone = Closed::ByPeer { code: 0, reason: String::new() };
+            assert_eq!(recv.read_chunk(), Err(ReadError::ConnectionClosed(gone.clone())));
+            assert_eq!(connection.accept_uni().unwrap_err(), AcceptStreamError::ConnectionClosed(gone));
+            assert!(connection.open_uni().is_err());
+        },
+        |client, address| {
+            let connection = world.connect(client, address);
+            connection.close(7, "seven");
+            connection.close(8, "too late");
+            assert_eq!(connection.closed(), Closed::Local);
+            assert!(connection.stats().send.packets_sent > 0);
+
+            let connection = world.connect(client, address);
+            let clone = connection.clone();
+            let mut send = connection.open_uni().unwrap();
+            drop(connection);
+            // A clone and a stream keep it alive.
+            drop(clone);
+            send.write_all(b"last words").unwrap();
+            assert!(send.connection().closed_timeout(Duration::from_millis(100)).is_none());
+            drop(send.connection());
+            // Its reset and the goodbye leave together; the goodbye wins.
+            std::mem::drop(send);
+        },
+    );
+}
+
+pub fn dropping_an_endpoint_says_goodbye_and_returns_soon(arm: Arm) {
+    let world = World::new(arm);
+    let server = world.server(world.config());
+    let address = server.local_addr();
+    let clock = MonotonicClock::start();
+    std::thread::scope(|scope| {
+        let world = &world;
+        scope.spawn(move || {
+            let client = world.client(world.config());
+            let connection = world.connect(&client, address);
+            assert_eq!(connection.closed(), Closed::ByPeer { code: 0, reason: String::new() });
+        });
+        let connection = server.accept().unwrap();
+        assert!(connection.closed_timeout(Duration::from_millis(20)).is_none());
+        let before = clock.now();
+        server.close();
+        let took = clock.now() - before;
+        assert!(took < units::Duration::from_millis(900), "closing took {took}");
+        // The handle outlives the endpoint and says what happened.
+        assert_eq!(connection.closed(), Closed::EndpointClosed);
+        assert!(connection.open_bi().is_err());
+    });
+}
+
+pub fn an_address_without_anybody_times_out_with_a_clear_error(arm: Arm) {
+    let world = World::new(arm);
+    let deaf = world.socket(0);
+    let client = world.client(EndpointConfig { handshake_timeout: Duration::from_millis(300), ..world.config() });
+    let clock = MonotonicClock::start();
+    let error = client.connect(deaf.local_addr().unwrap(), "host", world.client_tls.clone()).unwrap_err();
+    let took = clock.now().since_start();
+    assert_eq!(error, Closed::HandshakeTimedOut { last_send_error: None });
+    assert_eq!(std::io::Error::from(error).kind(), ErrorKind::TimedOut);
+    assert!(took >= units::Duration::from_millis(300) && took < units::Duration::from_secs(5), "it took {took}");
+}
+
+pub fn a_wrong_host_and_a_wrong_family_are_told_apart(arm: Arm) {
+    let world = World::new(arm);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            // It never hears of the client that does not trust it, and goes on.
+            server.accept().unwrap().closed();
+        },
+        |client, address| {
+            let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+            let tls = identity::client_config(&key, &[other.public().fingerprint()]).unwrap();
+            let error = client.connect(address, "host", tls.config.clone()).unwrap_err();
+            let Closed::Tls { by_peer: false, reason, .. } = &error else { panic!("{error:?}") };
+            assert!(reason.contains("fingerprint"), "{reason}");
+            assert!(tls.wrong_host().is_some());
+
+            let elsewhere = "[::1]:9".parse().unwrap();
+            let error = client.connect(elsewhere, "host", world.client_tls.clone()).unwrap_err();
+            assert_eq!(error, Closed::NoSocket);
+            let error = client.connect(address, "no host name!", world.client_tls.clone()).unwrap_err();
+            assert!(matches!(error, Closed::Configuration(_)), "{error:?}");
+            assert!(matches!(client.accept().unwrap_err(), Closed::Configuration(_)));
+            world.connect(client, address).close(0, "done");
+        },
+    );
+}
+
+pub fn a_server_comes_back_at_its_old_address(arm: Arm) {
+    let world = World::new(arm);
+    let server = world.server(world.config());
+    let address = server.local_addr();
+    let echo = |server: &Endpoint| {
+        let connection = server.accept().unwrap();
+        let (mut send, mut recv) = connection.accept_bi().unwrap();
+        let mut words = String::new();
+        recv.read_to_string(&mut words).unwrap();
+        send.write_all(words.as_bytes()).unwrap();
+        send.finish().unwrap();
+        send.wait_finished().unwrap();
+    };
+    std::thread::scope(|scope| {
+        let world = &world;
+        let (restarted, wait) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            echo(&server);
+            server.close();
+            let server = world.server_at(world.config(), address.port());
+            restarted.send(()).unwrap();
+            echo(&server);
+        });
+        let client = world.client(world.config());
+        for _ in 0..2 {
+            let connection = world.connect(&client, address);
+            let (mut send, mut recv) = connection.open_bi().unwrap();
+            send.write_all(b"again").unwrap();
+            send.finish().unwrap();
+            let mut words = String::new();
+            recv.read_to_string(&mut words).unwrap();
+            assert_eq!(words, "again");
+            assert!(matches!(connection.closed(), Closed::ByPeer { code: 0, .. }));
+            let _last_time = wait.recv_timeout(PATIENCE);
+        }
+    });
+}
+
+pub fn clients_beyond_the_limits_are_not_answered(arm: Arm) {
+    let world = World::new(arm);
+    let limited = EndpointConfig { half_open_max: 1, ..world.config() };
+    let server = world.server(limited);
+    let address = server.local_addr();
+    let hasty = || EndpointConfig { handshake_timeout: Duration::from_millis(700), ..world.config() };
+    std::thread::scope(|scope| {
+        let world = &world;
+        let (first_is_in, go_on) = std::sync::mpsc::channel();
+        let (second_failed, refused) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            let client = world.client(EndpointConfig { connections_max: 1, ..hasty() });
+            let connection = world.connect(&client, address);
+            let error = client.connect(address, "host", world.client_tls.clone()).unwrap_err();
+            assert_eq!(error, Closed::TooMany);
+            first_is_in.send(()).unwrap();
+            connection.closed();
+        });
+        scope.spawn(move || {
+            let client = world.client(hasty());
+            go_on.recv_timeout(PATIENCE).unwrap();
+            // The first one fills the room of those who wait for `accept`.
+            let error = client.connect(address, "host", world.client_tls.clone()).unwrap_err();
+            assert_eq!(error, Closed::HandshakeTimedOut { last_send_error: None });
+            second_failed.send(()).unwrap();
+            // After `accept` there is room again.
+            world.connect(&client, address).close(3, "");
+        });
+        // Drives the server's engine without accepting, under `Inline` too.
+        let idle = world.client(world.config());
+        while refused.try_recv().is_err() {
+            drive(&server, &idle, world);
+        }
+        let first = server.accept().unwrap();
+        let second = server.accept().unwrap();
+        assert_eq!(second.closed(), Closed::ByPeer { code: 3, reason: String::new() });
+        first.close(0, "");
+        // Until the goodbye has left.
+        assert_eq!(first.closed(), Closed::Local);
+    });
+}
+
+/// Lets a server that must not accept run for a moment: it connects to nobody.
+fn drive(server: &Endpoint, nobody: &Endpoint, world: &World) {
+    let _refused = server.connection_count();
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| server.connect(nobody.local_addr(), "host", world.client_tls.clone()));
+        assert!(connecting.join().unwrap().is_err());
+    });
+}
+
+pub fn waiting_with_a_timeout_ends_in_time(arm: Arm) {
+    let world = World::new(arm);
+    let server = world.server(world.config());
+    let clock = MonotonicClock::start();
+    assert!(server.accept_timeout(Duration::from_millis(50)).unwrap().is_none());
+    let took = clock.now().since_start();
+    assert!(took >= units::Duration::from_millis(50) && took < units::Duration::from_secs(2), "it took {took}");
+    let address = server.local_addr();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let client = world.client(world.config());
+            world.connect(&client, address).closed();
+        });
+        let connection = server.accept_timeout(PATIENCE).unwrap().unwrap();
+        let wait = Duration::from_millis(20);
+        assert!(connection.accept_bi_timeout(wait).unwrap().is_none());
+        assert!(connection.accept_uni_timeout(wait).unwrap().is_none());
+        assert!(connection.recv_datagram_timeout(wait).unwrap().is_none());
+        assert!(connection.closed_timeout(wait).is_none());
+        let (mut send, mut recv) = connection.open_bi().unwrap();
+        send.write_all(b"x").unwrap();
+        assert!(recv.read_chunk_timeout(wait).unwrap().is_none());
+        connection.close(0, "done");
+    });
+}

@@ -1,0 +1,172 @@
+//! Datagrams, messages, and what both ends agree on.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use litz::{AcceptStreamError, Closed, DatagramError, EndpointConfig, MessageError, Side};
+
+use crate::world::{Arm, PATIENCE, World, pattern, serve};
+
+pub fn datagrams_arrive_as_they_left(arm: Arm) {
+    const COUNT: usize = 200;
+    let world = World::new(arm);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            let connection = server.accept().unwrap();
+            // Echoes, so that the client sends no faster than this reads.
+            for _ in 0..COUNT {
+                let datagram = connection.recv_datagram_timeout(PATIENCE).unwrap().expect("nothing is lost here");
+                connection.send_datagram(datagram).unwrap();
+            }
+            connection.closed();
+        },
+        |client, address| {
+            let connection = world.connect(client, address);
+            let len_max = connection.datagram_len_max().unwrap();
+            assert!((1000..1200).contains(&len_max), "{len_max}");
+            let large = connection.send_datagram(Bytes::from(vec![0; len_max + 1]));
+            assert_eq!(large, Err(DatagramError::TooLarge { len_max }));
+            for index in 0..COUNT {
+                let sent = Bytes::from(pattern(index * len_max / (COUNT - 1), index as u64));
+                connection.send_datagram(sent.clone()).unwrap();
+                assert_eq!(connection.recv_datagram_timeout(PATIENCE).unwrap(), Some(sent));
+            }
+            connection.close(0, "done");
+            assert_eq!(connection.closed(), Closed::Local);
+            let late = connection.send_datagram(Bytes::new());
+            assert_eq!(late, Err(DatagramError::ConnectionClosed(Closed::Local)));
+        },
+    );
+}
+
+pub fn a_peer_that_takes_no_datagrams_is_known(arm: Arm) {
+    let world = World::new(arm);
+    let mut config = world.config();
+    config.transport.datagram_receive_buffer = 0;
+    serve(
+        &world,
+        config,
+        |server| drop(server.accept().unwrap().closed()),
+        |client, address| {
+            let connection = world.connect(client, address);
+            assert_eq!(connection.datagram_len_max(), None);
+            assert_eq!(connection.send_datagram(Bytes::new()), Err(DatagramError::Unsupported));
+            connection.close(0, "done");
+        },
+    );
+}
+
+pub fn messages_arrive_whole_and_each_once(arm: Arm) {
+    const LEN_MAX: usize = 3 << 20;
+    // More than a message a stream at a time, more bytes than the queues hold.
+    let lens: Vec<usize> = (0..400).map(|index| index * 37 % 4000).chain([LEN_MAX, LEN_MAX, LEN_MAX, 0]).collect();
+    let world = World::new(arm);
+    let config = EndpointConfig { message_len_max: LEN_MAX, ..world.config() };
+    serve(
+        &world,
+        config,
+        |server| {
+            let connection = server.accept().unwrap();
+            let mut missing = lens.clone();
+            for _ in 0..lens.len() {
+                let message = connection.get_message_timeout(PATIENCE).unwrap().expect("a message is missing");
+                assert_eq!(message, pattern(message.len(), message.len() as u64));
+                let place = missing.iter().position(|len| *len == message.len()).expect("a message came twice");
+                missing.swap_remove(place);
+            }
+            assert!(connection.get_message_timeout(Duration::from_millis(20)).unwrap().is_none());
+            assert_eq!(connection.accept_uni().unwrap_err(), AcceptStreamError::MessageMode);
+            connection.send_message(Bytes::from_static(b"thanks")).unwrap();
+            connection.closed();
+        },
+        |client, address| {
+            let connection = world.connect(client, address);
+            let long = connection.send_message(Bytes::from(vec![0; LEN_MAX + 1]));
+            assert_eq!(long, Err(MessageError::TooLong { len_max: LEN_MAX }));
+            for len in &lens {
+                connection.send_message(pattern(*len, *len as u64).into()).unwrap();
+            }
+            connection.flush_messages().unwrap();
+            assert_eq!(connection.get_message().unwrap(), Bytes::from_static(b"thanks"));
+            connection.close(0, "done");
+        },
+    );
+}
+
+pub fn a_message_longer_than_the_receiver_takes_is_refused_alone(arm: Arm) {
+    let world = World::new(arm);
+    let server = world.server(EndpointConfig { message_len_max: 1000, ..world.config() });
+    let address = server.local_addr();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let connection = server.accept().unwrap();
+            let mut lens = [0, 0].map(|_| connection.get_message_timeout(PATIENCE).unwrap().unwrap().len());
+            lens.sort_unstable();
+            assert_eq!(lens, [999, 1000]);
+            connection.closed();
+        });
+        let client = world.client(world.config());
+        let connection = world.connect(&client, address);
+        for len in [1000, 100_000, 999] {
+            connection.send_message(Bytes::from(vec![1; len])).unwrap();
+        }
+        connection.flush_messages().unwrap();
+        connection.close(0, "done");
+    });
+}
+
+pub fn messages_and_streams_that_came_before_the_end_are_there_after_it(arm: Arm) {
+    let world = World::new(arm);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            let connection = server.accept().unwrap();
+            assert!(matches!(connection.closed(), Closed::ByPeer { .. }));
+            assert_eq!(connection.get_message().unwrap(), Bytes::from_static(b"early"));
+            assert!(matches!(connection.get_message(), Err(MessageError::ConnectionClosed(_))));
+        },
+        |client, address| {
+            let connection = world.connect(client, address);
+            connection.send_message(Bytes::from_static(b"early")).unwrap();
+            connection.flush_messages().unwrap();
+            connection.close(0, "done");
+        },
+    );
+}
+
+pub fn both_ends_agree_on_keys_identities_and_addresses(arm: Arm) {
+    let world = &World::new(arm);
+    let (told, hears) = std::sync::mpsc::channel();
+    serve(
+        world,
+        world.config(),
+        move |server| {
+            let connection = server.accept().unwrap();
+            let mut material = [0; 32];
+            connection.export_keying_material(b"label", b"context", &mut material).unwrap();
+            told.send((material, connection.remote_addr(), connection.local_addr())).unwrap();
+            assert_eq!((connection.peer_identity().len(), connection.side()), (1, Side::Server));
+            connection.closed();
+            assert!(connection.export_keying_material(b"label", b"context", &mut material).is_err());
+        },
+        move |client, address| {
+            let connection = world.connect(client, address);
+            let mut material = [0; 32];
+            connection.export_keying_material(b"label", b"context", &mut material).unwrap();
+            let mut other = [0; 32];
+            connection.export_keying_material(b"label", b"else", &mut other).unwrap();
+            assert_ne!(material, other);
+            let theirs = hears.recv_timeout(PATIENCE).unwrap();
+            assert_eq!(theirs, (material, client.local_addr(), address));
+            assert_eq!((connection.remote_addr(), connection.side()), (address, Side::Client));
+            let identity = connection.peer_identity();
+            assert!(litz::identity::peer_public_key(Some(&identity)).is_ok());
+            let stats = connection.stats();
+            assert!(stats.handshake_time.is_some() && stats.session.cipher_suite.is_some());
+            connection.close(0, "done");
+        },
+    );
+}

@@ -1,0 +1,100 @@
+//! What a peer can make us hold, in bytes of memory, counted by the allocator.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use quic::{Dir, Side, StreamId};
+use support::hostile::{Duel, payload};
+use wire::quic::{Frame, Stream};
+
+/// The system's allocator, with a count of what is held.
+struct Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged; the counter touches no memory that it hands out.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same one.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: `pointer` came from `alloc` above with this layout, so from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What the hostile peer's `act` makes the victim hold, in bytes. The peer itself forgets what it has heard.
+fn held_after(mut act: impl FnMut(&mut Duel, u64), rounds: u64) -> usize {
+    let mut duel = Duel::against_server();
+    let before = HELD.load(Ordering::Relaxed);
+    for round in 0..rounds {
+        act(&mut duel, round);
+        duel.hostile.heard.clear();
+        duel.victim.events.iter_mut().for_each(|events| events.clear());
+        if !duel.victim_lives() {
+            break;
+        }
+    }
+    // Not what the peer remembers of numbers: 8 bytes for each packet heard, with room to grow.
+    HELD.load(Ordering::Relaxed).saturating_sub(before)
+}
+
+/// All in one test: the counter belongs to the process.
+#[test]
+fn no_flood_makes_a_connection_hold_more_than_its_windows_allow() {
+    const MIB: usize = 1 << 20;
+    let id = |index| StreamId::new(Side::Client, Dir::Uni, index);
+    let data = |index, offset, data: &'static [u8]| Frame::Stream(Stream { id: id(index), offset, fin: false, data });
+
+    // A window's worth of single bytes, in order, that nobody reads: 2 MiB of data.
+    let in_order = held_after(
+        |duel, round| {
+            let frames: Vec<Frame<'_>> =
+                (0..200).map(|index| data(round % 2, (round / 2) * 200 + index, b"x")).collect();
+            duel.say(&payload(&frames));
+        },
+        9_000,
+    );
+    // As many crumbs out of order as are allowed, on many streams.
+    let crumbs = held_after(
+        |duel, round| {
+            let frames: Vec<Frame<'_>> =
+                (0..100).map(|index| data(round % 200, 1 + 2 * ((round / 200) * 100 + index), b"x")).collect();
+            duel.say(&payload(&frames));
+        },
+        2_000,
+    );
+    let streams = held_after(|duel, round| duel.say(&payload(&[data(round.min(1023), 0, b"")])), 1_100);
+    let datagrams = held_after(|duel, _| duel.say(&payload(&[Frame::Datagram { data: b"" }; 400])), 2_000);
+    let pings = held_after(|duel, _| duel.say(&payload(&[Frame::Ping; 10])), 20_000);
+    let challenges = held_after(|duel, round| duel.say(&payload(&[Frame::PathChallenge([round as u8; 8]); 100])), 100);
+    let blocked = held_after(
+        |duel, round| {
+            let frames = [Frame::DataBlocked(round), Frame::StreamDataBlocked { id: id(0), limit: round }];
+            duel.say(&payload(&frames.repeat(50)));
+        },
+        5_000,
+    );
+    let sums = [in_order, crumbs, streams, datagrams, pings, challenges, blocked];
+    let bounds = [64 * MIB, 64 * MIB, 2 * MIB, 4 * MIB, 2 * MIB, 2 * MIB, 2 * MIB];
+    let names = ["in order", "crumbs", "streams", "datagrams", "pings", "challenges", "blocked"];
+    let report: Vec<String> = names.iter().zip(sums).map(|(name, sum)| format!("{name}: {sum}")).collect();
+    assert!(sums.iter().zip(bounds).all(|(sum, bound)| *sum < bound), "bytes held: {report:?}");
+    if std::env::var_os("LITZ_SHOW").is_some() {
+        show(&report);
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "asked for")]
+fn show(report: &[String]) {
+    println!("{report:?}");
+}
