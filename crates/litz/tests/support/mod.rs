@@ -116,7 +116,8 @@ impl Litz {
                 return event;
             }
         }
-        panic!("the command ended: {:#?}\n{}", self.seen, self.errors());
+        let errors = self.errors();
+        panic!("the command ended: {:#?}\n{errors}", self.seen);
     }
 
     pub fn wait_for(&mut self, name: &str) -> Value {
@@ -138,7 +139,8 @@ impl Litz {
     /// Expects success; the summary.
     pub fn succeed(&mut self) -> Value {
         let (status, finished) = self.finish("finished");
-        assert_eq!(status, 0, "{:#?}\n{}", self.seen, self.errors());
+        let errors = self.errors();
+        assert_eq!(status, 0, "{:#?}\n{errors}", self.seen);
         finished.expect("a finished event")["summary"].clone()
     }
 
