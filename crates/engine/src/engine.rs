@@ -56,7 +56,8 @@ impl Engine {
         let waker = Arc::new(waker);
         let mut ports = Vec::with_capacity(sockets.len());
         for socket in sockets {
-            let local = socket.local_addr().map_err(|error| StartError::System("ask a socket for its address", error))?;
+            let local =
+                socket.local_addr().map_err(|error| StartError::System("ask a socket for its address", error))?;
             ports.push(Port::new(socket, local, Arc::new(ArrivalWaker::new(Arc::clone(&waker)))));
         }
         let limits = Limits {

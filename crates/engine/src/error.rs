@@ -113,7 +113,8 @@ impl std::error::Error for Closed {}
 impl From<Closed> for io::Error {
     fn from(error: Closed) -> Self {
         use io::ErrorKind::{
-            AddrNotAvailable, ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput, NotConnected, TimedOut,
+            AddrNotAvailable, ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput, NotConnected,
+            TimedOut,
         };
         let kind = match &error {
             Closed::Local => NotConnected,

@@ -144,7 +144,9 @@ impl ConnectionHandle {
     /// The next unidirectional stream of the peer. The first call decides that they are not messages.
     pub fn poll_accept_uni(&self, waker: &Waker) -> Poll<Result<RecvHandle, AcceptStreamError>> {
         if let Err(closed) = self.decide(MessageMode::Streams) {
-            return Poll::Ready(Err(closed.map_or(AcceptStreamError::MessageMode, AcceptStreamError::ConnectionClosed)));
+            return Poll::Ready(
+                Err(closed.map_or(AcceptStreamError::MessageMode, AcceptStreamError::ConnectionClosed)),
+            );
         }
         let polled = {
             let mut state = self.cell().lock();

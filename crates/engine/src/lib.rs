@@ -44,8 +44,6 @@ mod wake;
 
 pub use config::{EngineConfig, Placement};
 pub use engine::Engine;
-pub use error::{
-    AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError,
-};
+pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
 pub use handle::{ConnectionHandle, Opening, RecvHandle, SendHandle};
 pub use socket::{LiveSocket, Readiness};

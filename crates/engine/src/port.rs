@@ -62,11 +62,7 @@ pub(crate) enum Sent {
 }
 
 impl Port {
-    pub(crate) fn new(
-        mut socket: Box<dyn LiveSocket>,
-        local: SocketAddr,
-        arrivals: Arc<ArrivalWaker>,
-    ) -> Self {
+    pub(crate) fn new(mut socket: Box<dyn LiveSocket>, local: SocketAddr, arrivals: Arc<ArrivalWaker>) -> Self {
         let readiness = socket.readiness(&arrivals.clone().into());
         Self {
             socket,

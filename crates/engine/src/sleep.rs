@@ -93,8 +93,7 @@ mod fine {
 
     impl Timer {
         pub(super) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
-            let descriptor =
-                timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+            let descriptor = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
             // Edge-triggered, so nobody has to read it: each expiry is an edge of its own.
             registry.register(&mut SourceFd(&descriptor.as_raw_fd()), token, Interest::READABLE)?;
             Ok(Self(descriptor))
@@ -104,10 +103,7 @@ mod fine {
         pub(super) fn arm(&self, span: Duration) -> bool {
             let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
             let nanos = span.as_nanos();
-            let it_value = Timespec {
-                tv_sec: (nanos / 1_000_000_000) as i64,
-                tv_nsec: (nanos % 1_000_000_000) as _,
-            };
+            let it_value = Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as _ };
             let setting = Itimerspec { it_interval: zero, it_value };
             timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &setting).is_ok()
         }

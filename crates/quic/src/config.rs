@@ -43,7 +43,8 @@ pub struct TransportConfig {
     pub congestion: Algorithm,
     /// A hard limit on rate and burst, whatever congestion control allows. Default none.
     pub rate_cap: Option<RateCap>,
-    /// Packets sealed with one key before it is updated. Default 2^22, half of what AES-GCM allows (RFC 9001, section 6.6).
+    /// Packets sealed with one key before it is updated. Default 2^21, a
+    /// quarter of what AES-GCM allows (RFC 9001, section 6.6): the next update may have to wait for three probe timeouts.
     pub key_update_interval: u64,
     /// Send random values where the standard wants none relied upon (RFC 9287; RFC 9000, section 18.1). Default true.
     pub grease: bool,
@@ -67,7 +68,7 @@ impl Default for TransportConfig {
             initial_rtt: recovery::INITIAL_RTT,
             congestion: Algorithm::default(),
             rate_cap: None,
-            key_update_interval: 1 << 22,
+            key_update_interval: 1 << 21,
             grease: true,
         }
     }

@@ -11,7 +11,7 @@ use crate::control::ids::LOCAL_ID_LEN;
 use crate::control::{Beginning, Control, RouteChange};
 use crate::error::{ConnectionError, TransportError};
 use crate::event::{Event, Events};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, ToSend};
 use crate::open::{OpenContext, Opened, Outcome, open_packet};
 use crate::plan::{Plan, Receipt};
 use crate::receive::ReceiveHalf;
@@ -225,8 +225,11 @@ impl Connection {
     fn absorb(&mut self, now: Instant, opened: &Opened, buffer: &Bytes, context: &OpenContext) {
         self.receive.stats.packets_unauthentic += opened.unauthentic_count;
         self.receive.stats.packets_dropped += opened.dropped_count;
-        for packet in &opened.packets {
+        if !opened.packets.is_empty() {
             self.heard = true;
+            self.exchange.to_send.push_back(ToSend::Heard);
+        }
+        for packet in &opened.packets {
             let result = self.receive.absorb(now, packet, opened, buffer, &mut self.exchange, &mut self.events);
             if let Err(error) = result {
                 self.settle(now);

@@ -59,6 +59,8 @@ pub(crate) enum ToSend {
     },
     /// No more credit is needed for this stream.
     ForgetGrant(StreamId),
+    /// Something authentic arrived: the peer lives.
+    Heard,
     /// A datagram of this size came from the path's address.
     Received {
         path: PathId,

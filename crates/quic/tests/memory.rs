@@ -6,8 +6,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quic::{Dir, Side, StreamId};
-use support::hostile::{Duel, payload};
-use wire::quic::{Frame, Stream};
+use support::hostile::{Duel, Hostile, client_parameters, encode, payload};
+use wire::quic::{Frame, Stream, TransportParameters};
 
 /// The system's allocator, with a count of what is held.
 struct Counting;
@@ -33,19 +33,32 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// What the hostile peer's `act` makes the victim hold, in bytes. The peer itself forgets what it has heard.
-fn held_after(mut act: impl FnMut(&mut Duel, u64), rounds: u64) -> usize {
-    let mut duel = Duel::against_server();
+fn held_after(act: impl FnMut(&mut Duel, u64), rounds: u64) -> usize {
+    held_in(Duel::against_server(), act, rounds)
+}
+
+fn held_in(mut duel: Duel, mut act: impl FnMut(&mut Duel, u64), rounds: u64) -> usize {
     let before = HELD.load(Ordering::Relaxed);
     for round in 0..rounds {
         act(&mut duel, round);
-        duel.hostile.heard.clear();
+        duel.hostile.forget();
         duel.victim.events.iter_mut().for_each(|events| events.clear());
         if !duel.victim_lives() {
             break;
         }
     }
-    // Not what the peer remembers of numbers: 8 bytes for each packet heard, with room to grow.
     HELD.load(Ordering::Relaxed).saturating_sub(before)
+}
+
+/// A victim whose stream has credit while the connection has none.
+fn starved() -> Duel {
+    let hostile =
+        Hostile::client(7, |id| encode(&TransportParameters { initial_max_data: 1_000, ..client_parameters(id) }));
+    let mut duel = Duel::established(Duel::with_server(quic::TransportConfig::default(), hostile));
+    let stream = duel.victim.connection(0).open(Dir::Uni).expect("the peer allows streams");
+    duel.victim.connection(0).write(stream, bytes::Bytes::from(vec![1; 200_000])).expect("room");
+    duel.say_and_ack(&payload(&[Frame::Ping]));
+    duel
 }
 
 /// All in one test: the counter belongs to the process.
@@ -84,9 +97,19 @@ fn no_flood_makes_a_connection_hold_more_than_its_windows_allow() {
         },
         5_000,
     );
-    let sums = [in_order, crumbs, streams, datagrams, pings, challenges, blocked];
-    let bounds = [64 * MIB, 64 * MIB, 2 * MIB, 4 * MIB, 2 * MIB, 2 * MIB, 2 * MIB];
-    let names = ["in order", "crumbs", "streams", "datagrams", "pings", "challenges", "blocked"];
+    let credit = held_in(
+        starved(),
+        |duel, round| {
+            duel.say(&payload(&[Frame::MaxStreamData {
+                id: StreamId::new(Side::Server, Dir::Uni, 0),
+                max: 5_000 + round,
+            }]));
+        },
+        60_000,
+    );
+    let sums = [in_order, crumbs, streams, datagrams, pings, challenges, blocked, credit];
+    let bounds = [8 * MIB, 32 * MIB, 2 * MIB, 4 * MIB, MIB / 4, MIB / 2, MIB / 4, MIB / 4];
+    let names = ["in order", "crumbs", "streams", "datagrams", "pings", "challenges", "blocked", "credit"];
     let report: Vec<String> = names.iter().zip(sums).map(|(name, sum)| format!("{name}: {sum}")).collect();
     assert!(sums.iter().zip(bounds).all(|(sum, bound)| *sum < bound), "bytes held: {report:?}");
     if std::env::var_os("LITZ_SHOW").is_some() {

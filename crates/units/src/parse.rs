@@ -37,7 +37,11 @@ fn split_micro(input: &str) -> Option<(u128, &str)> {
     Some((whole * 1_000_000 + fraction_micro, unit))
 }
 
-fn scaled(input: &str, expected: &'static str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, ParseQuantityError> {
+fn scaled(
+    input: &str,
+    expected: &'static str,
+    factor: impl Fn(&str) -> Option<u64>,
+) -> Result<u64, ParseQuantityError> {
     let error = || ParseQuantityError { input: input.to_owned(), expected };
     let (micro, unit) = split_micro(input).ok_or_else(error)?;
     if micro == 0 && unit.is_empty() {
@@ -52,7 +56,8 @@ impl FromStr for Rate {
 
     fn from_str(input: &str) -> Result<Self, Self::Err> {
         let factor = |unit: &str| {
-            let unit = unit.strip_suffix("/s").or_else(|| unit.strip_suffix("ps")).or_else(|| unit.strip_suffix("it"))?;
+            let unit =
+                unit.strip_suffix("/s").or_else(|| unit.strip_suffix("ps")).or_else(|| unit.strip_suffix("it"))?;
             Some(match unit {
                 "b" => 1,
                 "kb" | "Kb" => 1_000,

@@ -56,7 +56,11 @@ impl RecvCell {
     }
 
     /// The next bytes, at most `len_max` of them; none at the end.
-    pub(crate) fn poll_read(&self, len_max: usize, waker: &Waker) -> Poll<Result<(Option<Bytes>, MustTell), ReadError>> {
+    pub(crate) fn poll_read(
+        &self,
+        len_max: usize,
+        waker: &Waker,
+    ) -> Poll<Result<(Option<Bytes>, MustTell), ReadError>> {
         let mut inbox = self.lock();
         let Some(front) = inbox.chunks.front_mut() else {
             return match &inbox.end {

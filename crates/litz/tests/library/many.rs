@@ -107,8 +107,7 @@ pub fn a_stream_that_nobody_reads_stalls_no_other_stream_and_no_other_connection
         |client, address| {
             let first = world.connect(client, address);
             let second = world.connect(client, address);
-            let mut streams =
-                [first.open_uni().unwrap(), first.open_uni().unwrap(), second.open_uni().unwrap()];
+            let mut streams = [first.open_uni().unwrap(), first.open_uni().unwrap(), second.open_uni().unwrap()];
             std::thread::scope(|scope| {
                 for (stream, len) in streams.iter_mut().zip([4 << 20, LEN, LEN]) {
                     // The order in which the server accepts them.

@@ -11,7 +11,7 @@ use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToReceive, ToSend};
 use crate::open::PhaseRing;
-use crate::receive::assembler::Assembler;
+use crate::receive::assembler::{Assembler, Pending};
 use crate::send::frames::ControlFrame;
 use crate::session::NewKeys;
 
@@ -46,7 +46,8 @@ impl Control {
             }
             return Ok(());
         }
-        buffer.insert(offset, bytes).map_err(|_| {
+        buffer.insert(offset, bytes);
+        Pending::default().update(Pending::default(), buffer.pending()).map_err(|_| {
             TransportError::new(ErrorCode::CRYPTO_BUFFER_EXCEEDED, "handshake bytes in too many small pieces")
         })?;
         self.advance(now, exchange, events)

@@ -7,7 +7,7 @@ use crate::range_set::RangeSet;
 
 /// Ranges remembered for each number space. A peer that leaves more gaps than this open has its oldest packets treated as
 /// duplicates, which costs it a retransmission and us nothing.
-pub(crate) const RANGES_MAX: usize = 64;
+pub(crate) const RANGES_MAX: usize = 48;
 
 /// Our max_ack_delay: the default of RFC 9000, section 18.2, so that it need not be sent.
 pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis(25);

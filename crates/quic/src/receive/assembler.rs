@@ -18,13 +18,20 @@ const COPY_LEN_MAX: usize = 512;
 const TAIL_LEN_MAX: usize = 4096;
 
 /// Out-of-order chunks beyond this count must be at least [`PENDING_CHUNK_LEN_MIN`] bytes long on average; otherwise the
-/// peer is cutting its stream into crumbs to make us remember them.
+/// peer is cutting its streams into crumbs to make us remember them.
 const PENDING_COUNT_FREE: usize = 1024;
 const PENDING_CHUNK_LEN_MIN: usize = 64;
 
-/// The peer's stream is cut into too many small pieces that arrive out of order.
+/// The peer's streams are cut into too many small pieces that arrive out of order.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooFragmented;
+
+/// Chunks that wait for others, over all streams of a connection.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Pending {
+    count: usize,
+    bytes: usize,
+}
 
 /// Bytes received and not yet read.
 #[derive(Debug, Default)]
@@ -39,6 +46,24 @@ pub(crate) struct Assembler {
     /// Chunks beyond a gap, by offset; they do not overlap.
     pending: BTreeMap<u64, Bytes>,
     pending_bytes: usize,
+}
+
+impl Pending {
+    /// One stream's chunks went from `before` to `after`.
+    pub(crate) fn update(&mut self, before: Self, after: Self) -> Result<(), TooFragmented> {
+        self.count = self.count + after.count - before.count;
+        self.bytes = self.bytes + after.bytes - before.bytes;
+        if self.count > PENDING_COUNT_FREE && self.bytes / self.count < PENDING_CHUNK_LEN_MIN {
+            return Err(TooFragmented);
+        }
+        Ok(())
+    }
+
+    /// A stream with these chunks is gone.
+    pub(crate) fn remove(&mut self, gone: Self) {
+        self.count -= gone.count;
+        self.bytes -= gone.bytes;
+    }
 }
 
 impl Assembler {
@@ -57,10 +82,15 @@ impl Assembler {
         self.read_offset < self.ready_end
     }
 
+    /// The chunks that wait for others.
+    pub(crate) fn pending(&self) -> Pending {
+        Pending { count: self.pending.len(), bytes: self.pending_bytes }
+    }
+
     /// Takes a chunk; what has arrived before is passed over.
-    pub(crate) fn insert(&mut self, mut offset: u64, mut chunk: Bytes) -> Result<(), TooFragmented> {
+    pub(crate) fn insert(&mut self, mut offset: u64, mut chunk: Bytes) {
         if offset + chunk.len() as u64 <= self.ready_end {
-            return Ok(());
+            return;
         }
         if offset < self.ready_end {
             chunk = chunk.slice((self.ready_end - offset) as usize..);
@@ -71,13 +101,9 @@ impl Assembler {
             if !self.pending.is_empty() {
                 self.promote();
             }
-            return Ok(());
+            return;
         }
         self.insert_pending(offset, chunk);
-        if self.pending.len() > PENDING_COUNT_FREE && self.pending_bytes / self.pending.len() < PENDING_CHUNK_LEN_MIN {
-            return Err(TooFragmented);
-        }
-        Ok(())
     }
 
     fn push_ready(&mut self, chunk: Bytes) {

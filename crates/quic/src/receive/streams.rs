@@ -6,7 +6,7 @@ use bytes::Bytes;
 use units::{Duration, Instant};
 use wire::quic::{Dir, ErrorCode, Side, StreamId};
 
-use super::assembler::Assembler;
+use super::assembler::{Assembler, Pending};
 use super::window::Window;
 use crate::config::TransportConfig;
 use crate::error::TransportError;
@@ -84,6 +84,8 @@ pub(crate) struct RecvStreams {
     received: u64,
     consumed: u64,
     round_trip: Duration,
+    /// Out-of-order chunks of all streams.
+    pending: Pending,
     stream_window: u64,
     stream_window_max: u64,
 }
@@ -105,6 +107,7 @@ impl RecvStreams {
             received: 0,
             consumed: 0,
             round_trip: config.initial_rtt,
+            pending: Pending::default(),
             stream_window: config.stream_window,
             stream_window_max: config.stream_window_max,
         }
@@ -230,8 +233,10 @@ impl RecvStreams {
             }
             return Ok(());
         }
-        stream.assembler.insert(offset, data).map_err(|_| {
-            TransportError::new(ErrorCode::INTERNAL_ERROR, "a stream arrived in too many small pieces out of order")
+        let before = stream.assembler.pending();
+        stream.assembler.insert(offset, data);
+        self.pending.update(before, stream.assembler.pending()).map_err(|_| {
+            TransportError::new(ErrorCode::INTERNAL_ERROR, "streams arrived in too many small pieces out of order")
         })?;
         if !stream.told && stream.is_readable() {
             stream.told = true;
@@ -266,6 +271,7 @@ impl RecvStreams {
         stream.final_size = Some(final_size);
         stream.reset = Some(code);
         let unread = if stream.stopped { fresh } else { final_size - stream.assembler.read_offset() };
+        self.pending.remove(stream.assembler.pending());
         stream.assembler.discard();
         let (stopped, told) = (stream.stopped, std::mem::replace(&mut stream.told, true));
         exchange.to_send.push_back(ToSend::ForgetGrant(id));
@@ -323,6 +329,7 @@ impl RecvStreams {
         stream.stopped = true;
         let unread = if stream.reset.is_some() { 0 } else { stream.highest - stream.assembler.read_offset() };
         let over = stream.final_size.is_some();
+        self.pending.remove(stream.assembler.pending());
         stream.assembler.discard();
         self.consume(now, unread, exchange);
         if over {

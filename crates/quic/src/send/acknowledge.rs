@@ -192,7 +192,10 @@ impl SendHalf {
 
     fn requeue_frame(&mut self, space: Space, frame: SentFrame) {
         match frame {
-            SentFrame::Control(frame) if frame.repeats() => self.control.push_back(frame),
+            // A probe may have queued a copy already.
+            SentFrame::Control(frame) if frame.repeats() && !self.control.contains(&frame) => {
+                self.control.push_back(frame);
+            }
             SentFrame::Crypto(range) => self.crypto[space.index()].lose(range),
             SentFrame::Stream { id, range, fin } => self.streams.on_lost(id, range, fin),
             SentFrame::MaxData => self.grants.on_data_lost(),

@@ -230,8 +230,8 @@ impl SendHalf {
             ToSend::GrantStreamData { id, max } => self.grants.grant_stream_data(id, max),
             ToSend::GrantStreams { dir, max } => self.grants.grant_streams(dir, max),
             ToSend::ForgetGrant(id) => self.grants.forget_stream(id),
+            ToSend::Heard => self.elicited = false,
             ToSend::Received { path, bytes } => {
-                self.elicited = false;
                 self.paths[path.0 as usize].on_received(bytes);
             }
             ToSend::Control(frame) => return self.queue_control(frame),

@@ -18,8 +18,8 @@ use crate::exchange::{Exchange, ToControl, ToReceive};
 use crate::plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan};
 use crate::receive::{AckSnapshot, Snapshot};
 
-/// Ranges in one ACK frame: enough to describe heavy loss, few enough to leave room for data.
-const ACK_RANGES_SENT_MAX: usize = 32;
+/// Ranges in one ACK frame: all that are remembered, so that none is forgotten unsaid.
+const ACK_RANGES_SENT_MAX: usize = crate::receive::acks::RANGES_MAX;
 
 /// Our ack_delay_exponent: the default, so that it need not be sent (RFC 9000, section 18.2).
 pub(crate) const ACK_DELAY_EXPONENT: u32 = 3;
@@ -107,6 +107,8 @@ impl SendHalf {
             let fields = self.fields(space, number_len, &token, fixed_bit);
             let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };
             let may_elicit = has_window || self.spaces[space.index()].probes_due > 0;
+            // An Initial packet that elicits fills a datagram of 1200 bytes (RFC 9000, section 14.1), or waits for more room.
+            let may_elicit = may_elicit && (space != Space::Initial || size_max >= MIN_INITIAL_SIZE);
             let ack = snapshot.get(space, PathId::ZERO);
             if space == Space::Data {
                 self.fill_data(now, ack, may_elicit, &mut draft, plan, &mut frames, exchange);
@@ -452,8 +454,8 @@ impl SendHalf {
             let number_len = self.number_len(space, 1);
             let fields = self.fields(space, number_len, &token, true);
             let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };
-            // The application's words must not be readable in packets anybody can open.
-            let reveal = space == Space::Data || !close.application;
+            // The application's words are for an authenticated peer only.
+            let reveal = (space == Space::Data && self.handshake_complete) || !close.application;
             let (code, reason) =
                 if reveal { (close.error.code.0, &*close.error.reason) } else { (ErrorCode::APPLICATION_ERROR.0, "") };
             let origin = if close.application && reveal {

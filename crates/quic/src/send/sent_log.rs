@@ -91,7 +91,6 @@ pub(crate) struct SentLog {
     side: SideTable,
     /// Ack-eliciting packets in the log.
     eliciting_count: u64,
-    scratch: Vec<Run>,
 }
 
 /// The frames of packets that are no pattern, by slot. Slots and their memory are used again.
@@ -182,50 +181,40 @@ impl SentLog {
     /// Takes the acknowledged packets out and shows them to `sink` as parts of runs, oldest first. `ranges` ascend and are
     /// disjoint; numbers that are not in the log (acknowledged or lost before) are passed over.
     pub(crate) fn acknowledge(&mut self, ranges: &[(u64, u64)], mut sink: impl FnMut(Run)) {
-        let (Some(lowest), Some(highest)) = (ranges.first(), ranges.last()) else { return };
-        let from = self.runs.partition_point(|run| run.end() <= lowest.0);
-        let to = self.runs.partition_point(|run| run.first <= highest.1);
-        if from >= to {
-            return;
-        }
-        self.scratch.clear();
-        let mut range_index = 0;
-        for run in self.runs.range(from..to) {
-            let mut at = run.first;
-            while at < run.end() {
-                while ranges.get(range_index).is_some_and(|range| range.1 < at) {
-                    range_index += 1;
-                }
-                let (start, end) = match ranges.get(range_index) {
-                    Some(range) => (range.0.clamp(at, run.end()), (range.1 + 1).min(run.end())),
-                    None => (run.end(), run.end()),
-                };
-                if at < start {
-                    self.scratch.push(run.part(at..start));
-                }
-                if start < end {
-                    let acked = run.part(start..end);
-                    self.eliciting_count -= if acked.eliciting { u64::from(acked.count) } else { 0 };
-                    sink(acked);
-                }
-                at = end.max(start);
+        // Range by range, so that a peer pays for what it acknowledges: runs between two ranges cost nothing.
+        for &(low, high) in ranges {
+            let from = self.runs.partition_point(|run| run.end() <= low);
+            let to = self.runs.partition_point(|run| run.first <= high);
+            if from >= to {
+                continue;
             }
+            let (first, last) = (self.runs[from], self.runs[to - 1]);
+            for run in self.runs.range(from..to) {
+                let acked = run.part(run.first.max(low)..run.end().min(high + 1));
+                self.eliciting_count -= if acked.eliciting { u64::from(acked.count) } else { 0 };
+                sink(acked);
+            }
+            let head = (first.first < low).then(|| first.part(first.first..low));
+            let tail = (high + 1 < last.end()).then(|| last.part(high + 1..last.end()));
+            self.replace(from, to, head, tail);
         }
-        self.replace(from, to);
     }
 
-    /// Puts `scratch` in the place of runs `from..to`.
-    fn replace(&mut self, from: usize, to: usize) {
-        let kept = self.scratch.len().min(to - from);
-        for (index, run) in self.scratch.drain(..kept).enumerate() {
-            self.runs[from + index] = run;
-        }
-        if from + kept < to {
-            self.runs.drain(from + kept..to);
-        }
-        // What is left over came from splits: at most two for each acknowledged range.
-        for (index, run) in self.scratch.drain(..).enumerate() {
-            self.runs.insert(from + kept + index, run);
+    /// Puts what is left of the outermost runs in the place of runs `from..to`.
+    fn replace(&mut self, from: usize, to: usize, head: Option<Run>, tail: Option<Run>) {
+        match (head, tail) {
+            (Some(head), Some(tail)) if to - from == 1 => {
+                self.runs[from] = head;
+                self.runs.insert(to, tail);
+            }
+            (head, tail) => {
+                let mut kept = from;
+                for run in [head, tail].into_iter().flatten() {
+                    self.runs[kept] = run;
+                    kept += 1;
+                }
+                self.runs.drain(kept..to);
+            }
         }
     }
 

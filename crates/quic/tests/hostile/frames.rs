@@ -378,3 +378,16 @@ fn the_peers_goodbye_is_heard_and_answered_by_silence() {
         assert_eq!(duel.victim.endpoint.route_count(), 0);
     }
 }
+
+#[test]
+fn nothing_follows_the_last_event() {
+    let mut duel = Duel::against_server();
+    let now = duel.now;
+    duel.victim.connection(0).close(now, 1, "enough");
+    duel.say(&payload(&[stream(0, Dir::Uni, 0, true, b"x"), Frame::MaxStreams { dir: Dir::Uni, max: 1 << 20 }]));
+    let violation = Frame::HandshakeDone;
+    duel.say(&payload(&[violation]));
+    let events = &duel.victim.events[0];
+    assert_eq!(events.back(), Some(&quic::Event::Closed(quic::ConnectionError::ClosedLocally)), "{events:?}");
+    assert_eq!(duel.hostile.close(), Some((ErrorCode(1), true)));
+}

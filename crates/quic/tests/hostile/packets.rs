@@ -4,7 +4,7 @@ use quic::ErrorCode;
 use units::{Duration, Instant};
 use wire::quic::{Frame, Space};
 
-use crate::support::hostile::{Duel, Hostile, Oddity, payload};
+use crate::support::hostile::{Duel, Hostile, Oddity, client_parameters, encode, payload};
 
 #[test]
 fn reserved_bits_are_a_violation() {
@@ -117,7 +117,7 @@ fn truncated_and_random_datagrams_never_reach_a_session() {
     let mut duel = Duel::against_server();
     let good = duel.hostile.packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 30 }]));
     for len in 0..good.len() {
-        duel.deliver(&good[..len].to_vec());
+        duel.deliver(&good[..len]);
     }
     let mut rng = units::Rng::from_seed(5);
     for _ in 0..2000 {
@@ -182,4 +182,36 @@ fn an_acknowledgement_of_the_old_phase_that_comes_with_an_update_allows_no_secon
     assert!(duel.victim.connection(0).stats().send.packets_sent > 10);
     assert_eq!(duel.victim.connection(0).stats().send.key_updates, 1, "RFC 9001, section 6.1");
     duel.assert_alive("a peer that does not acknowledge the update");
+}
+
+#[test]
+fn an_acknowledgement_of_a_skipped_number_gives_an_optimist_away() {
+    // RFC 9000, section 21.4. A number is left out about every 4096 packets.
+    let generous = |id| wire::quic::TransportParameters {
+        initial_max_data: 1 << 40,
+        initial_max_stream_data_uni: 1 << 40,
+        ..client_parameters(id)
+    };
+    let hostile = Hostile::client(7, |id| encode(&generous(id)));
+    let mut duel = Duel::established(Duel::with_server(quic::TransportConfig::default(), hostile));
+    let stream = duel.victim.connection(0).open(quic::Dir::Uni).expect("the peer allows streams");
+    let mut expected = None;
+    let skipped = 'search: loop {
+        assert!(expected.unwrap_or(0) < 20_000, "no number is left out");
+        let _ = duel.victim.connection(0).write(stream, bytes::Bytes::from(vec![3; 100_000]));
+        // The newest number is enough: ranges of what was heard would be long, and nothing here is lost.
+        for heard in duel.hostile.heard.drain(..).filter(|heard| heard.space == Space::Data) {
+            if expected.is_some_and(|expected| heard.number > expected) {
+                break 'search expected.expect("it is some");
+            }
+            expected = Some(heard.number + 1);
+        }
+        duel.wait(Duration::from_millis(30));
+        duel.say_and_ack(&payload(&[Frame::Ping]));
+    };
+    duel.assert_alive("acknowledgements of what was sent");
+    let mut ack = Vec::new();
+    wire::quic::emit_ack(None, 0, std::iter::once(skipped - 5..=skipped + 1), None, &mut ack);
+    duel.say(&ack);
+    duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "a number that was never used");
 }

@@ -382,6 +382,16 @@ impl Hostile {
         self.heard.iter().any(|heard| heard.frames().iter().any(&wanted))
     }
 
+    /// Forgets what it has heard, but for the numbers that decoding needs: a peer that counts memory must hold little.
+    pub fn forget(&mut self) {
+        self.heard.clear();
+        for numbers in &mut self.received {
+            let largest = numbers.iter().max().copied();
+            numbers.clear();
+            numbers.extend(largest);
+        }
+    }
+
     /// True once it can send 1-RTT packets.
     pub fn is_ready(&self) -> bool {
         self.keys[2].is_some() && !self.session.is_handshaking()
