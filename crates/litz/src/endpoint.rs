@@ -247,15 +247,16 @@ impl Endpoint {
         self.engine.connection_count()
     }
 
-    /// Closes the endpoint, as dropping it does.
-    pub fn close(self) {
-        drop(self);
+    /// Closes the endpoint, as dropping it does, also from another thread: every call that waits on it or on its connections
+    /// returns. Later calls do nothing.
+    pub fn close(&self) {
+        self.engine.stop();
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        self.engine.stop();
+        self.close();
     }
 }
 

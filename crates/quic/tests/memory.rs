@@ -102,7 +102,7 @@ fn no_flood_makes_a_connection_hold_more_than_its_windows_allow() {
         |duel, round| {
             duel.say(&payload(&[Frame::MaxStreamData {
                 id: StreamId::new(Side::Server, Dir::Uni, 0),
-                max: 5_000 + round,
+                max: (1 << 18) + round,
             }]));
         },
         60_000,

@@ -155,7 +155,7 @@ pub(crate) struct SendOptions {
 #[derive(Args, Debug)]
 pub(crate) struct DemoOptions {
     /// Rate of the emulated link
-    #[arg(long, value_name = "RATE", default_value = "400Mb/s")]
+    #[arg(long, value_name = "RATE", default_value = "200Mb/s")]
     pub(crate) rate: Rate,
 
     /// Delay of the emulated link, one way
@@ -171,7 +171,7 @@ pub(crate) struct DemoOptions {
     pub(crate) queue: Option<ByteSize>,
 
     /// Size of the file
-    #[arg(long, value_name = "SIZE", default_value = "200MB")]
+    #[arg(long, value_name = "SIZE", default_value = "100MB")]
     pub(crate) size: ByteSize,
 
     /// Seed of the file's content and of the link's faults

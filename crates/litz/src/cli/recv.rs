@@ -59,30 +59,43 @@ struct Receiver<'a> {
 /// over from its own former connection, whose end we would otherwise learn of only by the idle timeout.
 #[derive(Default)]
 struct Current {
-    connection: Mutex<Option<Connection>>,
+    visit: Mutex<CurrentVisit>,
     released: Condvar,
 }
 
+#[derive(Default)]
+struct CurrentVisit {
+    /// Of the visit that holds the place; none if nobody does.
+    connection: Option<Connection>,
+    /// Counts the visits, so that one that was given up on cannot release its successor.
+    number: u64,
+}
+
 impl Current {
-    fn lock(&self) -> MutexGuard<'_, Option<Connection>> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CurrentVisit> {
+        self.visit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the former visit of the same sender and takes its place.
-    fn take_over(&self, connection: &Connection) {
-        let mut current = self.lock();
-        if let Some(former) = current.as_ref() {
+    /// Ends the former visit of the same sender and takes its place; returns the new visit's number.
+    fn take_over(&self, connection: &Connection) -> u64 {
+        let mut visit = self.lock();
+        if let Some(former) = &visit.connection {
             former.close(0, "the sender has come back on another connection");
-            let waited = self.released.wait_timeout_while(current, TAKEOVER_TIMEOUT, |current| current.is_some());
-            current = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let wait = self.released.wait_timeout_while(visit, TAKEOVER_TIMEOUT, |visit| visit.connection.is_some());
+            visit = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
-        *current = Some(connection.clone());
+        visit.connection = Some(connection.clone());
+        visit.number += 1;
+        visit.number
     }
 
-    /// The visit on this connection has let go of its files.
-    fn release(&self) {
-        *self.lock() = None;
-        self.released.notify_all();
+    /// The visit of this number has let go of its files.
+    fn release(&self, number: u64) {
+        let mut visit = self.lock();
+        if visit.number == number {
+            visit.connection = None;
+            self.released.notify_all();
+        }
     }
 }
 
@@ -287,8 +300,8 @@ impl<'a> Receiver<'a> {
         if result.is_err() {
             connection.close(0, "the transfer ended");
         }
-        if authoriser.let_in && authoriser.current.is_some() {
-            self.current.release();
+        if let Some(number) = authoriser.visit {
+            self.current.release(number);
         }
         Visit { peer, authorised: authoriser.let_in, result }
     }
@@ -326,7 +339,7 @@ impl<'a> Receiver<'a> {
             // A listed key may send several things at a time.
             Entry::Keys(list) => (Box::new(KeyAuthoriser::new(list.clone())), None),
         };
-        Noting { inner, connection: connection.clone(), current, let_in: false }
+        Noting { inner, connection: connection.clone(), current, let_in: false, visit: None }
     }
 }
 
@@ -336,15 +349,15 @@ struct Noting<'a> {
     connection: Connection,
     current: Option<&'a Current>,
     let_in: bool,
+    /// Our number in `current`.
+    visit: Option<u64>,
 }
 
 impl Authoriser for Noting<'_> {
     fn authorise(&mut self, context: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
         let answer = self.inner.authorise(context, proof)?;
         self.let_in = true;
-        if let Some(current) = self.current {
-            current.take_over(&self.connection);
-        }
+        self.visit = self.current.map(|current| current.take_over(&self.connection));
         Ok(answer)
     }
 

@@ -82,7 +82,9 @@ pub fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Arm) {
             assert_eq!(connection.closed(), Closed::ByPeer { code: 0, reason: String::new() });
             assert_eq!(recv.read_chunk(), Ok(Some(Bytes::from_static(b"last words"))));
             let gone = Closed::ByPeer { code: 0, reason: String::new() };
-            assert_eq!(recv.read_chunk(), Err(ReadError::ConnectionClosed(gone.clone())));
+            // The reset of the dropped stream may have come before the goodbye.
+            let ends = [ReadError::Reset(0), ReadError::ConnectionClosed(gone.clone())];
+            assert!(ends.contains(&recv.read_chunk().unwrap_err()));
             assert_eq!(connection.accept_uni().unwrap_err(), AcceptStreamError::ConnectionClosed(gone));
             assert!(connection.open_uni().is_err());
         },
@@ -101,9 +103,7 @@ pub fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Arm) {
             drop(clone);
             send.write_all(b"last words").unwrap();
             assert!(send.connection().closed_timeout(Duration::from_millis(100)).is_none());
-            drop(send.connection());
-            // Its reset and the goodbye leave together; the goodbye wins.
-            std::mem::drop(send);
+            drop(send);
         },
     );
 }
@@ -158,7 +158,7 @@ pub fn a_wrong_host_and_a_wrong_family_are_told_apart(arm: Arm) {
             let tls = identity::client_config(&key, &[other.public().fingerprint()]).unwrap();
             let error = client.connect(address, "host", tls.config.clone()).unwrap_err();
             let Closed::Tls { by_peer: false, reason, .. } = &error else { panic!("{error:?}") };
-            assert!(reason.contains("fingerprint"), "{reason}");
+            assert!(reason.contains("WrongHost"), "{reason}");
             assert!(tls.wrong_host().is_some());
 
             let elsewhere = "[::1]:9".parse().unwrap();
@@ -212,7 +212,7 @@ pub fn a_server_comes_back_at_its_old_address(arm: Arm) {
 
 pub fn clients_beyond_the_limits_are_not_answered(arm: Arm) {
     let world = World::new(arm);
-    let limited = EndpointConfig { half_open_max: 1, ..world.config() };
+    let limited = EndpointConfig { half_open_max: 1, handshake_timeout: Duration::from_millis(500), ..world.config() };
     let server = world.server(limited);
     let address = server.local_addr();
     let hasty = || EndpointConfig { handshake_timeout: Duration::from_millis(700), ..world.config() };

@@ -87,10 +87,26 @@ pub fn serve<T: Send>(
     let serving = world.server(config.clone());
     let address = serving.local_addr();
     std::thread::scope(|scope| {
-        scope.spawn(move || server(&serving));
+        let serving = &serving;
+        scope.spawn(move || {
+            // A server that has failed lets go of its clients, or they would wait for it.
+            let _close = OnPanic(serving);
+            server(serving);
+        });
         let calling = world.client(config);
+        let _close = OnPanic(serving);
         client(&calling, address)
     })
+}
+
+struct OnPanic<'a>(&'a Endpoint);
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.close();
+        }
+    }
 }
 
 /// Bytes that differ from place to place and from seed to seed.

@@ -1,17 +1,17 @@
-//! What the fuzz targets do, for a fixed number of inputs from seeds, and for inputs that once failed.
+//! What the fuzz targets do, for a fixed number of inputs from seeds.
 
 use crate::support::injection::{datagrams_into_live_pair, payloads_into_connection, random_input};
 
 #[test]
 fn strangers_datagrams_do_not_impress_a_live_pair() {
-    for seed in 0..150 {
+    for seed in 0..300 {
         datagrams_into_live_pair(&random_input(seed, 1500));
     }
 }
 
 #[test]
 fn whatever_a_peer_seals_ends_a_connection_or_does_not() {
-    for seed in 0..3000 {
+    for seed in 0..20_000 {
         payloads_into_connection(&random_input(seed, 600));
     }
 }

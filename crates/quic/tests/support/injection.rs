@@ -118,7 +118,9 @@ pub fn payloads_into_connection(input: &[u8]) {
         assert!(stats.receive.streams_open <= 128 + 1024 + 64 && stats.send.streams_open <= 128 + 64, "{stats:?}");
         assert!(duel.victim.endpoint.route_count() <= 6, "{} routes", duel.victim.endpoint.route_count());
     }
-    duel.wait(Duration::from_secs(100));
+    // A peer that delays an acknowledgement by a minute makes every timer that counts round trips that slow: idle and
+    // closing periods are three probe timeouts at least (RFC 9000, sections 10.1 and 10.2).
+    duel.wait(Duration::from_secs(3600));
     assert!(!duel.victim_lives(), "nobody speaks any more, so the idle timer ends it");
     assert_eq!(duel.victim.endpoint.route_count(), 0);
 }

@@ -115,7 +115,13 @@ impl Report {
         let rows = [
             (
                 "handshake",
-                format!("{}  {}, {}", resumed.handshake.unwrap_or_default(), resumed.key_exchange, resumed.cipher),
+                format!(
+                    "{}  {}, {}",
+                    // The second one waits behind what the killed sender has left in the link's queue.
+                    self.killed.handshake.unwrap_or_default(),
+                    resumed.key_exchange,
+                    resumed.cipher
+                ),
             ),
             ("goodput", format!("{}, {:.0} % of the link's rate", self.goodput(), self.share_percent())),
             (
@@ -154,7 +160,7 @@ impl Report {
             "delay_us": self.link.delay.as_micros(),
             "goodput_bps": self.goodput().as_bps(),
             "share_percent": self.share_percent(),
-            "handshake_us": self.resumed.handshake.map(Duration::as_micros),
+            "handshake_us": self.killed.handshake.map(Duration::as_micros),
             "cipher": self.resumed.cipher,
             "key_exchange": self.resumed.key_exchange,
             "packets_sent": self.resumed.packets_sent,
