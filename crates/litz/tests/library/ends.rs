@@ -215,13 +215,13 @@ pub fn clients_beyond_the_limits_are_not_answered(arm: Arm) {
     let limited = EndpointConfig { half_open_max: 1, handshake_timeout: Duration::from_millis(500), ..world.config() };
     let server = world.server(limited);
     let address = server.local_addr();
-    let hasty = || EndpointConfig { handshake_timeout: Duration::from_millis(700), ..world.config() };
+    let hasty = || EndpointConfig { handshake_timeout: Duration::from_millis(300), ..world.config() };
     std::thread::scope(|scope| {
         let world = &world;
         let (first_is_in, go_on) = std::sync::mpsc::channel();
         let (second_failed, refused) = std::sync::mpsc::channel();
         scope.spawn(move || {
-            let client = world.client(EndpointConfig { connections_max: 1, ..hasty() });
+            let client = world.client(EndpointConfig { connections_max: 1, ..world.config() });
             let connection = world.connect(&client, address);
             let error = client.connect(address, "host", world.client_tls.clone()).unwrap_err();
             assert_eq!(error, Closed::TooMany);
@@ -235,7 +235,8 @@ pub fn clients_beyond_the_limits_are_not_answered(arm: Arm) {
             let error = client.connect(address, "host", world.client_tls.clone()).unwrap_err();
             assert_eq!(error, Closed::HandshakeTimedOut { last_send_error: None });
             second_failed.send(()).unwrap();
-            // After `accept` there is room again.
+            // After `accept` there is room again; until then this one tries again.
+            let client = world.client(world.config());
             world.connect(&client, address).close(3, "");
         });
         // Drives the server's engine without accepting, under `Inline` too.

@@ -36,6 +36,13 @@ pub(crate) const CRYPTO_BUFFER_MAX: u64 = 64 * 1024;
 /// Closing and draining last this many probe timeouts (RFC 9000, section 10.2).
 const CLOSE_PTOS: u64 = 3;
 
+/// No round trip the peer feigns makes closing or draining last longer: state may go early (RFC 9000, section 10.2).
+const CLOSE_SPAN_MAX: Duration = Duration::from_secs(10);
+
+fn close_span(pto: Duration) -> Duration {
+    (pto * CLOSE_PTOS).min(CLOSE_SPAN_MAX)
+}
+
 /// Keys of an earlier phase are kept this many probe timeouts (RFC 9001, section 6.5).
 const OLD_KEY_PTOS: u64 = 3;
 
@@ -405,7 +412,7 @@ impl Control {
             return None;
         }
         let close = Box::new(ClosingState { error: error.clone(), application, heard: 0, repeat_after: 1 });
-        self.stage = Stage::Closing { until: now + pto * CLOSE_PTOS, close };
+        self.stage = Stage::Closing { until: now + close_span(pto), close };
         events.push(Event::Closed(if application {
             ConnectionError::ClosedLocally
         } else {
@@ -442,7 +449,7 @@ impl Control {
             }));
         }
         if !matches!(self.stage, Stage::Closed) {
-            self.stage = Stage::Draining { until: now + pto * CLOSE_PTOS };
+            self.stage = Stage::Draining { until: now + close_span(pto) };
         }
     }
 
