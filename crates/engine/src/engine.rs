@@ -40,7 +40,7 @@ struct Core {
 /// Where the driver is.
 enum Placed {
     Thread(Mutex<Option<JoinHandle<()>>>),
-    Inline(Inline),
+    Inline(Box<Inline>),
 }
 
 impl Engine {
@@ -80,7 +80,7 @@ impl Engine {
         let driver = Driver::new(Arc::clone(&shared), endpoint, ports, sleeper, limits)
             .map_err(|error| StartError::System("watch a socket", error))?;
         let placement = match config.placement {
-            Placement::Inline => Placed::Inline(Inline::new(driver)),
+            Placement::Inline => Placed::Inline(Box::new(Inline::new(driver))),
             Placement::Thread => Placed::Thread(Mutex::new(Some(spawn(driver)?))),
         };
         Ok(Self { core: Arc::new(Core { shared, placement }) })

@@ -155,10 +155,6 @@ impl Shared {
         rest
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
-        lock(&self.todo).stopped
-    }
-
     /// A client's connection is ready.
     pub(crate) fn push_accepted(&self, cell: Arc<ConnectionCell>) {
         let wakers = {

@@ -172,8 +172,8 @@ impl Worker {
                 self.deliver(server);
             }
             let mut stats = self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner);
-            stats.forward = self.forward.stats().clone();
-            stats.backward = self.backward.stats().clone();
+            stats.forward = *self.forward.stats();
+            stats.backward = *self.backward.stats();
             stats.away += dropped;
             drop(stats);
             self.wait();
@@ -183,22 +183,22 @@ impl Worker {
     /// Datagrams that clients sent; returns how many were dropped.
     fn take_from_clients(&mut self, drop_all: bool) -> u64 {
         let mut metas = [RecvMeta::default(); BATCHES];
+        let mut buffers = std::mem::take(&mut self.buffers);
         let mut dropped = 0;
-        loop {
-            let Some(count) = receive(&mut self.front, &mut self.buffers, &mut metas) else { return dropped };
+        while let Some(count) = receive(&mut self.front, &mut buffers, &mut metas) {
             let now = self.clock.now();
-            for index in 0..count {
-                let client = self.client(metas[index].source);
-                for bytes in metas[index].datagrams(&self.buffers[index]) {
+            for (meta, buffer) in metas[..count].iter().zip(&buffers) {
+                let client = self.client(meta.source).filter(|_| !drop_all);
+                for bytes in meta.datagrams(buffer) {
                     match client {
-                        Some(client) if !drop_all => {
-                            self.forward.send(now, Datagram { bytes: bytes.to_vec(), client });
-                        }
-                        _ => dropped += 1,
+                        Some(client) => self.forward.send(now, Datagram { bytes: bytes.to_vec(), client }),
+                        None => dropped += 1,
                     }
                 }
             }
         }
+        self.buffers = buffers;
+        dropped
     }
 
     fn take_from_server(&mut self, drop_all: bool) -> u64 {

@@ -169,12 +169,6 @@ impl ConnectionCell {
         Ok(true)
     }
 
-    /// Wakes those who wait for `interest`; not to be called with the state locked.
-    pub(crate) fn wake(&self, interest: Interest) {
-        let wakers = self.lock().take_wakers(interest);
-        wakers.wake();
-    }
-
     /// The connection is over: tells everybody. What has arrived stays for them to take.
     pub(crate) fn close(&self, closed: Closed, last_stats: Option<Stats>) {
         let (todo, wakers) = {
