@@ -15,10 +15,12 @@ pub struct TransportConfig {
     pub keep_alive: Option<Duration>,
     /// Credit each stream starts with, in bytes. Default 1 MiB.
     pub stream_window: u64,
-    /// Credit a stream may grow to while it is what holds the peer back, in bytes: also the memory one stream can take.
+    /// Credit a stream may grow to while it is what holds the peer back, in bytes: also the memory one stream can take. At
+    /// most half of `connection_window_max` counts.
     /// Default 32 MiB, enough for 2.5 Gb/s over 100 ms.
     pub stream_window_max: u64,
-    /// Credit of all streams together at the start, in bytes. Default 2 MiB.
+    /// Credit of all streams together at the start, in bytes: several streams nobody reads must leave the others some.
+    /// Default 8 MiB.
     pub connection_window: u64,
     /// Credit of all streams together at most, in bytes. Default 64 MiB.
     pub connection_window_max: u64,
@@ -57,7 +59,7 @@ impl Default for TransportConfig {
             keep_alive: None,
             stream_window: 1 << 20,
             stream_window_max: 32 << 20,
-            connection_window: 2 << 20,
+            connection_window: 8 << 20,
             connection_window_max: 64 << 20,
             send_buffer_max: 64 << 20,
             max_concurrent_bidi_streams: 128,

@@ -32,10 +32,8 @@ impl Driver {
         }
         let now = self.clock.now();
         for index in 0..self.ports.len() {
-            if self.ports[index].has_room() {
-                self.ports[index].flush(now);
-                self.watch_room(index);
-            }
+            self.ports[index].flush(now);
+            self.watch_room(index);
         }
         sent
     }

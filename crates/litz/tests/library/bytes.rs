@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use crate::world::{Arm, World, pattern, serve};
 
-pub fn an_echo_comes_back(arm: Arm) {
+pub(crate) fn an_echo_comes_back(arm: Arm) {
     let world = World::new(arm);
     serve(
         &world,
@@ -32,7 +32,7 @@ pub fn an_echo_comes_back(arm: Arm) {
     );
 }
 
-pub fn sixty_four_megabytes_arrive_as_they_left(arm: Arm) {
+pub(crate) fn sixty_four_megabytes_arrive_as_they_left(arm: Arm) {
     const LEN: usize = 64 << 20;
     let world = World::new(arm);
     serve(
@@ -74,7 +74,7 @@ pub fn sixty_four_megabytes_arrive_as_they_left(arm: Arm) {
     );
 }
 
-pub fn two_hundred_streams_at_once_all_arrive(arm: Arm) {
+pub(crate) fn two_hundred_streams_at_once_all_arrive(arm: Arm) {
     const STREAMS: usize = 200;
     const LEN: usize = 20_000;
     let world = World::new(arm);

@@ -10,7 +10,7 @@ use net::MonotonicClock;
 
 use crate::world::{Arm, PATIENCE, World, serve};
 
-pub fn dropping_a_side_of_a_stream_tells_the_peer(arm: Arm) {
+pub(crate) fn dropping_a_side_of_a_stream_tells_the_peer(arm: Arm) {
     let world = World::new(arm);
     serve(
         &world,
@@ -67,7 +67,7 @@ pub fn dropping_a_side_of_a_stream_tells_the_peer(arm: Arm) {
     );
 }
 
-pub fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Arm) {
+pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Arm) {
     let world = World::new(arm);
     serve(
         &world,
@@ -108,7 +108,7 @@ pub fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Arm) {
     );
 }
 
-pub fn dropping_an_endpoint_says_goodbye_and_returns_soon(arm: Arm) {
+pub(crate) fn dropping_an_endpoint_says_goodbye_and_returns_soon(arm: Arm) {
     let world = World::new(arm);
     let server = world.server(world.config());
     let address = server.local_addr();
@@ -132,7 +132,7 @@ pub fn dropping_an_endpoint_says_goodbye_and_returns_soon(arm: Arm) {
     });
 }
 
-pub fn an_address_without_anybody_times_out_with_a_clear_error(arm: Arm) {
+pub(crate) fn an_address_without_anybody_times_out_with_a_clear_error(arm: Arm) {
     let world = World::new(arm);
     let deaf = world.socket(0);
     let client = world.client(EndpointConfig { handshake_timeout: Duration::from_millis(300), ..world.config() });
@@ -144,7 +144,7 @@ pub fn an_address_without_anybody_times_out_with_a_clear_error(arm: Arm) {
     assert!(took >= units::Duration::from_millis(300) && took < units::Duration::from_secs(5), "it took {took}");
 }
 
-pub fn a_wrong_host_and_a_wrong_family_are_told_apart(arm: Arm) {
+pub(crate) fn a_wrong_host_and_a_wrong_family_are_told_apart(arm: Arm) {
     let world = World::new(arm);
     serve(
         &world,
@@ -172,7 +172,7 @@ pub fn a_wrong_host_and_a_wrong_family_are_told_apart(arm: Arm) {
     );
 }
 
-pub fn a_server_comes_back_at_its_old_address(arm: Arm) {
+pub(crate) fn a_server_comes_back_at_its_old_address(arm: Arm) {
     let world = World::new(arm);
     let server = world.server(world.config());
     let address = server.local_addr();
@@ -210,7 +210,7 @@ pub fn a_server_comes_back_at_its_old_address(arm: Arm) {
     });
 }
 
-pub fn clients_beyond_the_limits_are_not_answered(arm: Arm) {
+pub(crate) fn clients_beyond_the_limits_are_not_answered(arm: Arm) {
     let world = World::new(arm);
     let limited = EndpointConfig { half_open_max: 1, handshake_timeout: Duration::from_millis(500), ..world.config() };
     let server = world.server(limited);
@@ -262,7 +262,7 @@ fn drive(server: &Endpoint, nobody: &Endpoint, world: &World) {
     });
 }
 
-pub fn waiting_with_a_timeout_ends_in_time(arm: Arm) {
+pub(crate) fn waiting_with_a_timeout_ends_in_time(arm: Arm) {
     let world = World::new(arm);
     let server = world.server(world.config());
     let clock = MonotonicClock::start();

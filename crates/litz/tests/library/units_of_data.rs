@@ -7,7 +7,7 @@ use litz::{AcceptStreamError, Closed, DatagramError, EndpointConfig, MessageErro
 
 use crate::world::{Arm, PATIENCE, World, pattern, serve};
 
-pub fn datagrams_arrive_as_they_left(arm: Arm) {
+pub(crate) fn datagrams_arrive_as_they_left(arm: Arm) {
     const COUNT: usize = 200;
     let world = World::new(arm);
     serve(
@@ -41,7 +41,7 @@ pub fn datagrams_arrive_as_they_left(arm: Arm) {
     );
 }
 
-pub fn a_peer_that_takes_no_datagrams_is_known(arm: Arm) {
+pub(crate) fn a_peer_that_takes_no_datagrams_is_known(arm: Arm) {
     let world = World::new(arm);
     let mut config = world.config();
     config.transport.datagram_receive_buffer = 0;
@@ -58,7 +58,7 @@ pub fn a_peer_that_takes_no_datagrams_is_known(arm: Arm) {
     );
 }
 
-pub fn messages_arrive_whole_and_each_once(arm: Arm) {
+pub(crate) fn messages_arrive_whole_and_each_once(arm: Arm) {
     const LEN_MAX: usize = 3 << 20;
     // More than a message a stream at a time, more bytes than the queues hold.
     let lens: Vec<usize> = (0..400).map(|index| index * 37 % 4000).chain([LEN_MAX, LEN_MAX, LEN_MAX, 0]).collect();
@@ -95,7 +95,7 @@ pub fn messages_arrive_whole_and_each_once(arm: Arm) {
     );
 }
 
-pub fn a_message_longer_than_the_receiver_takes_is_refused_alone(arm: Arm) {
+pub(crate) fn a_message_longer_than_the_receiver_takes_is_refused_alone(arm: Arm) {
     let world = World::new(arm);
     let server = world.server(EndpointConfig { message_len_max: 1000, ..world.config() });
     let address = server.local_addr();
@@ -117,7 +117,7 @@ pub fn a_message_longer_than_the_receiver_takes_is_refused_alone(arm: Arm) {
     });
 }
 
-pub fn messages_and_streams_that_came_before_the_end_are_there_after_it(arm: Arm) {
+pub(crate) fn messages_and_streams_that_came_before_the_end_are_there_after_it(arm: Arm) {
     let world = World::new(arm);
     serve(
         &world,
@@ -137,7 +137,7 @@ pub fn messages_and_streams_that_came_before_the_end_are_there_after_it(arm: Arm
     );
 }
 
-pub fn both_ends_agree_on_keys_identities_and_addresses(arm: Arm) {
+pub(crate) fn both_ends_agree_on_keys_identities_and_addresses(arm: Arm) {
     let world = &World::new(arm);
     let (told, hears) = std::sync::mpsc::channel();
     serve(

@@ -10,30 +10,30 @@ use net::MemoryNetwork;
 
 /// What carries the datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
+pub(crate) enum Wire {
     Udp,
     Memory,
 }
 
 /// One arm of every scenario.
 #[derive(Clone, Copy, Debug)]
-pub struct Arm {
-    pub wire: Wire,
-    pub placement: Placement,
+pub(crate) struct Arm {
+    pub(crate) wire: Wire,
+    pub(crate) placement: Placement,
 }
 
-pub struct World {
+pub(crate) struct World {
     arm: Arm,
     network: MemoryNetwork,
     server_tls: Arc<rustls::ServerConfig>,
-    pub client_tls: Arc<rustls::ClientConfig>,
+    pub(crate) client_tls: Arc<rustls::ClientConfig>,
 }
 
 /// Nothing here takes that long, on any machine: beyond, something hangs.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 impl World {
-    pub fn new(arm: Arm) -> Self {
+    pub(crate) fn new(arm: Arm) -> Self {
         let (server_key, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let client = identity::client_config(&client_key, &[server_key.public().fingerprint()]).unwrap();
         Self {
@@ -44,11 +44,11 @@ impl World {
         }
     }
 
-    pub fn config(&self) -> EndpointConfig {
+    pub(crate) fn config(&self) -> EndpointConfig {
         EndpointConfig { placement: self.arm.placement, ..EndpointConfig::loopback() }
     }
 
-    pub fn socket(&self, port: u16) -> Box<dyn LiveSocket> {
+    pub(crate) fn socket(&self, port: u16) -> Box<dyn LiveSocket> {
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
         match self.arm.wire {
             Wire::Udp => Box::new(UdpSocket::open(&UdpSocketOptions::new(address)).unwrap()),
@@ -57,28 +57,34 @@ impl World {
     }
 
     /// An endpoint that accepts.
-    pub fn server(&self, config: EndpointConfig) -> Endpoint {
+    pub(crate) fn server(&self, config: EndpointConfig) -> Endpoint {
         self.server_at(config, 0)
     }
 
-    pub fn server_at(&self, config: EndpointConfig, port: u16) -> Endpoint {
+    pub(crate) fn server_at(&self, config: EndpointConfig, port: u16) -> Endpoint {
         let config = EndpointConfig { server_tls: Some(self.server_tls.clone()), ..config };
         Endpoint::with_sockets(config, vec![self.socket(port)]).unwrap()
     }
 
+    /// An endpoint that accepts on a socket of the test's own.
+    pub(crate) fn server_over(&self, socket: Box<dyn LiveSocket>) -> Endpoint {
+        let config = EndpointConfig { server_tls: Some(self.server_tls.clone()), ..self.config() };
+        Endpoint::with_sockets(config, vec![socket]).unwrap()
+    }
+
     /// An endpoint that only connects.
-    pub fn client(&self, config: EndpointConfig) -> Endpoint {
+    pub(crate) fn client(&self, config: EndpointConfig) -> Endpoint {
         Endpoint::with_sockets(config, vec![self.socket(0)]).unwrap()
     }
 
-    pub fn connect(&self, client: &Endpoint, address: SocketAddr) -> Connection {
+    pub(crate) fn connect(&self, client: &Endpoint, address: SocketAddr) -> Connection {
         client.connect(address, "host", self.client_tls.clone()).unwrap()
     }
 }
 
 /// Runs a server and a client to their ends, each on a thread of its own. The server gets each connection that comes, until
 /// the client is done.
-pub fn serve<T: Send>(
+pub(crate) fn serve<T: Send>(
     world: &World,
     config: EndpointConfig,
     server: impl FnOnce(&Endpoint) + Send,
@@ -110,7 +116,7 @@ impl Drop for OnPanic<'_> {
 }
 
 /// Bytes that differ from place to place and from seed to seed.
-pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     units::Rng::from_seed(seed).fill(&mut bytes);
     bytes

@@ -15,6 +15,10 @@ use crate::exchange::{Exchange, ToSend};
 use crate::send::frames::ControlFrame;
 use crate::stream_map::StreamMap;
 
+/// The connection's window is kept at least this many times as large as any stream's, so that one stream nobody reads cannot
+/// hold all of it.
+const CONNECTION_TO_STREAM: u64 = 2;
+
 /// Why nothing could be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadError {
@@ -109,7 +113,7 @@ impl RecvStreams {
             round_trip: config.initial_rtt,
             pending: Pending::default(),
             stream_window: config.stream_window,
-            stream_window_max: config.stream_window_max,
+            stream_window_max: config.stream_window_max.min(config.connection_window_max / CONNECTION_TO_STREAM),
         }
     }
 
@@ -312,6 +316,8 @@ impl RecvStreams {
             && let Some(max) = stream.window.on_consumed(now, stream.assembler.read_offset(), self.round_trip)
         {
             exchange.to_send.push_back(ToSend::GrantStreamData { id, max });
+            // A stream that is not read from now on must leave the others credit.
+            self.window.grow_to(stream.window.size().saturating_mul(CONNECTION_TO_STREAM));
         }
         self.consume(now, bytes.len() as u64, exchange);
         Ok(Chunk::Bytes(bytes))

@@ -27,6 +27,16 @@ impl Window {
         self.granted
     }
 
+    /// How far ahead of what was read the peer is let, bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Makes the window at least `size` bytes, as far as it may grow.
+    pub(crate) fn grow_to(&mut self, size: u64) {
+        self.size = self.size.max(size.min(self.size_max));
+    }
+
     /// The application has read up to `consumed`: returns a new limit if it is time to grant one.
     ///
     /// Half a window is the step: smaller ones cost frames, larger ones leave the peer waiting for a round trip.

@@ -391,7 +391,7 @@ impl SendHalf {
         self.paths[0].rtt.pto_base() + self.peer.max_ack_delay
     }
 
-    /// Room for new bytes follows the window, so that a long fat path is kept full and a short one does not hoard memory.
+    /// Room for new bytes grows with the window, so that a long fat path is kept full and a short one does not hoard memory.
     fn tune_buffer(&mut self, events: &mut Events) {
         let wanted = self.paths.iter().map(|path| path.congestion.window()).sum::<u64>().saturating_mul(2);
         let bytes = wanted.max(HELD_BYTES_MIN).min(self.config.send_buffer_max);

@@ -11,6 +11,9 @@ use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToReceive};
 use crate::stream_map::StreamMap;
 
+/// Bytes any stream may hold even if others have filled the buffer.
+const STREAM_SHARE_MIN: u64 = 64 * 1024;
+
 /// Why bytes were not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteError {
@@ -191,23 +194,26 @@ impl SendStreams {
         id.initiator() != self.side || id.index() < self.next_index[id.dir().index()]
     }
 
-    /// How many bytes the buffers may hold now; grows and shrinks with the congestion window.
+    /// How many bytes the buffers may hold now; grows with the congestion window.
     pub(crate) fn set_held_bytes_max(&mut self, bytes: u64, events: &mut Events) {
-        self.held_bytes_max = bytes;
+        // Never smaller: a stream that filled its half of a larger buffer would leave nothing of a smaller one.
+        self.held_bytes_max = self.held_bytes_max.max(bytes);
         self.wake_writers(events);
     }
 
     /// Takes the whole chunk, or says why not. One stream may fill half the buffer, so that a stream whose peer does not
     /// read leaves room for the others.
     pub(crate) fn write(&mut self, id: StreamId, chunk: Bytes) -> Result<(), WriteError> {
-        let stream = self.map.get_mut(&id).ok_or(WriteError::Closed)?;
+        let stream = self.map.get(&id).ok_or(WriteError::Closed)?;
         if let Some(code) = stream.stopped {
             return Err(WriteError::Stopped(code));
         }
         if !stream.is_open() {
             return Err(WriteError::Closed);
         }
-        if self.held_bytes >= self.held_bytes_max || stream.buffer.held_bytes() >= self.held_bytes_max / 2 {
+        let has_room = self.has_room(stream);
+        let stream = self.map.get_mut(&id).ok_or(WriteError::Closed)?;
+        if !has_room {
             if !stream.wants_writable {
                 stream.wants_writable = true;
                 self.waiting.push_back(id);
@@ -459,22 +465,25 @@ impl SendStreams {
 
     /// Tells applications that wait for room, oldest first, while there is room.
     fn wake_writers(&mut self, events: &mut Events) {
-        if self.held_bytes >= self.held_bytes_max {
-            return;
-        }
         for _ in 0..self.waiting.len() {
             let Some(id) = self.waiting.pop_front() else { return };
-            match self.map.get_mut(&id) {
-                Some(stream) if stream.is_open() && stream.buffer.held_bytes() >= self.held_bytes_max / 2 => {
-                    self.waiting.push_back(id);
-                }
-                Some(stream) => {
-                    stream.wants_writable = false;
-                    events.push(Event::Writable(id));
-                }
-                None => {}
+            let Some(stream) = self.map.get(&id) else { continue };
+            if stream.is_open() && !self.has_room(stream) {
+                self.waiting.push_back(id);
+                continue;
+            }
+            if let Some(stream) = self.map.get_mut(&id) {
+                stream.wants_writable = false;
+                events.push(Event::Writable(id));
             }
         }
+    }
+
+    /// Whether a stream may take another chunk. One may hold half of the buffer; and when streams whose peers do not read
+    /// hold all of it, each of the others still gets a little, so that none can stall the connection.
+    fn has_room(&self, stream: &SendStream) -> bool {
+        let (held, half) = (stream.buffer.held_bytes(), self.held_bytes_max / 2);
+        held < half.min(STREAM_SHARE_MIN) || (held < half && self.held_bytes < self.held_bytes_max)
     }
 
     /// The next RESET_STREAM that is due.

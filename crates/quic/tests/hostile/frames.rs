@@ -7,7 +7,7 @@ use crate::support::hostile::{Duel, Hostile, Oddity, payload};
 
 /// The window of a stream, and of all of them, in the default configuration.
 const STREAM_WINDOW: u64 = 1 << 20;
-const CONNECTION_WINDOW: u64 = 2 << 20;
+const CONNECTION_WINDOW: u64 = 8 << 20;
 
 fn stream(index: u64, dir: Dir, offset: u64, fin: bool, data: &[u8]) -> Frame<'_> {
     Frame::Stream(Stream { id: StreamId::new(Side::Client, dir, index), offset, fin, data })
@@ -95,17 +95,14 @@ fn more_data_than_allowed() {
     let reset = Frame::ResetStream { id: uni(0), code: 0, final_size: STREAM_WINDOW + 1 };
     server_closes("a reset beyond", code, &[reset]);
     let end = STREAM_WINDOW - 1;
-    let all = [
-        stream(0, Dir::Uni, end, false, b"x"),
-        stream(1, Dir::Uni, end, false, b"x"),
-        stream(2, Dir::Uni, 0, false, b"x"),
-    ];
-    const { assert!(2 * STREAM_WINDOW == CONNECTION_WINDOW) };
+    const FULL_STREAMS: u64 = CONNECTION_WINDOW / STREAM_WINDOW;
+    let full = (0..FULL_STREAMS).map(|index| stream(index, Dir::Uni, end, false, b"x"));
+    let all: Vec<_> = full.chain([stream(FULL_STREAMS, Dir::Uni, 0, false, b"x")]).collect();
     server_closes("the connection's window", code, &all);
     let mut duel = Duel::against_server();
-    duel.say(&payload(&all[..2]));
+    duel.say(&payload(&all[..FULL_STREAMS as usize]));
     duel.assert_alive("exactly the connection's window");
-    let reset = Frame::ResetStream { id: uni(2), code: 0, final_size: 1 };
+    let reset = Frame::ResetStream { id: uni(FULL_STREAMS), code: 0, final_size: 1 };
     duel.say(&payload(&[reset]));
     duel.assert_closed(code, "a reset beyond the connection's window");
 }

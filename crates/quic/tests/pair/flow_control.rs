@@ -178,3 +178,35 @@ fn windows_of_one_byte_still_move() {
     pair.connect();
     apps::transfer(&mut pair, 100, Duration::from_secs(60));
 }
+
+/// Streams that nobody reads once filled a send buffer that had grown with the window; when the window fell, nothing of the
+/// buffer was left for the others, for ever.
+#[test]
+fn streams_that_nobody_reads_leave_the_others_room_to_write_when_the_window_falls() {
+    let mut pair = Setup::new(7).with_config(|config| config.connection_window = 64 << 20).build();
+    pair.connect();
+    // A transfer opens the congestion window, and with it the send buffer.
+    apps::transfer(&mut pair, 20_000_000, Duration::from_secs(60));
+    let stalled: Vec<_> = (0..2).map(|_| pair.client.connection(0).open(Dir::Uni).expect("allowed")).collect();
+    let mut writers: Vec<_> = stalled.iter().map(|id| apps::Writer::new(*id, u64::MAX)).collect();
+    for _ in 0..30 {
+        writers.iter_mut().for_each(|writer| writer.pump(pair.client.connection(0)));
+        pair.run_for(Duration::from_millis(100));
+    }
+    for _ in &stalled {
+        assert!(pair.server.connection(0).accept(Dir::Uni).is_some());
+    }
+    let now = pair.now;
+    let mut dead = pair.links[0].config().clone();
+    let alive = dead.clone();
+    dead.loss = units::Ratio::new(1, 2);
+    pair.links[0].set_config(now, dead);
+    let before = pair.client.connection(0).stats().congestion.window;
+    apps::transfer(&mut pair, 500_000, Duration::from_secs(600));
+    assert!(pair.client.connection(0).stats().congestion.window < before, "the window fell");
+    let now = pair.now;
+    pair.links[0].set_config(now, alive);
+    apps::transfer(&mut pair, 2_000_000, Duration::from_secs(60));
+    let held = pair.client.connection(0).stats().send.held_bytes;
+    assert!(held >= 900_000, "the stalled streams still hold their bytes: {held}");
+}

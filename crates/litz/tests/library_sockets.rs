@@ -1,0 +1,179 @@
+//! Sockets that misbehave, and strangers.
+
+#[path = "library/world.rs"]
+#[expect(dead_code, reason = "shared with tests that use more of it")]
+mod world;
+
+use std::io;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use litz::{Closed, Endpoint, EndpointConfig, LiveSocket, Placement, Readiness};
+use net::{DatagramSocket, MemoryNetwork, RecvMeta, SendError, SocketCounters, Transmit};
+use world::{Arm, Wire, World, pattern};
+
+/// Which fault a send meets, by its number; and how many did.
+struct Faults {
+    choose: fn(usize) -> Option<SendError>,
+    sends: AtomicUsize,
+    met: AtomicUsize,
+}
+
+/// A socket whose sends fail as told.
+struct Faulty {
+    inner: Box<dyn LiveSocket>,
+    faults: Arc<Faults>,
+}
+
+impl DatagramSocket for Faulty {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+
+    fn max_gso_segments(&self) -> usize {
+        self.inner.max_gso_segments()
+    }
+
+    fn max_gro_segments(&self) -> usize {
+        self.inner.max_gro_segments()
+    }
+
+    fn send(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError> {
+        let number = self.faults.sends.fetch_add(1, Ordering::Relaxed);
+        if let Some(error) = (self.faults.choose)(number) {
+            self.faults.met.fetch_add(1, Ordering::Relaxed);
+            return Err(error);
+        }
+        self.inner.send(transmit)
+    }
+
+    fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize> {
+        self.inner.recv(buffers, metas)
+    }
+
+    fn counters(&self) -> &SocketCounters {
+        self.inner.counters()
+    }
+}
+
+impl LiveSocket for Faulty {
+    fn readiness(&mut self, waker: &Waker) -> Readiness {
+        self.inner.readiness(waker)
+    }
+}
+
+/// Eight megabytes over a socket with faults; how many of them were met.
+fn transfer_with(wire: Wire, placement: Placement, choose: fn(usize) -> Option<SendError>) -> usize {
+    let world = World::new(Arm { wire, placement });
+    let faults = Arc::new(Faults { choose, sends: AtomicUsize::new(0), met: AtomicUsize::new(0) });
+    let faulty = Faulty { inner: world.socket(0), faults: Arc::clone(&faults) };
+    let server = world.server(world.config());
+    let address = server.local_addr();
+    std::thread::scope(|scope| {
+        let server = &server;
+        scope.spawn(move || {
+            let connection = server.accept().unwrap();
+            let mut all = Vec::new();
+            connection.accept_uni().unwrap().read_to_end(&mut all).unwrap();
+            assert!(all == pattern(8 << 20, 3));
+            connection.close(0, "done");
+            connection.closed();
+        });
+        let client = Endpoint::with_sockets(world.config(), vec![Box::new(faulty)]).unwrap();
+        let connection = world.connect(&client, address);
+        let mut send = connection.open_uni().unwrap();
+        send.write_all(&pattern(8 << 20, 3)).unwrap();
+        send.finish().unwrap();
+        assert!(matches!(connection.closed(), Closed::ByPeer { .. }));
+    });
+    faults.met.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_full_send_buffer_only_delays() {
+    for placement in [Placement::Thread, Placement::Inline] {
+        for wire in [Wire::Udp, Wire::Memory] {
+            let met = transfer_with(wire, placement, |number| (number % 5 == 3).then_some(SendError::WouldBlock));
+            assert!(met > 10, "only {met} faults over {wire:?}");
+        }
+    }
+}
+
+#[test]
+fn full_queues_below_the_socket_only_delay() {
+    let met = transfer_with(Wire::Udp, Placement::Thread, |number| {
+        matches!(number % 7, 2..5).then_some(SendError::NoBuffers)
+    });
+    assert!(met > 10, "only {met} faults");
+}
+
+#[test]
+fn batches_that_are_refused_are_sent_again_by_loss_recovery() {
+    let met = transfer_with(Wire::Memory, Placement::Thread, |number| match number % 40 {
+        17 => Some(SendError::Other(io::ErrorKind::PermissionDenied.into())),
+        31 => Some(SendError::TooLarge),
+        _ => None,
+    });
+    assert!(met > 2, "only {met} faults");
+}
+
+#[test]
+fn a_route_that_takes_nothing_is_named_in_the_error() {
+    let network = MemoryNetwork::with_datagram_bytes_max(1000);
+    let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
+    let socket = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let config = EndpointConfig { handshake_timeout: Duration::from_millis(200), ..world.config() };
+    let client = Endpoint::with_sockets(config, vec![Box::new(socket)]).unwrap();
+    let error = client.connect(nobody.local_addr().unwrap(), "host", world.client_tls.clone()).unwrap_err();
+    let Closed::HandshakeTimedOut { last_send_error: Some(why) } = &error else { panic!("{error:?}") };
+    assert!(why.contains("larger"), "{why}");
+}
+
+#[test]
+fn strangers_get_a_version_or_silence() {
+    let network = MemoryNetwork::new();
+    let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
+    let listening = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listening.local_addr().unwrap();
+    let server = world.server_over(Box::new(listening));
+    let mut stranger = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut ask = |datagram: &[u8]| {
+        let transmit =
+            Transmit { destination: address, source_ip: None, ecn: None, contents: datagram, segment_size: None };
+        stranger.send(&transmit).unwrap();
+        // Whatever it is, it is dealt with before this returns: the same engine runs both.
+        assert!(server.accept_timeout(Duration::from_millis(100)).unwrap().is_none());
+        let (mut buffer, mut meta) = (vec![0; 2000], [RecvMeta::default()]);
+        match stranger.recv(&mut [&mut buffer], &mut meta) {
+            Ok(_) => Some(buffer[..meta[0].len].to_vec()),
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                None
+            }
+        }
+    };
+    // A long header of version 0x0a0b0c0d with IDs of eight and four bytes.
+    let mut unknown = vec![0xc0, 0x0a, 0x0b, 0x0c, 0x0d, 8, 1, 2, 3, 4, 5, 6, 7, 8, 4, 9, 9, 9, 9];
+    unknown.resize(1200, 0);
+    let answer = ask(&unknown).expect("a version negotiation");
+    // RFC 9000, section 17.2.1: version zero, the IDs exchanged, then what we speak.
+    assert_eq!(answer[1..5], [0; 4]);
+    assert_eq!(answer[5..10], [4, 9, 9, 9, 9]);
+    assert_eq!(answer[10..19], [8, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert!(answer[19..].chunks(4).any(|version| version == [0, 0, 0, 1]));
+    // Too short to deserve an answer; noise; a first packet that does not authenticate.
+    assert_eq!(ask(&unknown[..1199]), None);
+    let mut noise = pattern(1300, 1);
+    noise[0] = 0x40;
+    assert_eq!(ask(&noise), None);
+    let mut forged = vec![0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0x44, 0x96];
+    forged.resize(1200, 7);
+    assert_eq!(ask(&forged), None);
+    assert_eq!(ask(&[]), None);
+    assert_eq!(server.connection_count(), 0);
+}
