@@ -120,7 +120,8 @@ fn exchange(now: Instant, from: &mut Connection, to: &mut Connection, stages: &m
         // Stands in for the network; not counted.
         let arrived = BytesMut::from(&stages.sealed[..]);
         let start = Clock::now();
-        to.handle_datagrams(now, arrived, stages.plan.segment_size);
+        let source = to.addresses().remote;
+        to.handle_datagrams(now, source, arrived, stages.plan.segment_size);
         stages.open_ns += start.elapsed().as_nanos();
     }
 }

@@ -1,10 +1,13 @@
 //! One connection: three owners, and the calls a driver makes.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use units::{Instant, Rng};
-use wire::quic::{ConnectionId, Dir, ErrorCode, PacketType, Parsed, PathId, Side, Space, StreamId, parse_packet};
+use wire::quic::{
+    ConnectionId, Dir, ErrorCode, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Side, Space, StreamId, parse_packet,
+};
 
 use crate::config::TransportConfig;
 use crate::control::ids::LOCAL_ID_LEN;
@@ -109,8 +112,14 @@ impl Connection {
 
     /// Takes datagrams that arrived together from one address: all `stride` bytes long but the last, which may be
     /// shorter. They are opened in place; what the application reads later are references into `data`.
-    pub fn handle_datagrams(&mut self, now: Instant, mut data: BytesMut, stride: usize) {
+    ///
+    /// Datagrams from another address than the path's are dropped: there is no migration yet (RFC 9000, section 9).
+    pub fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, mut data: BytesMut, stride: usize) {
         let count = data.len().div_ceil(stride.max(1)) as u64;
+        if source != self.send.path().addresses.remote {
+            self.receive.stats.datagrams_stray += count;
+            return;
+        }
         self.receive.on_arrivals(PathId::ZERO, count, data.len() as u64, &mut self.exchange);
         if self.control.is_silent() {
             self.settle(now);
@@ -153,6 +162,7 @@ impl Connection {
     /// During the handshake: keys may come with each packet, so packets are opened one by one.
     fn open_datagram(&mut self, now: Instant, mut datagram: BytesMut) {
         let mut first_destination = None;
+        let is_short = datagram.len() < MIN_INITIAL_SIZE;
         while !datagram.is_empty() {
             let header = match parse_packet(&datagram, LOCAL_ID_LEN) {
                 Ok(Parsed::Protected(header)) => header,
@@ -165,10 +175,12 @@ impl Connection {
             };
             // RFC 9000, section 12.2: coalesced packets are for one connection.
             let is_stray = *first_destination.get_or_insert(header.dcid) != header.dcid;
+            // RFC 9000, section 14.1: a client that sends less cannot be told from one that amplifies.
+            let is_small = is_short && header.ty == PacketType::Initial && self.side == Side::Server;
             let is_foreign =
                 header.ty != PacketType::OneRtt && self.control.peer_first_id().is_some_and(|id| id != header.scid);
             let packet = datagram.split_to(header.end.clamp(1, datagram.len()));
-            if is_stray || is_foreign {
+            if is_stray || is_small || is_foreign {
                 self.receive.stats.packets_dropped += 1;
                 continue;
             }

@@ -196,7 +196,7 @@ impl Endpoint {
         let seed = ConnectionSeed { config: self.config.clone(), addresses, beginning, seal: keys.seal, rng };
         let mut connection = Connection::new(now, seed);
         let len = datagram.len();
-        connection.handle_datagrams(now, datagram, len);
+        connection.handle_datagrams(now, addresses.remote, datagram, len);
         // State is kept only for a client whose packet authenticates.
         if connection.stats().receive.packets_received == 0 {
             return Err(BeginError::NotInitial);

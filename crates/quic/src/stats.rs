@@ -19,7 +19,7 @@ pub struct SendStats {
     /// Bytes planned, as UDP payload.
     pub bytes_sent: u64,
     /// Plans that came back as not sent.
-    pub packets_not_sent: u64,
+    pub plans_not_sent: u64,
     /// Packets acknowledged.
     pub packets_acked: u64,
     /// Packets declared lost.
@@ -45,6 +45,8 @@ pub struct ReceiveStats {
     pub datagrams_received: u64,
     /// Bytes that arrived, as UDP payload.
     pub bytes_received: u64,
+    /// Datagrams dropped because they came from another address than the path's.
+    pub datagrams_stray: u64,
     /// Packets that were authentic and new.
     pub packets_received: u64,
     /// Packets that were authentic and known.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use units::{Duration, Instant};
 use wire::quic::{ErrorCode, Side, Space, TransportParameters};
 
-use super::{CRYPTO_BUFFER_MAX, Control, Stage};
+use super::{CRYPTO_BUFFER_MAX, Control, KEEP_ALIVES_PER_IDLE_TIMEOUT, Stage};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToReceive, ToSend};
@@ -46,7 +46,7 @@ impl Control {
             }
             return Ok(());
         }
-        buffer.insert(offset, bytes);
+        buffer.insert(offset, bytes, false);
         Pending::default().update(Pending::default(), buffer.pending()).map_err(|_| {
             TransportError::new(ErrorCode::CRYPTO_BUFFER_EXCEEDED, "handshake bytes in too many small pieces")
         })?;
@@ -132,6 +132,11 @@ impl Control {
         let theirs = Duration::from_millis(parameters.max_idle_timeout_ms);
         if !theirs.is_zero() && (self.idle_timeout.is_zero() || theirs < self.idle_timeout) {
             self.idle_timeout = theirs;
+        }
+        // Several chances before the idle timer, whatever the peer's timeout (RFC 9000, section 10.1.2).
+        if !self.idle_timeout.is_zero() {
+            self.keep_alive =
+                self.keep_alive.map(|interval| interval.min(self.idle_timeout / KEEP_ALIVES_PER_IDLE_TIMEOUT));
         }
         exchange.to_receive.push_back(ToReceive::PeerParameters(Box::new(parameters.clone())));
         exchange.to_send.push_back(ToSend::PeerParameters(Box::new(parameters)));

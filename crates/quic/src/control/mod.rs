@@ -43,6 +43,9 @@ fn close_span(pto: Duration) -> Duration {
     (pto * CLOSE_PTOS).min(CLOSE_SPAN_MAX)
 }
 
+/// A keep-alive interval is at most this part of the idle timeout.
+pub(crate) const KEEP_ALIVES_PER_IDLE_TIMEOUT: u64 = 3;
+
 /// Keys of an earlier phase are kept this many probe timeouts (RFC 9001, section 6.5).
 const OLD_KEY_PTOS: u64 = 3;
 
@@ -116,6 +119,8 @@ pub(crate) struct Control {
     peer_id_limit: u64,
     idle_timeout: Duration,
     idle_at: Option<Instant>,
+    /// The interval in force: the configured one, or less if the idle timeout is short.
+    keep_alive: Option<Duration>,
     keep_alive_at: Option<Instant>,
     secrets: SecretSource,
     routes: VecDeque<RouteChange>,
@@ -166,6 +171,7 @@ impl Control {
             peer_id_limit: TransportParameters::default().active_connection_id_limit,
             idle_timeout: config.idle_timeout,
             idle_at: None,
+            keep_alive: config.keep_alive,
             keep_alive_at: None,
             secrets,
             routes,
@@ -351,7 +357,7 @@ impl Control {
         if !self.idle_timeout.is_zero() {
             self.idle_at = Some(now + self.idle_timeout.max(pto * CLOSE_PTOS));
         }
-        self.keep_alive_at = self.config.keep_alive.map(|interval| now + interval);
+        self.keep_alive_at = self.keep_alive.map(|interval| now + interval);
     }
 
     /// When [`Control::on_timeout`] has something to do.
@@ -385,7 +391,7 @@ impl Control {
             if self.is_established() {
                 exchange.to_send.push_back(ToSend::Control(ControlFrame::Ping));
             } else {
-                self.keep_alive_at = self.config.keep_alive.map(|interval| now + interval);
+                self.keep_alive_at = self.keep_alive.map(|interval| now + interval);
             }
         }
         if self.old_keys_until.is_some_and(|at| at <= now) {

@@ -1,7 +1,7 @@
 //! Puts the bytes of a stream back in order.
 //!
-//! Chunks are references into receive buffers. A chunk that is small, or that has to wait for others, is copied out, so
-//! that a few bytes never keep a whole receive buffer alive; small ones that follow each other are copied together, so that
+//! Chunks are references into receive buffers. A chunk that is small, or that has to wait for others, is copied out, and so
+//! is every chunk once a connection holds many references, so that few bytes never keep many receive buffers alive; small ones that follow each other are copied together, so that
 //! a stream of single bytes costs little more than its bytes.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +33,14 @@ pub(crate) struct Pending {
     bytes: usize,
 }
 
+/// A chunk that can be read.
+#[derive(Debug)]
+struct Ready {
+    bytes: Bytes,
+    /// It lies in a receive buffer.
+    is_reference: bool,
+}
+
 /// Bytes received and not yet read.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
@@ -40,7 +48,9 @@ pub(crate) struct Assembler {
     read_offset: u64,
     /// The offset after the last byte that can be read without a gap.
     ready_end: u64,
-    ready: VecDeque<Bytes>,
+    ready: VecDeque<Ready>,
+    /// Chunks in `ready` that keep a receive buffer alive.
+    references: usize,
     /// Small chunks that follow those in `ready`.
     tail: BytesMut,
     /// Chunks beyond a gap, by offset; they do not overlap.
@@ -87,8 +97,13 @@ impl Assembler {
         Pending { count: self.pending.len(), bytes: self.pending_bytes }
     }
 
-    /// Takes a chunk; what has arrived before is passed over.
-    pub(crate) fn insert(&mut self, mut offset: u64, mut chunk: Bytes) {
+    /// Chunks held that keep a receive buffer alive.
+    pub(crate) fn references(&self) -> usize {
+        self.references
+    }
+
+    /// Takes a chunk; what has arrived before is passed over. It is kept by reference only if `may_reference`.
+    pub(crate) fn insert(&mut self, mut offset: u64, mut chunk: Bytes, may_reference: bool) {
         if offset + chunk.len() as u64 <= self.ready_end {
             return;
         }
@@ -97,7 +112,7 @@ impl Assembler {
             offset = self.ready_end;
         }
         if offset == self.ready_end {
-            self.push_ready(chunk);
+            self.push_ready(chunk, may_reference);
             if !self.pending.is_empty() {
                 self.promote();
             }
@@ -106,22 +121,24 @@ impl Assembler {
         self.insert_pending(offset, chunk);
     }
 
-    fn push_ready(&mut self, chunk: Bytes) {
-        self.ready_end += chunk.len() as u64;
-        let is_small = chunk.len() < COPY_LEN_MAX;
-        if !is_small || self.tail.len() + chunk.len() > TAIL_LEN_MAX {
+    fn push_ready(&mut self, bytes: Bytes, may_reference: bool) {
+        self.ready_end += bytes.len() as u64;
+        let is_reference = may_reference && bytes.len() >= COPY_LEN_MAX;
+        if is_reference || self.tail.len() + bytes.len() > TAIL_LEN_MAX {
             self.close_tail();
         }
-        if is_small {
-            self.tail.extend_from_slice(&chunk);
+        if is_reference {
+            self.references += 1;
+            self.ready.push_back(Ready { bytes, is_reference });
         } else {
-            self.ready.push_back(chunk);
+            self.tail.extend_from_slice(&bytes);
         }
     }
 
     fn close_tail(&mut self) {
         if !self.tail.is_empty() {
-            self.ready.push_back(std::mem::take(&mut self.tail).freeze());
+            let bytes = std::mem::take(&mut self.tail).freeze();
+            self.ready.push_back(Ready { bytes, is_reference: false });
         }
     }
 
@@ -136,7 +153,8 @@ impl Assembler {
             self.pending_bytes -= chunk.len();
             let known = (self.ready_end - offset) as usize;
             if known < chunk.len() {
-                self.push_ready(chunk.slice(known..));
+                // It is a copy already; copying it once more keeps one rule for all.
+                self.push_ready(chunk.slice(known..), false);
             }
         }
     }
@@ -171,7 +189,13 @@ impl Assembler {
             self.close_tail();
         }
         let front = self.ready.front_mut()?;
-        let chunk = if front.len() <= len { self.ready.pop_front()? } else { front.split_to(len) };
+        let chunk = if front.bytes.len() > len {
+            front.bytes.split_to(len)
+        } else {
+            let front = self.ready.pop_front()?;
+            self.references -= usize::from(front.is_reference);
+            front.bytes
+        };
         self.read_offset += chunk.len() as u64;
         Some(chunk)
     }

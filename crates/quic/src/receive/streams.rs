@@ -15,6 +15,10 @@ use crate::exchange::{Exchange, ToSend};
 use crate::send::frames::ControlFrame;
 use crate::stream_map::StreamMap;
 
+/// Unread chunks kept as references into receive buffers, over all streams; further ones are copied. However the peer mixes
+/// streams and padding, they keep at most this many buffers (of 64 KiB) alive.
+const REFERENCES_MAX: usize = 512;
+
 /// The connection's window is kept at least this many times as large as any stream's, so that one stream nobody reads cannot
 /// hold all of it.
 const CONNECTION_TO_STREAM: u64 = 2;
@@ -90,6 +94,8 @@ pub(crate) struct RecvStreams {
     round_trip: Duration,
     /// Out-of-order chunks of all streams.
     pending: Pending,
+    /// Chunks of all streams that keep a receive buffer alive.
+    references: usize,
     stream_window: u64,
     stream_window_max: u64,
 }
@@ -112,6 +118,7 @@ impl RecvStreams {
             consumed: 0,
             round_trip: config.initial_rtt,
             pending: Pending::default(),
+            references: 0,
             stream_window: config.stream_window,
             stream_window_max: config.stream_window_max.min(config.connection_window_max / CONNECTION_TO_STREAM),
         }
@@ -238,7 +245,9 @@ impl RecvStreams {
             return Ok(());
         }
         let before = stream.assembler.pending();
-        stream.assembler.insert(offset, data);
+        let references = stream.assembler.references();
+        stream.assembler.insert(offset, data, self.references < REFERENCES_MAX);
+        self.references = self.references + stream.assembler.references() - references;
         self.pending.update(before, stream.assembler.pending()).map_err(|_| {
             TransportError::new(ErrorCode::INTERNAL_ERROR, "streams arrived in too many small pieces out of order")
         })?;
@@ -276,6 +285,7 @@ impl RecvStreams {
         stream.reset = Some(code);
         let unread = if stream.stopped { fresh } else { final_size - stream.assembler.read_offset() };
         self.pending.remove(stream.assembler.pending());
+        self.references -= stream.assembler.references();
         stream.assembler.discard();
         let (stopped, told) = (stream.stopped, std::mem::replace(&mut stream.told, true));
         exchange.to_send.push_back(ToSend::ForgetGrant(id));
@@ -304,6 +314,7 @@ impl RecvStreams {
             self.retire(id, exchange);
             return Err(ReadError::Reset(code));
         }
+        let references = stream.assembler.references();
         let Some(bytes) = stream.assembler.read(len) else {
             if stream.final_size == Some(stream.assembler.read_offset()) {
                 self.retire(id, exchange);
@@ -312,6 +323,7 @@ impl RecvStreams {
             stream.told = false;
             return Err(ReadError::Blocked);
         };
+        self.references -= references - stream.assembler.references();
         if stream.final_size.is_none()
             && let Some(max) = stream.window.on_consumed(now, stream.assembler.read_offset(), self.round_trip)
         {
@@ -336,6 +348,7 @@ impl RecvStreams {
         let unread = if stream.reset.is_some() { 0 } else { stream.highest - stream.assembler.read_offset() };
         let over = stream.final_size.is_some();
         self.pending.remove(stream.assembler.pending());
+        self.references -= stream.assembler.references();
         stream.assembler.discard();
         self.consume(now, unread, exchange);
         if over {

@@ -301,7 +301,7 @@ impl SendHalf {
         };
         let limit = usize::try_from(parameters.max_udp_payload_size).unwrap_or(usize::MAX);
         for path in &mut self.paths {
-            path.datagram_size = path.datagram_size.min(limit);
+            path.set_datagram_size(path.datagram_size.min(limit));
         }
         self.streams.set_peer_limits(parameters, events);
     }
@@ -362,7 +362,7 @@ impl SendHalf {
             }
             self.acked_runs = runs;
         }
-        self.stats.packets_not_sent += 1;
+        self.stats.plans_not_sent += 1;
     }
 
     /// True if frames wait that are neither acknowledgements nor stream data.

@@ -79,6 +79,13 @@ impl SendPath {
         }
     }
 
+    /// Changes the size of datagrams, for everybody who counts in them.
+    pub(crate) fn set_datagram_size(&mut self, bytes: usize) {
+        self.datagram_size = bytes;
+        self.congestion.set_segment_size(bytes as u64);
+        self.pacer.set_segment_size(bytes as u64);
+    }
+
     /// Bytes that may be sent to an address that has not proved itself; no limit once it has.
     pub(crate) fn amplification_room(&self) -> u64 {
         if self.validated {

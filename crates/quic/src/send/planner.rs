@@ -94,6 +94,8 @@ impl SendHalf {
         let path = &self.paths[0];
         let size_max = path.datagram_size.min(usize::try_from(path.amplification_room()).unwrap_or(usize::MAX));
         let has_window = path.window_room() >= size_max as u64;
+        let has_data = self.handshake_complete && (self.has_control_due() || self.streams.has_ready());
+        let paced = self.data_budget(now, size_max, has_data) >= size_max as u64;
         let token = std::mem::take(&mut self.token);
         let mut drafts: Vec<(Draft, HeaderFields<'_>, Vec<SentFrame>, usize)> = Vec::with_capacity(3);
         let mut used = 0;
@@ -109,6 +111,8 @@ impl SendHalf {
             let may_elicit = has_window || self.spaces[space.index()].probes_due > 0;
             // An Initial packet that elicits fills a datagram of 1200 bytes (RFC 9000, section 14.1), or waits for more room.
             let may_elicit = may_elicit && (space != Space::Initial || size_max >= MIN_INITIAL_SIZE);
+            // The handshake itself is too short to be paced; data behind it keep to the user's rate.
+            let may_elicit = may_elicit && (space != Space::Data || paced || self.spaces[space.index()].probes_due > 0);
             let ack = snapshot.get(space, PathId::ZERO);
             if space == Space::Data {
                 self.fill_data(now, ack, may_elicit, &mut draft, plan, &mut frames, exchange);
@@ -137,6 +141,7 @@ impl SendHalf {
             self.record(now, space, number, size, eliciting, eliciting || padding > 0, &mut frames, exchange);
         }
         plan.datagram_count = usize::from(!plan.packets.is_empty());
+        self.paths[0].pacer.on_sent(now, plan.size_bytes as u64);
         self.token = token;
     }
 

@@ -4,7 +4,7 @@ use quic::ErrorCode;
 use units::{Duration, Instant};
 use wire::quic::{Frame, Space};
 
-use crate::support::hostile::{Duel, Hostile, Oddity, client_parameters, encode, payload};
+use crate::support::hostile::{Duel, HOSTILE, Hostile, Oddity, client_parameters, encode, payload};
 
 #[test]
 fn reserved_bits_are_a_violation() {
@@ -214,4 +214,38 @@ fn an_acknowledgement_of_a_skipped_number_gives_an_optimist_away() {
     wire::quic::emit_ack(None, 0, std::iter::once(skipped - 5..=skipped + 1), None, &mut ack);
     duel.say(&ack);
     duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "a number that was never used");
+}
+
+#[test]
+fn initial_packets_in_small_datagrams_are_dropped_by_servers() {
+    let mut duel = Duel::with_server(Default::default(), Hostile::ordinary_client(7));
+    duel.hostile = Hostile::ordinary_client(8);
+    let hello = duel.hostile.flight();
+    hello.iter().for_each(|datagram| duel.deliver(datagram));
+    let index = duel.victim.connections.len() - 1;
+    let received = |duel: &mut Duel| duel.victim.connection(index).stats().receive.packets_received;
+    let before = received(&mut duel);
+    let small = duel.hostile.packet(Space::Initial, &payload(&[Frame::Ping, Frame::Padding { len: 20 }]));
+    assert!(small.len() < 1200);
+    duel.deliver_as_it_is(&small, HOSTILE);
+    assert_eq!(received(&mut duel), before, "RFC 9000, section 14.1");
+    let large = duel.hostile.packet(Space::Initial, &payload(&[Frame::Ping, Frame::Padding { len: 20 }]));
+    duel.deliver(&large);
+    assert_eq!(received(&mut duel), before + 1, "the same in a large one counts");
+}
+
+#[test]
+fn datagrams_from_another_address_are_dropped_and_buy_nothing() {
+    let elsewhere = std::net::SocketAddr::from(([192, 0, 2, 9], 9));
+    for mut duel in [Duel::against_server(), Duel::against_client()] {
+        let before = duel.victim.connection(0).stats().receive;
+        let packet = duel.hostile.packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 20 }]));
+        duel.deliver_as_it_is(&packet, elsewhere);
+        let after = duel.victim.connection(0).stats().receive;
+        assert_eq!(after.datagrams_stray, before.datagrams_stray + 1, "RFC 9000, section 9");
+        assert_eq!(after.packets_received, before.packets_received);
+        assert_eq!(after.bytes_received, before.bytes_received, "no credit for anti-amplification");
+        duel.deliver(&packet);
+        assert_eq!(duel.victim.connection(0).stats().receive.packets_received, before.packets_received + 1);
+    }
 }

@@ -15,7 +15,7 @@ fn what_was_never_sent_comes_again_and_counts_as_no_loss() {
         apps::transfer(&mut pair, 1_000_000, Duration::from_secs(600));
         assert!(pair.client.refused > 5 && pair.server.refused > 5, "seed {seed}");
         let stats = pair.client.connection(0).stats();
-        assert_eq!(stats.send.packets_not_sent, pair.client.refused);
+        assert_eq!(stats.send.plans_not_sent, pair.client.refused);
         // Slow start may overflow the queue; nothing else is lost here.
         let overflowed = pair.link_stats()[0].overflowed;
         assert_eq!(stats.send.packets_lost, overflowed, "seed {seed}: refusals are no losses: {stats:?}");

@@ -16,7 +16,7 @@ use wire::quic::{
     read_unprotected, sample_offset,
 };
 
-use super::{Node, SERVER};
+use super::Node;
 
 /// Where the hostile peer lives.
 pub const HOSTILE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 66)), 6666);
@@ -475,11 +475,21 @@ impl Duel {
         }
     }
 
-    /// The victim gets a datagram and answers.
+    /// The victim gets a datagram and answers. One with an Initial packet is made large enough to be looked at, by bytes
+    /// after it that begin no packet.
     pub fn deliver(&mut self, datagram: &[u8]) {
+        let mut datagram = datagram.to_vec();
+        let is_initial = datagram.first().is_some_and(|first| first & 0xb0 == 0x80);
+        if is_initial && datagram.len() < MIN_INITIAL_SIZE {
+            datagram.resize(MIN_INITIAL_SIZE, 0);
+        }
+        self.deliver_as_it_is(&datagram, HOSTILE);
+    }
+
+    /// The victim gets a datagram from `source` and answers.
+    pub fn deliver_as_it_is(&mut self, datagram: &[u8], source: SocketAddr) {
         self.hostile.sent_bytes += datagram.len() as u64;
-        let from = if self.victim.side == Side::Server { HOSTILE } else { SERVER };
-        self.victim.receive(self.now, datagram, from);
+        self.victim.receive(self.now, datagram, source);
         self.settle();
     }
 

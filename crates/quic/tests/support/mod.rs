@@ -104,7 +104,7 @@ impl Node {
         match self.endpoint.route(datagram) {
             Route::Known(key) => {
                 if let Some(connection) = &mut self.connections[key.0 as usize] {
-                    connection.handle_datagrams(now, BytesMut::from(datagram), datagram.len());
+                    connection.handle_datagrams(now, remote, BytesMut::from(datagram), datagram.len());
                 }
             }
             Route::First => {

@@ -18,7 +18,7 @@ proptest! {
         let mut reads = reads.into_iter().cycle();
         for (offset, len) in chunks {
             let chunk: Vec<u8> = (offset..offset + len).map(stream_byte).collect();
-            assembler.insert(offset, chunk.into());
+            assembler.insert(offset, chunk.into(), offset % 2 == 0);
             arrived[offset as usize..(offset + len) as usize].fill(true);
             let contiguous = arrived.iter().position(|has| !has).unwrap_or(arrived.len());
             prop_assert_eq!(assembler.ready_end(), contiguous as u64);
@@ -42,7 +42,7 @@ fn first_refused(chunks: impl Iterator<Item = (u64, Bytes)>) -> Option<usize> {
     let (mut assembler, mut total) = (Assembler::default(), Pending::default());
     for (index, (offset, chunk)) in chunks.enumerate() {
         let before = assembler.pending();
-        assembler.insert(offset, chunk);
+        assembler.insert(offset, chunk, true);
         if total.update(before, assembler.pending()).is_err() {
             return Some(index);
         }
@@ -60,4 +60,18 @@ fn crumbs_are_refused_before_they_cost_much() {
 fn full_packets_out_of_order_are_not_crumbs() {
     let packet = Bytes::from(vec![0; 1400]);
     assert_eq!(first_refused((1..10_000u64).map(|index| (index * 1400, packet.clone()))), None);
+}
+
+#[test]
+fn references_are_counted_until_they_are_read() {
+    let mut assembler = Assembler::default();
+    assembler.insert(0, Bytes::from(vec![1; 1000]), true);
+    assembler.insert(1000, Bytes::from(vec![2; 1000]), false);
+    assembler.insert(2000, Bytes::from(vec![3; 100]), true);
+    assert_eq!(assembler.references(), 1);
+    assert_eq!(assembler.read(10).map(|bytes| bytes.len()), Some(10));
+    assert_eq!(assembler.references(), 1, "the rest of the chunk still lies there");
+    assert_eq!(assembler.read(5000).map(|bytes| bytes.len()), Some(990));
+    assert_eq!(assembler.references(), 0);
+    assert_eq!(assembler.read(5000).map(|bytes| bytes.len()), Some(1100), "copies lie together");
 }
