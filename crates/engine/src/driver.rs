@@ -30,6 +30,9 @@ use crate::timers::Timers;
 /// Calls to one socket in one turn: with [`RECV_BUFFERS`] buffers each at most 2 MiB, well under a millisecond of work.
 const RECV_CALLS_PER_TURN: usize = 2;
 
+/// Errors in a row after which a socket is not asked again before it says that something arrived.
+const RECV_ERRORS_MAX: u32 = 16;
+
 /// Connections visited in one turn.
 const VISITS_PER_TURN: usize = 64;
 
@@ -246,13 +249,17 @@ impl Driver {
                 return 0;
             }
             Err(error) => {
-                // A report about something sent earlier, such as a port nobody listens on. The socket goes on.
+                // A report about something sent earlier, such as a port nobody listens on. The socket goes on; one that
+                // fails again and again is left alone until something new arrives.
                 tracing::debug!(%error, "receiving failed");
+                port.recv_errors += 1;
+                port.readable = port.recv_errors < RECV_ERRORS_MAX;
                 return 0;
             }
         };
         // Fewer than asked for: there were no more, and the next arrival is an event of its own. Sockets that are woken by
         // arrival say so the same way.
+        port.recv_errors = 0;
         port.readable = count >= RECV_BUFFERS.min(net::udp::RECV_BATCH_MAX);
         let mut arrived = std::mem::take(&mut self.arrived);
         arrived.extend((0..count).rev().map(|batch| (self.buffers.metas[batch], self.buffers.take(batch))));
@@ -274,7 +281,7 @@ impl Driver {
                     let run = data.split_to(run);
                     let now = self.clock.now();
                     if let Some(slot) = self.slots.get_mut(key.0) {
-                        slot.connection.handle_datagrams(now, run, stride);
+                        slot.connection.handle_datagrams(now, meta.source, run, stride);
                         self.schedule(key);
                     }
                 }
@@ -379,11 +386,34 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let keys: Vec<u32> = self.slots.keys().collect();
         for key in keys {
-            self.forget(ConnectionKey(key));
+            if !std::thread::panicking() {
+                self.forget(ConnectionKey(key));
+            } else if let Some(mut slot) = self.slots.remove(key) {
+                slot.abandon(Closed::EndpointClosed);
+            }
         }
         let rest = self.shared.mark_stopped();
         for request in rest.connects {
             request.cell.close(Closed::EndpointClosed, None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_of_one_connection_are_known_by_their_first_bytes() {
+        let short = |first: u8, id: u8, len: usize| {
+            let mut datagram = vec![id; len];
+            datagram[0] = first;
+            datagram
+        };
+        // The bits of the first byte are protected and differ from packet to packet.
+        assert!(same_short_header(&short(0x41, 7, 1200), &short(0x5e, 7, 40)));
+        assert!(!same_short_header(&short(0x41, 7, 1200), &short(0x41, 8, 1200)));
+        assert!(!same_short_header(&short(0xc1, 7, 1200), &short(0xc1, 7, 1200)), "long headers are routed one by one");
+        assert!(!same_short_header(&short(0x41, 7, 1200), &short(0x41, 7, 8)));
     }
 }

@@ -201,7 +201,8 @@ fn spawn(mut driver: Driver) -> Result<JoinHandle<()>, StartError> {
         .name("litz-engine".to_owned())
         .spawn(move || {
             while !driver.is_stopping() {
-                driver.turn();
+                let work = driver.turn();
+                tracing::trace!(?work, "a turn");
                 driver.wait(None);
             }
             run_to_the_end(&mut driver);

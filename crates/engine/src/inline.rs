@@ -75,16 +75,23 @@ impl Inline {
 
     /// Does a turn, so that what was just asked for leaves. If somebody runs the driver, it only needs to know.
     pub(crate) fn kick(&self, shared: &Shared) {
-        let held = {
-            let mut turn = lock(&self.turn);
-            if std::mem::replace(&mut turn.taken, true) { None } else { Some(Held(self)) }
-        };
-        match held {
-            None => shared.waker.wake(),
-            Some(_held) => {
-                if let Some(driver) = &mut *lock(&self.driver) {
-                    driver.turn();
-                }
+        loop {
+            let held = {
+                let mut turn = lock(&self.turn);
+                if std::mem::replace(&mut turn.taken, true) { None } else { Some(Held(self)) }
+            };
+            let Some(held) = held else {
+                // Whoever runs it looks again after giving it up.
+                shared.waker.wake();
+                return;
+            };
+            match &mut *lock(&self.driver) {
+                Some(driver) => driver.turn(),
+                None => return,
+            };
+            drop(held);
+            if !shared.has_todo() {
+                return;
             }
         }
     }
@@ -108,6 +115,10 @@ impl Inline {
                 Asked::Granted(held) => {
                     let outcome = self.run(shared, deadline, waker, poll);
                     drop(held);
+                    // Somebody may have asked for something after the last turn, seen the driver taken and left it to us.
+                    if shared.has_todo() {
+                        self.kick(shared);
+                    }
                     if let Outcome::Over(value) = outcome {
                         return value;
                     }

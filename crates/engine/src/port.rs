@@ -22,6 +22,8 @@ pub(crate) struct Port {
     pub(crate) arrivals: Arc<ArrivalWaker>,
     /// Something may have arrived: nothing has said that there is no more.
     pub(crate) readable: bool,
+    /// Receiving failed this many times in a row.
+    pub(crate) recv_errors: u32,
     /// The system said that there may be room again.
     pub(crate) became_writable: bool,
     /// The system was asked to say so.
@@ -70,6 +72,7 @@ impl Port {
             local,
             arrivals,
             readable: true,
+            recv_errors: 0,
             became_writable: false,
             watched: false,
             room: Room::Free,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quic::session::ExportError;
 use quic::{Chunk, Connection, Dir, Event, ReadError as QuicReadError, StreamId, WriteError as QuicWriteError};
-use units::Instant;
+use units::{Duration, Instant};
 
 use crate::cells::connection::{ACCEPTED_MAX, DATAGRAMS_IN_BYTES_MAX, OpenReply, Query};
 use crate::cells::recv::RecvEnd;
@@ -16,6 +16,10 @@ use crate::messages::Messages;
 
 /// Bytes taken from a stream in one call; chunks are references, so more would only mean less often.
 pub(crate) const READ_LEN_MAX: usize = 64 << 10;
+
+/// How long nothing is sent after the system refused a batch, at first and at most.
+const REFUSED_WAIT_MIN: Duration = Duration::from_millis(5);
+const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A connection of the driver.
 pub(crate) struct Slot {
@@ -33,6 +37,9 @@ pub(crate) struct Slot {
     pub(crate) half_open: bool,
     /// What the system last said when a batch was refused.
     pub(crate) last_send_error: Option<String>,
+    /// Batches refused in a row, and until when nothing is sent because of them.
+    refusals: u32,
+    pub(crate) refused_until: Option<Instant>,
     /// Takes the place of what the connection itself says about its end.
     pub(crate) end_override: Option<Closed>,
     streams: BTreeMap<StreamId, StreamCells>,
@@ -53,11 +60,27 @@ impl Slot {
             scheduled: false,
             half_open: false,
             last_send_error: None,
+            refusals: 0,
+            refused_until: None,
             end_override: None,
             streams: BTreeMap::new(),
             opens: [VecDeque::new(), VecDeque::new()],
             messages,
         }
+    }
+
+    /// The system refused a batch for good: waits longer each time, so that a lasting cause costs little.
+    pub(crate) fn on_refused(&mut self, now: Instant, error: String) {
+        self.last_send_error = Some(error);
+        let wait = REFUSED_WAIT_MIN * (1 << self.refusals.min(16));
+        self.refused_until = Some(now + wait.min(REFUSED_WAIT_MAX));
+        self.refusals += 1;
+    }
+
+    /// The system took a batch.
+    pub(crate) fn on_taken(&mut self) {
+        self.refusals = 0;
+        self.refused_until = None;
     }
 
     /// Does what the application asked for.
@@ -84,8 +107,8 @@ impl Slot {
         for query in todo.queries {
             self.answer(query);
         }
-        self.open_streams(Dir::Bi);
-        self.open_streams(Dir::Uni);
+        self.open_streams(now, Dir::Bi);
+        self.open_streams(now, Dir::Uni);
         self.accept_streams(now, Dir::Bi, mode);
         self.accept_streams(now, Dir::Uni, mode);
         self.messages.serve_out(&mut self.connection, &self.cell);
@@ -110,7 +133,7 @@ impl Slot {
                 }
             }
             Event::StreamsAvailable(dir) => {
-                self.open_streams(dir);
+                self.open_streams(now, dir);
                 if dir == Dir::Uni {
                     self.messages.serve_out(&mut self.connection, &self.cell);
                 }
@@ -157,7 +180,7 @@ impl Slot {
     }
 
     /// Opens streams for those who wait, as far as the peer allows.
-    fn open_streams(&mut self, dir: Dir) {
+    fn open_streams(&mut self, now: Instant, dir: Dir) {
         let mut answered = 0;
         while let Some(reply) = self.opens[dir.index()].front() {
             if !reply.is_abandoned() {
@@ -165,7 +188,7 @@ impl Slot {
                 let cells = self.cells_for(id);
                 self.streams.insert(id, cells.clone());
                 if let Err(Ok(cells)) = reply.put(Ok(cells)) {
-                    self.forsake(&cells);
+                    self.forsake(now, &cells);
                 }
             }
             self.opens[dir.index()].pop_front();
@@ -177,14 +200,14 @@ impl Slot {
     }
 
     /// Nobody took this stream of ours: ends it.
-    fn forsake(&mut self, cells: &StreamCells) {
+    fn forsake(&mut self, now: Instant, cells: &StreamCells) {
         if let Some(send) = &cells.send {
             send.abandon();
             self.serve_send(send);
         }
         if let Some(recv) = &cells.recv {
             recv.stop(0);
-            self.serve_recv(Instant::ZERO, recv);
+            self.serve_recv(now, recv);
         }
     }
 
@@ -344,6 +367,26 @@ impl Slot {
         }
     }
 
+    /// Tells everybody who waits, without a look at the protocol: it may be what has just panicked.
+    pub(crate) fn abandon(&mut self, closed: Closed) {
+        self.end_handles(&closed);
+        self.cell.close(closed, None);
+    }
+
+    fn end_handles(&mut self, closed: &Closed) {
+        for cells in std::mem::take(&mut self.streams).into_values() {
+            if let Some(cell) = cells.send {
+                cell.end(SendEnd::Closed(closed.clone()));
+            }
+            if let Some(cell) = cells.recv {
+                cell.end(RecvEnd::Closed(closed.clone()));
+            }
+        }
+        for reply in self.opens.iter_mut().flat_map(|queue| queue.drain(..)) {
+            let _nobody_waits = reply.put(Err(OpenError::ConnectionClosed(closed.clone())));
+        }
+    }
+
     /// The connection is over: what has arrived goes to the application without heed of bounds (flow control has bounded
     /// it), then everybody is told.
     pub(crate) fn on_closed(&mut self, now: Instant, closed: Closed) {
@@ -363,17 +406,7 @@ impl Slot {
             self.move_in(now, &cell, true);
         }
         self.serve_datagrams();
-        for cells in std::mem::take(&mut self.streams).into_values() {
-            if let Some(cell) = cells.send {
-                cell.end(SendEnd::Closed(closed.clone()));
-            }
-            if let Some(cell) = cells.recv {
-                cell.end(RecvEnd::Closed(closed.clone()));
-            }
-        }
-        for reply in self.opens.iter_mut().flat_map(|queue| queue.drain(..)) {
-            let _nobody_waits = reply.put(Err(OpenError::ConnectionClosed(closed.clone())));
-        }
+        self.end_handles(&closed);
         self.messages.clear();
         self.handshake_until = None;
         self.cell.close(closed, Some(self.connection.stats()));

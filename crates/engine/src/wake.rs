@@ -81,3 +81,40 @@ pub(crate) fn poll_and_waker(token: mio::Token) -> io::Result<(mio::Poll, Engine
     let waker = mio::Waker::new(poll.registry(), token)?;
     Ok((poll, EngineWaker::new(waker)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn no_wake_up_is_lost_between_looking_and_sleeping() {
+        const ROUNDS: u64 = 20_000;
+        let (mut poll, waker) = poll_and_waker(mio::Token(0)).unwrap();
+        let (published, seen) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    published.store(round, Ordering::SeqCst);
+                    waker.wake();
+                    // Sometimes in step with the sleeper, sometimes far ahead.
+                    while round % 3 == 0 && seen.load(Ordering::SeqCst) < round {
+                        std::hint::spin_loop();
+                    }
+                }
+            });
+            let mut events = mio::Events::with_capacity(4);
+            while seen.load(Ordering::SeqCst) < ROUNDS {
+                waker.announce_sleep();
+                let now = published.load(Ordering::SeqCst);
+                if now == seen.swap(now, Ordering::SeqCst) && now < ROUNDS {
+                    poll.poll(&mut events, Some(Duration::from_secs(20))).unwrap();
+                    assert!(!events.is_empty(), "slept through round {} of {now}", now + 1);
+                }
+                waker.announce_awake();
+            }
+        });
+    }
+}

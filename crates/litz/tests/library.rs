@@ -1,7 +1,5 @@
 //! The library as its users see it: every scenario over both wires and under both placements.
 
-#![expect(clippy::disallowed_methods, reason = "these are tests of real threads")]
-
 #[path = "library/world.rs"]
 mod world;
 

@@ -23,19 +23,30 @@ struct Faults {
     met: AtomicUsize,
 }
 
-/// A socket whose sends fail as told.
-struct Faulty {
+/// A socket that misbehaves as told.
+struct Odd {
     inner: Box<dyn LiveSocket>,
-    faults: Arc<Faults>,
+    faults: Option<Arc<Faults>>,
+    /// Sends no batches.
+    is_single: bool,
+    /// Joins what comes from one address into batches, whatever connections it belongs to, as receive offload does; counts
+    /// what it joined.
+    joined: Option<Arc<AtomicUsize>>,
 }
 
-impl DatagramSocket for Faulty {
+impl Odd {
+    fn new(inner: Box<dyn LiveSocket>) -> Self {
+        Self { inner, faults: None, is_single: false, joined: None }
+    }
+}
+
+impl DatagramSocket for Odd {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.inner.local_addr()
     }
 
     fn max_gso_segments(&self) -> usize {
-        self.inner.max_gso_segments()
+        if self.is_single { 1 } else { self.inner.max_gso_segments() }
     }
 
     fn max_gro_segments(&self) -> usize {
@@ -43,16 +54,41 @@ impl DatagramSocket for Faulty {
     }
 
     fn send(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError> {
-        let number = self.faults.sends.fetch_add(1, Ordering::Relaxed);
-        if let Some(error) = (self.faults.choose)(number) {
-            self.faults.met.fetch_add(1, Ordering::Relaxed);
-            return Err(error);
+        if let Some(faults) = &self.faults {
+            let number = faults.sends.fetch_add(1, Ordering::Relaxed);
+            if let Some(error) = (faults.choose)(number) {
+                faults.met.fetch_add(1, Ordering::Relaxed);
+                return Err(error);
+            }
         }
         self.inner.send(transmit)
     }
 
     fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize> {
-        self.inner.recv(buffers, metas)
+        let count = self.inner.recv(buffers, metas)?;
+        let Some(joined) = &self.joined else { return Ok(count) };
+        let mut kept = 0;
+        for next in 1..count {
+            let (into, from) = (metas[kept], metas[next]);
+            let whole = into.len % into.stride == 0 && from.len <= into.stride;
+            let (front, back) = buffers.split_at_mut(next);
+            if whole && into.source == from.source && into.len + from.len <= net::RECV_BUFFER_BYTES {
+                front[kept][into.len..into.len + from.len].copy_from_slice(&back[0][..from.len]);
+                metas[kept].len += from.len;
+                joined.fetch_add(1, Ordering::Relaxed);
+            } else {
+                kept += 1;
+                if kept < next {
+                    front[kept][..from.len].copy_from_slice(&back[0][..from.len]);
+                }
+                metas[kept] = from;
+            }
+        }
+        // As many as asked for, so that the caller comes again; those after the joined ones are empty.
+        for meta in &mut metas[kept + 1..count] {
+            meta.len = 0;
+        }
+        Ok(count)
     }
 
     fn counters(&self) -> &SocketCounters {
@@ -60,7 +96,7 @@ impl DatagramSocket for Faulty {
     }
 }
 
-impl LiveSocket for Faulty {
+impl LiveSocket for Odd {
     fn readiness(&mut self, waker: &Waker) -> Readiness {
         self.inner.readiness(waker)
     }
@@ -70,7 +106,7 @@ impl LiveSocket for Faulty {
 fn transfer_with(wire: Wire, placement: Placement, choose: fn(usize) -> Option<SendError>) -> usize {
     let world = World::new(Arm { wire, placement });
     let faults = Arc::new(Faults { choose, sends: AtomicUsize::new(0), met: AtomicUsize::new(0) });
-    let faulty = Faulty { inner: world.socket(0), faults: Arc::clone(&faults) };
+    let faulty = Odd { faults: Some(Arc::clone(&faults)), ..Odd::new(world.socket(0)) };
     let server = world.server(world.config());
     let address = server.local_addr();
     std::thread::scope(|scope| {
@@ -122,6 +158,40 @@ fn batches_that_are_refused_are_sent_again_by_loss_recovery() {
 }
 
 #[test]
+fn a_batch_of_several_connections_is_taken_apart() {
+    const CONNECTIONS: u64 = 4;
+    let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
+    let joined = Arc::new(AtomicUsize::new(0));
+    let server = world
+        .server_over(world.config(), Box::new(Odd { joined: Some(Arc::clone(&joined)), ..Odd::new(world.socket(0)) }));
+    let singles = Odd { is_single: true, ..Odd::new(world.socket(0)) };
+    let client = Endpoint::with_sockets(world.config(), vec![Box::new(singles)]).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            scope.spawn(|| {
+                let connection = server.accept().unwrap();
+                let mut all = Vec::new();
+                connection.accept_uni().unwrap().read_to_end(&mut all).unwrap();
+                assert!(all == pattern(2 << 20, 9));
+                assert_eq!(connection.stats().receive.packets_unauthentic, 0);
+                connection.close(0, "done");
+            });
+        }
+        let connections: Vec<_> = (0..CONNECTIONS).map(|_| world.connect(&client, server.local_addr())).collect();
+        for connection in connections {
+            scope.spawn(move || {
+                let mut send = connection.open_uni().unwrap();
+                send.write_all(&pattern(2 << 20, 9)).unwrap();
+                send.finish().unwrap();
+                assert!(matches!(connection.closed(), Closed::ByPeer { .. }));
+            });
+        }
+    });
+    let joined = joined.load(Ordering::Relaxed);
+    assert!(joined > 1000, "only {joined} datagrams were joined to others");
+}
+
+#[test]
 fn a_route_that_takes_nothing_is_named_in_the_error() {
     let network = MemoryNetwork::with_datagram_bytes_max(1000);
     let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
@@ -140,7 +210,7 @@ fn strangers_get_a_version_or_silence() {
     let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
     let listening = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listening.local_addr().unwrap();
-    let server = world.server_over(Box::new(listening));
+    let server = world.server_over(world.config(), Box::new(listening));
     let mut stranger = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let mut ask = |datagram: &[u8]| {
         let transmit =

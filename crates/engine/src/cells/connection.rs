@@ -181,7 +181,9 @@ impl ConnectionCell {
             (std::mem::take(&mut state.todo), state.take_all_wakers())
         };
         wakers.wake();
-        todo.refuse(&closed, self.lock().last_stats.as_ref());
+        // Refusing wakes, so the lock must be free again.
+        let last_stats = self.lock().last_stats.clone();
+        todo.refuse(&closed, last_stats.as_ref());
     }
 }
 

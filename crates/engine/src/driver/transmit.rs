@@ -52,7 +52,8 @@ impl Driver {
             self.forget(key);
             return sent;
         }
-        let timeout = slot.connection.poll_timeout().into_iter().chain(slot.handshake_until).min();
+        let timeout =
+            slot.connection.poll_timeout().into_iter().chain(slot.handshake_until).chain(slot.refused_until).min();
         self.timers.replace(key.0, slot.deadline, timeout);
         slot.deadline = timeout;
         match left {
@@ -86,6 +87,9 @@ impl Driver {
 
     fn send_plans(&mut self, key: ConnectionKey) -> (usize, Left) {
         let Some(slot) = self.slots.get_mut(key.0) else { return (0, Left::Nothing) };
+        if slot.refused_until.is_some_and(|until| until > self.clock.now()) {
+            return (0, Left::Nothing);
+        }
         let port = &mut self.ports[slot.port];
         let mut sent = 0;
         for _ in 0..PLANS_PER_VISIT {
@@ -109,16 +113,20 @@ impl Driver {
                 segment_size: (self.plan.datagram_count() > 1).then_some(self.plan.segment_size),
             };
             sent += 1;
-            if let Sent::Lost(error) = port.send(now, &transmit) {
-                // Left to loss recovery, whose timers back off: planning it again at once would spin as long as the cause
-                // lasts.
-                let first = slot.last_send_error.is_none();
-                if first && matches!(error, SendError::TooLarge) {
-                    tracing::warn!(size = self.plan.segment_size, %error, "datagram_size does not fit the route");
-                } else {
-                    tracing::debug!(remote = %addresses.remote, %error, "a batch was lost");
+            match port.send(now, &transmit) {
+                Sent::Taken => slot.on_taken(),
+                Sent::Lost(error) => {
+                    // Not the network's doing, so no loss: the same content is planned again, after a while.
+                    slot.connection.handle_not_emitted(&self.plan.receipt());
+                    let first = slot.last_send_error.is_none();
+                    if first && matches!(error, SendError::TooLarge) {
+                        tracing::warn!(size = self.plan.segment_size, %error, "datagram_size does not fit the route");
+                    } else {
+                        tracing::debug!(remote = %addresses.remote, %error, "a batch was lost");
+                    }
+                    slot.on_refused(now, error.to_string());
+                    return (sent, Left::Nothing);
                 }
-                slot.last_send_error = Some(error.to_string());
             }
         }
         (sent, Left::More)

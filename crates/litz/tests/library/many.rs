@@ -74,11 +74,9 @@ pub(crate) fn sixty_four_connections_share_one_driver_fairly(arm: Arm) {
             }
         },
     );
-    // When half of everything had arrived, the slowest had a tenth of its fair half or more: loose, because congestion
-    // windows differ, and far from the zero of a driver that serves one after the other.
+    // When half of everything had arrived, the slowest had half of its half or more; measured: 90 % and up.
     let least = least_at_half.load(Ordering::Relaxed) as usize;
-    eprintln!("LEAST {least} {arm:?}");
-    assert!(least >= LEN / 20, "when half had arrived, one connection had {least} of {LEN} bytes");
+    assert!(least >= LEN / 4, "when half had arrived, one connection had {least} of {LEN} bytes");
 }
 
 pub(crate) fn a_stream_that_nobody_reads_stalls_no_other_stream_and_no_other_connection(arm: Arm) {

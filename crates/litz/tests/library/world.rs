@@ -62,13 +62,11 @@ impl World {
     }
 
     pub(crate) fn server_at(&self, config: EndpointConfig, port: u16) -> Endpoint {
-        let config = EndpointConfig { server_tls: Some(self.server_tls.clone()), ..config };
-        Endpoint::with_sockets(config, vec![self.socket(port)]).unwrap()
+        self.server_over(config, self.socket(port))
     }
 
-    /// An endpoint that accepts on a socket of the test's own.
-    pub(crate) fn server_over(&self, socket: Box<dyn LiveSocket>) -> Endpoint {
-        let config = EndpointConfig { server_tls: Some(self.server_tls.clone()), ..self.config() };
+    pub(crate) fn server_over(&self, config: EndpointConfig, socket: Box<dyn LiveSocket>) -> Endpoint {
+        let config = EndpointConfig { server_tls: Some(self.server_tls.clone()), ..config };
         Endpoint::with_sockets(config, vec![socket]).unwrap()
     }
 
