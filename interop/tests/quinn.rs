@@ -106,11 +106,8 @@ async fn quinn_peer(connection: quinn::Connection, opens: bool) {
 
 /// Our side, either role.
 fn our_peer(connection: &litz::Connection, opens: bool) {
-    let (mut send, mut recv) = if opens {
-        connection.open_bi().expect("a stream")
-    } else {
-        connection.accept_bi().expect("a stream")
-    };
+    let (mut send, mut recv) =
+        if opens { connection.open_bi().expect("a stream") } else { connection.accept_bi().expect("a stream") };
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut offset = 0;
@@ -207,7 +204,8 @@ fn our_client_refuses_a_certificate_it_does_not_trust() {
     let remote = quinn.local_addr().expect("bound");
     let peer = runtime.spawn(async move { quinn.accept().await.expect("a client").await.expect_err("refused") });
     let endpoint = Endpoint::bind(our_config(None)).expect("a socket");
-    let error = endpoint.connect(remote, "localhost", stranger).map(|_| ()).expect_err("the certificate is a stranger's");
+    let error =
+        endpoint.connect(remote, "localhost", stranger).map(|_| ()).expect_err("the certificate is a stranger's");
     assert!(error.to_string().to_lowercase().contains("certificate"), "{error}");
     let seen = runtime.block_on(peer).expect("quinn's side is content");
     assert!(matches!(seen, quinn::ConnectionError::ConnectionClosed(_)), "{seen}");

@@ -196,6 +196,7 @@ impl Drop for Core {
 }
 
 /// Gives the driver a thread of its own.
+#[expect(clippy::disallowed_methods, reason = "this is where processors are given out")]
 fn spawn(mut driver: Driver) -> Result<JoinHandle<()>, StartError> {
     std::thread::Builder::new()
         .name("litz-engine".to_owned())

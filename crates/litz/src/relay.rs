@@ -89,6 +89,7 @@ impl Relay {
             clock: MonotonicClock::start(),
             buffers: vec![vec![0; RECV_BUFFER_BYTES]; BATCHES],
         };
+        #[expect(clippy::disallowed_methods, reason = "an emulated link beside the engine: one thread, joined on drop")]
         let thread = std::thread::Builder::new().name("litz-relay".into()).spawn(move || worker.run())?;
         Ok(Self { local_addr, shared, thread: Some(thread) })
     }

@@ -229,3 +229,86 @@ fn a_dead_address_is_told_in_time() {
     place.send(&[&file], &ticket, &[]).fail(2, "cannot reach");
     assert!(clock.now().since_start() < units::Duration::from_secs(20));
 }
+
+/// Permanent faults end both commands well before a single retry or an idle timeout would have.
+const PROMPT: units::Duration = units::Duration::from_secs(8);
+
+#[test]
+fn more_than_the_receiver_takes_ends_both_commands_at_once() {
+    let place = Place::new();
+    let file = place.file("file", 5000, 1);
+    let (mut receiver, ticket) = place.recv(&["--max-size=1kB"]);
+    let clock = net::MonotonicClock::start();
+    let mut sender = place.send(&[&file], &ticket, &["--retry-for=20s"]);
+    sender.fail(2, "more than the 1.0 kB");
+    receiver.fail(2, "more than the 1.0 kB");
+    assert!(clock.now().since_start() < PROMPT);
+    assert!(sender.seen.iter().all(|event| event["event"] != "retrying"), "{:#?}", sender.seen);
+    assert_eq!(std::fs::read_dir(place.inbox()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_target_directory_that_is_gone_ends_both_commands_at_once() {
+    let place = Place::new();
+    let file = place.file("file", 5000, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    std::fs::remove_dir(place.inbox()).unwrap();
+    let clock = net::MonotonicClock::start();
+    place.send(&[&file], &ticket, &["--retry-for=20s"]).fail(2, "cannot receive into");
+    receiver.fail(2, "cannot receive into");
+    assert!(clock.now().since_start() < PROMPT);
+}
+
+#[test]
+fn a_ticket_that_cannot_be_marked_as_used_ends_the_receiver() {
+    let place = Place::new();
+    let file = place.file("file", 1_000_000, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut sender = place.send(&[&file], &ticket, &["--rate=8Mb/s"]);
+    // By now the ticket is bound to the sender; from here on its file cannot be read.
+    sender.wait_for("file_started");
+    std::fs::write(place.path("state-in/tickets.json"), "damaged").unwrap();
+    sender.succeed();
+    receiver.fail(2, "could not be marked as used");
+    assert_same(&file, &place.inbox().join("file"));
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_for_an_answer() {
+    let place = Place::new();
+    let file = place.file("file", 10, 1);
+    #[expect(clippy::disallowed_methods, reason = "a host that never answers")]
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    silent.set_read_timeout(Some(support::PATIENCE)).unwrap();
+    let advertise = format!("--advertise={}", silent.local_addr().unwrap());
+    let (_receiver, ticket) = place.recv(&[&advertise]);
+    let mut sender = place.send(&[&file], &ticket, &[]);
+    silent.recv(&mut [0; 2000]).expect("the sender calls");
+    let clock = net::MonotonicClock::start();
+    sender.signal("INT");
+    sender.fail(130, "cancelled");
+    assert!(clock.now().since_start() < units::Duration::from_secs(2));
+}
+
+#[test]
+fn verbose_tells_of_connections_and_not_of_packets() {
+    let place = Place::new();
+    let file = place.file("file", 1_000_000, 1);
+    let (mut receiver, ticket) = place.recv(&["-v"]);
+    let mut sender = place.send(&[&file], &ticket, &["-v"]);
+    sender.succeed();
+    receiver.succeed();
+    for told in [sender.errors(), receiver.errors()] {
+        assert!(told.contains("connected") && told.contains("key_exchange") && told.contains("packets_lost"), "{told}");
+        assert!(told.lines().count() < 50, "{told}");
+    }
+}
+
+#[test]
+fn every_command_explains_its_exit_statuses() {
+    for command in ["recv", "send", "demo"] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_litz")).args([command, "--help"]).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && help.contains("Exit status:"), "{command}: {help}");
+    }
+}

@@ -127,3 +127,18 @@ fn a_source_that_changed_is_not_mixed_with_what_it_was() {
     receiver.succeed();
     assert_same(&scene.file, &scene.place.inbox().join("file"));
 }
+
+#[test]
+fn another_host_in_the_receivers_place_is_not_tried_again() {
+    let scene = Scene::new(6, Ratio::ZERO);
+    let (mut receiver, ticket) = scene.recv();
+    let mut sender = scene.place.send(&[&scene.file], &ticket, &["--idle-timeout=3s", "--retry-for=20s"]);
+    sender.wait_for("file_started");
+    receiver.kill();
+    let other_state = format!("--state-dir={}", scene.place.path("state-other").display());
+    let (impostor, _) = scene.place.recv(&[&other_state]);
+    scene.relay.set_server(SocketAddr::from((Ipv4Addr::LOCALHOST, impostor.port)));
+    sender.fail(2, "wrong fingerprint");
+    let retries = sender.seen.iter().filter(|event| event["event"] == "retrying").count();
+    assert_eq!(retries, 1, "after the loss, and not after the wrong host: {:#?}", sender.seen);
+}

@@ -29,6 +29,7 @@ pub(crate) enum Command {
     #[command(after_help = exit::HELP)]
     Send(SendOptions),
     /// See a transfer on this machine: emulated link, a sender killed half-way, resumed, verified
+    #[command(after_help = exit::HELP)]
     Demo(DemoOptions),
 }
 
@@ -86,7 +87,7 @@ pub(crate) struct RecvOptions {
     #[arg(long)]
     pub(crate) overwrite: bool,
 
-    /// The most bytes a transfer may announce
+    /// The most bytes a transfer may announce; one that announces more ends both commands
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_size: Option<ByteSize>,
 
@@ -140,7 +141,11 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
 
-    /// After a loss of the connection, try again for this long without progress; 0 is not at all
+    /// Reconnect when a connection is lost, until this long has passed without progress; 0 is never
+    ///
+    /// Progress is a byte that moved or was verified. Reconnecting goes on from where the transfer was. Final at once, with
+    /// status 2: a first connection that fails, a refusal, a wrong fingerprint, and a receiver that gives up for good
+    /// (such as by its --max-size).
     #[arg(long, value_name = "TIME", default_value = "10min")]
     pub(crate) retry_for: Duration,
 

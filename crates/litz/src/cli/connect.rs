@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use litz::identity::{ClientTls, Ticket, TicketAddress};
+use litz::transfer::CancelToken;
 use litz::{Connection, Endpoint, EndpointConfig, TransportConfig, UdpSocketOptions};
 use recovery::RateCap;
 use units::Duration;
@@ -13,6 +14,9 @@ use super::args::TransportOptions;
 
 /// A PING this often keeps an idle connection and the address translators on its way awake.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// How often whoever waits for the network looks whether somebody interrupted.
+const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// The name TLS wants and nobody sees: hosts are known by their keys.
 const SERVER_NAME: &str = "litz.invalid";
@@ -39,7 +43,19 @@ pub(crate) struct Reach<'a> {
     pub(crate) transport: TransportConfig,
     pub(crate) bind: Option<SocketAddr>,
     pub(crate) device: Option<&'a str>,
+    /// Made for this attempt: it remembers a wrong host.
     pub(crate) tls: &'a ClientTls,
+    pub(crate) cancel: &'a CancelToken,
+}
+
+/// Why no host was reached, in words for the user.
+pub(crate) enum Unreached {
+    /// Another host answered: coming back does not help.
+    WrongHost(String),
+    /// Nobody answered; later somebody may.
+    Silent(String),
+    /// The user does not want to wait.
+    Interrupted,
 }
 
 /// A connection, and the endpoint that must outlive it.
@@ -52,9 +68,9 @@ impl Reach<'_> {
     /// Tries all addresses of the ticket at once; the first to answer as the right host wins.
     ///
     /// # Errors
-    /// What each address said, in words for the user.
-    pub(crate) fn connect(&self, ticket: &Ticket) -> Result<Reached, String> {
-        let remotes = resolve(&ticket.addresses)?;
+    /// What each address said. An interrupt is noticed soon; threads that still wait for an answer end by themselves.
+    pub(crate) fn connect(&self, ticket: &Ticket) -> Result<Reached, Unreached> {
+        let remotes = self.resolve(&ticket.addresses)?;
         let (answers, results) = mpsc::channel();
         let mut pending = 0;
         for remote in &remotes {
@@ -84,7 +100,7 @@ impl Reach<'_> {
         drop(answers);
         let mut failures = Vec::new();
         for _ in 0..pending {
-            let Ok((remote, result)) = results.recv() else { break };
+            let Some((remote, result)) = self.wait(&results)? else { break };
             match result {
                 Ok(reached) => return Ok(reached),
                 Err(error) => failures.push(format!("{remote}: {error}")),
@@ -92,15 +108,48 @@ impl Reach<'_> {
         }
         if let Some(wrong) = self.tls.wrong_host() {
             let expected = wrong.expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
-            return Err(format!(
+            return Err(Unreached::WrongHost(format!(
                 "wrong fingerprint: the ticket names {expected}, but the host that answered has {}; nothing was sent",
                 wrong.presented
-            ));
+            )));
         }
         if failures.is_empty() {
-            return Err("no address of the ticket can be reached from the chosen local address".to_owned());
+            return Err(Unreached::Silent(
+                "no address of the ticket can be reached from the chosen local address".to_owned(),
+            ));
         }
-        Err(format!("cannot reach the receiver: {}", failures.join("; ")))
+        Err(Unreached::Silent(format!("cannot reach the receiver: {}", failures.join("; "))))
+    }
+
+    /// All socket addresses of a ticket, in its order, each once.
+    fn resolve(&self, addresses: &[TicketAddress]) -> Result<Vec<SocketAddr>, Unreached> {
+        if addresses.iter().all(|address| matches!(address, TicketAddress::Socket(_))) {
+            return resolve(addresses).map_err(Unreached::Silent);
+        }
+        // In a thread of its own, because looking a name up may block for long and nothing can end it.
+        let (answer, results) = mpsc::channel();
+        let addresses = addresses.to_vec();
+        #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for the names")]
+        std::thread::spawn(move || {
+            // Nobody listens any more after an interrupt.
+            let _sent = answer.send(resolve(&addresses));
+        });
+        let resolved = self.wait(&results)?.unwrap_or_else(|| Err("the name lookup failed".to_owned()));
+        resolved.map_err(Unreached::Silent)
+    }
+
+    /// The next result; none if no more can come.
+    fn wait<T>(&self, results: &mpsc::Receiver<T>) -> Result<Option<T>, Unreached> {
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(Unreached::Interrupted);
+            }
+            match results.recv_timeout(LOOK_INTERVAL) {
+                Ok(result) => return Ok(Some(result)),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),
+            }
+        }
     }
 
     /// An endpoint that can reach `remote`; none if the chosen local address is of the other family.

@@ -6,15 +6,15 @@ use litz::Connection;
 use litz::identity::{Fingerprint, ProofContext, PublicKey, peer_public_key};
 use litz::transfer::{Control, Link, SendStream};
 
-/// The application's close code for an ended transfer.
-const CLOSE_CODE: u64 = 0;
+/// The only close code of this application: how a transfer ended is said on its control stream.
+pub(crate) const CLOSE_CODE: u64 = 0;
 
 /// A connection and its streams.
 pub(crate) struct ConnectionLink(pub(crate) Connection);
 
-struct Outgoing(litz::SendStream);
+struct StreamWriter(litz::SendStream);
 
-impl Write for Outgoing {
+impl Write for StreamWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }
@@ -24,7 +24,7 @@ impl Write for Outgoing {
     }
 }
 
-impl SendStream for Outgoing {
+impl SendStream for StreamWriter {
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         self.0.finish().map_err(io::Error::from)
     }
@@ -32,7 +32,7 @@ impl SendStream for Outgoing {
 
 impl Link for ConnectionLink {
     fn open_uni(&self) -> io::Result<Box<dyn SendStream>> {
-        Ok(Box::new(Outgoing(self.0.open_uni()?)))
+        Ok(Box::new(StreamWriter(self.0.open_uni()?)))
     }
 
     fn accept_uni(&self) -> io::Result<Box<dyn Read + Send>> {
@@ -46,7 +46,34 @@ impl Link for ConnectionLink {
 
 /// The control stream of a transfer from the two halves of a bidirectional stream.
 pub(crate) fn control((send, recv): (litz::SendStream, litz::RecvStream)) -> Control {
-    Control { reader: Box::new(recv), writer: Box::new(Outgoing(send)) }
+    Control { reader: Box::new(recv), writer: Box::new(StreamWriter(send)) }
+}
+
+/// A connection's beginning, for `-v`.
+pub(crate) fn log_connected(connection: &Connection) {
+    let stats = connection.stats();
+    tracing::info!(
+        local = %connection.local_addr(),
+        remote = %connection.remote_addr(),
+        handshake = %stats.handshake_time.unwrap_or_default(),
+        cipher = ?stats.session.cipher_suite,
+        key_exchange = ?stats.session.key_exchange,
+        "connected"
+    );
+}
+
+/// What a connection did, for `-v`.
+pub(crate) fn log_ended(connection: &Connection) {
+    let stats = connection.stats();
+    tracing::info!(
+        remote = %connection.remote_addr(),
+        packets_sent = stats.send.packets_sent,
+        packets_lost = stats.send.packets_lost,
+        bytes_sent = stats.send.bytes_sent,
+        round_trip = %stats.round_trip,
+        round_trip_min = %stats.round_trip_min,
+        "the connection's end"
+    );
 }
 
 /// The peer's key, as TLS has authenticated it.

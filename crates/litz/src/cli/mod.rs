@@ -10,6 +10,7 @@ mod progress;
 mod recv;
 mod send;
 mod signals;
+mod takeover;
 
 use std::process::ExitCode;
 
@@ -39,7 +40,8 @@ pub(crate) fn run() -> ExitCode {
 fn start_logging(verbose: u8) {
     let level = match verbose {
         0 => return,
-        1 => "info,litz=debug,litz_engine=debug,engine=debug,quic=debug",
+        // Connections, and whatever is odd about them; nothing that comes with every packet.
+        1 => "warn,litz=debug,engine=debug,quic=debug,recovery=debug,net=debug",
         2 => "debug",
         _ => "trace",
     };

@@ -73,7 +73,7 @@ impl Progress {
         }
     }
 
-    /// When bytes last moved: what a sender counts its patience from.
+    /// When bytes last moved or were verified: what a sender counts its patience from.
     pub(crate) fn progressed_at(&self) -> Instant {
         self.state.lock().map_or(Instant::ZERO, |state| state.progressed_at)
     }
@@ -95,24 +95,7 @@ impl Progress {
         if matches!(self.mode, Mode::Json) {
             return;
         }
-        let verb = if self.direction == Direction::Sending { "sent" } else { "received" };
-        let rate = Rate::from_transfer(summary.bytes_moved, span).unwrap_or_default();
-        let mut line = format!(
-            "{verb} {} of {} files, {} in {span} ({rate}), verified",
-            summary.files_done,
-            summary.files,
-            ByteSize::from_bytes(summary.bytes_moved),
-        );
-        if summary.bytes_resumed > 0 {
-            line += &format!("; {} were there already", ByteSize::from_bytes(summary.bytes_resumed));
-        }
-        if summary.failed > 0 {
-            line += &format!("; {} failed", summary.failed);
-        }
-        if summary.skipped > 0 {
-            line += &format!("; {} skipped", summary.skipped);
-        }
-        print_line(&line);
+        print_line(&conclusion(self.direction, summary, span));
     }
 
     fn show(&self, event: &TransferEvent<'_>) {
@@ -172,6 +155,8 @@ impl Events for Progress {
                     state.done = *bytes_done;
                     state.progressed_at = self.clock.now();
                 }
+                // Hashing what was there before takes long for a large file, and nothing moves meanwhile.
+                TransferEvent::Verifying { .. } => state.progressed_at = self.clock.now(),
                 _ => {}
             }
         }
@@ -186,6 +171,25 @@ impl Events for Progress {
             print_json(&value);
         }
     }
+}
+
+/// How a transfer ended, in one line.
+fn conclusion(direction: Direction, summary: &Summary, span: units::Duration) -> String {
+    let verb = if direction == Direction::Sending { "sent" } else { "received" };
+    let rate = Rate::from_transfer(summary.bytes_moved, span).unwrap_or_default();
+    let moved = ByteSize::from_bytes(summary.bytes_moved);
+    let mut line =
+        format!("{verb} and verified {} of {} files, {moved} in {span} ({rate})", summary.files_done, summary.files);
+    if summary.bytes_resumed > 0 {
+        line += &format!("; {} were there already", ByteSize::from_bytes(summary.bytes_resumed));
+    }
+    if summary.failed > 0 {
+        line += &format!("; {} failed", summary.failed);
+    }
+    if summary.skipped > 0 {
+        line += &format!("; {} skipped", summary.skipped);
+    }
+    line
 }
 
 fn bar(direction: Direction) -> ProgressBar {
@@ -209,4 +213,34 @@ fn print_line(text: &str) {
 #[expect(clippy::print_stdout, reason = "this is where the command speaks")]
 pub(crate) fn print_json(value: &serde_json::Value) {
     println!("{value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use litz::transfer::RelativePath;
+
+    use super::*;
+
+    #[test]
+    fn verifying_what_was_there_counts_as_progress() {
+        let progress = Progress::new(Direction::Sending, false, true);
+        assert_eq!(progress.progressed_at(), Instant::ZERO);
+        let path = RelativePath::from_components([b"file".as_slice()]).unwrap();
+        progress.event(TransferEvent::Verifying { path: &path, bytes_done: 1, bytes_total: 2 });
+        let verified_at = progress.progressed_at();
+        assert!(verified_at > Instant::ZERO);
+        progress.event(TransferEvent::Progress { bytes_done: 1, bytes_total: 2 });
+        assert!(progress.progressed_at() > verified_at);
+        let moved_at = progress.progressed_at();
+        progress.event(TransferEvent::Progress { bytes_done: 1, bytes_total: 2 });
+        assert_eq!(progress.progressed_at(), moved_at, "nothing moved");
+    }
+
+    #[test]
+    fn the_last_line_does_not_call_failed_files_verified() {
+        let summary = Summary { files: 5, files_done: 3, failed: 2, bytes_moved: 1_000_000, ..Summary::default() };
+        let line = conclusion(Direction::Sending, &summary, units::Duration::from_secs(1));
+        assert!(line.starts_with("sent and verified 3 of 5 files, "), "{line}");
+        assert!(line.ends_with("; 2 failed"), "{line}");
+    }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc;
 
 use litz::identity::store::Issued;
 use litz::identity::{AllowList, Proof, ProofContext, Refusal, Secret, Ticket, TicketAddress, server_config};
@@ -17,18 +17,16 @@ use super::args::{Advertised, RecvOptions};
 use super::connect::{socket, transport};
 use super::exit;
 use super::host::{self, State};
-use super::link::{ConnectionLink, control, peer_key, proof_context};
+use super::link::{CLOSE_CODE, ConnectionLink, control, log_connected, log_ended, peer_key, proof_context};
 use super::progress::{Direction, Progress};
 use super::signals;
+use super::takeover::{Current, TAKEOVER_TIMEOUT};
 
 /// How often the waiting receiver looks whether it was interrupted or its ticket has run out.
 const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// A sender has this long to open its control stream.
 const CONTROL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
-
-/// A transfer that a returning sender takes over has this long to let go of its files.
-const TAKEOVER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Senders served at a time: one is let in by a ticket, the others are on their way to a refusal.
 const SENDERS_MAX: usize = 16;
@@ -50,57 +48,13 @@ struct Receiver<'a> {
     directory: PathBuf,
     state: State,
     endpoint: Endpoint,
-    entry: Entry,
+    admission: Admission,
     cancel: CancelToken,
     current: Current,
 }
 
-/// The connection that the ticket's sender is served on. A sender that comes back (killed, or on another network) takes
-/// over from its own former connection, whose end we would otherwise learn of only by the idle timeout.
-#[derive(Default)]
-struct Current {
-    visit: Mutex<CurrentVisit>,
-    released: Condvar,
-}
-
-#[derive(Default)]
-struct CurrentVisit {
-    /// Of the visit that holds the place; none if nobody does.
-    connection: Option<Connection>,
-    /// Counts the visits, so that one that was given up on cannot release its successor.
-    number: u64,
-}
-
-impl Current {
-    fn lock(&self) -> MutexGuard<'_, CurrentVisit> {
-        self.visit.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends the former visit of the same sender and takes its place; returns the new visit's number.
-    fn take_over(&self, connection: &Connection) -> u64 {
-        let mut visit = self.lock();
-        if let Some(former) = &visit.connection {
-            former.close(0, "the sender has come back on another connection");
-            let wait = self.released.wait_timeout_while(visit, TAKEOVER_TIMEOUT, |visit| visit.connection.is_some());
-            visit = wait.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        visit.connection = Some(connection.clone());
-        visit.number += 1;
-        visit.number
-    }
-
-    /// The visit of this number has let go of its files.
-    fn release(&self, number: u64) {
-        let mut visit = self.lock();
-        if visit.number == number {
-            visit.connection = None;
-            self.released.notify_all();
-        }
-    }
-}
-
 /// How senders are let in.
-enum Entry {
+enum Admission {
     Ticket(Box<Issued>),
     Keys(AllowList),
 }
@@ -149,19 +103,20 @@ impl<'a> Receiver<'a> {
             None => error.to_string(),
         })?;
         let port = endpoint.local_addr().port();
-        let entry = match (&options.allow, unfinished) {
-            (Some(path), _) => Entry::Keys(AllowList::load(path).map_err(|error| error.to_string())?),
+        let admission = match (&options.allow, unfinished) {
+            (Some(path), _) => Admission::Keys(AllowList::load(path).map_err(|error| error.to_string())?),
             (None, Some(issued)) => {
                 state.store.set_port(&issued.id, port).map_err(|error| error.to_string())?;
-                Entry::Ticket(Box::new(issued))
+                Admission::Ticket(Box::new(issued))
             }
             (None, None) => {
                 let expires = now.saturating_add(options.expires.as_millis().div_ceil(1000));
                 let issued = state.store.issue(now, &directory, port, expires).map_err(|error| error.to_string())?;
-                Entry::Ticket(Box::new(issued))
+                Admission::Ticket(Box::new(issued))
             }
         };
-        let receiver = Self { options, directory, state, endpoint, entry, cancel, current: Current::default() };
+        let receiver =
+            Self { options, directory, state, endpoint, admission, cancel, current: Current::new(TAKEOVER_TIMEOUT) };
         receiver.announce()?;
         Ok(receiver)
     }
@@ -170,10 +125,10 @@ impl<'a> Receiver<'a> {
     #[expect(clippy::print_stdout, clippy::print_stderr, reason = "this is where the command speaks")]
     fn announce(&self) -> Result<(), String> {
         let fingerprint = self.state.key.public().fingerprint();
-        let (secret, expires_unix, resumed) = match &self.entry {
-            Entry::Ticket(issued) => (issued.secret.clone(), issued.expires_unix, issued.bound.is_some()),
+        let (secret, expires_unix, resumed) = match &self.admission {
+            Admission::Ticket(issued) => (issued.secret.clone(), issued.expires_unix, issued.bound.is_some()),
             // A standing server's ticket proves nothing: it only says where the server is and which key it has.
-            Entry::Keys(_) => (Secret::generate().map_err(|error| error.to_string())?, (1 << 40) - 1, false),
+            Admission::Keys(_) => (Secret::generate().map_err(|error| error.to_string())?, (1 << 40) - 1, false),
         };
         let addresses = self.addresses();
         let ticket = Ticket { addresses: addresses.clone(), receiver: fingerprint, secret, expires_unix };
@@ -191,15 +146,15 @@ impl<'a> Receiver<'a> {
             );
             return Ok(());
         }
-        let by_key = if matches!(self.entry, Entry::Keys(_)) { " --by-key" } else { "" };
+        let by_key = if matches!(self.admission, Admission::Keys(_)) { " --by-key" } else { "" };
         let what = if resumed { "Going on receiving" } else { "Receiving" };
         eprintln!("{what} into {directory}. On the other host:\n");
         println!("litz send{by_key} PATH... {text}");
-        match &self.entry {
-            Entry::Ticket(_) => {
+        match &self.admission {
+            Admission::Ticket(_) => {
                 eprintln!("\nThe ticket is a secret, and good for one sender until it is used or expires.")
             }
-            Entry::Keys(_) => eprintln!("\nListed keys may send again and again. Ctrl-C ends."),
+            Admission::Keys(_) => eprintln!("\nListed keys may send again and again. Ctrl-C ends."),
         }
         Ok(())
     }
@@ -228,9 +183,9 @@ impl<'a> Receiver<'a> {
             loop {
                 while let Ok(visit) = visits.try_recv() {
                     guests -= 1;
-                    if let Some(status) = self.judge(&visit) {
+                    if let Some(outcome) = self.judge(&visit) {
                         self.cancel.cancel();
-                        return Ok(status);
+                        return outcome;
                     }
                 }
                 if self.cancel.is_cancelled() {
@@ -238,7 +193,7 @@ impl<'a> Receiver<'a> {
                         return Ok(exit::INTERRUPTED);
                     }
                 } else if guests == 0
-                    && let Entry::Ticket(issued) = &self.entry
+                    && let Admission::Ticket(issued) = &self.admission
                     && host::now_unix() >= issued.expires_unix
                 {
                     return Err(
@@ -251,7 +206,7 @@ impl<'a> Receiver<'a> {
                     Err(error) => return Err(error.to_string()),
                 };
                 if guests >= SENDERS_MAX || self.cancel.is_cancelled() {
-                    connection.close(0, "the receiver is busy");
+                    connection.close(CLOSE_CODE, "the receiver is busy");
                     continue;
                 }
                 guests += 1;
@@ -264,16 +219,20 @@ impl<'a> Receiver<'a> {
         })
     }
 
-    /// Tells how a visit ended; a status if that ends the command.
-    fn judge(&self, visit: &Visit) -> Option<u8> {
+    /// Tells how a visit ended; the status or the last words if that ends the command.
+    fn judge(&self, visit: &Visit) -> Option<Result<u8, String>> {
+        let is_ticket = matches!(self.admission, Admission::Ticket(_));
         match &visit.result {
-            Ok(summary) => match self.entry {
-                Entry::Ticket(_) => Some(summary.exit_code()),
-                Entry::Keys(_) => None,
-            },
-            Err(TransferError::Cancelled) => Some(exit::INTERRUPTED),
+            Ok(summary) if is_ticket => Some(Ok(summary.exit_code())),
+            // A standing server goes on.
+            Ok(_) => None,
+            Err(TransferError::Cancelled) => Some(Ok(exit::INTERRUPTED)),
+            // The next visit would end the same way. Only the ticket's own sender gets that far: strangers end nothing.
+            Err(error) if is_ticket && visit.authorised && !error.is_resumable() => {
+                Some(Err(format!("{}: {error}", visit.peer)))
+            }
             Err(error) => {
-                let note = if visit.authorised { "; waiting for the sender to come back" } else { "" };
+                let note = if visit.authorised && is_ticket { "; waiting for the sender to come back" } else { "" };
                 if self.options.transport.json {
                     super::progress::print_json(&json!({
                         "event": "visit_ended", "peer": visit.peer.to_string(),
@@ -289,6 +248,7 @@ impl<'a> Receiver<'a> {
 
     fn receive_from(&self, connection: &Connection) -> Visit {
         let peer = connection.remote_addr();
+        log_connected(connection);
         let progress = Progress::new(Direction::Receiving, self.options.transport.json, self.options.transport.quiet);
         let mut authoriser = self.authoriser(connection);
         let started = progress.now();
@@ -298,11 +258,12 @@ impl<'a> Receiver<'a> {
             Err(_) => progress.clear(),
         }
         if result.is_err() {
-            connection.close(0, "the transfer ended");
+            connection.close(CLOSE_CODE, "the transfer ended");
         }
         if let Some(number) = authoriser.visit {
             self.current.release(number);
         }
+        log_ended(connection);
         Visit { peer, authorised: authoriser.let_in, result }
     }
 
@@ -331,13 +292,13 @@ impl<'a> Receiver<'a> {
     }
 
     fn authoriser(&self, connection: &Connection) -> Noting<'_> {
-        let (inner, current): (Box<dyn Authoriser>, _) = match &self.entry {
-            Entry::Ticket(_) => {
+        let (inner, current): (Box<dyn Authoriser>, _) = match &self.admission {
+            Admission::Ticket(_) => {
                 let (store, directory) = (self.state.store.clone(), self.directory.clone());
                 (Box::new(TicketAuthoriser::new(store, directory, host::now_unix())), Some(&self.current))
             }
             // A listed key may send several things at a time.
-            Entry::Keys(list) => (Box::new(KeyAuthoriser::new(list.clone())), None),
+            Admission::Keys(list) => (Box::new(KeyAuthoriser::new(list.clone())), None),
         };
         Noting { inner, connection: connection.clone(), current, let_in: false, visit: None }
     }
@@ -357,7 +318,12 @@ impl Authoriser for Noting<'_> {
     fn authorise(&mut self, context: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
         let answer = self.inner.authorise(context, proof)?;
         self.let_in = true;
-        self.visit = self.current.map(|current| current.take_over(&self.connection));
+        if let Some(current) = self.current {
+            let connection = self.connection.clone();
+            // Without a number a later visit was faster: our connection is closed, and whatever we do next fails.
+            self.visit = current
+                .take_over(move || connection.close(CLOSE_CODE, "the sender has come back on another connection"));
+        }
         Ok(answer)
     }
 

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use litz::identity::{ClientTls, Ticket, client_config};
+use litz::identity::{Ticket, client_config};
 use litz::transfer::{CancelToken, Credential, Source, Summary, TransferError, send};
 use recovery::RateCap;
 use serde_json::json;
 use units::Duration;
 
 use super::args::SendOptions;
-use super::connect::{Reach, Reached, transport};
+use super::connect::{Reach, Reached, Unreached, transport};
 use super::exit;
 use super::host::{self, State};
-use super::link::{ConnectionLink, control, proof_context};
+use super::link::{CLOSE_CODE, ConnectionLink, control, log_connected, log_ended, proof_context};
 use super::progress::{Direction, Progress};
 use super::signals;
 
@@ -23,11 +23,14 @@ const BURST_DEFAULT: u64 = 64 * 1024;
 /// Between attempts to reach a receiver that was lost.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often that pause looks whether somebody interrupted.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
 pub(crate) fn run(options: &SendOptions) -> ExitCode {
     let json = options.transport.json;
     match prepare(options).and_then(|job| job.run()) {
         Ok(summary) => ExitCode::from(summary.exit_code()),
-        Err(Failure { status, message }) => exit::fail(json, status, &message),
+        Err(Failure { status, message, .. }) => exit::fail(json, status, &message),
     }
 }
 
@@ -35,17 +38,29 @@ pub(crate) fn run(options: &SendOptions) -> ExitCode {
 struct Failure {
     status: u8,
     message: String,
+    /// Whether another attempt may do better.
+    is_passing: bool,
 }
 
 impl From<String> for Failure {
     fn from(message: String) -> Self {
-        Self { status: exit::FAILED, message }
+        Self { status: exit::FAILED, message, is_passing: false }
     }
 }
 
 impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
-        Self { status: error.exit_code(), message: error.to_string() }
+        Self { status: error.exit_code(), message: error.to_string(), is_passing: error.is_resumable() }
+    }
+}
+
+impl From<Unreached> for Failure {
+    fn from(unreached: Unreached) -> Self {
+        match unreached {
+            Unreached::Silent(message) => Self { is_passing: true, ..message.into() },
+            Unreached::WrongHost(message) => message.into(),
+            Unreached::Interrupted => TransferError::Cancelled.into(),
+        }
     }
 }
 
@@ -54,7 +69,6 @@ struct Job<'a> {
     options: &'a SendOptions,
     ticket: Ticket,
     state: State,
-    tls: ClientTls,
     source: Source,
     cancel: CancelToken,
     cap: Option<RateCap>,
@@ -67,14 +81,13 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
         return Err("the ticket has expired: ask the receiver for a new one".to_owned().into());
     }
     let state = host::open_state(options.transport.state_dir.as_deref())?;
-    let tls = client_config(&state.key, &[ticket.receiver]).map_err(|error| error.to_string())?;
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let burst = options.burst.map_or(BURST_DEFAULT, |burst| burst.as_bytes());
     let cap = options.rate.map(|rate| RateCap { rate, burst });
     transport(&options.transport, cap).validate()?;
     let source = Source::scan(paths, &cancel)?;
     let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
-    Ok(Job { options, ticket, state, tls, source, cancel, cap, progress })
+    Ok(Job { options, ticket, state, source, cancel, cap, progress })
 }
 
 /// The last argument is the ticket.
@@ -94,7 +107,7 @@ impl Job<'_> {
         let started = self.progress.now();
         let mut reached_before = false;
         loop {
-            let failure = match self.reach().map_err(Failure::from) {
+            let failure = match self.reach() {
                 Ok(reached) => {
                     reached_before = true;
                     match self.attempt(&reached) {
@@ -102,17 +115,20 @@ impl Job<'_> {
                             self.progress.finish(&summary, self.progress.now() - started);
                             return Ok(summary);
                         }
-                        Err(error) if error.is_resumable() && !self.cancel.is_cancelled() => Failure::from(error),
-                        Err(error) => return Err(self.give_up(error.into())),
+                        Err(error) => Failure::from(error),
                     }
                 }
-                Err(failure) if reached_before => failure,
-                Err(failure) => return Err(self.give_up(failure)),
+                // Of a receiver that never answered, a wrong address is likelier than a passing fault.
+                Err(failure) if !reached_before => return Err(self.give_up(failure)),
+                Err(failure) => failure,
             };
-            let patience = self.progress.now().saturating_since(self.progress.progressed_at());
+            if !failure.is_passing {
+                return Err(self.give_up(failure));
+            }
             if self.cancel.is_cancelled() {
                 return Err(self.give_up(TransferError::Cancelled.into()));
             }
+            let patience = self.progress.now().saturating_since(self.progress.progressed_at());
             if patience >= self.options.retry_for {
                 return Err(self.give_up(failure));
             }
@@ -132,21 +148,27 @@ impl Job<'_> {
         reason = "the command is above the engine: it waits for the network to return"
     )]
     fn pause(&self) {
-        std::thread::sleep(RETRY_INTERVAL.into());
+        let end = self.progress.now() + RETRY_INTERVAL;
+        while self.progress.now() < end && !self.cancel.is_cancelled() {
+            std::thread::sleep(LOOK_INTERVAL.into());
+        }
     }
 
-    fn reach(&self) -> Result<Reached, String> {
+    fn reach(&self) -> Result<Reached, Failure> {
+        let tls = client_config(&self.state.key, &[self.ticket.receiver]).map_err(|error| error.to_string())?;
         let reach = Reach {
             transport: transport(&self.options.transport, self.cap),
             bind: self.options.bind,
             device: self.options.device.as_deref(),
-            tls: &self.tls,
+            tls: &tls,
+            cancel: &self.cancel,
         };
-        reach.connect(&self.ticket)
+        Ok(reach.connect(&self.ticket)?)
     }
 
     fn attempt(&self, reached: &Reached) -> Result<Summary, TransferError> {
         let connection = &reached.connection;
+        log_connected(connection);
         let stats = connection.stats();
         self.progress.json(&json!({
             "event": "connected",
@@ -174,7 +196,8 @@ impl Job<'_> {
             "round_trip_min_us": stats.round_trip_min.as_micros(),
             "key_updates": stats.send.key_updates,
         }));
-        connection.close(0, "done");
+        log_ended(connection);
+        connection.close(CLOSE_CODE, "done");
         result
     }
 }

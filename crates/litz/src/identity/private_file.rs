@@ -50,6 +50,7 @@ fn write_temporary(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     name.push(path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?);
     // Random, so that neither another writer nor what a killed one left behind is in the way.
     let mut suffix = [0; 5];
+    #[expect(clippy::disallowed_methods, reason = "two processes must not choose one temporary name")]
     aws_lc_rs::rand::fill(&mut suffix).map_err(|_| io::Error::other("the system gave no randomness"))?;
     name.push(format!(".{}.new", base32::encode(&suffix)));
     let temporary = path.with_file_name(name);

@@ -137,6 +137,7 @@ impl Secret {
     /// [`TicketError::Content`] if the system gives none.
     pub fn generate() -> Result<Self, TicketError> {
         let mut bytes = [0; SECRET_LEN];
+        #[expect(clippy::disallowed_methods, reason = "a secret is the system's randomness, not a seed's")]
         aws_lc_rs::rand::fill(&mut bytes).map_err(|_| TicketError::Content("the system gave no randomness"))?;
         Ok(Self(bytes))
     }

@@ -132,7 +132,11 @@ pub(crate) fn prefer_peers_reason(error: TransferError, inbox: &Queue<Input>) ->
 /// connection. Takes a bounded time whatever the peer does.
 pub(crate) fn abandon(error: &TransferError, control: &ControlWriter, inbox: &Queue<Input>, link: &dyn Link) {
     let code = match error {
-        TransferError::Connection(_) | TransferError::CancelledByPeer | TransferError::Peer(_) => {
+        // A peer that has said nothing may have a bad line: no Stop, which would tell it not to come back.
+        TransferError::Connection(_)
+        | TransferError::CancelledByPeer
+        | TransferError::Peer(_)
+        | TransferError::Silence => {
             link.close("transfer ended");
             return;
         }

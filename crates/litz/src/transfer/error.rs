@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use units::ByteSize;
 
 use super::manifest;
 use crate::identity::Refusal;
@@ -18,7 +19,7 @@ pub struct FileError {
     pub detail: String,
 }
 
-/// Kinds of [`FileError`]. The number is the one on the wire.
+/// Kinds of [`FileError`]. The numbers are those on the wire, but for [`Special`](Self::Special), which has none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -48,7 +49,7 @@ pub enum FileErrorKind {
     Target = 11,
     /// The sender's file system failed.
     Source = 12,
-    /// Neither a file nor a directory. Told on the sending side only.
+    /// Neither a file nor a directory. Told on the sending side only: no message carries it.
     Special = 13,
 }
 
@@ -72,7 +73,7 @@ pub enum TransferError {
     Cancelled,
     /// The peer was asked to stop.
     CancelledByPeer,
-    /// The peer gave up for a reason of its own, in its words.
+    /// The peer gave up for good, for a reason of its own, in its words.
     Peer(String),
     /// Nothing is left to send.
     NothingToSend,
@@ -84,6 +85,8 @@ pub enum TransferError {
     Duplicate(String),
     /// More files than a transfer may have.
     TooMany,
+    /// The sender announces this many bytes, and the receiver takes this many in one transfer.
+    TooLarge(u64, u64),
     /// The target directory cannot be used.
     Directory(PathBuf, io::Error),
     /// The files are in place but the ticket could not be marked as spent.
@@ -131,7 +134,7 @@ impl FileErrorKind {
         self as u8
     }
 
-    /// `None` for a number that this version does not know.
+    /// `None` for a number that this version does not know, or that does not travel.
     pub(crate) const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::Exists,
@@ -146,7 +149,6 @@ impl FileErrorKind {
             10 => Self::Busy,
             11 => Self::Target,
             12 => Self::Source,
-            13 => Self::Special,
             _ => return None,
         })
     }
@@ -162,10 +164,11 @@ impl TransferError {
         }
     }
 
-    /// Whether the same command, run again, has a chance to go on from here.
+    /// Whether the same command, run again as it is, has a chance to go on from here: the network failed, or somebody
+    /// interrupted. Everything else would end the next attempt too, until a person changes something.
     #[must_use]
     pub fn is_resumable(&self) -> bool {
-        matches!(self, Self::Connection(_) | Self::Cancelled | Self::CancelledByPeer | Self::Peer(_) | Self::Silence)
+        matches!(self, Self::Connection(_) | Self::Cancelled | Self::CancelledByPeer | Self::Silence)
     }
 }
 
@@ -232,6 +235,12 @@ impl fmt::Display for TransferError {
                 f,
                 "a transfer has at most {} files and directories: send the directories one by one, or an archive",
                 manifest::ENTRIES_MAX
+            ),
+            Self::TooLarge(bytes, bytes_max) => write!(
+                f,
+                "{} are to be sent, which is more than the {} that the receiver takes in one transfer",
+                ByteSize::from_bytes(*bytes),
+                ByteSize::from_bytes(*bytes_max)
             ),
             Self::Directory(path, error) => write!(f, "cannot receive into {}: {error}", path.display()),
             Self::State(what) => {

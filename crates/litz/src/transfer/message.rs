@@ -49,7 +49,7 @@ pub(crate) enum Message {
 pub(crate) enum StopCode {
     /// Its user asked for it.
     Cancelled = 1,
-    /// For the reason given.
+    /// For the reason given, for good: trying again without a change would end the same way.
     Failed = 2,
 }
 

@@ -255,8 +255,8 @@ impl<'a> Session<'a> {
             }
         }
         let totals = limits.totals();
-        if self.options.bytes_max.is_some_and(|bytes_max| totals.bytes > bytes_max) {
-            return Err(TransferError::Option("the files are more than the receiver takes in one transfer"));
+        if let Some(bytes_max) = self.options.bytes_max.filter(|bytes_max| totals.bytes > *bytes_max) {
+            return Err(TransferError::TooLarge(totals.bytes, bytes_max));
         }
         Ok(List { entries, totals, base_log2 })
     }

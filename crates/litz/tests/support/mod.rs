@@ -51,7 +51,10 @@ impl Place {
     /// Starts `litz recv` into the inbox.
     pub fn recv(&self, more: &[&str]) -> (Litz, String) {
         let state = format!("--state-dir={}", self.path("state-in").display());
-        let mut arguments = vec!["recv".into(), self.inbox().into_os_string(), "--json".into(), state.into()];
+        let mut arguments = vec!["recv".into(), self.inbox().into_os_string(), "--json".into()];
+        if !more.iter().any(|argument| argument.starts_with("--state-dir")) {
+            arguments.push(state.into());
+        }
         if !more.iter().any(|argument| argument.starts_with("--listen")) {
             arguments.push("--listen=127.0.0.1:0".into());
         }
@@ -139,8 +142,10 @@ impl Litz {
     /// Expects success; the summary.
     pub fn succeed(&mut self) -> Value {
         let (status, finished) = self.finish("finished");
-        let errors = self.errors();
-        assert_eq!(status, 0, "{:#?}\n{errors}", self.seen);
+        if status != 0 {
+            let errors = self.errors();
+            panic!("status {status}: {:#?}\n{errors}", self.seen);
+        }
         finished.expect("a finished event")["summary"].clone()
     }
 
@@ -162,7 +167,8 @@ impl Litz {
         assert!(status.expect("kill runs").success());
     }
 
-    fn errors(&mut self) -> String {
+    /// What the command wrote on standard error, at the first call; ends it.
+    pub fn errors(&mut self) -> String {
         let mut text = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
             let _killed = self.child.kill();

@@ -62,6 +62,7 @@ impl UdpSocketOptions {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is where sockets are opened")]
     pub(super) fn open(&self) -> Result<Socket, OpenError> {
         let socket = Socket::new(Domain::for_address(self.bind), Type::DGRAM, Some(Protocol::UDP))
             .map_err(|error| self.error("create", error))?;

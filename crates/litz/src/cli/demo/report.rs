@@ -16,7 +16,8 @@ pub(super) struct Attempt {
     cipher: String,
     key_exchange: String,
     connected_at: Option<Duration>,
-    last_progress_at: Option<Duration>,
+    /// When the last bytes were told of, and how many were there.
+    last_progress: Option<(Duration, u64)>,
     packets_sent: u64,
     packets_lost: u64,
 }
@@ -31,7 +32,7 @@ impl Attempt {
             cipher: String::new(),
             key_exchange: String::new(),
             connected_at: None,
-            last_progress_at: None,
+            last_progress: None,
             packets_sent: 0,
             packets_lost: 0,
         }
@@ -50,12 +51,10 @@ impl Attempt {
             "file_started" => self.bytes_resumed += number(event, "bytes_resumed"),
             "progress" => {
                 self.bytes_done = number(event, "bytes_done");
-                self.last_progress_at = Some(at);
+                self.last_progress = Some((at, self.bytes_done));
             }
-            "file_done" => {
-                self.bytes_done = self.total;
-                self.last_progress_at = Some(at);
-            }
+            // What lies between the last byte and this is the receiver's disk.
+            "file_done" => self.bytes_done = self.total,
             "stats" => {
                 self.packets_sent = number(event, "packets_sent");
                 self.packets_lost = number(event, "packets_lost");
@@ -69,15 +68,11 @@ impl Attempt {
         self.bytes_done.saturating_mul(100).checked_div(self.total).unwrap_or(100)
     }
 
-    fn bytes_moved(&self) -> u64 {
-        self.bytes_done.saturating_sub(self.bytes_resumed)
-    }
-
-    /// From the end of the handshake to the last byte.
-    fn span(&self) -> Duration {
-        match (self.connected_at, self.last_progress_at) {
-            (Some(from), Some(to)) => to.saturating_sub(from),
-            _ => Duration::ZERO,
+    /// Bytes that travelled, and the time from the end of the handshake to the last of them.
+    fn moved(&self) -> (u64, Duration) {
+        match (self.connected_at, self.last_progress) {
+            (Some(from), Some((to, bytes))) => (bytes.saturating_sub(self.bytes_resumed), to.saturating_sub(from)),
+            _ => (0, Duration::ZERO),
         }
     }
 }
@@ -95,8 +90,8 @@ pub(super) struct Report {
 
 impl Report {
     fn goodput(&self) -> Rate {
-        let bytes = self.killed.bytes_moved() + self.resumed.bytes_moved();
-        Rate::from_transfer(bytes, self.killed.span() + self.resumed.span()).unwrap_or_default()
+        let ((before, first), (after, second)) = (self.killed.moved(), self.resumed.moved());
+        Rate::from_transfer(before + after, first + second).unwrap_or_default()
     }
 
     fn share_percent(&self) -> f64 {

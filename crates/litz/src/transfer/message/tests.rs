@@ -52,6 +52,14 @@ fn every_message_reads_back_and_every_cut_is_told() {
 }
 
 #[test]
+fn an_error_kind_that_does_not_travel_is_malformed() {
+    for (kind, is_known) in [(0, false), (1, true), (12, true), (FileErrorKind::Special.code(), false), (14, false)] {
+        let frame = [0x46, 0, 0, 0, 1, kind, 0];
+        assert_eq!(Message::decode(&frame).is_ok(), is_known, "kind {kind}");
+    }
+}
+
+#[test]
 fn hostile_entries_are_malformed() {
     let hostile: &[&[&[u8]]] = &[&[], &[b".."], &[b"a", b".."], &[b""], &[b"/etc"], &[b"a\0"], &[b"a.litz-part"]];
     for components in hostile {
