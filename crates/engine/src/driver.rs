@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
 use net::{MonotonicClock, RecvMeta};
-use quic::{ConnectionKey, Endpoint, Plan, Route};
+use quic::{ConnectionKey, Endpoint, LOCAL_ID_LEN, Plan, Route};
 use units::{Duration, Instant};
 
 use crate::cells::ConnectionCell;
@@ -41,10 +41,6 @@ const TIMERS_PER_TURN: usize = 256;
 
 /// Connections begun for the application in one turn: each costs a key exchange.
 const CONNECTS_PER_TURN: usize = 16;
-
-/// The length of the connection IDs that our endpoint hands out. Only saves looking them up: were it wrong, batches would
-/// be routed datagram by datagram or, if too short, be given to a connection that drops what is not its own.
-const LOCAL_ID_LEN: usize = 8;
 
 /// What a turn did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

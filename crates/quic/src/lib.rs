@@ -45,6 +45,7 @@ pub(crate) mod stream_map;
 pub use config::TransportConfig;
 pub use connection::{Connection, WRITE_LEN_MAX};
 pub use control::RouteChange;
+pub use control::ids::LOCAL_ID_LEN;
 pub use endpoint::{BeginError, ConnectionKey, Endpoint, Route};
 pub use error::{ConnectionError, TransportError};
 pub use event::Event;

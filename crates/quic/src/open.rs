@@ -14,7 +14,6 @@ use wire::quic::{
 };
 
 use crate::error::TransportError;
-use crate::receive::ReceiveHalf;
 use crate::session::{DirectionKeys, HeaderKey, PacketKey};
 
 /// Packets opened in one go, and what they said. Kept by the caller and filled again and again.
@@ -345,6 +344,9 @@ fn control_record(frame: &Frame<'_>, end: usize) -> Result<Option<Record>, Trans
         | Frame::DataBlocked(_)
         | Frame::StreamsBlocked { .. }
         | Frame::PathResponse(_) => return Ok(None),
-        _ => return Err(ReceiveHalf::unnegotiated()),
+        _ => {
+            let reason = "a frame of an extension that was not negotiated";
+            return Err(TransportError::new(ErrorCode::FRAME_ENCODING_ERROR, reason));
+        }
     }))
 }

@@ -26,7 +26,7 @@ pub(crate) enum Command {
     #[command(after_help = exit::HELP)]
     Recv(RecvOptions),
     /// Send files and directories to the receiver who printed the ticket
-    #[command(after_help = exit::HELP)]
+    #[command(after_help = exit::HELP, override_usage = "litz send [OPTIONS] <PATH>... <TICKET>")]
     Send(SendOptions),
     /// See a transfer on this machine: emulated link, a sender killed half-way, resumed, verified
     #[command(after_help = exit::HELP)]
@@ -122,7 +122,7 @@ fn parse_advertised(text: &str) -> Result<Advertised, String> {
 #[derive(Args, Debug)]
 pub(crate) struct SendOptions {
     /// Files and directories to send, then the ticket
-    #[arg(required = true, num_args = 2.., value_names = ["PATH", "TICKET"])]
+    #[arg(required = true, num_args = 2.., value_name = "PATH... TICKET")]
     pub(crate) paths_and_ticket: Vec<PathBuf>,
 
     /// Never send faster than this

@@ -13,7 +13,7 @@ pub(crate) const REMOTE_IDS_MAX: u64 = 4;
 pub(crate) const LOCAL_IDS_MAX: u64 = 4;
 
 /// Length of the IDs we choose, bytes: enough to make guessing one hopeless.
-pub(crate) const LOCAL_ID_LEN: usize = 8;
+pub const LOCAL_ID_LEN: usize = 8;
 
 /// IDs we issued.
 #[derive(Debug)]

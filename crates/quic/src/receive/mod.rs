@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use units::{Duration, Instant};
-use wire::quic::{ErrorCode, PathId, Side, Space, TransportParameters};
+use wire::quic::{PathId, Side, Space, TransportParameters};
 
 pub(crate) use acks::{AckSnapshot, Snapshot};
 
@@ -252,10 +252,5 @@ impl ReceiveHalf {
     /// Values for people and tests.
     pub(crate) fn stats(&self) -> ReceiveStats {
         ReceiveStats { streams_open: self.streams.open_count(), ..self.stats.clone() }
-    }
-
-    /// An unknown error code for a frame we negotiated nothing for.
-    pub(crate) fn unnegotiated() -> TransportError {
-        TransportError::new(ErrorCode::FRAME_ENCODING_ERROR, "a frame of an extension that was not negotiated")
     }
 }

@@ -1,0 +1,54 @@
+//! Goodbye.
+
+use wire::quic::frame::{CloseOrigin, close_len_min, emit_close};
+use wire::quic::{ErrorCode, MIN_INITIAL_SIZE, Side, Space};
+
+use super::SendHalf;
+use super::handshake::finish_coalesced;
+use crate::plan::Plan;
+use crate::send::draft::Draft;
+
+impl SendHalf {
+    /// One datagram with a CONNECTION_CLOSE at every level the peer may be able to open (RFC 9000, section 10.2.3).
+    pub(super) fn plan_close(&mut self, plan: &mut Plan) {
+        let Some(close) = self.close.take() else { return };
+        let path = &self.paths[0];
+        let size_max = path.datagram_size.min(usize::try_from(path.amplification_room()).unwrap_or(usize::MAX));
+        let token = std::mem::take(&mut self.token);
+        let (mut used, mut drafts) = (0, Vec::with_capacity(3));
+        for space in Space::ALL {
+            if self.keys[space.index()].is_none() {
+                continue;
+            }
+            let number_len = self.number_len(space, 1);
+            let fields = self.fields(space, number_len, &token, true);
+            let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };
+            // The application's words are for an authenticated peer only.
+            let reveal = (space == Space::Data && self.handshake_complete) || !close.application;
+            let (code, reason) =
+                if reveal { (close.error.code.0, &*close.error.reason) } else { (ErrorCode::APPLICATION_ERROR.0, "") };
+            let origin = if close.application && reveal {
+                CloseOrigin::Application
+            } else {
+                CloseOrigin::Transport { frame_type: close.error.frame_type }
+            };
+            if draft.room < close_len_min(code, origin) {
+                draft.abandon(plan);
+                break;
+            }
+            let room = draft.room;
+            draft.put_head(plan, |out| emit_close(code, origin, reason, room, out));
+            used += draft.size();
+            self.spaces[space.index()].next_number += 1;
+            drafts.push((draft, fields, plan.pieces.len()));
+        }
+        let has_initial = drafts.first().is_some_and(|(draft, ..)| draft.space == Space::Initial);
+        let padding = if has_initial && self.side == Side::Client {
+            MIN_INITIAL_SIZE.min(size_max).saturating_sub(used)
+        } else {
+            0
+        };
+        finish_coalesced(drafts, padding, plan);
+        self.token = token;
+    }
+}

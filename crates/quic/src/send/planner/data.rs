@@ -1,0 +1,270 @@
+//! The fast path: a batch of 1-RTT packets of one path.
+
+use units::Instant;
+use wire::quic::frame::{
+    Frame, crypto_header_len, datagram_header_len, emit_crypto_header, emit_datagram_header, emit_stream_header,
+    stream_header_len,
+};
+use wire::quic::{PathId, Space};
+
+use super::{SendHalf, put_ack};
+use crate::exchange::Exchange;
+use crate::plan::{PLAN_BYTES_MAX, Plan};
+use crate::receive::{AckSnapshot, Snapshot};
+use crate::send::draft::Draft;
+use crate::send::frames::{ControlFrame, SentFrame};
+use crate::send::sent_log::RUNS_MAX;
+
+/// After so many packets with nothing but acknowledgements, one carries a PING, so that the peer's answer tells us which
+/// ranges need no repetition (RFC 9000, section 13.2.4).
+const SILENT_PACKETS_MAX: u32 = 16;
+
+impl SendHalf {
+    pub(super) fn plan_data(
+        &mut self,
+        now: Instant,
+        snapshot: &Snapshot,
+        datagrams_max: usize,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) {
+        let ack = snapshot.get(Space::Data, PathId::ZERO);
+        let has_data = self.has_control_due() || self.streams.has_ready();
+        if !has_data && !ack.due && self.spaces[2].probes_due == 0 {
+            self.paths[0].app_limited = true;
+            self.paths[0].release_at = None;
+            return;
+        }
+        let path = &mut self.paths[0];
+        let size = path.datagram_size;
+        plan.segment_size = size;
+        let mut bytes_left = self.data_budget(now, size, has_data);
+        let room = self.paths[0].amplification_room();
+        let number_len = self.number_len(Space::Data, datagrams_max as u64);
+        let mut ack = Some(ack);
+        let fixed_bit = self.fixed_bit(Space::Data);
+        let limit = datagrams_max.min(PLAN_BYTES_MAX / size).max(1);
+        while plan.datagram_count < limit {
+            let sent = plan.size_bytes as u64;
+            let may_elicit = (bytes_left >= size as u64 && self.spaces[2].log.run_count() < RUNS_MAX)
+                || self.spaces[2].probes_due > 0;
+            let due = ack.is_some_and(|ack| ack.due);
+            if (!may_elicit && !due) || room < sent + size as u64 {
+                break;
+            }
+            let packet_size = self.plan_data_packet(now, ack.take(), may_elicit, number_len, fixed_bit, plan, exchange);
+            let Some(packet_size) = packet_size else { break };
+            bytes_left = bytes_left.saturating_sub(packet_size as u64);
+            if packet_size < size {
+                break;
+            }
+        }
+        self.streams.rotate();
+        let path = &mut self.paths[0];
+        path.app_limited = bytes_left >= size as u64 && plan.datagram_count < limit;
+        if plan.datagram_count > 0 {
+            path.pacer.on_sent(now, plan.size_bytes as u64);
+            if plan.datagram_count == 1 {
+                plan.segment_size = plan.size_bytes;
+            }
+        }
+        self.note_wear(plan.packets.len() as u64, exchange);
+    }
+
+    /// Bytes that window and pacer let out now. If it is the pacer that holds data back, remembers until when.
+    pub(super) fn data_budget(&mut self, now: Instant, size: usize, has_data: bool) -> u64 {
+        let path = &mut self.paths[0];
+        path.release_at = None;
+        let window = path.window_room();
+        let rate = path.congestion.pacing_rate(&path.rtt);
+        let paced = path.pacer.budget(now, rate);
+        if has_data && window >= size as u64 && paced < size as u64 {
+            path.release_at = Some(path.pacer.next_release(now, rate, size as u64));
+        }
+        window.min(paced)
+    }
+
+    /// Plans one packet; returns its size, or `None` if there was nothing to put into it.
+    #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
+    pub(super) fn plan_data_packet(
+        &mut self,
+        now: Instant,
+        ack: Option<&AckSnapshot>,
+        may_elicit: bool,
+        number_len: usize,
+        fixed_bit: bool,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) -> Option<usize> {
+        self.maybe_skip_number(plan);
+        let fields = self.fields(Space::Data, number_len, &[], fixed_bit);
+        let mut draft = Draft::begin(plan, &fields, self.paths[0].datagram_size)?;
+        let mut frames = std::mem::take(&mut self.frame_scratch);
+        static NOTHING: AckSnapshot = AckSnapshot::EMPTY;
+        self.fill_data(now, ack.unwrap_or(&NOTHING), may_elicit, &mut draft, plan, &mut frames, exchange);
+        if draft.body_len == 0 {
+            draft.abandon(plan);
+            self.frame_scratch = frames;
+            return None;
+        }
+        let (number, eliciting) = (draft.number, draft.eliciting);
+        let pieces_to = plan.pieces.len();
+        let size = draft.finish(plan, &fields, 0, pieces_to);
+        plan.size_bytes += size;
+        plan.datagram_count += 1;
+        let numbers = &mut plan.numbers[Space::Data.index()];
+        *numbers = Some((numbers.map_or(number, |(first, _)| first), number));
+        self.spaces[2].next_number += 1;
+        self.record(now, Space::Data, number, size, eliciting, eliciting, &mut frames, exchange);
+        self.frame_scratch = frames;
+        Some(size)
+    }
+
+    /// Fills a 1-RTT packet, the most urgent frames first.
+    #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
+    pub(super) fn fill_data(
+        &mut self,
+        now: Instant,
+        ack: &AckSnapshot,
+        may_elicit: bool,
+        draft: &mut Draft,
+        plan: &mut Plan,
+        frames: &mut Vec<SentFrame>,
+        exchange: &mut Exchange,
+    ) {
+        if ack.pending {
+            put_ack(now, Space::Data, PathId::ZERO, ack, draft, plan, frames, exchange);
+        }
+        if !may_elicit {
+            return;
+        }
+        if self.has_control_due() {
+            self.fill_control(draft, plan, frames);
+            self.fill_credit(draft, plan, frames);
+            self.fill_datagrams(draft, plan, frames);
+        }
+        if self.handshake_complete {
+            self.fill_streams(draft, plan, frames);
+        }
+        if draft.body_len > 0 && !draft.eliciting {
+            self.silent_count += 1;
+            if self.silent_count >= SILENT_PACKETS_MAX && draft.put(plan, &Frame::Ping) {
+                frames.push(SentFrame::Ping);
+            }
+        }
+        self.put_probe_ping(Space::Data, draft, plan, frames);
+        if draft.eliciting {
+            self.silent_count = 0;
+        }
+    }
+
+    pub(super) fn fill_control(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
+        let buffer = &mut self.crypto[Space::Data.index()];
+        while let Some(next) = buffer.peek(u64::MAX) {
+            let header_len = crypto_header_len(next.start, draft.room);
+            if draft.room <= header_len {
+                return;
+            }
+            let len = ((draft.room - header_len) as u64).min(next.end - next.start);
+            let range = buffer.take(u64::MAX, len).expect("what was peeked can be taken");
+            draft.put_head(plan, |out| emit_crypto_header(range.start, (range.end - range.start) as usize, out));
+            buffer.add_to_plan(range.clone(), plan);
+            draft.add_payload((range.end - range.start) as usize);
+            draft.eliciting = true;
+            frames.push(SentFrame::Crypto(range));
+        }
+        while let Some(frame) = self.control.front() {
+            if !draft.put(plan, &frame.wire()) {
+                return;
+            }
+            let frame = self.control.pop_front().expect("it was there");
+            frames.push(if frame == ControlFrame::Ping { SentFrame::Ping } else { SentFrame::Control(frame) });
+        }
+    }
+
+    /// Limits, resets and complaints about limits. All of them are small; what does not fit goes into the next packet.
+    pub(super) fn fill_credit(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
+        /// The longest of these frames: a type and three eight-byte integers.
+        const FRAME_LEN_MAX: usize = 1 + 3 * 8;
+        while draft.room >= FRAME_LEN_MAX {
+            let (frame, sent) = if let Some(max) = self.grants.pop_data() {
+                (Frame::MaxData(max), SentFrame::MaxData)
+            } else if let Some((id, max)) = self.grants.pop_stream_data() {
+                (Frame::MaxStreamData { id, max }, SentFrame::MaxStreamData(id))
+            } else if let Some((dir, max)) = self.grants.pop_streams() {
+                (Frame::MaxStreams { dir, max }, SentFrame::MaxStreams(dir))
+            } else if let Some((id, code, final_size)) = self.streams.pop_reset() {
+                (Frame::ResetStream { id, code, final_size }, SentFrame::ResetStream(id))
+            } else if let Some(limit) = self.streams.pop_data_blocked() {
+                (Frame::DataBlocked(limit), SentFrame::DataBlocked)
+            } else if let Some((id, limit)) = self.streams.pop_stream_blocked() {
+                (Frame::StreamDataBlocked { id, limit }, SentFrame::StreamDataBlocked(id))
+            } else if let Some((dir, limit)) = self.streams.pop_streams_blocked() {
+                (Frame::StreamsBlocked { dir, limit }, SentFrame::StreamsBlocked(dir))
+            } else {
+                return;
+            };
+            let fits = draft.put(plan, &frame);
+            debug_assert!(fits, "the longest frame fits");
+            frames.push(sent);
+        }
+    }
+
+    pub(super) fn fill_datagrams(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
+        let len_max = self.datagram_len_max().unwrap_or(0);
+        while let Some(data) = self.datagrams.front() {
+            if data.len() > len_max {
+                // Too large for any packet, since the path's limit shrank: drop it rather than block.
+                self.datagram_bytes -= data.len() as u64;
+                self.datagrams.pop_front();
+                self.stats.datagrams_lost += 1;
+                continue;
+            }
+            let fits = |last| datagram_header_len(data.len(), last) + data.len() <= draft.room;
+            // Without its length it must be alone; while the handshake lasts, other packets of the datagram may take the
+            // room even then.
+            if !fits(false) && (draft.body_len > 0 || !fits(true)) {
+                return;
+            }
+            let data = self.datagrams.pop_front().expect("it was there");
+            let last = datagram_header_len(data.len(), false) + data.len() > draft.room;
+            draft.put_head(plan, |out| emit_datagram_header(data.len(), last, out));
+            plan.push_chunk_piece(&data, 0, data.len());
+            draft.add_payload(data.len());
+            draft.eliciting = true;
+            self.datagram_bytes -= data.len() as u64;
+            frames.push(SentFrame::Datagram);
+            if last {
+                draft.room = 0;
+                return;
+            }
+        }
+    }
+
+    pub(super) fn fill_streams(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
+        while draft.room > 0 {
+            let Some((id, limit)) = self.streams.next_ready() else { return };
+            let stream = self.streams.get(id).expect("a ready stream exists");
+            let next = stream.buffer.peek(limit).unwrap_or_else(|| stream.buffer.end()..stream.buffer.end());
+            let available = next.end - next.start;
+            // A frame that fills the packet needs no length field; any other one does, since something may follow.
+            let room = draft.room.saturating_sub(stream_header_len(id, next.start, 0, true));
+            let last = available >= room as u64 && room > 0;
+            let len = if last {
+                room
+            } else {
+                let header_len = stream_header_len(id, next.start, draft.room, false);
+                if header_len + usize::from(available > 0) > draft.room {
+                    return;
+                }
+                (draft.room - header_len).min(available as usize)
+            };
+            let (range, fin) = self.streams.take(id, limit, len as u64);
+            draft.put_head(plan, |out| emit_stream_header(id, range.start, len, fin, last, out));
+            self.streams.get(id).expect("it exists still").buffer.add_to_plan(range.clone(), plan);
+            draft.add_payload(len);
+            draft.eliciting = true;
+            frames.push(SentFrame::Stream { id, range, fin });
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! While the handshake lasts: one datagram in which packets of several spaces are coalesced.
+
+use units::Instant;
+use wire::quic::frame::{Frame, crypto_header_len, emit_crypto_header};
+use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
+
+use super::{SendHalf, put_ack};
+use crate::exchange::Exchange;
+use crate::plan::Plan;
+use crate::receive::{AckSnapshot, Snapshot};
+use crate::send::draft::{Draft, HeaderFields};
+use crate::send::frames::SentFrame;
+
+impl SendHalf {
+    pub(super) fn plan_handshake(
+        &mut self,
+        now: Instant,
+        snapshot: &Snapshot,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) {
+        let path = &self.paths[0];
+        let size_max = path.datagram_size.min(usize::try_from(path.amplification_room()).unwrap_or(usize::MAX));
+        let has_window = path.window_room() >= size_max as u64;
+        let has_data = self.handshake_complete && (self.has_control_due() || self.streams.has_ready());
+        let paced = self.data_budget(now, size_max, has_data) >= size_max as u64;
+        let token = std::mem::take(&mut self.token);
+        let (mut drafts, mut contents) = (Vec::with_capacity(3), Vec::with_capacity(3));
+        let mut used = 0;
+        let (mut needs_padding, mut frames) = (false, Vec::new());
+        for space in Space::ALL {
+            if self.keys[space.index()].is_none() || (space == Space::Data && !self.handshake_complete) {
+                continue;
+            }
+            let fixed_bit = self.fixed_bit(space);
+            let number_len = self.number_len(space, 1);
+            let fields = self.fields(space, number_len, &token, fixed_bit);
+            let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };
+            let may_elicit = has_window || self.spaces[space.index()].probes_due > 0;
+            // An Initial packet that elicits fills a datagram of 1200 bytes (RFC 9000, section 14.1), or waits for more room.
+            let may_elicit = may_elicit && (space != Space::Initial || size_max >= MIN_INITIAL_SIZE);
+            // The handshake itself is too short to be paced; data behind it keep to the user's rate.
+            let may_elicit = may_elicit && (space != Space::Data || paced || self.spaces[space.index()].probes_due > 0);
+            let ack = snapshot.get(space, PathId::ZERO);
+            if space == Space::Data {
+                self.fill_data(now, ack, may_elicit, &mut draft, plan, &mut frames, exchange);
+            } else {
+                self.fill_handshake(now, space, ack, may_elicit, &mut draft, plan, &mut frames, exchange);
+            }
+            if draft.body_len == 0 {
+                draft.abandon(plan);
+                continue;
+            }
+            // RFC 9000, section 14.1: every datagram of a client with an Initial packet, those of a server if it elicits.
+            needs_padding |= space == Space::Initial && (self.side == Side::Client || draft.eliciting);
+            used += draft.size();
+            self.spaces[space.index()].next_number += 1;
+            drafts.push((draft, fields, plan.pieces.len()));
+            contents.push(std::mem::take(&mut frames));
+        }
+        let padding = if needs_padding { MIN_INITIAL_SIZE.min(size_max).saturating_sub(used) } else { 0 };
+        for (packet, mut frames) in finish_coalesced(drafts, padding, plan).into_iter().zip(contents) {
+            let Finished { space, number, size, eliciting, is_padded } = packet;
+            self.record(now, space, number, size, eliciting, eliciting || is_padded, &mut frames, exchange);
+        }
+        self.paths[0].pacer.on_sent(now, plan.size_bytes as u64);
+        self.token = token;
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
+    pub(super) fn fill_handshake(
+        &mut self,
+        now: Instant,
+        space: Space,
+        ack: &AckSnapshot,
+        may_elicit: bool,
+        draft: &mut Draft,
+        plan: &mut Plan,
+        frames: &mut Vec<SentFrame>,
+        exchange: &mut Exchange,
+    ) {
+        if ack.pending {
+            put_ack(now, space, PathId::ZERO, ack, draft, plan, frames, exchange);
+        }
+        if !may_elicit {
+            return;
+        }
+        let buffer = &mut self.crypto[space.index()];
+        while let Some(next) = buffer.peek(u64::MAX) {
+            let header_len = crypto_header_len(next.start, draft.room);
+            if draft.room <= header_len {
+                break;
+            }
+            let len = (draft.room - header_len).min((next.end - next.start) as usize);
+            let range = buffer.take(u64::MAX, len as u64).expect("what was peeked can be taken");
+            let len = (range.end - range.start) as usize;
+            draft.put_head(plan, |out| emit_crypto_header(range.start, len, out));
+            buffer.add_to_plan(range.clone(), plan);
+            draft.add_payload(len);
+            draft.eliciting = true;
+            frames.push(SentFrame::Crypto(range));
+        }
+        self.put_probe_ping(space, draft, plan, frames);
+    }
+
+    /// A probe that found nothing to carry is a PING.
+    pub(super) fn put_probe_ping(
+        &mut self,
+        space: Space,
+        draft: &mut Draft,
+        plan: &mut Plan,
+        frames: &mut Vec<SentFrame>,
+    ) {
+        let probes = &mut self.spaces[space.index()].probes_due;
+        if *probes == 0 {
+            return;
+        }
+        if !draft.eliciting && draft.put(plan, &Frame::Ping) {
+            frames.push(SentFrame::Ping);
+        }
+        *probes -= u8::from(draft.eliciting);
+    }
+}
+
+/// What became of one packet of a coalesced datagram.
+pub(super) struct Finished {
+    pub(super) space: Space,
+    pub(super) number: u64,
+    pub(super) size: usize,
+    pub(super) eliciting: bool,
+    pub(super) is_padded: bool,
+}
+
+/// Completes the packets of one datagram, each with where its pieces end; the last one takes the padding.
+pub(super) fn finish_coalesced(
+    drafts: Vec<(Draft, HeaderFields<'_>, usize)>,
+    padding: usize,
+    plan: &mut Plan,
+) -> Vec<Finished> {
+    let last = drafts.len().wrapping_sub(1);
+    let mut finished = Vec::with_capacity(drafts.len());
+    for (index, (draft, fields, pieces_to)) in drafts.into_iter().enumerate() {
+        let padding = if index == last { padding } else { 0 };
+        let (space, number, eliciting) = (draft.space, draft.number, draft.eliciting);
+        let size = draft.finish(plan, &fields, padding, pieces_to);
+        plan.size_bytes += size;
+        plan.segment_size += size;
+        plan.numbers[space.index()] = Some((number, number));
+        finished.push(Finished { space, number, size, eliciting, is_padded: padding > 0 });
+    }
+    plan.datagram_count = usize::from(!finished.is_empty());
+    finished
+}
