@@ -19,7 +19,7 @@
 //! | [`endpoint`] | which connection a datagram belongs to |
 //! | `send`, `receive`, `control` | the owners |
 //! | `exchange` | the values they exchange |
-//! | [`plan`], [`seal`] | what is to be sent, and the stage that seals it |
+//! | [`plan`], [`mod@seal`] | what is to be sent, and the stage that seals it |
 //! | [`open`] | the stage that opens and parses what arrives |
 //! | [`session`] | what QUIC asks of TLS |
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! Plans: what the send half decided, for a stage to turn into sealed datagrams.
 //!
 //! A plan is a value. It names the path, the keys, the packet numbers, the headers and which bytes of the application go
-//! where, and shares nothing with the connection that made it, so any processor can carry it out ([`crate::seal`]). The
+//! where, and shares nothing with the connection that made it, so any processor can carry it out ([`mod@crate::seal`]). The
 //! caller keeps one plan and lets it be filled again and again: in steady state nothing is allocated.
 //!
 //! ```text
