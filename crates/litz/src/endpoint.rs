@@ -131,7 +131,9 @@ impl Endpoint {
     pub fn bind(config: EndpointConfig) -> Result<Self, BindError> {
         let mut sockets: Vec<Box<dyn LiveSocket>> = Vec::with_capacity(config.sockets.len());
         for options in &config.sockets {
-            sockets.push(Box::new(UdpSocket::open(options).map_err(BindError::Socket)?));
+            let socket = UdpSocket::open(options).map_err(BindError::Socket)?;
+            report_buffers(&socket, options);
+            sockets.push(Box::new(socket));
         }
         Self::with_sockets(config, sockets)
     }
@@ -263,5 +265,15 @@ impl Drop for Endpoint {
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint").field("local_addrs", &self.local_addrs()).finish_non_exhaustive()
+    }
+}
+
+/// Small socket buffers are the commonest reason for loss on a fast link, so what the system granted is told.
+fn report_buffers(socket: &UdpSocket, asked: &UdpSocketOptions) {
+    let (send, recv) = socket.granted_buffers();
+    tracing::info!(bind = %asked.bind, send_buffer_bytes = send, recv_buffer_bytes = recv, "socket open");
+    if recv < asked.recv_buffer_bytes {
+        let asked = asked.recv_buffer_bytes;
+        tracing::warn!(asked, granted = recv, "small receive buffer: raise net.core.rmem_max for fast links");
     }
 }

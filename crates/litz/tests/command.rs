@@ -312,3 +312,17 @@ fn every_command_explains_its_exit_statuses() {
         assert!(output.status.success() && help.contains("Exit status:"), "{command}: {help}");
     }
 }
+
+#[test]
+fn all_addresses_of_a_ticket_are_tried_and_the_first_to_answer_is_enough() {
+    let place = Place::new();
+    let file = place.file("file", 100_000, 1);
+    // Two that answer, and one where nobody is.
+    let addresses = ["--advertise=127.0.0.9:9", "--advertise=127.0.0.1", "--advertise=127.0.0.2"];
+    let (mut receiver, ticket) = place.recv(&[&["--listen=0.0.0.0:0"], &addresses[..]].concat());
+    place.send(&[&file], &ticket, &[]).succeed();
+    receiver.succeed();
+    assert_same(&file, &place.inbox().join("file"));
+    let ended: Vec<_> = receiver.seen.iter().filter(|event| event["event"] == "visit_ended").collect();
+    assert!(ended.is_empty(), "connections that were not needed are no event: {ended:?}");
+}

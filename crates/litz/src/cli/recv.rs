@@ -231,6 +231,11 @@ impl<'a> Receiver<'a> {
             Err(error) if is_ticket && visit.authorised && !error.is_resumable() => {
                 Some(Err(format!("{}: {error}", visit.peer)))
             }
+            // A sender tries all our addresses at once and keeps the first that answers: the others go without a word.
+            Err(error @ (TransferError::Connection(_) | TransferError::Silence)) if !visit.authorised => {
+                tracing::info!(peer = %visit.peer, %error, "a visitor that said nothing");
+                None
+            }
             Err(error) => {
                 let note = if visit.authorised && is_ticket { "; waiting for the sender to come back" } else { "" };
                 if self.options.transport.json {
