@@ -195,7 +195,7 @@ fn conclusion(direction: Direction, summary: &Summary, span: units::Duration) ->
 fn bar(direction: Direction) -> ProgressBar {
     let verb = if direction == Direction::Sending { "sending" } else { "receiving" };
     let template = format!(
-        "{verb} [{{bar:32}}] {{percent:>3}} %  {{bytes}} of {{total_bytes}}  {{bytes_per_sec}}  {{eta}} left  {{wide_msg}}"
+        "{verb} [{{bar:32}}] {{percent:>3}} %  {{decimal_bytes}} of {{decimal_total_bytes}}  {{decimal_bytes_per_sec}}  {{eta}} left  {{wide_msg}}"
     );
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
     if let Ok(style) = ProgressStyle::with_template(&template) {

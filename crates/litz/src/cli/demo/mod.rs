@@ -155,6 +155,10 @@ impl<'a> Demo<'a> {
             }
         }
         bar.abandon();
+        if !bar.is_hidden() {
+            // The bar stays, and the cursor behind it.
+            self.say("");
+        }
         Ok(attempt)
     }
 
@@ -163,7 +167,7 @@ impl<'a> Demo<'a> {
             return ProgressBar::hidden();
         }
         let bar = ProgressBar::with_draw_target(Some(self.options.size.as_bytes()), ProgressDrawTarget::stderr());
-        let style = "  sending [{bar:40}] {percent:>3} %  {bytes} of {total_bytes}  {eta} left";
+        let style = "  sending [{bar:40}] {percent:>3} %  {decimal_bytes} of {decimal_total_bytes}  {eta} left";
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style.progress_chars("━╸─"));
         }
