@@ -7,7 +7,7 @@ use serde_json::Value;
 #[test]
 fn the_demo_kills_resumes_and_verifies() {
     let output = Command::new(env!("CARGO_BIN_EXE_litz"))
-        .args(["demo", "--json", "--size=30MB", "--rate=100Mb/s", "--delay=2ms", "--loss=0.1"])
+        .args(["demo", "--json", "--size=60MB", "--rate=200Mb/s", "--delay=2ms", "--loss=0.1"])
         .output()
         .expect("the command starts");
     assert!(output.status.success(), "{output:?}");

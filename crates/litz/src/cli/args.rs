@@ -149,6 +149,10 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "TIME", default_value = "10min")]
     pub(crate) retry_for: Duration,
 
+    /// Parts of files read, hashed and sent at a time [default: the processors, 8 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) parallel: Option<u8>,
+
     /// Show our key to a standing server that has it on its list, instead of proving a ticket's secret
     #[arg(long)]
     pub(crate) by_key: bool,

@@ -182,7 +182,10 @@ impl Job<'_> {
         let credential =
             if self.options.by_key { Credential::Key } else { Credential::Ticket(self.ticket.secret.clone()) };
         let streams = connection.open_bi().map_err(|error| TransferError::Connection(error.into()))?;
-        let send_options = send::SendOptions { cancel: self.cancel.clone(), ..send::SendOptions::default() };
+        let mut send_options = send::SendOptions { cancel: self.cancel.clone(), ..send::SendOptions::default() };
+        if let Some(parallel) = self.options.parallel {
+            send_options.threads = usize::from(parallel);
+        }
         let link = ConnectionLink(connection.clone());
         let result =
             send::run(&link, control(streams), &context, &credential, &self.source, &send_options, &self.progress);
