@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use units::{Duration, Instant, Rng};
+use units::{Instant, Rng};
 use wire::quic::{
     ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, Side, TransportParameters, VERSION_1, destination,
     emit_version_negotiation, parse_packet,
@@ -249,10 +249,5 @@ impl Endpoint {
         let grease = (31 * (random >> 40) + 27, &random.to_le_bytes()[..(random % 8) as usize]);
         parameters.emit(&mut out, config.grease.then_some(grease));
         out
-    }
-
-    /// The idle timeout in force, for drivers that size their timers.
-    pub fn idle_timeout(&self) -> Duration {
-        self.config.idle_timeout
     }
 }

@@ -218,3 +218,22 @@ fn both_ends_take_the_smaller_datagram_size_and_larger_ones_work() {
     let largest = pair.client.connection(0).stats().send;
     assert!(largest.bytes_sent / largest.datagrams_sent > 5000, "{largest:?}");
 }
+
+#[test]
+fn a_rate_cap_holds_before_the_handshake_is_confirmed() {
+    const BURST: u64 = 2_400;
+    let mut setup = Setup::new(11);
+    setup.client.rate_cap = Some(recovery::RateCap { rate: units::Rate::from_mbps(1), burst: BURST });
+    let mut pair = setup.build();
+    pair.start();
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.client.connection(0).is_established()));
+    let id = pair.client.connection(0).open(quic::Dir::Uni).expect("allowed");
+    pair.client.connection(0).write(id, vec![7; 12_000].into()).expect("there is room");
+    let before = pair.links[0].stats().offered_bytes;
+    // Less than the round trip in which the server's confirmation would arrive.
+    pair.run_for(Duration::from_millis(5));
+    assert!(pair.client.take_event(0, |event| *event == quic::Event::Confirmed).is_none(), "not confirmed yet");
+    let sent = pair.links[0].stats().offered_bytes - before;
+    // What 1 Mb/s allows in 5 ms, the burst, and the datagram that ends the handshake.
+    assert!(sent <= 625 + BURST + 1_200, "{sent} bytes");
+}
