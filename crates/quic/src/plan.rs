@@ -8,11 +8,15 @@
 //! plan     ── datagrams: all of `segment_size` bytes but the last
 //!   packet ── keys, number ── pieces ── head bytes (header, frame headers, control frames): in `head`
 //!                                    └─ payload: a range of an application chunk, untouched so far
+//!   row    ── full packets of one stream that differ in number and offset only: one entry, whose headers the seal
+//!             stage writes itself; its pieces are the payload of all of them
 //! ```
+//!
+//! Bulk data consist of rows, so that the serial part of a connection costs the same for one packet as for forty.
 
 use bytes::Bytes;
 use units::Instant;
-use wire::quic::{PathId, Space};
+use wire::quic::{ConnectionId, PathId, Space, StreamId};
 
 use crate::send::path::Addresses;
 use crate::session::DirectionKeys;
@@ -36,7 +40,8 @@ pub struct Plan {
     pub planned_at: Instant,
     pub(crate) datagram_count: usize,
     pub(crate) size_bytes: usize,
-    pub(crate) packets: Vec<PlannedPacket>,
+    pub(crate) items: Vec<Planned>,
+    pub(crate) packet_count: usize,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) head: Vec<u8>,
     pub(crate) chunks: Vec<Bytes>,
@@ -45,6 +50,33 @@ pub struct Plan {
     pub(crate) numbers: [Option<(u64, u64)>; 3],
     /// Per number space, whether an acknowledgement is among the frames.
     pub(crate) acks: [bool; 3],
+}
+
+/// An entry of a plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Planned {
+    Packet(PlannedPacket),
+    Row(PlannedRow),
+}
+
+/// 1-RTT packets in a row, each with one STREAM frame that fills it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlannedRow {
+    /// The first packet's number.
+    pub(crate) number: u64,
+    pub(crate) count: u32,
+    pub(crate) number_len: u8,
+    pub(crate) key_phase: bool,
+    pub(crate) fixed_bit: bool,
+    pub(crate) dcid: ConnectionId,
+    pub(crate) id: StreamId,
+    /// Stream offset of the first packet's payload.
+    pub(crate) offset: u64,
+    /// Payload of each packet, in bytes.
+    pub(crate) stride: u32,
+    /// The payload of all packets.
+    pub(crate) pieces_from: u32,
+    pub(crate) pieces_to: u32,
 }
 
 /// One packet of a plan.
@@ -93,7 +125,7 @@ impl Plan {
 
     /// How many packets it holds; more than datagrams while handshake packets are coalesced.
     pub fn packet_count(&self) -> usize {
-        self.packets.len()
+        self.packet_count
     }
 
     /// What to report once it has left, or could not.
@@ -106,13 +138,20 @@ impl Plan {
         self.segment_size = 0;
         self.datagram_count = 0;
         self.size_bytes = 0;
-        self.packets.clear();
+        self.items.clear();
+        self.packet_count = 0;
         self.pieces.clear();
         self.head.clear();
         self.chunks.clear();
         self.keys = [const { None }; 3];
         self.numbers = [None; 3];
         self.acks = [false; 3];
+    }
+
+    /// Packets `first..=last` of `space` are in the plan; they follow those before them.
+    pub(crate) fn note_numbers(&mut self, space: Space, first: u64, last: u64) {
+        let numbers = &mut self.numbers[space.index()];
+        *numbers = Some((numbers.map_or(first, |(first, _)| first), last));
     }
 
     /// Where the bytes written to `head` since `start` become a piece; adjacent head bytes melt into one piece.

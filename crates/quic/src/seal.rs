@@ -3,9 +3,11 @@
 //!
 //! No state, no owner: any number of processors may seal plans of one connection at the same time.
 
-use wire::quic::SAMPLE_LEN;
+use wire::quic::frame::emit_stream_header;
+use wire::quic::{PathId, SAMPLE_LEN, Space, emit_short, sample_offset};
 
-use crate::plan::{Piece, Plan, PlannedPacket};
+use crate::plan::{Piece, Plan, Planned, PlannedPacket, PlannedRow};
+use crate::session::DirectionKeys;
 
 /// Seals `plan` into `out`, which is cleared first: `plan.size_bytes()` bytes, to be cut every `plan.segment_size` bytes.
 ///
@@ -14,34 +16,81 @@ use crate::plan::{Piece, Plan, PlannedPacket};
 pub fn seal(plan: &Plan, out: &mut Vec<u8>) {
     out.clear();
     out.reserve(plan.size_bytes);
-    for packet in &plan.packets {
-        seal_packet(plan, packet, out);
+    for item in &plan.items {
+        match item {
+            Planned::Packet(packet) => seal_packet(plan, packet, out),
+            Planned::Row(row) => seal_row(plan, row, out),
+        }
     }
     debug_assert_eq!(out.len(), plan.size_bytes, "a plan states its own size");
 }
 
+impl Plan {
+    fn keys_of(&self, space: Space) -> &DirectionKeys {
+        self.keys[space.index()].as_ref().expect("a plan carries the keys of its packets")
+    }
+
+    fn bytes_of(&self, piece: &Piece) -> &[u8] {
+        let source = if piece.chunk == Piece::HEAD { &self.head[..] } else { &self.chunks[piece.chunk as usize][..] };
+        &source[piece.start as usize..(piece.start + piece.len) as usize]
+    }
+}
+
 fn seal_packet(plan: &Plan, packet: &PlannedPacket, out: &mut Vec<u8>) {
     let start = out.len();
-    let pieces = &plan.pieces[packet.pieces_from as usize..packet.pieces_to as usize];
-    for piece in pieces {
-        let range = piece.start as usize..(piece.start + piece.len) as usize;
-        let source = if piece.chunk == Piece::HEAD { &plan.head[..] } else { &plan.chunks[piece.chunk as usize][..] };
-        out.extend_from_slice(&source[range]);
+    for piece in &plan.pieces[packet.pieces_from as usize..packet.pieces_to as usize] {
+        out.extend_from_slice(plan.bytes_of(piece));
     }
     out.resize(out.len() + usize::from(packet.padding), 0);
+    let keys = plan.keys_of(packet.space);
+    protect(keys, plan.path, packet.number, packet.number_len, usize::from(packet.header_len), start, out);
+}
 
-    let header_len = usize::from(packet.header_len);
-    let keys = plan.keys[packet.space.index()].as_ref().expect("a plan carries the keys of its packets");
+fn seal_row(plan: &Plan, row: &PlannedRow, out: &mut Vec<u8>) {
+    let keys = plan.keys_of(Space::Data);
+    let mut pieces = plan.pieces[row.pieces_from as usize..row.pieces_to as usize].iter();
+    let mut rest: &[u8] = &[];
+    for index in 0..u64::from(row.count) {
+        let (start, number) = (out.len(), row.number + index);
+        let number_len = usize::from(row.number_len);
+        let number_at = emit_short(&row.dcid, number, number_len, row.key_phase, false, row.fixed_bit, out);
+        let stride = row.stride as usize;
+        emit_stream_header(row.id, row.offset + index * u64::from(row.stride), stride, false, true, out);
+        let mut missing = stride;
+        while missing > 0 {
+            if rest.is_empty() {
+                rest = plan.bytes_of(pieces.next().expect("a row has the payload of all its packets"));
+            }
+            let (taken, left) = rest.split_at(missing.min(rest.len()));
+            out.extend_from_slice(taken);
+            missing -= taken.len();
+            rest = left;
+        }
+        protect(keys, plan.path, number, row.number_len, number_at + number_len, start, out);
+    }
+}
+
+/// Encrypts the packet that begins at `start` and ends where `out` does, appends its tag, and protects its header.
+fn protect(
+    keys: &DirectionKeys,
+    path: PathId,
+    number: u64,
+    number_len: u8,
+    header_len: usize,
+    start: usize,
+    out: &mut Vec<u8>,
+) {
     let (header, payload) = out[start..].split_at_mut(header_len);
-    let tag = keys.packet.seal(plan.path, packet.number, header, payload);
+    let tag = keys.packet.seal(path, number, header, payload);
     out.extend_from_slice(&tag);
 
-    // Header protection samples the sealed bytes four past the start of the number (RFC 9001, section 5.4.2).
+    // Header protection samples the sealed bytes four bytes past the start of the number (RFC 9001, section 5.4.2).
     let sealed = &mut out[start..];
-    let number_at = header_len - usize::from(packet.number_len);
-    debug_assert!(sealed.len() >= number_at + 4 + SAMPLE_LEN, "packets are padded until they can be sampled");
-    let (head, sample) = sealed.split_at_mut(number_at + 4);
+    let number_at = header_len - usize::from(number_len);
+    let sample_at = sample_offset(number_at);
+    debug_assert!(sealed.len() >= sample_at + SAMPLE_LEN, "packets are padded until they can be sampled");
+    let (head, sample) = sealed.split_at_mut(sample_at);
     let (first, rest) = head.split_at_mut(1);
-    let number = &mut rest[number_at - 1..number_at - 1 + usize::from(packet.number_len)];
+    let number = &mut rest[number_at - 1..number_at - 1 + usize::from(number_len)];
     keys.header.protect(&sample[..SAMPLE_LEN], &mut first[0], number);
 }

@@ -4,7 +4,7 @@ use wire::quic::frame::Frame;
 use wire::quic::{ConnectionId, LongHeader, PacketType, Space, VERSION_1, emit_long, emit_short, long_header_len};
 
 use super::frames::SentFrame;
-use crate::plan::{Piece, Plan, PlannedPacket};
+use crate::plan::{Piece, Plan, Planned, PlannedPacket};
 use crate::session::TAG_LEN;
 
 /// What a header needs to know of the connection.
@@ -139,7 +139,8 @@ impl Draft {
             plan.pieces[self.pieces_from] =
                 Piece { chunk: Piece::HEAD, start: start as u32, len: (plan.head.len() - start) as u32 };
         }
-        plan.packets.push(PlannedPacket {
+        plan.packet_count += 1;
+        plan.items.push(Planned::Packet(PlannedPacket {
             space: self.space,
             number: self.number,
             number_len: self.number_len as u8,
@@ -147,7 +148,7 @@ impl Draft {
             pieces_from: self.pieces_from as u32,
             pieces_to: pieces_to as u32,
             padding: padding as u16,
-        });
+        }));
         self.header_len + self.body_len + padding + TAG_LEN
     }
 }

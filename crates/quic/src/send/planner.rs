@@ -7,6 +7,7 @@
 mod close;
 mod data;
 mod handshake;
+mod row;
 
 use units::{Duration, Instant};
 use wire::quic::frame::{ack_len_max, emit_ack};
@@ -50,7 +51,7 @@ impl SendHalf {
         } else if self.keys[2].is_some() {
             self.plan_data(now, snapshot, datagrams_max.min(PLAN_DATAGRAMS_MAX), plan, exchange);
         }
-        if plan.packets.is_empty() {
+        if plan.items.is_empty() {
             return false;
         }
         for space in Space::ALL {
@@ -61,7 +62,7 @@ impl SendHalf {
         self.paths[0].on_sent(plan.size_bytes as u64);
         self.stats.datagrams_sent += plan.datagram_count as u64;
         self.stats.bytes_sent += plan.size_bytes as u64;
-        self.stats.packets_sent += plan.packets.len() as u64;
+        self.stats.packets_sent += plan.packet_count as u64;
         self.stats.plans += 1;
         true
     }
@@ -95,13 +96,13 @@ impl SendHalf {
     fn maybe_skip_number(&mut self, plan: &Plan) {
         // Between plans only: the packets of a plan are numbered in a row.
         let space = &mut self.spaces[2];
-        if plan.packets.is_empty() && space.next_number >= self.next_skip {
+        if plan.items.is_empty() && space.next_number >= self.next_skip {
             space.skip_number();
             self.next_skip = space.next_number + SKIP_INTERVAL / 2 + self.rng.below(SKIP_INTERVAL);
         }
     }
 
-    /// Writes a packet into the log and tells the others what they must know of it.
+    /// Writes a packet into the log, if it is one to be remembered.
     #[expect(clippy::too_many_arguments, reason = "one packet's facts; a struct would only rename them")]
     fn record(
         &mut self,
@@ -114,18 +115,9 @@ impl SendHalf {
         frames: &mut Vec<SentFrame>,
         exchange: &mut Exchange,
     ) {
-        if number == 0 {
-            exchange.to_control.push_back(ToControl::FirstSent(space));
-        }
-        if eliciting {
-            if !self.elicited {
-                self.elicited = true;
-                exchange.to_control.push_back(ToControl::ElicitingSent { at: now });
-            }
-            self.probe_anchor = now;
-        }
         if !in_flight {
             // Nobody will answer it: there is nothing to remember.
+            self.note_first_sent(space, number, exchange);
             frames.clear();
             return;
         }
@@ -137,10 +129,31 @@ impl SendHalf {
             }
             None => log.store_frames(frames),
         };
-        log.push(Run { first: number, count: 1, size: size as u16, eliciting, in_flight, sent_at: now, content });
+        let run = Run { first: number, count: 1, size: size as u16, eliciting, in_flight, sent_at: now, content };
+        self.log_run(space, run, exchange);
+    }
+
+    /// Writes packets that count as in flight into the log and tells the others what they must know of them.
+    fn log_run(&mut self, space: Space, run: Run, exchange: &mut Exchange) {
+        let (now, bytes) = (run.sent_at, run.in_flight_bytes());
+        self.note_first_sent(space, run.first, exchange);
+        if run.eliciting {
+            if !self.elicited {
+                self.elicited = true;
+                exchange.to_control.push_back(ToControl::ElicitingSent { at: now });
+            }
+            self.probe_anchor = now;
+        }
+        self.spaces[space.index()].log.push(run);
         let path = &mut self.paths[0];
-        path.in_flight += size as u64;
-        path.congestion.on_sent(now, size as u64, path.in_flight);
+        path.in_flight += bytes;
+        path.congestion.on_sent(now, bytes, path.in_flight);
+    }
+
+    fn note_first_sent(&self, space: Space, number: u64, exchange: &mut Exchange) {
+        if number == 0 {
+            exchange.to_control.push_back(ToControl::FirstSent(space));
+        }
     }
 
     /// Asks for a key update before the AEAD's limit comes near (RFC 9001, section 6.6).

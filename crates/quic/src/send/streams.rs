@@ -338,6 +338,21 @@ impl SendStreams {
         self.map.get(&id)
     }
 
+    /// What stream `id` has to send, without its last packet if that carries a FIN.
+    pub(crate) fn peek_bulk(&self, id: StreamId, limit: u64) -> Option<std::ops::Range<u64>> {
+        let stream = self.map.get(&id)?;
+        let due = stream.buffer.peek(limit)?;
+        let ends = stream.fin == Flag::Due && due.end == stream.buffer.end();
+        Some(due.start..due.end - u64::from(ends))
+    }
+
+    /// Takes `len` bytes of what [`peek_bulk`](Self::peek_bulk) showed.
+    pub(crate) fn take_bulk(&mut self, id: StreamId, limit: u64, len: u64) -> std::ops::Range<u64> {
+        let (range, fin) = self.take(id, limit, len);
+        debug_assert!(!fin && range.end - range.start == len, "no more is taken than was shown");
+        range
+    }
+
     /// Takes up to `len` bytes of stream `id` for sending, and whether the FIN goes with them.
     pub(crate) fn take(&mut self, id: StreamId, limit: u64, len: u64) -> (std::ops::Range<u64>, bool) {
         let stream = self.map.get_mut(&id).expect("a ready stream exists");

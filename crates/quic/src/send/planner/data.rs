@@ -52,6 +52,15 @@ impl SendHalf {
             if (!may_elicit && !due) || room < sent + size as u64 {
                 break;
             }
+            if bytes_left >= size as u64 && self.is_bulk_due(ack) {
+                let packets = (limit - plan.datagram_count) as u64;
+                let packets = packets.min(bytes_left / size as u64).min((room - sent) / size as u64);
+                let planned = self.plan_row(now, packets as u32, number_len, fixed_bit, plan, exchange);
+                bytes_left -= u64::from(planned) * size as u64;
+                if planned > 0 {
+                    continue;
+                }
+            }
             let packet_size = self.plan_data_packet(now, ack.take(), may_elicit, number_len, fixed_bit, plan, exchange);
             let Some(packet_size) = packet_size else { break };
             bytes_left = bytes_left.saturating_sub(packet_size as u64);
@@ -68,7 +77,7 @@ impl SendHalf {
                 plan.segment_size = plan.size_bytes;
             }
         }
-        self.note_wear(plan.packets.len() as u64, exchange);
+        self.note_wear(plan.packet_count as u64, exchange);
     }
 
     /// Bytes that window and pacer let out now. If it is the pacer that holds data back, remembers until when.
@@ -112,8 +121,7 @@ impl SendHalf {
         let size = draft.finish(plan, &fields, 0, pieces_to);
         plan.size_bytes += size;
         plan.datagram_count += 1;
-        let numbers = &mut plan.numbers[Space::Data.index()];
-        *numbers = Some((numbers.map_or(number, |(first, _)| first), number));
+        plan.note_numbers(Space::Data, number, number);
         self.spaces[2].next_number += 1;
         self.record(now, Space::Data, number, size, eliciting, eliciting, &mut frames, exchange);
         self.frame_scratch = frames;

@@ -1,0 +1,77 @@
+//! Bulk data: full packets of one stream, planned as one entry.
+
+use units::Instant;
+use wire::quic::Space;
+use wire::quic::frame::stream_header_len;
+
+use super::SendHalf;
+use crate::exchange::Exchange;
+use crate::plan::{Plan, Planned, PlannedRow};
+use crate::receive::AckSnapshot;
+use crate::send::sent_log::{Content, Run};
+use crate::session::TAG_LEN;
+
+impl SendHalf {
+    /// True if the next packets may hold nothing but stream data: no acknowledgement, control frame or probe is due.
+    pub(super) fn is_bulk_due(&self, ack: Option<&AckSnapshot>) -> bool {
+        self.handshake_complete
+            && ack.is_none_or(|ack| !ack.pending)
+            && self.spaces[2].probes_due == 0
+            && !self.has_control_due()
+    }
+
+    /// Plans a row of at most `packets` full packets of the stream whose turn it is; returns how many it planned, zero if
+    /// the stream does not fill a packet.
+    pub(super) fn plan_row(
+        &mut self,
+        now: Instant,
+        packets: u32,
+        number_len: usize,
+        fixed_bit: bool,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) -> u32 {
+        let Some((id, limit)) = self.streams.next_ready() else { return 0 };
+        let Some(due) = self.streams.peek_bulk(id, limit) else { return 0 };
+        self.maybe_skip_number(plan);
+        let (size, dcid) = (self.paths[0].datagram_size, self.paths[0].remote_id);
+        let header_len = stream_header_len(id, due.start, 0, true);
+        let stride = (size - TAG_LEN - (1 + dcid.len() + number_len) - header_len) as u64;
+        // Offsets take more bytes as they grow; a row ends where its frames would.
+        let is_uniform = |count: u64| stream_header_len(id, due.start + (count - 1) * stride, 0, true) == header_len;
+        let mut count = u64::from(packets).min((due.end - due.start) / stride);
+        while count > 0 && !is_uniform(count) {
+            count -= 1;
+        }
+        if count == 0 {
+            return 0;
+        }
+        let range = self.streams.take_bulk(id, limit, count * stride);
+        let pieces_from = plan.pieces.len() as u32;
+        self.streams.get(id).expect("a ready stream exists").buffer.add_to_plan(range.clone(), plan);
+        let (number, count) = (self.spaces[2].next_number, count as u32);
+        plan.items.push(Planned::Row(PlannedRow {
+            number,
+            count,
+            number_len: number_len as u8,
+            key_phase: self.key_phase % 2 == 1,
+            fixed_bit,
+            dcid,
+            id,
+            offset: range.start,
+            stride: stride as u32,
+            pieces_from,
+            pieces_to: plan.pieces.len() as u32,
+        }));
+        plan.packet_count += count as usize;
+        plan.datagram_count += count as usize;
+        plan.size_bytes += count as usize * size;
+        plan.note_numbers(Space::Data, number, number + u64::from(count) - 1);
+        self.spaces[2].next_number += u64::from(count);
+        self.silent_count = 0;
+        let content = Content::Stream { id, offset: range.start, stride: stride as u32 };
+        let size = size as u16;
+        self.log_run(Space::Data, Run { first: number, count, size, eliciting: true, in_flight: true, sent_at: now, content }, exchange);
+        count
+    }
+}
