@@ -13,13 +13,13 @@ use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
 use net::{MonotonicClock, RecvMeta};
-use quic::{ConnectionKey, Endpoint, LOCAL_ID_LEN, Plan, Route};
+use quic::{ConnectionKey, Endpoint, LOCAL_ID_LEN, Plan, ReceiveBuffer, Route};
 use units::{Duration, Instant};
 
 use crate::cells::ConnectionCell;
 use crate::error::Closed;
 use crate::port::Port;
-use crate::receive::{Buffers, RECV_BUFFERS};
+use crate::receive::{Arrived, Buffers, RECV_BUFFERS};
 use crate::shared::Shared;
 use crate::slab::Slab;
 use crate::sleep::Sleeper;
@@ -73,7 +73,7 @@ pub(crate) struct Driver {
     goodbyes_said: bool,
     // Kept from turn to turn, so that nothing is allocated in steady state.
     dirty: Vec<Arc<ConnectionCell>>,
-    arrived: Vec<(RecvMeta, BytesMut)>,
+    arrived: Vec<(RecvMeta, Arrived)>,
     plan: Plan,
     sealed: Vec<u8>,
 }
@@ -258,39 +258,46 @@ impl Driver {
         port.recv_errors = 0;
         port.readable = count >= RECV_BUFFERS.min(net::udp::RECV_BATCH_MAX);
         let mut arrived = std::mem::take(&mut self.arrived);
-        arrived.extend((0..count).rev().map(|batch| (self.buffers.metas[batch], self.buffers.take(batch))));
-        for (meta, data) in arrived.drain(..).rev() {
-            self.deliver(index, &meta, data);
+        arrived.extend((0..count).map(|batch| (self.buffers.metas[batch], self.buffers.take(batch))));
+        for (meta, batch) in arrived.drain(..) {
+            self.deliver(index, &meta, batch);
         }
         self.arrived = arrived;
         count
     }
 
     /// Gives the datagrams of a batch to their connections.
-    fn deliver(&mut self, port: usize, meta: &RecvMeta, mut data: BytesMut) {
+    fn deliver(&mut self, port: usize, meta: &RecvMeta, batch: Arrived) {
         let stride = meta.stride.max(1);
+        let mut data = batch.bytes();
+        if let Route::Known(key) = self.endpoint.route(&data[..stride.min(data.len())])
+            && self.run_of(key, data, stride) == data.len()
+        {
+            self.hand_over(key, meta, batch);
+            return;
+        }
+        // Several connections share the batch, or one begins: each gets a copy of its part.
         while !data.is_empty() {
-            let first_len = stride.min(data.len());
-            match self.endpoint.route(&data[..first_len]) {
+            let first = &data[..stride.min(data.len())];
+            let mut len = first.len();
+            match self.endpoint.route(first) {
                 Route::Known(key) => {
-                    let run = self.run_of(key, &data, stride);
-                    let run = data.split_to(run);
-                    let now = self.clock.now();
-                    if let Some(slot) = self.slots.get_mut(key.0) {
-                        slot.connection.handle_datagrams(now, meta.source, run, stride);
-                        self.schedule(key);
-                    }
+                    len = self.run_of(key, data, stride);
+                    self.hand_over(key, meta, BytesMut::from(&data[..len]));
                 }
-                Route::First => {
-                    let datagram = data.split_to(first_len);
-                    self.admit(port, meta, datagram);
-                }
-                Route::UnknownVersion => {
-                    let datagram = data.split_to(first_len);
-                    self.negotiate(port, meta, &datagram);
-                }
-                Route::Unknown => drop(data.split_to(first_len)),
+                Route::First => self.admit(port, meta, first.into()),
+                Route::UnknownVersion => self.negotiate(port, meta, first),
+                Route::Unknown => {}
             }
+            data = &data[len..];
+        }
+    }
+
+    fn hand_over(&mut self, key: ConnectionKey, meta: &RecvMeta, batch: impl ReceiveBuffer) {
+        let now = self.clock.now();
+        if let Some(slot) = self.slots.get_mut(key.0) {
+            slot.connection.handle_datagrams(now, meta.source, batch, meta.stride);
+            self.schedule(key);
         }
     }
 

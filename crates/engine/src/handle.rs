@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use quic::session::ExportError;
-use quic::{Dir, Side, Stats};
+use quic::{Dir, Side, Stats, Strip};
 
 use crate::cells::connection::{
     DATAGRAM_OVERHEAD, DATAGRAMS_OUT_BYTES_MAX, MESSAGE_OVERHEAD, MESSAGES_OUT_BYTES_MAX, OPENS_WAITING_MAX, OpenReply,
@@ -428,9 +428,9 @@ impl crate::cells::ConnectionState {
     /// A message that came with the end, before it was decided that streams are messages.
     fn take_late_message(&mut self) -> Option<Bytes> {
         while let Some(cells) = self.accepted[Dir::Uni.index()].pop_front() {
-            if let Some(chunks) = cells.recv.and_then(|recv| recv.take_whole()) {
-                let len = chunks.iter().map(Bytes::len).sum();
-                return Some(join(chunks.into_iter(), len));
+            if let Some(strips) = cells.recv.and_then(|recv| recv.take_whole()) {
+                let len = strips.iter().map(Strip::len).sum();
+                return Some(join(strips.iter(), len));
             }
         }
         None

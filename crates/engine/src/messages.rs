@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use quic::{Chunk, Connection, Dir, ReadError, StreamId, WRITE_LEN_MAX, WriteError};
+use quic::{Chunk, Connection, Dir, ReadError, StreamId, Strip, WRITE_LEN_MAX, WriteError};
 use units::Instant;
 
 use crate::cells::connection::{MESSAGE_OVERHEAD, MESSAGES_IN_BYTES_MAX, MESSAGES_OUT_BYTES_MAX};
@@ -28,7 +28,7 @@ pub(crate) struct Messages {
 
 #[derive(Default)]
 struct Assembly {
-    chunks: Vec<Bytes>,
+    strips: Vec<Strip>,
     len: usize,
 }
 
@@ -146,15 +146,15 @@ impl Messages {
         let Some(assembly) = self.receiving.get_mut(&id) else { return };
         loop {
             match connection.read(now, id, READ_LEN_MAX) {
-                Ok(Chunk::Bytes(bytes)) => {
-                    assembly.len += bytes.len();
+                Ok(Chunk::Bytes(strip)) => {
+                    assembly.len += strip.len();
                     if assembly.len > self.len_max {
                         tracing::debug!(%id, len_max = self.len_max, "a message is too long: refused");
                         let _over = connection.stop(now, id, MESSAGE_TOO_LONG);
                         self.receiving.remove(&id);
                         return;
                     }
-                    assembly.chunks.push(bytes);
+                    assembly.strips.push(strip);
                 }
                 Ok(Chunk::End) => break,
                 Err(ReadError::Blocked) => return,
@@ -166,7 +166,7 @@ impl Messages {
             }
         }
         let assembly = self.receiving.remove(&id).unwrap_or_default();
-        let message = join(assembly.chunks.into_iter(), assembly.len);
+        let message = join(assembly.strips.iter(), assembly.len);
         let wakers = {
             let mut state = cell.lock();
             state.messages_bytes += message.len() + MESSAGE_OVERHEAD;
@@ -183,16 +183,13 @@ impl Messages {
 }
 
 /// One piece of all; copies only if there are several.
-pub(crate) fn join(mut chunks: impl ExactSizeIterator<Item = Bytes>, len: usize) -> Bytes {
-    match chunks.len() {
-        0 => Bytes::new(),
-        1 => chunks.next().expect("there is one"),
-        _ => {
-            let mut whole = BytesMut::with_capacity(len);
-            for chunk in chunks {
-                whole.extend_from_slice(&chunk);
-            }
-            whole.freeze()
-        }
+pub(crate) fn join<'a>(mut strips: impl ExactSizeIterator<Item = &'a Strip>, len: usize) -> Bytes {
+    if strips.len() <= 1 {
+        return strips.next().map_or_else(Bytes::new, Strip::to_bytes);
     }
+    let mut whole = BytesMut::with_capacity(len);
+    for piece in strips.flat_map(Strip::pieces) {
+        whole.extend_from_slice(piece);
+    }
+    whole.freeze()
 }

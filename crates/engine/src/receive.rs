@@ -5,14 +5,17 @@
 //! bytes does not hold 64 KiB.
 //!
 //! ```text
-//!   ready (64 KiB each) ── recv ──▶ large: buffer leaves ──▶ lent ── all references gone ──▶ ready
-//!                                └▶ small: copied to the arena, buffer stays
+//!   free ──▶ ready (64 KiB each) ── recv ──▶ large: lent ── all references gone ──▶ free
+//!                                        └▶ small: copied to the arena, buffer stays ready
 //! ```
 
-use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use net::{RECV_BUFFER_BYTES, RecvMeta};
+use quic::ReceiveBuffer;
+
+use crate::sync::lock;
 
 /// Buffers that one call to the socket fills at most: a megabyte, which the caches of one core hold.
 pub(crate) const RECV_BUFFERS: usize = 16;
@@ -24,27 +27,91 @@ const COPY_BELOW: usize = 16 << 10;
 /// application holds on to a little.
 const ARENA_BYTES: usize = 16 << 10;
 
-/// Buffers watched for their return; those beyond are forgotten and freed by their last reader.
-const LENT_MAX: usize = 256;
-
-/// How many of those are looked at for one buffer: they mostly return in the order in which they left.
-const RETURNS_LOOKED_AT: usize = 4;
+/// Returned buffers kept for the next batches (16 MiB); those beyond are freed.
+const FREE_MAX: usize = 256;
 
 /// The buffers of one driver.
 pub(crate) struct Buffers {
-    /// Whole and initialised.
-    ready: Vec<BytesMut>,
-    /// Empty ends of buffers whose front is with a connection: the memory is ours again when the front is dropped.
-    lent: VecDeque<BytesMut>,
+    /// Whole; filled from the front, so that the one that was used last, and is in the cache, is used first.
+    ready: [Option<Box<[u8]>>; RECV_BUFFERS],
+    free: Arc<Free>,
     arena: BytesMut,
     pub(crate) metas: [RecvMeta; RECV_BUFFERS],
+}
+
+/// Buffers that nobody refers to. Readers give them back, on whatever thread they are.
+#[derive(Default)]
+struct Free(Mutex<Vec<Box<[u8]>>>);
+
+impl Free {
+    fn take(&self) -> Box<[u8]> {
+        let last = lock(&self.0).pop();
+        last.unwrap_or_else(|| vec![0; RECV_BUFFER_BYTES].into())
+    }
+
+    fn give_back(&self, memory: Box<[u8]>) {
+        let mut free = lock(&self.0);
+        if free.len() < FREE_MAX {
+            free.push(memory);
+        }
+    }
+}
+
+/// A batch as memory of its own.
+pub(crate) enum Arrived {
+    Copied(BytesMut),
+    Lent(Lent),
+}
+
+/// A batch in the buffer it arrived in, which goes back to the driver when the last reference is dropped.
+pub(crate) struct Lent {
+    memory: Box<[u8]>,
+    len: usize,
+    free: Arc<Free>,
+}
+
+impl Arrived {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Copied(bytes) => bytes,
+            Self::Lent(lent) => lent.as_ref(),
+        }
+    }
+}
+
+impl ReceiveBuffer for Arrived {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Copied(bytes) => bytes,
+            Self::Lent(lent) => &mut lent.memory[..lent.len],
+        }
+    }
+
+    fn freeze(self) -> Bytes {
+        match self {
+            Self::Copied(bytes) => bytes.freeze(),
+            Self::Lent(lent) => Bytes::from_owner(lent),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.memory[..self.len]
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.free.give_back(std::mem::take(&mut self.memory));
+    }
 }
 
 impl Buffers {
     pub(crate) fn new() -> Self {
         Self {
-            ready: Vec::with_capacity(RECV_BUFFERS),
-            lent: VecDeque::new(),
+            ready: [const { None }; RECV_BUFFERS],
+            free: Arc::default(),
             arena: BytesMut::new(),
             metas: [RecvMeta::default(); RECV_BUFFERS],
         }
@@ -52,50 +119,28 @@ impl Buffers {
 
     /// Lets `recv` fill buffers; see [`net::DatagramSocket::recv`].
     pub(crate) fn fill<T>(&mut self, recv: impl FnOnce(&mut [&mut [u8]], &mut [RecvMeta]) -> T) -> T {
-        while self.ready.len() < RECV_BUFFERS {
-            let buffer = self.reclaim().unwrap_or_else(|| BytesMut::zeroed(RECV_BUFFER_BYTES));
-            self.ready.push(buffer);
-        }
-        let mut filled = self.ready.iter_mut();
-        let mut slices: [&mut [u8]; RECV_BUFFERS] =
-            std::array::from_fn(|_| filled.next().map_or(&mut [][..], |buffer| &mut buffer[..]));
+        let free = &self.free;
+        let mut slices = self.ready.each_mut().map(|ready| &mut ready.get_or_insert_with(|| free.take())[..]);
         recv(&mut slices, &mut self.metas)
     }
 
-    /// A lent buffer that nobody refers to any more.
-    fn reclaim(&mut self) -> Option<BytesMut> {
-        for _ in 0..self.lent.len().min(RETURNS_LOOKED_AT) {
-            let mut end = self.lent.pop_front()?;
-            if end.try_reclaim(RECV_BUFFER_BYTES) {
-                // Safe code cannot take over what the last round left in it, so this clears it: 2 us per 64 KiB, where the
-                // cipher takes 7.
-                end.resize(RECV_BUFFER_BYTES, 0);
-                return Some(end);
-            }
-            self.lent.push_back(end);
-        }
-        None
-    }
-
-    /// The batch in buffer `index` after a [`fill`](Self::fill), as memory of its own. Indices must be taken in descending
-    /// order.
-    pub(crate) fn take(&mut self, index: usize) -> BytesMut {
+    /// The batch in buffer `index` after a [`fill`](Self::fill).
+    ///
+    /// # Panics
+    /// If it was taken already.
+    pub(crate) fn take(&mut self, index: usize) -> Arrived {
         let len = self.metas[index].len;
-        if len < COPY_BELOW {
-            if self.arena.capacity() < len {
-                self.arena.reserve(ARENA_BYTES.max(len));
-            }
-            self.arena.extend_from_slice(&self.ready[index][..len]);
-            return self.arena.split();
+        let ready = &mut self.ready[index];
+        if len >= COPY_BELOW {
+            let memory = ready.take().expect("a filled buffer is taken once");
+            return Arrived::Lent(Lent { memory, len, free: self.free.clone() });
         }
-        let mut buffer = self.ready.swap_remove(index);
-        let data = buffer.split_to(len);
-        buffer.clear();
-        self.lent.push_back(buffer);
-        if self.lent.len() > LENT_MAX {
-            self.lent.pop_front();
+        let memory = ready.as_ref().expect("a filled buffer is taken once");
+        if self.arena.capacity() < len {
+            self.arena.reserve(ARENA_BYTES.max(len));
         }
-        data
+        self.arena.extend_from_slice(&memory[..len]);
+        Arrived::Copied(self.arena.split())
     }
 }
 
@@ -119,31 +164,41 @@ mod tests {
         let lens = [50, RECV_BUFFER_BYTES, 1200, COPY_BELOW, COPY_BELOW - 1];
         for _ in 0..100 {
             arrive(&mut buffers, &lens);
-            for (index, len) in lens.iter().enumerate().rev() {
-                let data = buffers.take(index);
-                assert_eq!(data.len(), *len);
-                assert!(data.iter().all(|byte| *byte == index as u8 + 1));
+            for (index, len) in lens.iter().enumerate() {
+                let mut arrived = buffers.take(index);
+                assert_eq!((arrived.bytes().len(), arrived.bytes_mut().len()), (*len, *len));
+                let frozen = arrived.freeze();
+                assert!(frozen.len() == *len && frozen.iter().all(|byte| *byte == index as u8 + 1));
             }
         }
     }
 
     #[test]
-    fn returned_buffers_are_used_again_and_held_ones_are_not() {
+    fn a_returned_buffer_is_the_next_one_used_and_a_held_one_is_not() {
         let mut buffers = Buffers::new();
         arrive(&mut buffers, &[RECV_BUFFER_BYTES]);
         let first = buffers.take(0);
-        let address = first.as_ptr();
-        drop(first);
-        arrive(&mut buffers, &[]);
-        assert!(buffers.ready.iter().any(|buffer| buffer.as_ptr() == address));
-
+        let address = first.bytes().as_ptr();
+        drop(first.freeze());
         arrive(&mut buffers, &[RECV_BUFFER_BYTES]);
         let held = buffers.take(0).freeze();
+        assert_eq!(held.as_ptr(), address);
         for _ in 0..10 {
             arrive(&mut buffers, &[RECV_BUFFER_BYTES]);
-            drop(buffers.take(0));
+            assert_ne!(buffers.take(0).bytes().as_ptr(), address);
         }
         assert!(held.iter().all(|byte| *byte == 1));
-        assert!(buffers.lent.len() <= LENT_MAX);
+    }
+
+    #[test]
+    fn a_hoard_that_returns_is_not_kept() {
+        let mut buffers = Buffers::new();
+        let mut hoard = Vec::new();
+        while hoard.len() < FREE_MAX + 100 {
+            arrive(&mut buffers, &[RECV_BUFFER_BYTES]);
+            hoard.push(buffers.take(0).freeze());
+        }
+        drop(hoard);
+        assert_eq!(lock(&buffers.free.0).len(), FREE_MAX);
     }
 }

@@ -103,7 +103,7 @@ pub use engine::{
 };
 pub use net::{UdpSocket, UdpSocketOptions};
 pub use quic::session::ExportError;
-pub use quic::{Side, Stats, StreamId, TransportConfig};
+pub use quic::{Side, Stats, StreamId, Strip, TransportConfig};
 pub use stream::{RecvStream, SendStream};
 /// Durations, rates and sizes, as [`TransportConfig`] takes them.
 pub use units;

@@ -8,13 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{ReadError, RecvHandle, SendHandle, WriteError};
-use quic::StreamId;
+use quic::{StreamId, Strip};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{Connection, GONE};
-
-/// Asked of a stream in one go: more than any chunk has.
-const CHUNK_LEN_MAX: usize = usize::MAX;
 
 /// The sending side of a stream.
 ///
@@ -150,7 +147,17 @@ impl RecvStream {
     /// # Errors
     /// If the peer reset the stream, it was stopped, or the connection ended before the stream did.
     pub fn read_chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
-        self.read(CHUNK_LEN_MAX)
+        self.wait_ready()?;
+        Ok(self.handle.front_mut().next_piece())
+    }
+
+    /// The next bytes, all that lie in one receive buffer; none at the end, also when asked again. A [`Strip`] has many
+    /// chunks and costs what one chunk does; it too keeps 64 KiB alive.
+    ///
+    /// # Errors
+    /// As [`read_chunk`](Self::read_chunk).
+    pub fn read_strip(&mut self) -> Result<Option<Strip>, ReadError> {
+        Ok(if self.wait_ready()? { Some(std::mem::take(self.handle.front_mut())) } else { None })
     }
 
     /// As [`read_chunk`](Self::read_chunk); the outer none if nothing arrives within `timeout`.
@@ -160,7 +167,8 @@ impl RecvStream {
     pub fn read_chunk_timeout(&mut self, timeout: Duration) -> Result<Option<Option<Bytes>>, ReadError> {
         let engine = self.handle.connection().engine().clone();
         let deadline = engine.now() + timeout.into();
-        engine.block_on(Some(deadline), |waker| self.handle.poll_read_chunk(CHUNK_LEN_MAX, waker)).transpose()
+        let ready = engine.block_on(Some(deadline), |waker| self.handle.poll_ready(waker)).transpose()?;
+        Ok(ready.map(|_| self.handle.front_mut().next_piece()))
     }
 
     /// As [`read_chunk`](Self::read_chunk).
@@ -169,13 +177,18 @@ impl RecvStream {
     /// As [`read_chunk`](Self::read_chunk).
     pub async fn read_chunk_async(&mut self) -> Result<Option<Bytes>, ReadError> {
         self.connection().can_async().map_err(ReadError::ConnectionClosed)?;
-        poll_fn(|context| self.handle.poll_read_chunk(CHUNK_LEN_MAX, context.waker())).await
+        poll_fn(|context| self.handle.poll_ready(context.waker())).await?;
+        Ok(self.handle.front_mut().next_piece())
     }
 
-    fn read(&mut self, len_max: usize) -> Result<Option<Bytes>, ReadError> {
+    /// Waits until bytes can be read; false at the end.
+    fn wait_ready(&mut self) -> Result<bool, ReadError> {
+        if !self.handle.front_mut().is_empty() {
+            return Ok(true);
+        }
         let engine = self.handle.connection().engine().clone();
-        let read = engine.block_on(None, |waker| self.handle.poll_read_chunk(len_max, waker));
-        read.unwrap_or(Err(ReadError::ConnectionClosed(GONE)))
+        let ready = engine.block_on(None, |waker| self.handle.poll_ready(waker));
+        ready.unwrap_or(Err(ReadError::ConnectionClosed(GONE)))
     }
 
     /// Asks the peer to stop sending, with `code`; what has arrived is thrown away. Does nothing after the end.
@@ -199,9 +212,8 @@ impl io::Read for RecvStream {
         if buffer.is_empty() {
             return Ok(0);
         }
-        let Some(chunk) = RecvStream::read(self, buffer.len())? else { return Ok(0) };
-        buffer[..chunk.len()].copy_from_slice(&chunk);
-        Ok(chunk.len())
+        self.wait_ready()?;
+        Ok(self.handle.front_mut().copy_to(buffer))
     }
 }
 
@@ -215,12 +227,16 @@ impl AsyncRead for RecvStream {
         if buffer.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        let polled = self.handle.poll_read_chunk(buffer.remaining(), context.waker());
-        polled.map(|result| {
-            if let Some(chunk) = result? {
-                buffer.put_slice(&chunk);
-            }
-            Ok(())
-        })
+        self.handle
+            .poll_ready(context.waker())
+            .map_ok(|_| {
+                let front = self.handle.front_mut();
+                while !front.is_empty() && buffer.remaining() > 0 {
+                    let len = front.front().len().min(buffer.remaining());
+                    buffer.put_slice(&front.front()[..len]);
+                    front.advance(len);
+                }
+            })
+            .map_err(Into::into)
     }
 }

@@ -32,6 +32,25 @@ const EARLY_PACKETS_MAX: usize = 16;
 /// buffer can be overfilled.
 pub const WRITE_LEN_MAX: usize = 1 << 20;
 
+/// Memory that datagrams arrived in: packets are opened in place, and what the application reads are references into it.
+pub trait ReceiveBuffer {
+    /// The datagrams.
+    fn bytes_mut(&mut self) -> &mut [u8];
+
+    /// The same bytes, shared from now on.
+    fn freeze(self) -> Bytes;
+}
+
+impl ReceiveBuffer for BytesMut {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+
+    fn freeze(self) -> Bytes {
+        Self::freeze(self)
+    }
+}
+
 /// A QUIC connection, either role, as a state machine without IO.
 ///
 /// # The contract
@@ -114,8 +133,15 @@ impl Connection {
     /// shorter. They are opened in place; what the application reads later are references into `data`.
     ///
     /// Datagrams from another address than the path's are dropped: there is no migration yet (RFC 9000, section 9).
-    pub fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, mut data: BytesMut, stride: usize) {
-        let count = data.len().div_ceil(stride.max(1)) as u64;
+    pub fn handle_datagrams(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        mut buffer: impl ReceiveBuffer,
+        stride: usize,
+    ) {
+        let (data, stride) = (buffer.bytes_mut(), stride.max(1));
+        let count = data.len().div_ceil(stride) as u64;
         if source != self.send.path().addresses.remote {
             self.receive.stats.datagrams_stray += count;
             return;
@@ -126,20 +152,23 @@ impl Connection {
             return;
         }
         if self.control.is_confirmed() {
-            self.open_batch(now, data, stride.max(1));
+            let context = self.open_batch(data, stride);
+            let opened = std::mem::take(&mut self.opened);
+            self.absorb(now, &opened, &buffer.freeze(), &context);
+            self.opened = opened;
         } else {
-            while !data.is_empty() {
-                let datagram = data.split_to(stride.clamp(1, data.len()));
-                self.open_datagram(now, datagram);
+            // Handshake packets are few and may be kept: each gets memory of its own.
+            for datagram in data.chunks(stride) {
+                self.open_datagram(now, datagram.into());
             }
         }
         self.settle(now);
     }
 
-    /// After the handshake: all packets of the batch are opened first, then absorbed.
-    fn open_batch(&mut self, now: Instant, mut data: BytesMut, stride: usize) {
+    /// After the handshake all packets of a batch are opened first, then absorbed.
+    fn open_batch(&mut self, data: &mut [u8], stride: usize) -> OpenContext {
         let mut context = self.open_context();
-        let mut opened = std::mem::take(&mut self.opened);
+        let opened = &mut self.opened;
         opened.clear();
         let len = data.len();
         let mut datagram_at = 0;
@@ -147,7 +176,7 @@ impl Connection {
             let datagram_end = (datagram_at + stride).min(len);
             let mut at = datagram_at;
             while at < datagram_end {
-                let step = open_packet(&mut context, &mut data[at..datagram_end], at, &mut opened);
+                let step = open_packet(&mut context, &mut data[at..datagram_end], at, opened);
                 if matches!(step.outcome, Outcome::NoKeys(_) | Outcome::Special) {
                     opened.dropped_count += 1;
                 }
@@ -155,8 +184,7 @@ impl Connection {
             }
             datagram_at = datagram_end;
         }
-        self.absorb(now, &opened, &data.freeze(), &context);
-        self.opened = opened;
+        context
     }
 
     /// During the handshake: keys may come with each packet, so packets are opened one by one.

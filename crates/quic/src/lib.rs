@@ -41,9 +41,10 @@ pub(crate) mod send;
 pub mod session;
 pub mod stats;
 pub(crate) mod stream_map;
+pub mod strip;
 
 pub use config::TransportConfig;
-pub use connection::{Connection, WRITE_LEN_MAX};
+pub use connection::{Connection, ReceiveBuffer, WRITE_LEN_MAX};
 pub use control::RouteChange;
 pub use control::ids::LOCAL_ID_LEN;
 pub use endpoint::{BeginError, ConnectionKey, Endpoint, Route};
@@ -57,4 +58,5 @@ pub use send::SendDatagramError;
 pub use send::path::Addresses;
 pub use send::streams::WriteError;
 pub use stats::{ReceiveStats, SendStats, Stats};
+pub use strip::Strip;
 pub use wire::quic::{ConnectionId, Dir, ErrorCode, PathId, Side, StreamId};

@@ -15,6 +15,7 @@ use wire::quic::{
 
 use crate::error::TransportError;
 use crate::session::{DirectionKeys, HeaderKey, PacketKey};
+use crate::strip::Layout;
 
 /// Packets opened in one go, and what they said. Kept by the caller and filled again and again.
 #[derive(Debug, Default)]
@@ -37,14 +38,44 @@ impl Opened {
         self.unauthentic_count = 0;
         self.dropped_count = 0;
     }
+
+    /// Makes the last packet part of the row before it, if it continues that: bulk data become one record a batch.
+    fn melt_last(&mut self) {
+        let [.., row, last] = &mut self.packets[..] else { return };
+        let follows = row.space == Space::Data
+            && last.space == Space::Data
+            && row.path == last.path
+            && row.number + u64::from(row.count) == last.number
+            && row.records.len() == 1
+            && last.records.len() == 1
+            && !last.phase_advanced
+            && row.error.is_none()
+            && last.error.is_none();
+        if !follows {
+            return;
+        }
+        let [.., row_record, last_record] = &mut self.records[..] else { return };
+        if let Record::Stream { id, offset, fin: false, data } = row_record
+            && let Record::Stream { id: last_id, offset: last_offset, fin: false, data: last_data } = last_record
+            && *id == *last_id
+            && *offset + data.len_bytes() as u64 == *last_offset
+            && data.extend(last_data)
+        {
+            row.count += 1;
+            self.packets.pop();
+            self.records.pop();
+        }
+    }
 }
 
-/// One authentic packet.
+/// One authentic packet, or a row of them.
 #[derive(Debug)]
 pub(crate) struct OpenedPacket {
     pub(crate) space: Space,
     pub(crate) path: PathId,
     pub(crate) number: u64,
+    /// Packets in a row, this one included, that are told as one: each held one STREAM frame and nothing else.
+    pub(crate) count: u32,
     /// Into [`Opened::records`].
     pub(crate) records: Range<usize>,
     pub(crate) eliciting: bool,
@@ -57,11 +88,12 @@ pub(crate) struct OpenedPacket {
 /// What one frame said. Byte ranges lie in the buffer the packet was opened in.
 #[derive(Debug)]
 pub(crate) enum Record {
+    /// One piece of data for each packet of a row.
     Stream {
         id: StreamId,
         offset: u64,
         fin: bool,
-        data: Range<usize>,
+        data: Layout,
     },
     Ack {
         delay: u64,
@@ -234,11 +266,13 @@ fn open_protected(
         space,
         path: PathId::ZERO,
         number,
+        count: 1,
         records: records_from..opened.records.len(),
         eliciting,
         phase_advanced: advances,
         error,
     });
+    opened.melt_last();
     Outcome::Opened
 }
 
@@ -292,7 +326,7 @@ fn parse_frames(payload: &[u8], ty: PacketType, base: usize, opened: &mut Opened
                 id: stream.id,
                 offset: stream.offset,
                 fin: stream.fin,
-                data: end - stream.data.len()..end,
+                data: Layout::single(end - stream.data.len()..end),
             },
             Frame::Ack(ack) if ack.path.is_none() => {
                 let start = opened.ack_ranges.len();

@@ -374,7 +374,7 @@ impl Run {
             match connection.read(now, id, budget.min(1 << 20) as usize) {
                 Ok(Chunk::Bytes(bytes)) => {
                     assert!(!bytes.is_empty() && bytes.len() as u64 <= budget);
-                    for byte in &bytes {
+                    for byte in bytes.iter() {
                         assert_eq!(*byte, apps::pattern_byte(id, flow.read), "{id} at {}", flow.read);
                         flow.read += 1;
                     }

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
-use bytes::Bytes;
-use quic::StreamId;
+use quic::{StreamId, Strip};
 
 use super::send::MustTell;
 use crate::error::{Closed, ReadError};
@@ -35,7 +34,7 @@ pub(crate) enum RecvEnd {
 /// What has arrived and was not read.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    chunks: VecDeque<Bytes>,
+    strips: VecDeque<Strip>,
     bytes: usize,
     /// The driver has stopped taking from the connection because this is full, and must be told when it is not.
     paused: bool,
@@ -55,14 +54,10 @@ impl RecvCell {
         lock(&self.state)
     }
 
-    /// The next bytes, at most `len_max` of them; none at the end.
-    pub(crate) fn poll_read(
-        &self,
-        len_max: usize,
-        waker: &Waker,
-    ) -> Poll<Result<(Option<Bytes>, MustTell), ReadError>> {
+    /// The next bytes, as many as lie together; none at the end.
+    pub(crate) fn poll_take(&self, waker: &Waker) -> Poll<Result<(Option<Strip>, MustTell), ReadError>> {
         let mut inbox = self.lock();
-        let Some(front) = inbox.chunks.front_mut() else {
+        let Some(strip) = inbox.strips.pop_front() else {
             return match &inbox.end {
                 Some(RecvEnd::Finished) => Poll::Ready(Ok((None, false))),
                 Some(RecvEnd::Reset(code)) => Poll::Ready(Err(ReadError::Reset(*code))),
@@ -74,25 +69,20 @@ impl RecvCell {
                 }
             };
         };
-        let chunk = if front.len() > len_max {
-            front.split_to(len_max)
-        } else {
-            inbox.chunks.pop_front().expect("it is there")
-        };
-        inbox.bytes -= chunk.len();
-        // Below half, so that the driver moves many chunks at a time.
+        inbox.bytes -= strip.len();
+        // Below half, so that the driver moves many at a time.
         let resumes = inbox.paused && inbox.bytes <= self.bytes_max / 2;
         if resumes {
             inbox.paused = false;
         }
         let tell = resumes && inbox.must_tell();
-        Poll::Ready(Ok((Some(chunk), tell)))
+        Poll::Ready(Ok((Some(strip), tell)))
     }
 
     /// No more of it is wanted; what is here is thrown away.
     pub(crate) fn stop(&self, code: u64) -> MustTell {
         let mut inbox = self.lock();
-        inbox.chunks.clear();
+        inbox.strips.clear();
         inbox.bytes = 0;
         if inbox.end.is_some() {
             return false;
@@ -116,13 +106,13 @@ impl RecvCell {
     }
 
     /// Everything, if the peer's end is here too: a whole message.
-    pub(crate) fn take_whole(&self) -> Option<VecDeque<Bytes>> {
+    pub(crate) fn take_whole(&self) -> Option<VecDeque<Strip>> {
         let mut inbox = self.lock();
         if !matches!(inbox.end, Some(RecvEnd::Finished)) {
             return None;
         }
         inbox.bytes = 0;
-        Some(std::mem::take(&mut inbox.chunks))
+        Some(std::mem::take(&mut inbox.strips))
     }
 
     /// For the driver: whether more should be moved here, which is remembered if not.
@@ -151,9 +141,9 @@ impl Inbox {
         self.end.is_some()
     }
 
-    pub(crate) fn push(&mut self, chunk: Bytes) {
-        self.bytes += chunk.len();
-        self.chunks.push_back(chunk);
+    pub(crate) fn push(&mut self, strip: Strip) {
+        self.bytes += strip.len();
+        self.strips.push_back(strip);
     }
 
     pub(crate) fn set_end(&mut self, end: RecvEnd) {
@@ -167,13 +157,14 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use quic::{Dir, Side};
 
     use super::*;
 
-    fn read(cell: &RecvCell, len: usize) -> (Option<Bytes>, MustTell) {
-        match cell.poll_read(len, Waker::noop()) {
-            Poll::Ready(Ok(read)) => read,
+    fn take(cell: &RecvCell) -> (usize, MustTell) {
+        match cell.poll_take(Waker::noop()) {
+            Poll::Ready(Ok((strip, tell))) => (strip.map_or(0, |strip| strip.len()), tell),
             other => panic!("{other:?}"),
         }
     }
@@ -183,28 +174,29 @@ mod tests {
         let cell = RecvCell::new(StreamId::new(Side::Client, Dir::Uni, 0), 8);
         {
             let mut inbox = cell.lock();
-            inbox.push(Bytes::from_static(b"123456"));
-            assert!(cell.wants_more(&mut inbox));
-            inbox.push(Bytes::from_static(b"78"));
+            for bytes in ["123", "456", "78"] {
+                assert!(cell.wants_more(&mut inbox));
+                inbox.push(Bytes::from_static(bytes.as_bytes()).into());
+            }
             assert!(!cell.wants_more(&mut inbox));
         }
-        assert_eq!(read(&cell, 3), (Some(Bytes::from_static(b"123")), false));
-        assert_eq!(read(&cell, 9), (Some(Bytes::from_static(b"456")), true));
-        assert_eq!(read(&cell, 9), (Some(Bytes::from_static(b"78")), false));
-        assert!(cell.poll_read(9, Waker::noop()).is_pending());
+        assert_eq!(take(&cell), (3, false));
+        assert_eq!(take(&cell), (3, true));
+        assert_eq!(take(&cell), (2, false));
+        assert!(cell.poll_take(Waker::noop()).is_pending());
         cell.end(RecvEnd::Finished);
-        assert_eq!(read(&cell, 9), (None, false));
-        assert_eq!(read(&cell, 9), (None, false));
+        assert_eq!(take(&cell), (0, false));
+        assert_eq!(take(&cell), (0, false));
     }
 
     #[test]
     fn stopping_tells_the_driver_once_and_throws_away() {
         let cell = RecvCell::new(StreamId::new(Side::Client, Dir::Uni, 0), 8);
-        cell.lock().push(Bytes::from_static(b"123"));
+        cell.lock().push(Bytes::from_static(b"123").into());
         assert!(cell.stop(7));
         assert!(!cell.stop(8));
         assert_eq!(cell.lock().take_stop(), Some(7));
         assert_eq!(cell.lock().take_stop(), None);
-        assert!(matches!(cell.poll_read(1, Waker::noop()), Poll::Ready(Err(ReadError::Stopped))));
+        assert!(matches!(cell.poll_take(Waker::noop()), Poll::Ready(Err(ReadError::Stopped))));
     }
 }

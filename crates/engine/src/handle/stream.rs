@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
-use quic::StreamId;
+use quic::{StreamId, Strip};
 
 use super::ConnectionHandle;
 use crate::cells::{RecvCell, SendCell, StreamTask};
@@ -97,11 +97,13 @@ impl Drop for SendHandle {
 pub struct RecvHandle {
     cell: Arc<RecvCell>,
     connection: ConnectionHandle,
+    /// Taken from the cell and not yet read.
+    front: Strip,
 }
 
 impl RecvHandle {
     pub(super) fn new(cell: Arc<RecvCell>, connection: ConnectionHandle) -> Self {
-        Self { cell, connection }
+        Self { cell, connection, front: Strip::default() }
     }
 
     /// The stream's name on the wire.
@@ -122,16 +124,26 @@ impl RecvHandle {
         }
     }
 
-    /// The next bytes, at most `len_max`, without copying; none at the end, also when asked again.
-    pub fn poll_read_chunk(&mut self, len_max: usize, waker: &Waker) -> Poll<Result<Option<Bytes>, ReadError>> {
-        self.cell.poll_read(len_max, waker).map_ok(|(chunk, must_tell)| {
+    /// Ready when bytes can be read (true) or the end is reached (false, also when asked again).
+    pub fn poll_ready(&mut self, waker: &Waker) -> Poll<Result<bool, ReadError>> {
+        if !self.front.is_empty() {
+            return Poll::Ready(Ok(true));
+        }
+        self.cell.poll_take(waker).map_ok(|(strip, must_tell)| {
             self.tell(must_tell);
-            chunk
+            self.front = strip.unwrap_or_default();
+            !self.front.is_empty()
         })
+    }
+
+    /// What can be read without asking anybody: to be taken from the front. Filled by [`poll_ready`](Self::poll_ready).
+    pub fn front_mut(&mut self) -> &mut Strip {
+        &mut self.front
     }
 
     /// Asks the peer to stop, with `code`; what has arrived is thrown away. Does nothing after the end.
     pub fn stop(&mut self, code: u64) {
+        self.front = Strip::default();
         self.tell(self.cell.stop(code));
     }
 }

@@ -46,7 +46,7 @@ impl Control {
             }
             return Ok(());
         }
-        buffer.insert(offset, bytes, false);
+        buffer.insert(offset, bytes.into(), false);
         Pending::default().update(Pending::default(), buffer.pending()).map_err(|_| {
             TransportError::new(ErrorCode::CRYPTO_BUFFER_EXCEEDED, "handshake bytes in too many small pieces")
         })?;
@@ -56,7 +56,7 @@ impl Control {
     /// Feeds the session until it asks for more than there is.
     fn advance(&mut self, now: Instant, exchange: &mut Exchange, events: &mut Events) -> Result<(), TransportError> {
         while let Some(bytes) = self.crypto[self.read_space.index()].read(usize::MAX) {
-            self.session.handle_crypto(&bytes)?;
+            self.session.handle_crypto(&bytes.to_bytes())?;
             self.take_parameters(exchange)?;
             self.flush_session(exchange);
             self.move_read_space()?;

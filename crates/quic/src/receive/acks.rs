@@ -84,26 +84,44 @@ impl Acks {
         self.states[index(space, path)].largest
     }
 
-    /// Notes an authentic packet; false if it was seen before, or may have been.
-    pub(crate) fn on_packet(&mut self, now: Instant, space: Space, path: PathId, number: u64, eliciting: bool) -> bool {
+    /// True if no packet of this number or a higher one has arrived.
+    pub(crate) fn is_ahead(&self, space: Space, path: PathId, number: u64) -> bool {
+        self.largest(space, path).is_none_or(|largest| number > largest)
+    }
+
+    /// Notes `count` authentic packets from `number` on; false if it was seen before, or may have been. Several only
+    /// if they are [ahead](Self::is_ahead).
+    pub(crate) fn on_packets(
+        &mut self,
+        now: Instant,
+        space: Space,
+        path: PathId,
+        number: u64,
+        count: u32,
+        eliciting: bool,
+    ) -> bool {
+        debug_assert!(count == 1 || self.is_ahead(space, path, number), "only packets that are ahead come in rows");
         let state = &mut self.states[index(space, path)];
         let snapshot = &mut self.snapshot.spaces[index(space, path)];
-        if number < state.floor || !snapshot.ranges.insert_one(number) {
+        if count > 1 {
+            snapshot.ranges.insert(number..number + u64::from(count));
+        } else if number < state.floor || !snapshot.ranges.insert_one(number) {
             return false;
         }
+        let last = number + u64::from(count) - 1;
         if snapshot.ranges.range_count() > RANGES_MAX
             && let Some(oldest) = snapshot.ranges.pop_first_range()
         {
             state.floor = oldest.end;
         }
         let in_order = state.largest.is_none_or(|largest| number == largest + 1);
-        if state.largest.is_none_or(|largest| number > largest) {
-            state.largest = Some(number);
+        if state.largest.is_none_or(|largest| last > largest) {
+            state.largest = Some(last);
             snapshot.largest_at = now;
         }
         if eliciting {
             snapshot.pending = true;
-            state.eliciting_count += 1;
+            state.eliciting_count += count;
             // RFC 9000, section 13.2.1: at once during the handshake, and when packets are missing or late.
             if space != Space::Data || !in_order || state.eliciting_count >= ELICITING_PER_ACK {
                 snapshot.due = true;
@@ -165,7 +183,7 @@ mod tests {
     use super::*;
 
     fn receive(acks: &mut Acks, number: u64) -> bool {
-        acks.on_packet(Instant::ZERO, Space::Data, PathId::ZERO, number, true)
+        acks.on_packets(Instant::ZERO, Space::Data, PathId::ZERO, number, 1, true)
     }
 
     #[test]
@@ -185,7 +203,7 @@ mod tests {
         acks.on_ack_sent(Space::Data, PathId::ZERO);
         receive(&mut acks, 2);
         assert!(acks.snapshot.get(Space::Data, PathId::ZERO).due);
-        acks.on_packet(Instant::ZERO, Space::Initial, PathId::ZERO, 0, true);
+        acks.on_packets(Instant::ZERO, Space::Initial, PathId::ZERO, 0, 1, true);
         assert!(acks.snapshot.get(Space::Initial, PathId::ZERO).due);
     }
 

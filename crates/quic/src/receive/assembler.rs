@@ -1,12 +1,14 @@
 //! Puts the bytes of a stream back in order.
 //!
 //! Chunks are references into receive buffers. A chunk that is small, or that has to wait for others, is copied out, and so
-//! is every chunk once a connection holds many references, so that few bytes never keep many receive buffers alive; small ones that follow each other are copied together, so that
-//! a stream of single bytes costs little more than its bytes.
+//! is every chunk once a connection holds many references, so that few bytes never keep many receive buffers alive; small
+//! ones that follow each other are copied together, so that a stream of single bytes costs little more than its bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
+
+use crate::strip::Strip;
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +38,7 @@ pub(crate) struct Pending {
 /// A chunk that can be read.
 #[derive(Debug)]
 struct Ready {
-    bytes: Bytes,
+    strip: Strip,
     /// It lies in a receive buffer.
     is_reference: bool,
 }
@@ -103,12 +105,12 @@ impl Assembler {
     }
 
     /// Takes a chunk; what has arrived before is passed over. It is kept by reference only if `may_reference`.
-    pub(crate) fn insert(&mut self, mut offset: u64, mut chunk: Bytes, may_reference: bool) {
+    pub(crate) fn insert(&mut self, mut offset: u64, mut chunk: Strip, may_reference: bool) {
         if offset + chunk.len() as u64 <= self.ready_end {
             return;
         }
         if offset < self.ready_end {
-            chunk = chunk.slice((self.ready_end - offset) as usize..);
+            chunk.advance((self.ready_end - offset) as usize);
             offset = self.ready_end;
         }
         if offset == self.ready_end {
@@ -118,27 +120,27 @@ impl Assembler {
             }
             return;
         }
-        self.insert_pending(offset, chunk);
+        self.insert_pending(offset, chunk.to_bytes());
     }
 
-    fn push_ready(&mut self, bytes: Bytes, may_reference: bool) {
-        self.ready_end += bytes.len() as u64;
-        let is_reference = may_reference && bytes.len() >= COPY_LEN_MAX;
-        if is_reference || self.tail.len() + bytes.len() > TAIL_LEN_MAX {
+    fn push_ready(&mut self, strip: Strip, may_reference: bool) {
+        self.ready_end += strip.len() as u64;
+        let is_reference = may_reference && strip.len() >= COPY_LEN_MAX;
+        if is_reference || self.tail.len() + strip.len() > TAIL_LEN_MAX {
             self.close_tail();
         }
         if is_reference {
             self.references += 1;
-            self.ready.push_back(Ready { bytes, is_reference });
+            self.ready.push_back(Ready { strip, is_reference });
         } else {
-            self.tail.extend_from_slice(&bytes);
+            strip.pieces().for_each(|piece| self.tail.extend_from_slice(piece));
         }
     }
 
     fn close_tail(&mut self) {
         if !self.tail.is_empty() {
-            let bytes = std::mem::take(&mut self.tail).freeze();
-            self.ready.push_back(Ready { bytes, is_reference: false });
+            let strip = std::mem::take(&mut self.tail).freeze().into();
+            self.ready.push_back(Ready { strip, is_reference: false });
         }
     }
 
@@ -154,7 +156,7 @@ impl Assembler {
             let known = (self.ready_end - offset) as usize;
             if known < chunk.len() {
                 // It is a copy already; copying it once more keeps one rule for all.
-                self.push_ready(chunk.slice(known..), false);
+                self.push_ready(chunk.slice(known..).into(), false);
             }
         }
     }
@@ -184,17 +186,17 @@ impl Assembler {
     }
 
     /// Takes the next bytes in order, at most `len`.
-    pub(crate) fn read(&mut self, len: usize) -> Option<Bytes> {
+    pub(crate) fn read(&mut self, len: usize) -> Option<Strip> {
         if self.ready.is_empty() {
             self.close_tail();
         }
         let front = self.ready.front_mut()?;
-        let chunk = if front.bytes.len() > len {
-            front.bytes.split_to(len)
+        let chunk = if front.strip.len() > len {
+            front.strip.split_to(len)
         } else {
             let front = self.ready.pop_front()?;
             self.references -= usize::from(front.is_reference);
-            front.bytes
+            front.strip
         };
         self.read_offset += chunk.len() as u64;
         Some(chunk)

@@ -30,6 +30,7 @@ use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
 use crate::open::{Opened, OpenedPacket, Record};
 use crate::plan::Receipt;
 use crate::stats::ReceiveStats;
+use crate::strip::Strip;
 use acks::Acks;
 use streams::RecvStreams;
 
@@ -86,7 +87,7 @@ impl ReceiveHalf {
         }
     }
 
-    /// Takes one opened packet. `opened` holds its records.
+    /// Takes one opened packet, or a row of them. `opened` holds its records.
     pub(crate) fn absorb(
         &mut self,
         now: Instant,
@@ -99,16 +100,50 @@ impl ReceiveHalf {
         if packet.phase_advanced {
             exchange.to_control.push_back(ToControl::PhaseAdvanced);
         }
-        if !self.acks.on_packet(now, packet.space, packet.path, packet.number, packet.eliciting) {
+        let records = &opened.records[packet.records.clone()];
+        if packet.count > 1 && !self.acks.is_ahead(packet.space, packet.path, packet.number) {
+            return self.absorb_row_by_packet(now, packet, &records[0], opened, buffer, exchange, events);
+        }
+        if !self.acks.on_packets(now, packet.space, packet.path, packet.number, packet.count, packet.eliciting) {
             self.stats.packets_duplicate += 1;
             return Ok(());
         }
-        self.stats.packets_received += 1;
+        self.stats.packets_received += u64::from(packet.count);
         exchange.to_control.push_back(ToControl::PacketAccepted { space: packet.space });
-        for record in &opened.records[packet.records.clone()] {
+        for record in records {
             self.absorb_record(now, packet, record, opened, buffer, exchange, events)?;
         }
         packet.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// A row of which some packets may have been seen before: each packet for itself.
+    #[expect(clippy::too_many_arguments, reason = "one row's context; a struct would only rename them")]
+    fn absorb_row_by_packet(
+        &mut self,
+        now: Instant,
+        packet: &OpenedPacket,
+        record: &Record,
+        opened: &Opened,
+        buffer: &Bytes,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        let &Record::Stream { id, offset, fin, data } = record else {
+            unreachable!("only STREAM frames make rows");
+        };
+        for index in 0..packet.count {
+            let number = packet.number + u64::from(index);
+            if !self.acks.on_packets(now, packet.space, packet.path, number, 1, packet.eliciting) {
+                self.stats.packets_duplicate += 1;
+                continue;
+            }
+            self.stats.packets_received += 1;
+            exchange.to_control.push_back(ToControl::PacketAccepted { space: packet.space });
+            let offset = offset + u64::from(index) * data.len as u64;
+            let record = Record::Stream { id, offset, fin, data: data.piece(index as usize) };
+            self.absorb_record(now, packet, &record, opened, buffer, exchange, events)?;
+        }
+        Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
@@ -124,7 +159,7 @@ impl ReceiveHalf {
     ) -> Result<(), TransportError> {
         match record {
             Record::Stream { id, offset, fin, data } => {
-                let data = buffer.slice(data.clone());
+                let data = Strip::new(buffer.clone(), data);
                 self.streams.on_data(now, *id, *offset, data, *fin, exchange, events)?;
             }
             Record::Ack { delay, ranges } => {

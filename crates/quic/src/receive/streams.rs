@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use units::{Duration, Instant};
 use wire::quic::{Dir, ErrorCode, Side, StreamId};
 
@@ -14,6 +13,7 @@ use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToSend};
 use crate::send::frames::ControlFrame;
 use crate::stream_map::StreamMap;
+use crate::strip::Strip;
 
 /// Unread chunks kept as references into receive buffers, over all streams; further ones are copied. However the peer mixes
 /// streams and padding, they keep at most this many buffers (of 64 KiB) alive.
@@ -50,7 +50,7 @@ impl std::error::Error for ReadError {}
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chunk {
     /// The next bytes, never empty.
-    Bytes(Bytes),
+    Bytes(Strip),
     /// The end of the stream. Said once; the stream is gone afterwards.
     End,
 }
@@ -214,7 +214,7 @@ impl RecvStreams {
         now: Instant,
         id: StreamId,
         offset: u64,
-        data: Bytes,
+        data: Strip,
         fin: bool,
         exchange: &mut Exchange,
         events: &mut Events,

@@ -170,7 +170,7 @@ fn a_reset_at_any_moment_ends_the_stream_on_both_sides() {
                             Ok(Chunk::End) => ended = Some(Chunk::End),
                             Err(ReadError::Reset(code)) => {
                                 assert_eq!(code, 99);
-                                ended = Some(Chunk::Bytes(Bytes::new()));
+                                ended = Some(Chunk::Bytes(Bytes::new().into()));
                             }
                             Err(_) => break,
                         }

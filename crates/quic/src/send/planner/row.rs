@@ -71,7 +71,11 @@ impl SendHalf {
         self.silent_count = 0;
         let content = Content::Stream { id, offset: range.start, stride: stride as u32 };
         let size = size as u16;
-        self.log_run(Space::Data, Run { first: number, count, size, eliciting: true, in_flight: true, sent_at: now, content }, exchange);
+        self.log_run(
+            Space::Data,
+            Run { first: number, count, size, eliciting: true, in_flight: true, sent_at: now, content },
+            exchange,
+        );
         count
     }
 }
