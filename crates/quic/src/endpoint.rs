@@ -241,6 +241,7 @@ impl Endpoint {
             initial_source_connection_id: Some(local_id),
             max_datagram_frame_size: if config.datagram_receive_buffer == 0 { 0 } else { u64::from(u16::MAX) },
             grease_quic_bit: config.grease,
+            min_ack_delay_us: Some(crate::receive::acks::MIN_ACK_DELAY.as_micros()),
             ..TransportParameters::default()
         };
         let mut out = Vec::new();

@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use units::Duration;
 use wire::quic::frame::{CloseOrigin, Frame, FrameError};
 use wire::quic::{
     ConnectionId, Dir, ErrorCode, PacketType, Parsed, PathId, ProtectedHeader, Reader, SAMPLE_LEN, Space, StreamId,
@@ -137,6 +138,13 @@ pub(crate) enum Record {
         sequence: u64,
     },
     HandshakeDone,
+    AckFrequency {
+        sequence: u64,
+        threshold: u64,
+        max_delay: Duration,
+        reordering: u64,
+    },
+    ImmediateAck,
     /// `frame_type` is none for the application's close.
     Close {
         code: ErrorCode,
@@ -363,6 +371,16 @@ fn control_record(frame: &Frame<'_>, end: usize) -> Result<Option<Record>, Trans
         }
         Frame::RetireConnectionId { path: None, sequence } => Record::RetireConnectionId { sequence },
         Frame::HandshakeDone => Record::HandshakeDone,
+        Frame::AckFrequency {
+            sequence,
+            ack_eliciting_threshold: threshold,
+            requested_max_ack_delay,
+            reordering_threshold: reordering,
+        } => {
+            let max_delay = Duration::from_micros(requested_max_ack_delay);
+            Record::AckFrequency { sequence, threshold, max_delay, reordering }
+        }
+        Frame::ImmediateAck => Record::ImmediateAck,
         Frame::Close(close) => Record::Close {
             code: ErrorCode(close.code),
             frame_type: match close.origin {

@@ -29,6 +29,17 @@ fn a_clean_link_is_filled() {
 }
 
 #[test]
+fn a_wide_window_is_acknowledged_a_few_times_each_round_trip() {
+    let mut pair = Setup::new(3).build();
+    pair.connect();
+    apps::transfer(&mut pair, 20 * MEGABYTE, Duration::from_secs(10));
+    let data = pair.client.connection(0).stats().send.packets_sent;
+    let answers = pair.server.connection(0).stats().send.packets_sent;
+    // The default of one for every two would be half as many; the path holds some 200 packets.
+    assert!((data / 64..data / 6).contains(&answers), "{answers} answers to {data} packets");
+}
+
+#[test]
 fn loss_costs_time_and_no_bytes() {
     for percent in [1, 3, 10, 20, 30] {
         for seed in 0..3 {
@@ -36,7 +47,9 @@ fn loss_costs_time_and_no_bytes() {
             pair.connect();
             apps::transfer(&mut pair, MEGABYTE / 2, Duration::from_secs(600));
             let [forward, backward] = pair.link_stats();
-            assert!(forward.lost > 0 && backward.lost > 0, "seed {seed}: no packet was lost at {percent} %");
+            // Acknowledgements are few, so at low rates none may be hit.
+            let hit = forward.lost > 0 && (backward.lost > 0 || percent < 10);
+            assert!(hit, "seed {seed}: no packet was lost at {percent} %");
             assert!(pair.client.connection(0).stats().send.packets_lost > 0, "seed {seed} at {percent} %");
         }
     }

@@ -3,6 +3,7 @@
 use units::{Duration, Instant};
 use wire::quic::{PathId, Space};
 
+use crate::error::TransportError;
 use crate::range_set::RangeSet;
 
 /// Ranges remembered for each number space. A peer that leaves more gaps than this open has its oldest packets treated as
@@ -12,8 +13,29 @@ pub(crate) const RANGES_MAX: usize = 48;
 /// Our max_ack_delay: the default of RFC 9000, section 18.2, so that it need not be sent.
 pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// Every so many ack-eliciting packets an acknowledgement is due at once (RFC 9000, section 13.2.2).
-const ELICITING_PER_ACK: u32 = 2;
+/// The shortest delay a peer can ask for (draft-ietf-quic-ack-frequency-14, section 3): what timers of a general-purpose
+/// host keep to.
+pub(crate) const MIN_ACK_DELAY: Duration = Duration::from_millis(1);
+
+/// However long the peer asks us to wait (2^14 ms at most): the time after which we would think it gone ourselves.
+const DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// When an acknowledgement is due without a timer, and when with one.
+#[derive(Debug, Clone, Copy)]
+struct Frequency {
+    /// The sequence number of the frame that asked for it.
+    sequence: Option<u64>,
+    /// So many ack-eliciting packets may arrive without an acknowledgement; one more, and it is due.
+    threshold: u32,
+    delay: Duration,
+    /// Zero if packets out of order are no reason; otherwise any gap is one.
+    reordering: u64,
+}
+
+impl Frequency {
+    /// Every second packet (RFC 9000, section 13.2.2), and whatever is out of order (section 13.2.1).
+    const DEFAULT: Self = Self { sequence: None, threshold: 1, delay: MAX_ACK_DELAY, reordering: 1 };
+}
 
 /// What to acknowledge in one number space now: the one value the send half must always have fresh.
 #[derive(Debug)]
@@ -70,13 +92,19 @@ struct AckState {
 pub(crate) struct Acks {
     pub(crate) snapshot: Snapshot,
     states: Vec<AckState>,
+    /// What the peer asked for 1-RTT packets.
+    frequency: Frequency,
 }
 
 impl Acks {
     /// For a connection with one path.
     pub(crate) fn new() -> Self {
         let spaces = (0..3).map(|_| AckSnapshot::EMPTY).collect();
-        Self { snapshot: Snapshot { spaces }, states: (0..3).map(|_| AckState::default()).collect() }
+        Self {
+            snapshot: Snapshot { spaces },
+            states: (0..3).map(|_| AckState::default()).collect(),
+            frequency: Frequency::DEFAULT,
+        }
     }
 
     /// The largest number received, for decoding the next one (RFC 9000, appendix A.3).
@@ -122,14 +150,45 @@ impl Acks {
         if eliciting {
             snapshot.pending = true;
             state.eliciting_count += count;
+            let Frequency { threshold, delay, reordering, .. } = self.frequency;
             // RFC 9000, section 13.2.1: at once during the handshake, and when packets are missing or late.
-            if space != Space::Data || !in_order || state.eliciting_count >= ELICITING_PER_ACK {
+            let disorder = !in_order && reordering > 0;
+            if space != Space::Data || disorder || state.eliciting_count > threshold {
                 snapshot.due = true;
             } else {
-                state.deadline.get_or_insert(now + MAX_ACK_DELAY);
+                state.deadline.get_or_insert(now + delay);
             }
         }
         true
+    }
+
+    /// ACK_FREQUENCY: the peer wants to hear of its packets more or less often (draft-14, section 4).
+    pub(crate) fn on_frequency(
+        &mut self,
+        path: PathId,
+        sequence: u64,
+        threshold: u64,
+        delay: Duration,
+        reordering: u64,
+    ) -> Result<(), TransportError> {
+        if delay < MIN_ACK_DELAY {
+            return Err(TransportError::violation("a shorter acknowledgement delay is asked for than we promised"));
+        }
+        // One that was overtaken says nothing any more.
+        if self.frequency.sequence.is_some_and(|latest| sequence <= latest) {
+            return Ok(());
+        }
+        let threshold = u32::try_from(threshold).unwrap_or(u32::MAX);
+        self.frequency = Frequency { sequence: Some(sequence), threshold, delay: delay.min(DELAY_MAX), reordering };
+        // What waits by the old rule would wait too long by the new one, if that is stricter.
+        self.ask_at_once(path);
+        Ok(())
+    }
+
+    /// IMMEDIATE_ACK (draft-14, section 5).
+    pub(crate) fn ask_at_once(&mut self, path: PathId) {
+        let snapshot = &mut self.snapshot.spaces[index(Space::Data, path)];
+        snapshot.due |= snapshot.pending;
     }
 
     /// An acknowledgement left.
@@ -194,6 +253,27 @@ mod tests {
         assert_eq!(acks.timeout(), Some(Instant::ZERO + MAX_ACK_DELAY));
         assert!(receive(&mut acks, 1));
         assert!(acks.snapshot.get(Space::Data, PathId::ZERO).due);
+    }
+
+    #[test]
+    fn the_peer_may_ask_for_fewer_acknowledgements_and_for_one_at_once() {
+        let (mut acks, delay) = (Acks::new(), Duration::from_millis(5));
+        let due = |acks: &Acks| acks.snapshot.get(Space::Data, PathId::ZERO).due;
+        acks.on_frequency(PathId::ZERO, 3, 10, delay, 0).unwrap();
+        // Overtaken by the one before, so not heeded.
+        acks.on_frequency(PathId::ZERO, 2, 0, delay, 0).unwrap();
+        receive(&mut acks, 0);
+        assert_eq!(acks.timeout(), Some(Instant::ZERO + delay));
+        // A gap is no reason now.
+        (2..11).for_each(|number| assert!(receive(&mut acks, number) && !due(&acks)));
+        receive(&mut acks, 11);
+        assert!(due(&acks));
+        acks.on_ack_sent(Space::Data, PathId::ZERO);
+        receive(&mut acks, 12);
+        assert!(!due(&acks));
+        acks.ask_at_once(PathId::ZERO);
+        assert!(due(&acks));
+        assert!(acks.on_frequency(PathId::ZERO, 4, 10, MIN_ACK_DELAY - Duration::from_nanos(1), 0).is_err());
     }
 
     #[test]

@@ -209,6 +209,10 @@ impl ReceiveHalf {
             Record::RetireConnectionId { sequence } => {
                 exchange.to_control.push_back(ToControl::RetireConnectionId { sequence: *sequence });
             }
+            &Record::AckFrequency { sequence, threshold, max_delay, reordering } => {
+                self.acks.on_frequency(packet.path, sequence, threshold, max_delay, reordering)?;
+            }
+            Record::ImmediateAck => self.acks.ask_at_once(packet.path),
             Record::HandshakeDone => exchange.to_control.push_back(ToControl::HandshakeDone),
             Record::Close { code, frame_type, reason } => {
                 let reason = Bytes::copy_from_slice(&buffer[reason.clone()]);

@@ -57,12 +57,13 @@ impl SendHalf {
             newly.newest = Some((run.end() - 1, run.sent_at));
             runs.push(run);
         });
+        let max_ack_delay = self.ack_frequency.max_ack_delay();
         if let Some((number, sent_at)) = newly.newest {
             let path = &mut self.paths[ack.path.0 as usize];
             path.in_flight -= newly.bytes;
             // Only the largest number says something about the round trip (RFC 9002, section 5.1).
             if number == largest && newly.eliciting {
-                let delay = if self.handshake_confirmed { ack.delay.min(self.peer.max_ack_delay) } else { ack.delay };
+                let delay = if self.handshake_confirmed { ack.delay.min(max_ack_delay) } else { ack.delay };
                 path.rtt.update(now.saturating_since(sent_at), delay);
                 path.first_rtt_sample_at.get_or_insert(now);
                 exchange.to_receive.push_back(ToReceive::RoundTrip(path.rtt.smoothed()));
@@ -102,6 +103,10 @@ impl SendHalf {
             latest_rtt: path.rtt.latest(),
         };
         path.congestion.on_ack(&event, &path.rtt);
+        if self.handshake_confirmed {
+            let packets = path.congestion.window() / path.datagram_size as u64;
+            self.ack_frequency.tune(packets, path.rtt.smoothed());
+        }
         if self.peer_validated_us {
             path.backoff.reset();
         }
@@ -123,6 +128,7 @@ impl SendHalf {
                 SentFrame::Stream { id, range, fin } => self.streams.on_acked(id, range, fin, exchange, events),
                 SentFrame::ResetStream(id) => self.streams.on_reset_acked(id, exchange),
                 SentFrame::Ack { path, largest } => Self::tell_ack_floor(exchange, space, path, largest),
+                SentFrame::AckFrequency { sequence } => self.ack_frequency.on_acked(sequence),
                 _ => {}
             }
         }
@@ -154,7 +160,7 @@ impl SendHalf {
             bytes += run.in_flight_bytes();
         }
         path.in_flight -= bytes;
-        let persistent = persistent.is_established(&path.rtt, self.peer.max_ack_delay);
+        let persistent = persistent.is_established(&path.rtt, self.ack_frequency.max_ack_delay());
         if persistent {
             // The floor may belong to a route that is gone (RFC 9002, section 5.2).
             path.rtt.forget_min();
@@ -205,6 +211,7 @@ impl SendHalf {
             SentFrame::DataBlocked => self.streams.on_data_blocked_lost(),
             SentFrame::StreamDataBlocked(id) => self.streams.on_stream_blocked_lost(id),
             SentFrame::StreamsBlocked(dir) => self.streams.on_streams_blocked_lost(dir),
+            SentFrame::AckFrequency { sequence } => self.ack_frequency.on_lost(sequence),
             SentFrame::Datagram => self.stats.datagrams_lost += 1,
             SentFrame::Ping | SentFrame::Control(_) | SentFrame::Ack { .. } => {}
         }
@@ -230,7 +237,7 @@ impl SendHalf {
             if space == Space::Data && !self.handshake_confirmed {
                 return None;
             }
-            let delay = if space == Space::Data { self.peer.max_ack_delay } else { Duration::ZERO };
+            let delay = if space == Space::Data { self.ack_frequency.max_ack_delay() } else { Duration::ZERO };
             let sent_at = self.spaces[space.index()].log.last_eliciting_sent_at()?;
             Some((sent_at + path.backoff.interval(&path.rtt, delay), space))
         });

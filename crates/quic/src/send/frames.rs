@@ -72,6 +72,10 @@ pub(crate) enum SentFrame {
     DataBlocked,
     StreamDataBlocked(StreamId),
     StreamsBlocked(Dir),
+    /// Repeated with the present wish, if none was said since.
+    AckFrequency {
+        sequence: u64,
+    },
     /// Not repeated (RFC 9221, section 5.2), but counted.
     Datagram,
 }

@@ -10,8 +10,10 @@
 //! | `acknowledge` | acknowledgements, losses and the timers that follow from them |
 //! | `streams`, `buffer` | sending sides of streams and their bytes |
 //! | `grants` | credit to tell the peer of |
+//! | `ack_frequency` | how often the peer should acknowledge |
 //! | `path`, `space`, `sent_log` | a path, a number space, what is outstanding in it |
 
+pub(crate) mod ack_frequency;
 pub(crate) mod acknowledge;
 pub(crate) mod buffer;
 pub(crate) mod draft;
@@ -37,6 +39,7 @@ use crate::exchange::{Exchange, ToReceive, ToSend};
 use crate::plan::Receipt;
 use crate::session::DirectionKeys;
 use crate::stats::SendStats;
+use ack_frequency::AckFrequency;
 use acknowledge::Acknowledgement;
 use buffer::SendBuffer;
 use frames::{ControlFrame, SentFrame};
@@ -71,6 +74,7 @@ pub(crate) struct SendHalf {
     rng: Rng,
     pub(crate) streams: SendStreams,
     grants: Grants,
+    ack_frequency: AckFrequency,
     control: VecDeque<ControlFrame>,
     /// CRYPTO bytes, by space.
     crypto: [SendBuffer; 3],
@@ -112,7 +116,6 @@ pub(crate) struct SendHalf {
 /// What the peer's transport parameters let us do.
 #[derive(Debug, Clone, Copy)]
 struct PeerLimits {
-    max_ack_delay: Duration,
     max_datagram_frame_size: u64,
     grease_quic_bit: bool,
 }
@@ -155,6 +158,7 @@ impl SendHalf {
             config,
             rng,
             grants: Grants::default(),
+            ack_frequency: AckFrequency::new(),
             control: VecDeque::new(),
             crypto: Default::default(),
             spaces: vec![SendSpace::default(), SendSpace::default(), SendSpace::default()],
@@ -168,11 +172,7 @@ impl SendHalf {
             token: Vec::new(),
             datagrams: VecDeque::new(),
             datagram_bytes: 0,
-            peer: PeerLimits {
-                max_ack_delay: Duration::from_millis(25),
-                max_datagram_frame_size: 0,
-                grease_quic_bit: false,
-            },
+            peer: PeerLimits { max_datagram_frame_size: 0, grease_quic_bit: false },
             handshake_complete: false,
             handshake_confirmed: false,
             peer_validated_us: side == Side::Server,
@@ -295,10 +295,11 @@ impl SendHalf {
 
     fn set_peer_parameters(&mut self, parameters: &TransportParameters, events: &mut Events) {
         self.peer = PeerLimits {
-            max_ack_delay: Duration::from_millis(parameters.max_ack_delay_ms),
             max_datagram_frame_size: parameters.max_datagram_frame_size,
             grease_quic_bit: parameters.grease_quic_bit,
         };
+        let max_ack_delay = Duration::from_millis(parameters.max_ack_delay_ms);
+        self.ack_frequency.set_peer(max_ack_delay, parameters.min_ack_delay_us.map(Duration::from_micros));
         let limit = usize::try_from(parameters.max_udp_payload_size).unwrap_or(usize::MAX);
         for path in &mut self.paths {
             path.set_datagram_size(path.datagram_size.min(limit));
@@ -369,6 +370,7 @@ impl SendHalf {
     fn has_control_due(&self) -> bool {
         !self.control.is_empty()
             || self.grants.is_due()
+            || self.ack_frequency.is_due()
             || self.streams.has_control_due()
             || !self.datagrams.is_empty()
             || self.crypto[Space::Data.index()].peek(u64::MAX).is_some()
@@ -388,7 +390,7 @@ impl SendHalf {
     }
 
     pub(crate) fn pto_interval(&self) -> Duration {
-        self.paths[0].rtt.pto_base() + self.peer.max_ack_delay
+        self.paths[0].rtt.pto_base() + self.ack_frequency.max_ack_delay()
     }
 
     /// Room for new bytes grows with the window, so that a long fat path is kept full and a short one does not hoard memory.

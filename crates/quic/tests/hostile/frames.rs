@@ -193,18 +193,23 @@ fn frames_that_only_the_other_role_sends() {
 }
 
 #[test]
+fn acknowledgements_faster_than_we_promised_may_not_be_asked_for() {
+    let wish = |delay_us| Frame::AckFrequency {
+        sequence: 0,
+        ack_eliciting_threshold: 1,
+        requested_max_ack_delay: delay_us,
+        reordering_threshold: 1,
+    };
+    server_closes("999 us", ErrorCode::PROTOCOL_VIOLATION, &[wish(999)]);
+    client_closes("0 us", ErrorCode::PROTOCOL_VIOLATION, &[wish(0)]);
+}
+
+#[test]
 fn frames_of_extensions_that_were_not_negotiated() {
     let path = PathId(1);
     let code = ErrorCode::FRAME_ENCODING_ERROR;
     let id = ConnectionId::new(&[3; 8]).expect("eight bytes");
     let frames = [
-        Frame::AckFrequency {
-            sequence: 0,
-            ack_eliciting_threshold: 1,
-            requested_max_ack_delay: 1,
-            reordering_threshold: 1,
-        },
-        Frame::ImmediateAck,
         Frame::PathAbandon { path, code: 0 },
         Frame::PathStatus { path, sequence: 0, available: true },
         Frame::PathStatus { path, sequence: 0, available: false },

@@ -190,12 +190,14 @@ impl SendHalf {
         }
     }
 
-    /// Limits, resets and complaints about limits. All of them are small; what does not fit goes into the next packet.
+    /// Limits, resets, complaints about limits, and how often to acknowledge. All of them are small; what does not fit goes into the next packet.
     pub(super) fn fill_credit(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
-        /// The longest of these frames: a type and three eight-byte integers.
-        const FRAME_LEN_MAX: usize = 1 + 3 * 8;
+        /// The longest of these frames: a type of at most two bytes and four eight-byte integers.
+        const FRAME_LEN_MAX: usize = 2 + 4 * 8;
         while draft.room >= FRAME_LEN_MAX {
-            let (frame, sent) = if let Some(max) = self.grants.pop_data() {
+            let (frame, sent) = if let Some(wish) = self.ack_frequency.pop() {
+                wish
+            } else if let Some(max) = self.grants.pop_data() {
                 (Frame::MaxData(max), SentFrame::MaxData)
             } else if let Some((id, max)) = self.grants.pop_stream_data() {
                 (Frame::MaxStreamData { id, max }, SentFrame::MaxStreamData(id))
