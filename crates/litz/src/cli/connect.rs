@@ -21,9 +21,15 @@ const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 /// The name TLS wants and nobody sees: hosts are known by their keys.
 const SERVER_NAME: &str = "litz.invalid";
 
+/// Streams of data that a sender may have open. A receiver reads the oldest ones only, so what the younger ones bring in
+/// advance must never use up the connection's credit: nothing would be left for those it reads, and both sides would wait
+/// for ever. All of their first windows together leave two for the streams that are read.
+const DATA_STREAMS_MAX: u64 = 6;
+
 /// The transport configuration of a transfer.
 pub(crate) fn transport(options: &TransportOptions, cap: Option<RateCap>) -> TransportConfig {
     TransportConfig {
+        max_concurrent_uni_streams: DATA_STREAMS_MAX,
         idle_timeout: options.idle_timeout,
         keep_alive: Some(KEEP_ALIVE),
         datagram_size: options.datagram_size,
@@ -185,4 +191,15 @@ fn resolve(addresses: &[TicketAddress]) -> Result<Vec<SocketAddr>, String> {
     let mut seen = std::collections::BTreeSet::new();
     found.retain(|address| seen.insert(*address));
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_nobody_reads_yet_leave_credit_for_those_that_are_read() {
+        let config = TransportConfig::default();
+        assert!((DATA_STREAMS_MAX + 2) * config.stream_window <= config.connection_window);
+    }
 }

@@ -69,6 +69,43 @@ fn unread_streams_together_fill_the_connections_window_and_no_more() {
     assert!(done);
 }
 
+/// Reads two streams at a time, the oldest that are not over; true if twelve streams of three windows each get through.
+fn reading_the_oldest_two_succeeds(streams_max: u64) -> bool {
+    const STREAMS: usize = 12;
+    let setup = small_windows(3).with_config(|config| config.max_concurrent_uni_streams = streams_max);
+    let mut pair = setup.build();
+    pair.connect();
+    let mut writers: Vec<apps::Writer> = Vec::new();
+    let (mut readers, mut over): (Vec<apps::Reader>, usize) = (Vec::new(), 0);
+    pair.run_until(Duration::from_secs(10), |pair| {
+        let now = pair.now;
+        let client = pair.client.connection(0);
+        while writers.len() < STREAMS
+            && let Some(id) = client.open(Dir::Uni)
+        {
+            writers.push(apps::Writer::new(id, 60_000));
+        }
+        writers.iter_mut().filter(|writer| !writer.finished).for_each(|writer| writer.pump(client));
+        let server = pair.server.connection(0);
+        while readers.len() < 2
+            && let Some(id) = server.accept(Dir::Uni)
+        {
+            readers.push(apps::Reader::new(id));
+        }
+        readers.iter_mut().for_each(|reader| reader.pump(now, server));
+        over += readers.extract_if(.., |reader| reader.ended).count();
+        over == STREAMS
+    })
+}
+
+/// A file transfer once stood still for ever: streams that waited for a reader held all of the connection's credit, and the
+/// streams that were read got none.
+#[test]
+fn streams_that_wait_for_a_reader_starve_those_read_unless_their_number_is_bounded() {
+    assert!(!reading_the_oldest_two_succeeds(12), "twelve first windows are more than the connection's");
+    assert!(reading_the_oldest_two_succeeds(3), "three leave two of five");
+}
+
 #[test]
 fn credit_of_streams_given_up_comes_back() {
     // Ten times the connection's window passes through streams that are reset, stopped or left unread.
