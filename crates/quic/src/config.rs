@@ -48,6 +48,9 @@ pub struct TransportConfig {
     /// Packets sealed with one key before it is updated. Default 2^21, a
     /// quarter of what AES-GCM allows (RFC 9001, section 6.6): the next update may have to wait for three probe timeouts.
     pub key_update_interval: u64,
+    /// After so long without traffic, free what TLS keeps of the handshake (some 4 KiB). Exporting keying material fails
+    /// from then on, so do it before. Default none: never.
+    pub park_after: Option<Duration>,
     /// Send random values where the standard wants none relied upon (RFC 9287; RFC 9000, section 18.1). Default true.
     pub grease: bool,
 }
@@ -71,6 +74,7 @@ impl Default for TransportConfig {
             congestion: Algorithm::default(),
             rate_cap: None,
             key_update_interval: 1 << 21,
+            park_after: None,
             grease: true,
         }
     }

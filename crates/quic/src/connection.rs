@@ -19,6 +19,7 @@ use crate::open::{OpenContext, Opened, Outcome, open_packet};
 use crate::plan::{Plan, Receipt};
 use crate::receive::ReceiveHalf;
 use crate::receive::streams::{Chunk, ReadError};
+use crate::rest::{Due, RestTimer};
 use crate::send::path::{Addresses, SendPath};
 use crate::send::streams::WriteError;
 use crate::send::{SendDatagramError, SendHalf};
@@ -88,6 +89,7 @@ pub struct Connection {
     /// Packets that failed to authenticate, against the AEAD's integrity limit (RFC 9001, section 6.6).
     unauthentic_count: u64,
     integrity_limit: u64,
+    rest: RestTimer,
 }
 
 /// What a connection is made of; the [`Endpoint`](crate::endpoint::Endpoint) knows how to fill it.
@@ -108,6 +110,7 @@ impl Connection {
         send.install_keys(Space::Initial, seal);
         let receive = ReceiveHalf::new(side, &config);
         let integrity_limit = beginning.initial.packet.integrity_limit();
+        let rest = RestTimer::new(config.park_after);
         let control = Control::new(now, config, beginning);
         let mut connection = Self {
             side,
@@ -121,6 +124,7 @@ impl Connection {
             heard: false,
             unauthentic_count: 0,
             integrity_limit,
+            rest,
         };
         connection.control.start(&mut connection.exchange);
         connection.settle(now);
@@ -146,6 +150,7 @@ impl Connection {
             self.receive.stats.datagrams_stray += count;
             return;
         }
+        self.rest.note_busy(now);
         self.receive.on_arrivals(PathId::ZERO, count, data.len() as u64, &mut self.exchange);
         if self.control.is_silent() {
             self.settle(now);
@@ -314,6 +319,26 @@ impl Connection {
             self.receive.on_timeout(now);
         }
         self.settle(now);
+        match self.rest.on_timeout(now) {
+            Some(Due::Rest) => self.shrink(),
+            Some(Due::Park) => {
+                self.control.park();
+                self.shrink();
+            }
+            None => {}
+        }
+    }
+
+    /// Frees memory that only a busy connection needs.
+    fn shrink(&mut self) {
+        debug_assert!(self.exchange.is_empty(), "values are delivered before a call returns");
+        self.opened = Opened::default();
+        self.early.shrink_to_fit();
+        self.events.shrink();
+        self.exchange = Exchange::default();
+        self.send.shrink();
+        self.receive.shrink();
+        self.control.shrink();
     }
 
     /// The plan of this receipt leaves at `now`. Call it before the system call that sends it.
@@ -352,6 +377,9 @@ impl Connection {
         }
         let planned = self.send.plan(now, self.receive.snapshot(), datagrams_max.max(1), plan, &mut self.exchange);
         self.settle(now);
+        if planned {
+            self.rest.note_busy(now);
+        }
         planned
     }
 
@@ -362,7 +390,7 @@ impl Connection {
         if !self.control.is_open() {
             return control;
         }
-        [control, self.send.timeout(), self.receive.timeout()].into_iter().flatten().min()
+        [control, self.send.timeout(), self.receive.timeout(), self.rest.timeout()].into_iter().flatten().min()
     }
 
     // ── The application's calls ──────────────────────────────────────────────────────────────────────────────────────

@@ -55,6 +55,11 @@ impl Events {
         }
     }
 
+    /// Frees room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.queue.shrink_to_fit();
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Event> {
         self.queue.pop_front()
     }

@@ -35,6 +35,7 @@ pub mod open;
 pub mod plan;
 pub mod range_set;
 pub(crate) mod receive;
+pub(crate) mod rest;
 pub mod seal;
 pub mod secret;
 pub(crate) mod send;

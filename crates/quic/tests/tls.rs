@@ -233,3 +233,29 @@ fn nothing_is_exported_before_the_handshake_is_complete() {
     assert!(pair.client.connection(0).export_keying_material(b"label", b"", &mut out).is_err());
     assert_eq!(out, [0; 32]);
 }
+
+#[test]
+fn a_parked_connection_keeps_identity_and_keys_and_exports_nothing() {
+    let mut pair = Setup::new(1)
+        .with_sessions(ordinary())
+        .with_links(|link| link.rate = Some(units::Rate::from_mbps(10)))
+        .with_config(|config| {
+            config.park_after = Some(Duration::from_secs(5));
+            config.key_update_interval = 100;
+        })
+        .build();
+    pair.connect();
+    let mut out = [0; 32];
+    pair.run_for(Duration::from_secs(4));
+    assert!(pair.client.connection(0).export_keying_material(b"label", b"", &mut out).is_ok());
+    let identity = pair.client.connection(0).peer_identity();
+    assert_eq!(identity.len(), 1);
+    pair.run_for(Duration::from_secs(10));
+    for node in [&mut pair.client, &mut pair.server] {
+        assert!(node.connection(0).export_keying_material(b"label", b"", &mut out).is_err());
+        assert!(node.connection(0).stats().session.cipher_suite.is_some());
+    }
+    assert_eq!(pair.client.connection(0).peer_identity(), identity);
+    apps::transfer(&mut pair, 2_000_000, Duration::from_secs(120));
+    assert!(pair.client.connection(0).stats().send.key_updates >= 3);
+}

@@ -51,6 +51,11 @@ impl LocalIds {
         Ok(self.active.remove(index).map(|(_, id)| id))
     }
 
+    /// Frees room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.active.shrink_to_fit();
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.active.iter().map(|(_, id)| *id)
     }
@@ -90,6 +95,11 @@ impl RemoteIds {
     /// The ID in use.
     pub(crate) fn current(&self) -> ConnectionId {
         self.active.front().expect("an ID is always in use").id
+    }
+
+    /// Frees room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.active.shrink_to_fit();
     }
 
     /// The server chose its own ID in its first packet.

@@ -513,6 +513,20 @@ impl Control {
         self.stage == Stage::Closed
     }
 
+    /// Frees room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.routes.shrink_to_fit();
+        self.local_ids.shrink();
+        self.remote_ids.shrink();
+    }
+
+    /// Lets go of the TLS session, if nothing more is expected of it.
+    pub(crate) fn park(&mut self) {
+        if self.stage == Stage::Confirmed {
+            self.session.park();
+        }
+    }
+
     pub(crate) fn session(&self) -> &dyn Session {
         self.session.as_ref()
     }

@@ -288,6 +288,12 @@ impl ReceiveHalf {
         self.acks.on_timeout(now);
     }
 
+    /// Frees room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.datagrams.shrink_to_fit();
+        self.streams.shrink();
+    }
+
     /// Values for people and tests.
     pub(crate) fn stats(&self) -> ReceiveStats {
         ReceiveStats { streams_open: self.streams.open_count(), ..self.stats.clone() }

@@ -394,6 +394,13 @@ impl RecvStreams {
         }
     }
 
+    /// Frees room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.map.shrink_to_fit();
+        self.half_open.shrink_to_fit();
+        self.accept.iter_mut().for_each(VecDeque::shrink_to_fit);
+    }
+
     /// Receiving sides that exist.
     pub(crate) fn open_count(&self) -> usize {
         self.map.len()

@@ -143,6 +143,11 @@ impl SendBuffer {
         }
     }
 
+    /// Frees room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.chunks.shrink_to_fit();
+    }
+
     /// Forgets every byte: the stream was reset.
     pub(crate) fn discard(&mut self) {
         self.chunks.clear();

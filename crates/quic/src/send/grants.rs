@@ -84,6 +84,12 @@ impl Grants {
         }
     }
 
+    /// Frees room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.stream_data.shrink_to_fit();
+        self.streams_due.shrink_to_fit();
+    }
+
     pub(crate) fn is_due(&self) -> bool {
         self.max_data_due || self.max_streams_due.contains(&true) || !self.streams_due.is_empty()
     }

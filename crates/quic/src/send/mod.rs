@@ -376,6 +376,18 @@ impl SendHalf {
             || self.crypto[Space::Data.index()].peek(u64::MAX).is_some()
     }
 
+    /// Frees room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.control.shrink_to_fit();
+        self.datagrams.shrink_to_fit();
+        self.acked_runs = Vec::new();
+        self.frame_scratch = Vec::new();
+        self.streams.shrink();
+        self.grants.shrink();
+        self.crypto.iter_mut().for_each(SendBuffer::shrink);
+        self.spaces.iter_mut().for_each(|space| space.log.shrink());
+    }
+
     pub(crate) fn path(&self) -> &SendPath {
         &self.paths[0]
     }

@@ -255,6 +255,14 @@ impl SentLog {
         self.acknowledge(&[(first, last)], sink);
     }
 
+    /// Frees room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.runs.shrink_to_fit();
+        if self.side.free.len() == self.side.slots.len() {
+            self.side = SideTable::default();
+        }
+    }
+
     /// Takes everything out: the number space is discarded.
     pub(crate) fn drain(&mut self, mut sink: impl FnMut(Run)) {
         self.eliciting_count = 0;

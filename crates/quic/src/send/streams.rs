@@ -570,6 +570,15 @@ impl SendStreams {
             || self.streams_blocked.contains(&Flag::Due)
     }
 
+    /// Frees room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.map.shrink_to_fit();
+        self.ready.retain(|_, class| !class.is_empty());
+        for queue in [&mut self.resets, &mut self.blocked, &mut self.starved, &mut self.waiting] {
+            queue.shrink_to_fit();
+        }
+    }
+
     /// Sending sides that exist.
     pub(crate) fn open_count(&self) -> usize {
         self.map.len()

@@ -117,11 +117,16 @@ pub trait Session: Send {
     /// Keying material that both sides and nobody else can compute (RFC 8446, section 7.5).
     ///
     /// # Errors
-    /// While the handshake is not complete.
+    /// While the handshake is not complete, and once the session is parked.
     fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError>;
 
     /// What was agreed on, for people.
     fn summary(&self) -> SessionSummary;
+
+    /// Frees what only the handshake and exporters need: the handshake is confirmed and nothing more is expected of them.
+    /// From then on [`export`](Self::export) fails, and what the peer still says in CRYPTO frames is not looked at; the
+    /// peer's identity and the keys of next phases stay.
+    fn park(&mut self) {}
 }
 
 /// What a handshake agreed on.
@@ -135,13 +140,15 @@ pub struct SessionSummary {
     pub protocol: Option<Vec<u8>>,
 }
 
-/// Keying material was asked for before the handshake was complete.
+/// Keying material was asked for before the handshake was complete, or after the session was parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportError;
 
 impl fmt::Display for ExportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the handshake is not complete, so no keying material can be exported")
+        f.write_str(
+            "no keying material can be exported: the handshake is not complete, or the connection is parked (park_after)",
+        )
     }
 }
 

@@ -64,7 +64,7 @@ impl SessionFactory for TlsClient {
             .map_err(|_| format!("{server_name:?} is not a host name that TLS can ask for"))?;
         let inner = tls::ClientConnection::new(self.config.clone(), tls::Version::V1, name, parameters.to_vec())
             .map_err(|error| error.to_string())?;
-        Ok(Box::new(TlsSession { inner: inner.into(), secrets: None }))
+        Ok(Box::new(TlsSession::new(inner.into())))
     }
 
     fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
@@ -76,7 +76,7 @@ impl SessionFactory for TlsServer {
     fn start(&self, _server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
         let inner = tls::ServerConnection::new(self.config.clone(), tls::Version::V1, parameters.to_vec())
             .map_err(|error| error.to_string())?;
-        Ok(Box::new(TlsSession { inner: inner.into(), secrets: None }))
+        Ok(Box::new(TlsSession::new(inner.into())))
     }
 
     fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
@@ -93,21 +93,43 @@ fn initial_keys(suite: Suite, id: &ConnectionId, side: Side) -> LevelKeys {
 }
 
 struct TlsSession {
-    inner: tls::Connection,
+    state: State,
     /// The secrets that key updates are made of; present once 1-RTT keys are.
     secrets: Option<tls::Secrets>,
 }
 
+enum State {
+    Live(Box<tls::Connection>),
+    /// What is left of a parked session: the peer's identity.
+    Parked(Vec<Vec<u8>>),
+}
+
+impl TlsSession {
+    fn new(inner: tls::Connection) -> Self {
+        Self { state: State::Live(Box::new(inner)), secrets: None }
+    }
+
+    fn live(&self) -> Option<&tls::Connection> {
+        match &self.state {
+            State::Live(inner) => Some(inner),
+            State::Parked(_) => None,
+        }
+    }
+}
+
 impl Session for TlsSession {
     fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
-        self.inner.read_hs(bytes).map_err(|error| match self.inner.alert() {
+        // Once parked, only tickets for later connections can come, and we keep none.
+        let State::Live(inner) = &mut self.state else { return Ok(()) };
+        inner.read_hs(bytes).map_err(|error| match inner.alert() {
             Some(alert) => TransportError::new(ErrorCode::crypto(alert.into()), error.to_string()),
             None => TransportError::new(ErrorCode::PROTOCOL_VIOLATION, error.to_string()),
         })
     }
 
     fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
-        match self.inner.write_hs(out)? {
+        let State::Live(inner) = &mut self.state else { return None };
+        match inner.write_hs(out)? {
             KeyChange::Handshake { keys } => Some(NewKeys::Handshake(keys.into())),
             KeyChange::OneRtt { keys, next } => {
                 self.secrets = Some(next);
@@ -122,27 +144,38 @@ impl Session for TlsSession {
     }
 
     fn peer_parameters(&self) -> Option<&[u8]> {
-        self.inner.quic_transport_parameters()
+        self.live()?.quic_transport_parameters()
     }
 
     fn is_handshaking(&self) -> bool {
-        self.inner.is_handshaking()
+        self.live().is_some_and(|inner| inner.is_handshaking())
     }
 
     fn peer_identity(&self) -> Vec<Vec<u8>> {
-        self.inner.peer_certificates().unwrap_or_default().iter().map(|der| der.as_ref().to_vec()).collect()
+        match &self.state {
+            State::Live(inner) => {
+                inner.peer_certificates().unwrap_or_default().iter().map(|der| der.as_ref().to_vec()).collect()
+            }
+            State::Parked(identity) => identity.clone(),
+        }
     }
 
     fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
-        self.inner.export_keying_material(out, label, Some(context)).map(|_| ()).map_err(|_| ExportError)
+        let inner = self.live().ok_or(ExportError)?;
+        inner.export_keying_material(out, label, Some(context)).map(|_| ()).map_err(|_| ExportError)
     }
 
     fn summary(&self) -> SessionSummary {
+        let Some(inner) = self.live() else { return SessionSummary::default() };
         SessionSummary {
-            cipher_suite: self.inner.negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite())),
-            key_exchange: self.inner.negotiated_key_exchange_group().map(|group| format!("{:?}", group.name())),
-            protocol: self.inner.alpn_protocol().map(<[u8]>::to_vec),
+            cipher_suite: inner.negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite())),
+            key_exchange: inner.negotiated_key_exchange_group().map(|group| format!("{:?}", group.name())),
+            protocol: inner.alpn_protocol().map(<[u8]>::to_vec),
         }
+    }
+
+    fn park(&mut self) {
+        self.state = State::Parked(self.peer_identity());
     }
 }
 
