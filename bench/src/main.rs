@@ -7,6 +7,7 @@
 
 mod compare;
 mod contender;
+mod meter;
 mod namespaces;
 mod tls;
 mod usage;
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use contender::Name;
-use work::{Test, Timing};
+use work::Job;
 
 #[derive(Parser)]
 #[command(about = "Litz beside its peers, in one run")]
@@ -29,23 +30,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run every test for every contender and write the results
+    /// Run every test for every contender, say which targets are met, and write the results
     Compare {
-        /// Counted runs of each contender and test
-        #[arg(long, default_value_t = 5)]
-        runs: usize,
-        /// Seconds before counting begins
-        #[arg(long, default_value_t = 2.0)]
-        warm_up: f64,
-        /// Seconds counted
-        #[arg(long, default_value_t = 5.0)]
-        time: f64,
-        /// Only these tests
-        #[arg(long, value_delimiter = ',')]
-        tests: Vec<Test>,
-        /// Only these contenders
-        #[arg(long, value_delimiter = ',')]
-        contenders: Vec<Name>,
+        #[command(flatten)]
+        plan: compare::Plan,
         /// Where the raw results go
         #[arg(long, default_value = "results")]
         results: PathBuf,
@@ -53,30 +41,47 @@ enum Command {
     /// The serving process of one run: prints its address, serves, and prints its figures when its input ends
     Serve {
         contender: Name,
-        test: Test,
+        #[command(flatten)]
+        job: Job,
         #[arg(long)]
         listen: SocketAddr,
-        #[command(flatten)]
-        timing: Timing,
+        /// Stay on this processor
+        #[arg(long)]
+        processor: Option<usize>,
     },
     /// The driving process of one run: prints its figures
     Drive {
         contender: Name,
-        test: Test,
+        #[command(flatten)]
+        job: Job,
         #[arg(long)]
         connect: SocketAddr,
-        #[command(flatten)]
-        timing: Timing,
+        /// Stay on this processor
+        #[arg(long)]
+        processor: Option<usize>,
     },
 }
 
 fn main() -> Result<(), contender::Failure> {
     match Arguments::parse().command {
-        Command::Compare { runs, warm_up, time, tests, contenders, results } => {
-            let timing = Timing { warm_up, time };
-            compare::run(&compare::Plan::new(runs, timing, &tests, &contenders), &results)
+        Command::Compare { plan, results } => compare::run(&plan, &results),
+        Command::Serve { contender, job, listen, processor } => {
+            pin(processor)?;
+            work::serve(contender, &job, listen)
         }
-        Command::Serve { contender, test, listen, timing } => work::serve(contender, test, listen, timing),
-        Command::Drive { contender, test, connect, timing } => work::drive(contender, test, connect, timing),
+        Command::Drive { contender, job, connect, processor } => {
+            pin(processor)?;
+            work::drive(contender, &job, connect)
+        }
     }
+}
+
+/// Binds this process, which has one thread yet, to a processor; its later threads inherit that.
+fn pin(processor: Option<usize>) -> Result<(), contender::Failure> {
+    if let Some(processor) = processor {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(processor);
+        rustix::thread::sched_setaffinity(None, &set)?;
+    }
+    Ok(())
 }

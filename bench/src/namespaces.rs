@@ -1,4 +1,4 @@
-//! Two hosts on one machine: network namespaces joined by a veth pair of MTU 1500, removed when dropped.
+//! Two hosts on one machine: network namespaces joined by a veth pair, removed when dropped.
 //!
 //! ```text
 //!   litz-bench-a  10.77.0.1 ── veth ── 10.77.0.2  litz-bench-b
@@ -20,16 +20,21 @@ impl Namespaces {
         let made = Self(());
         ip(&["netns", "add", CLIENT])?;
         ip(&["netns", "add", SERVER])?;
-        ip(&[
-            "link", "add", "veth0", "netns", CLIENT, "mtu", "1500", "type", "veth", "peer", "name", "veth0", "netns",
-            SERVER,
-        ])?;
+        ip(&["link", "add", "veth0", "netns", CLIENT, "type", "veth", "peer", "name", "veth0", "netns", SERVER])?;
         for (namespace, address) in [(CLIENT, "10.77.0.1/24"), (SERVER, "10.77.0.2/24")] {
             ip(&["-n", namespace, "address", "add", address, "dev", "veth0"])?;
-            ip(&["-n", namespace, "link", "set", "veth0", "mtu", "1500", "up"])?;
+            ip(&["-n", namespace, "link", "set", "veth0", "up"])?;
             ip(&["-n", namespace, "link", "set", "lo", "up"])?;
         }
         Ok(made)
+    }
+
+    /// Sets the MTU of both ends.
+    pub fn set_mtu(&self, mtu: u16) -> Result<(), String> {
+        for namespace in [CLIENT, SERVER] {
+            ip(&["-n", namespace, "link", "set", "veth0", "mtu", &mtu.to_string()])?;
+        }
+        Ok(())
     }
 }
 

@@ -7,13 +7,24 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme};
 
-const ALPN: &[u8] = b"litz-bench";
+pub const ALPN: &[u8] = b"litz-bench";
 
 fn provider() -> Arc<CryptoProvider> {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites = vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256];
     provider.kx_groups = vec![aws_lc_rs::kx_group::X25519MLKEM768];
     Arc::new(provider)
+}
+
+/// Certificate and key as PEM files in `folder`, for a library that wants files: to be removed by the caller.
+#[cfg(feature = "quiche")]
+pub fn files(folder: &std::path::Path) -> std::io::Result<(std::path::PathBuf, std::path::PathBuf)> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate can be made");
+    let name = |what: &str| folder.join(format!("litz-bench-{}-{what}.pem", std::process::id()));
+    let (certificate, key) = (name("certificate"), name("key"));
+    std::fs::write(&certificate, made.cert.pem())?;
+    std::fs::write(&key, made.signing_key.serialize_pem())?;
+    Ok((certificate, key))
 }
 
 /// A server with a certificate made for this process.

@@ -2,21 +2,25 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use litz::{Connection, Endpoint, EndpointConfig, Placement, TransportConfig, UdpSocketOptions};
 
-use super::{Failure, Server};
+use super::{Background, Failure, Server};
+use crate::meter::{BulkMeter, ConnectMeter, Exchanges, latencies, monotonic_ns};
 use crate::tls;
 use crate::usage;
 use crate::work::{
-    BulkMeter, CHUNK_LEN, DATAGRAM_SIZE, Figures, HANDSHAKES, IDLE_CONNECTIONS, REQUEST_LEN, SOCKET_BUFFER, Test,
-    Timing, WINDOW, latencies,
+    CHUNK_LEN, CONNECT_LEN, Figures, HANDSHAKES, IDLE_TIMEOUT, Job, REQUEST_LEN, SETTLE, SOCKET_BUFFER, Test, WINDOW,
 };
 
-fn config(placement: Placement, bind: SocketAddr, listens: bool) -> EndpointConfig {
+/// How often the count of key updates is looked at.
+const KEY_UPDATE_POLL: Duration = Duration::from_millis(1);
+
+fn config(placement: Placement, job: &Job, bind: SocketAddr, listens: bool) -> EndpointConfig {
     EndpointConfig {
         sockets: vec![UdpSocketOptions {
             bind,
@@ -26,66 +30,55 @@ fn config(placement: Placement, bind: SocketAddr, listens: bool) -> EndpointConf
         }],
         placement,
         transport: TransportConfig {
-            datagram_size: usize::from(DATAGRAM_SIZE),
-            idle_timeout: litz::units::Duration::from_secs(60),
+            datagram_size: usize::from(job.datagram_size()),
+            idle_timeout: IDLE_TIMEOUT.into(),
             stream_window_max: u64::from(WINDOW),
             connection_window_max: u64::from(WINDOW),
             send_buffer_max: u64::from(WINDOW),
             ..TransportConfig::default()
         },
         server_tls: listens.then(tls::server),
-        connections_max: 2 * IDLE_CONNECTIONS,
+        connections_max: 2 * job.connections,
         ..EndpointConfig::default()
     }
 }
 
-struct LitzServer {
-    address: SocketAddr,
-    figures: Arc<Mutex<Figures>>,
-}
-
-impl Server for LitzServer {
-    fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    fn figures(&self) -> Figures {
-        self.figures.lock().map(|figures| figures.clone()).unwrap_or_default()
-    }
-}
-
-pub fn server(
-    placement: Placement,
-    test: Test,
-    listen: SocketAddr,
-    timing: Timing,
-) -> Result<Box<dyn Server>, Failure> {
-    let endpoint = Endpoint::bind(config(placement, listen, true))?;
+pub fn server(placement: Placement, job: &Job, listen: SocketAddr) -> Result<Box<dyn Server>, Failure> {
+    let endpoint = Endpoint::bind(config(placement, job, listen, true))?;
     let address = endpoint.local_addr();
     let figures = Arc::new(Mutex::new(Figures::default()));
-    let shared = figures.clone();
+    let (shared, job) = (figures.clone(), *job);
     std::thread::spawn(move || {
+        let leave = |measured| *shared.lock().expect("nobody panics") = measured;
         let mut kept = Vec::new();
+        let mut connects = ConnectMeter::default();
         while let Ok(connection) = endpoint.accept() {
-            match test {
-                Test::Bulk => {
-                    if let Ok(measured) = sink(&connection, timing) {
-                        *shared.lock().expect("nobody panics") = measured;
+            match job.test {
+                Test::Bulk | Test::KeyUpdate => {
+                    if let Ok(measured) = sink(&connection, &job) {
+                        leave(measured);
                     }
                 }
                 // A peer that leaves ends its echo.
                 Test::RequestResponse => drop(echo(&connection)),
                 Test::Handshake => drop(connection.closed_timeout(Duration::from_secs(1))),
+                Test::Connect => {
+                    if answer(&connection).is_ok() {
+                        connects.note();
+                        leave(connects.figures());
+                    }
+                }
                 Test::Idle => kept.push(connection),
+                Test::File => {}
             }
         }
     });
-    Ok(Box::new(LitzServer { address, figures }))
+    Ok(Box::new(Background { address, figures }))
 }
 
-fn sink(connection: &Connection, timing: Timing) -> Result<Figures, Failure> {
+fn sink(connection: &Connection, job: &Job) -> Result<Figures, Failure> {
     let mut stream = connection.accept_uni()?;
-    let mut meter = BulkMeter::new(timing);
+    let mut meter = BulkMeter::new(job);
     while let Some(chunk) = stream.read_chunk()? {
         if !meter.note(chunk.len()) {
             break;
@@ -104,26 +97,26 @@ fn echo(connection: &Connection) -> Result<(), Failure> {
     }
 }
 
-pub fn drive(placement: Placement, test: Test, remote: SocketAddr, timing: Timing) -> Result<Figures, Failure> {
+/// The serving side of one connection of the connect test.
+fn answer(connection: &Connection) -> Result<(), Failure> {
+    let (mut send, mut recv) = connection.accept_bi()?;
+    let mut request = Vec::with_capacity(CONNECT_LEN);
+    recv.read_to_end(&mut request)?;
+    send.write_all(&request)?;
+    send.finish()?;
+    connection.closed_timeout(Duration::from_secs(1));
+    Ok(())
+}
+
+pub fn drive(placement: Placement, job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let before = usage::resident_bytes();
-    let endpoint = Endpoint::bind(config(placement, any, false))?;
+    let endpoint = Endpoint::bind(config(placement, job, any, false))?;
     let tls = tls::client();
     let connect = || endpoint.connect(remote, "localhost", tls.clone());
-    match test {
-        Test::Bulk => {
-            let connection = connect()?;
-            let mut stream = connection.open_uni()?;
-            let chunk = Bytes::from(vec![0x5a; CHUNK_LEN]);
-            let mut meter = BulkMeter::new(timing);
-            // The server stops reading when its time is over.
-            while stream.write_chunk(chunk.clone()).is_ok() {
-                meter.note(chunk.len());
-            }
-            let mut figures = meter.figures();
-            figures.goodput_bps = None;
-            Ok(figures)
-        }
+    match job.test {
+        Test::Bulk => pour(&connect()?, job),
+        Test::KeyUpdate => pour_and_watch(&connect()?, job),
         Test::Handshake => {
             let mut samples = Vec::with_capacity(HANDSHAKES);
             for _ in 0..HANDSHAKES {
@@ -132,34 +125,77 @@ pub fn drive(placement: Placement, test: Test, remote: SocketAddr, timing: Timin
                 samples.push(start.elapsed());
                 connection.close(0, "");
             }
-            Ok(latencies(samples))
+            Ok(latencies(&samples))
         }
-        Test::RequestResponse => {
-            let connection = connect()?;
-            let (mut send, mut recv) = connection.open_bi()?;
-            let mut response = [0; REQUEST_LEN];
-            let started = Instant::now();
-            let mut samples = Vec::new();
-            while started.elapsed().as_secs_f64() < timing.warm_up + timing.time {
-                let start = Instant::now();
-                send.write_all(&[7; REQUEST_LEN])?;
-                send.flush()?;
-                recv.read_exact(&mut response)?;
-                if started.elapsed().as_secs_f64() > timing.warm_up {
-                    samples.push(start.elapsed());
-                }
+        Test::Connect => {
+            let mut connects = ConnectMeter::default();
+            for _ in 0..ConnectMeter::CONNECTIONS {
+                let connection = connect()?;
+                let (mut send, mut recv) = connection.open_bi()?;
+                send.write_all(&[7; CONNECT_LEN])?;
+                send.finish()?;
+                recv.read_to_end(&mut Vec::with_capacity(CONNECT_LEN))?;
+                connection.close(0, "");
+                connects.note();
             }
-            Ok(latencies(samples))
+            Ok(connects.figures())
         }
+        Test::RequestResponse => ask(&connect()?, job),
         Test::Idle => {
-            let mut kept = Vec::with_capacity(IDLE_CONNECTIONS);
-            for _ in 0..IDLE_CONNECTIONS {
+            let mut kept = Vec::with_capacity(job.connections);
+            for _ in 0..job.connections {
                 kept.push(connect()?);
             }
-            std::thread::sleep(Duration::from_millis(500));
-            let bytes = (usage::resident_bytes() as f64 - before as f64) / IDLE_CONNECTIONS as f64;
+            std::thread::sleep(SETTLE);
+            let bytes = (usage::resident_bytes() as f64 - before as f64) / job.connections as f64;
             std::mem::forget((kept, endpoint));
             Ok(Figures { bytes_per_connection: Some(bytes), ..Figures::default() })
         }
+        Test::File => Err("the command does this test".into()),
     }
+}
+
+/// Writes until the server stops reading.
+fn pour(connection: &Connection, job: &Job) -> Result<Figures, Failure> {
+    let mut stream = connection.open_uni()?;
+    let chunk = Bytes::from(vec![0x5a; CHUNK_LEN]);
+    let mut meter = BulkMeter::new(job);
+    while stream.write_chunk(chunk.clone()).is_ok() {
+        meter.note(chunk.len());
+    }
+    Ok(meter.sender_figures())
+}
+
+/// The same, while another thread notes when keys are updated.
+fn pour_and_watch(connection: &Connection, job: &Job) -> Result<Figures, Failure> {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut updates_ns = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                std::thread::sleep(KEY_UPDATE_POLL);
+                if connection.stats().send.key_updates > updates_ns.len() as u64 {
+                    updates_ns.push(monotonic_ns());
+                }
+            }
+            updates_ns
+        });
+        let poured = pour(connection, job);
+        over.store(true, Ordering::Relaxed);
+        let updates_ns = watcher.join().map_err(|_| "the watcher panicked")?;
+        Ok(Figures { key_updates_ns: Some(updates_ns), ..poured? })
+    })
+}
+
+fn ask(connection: &Connection, job: &Job) -> Result<Figures, Failure> {
+    let (mut send, mut recv) = connection.open_bi()?;
+    let mut response = [0; REQUEST_LEN];
+    let mut exchanges = Exchanges::new(job.timing);
+    while let Some(begun) = exchanges.begin() {
+        send.write_all(&[7; REQUEST_LEN])?;
+        send.flush()?;
+        recv.read_exact(&mut response)?;
+        exchanges.end(begun);
+    }
+    Ok(exchanges.figures())
 }

@@ -1,14 +1,25 @@
 //! The contenders: the same tests with each library, set up alike.
 
+mod blaster;
 mod litz;
-mod quinn;
+#[cfg(feature = "quiche")]
+mod quiche;
+mod quinn_family;
+#[cfg(feature = "s2n-quic")]
+mod s2n_quic;
+mod tcp;
+mod tcp_tls;
+mod udp;
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
+use ::litz::Placement;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::work::{Figures, Test, Timing};
+use crate::work::{Figures, Job, Test};
+use blaster::Protection;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -17,8 +28,47 @@ pub enum Name {
     LitzInline,
     /// Litz with its engine thread: two threads a side
     LitzThread,
+    /// The limit: copy, seal, GSO; GRO, open, copy; nothing else
+    Blaster,
+    /// The same without a cipher
+    BlasterClear,
+    /// A raw UDP socket, one datagram at a time
+    Udp,
+    /// Kernel TCP in clear
+    Tcp,
+    /// Kernel TCP with TLS 1.3
+    TcpTls,
     /// quinn on a current-thread runtime: one thread a side
     Quinn,
+    /// noq, quinn's fork, in the same way
+    #[cfg(feature = "noq")]
+    Noq,
+    /// s2n-quic on a current-thread runtime: one thread a side
+    #[cfg(feature = "s2n-quic")]
+    S2nQuic,
+    /// quiche in a plain loop with GSO and GRO: one thread a side
+    #[cfg(feature = "quiche")]
+    Quiche,
+}
+
+impl Name {
+    /// Whether it has anything to show in `test`.
+    pub fn does(self, test: Test) -> bool {
+        match self {
+            Self::LitzInline => test != Test::File,
+            // The command's placement.
+            Self::LitzThread => test != Test::KeyUpdate,
+            Self::Quinn => !matches!(test, Test::File | Test::KeyUpdate),
+            Self::Blaster | Self::BlasterClear | Self::Tcp | Self::TcpTls => test == Test::Bulk,
+            Self::Udp => test == Test::RequestResponse,
+            #[cfg(feature = "noq")]
+            Self::Noq => !matches!(test, Test::File | Test::KeyUpdate),
+            #[cfg(feature = "s2n-quic")]
+            Self::S2nQuic => !matches!(test, Test::Idle | Test::File | Test::KeyUpdate),
+            #[cfg(feature = "quiche")]
+            Self::Quiche => matches!(test, Test::Bulk | Test::RequestResponse),
+        }
+    }
 }
 
 /// Whatever goes wrong in a contender, in its own words.
@@ -32,20 +82,58 @@ pub trait Server {
     fn figures(&self) -> Figures;
 }
 
+/// A server whose thread leaves its figures in a shared place.
+struct Background {
+    address: SocketAddr,
+    figures: Arc<Mutex<Figures>>,
+}
+
+impl Server for Background {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn figures(&self) -> Figures {
+        self.figures.lock().map(|figures| figures.clone()).unwrap_or_default()
+    }
+}
+
 /// Starts a server.
-pub fn server(name: Name, test: Test, listen: SocketAddr, timing: Timing) -> Result<Box<dyn Server>, Failure> {
+pub fn server(name: Name, job: &Job, listen: SocketAddr) -> Result<Box<dyn Server>, Failure> {
     match name {
-        Name::LitzInline => litz::server(::litz::Placement::Inline, test, listen, timing),
-        Name::LitzThread => litz::server(::litz::Placement::Thread, test, listen, timing),
-        Name::Quinn => quinn::server(test, listen, timing),
+        Name::LitzInline => litz::server(Placement::Inline, job, listen),
+        Name::LitzThread => litz::server(Placement::Thread, job, listen),
+        Name::Blaster => blaster::server(Protection::Aes128Gcm, job, listen),
+        Name::BlasterClear => blaster::server(Protection::Clear, job, listen),
+        Name::Udp => udp::server(listen),
+        Name::Tcp => tcp::server(job, listen),
+        Name::TcpTls => tcp_tls::server(job, listen),
+        Name::Quinn => quinn_family::quinn::server(job, listen),
+        #[cfg(feature = "noq")]
+        Name::Noq => quinn_family::noq::server(job, listen),
+        #[cfg(feature = "s2n-quic")]
+        Name::S2nQuic => s2n_quic::server(job, listen),
+        #[cfg(feature = "quiche")]
+        Name::Quiche => quiche::server(job, listen),
     }
 }
 
 /// Does the test against a server of the same contender.
-pub fn drive(name: Name, test: Test, remote: SocketAddr, timing: Timing) -> Result<Figures, Failure> {
+pub fn drive(name: Name, job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
     match name {
-        Name::LitzInline => litz::drive(::litz::Placement::Inline, test, remote, timing),
-        Name::LitzThread => litz::drive(::litz::Placement::Thread, test, remote, timing),
-        Name::Quinn => quinn::drive(test, remote, timing),
+        Name::LitzInline => litz::drive(Placement::Inline, job, remote),
+        Name::LitzThread => litz::drive(Placement::Thread, job, remote),
+        Name::Blaster => blaster::drive(Protection::Aes128Gcm, job, remote),
+        Name::BlasterClear => blaster::drive(Protection::Clear, job, remote),
+        Name::Udp => udp::drive(job, remote),
+        Name::Tcp => tcp::drive(job, remote),
+        Name::TcpTls => tcp_tls::drive(job, remote),
+        Name::Quinn => quinn_family::quinn::drive(job, remote),
+        #[cfg(feature = "noq")]
+        Name::Noq => quinn_family::noq::drive(job, remote),
+        #[cfg(feature = "s2n-quic")]
+        Name::S2nQuic => s2n_quic::drive(job, remote),
+        #[cfg(feature = "quiche")]
+        Name::Quiche => quiche::drive(job, remote),
     }
 }

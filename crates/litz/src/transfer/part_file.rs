@@ -14,6 +14,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
@@ -25,6 +26,10 @@ use super::manifest::{Entry, Modified};
 use super::names::{COMPONENT_LEN_MAX, JOURNAL_SUFFIX, PART_SUFFIX};
 use super::segment::Layout;
 use super::tree::TargetTree;
+
+/// Bytes written to a file that may wait for the disk. Without a bound the system gathers gigabytes, then holds everybody
+/// up at once while it writes them; with it, the disk works while the network does.
+const DIRTY_BYTES_MAX: u64 = 128 << 20;
 
 /// What there is under a file's name before it is received.
 pub(crate) enum Found {
@@ -44,6 +49,10 @@ pub(crate) struct PartFile {
     file: File,
     /// None for a file of one segment: it is verified as a whole or not at all.
     journal: Option<Mutex<Journal>>,
+    /// Bytes written since they were last sent to the disk.
+    dirty_bytes: AtomicU64,
+    /// Held while they are.
+    syncing: Mutex<()>,
 }
 
 /// Looks what is under `name`.
@@ -93,7 +102,16 @@ impl PartFile {
         };
         let (journal, recorded) =
             resumed.map_or((None, Recorded::new()), |(journal, recorded)| (Some(Mutex::new(journal)), recorded));
-        let part = Self { directory, name: name.to_owned(), part_name, journal_name, file, journal };
+        let part = Self {
+            directory,
+            name: name.to_owned(),
+            part_name,
+            journal_name,
+            file,
+            journal,
+            dirty_bytes: AtomicU64::new(0),
+            syncing: Mutex::new(()),
+        };
         if let Err(error) = reserve(&part.file, layout.size()) {
             if recorded.is_empty() {
                 part.discard();
@@ -108,9 +126,21 @@ impl PartFile {
         &self.file
     }
 
-    /// Writes `bytes` at `offset`.
+    /// Writes `bytes` at `offset`. Whoever fills half the measure sends it to the disk; others go on meanwhile, and wait if
+    /// they fill the other half before that is done.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        self.file.write_all_at(bytes, offset)?;
+        let before = self.dirty_bytes.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+        let dirty = before + bytes.len() as u64;
+        if before < DIRTY_BYTES_MAX / 2 && dirty >= DIRTY_BYTES_MAX / 2 {
+            let _others_wait = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+            let written = self.dirty_bytes.load(Ordering::SeqCst);
+            self.file.sync_data()?;
+            self.dirty_bytes.fetch_sub(written, Ordering::SeqCst);
+        } else if dirty >= DIRTY_BYTES_MAX {
+            drop(self.syncing.lock());
+        }
+        Ok(())
     }
 
     /// Notes that `segment` is written and verified.

@@ -145,3 +145,25 @@ fn a_file_beyond_any_disk_is_told_and_leaves_nothing() {
     assert_eq!(error.kind, FileErrorKind::NoSpace, "{error}");
     assert_eq!(fs::read_dir(fixture.directory.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn bytes_that_wait_for_the_disk_are_bounded() {
+    let fixture = Fixture::new();
+    let bytes = vec![1; 16 << 20];
+    let entry = entry("large", 12 * bytes.len() as u64);
+    let (part, _) = fixture.open(&entry, 1).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (part, bytes) = (&part, &bytes);
+            scope.spawn(move || {
+                for round in 0..6 {
+                    part.write_at(bytes, (2 * round + thread) * bytes.len() as u64).unwrap();
+                    let dirty = part.dirty_bytes.load(Ordering::SeqCst);
+                    assert!(dirty <= DIRTY_BYTES_MAX + 2 * bytes.len() as u64, "{dirty}");
+                }
+            });
+        }
+    });
+    // Twelve pieces are 192 MiB: without a visit to the disk all of them would be left.
+    assert!(part.dirty_bytes.load(Ordering::SeqCst) < DIRTY_BYTES_MAX);
+}

@@ -1,0 +1,90 @@
+//! Bulk data in steady state: memory is asked for by the batch at most, never by the packet.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use litz::identity::{self, KeyPair};
+use litz::{Endpoint, EndpointConfig, Placement, TransportConfig, UdpSocketOptions};
+
+/// The system's allocator, with a count of calls.
+struct Counting;
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged; the counter touches no memory that it hands out.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same one.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `alloc` above with this layout, so from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const WARM_UP_BYTES: usize = 64 << 20;
+const MEASURED_BYTES: usize = 256 << 20;
+const CHUNK_LEN: usize = 64 << 10;
+
+fn config() -> EndpointConfig {
+    EndpointConfig {
+        placement: Placement::Inline,
+        sockets: vec![UdpSocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))],
+        // Windows that need not grow: a steady state is what this is about.
+        transport: TransportConfig {
+            stream_window: 32 << 20,
+            connection_window: 64 << 20,
+            ..TransportConfig::default()
+        },
+        ..EndpointConfig::loopback()
+    }
+}
+
+#[test]
+fn packets_cost_no_allocation() {
+    let key = KeyPair::generate().unwrap();
+    let tls = identity::client_config(&KeyPair::generate().unwrap(), &[key.public().fingerprint()]).unwrap().config;
+    let server_tls = Some(identity::server_config(&key).unwrap());
+    let server = Endpoint::bind(EndpointConfig { server_tls, ..config() }).unwrap();
+    let client = Endpoint::bind(config()).unwrap();
+    let address = server.local_addr();
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let connection = server.accept().unwrap();
+            let mut stream = connection.accept_uni().unwrap();
+            let (mut read, mut calls, mut packets) = (0, 0, 0);
+            while let Some(strip) = stream.read_strip().unwrap() {
+                let before = read;
+                read += strip.len();
+                if before < WARM_UP_BYTES && read >= WARM_UP_BYTES {
+                    calls = CALLS.load(Ordering::Relaxed);
+                    packets = connection.stats().receive.packets_received;
+                }
+            }
+            assert_eq!(read, WARM_UP_BYTES + MEASURED_BYTES);
+            (CALLS.load(Ordering::Relaxed) - calls, connection.stats().receive.packets_received - packets)
+        });
+        let connection = client.connect(address, "host", tls).unwrap();
+        let mut stream = connection.open_uni().unwrap();
+        let chunk = Bytes::from(vec![7; CHUNK_LEN]);
+        for _ in 0..(WARM_UP_BYTES + MEASURED_BYTES) / CHUNK_LEN {
+            stream.write_chunk(chunk.clone()).unwrap();
+        }
+        stream.finish().unwrap();
+        stream.wait_finished().unwrap();
+        let (calls, packets) = receiver.join().unwrap();
+        // Both sides together. A batch has some fifty packets and may cost a few: the handle of its buffer, and what the
+        // application's threads need to wait.
+        assert!(packets > 100_000, "{packets}");
+        assert!(calls * 8 < packets, "{calls} allocations for {packets} packets");
+        println!("{calls} allocations for {packets} packets");
+    });
+}
