@@ -125,7 +125,11 @@ pub(crate) enum Record {
         dir: Dir,
         max: u64,
     },
-    StreamDataBlocked(StreamId),
+    DataBlocked(u64),
+    StreamDataBlocked {
+        id: StreamId,
+        limit: u64,
+    },
     NewToken,
     PathChallenge([u8; 8]),
     NewConnectionId {
@@ -363,7 +367,8 @@ fn control_record(frame: &Frame<'_>, end: usize) -> Result<Option<Record>, Trans
         Frame::MaxData(max) => Record::MaxData(max),
         Frame::MaxStreamData { id, max } => Record::MaxStreamData { id, max },
         Frame::MaxStreams { dir, max } => Record::MaxStreams { dir, max },
-        Frame::StreamDataBlocked { id, .. } => Record::StreamDataBlocked(id),
+        Frame::DataBlocked(limit) => Record::DataBlocked(limit),
+        Frame::StreamDataBlocked { id, limit } => Record::StreamDataBlocked { id, limit },
         Frame::NewToken { .. } => Record::NewToken,
         Frame::PathChallenge(data) => Record::PathChallenge(data),
         Frame::NewConnectionId { path: None, sequence, retire_prior_to, id, reset_token } => {
@@ -389,11 +394,10 @@ fn control_record(frame: &Frame<'_>, end: usize) -> Result<Option<Record>, Trans
             },
             reason: end - close.reason.len()..end,
         },
-        // Complaints about limits change nothing: limits grow when the application reads. A response to a challenge we
-        // never sent is ignored (RFC 9000, section 19.18).
+        // The limit on streams grows when some of them end, and not by complaints. A response to a challenge we never sent
+        // is ignored (RFC 9000, section 19.18).
         Frame::Padding { .. }
         | Frame::Ping
-        | Frame::DataBlocked(_)
         | Frame::StreamsBlocked { .. }
         | Frame::PathResponse(_) => return Ok(None),
         _ => {

@@ -194,8 +194,10 @@ impl ReceiveHalf {
             Record::MaxStreams { dir, max } => {
                 exchange.to_send.push_back(ToSend::MaxStreams { dir: *dir, max: *max });
             }
-            // It changes no limit, but names a stream the peer must be allowed to send on (RFC 9000, section 19.13).
-            Record::StreamDataBlocked(id) => self.streams.touch(*id, exchange, events)?,
+            &Record::DataBlocked(limit) => self.streams.on_data_blocked(limit, exchange),
+            &Record::StreamDataBlocked { id, limit } => {
+                self.streams.on_stream_data_blocked(id, limit, exchange, events)?;
+            }
             Record::NewToken => exchange.to_control.push_back(ToControl::NewToken),
             Record::PathChallenge(data) => exchange.to_control.push_back(ToControl::PathChallenge(*data)),
             Record::NewConnectionId { sequence, retire_prior_to, id, reset_token } => {

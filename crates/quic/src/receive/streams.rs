@@ -199,6 +199,31 @@ impl RecvStreams {
         self.touch(id, exchange, events)
     }
 
+    /// DATA_BLOCKED: the peer has used all the credit of the connection.
+    pub(crate) fn on_data_blocked(&mut self, limit: u64, exchange: &mut Exchange) {
+        if let Some(max) = self.window.on_blocked(limit, self.consumed) {
+            exchange.to_send.push_back(ToSend::GrantData(max));
+        }
+    }
+
+    /// STREAM_DATA_BLOCKED: the same of a stream, which the peer may open by it (RFC 9000, section 19.13).
+    pub(crate) fn on_stream_data_blocked(
+        &mut self,
+        id: StreamId,
+        limit: u64,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        self.touch(id, exchange, events)?;
+        if let Some(stream) = self.map.get_mut(&id)
+            && stream.final_size.is_none()
+            && let Some(max) = stream.window.on_blocked(limit, stream.assembler.read_offset())
+        {
+            exchange.to_send.push_back(ToSend::GrantStreamData { id, max });
+        }
+        Ok(())
+    }
+
     /// The next stream the peer opened.
     pub(crate) fn accept(&mut self, dir: Dir) -> Option<StreamId> {
         self.accept[dir.index()].pop_front()

@@ -14,12 +14,14 @@ pub(crate) struct Window {
     size: u64,
     size_max: u64,
     granted_at: Option<Instant>,
+    /// The peer said that it has used all it was granted.
+    blocked: bool,
 }
 
 impl Window {
     /// A window of `size` bytes that may grow to `size_max`.
     pub(crate) fn new(size: u64, size_max: u64) -> Self {
-        Self { granted: size, size, size_max: size_max.max(size), granted_at: None }
+        Self { granted: size, size, size_max: size_max.max(size), granted_at: None, blocked: false }
     }
 
     /// The offset the peer may send up to.
@@ -39,19 +41,38 @@ impl Window {
 
     /// The application has read up to `consumed`: returns a new limit if it is time to grant one.
     ///
-    /// Half a window is the step: smaller ones cost frames, larger ones leave the peer waiting for a round trip.
+    /// Half a window is the step: smaller ones cost frames, larger ones leave the peer waiting for a round trip. A peer
+    /// that waits gets whatever there is.
     pub(crate) fn on_consumed(&mut self, now: Instant, consumed: u64, round_trip: Duration) -> Option<u64> {
         if self.granted.saturating_sub(consumed) > self.size / 2 {
-            return None;
+            return if self.blocked { self.grant(consumed) } else { None };
         }
         let quick = self.granted_at.is_some_and(|at| now.saturating_since(at) < round_trip * ROUND_TRIPS_PER_HALF);
         if quick {
             self.size = (self.size * 2).min(self.size_max);
         }
         self.granted_at = Some(now);
+        self.grant(consumed)
+    }
+
+    /// The peer has used all its credit up to `limit` and has more to send: returns a new limit if there is any.
+    ///
+    /// What others have not read may hold the rest of the window for ever; a half that is not granted would then be of no
+    /// use to anybody.
+    pub(crate) fn on_blocked(&mut self, limit: u64, consumed: u64) -> Option<u64> {
+        // A complaint that crossed the grant it asks for.
+        if limit < self.granted {
+            return None;
+        }
+        self.blocked = true;
+        self.grant(consumed)
+    }
+
+    fn grant(&mut self, consumed: u64) -> Option<u64> {
         let limit = consumed.saturating_add(self.size).min(wire::quic::VARINT_MAX);
         (limit > self.granted).then(|| {
             self.granted = limit;
+            self.blocked = false;
             limit
         })
     }
@@ -81,6 +102,19 @@ mod tests {
         assert_eq!(window.on_consumed(at_ms(5), 1000, RTT), Some(3000));
         assert_eq!(window.on_consumed(at_ms(10), 2000, RTT), Some(6000));
         assert_eq!(window.on_consumed(at_ms(15), 4000, RTT), Some(8000));
+    }
+
+    #[test]
+    fn a_peer_that_waits_gets_what_there_is() {
+        let mut window = Window::new(1000, 8000);
+        assert_eq!(window.on_consumed(at_ms(0), 100, RTT), None);
+        assert_eq!(window.on_blocked(999, 100), None, "it has credit still");
+        assert_eq!(window.on_blocked(1000, 100), Some(1100));
+        assert_eq!(window.on_blocked(1000, 150), None, "said before it heard of the grant");
+        assert_eq!(window.on_consumed(at_ms(1), 150, RTT), None);
+        assert_eq!(window.on_blocked(1100, 150), Some(1150));
+        assert_eq!(window.on_blocked(1150, 150), None);
+        assert_eq!(window.on_consumed(at_ms(2), 151, RTT), Some(1151), "it waits still");
     }
 
     #[test]

@@ -103,7 +103,8 @@ fn reading_the_oldest_two_succeeds(streams_max: u64) -> bool {
 #[test]
 fn streams_that_wait_for_a_reader_starve_those_read_unless_their_number_is_bounded() {
     assert!(!reading_the_oldest_two_succeeds(12), "twelve first windows are more than the connection's");
-    assert!(reading_the_oldest_two_succeeds(3), "three leave two of five");
+    // Every window that is not held by one in waiting is of use, not just the half that is granted in one step.
+    assert!(reading_the_oldest_two_succeeds(5), "five windows, of which three are held");
 }
 
 #[test]
