@@ -1,0 +1,378 @@
+//! The engine itself fails: its driver panics, or its socket does not receive for good.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::task::{Poll, Wake, Waker};
+use std::time::Duration as Patience;
+
+use bytes::Bytes;
+use engine::{Closed, ConnectionHandle, Engine, EngineConfig, LiveSocket, Readiness, RecvHandle, SendHandle};
+use net::{DatagramSocket, MemoryNetwork, MemorySocket, RecvMeta, SendError, SocketCounters, Transmit};
+use quic::session::SessionFactory;
+use quic::session::deterministic::DeterministicFactory;
+use quic::{Dir, Side, TransportConfig};
+use units::{Duration, Rng};
+
+/// Nothing here takes that long, on any machine: beyond, something hangs.
+const PATIENCE: Patience = Patience::from_secs(30);
+
+/// The driver gives up on a socket after this many errors in a row, until something arrives.
+const RECV_ERRORS_MAX: usize = 16;
+
+const BIDI_STREAMS_MAX: u64 = 4;
+
+/// How a socket shall fail, and what became of it.
+#[derive(Default)]
+struct Faults {
+    panic_in_recv: AtomicBool,
+    panic_in_send: AtomicBool,
+    fail_recv: AtomicBool,
+    recv_calls: AtomicUsize,
+    arrivals: OnceLock<Waker>,
+}
+
+/// A socket that fails as told.
+struct Faulty {
+    inner: MemorySocket,
+    faults: Arc<Faults>,
+}
+
+impl DatagramSocket for Faulty {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+
+    fn max_gso_segments(&self) -> usize {
+        self.inner.max_gso_segments()
+    }
+
+    fn max_gro_segments(&self) -> usize {
+        self.inner.max_gro_segments()
+    }
+
+    fn send(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError> {
+        assert!(!self.faults.panic_in_send.load(Ordering::SeqCst), "told to panic in send");
+        self.inner.send(transmit)
+    }
+
+    fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize> {
+        self.faults.recv_calls.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.faults.panic_in_recv.load(Ordering::SeqCst), "told to panic in recv");
+        if self.faults.fail_recv.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::NetworkDown.into());
+        }
+        self.inner.recv(buffers, metas)
+    }
+
+    fn counters(&self) -> &SocketCounters {
+        self.inner.counters()
+    }
+}
+
+impl LiveSocket for Faulty {
+    fn readiness(&mut self, waker: &Waker) -> Readiness {
+        self.faults.arrivals.set(waker.clone()).expect("asked once");
+        self.inner.readiness(waker)
+    }
+}
+
+fn factory(side: Side) -> Arc<dyn SessionFactory> {
+    Arc::new(DeterministicFactory::new(side, Rng::from_seed(side as u64 + 1)))
+}
+
+/// Small windows, so that writers soon have to wait.
+fn config() -> EngineConfig {
+    EngineConfig {
+        transport: TransportConfig {
+            stream_window: 64 << 10,
+            connection_window: 1 << 20,
+            max_concurrent_bidi_streams: BIDI_STREAMS_MAX,
+            idle_timeout: Duration::from_secs(120),
+            ..TransportConfig::default()
+        },
+        server: Some(factory(Side::Server)),
+        handshake_timeout: Duration::from_secs(120),
+        outbox_bytes_max: 64 << 10,
+        ..EngineConfig::default()
+    }
+}
+
+/// Two engines with threads of their own; the first one's socket fails as told.
+struct World {
+    network: MemoryNetwork,
+    faults: Arc<Faults>,
+    failing: Engine,
+    peer: Engine,
+}
+
+impl World {
+    fn new(config: EngineConfig, faults: Faults) -> Self {
+        let network = MemoryNetwork::new();
+        let faults = Arc::new(faults);
+        let faulty = Faulty { inner: bind(&network), faults: Arc::clone(&faults) };
+        let failing = Engine::start(config.clone(), vec![Box::new(faulty)]).unwrap();
+        let peer = Engine::start(config, vec![Box::new(bind(&network))]).unwrap();
+        Self { network, faults, failing, peer }
+    }
+
+    /// A connection of `from` to `to`, seen from both sides.
+    fn connect(from: &Engine, to: &Engine) -> (ConnectionHandle, ConnectionHandle) {
+        let ours = from.connect(to.local_addrs()[0], "peer", factory(Side::Client)).unwrap();
+        wait(from, |waker| ours.poll_connected(waker)).unwrap();
+        let theirs = wait(to, |waker| to.poll_accept(waker)).unwrap();
+        (ours, theirs)
+    }
+
+    /// Sends noise to the failing engine.
+    fn disturb(&self) {
+        let transmit = Transmit {
+            destination: self.failing.local_addrs()[0],
+            source_ip: None,
+            ecn: None,
+            contents: b"noise",
+            segment_size: None,
+        };
+        bind(&self.network).send(&transmit).unwrap();
+    }
+
+    fn recv_calls(&self) -> usize {
+        self.faults.recv_calls.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the socket was asked `count` times, and a while longer to see that this was all.
+    fn expect_recv_calls(&self, count: usize) {
+        let deadline = self.peer.now() + PATIENCE.into();
+        while self.recv_calls() < count && self.peer.now() < deadline {
+            pause(&self.peer, Duration::from_millis(1));
+        }
+        pause(&self.peer, Duration::from_millis(50));
+        assert_eq!(self.recv_calls(), count);
+    }
+}
+
+fn bind(network: &MemoryNetwork) -> MemorySocket {
+    network.bind("127.0.0.1:0".parse().unwrap()).unwrap()
+}
+
+/// Waits for an engine that works.
+fn wait<T>(engine: &Engine, poll: impl FnMut(&Waker) -> Poll<T>) -> T {
+    engine.block_on(Some(engine.now() + PATIENCE.into()), poll).expect("the engine hangs")
+}
+
+fn pause(engine: &Engine, span: Duration) {
+    assert!(engine.block_on(Some(engine.now() + span), |_| Poll::<()>::Pending).is_none());
+}
+
+/// Looks whether what is waited for has come, in words, and leaves the waker if not.
+type Look<'a> = dyn FnMut(&Waker) -> Poll<String> + 'a;
+
+/// Somebody who waits, with a waker of its own.
+struct Waiter<'a> {
+    name: &'static str,
+    poll: Box<Look<'a>>,
+    waker: Waker,
+    woken: Receiver<()>,
+}
+
+struct Bell(Sender<()>);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        // Nobody listens any more once the test is over.
+        let _over = self.0.send(());
+    }
+}
+
+impl<'a> Waiter<'a> {
+    fn new(name: &'static str, poll: impl FnMut(&Waker) -> Poll<String> + 'a) -> Self {
+        let (sender, woken) = channel();
+        let mut waiter = Self { name, poll: Box::new(poll), waker: Arc::new(Bell(sender)).into(), woken };
+        assert_eq!((waiter.poll)(&waiter.waker), Poll::Pending, "{name} does not wait");
+        waiter
+    }
+
+    /// What it is told in the end. It looks only when it is woken, as a thread or task does.
+    fn told(mut self) -> String {
+        loop {
+            assert!(self.woken.recv_timeout(PATIENCE).is_ok(), "{} hangs", self.name);
+            if let Poll::Ready(told) = (self.poll)(&self.waker) {
+                return told;
+            }
+        }
+    }
+}
+
+/// What is not to be waited for, as words.
+fn words<T, E: std::fmt::Display>(polled: Poll<Result<T, E>>) -> Poll<String> {
+    polled.map(|result| result.map_or_else(|error| error.to_string(), |_| "success".to_owned()))
+}
+
+/// Writes until there is no room.
+fn fill(send: &mut SendHandle, waker: &Waker) -> Poll<String> {
+    loop {
+        match send.poll_write(&[7; 8 << 10], waker) {
+            Poll::Ready(Ok(_)) => {}
+            polled => return words(polled),
+        }
+    }
+}
+
+fn open(connection: &ConnectionHandle, dir: Dir) -> (SendHandle, Option<RecvHandle>) {
+    let mut opening = connection.open(dir);
+    wait(connection.engine(), |waker| opening.poll(waker)).unwrap()
+}
+
+/// One who waits for each thing that can be waited for on a connection of streams, and on the engine.
+fn waiters_for_streams<'a>(world: &'a World, connection: &'a ConnectionHandle) -> Vec<Waiter<'a>> {
+    let nobody = bind(&world.network);
+    let begun = world.failing.connect(nobody.local_addr().unwrap(), "nobody", factory(Side::Client)).unwrap();
+    let (mut writing, reading) = open(connection, Dir::Bi);
+    let mut reading = reading.expect("a bidirectional stream can be read");
+    let (mut finished, _) = open(connection, Dir::Uni);
+    // More than the peer allows, which reads nothing.
+    let mut chunk = Some(Bytes::from(vec![7; 256 << 10]));
+    assert!(finished.poll_write_chunk(&mut chunk, Waker::noop()).is_ready());
+    finished.finish().unwrap();
+    // All that the peer allows.
+    let others: Vec<_> = (1..BIDI_STREAMS_MAX).map(|_| open(connection, Dir::Bi)).collect();
+    let mut opening = connection.open(Dir::Bi);
+    vec![
+        Waiter::new("a client", |waker| words(world.failing.poll_accept(waker))),
+        Waiter::new("a handshake", move |waker| {
+            let _keep = &nobody;
+            words(begun.poll_connected(waker))
+        }),
+        Waiter::new("the end", |waker| connection.poll_closed(waker).map(|closed| closed.to_string())),
+        Waiter::new("a stream of ours", move |waker| {
+            let _keep = &others;
+            words(opening.poll(waker))
+        }),
+        Waiter::new("a stream of the peer", |waker| words(connection.poll_accept_bi(waker))),
+        Waiter::new("a one-way stream", |waker| words(connection.poll_accept_uni(waker))),
+        Waiter::new("a datagram", |waker| words(connection.poll_recv_datagram(waker))),
+        Waiter::new("room to write", move |waker| fill(&mut writing, waker)),
+        Waiter::new("bytes to read", move |waker| words(reading.poll_ready(waker))),
+        Waiter::new("acknowledgement", move |waker| words(finished.poll_acknowledged(waker))),
+    ]
+}
+
+/// The same for a connection of messages.
+fn waiters_for_messages(connection: &ConnectionHandle) -> Vec<Waiter<'_>> {
+    let mut message = None;
+    let mut push = move |waker: &Waker| {
+        loop {
+            message.get_or_insert_with(|| Bytes::from(vec![7; 1 << 20]));
+            match connection.poll_send_message(&mut message, waker) {
+                Poll::Ready(Ok(())) => {}
+                polled => return words(polled),
+            }
+        }
+    };
+    vec![
+        Waiter::new("room for a message", move |waker| push(waker)),
+        Waiter::new("messages to arrive", |waker| words(connection.poll_messages_flushed(waker))),
+        Waiter::new("a message", |waker| words(connection.poll_get_message(waker))),
+    ]
+}
+
+/// Lets the driver panic by `strike` while everybody waits.
+fn everybody_is_told(strike: impl Fn(&World, &ConnectionHandle)) {
+    let world = World::new(config(), Faults::default());
+    let (streams, _streams_peer) = World::connect(&world.failing, &world.peer);
+    let (accepted_peer, accepted) = World::connect(&world.peer, &world.failing);
+    let (messages, _messages_peer) = World::connect(&world.failing, &world.peer);
+    let mut waiters = waiters_for_streams(&world, &streams);
+    waiters.extend(waiters_for_messages(&messages));
+    waiters.push(Waiter::new("the end of another", |waker| accepted.poll_closed(waker).map(|why| why.to_string())));
+    let blocked = std::thread::scope(|scope| {
+        let blocked = scope.spawn(|| wait(&world.failing, |waker| streams.poll_closed(waker)));
+        strike(&world, &streams);
+        for waiter in waiters {
+            let name = waiter.name;
+            assert_eq!(waiter.told(), Closed::EndpointClosed.to_string(), "{name}");
+        }
+        blocked.join().unwrap()
+    });
+    assert_eq!(blocked, Closed::EndpointClosed);
+    // Nor does anybody wait who comes later.
+    for connection in [&streams, &messages, &accepted] {
+        assert_eq!(connection.closed(), Some(Closed::EndpointClosed));
+        assert_eq!(connection.stats().map(|_| ()), None);
+        assert!(connection.export_keying_material(b"label", b"", &mut [0; 8]).is_err());
+        assert!(connection.send_datagram(Bytes::from_static(b"late")).is_err());
+        let late = words(connection.open(Dir::Bi).poll(Waker::noop()));
+        assert_eq!(late, Poll::Ready(Closed::EndpointClosed.to_string()));
+    }
+    let late = world.failing.connect(world.peer.local_addrs()[0], "peer", factory(Side::Client));
+    assert_eq!(late.map(|_| ()), Err(Closed::EndpointClosed));
+    assert!(world.failing.poll_accept(Waker::noop()).is_ready());
+    world.failing.stop();
+    world.failing.stop();
+    // The peer is another engine and goes on.
+    assert_eq!(accepted_peer.closed(), None);
+    world.peer.stop();
+    assert_eq!(accepted_peer.closed(), Some(Closed::EndpointClosed));
+}
+
+#[test]
+fn a_panic_while_receiving_is_told_to_everybody_who_waits() {
+    everybody_is_told(|world, _| {
+        world.faults.panic_in_recv.store(true, Ordering::SeqCst);
+        world.disturb();
+    });
+}
+
+#[test]
+fn a_panic_while_sending_is_told_to_everybody_who_waits() {
+    everybody_is_told(|world, connection| {
+        world.faults.panic_in_send.store(true, Ordering::SeqCst);
+        connection.send_datagram(Bytes::from_static(b"the last one")).unwrap();
+    });
+}
+
+#[test]
+fn a_socket_that_never_receives_is_left_alone_between_arrivals() {
+    let faults = Faults { fail_recv: AtomicBool::new(true), ..Faults::default() };
+    let world = World::new(config(), faults);
+    world.expect_recv_calls(RECV_ERRORS_MAX);
+    // Each arrival is worth one more look.
+    for arrival in 1..=5 {
+        world.faults.arrivals.get().unwrap().wake_by_ref();
+        world.expect_recv_calls(RECV_ERRORS_MAX + arrival);
+    }
+}
+
+#[test]
+fn a_connection_over_a_socket_that_never_receives_ends_in_time() {
+    let faults = Faults { fail_recv: AtomicBool::new(true), ..Faults::default() };
+    let world = World::new(EngineConfig { handshake_timeout: Duration::from_millis(300), ..config() }, faults);
+    let connection = world.failing.connect(world.peer.local_addrs()[0], "peer", factory(Side::Client)).unwrap();
+    let closed = wait(&world.failing, |waker| connection.poll_closed(waker));
+    assert_eq!(closed, Closed::HandshakeTimedOut { last_send_error: None });
+    // What the peer answered was worth a look each, and there was no spinning in between.
+    let calls = world.recv_calls();
+    assert!((RECV_ERRORS_MAX..RECV_ERRORS_MAX + 100).contains(&calls), "{calls} calls");
+}
+
+#[test]
+fn a_socket_that_recovers_is_used_again_and_forgiven() {
+    let faults = Faults { fail_recv: AtomicBool::new(true), ..Faults::default() };
+    let world = World::new(config(), faults);
+    world.expect_recv_calls(RECV_ERRORS_MAX);
+    world.faults.fail_recv.store(false, Ordering::SeqCst);
+    let (ours, theirs) = World::connect(&world.peer, &world.failing);
+    theirs.send_datagram(Bytes::from_static(b"hello")).unwrap();
+    let datagram = wait(&world.peer, |waker| ours.poll_recv_datagram(waker)).unwrap();
+    assert_eq!(datagram, b"hello"[..]);
+    // Errors count from zero again. The peer is silenced first, so that nothing else arrives.
+    world.peer.stop();
+    wait(&world.failing, |waker| theirs.poll_closed(waker));
+    pause(&world.failing, Duration::from_millis(50));
+    world.faults.fail_recv.store(true, Ordering::SeqCst);
+    let before = world.recv_calls();
+    world.disturb();
+    world.expect_recv_calls(before + RECV_ERRORS_MAX);
+}
