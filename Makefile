@@ -6,7 +6,7 @@ CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 FUZZ_SECONDS ?= 20
 
-.PHONY: demo test bench lint interop fuzz-smoke
+.PHONY: demo test bench instructions lint interop fuzz-smoke
 
 ## A file crosses an encrypted connection over an emulated link, is cut off once, resumes, and is verified.
 demo:
@@ -22,6 +22,11 @@ test:
 bench:
 	@scripts/need cc cmake ip
 	bench/run
+
+## Instructions a packet, counted by callgrind and held to limits.
+instructions:
+	@scripts/need cc cmake valgrind gungraun-runner
+	$(CARGO) bench --package litz-quic --bench instructions
 
 ## Format, lints and documentation, warnings denied.
 lint:

@@ -5,36 +5,20 @@
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark reads the clock")]
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
-use std::net::SocketAddr;
+mod support;
+
 use std::sync::{Arc, Mutex};
 use std::time::Instant as Clock;
 
-use bytes::{Bytes, BytesMut};
-use quic::session::deterministic::DeterministicFactory;
-use quic::session::{
-    DirectionKeys, ExportError, LevelKeys, NewKeys, PhaseKeys, Session, SessionFactory, SessionSummary,
-};
-use quic::{
-    Addresses, Chunk, Connection, ConnectionId, Dir, Endpoint, Plan, ReceiveBuffer, SecretSource, Side,
-    TransportConfig, TransportError, seal,
-};
-use units::{Duration, Instant, Rng};
+use bytes::Bytes;
+use quic::session::LevelKeys;
+use quic::{Chunk, Connection, Dir, Plan, ReceiveBuffer, Side, TransportConfig, seal};
+use units::{Duration, Instant};
 
 const DATAGRAM_SIZE: usize = 1472;
 const WARM_UP_BYTES: u64 = 64 << 20;
 const MEASURED_BYTES: u64 = 1 << 30;
 const CHUNK_LEN: usize = 64 * 1024;
-
-/// The deterministic handshake with AES-128-GCM keys for 1-RTT packets.
-struct RealKeys {
-    inner: DeterministicFactory,
-    side: Side,
-}
-
-struct RealKeysSession {
-    inner: Box<dyn Session>,
-    side: Side,
-}
 
 fn aes_keys(side: Side) -> LevelKeys {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
@@ -47,59 +31,6 @@ fn aes_keys(side: Side) -> LevelKeys {
         .expect("AES-128-GCM is built in");
     let side = if side == Side::Client { rustls::Side::Client } else { rustls::Side::Server };
     suite.keys(b"a benchmark", side, rustls::quic::Version::V1).into()
-}
-
-impl SessionFactory for RealKeys {
-    fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
-        Ok(Box::new(RealKeysSession { inner: self.inner.start(server_name, parameters)?, side: self.side }))
-    }
-
-    fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
-        self.inner.initial_keys(id, side)
-    }
-}
-
-impl Session for RealKeysSession {
-    fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
-        self.inner.handle_crypto(bytes)
-    }
-
-    fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
-        match self.inner.poll_crypto(out)? {
-            NewKeys::OneRtt(_) => Some(NewKeys::OneRtt(aes_keys(self.side))),
-            other => Some(other),
-        }
-    }
-
-    fn next_phase(&mut self) -> PhaseKeys {
-        let LevelKeys { seal, open } = aes_keys(self.side);
-        let packet = |keys: DirectionKeys| keys.packet;
-        PhaseKeys { seal: packet(seal), open: packet(open) }
-    }
-
-    fn peer_parameters(&self) -> Option<&[u8]> {
-        self.inner.peer_parameters()
-    }
-
-    fn is_handshaking(&self) -> bool {
-        self.inner.is_handshaking()
-    }
-
-    fn peer_identity(&self) -> Vec<Vec<u8>> {
-        Vec::new()
-    }
-
-    fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
-        self.inner.export(label, context, out)
-    }
-
-    fn summary(&self) -> SessionSummary {
-        self.inner.summary()
-    }
-}
-
-fn factory(side: Side) -> RealKeys {
-    RealKeys { inner: DeterministicFactory::new(side, Rng::from_seed(side as u64)), side }
 }
 
 /// Memory that returns when nobody refers to it any more, as a driver's receive buffers do.
@@ -130,7 +61,7 @@ impl Drop for Recycled {
     }
 }
 
-/// Moves every datagram `from` has to `to`; returns how many packets that were.
+/// As [`support::exchange`], timed by stage.
 fn exchange(now: Instant, from: &mut Connection, to: &mut Connection, stages: &mut Stages) -> u64 {
     let mut packets = 0;
     loop {
@@ -172,22 +103,8 @@ fn main() {
     // Run as a test, only prove that it works.
     let measured = if std::env::args().any(|arg| arg == "--bench") { MEASURED_BYTES } else { WARM_UP_BYTES };
     let config = TransportConfig { datagram_size: DATAGRAM_SIZE, ..TransportConfig::default() };
-    let remote: SocketAddr = "192.0.2.1:1".parse().expect("an address");
-    let mut client_end = Endpoint::new(config.clone(), None, SecretSource::new(&[1; 32])).expect("valid");
-    let server_factory: Arc<dyn SessionFactory> = Arc::new(factory(Side::Server));
-    let mut server_end = Endpoint::new(config, Some(server_factory), SecretSource::new(&[2; 32])).expect("valid");
-    let mut now = Instant::ZERO;
-    let mut client = client_end.connect(now, &factory(Side::Client), "bench", remote).expect("starts");
+    let (mut client, mut server, mut now) = support::connected(&config, aes_keys);
     let (mut forward, mut backward) = (Stages::default(), Stages::default());
-    assert!(client.poll_plan(now, 1, &mut forward.plan));
-    seal(&forward.plan, &mut forward.sealed);
-    let addresses = Addresses { remote, local_ip: None };
-    let mut server = server_end.accept(now, addresses, BytesMut::from(&forward.sealed[..])).expect("an Initial");
-    for _ in 0..10 {
-        now += Duration::from_millis(1);
-        exchange(now, &mut server, &mut client, &mut backward);
-        exchange(now, &mut client, &mut server, &mut forward);
-    }
     let id = client.open(Dir::Uni).expect("a stream is allowed");
     let chunk = Bytes::from(vec![7; CHUNK_LEN]);
     let (mut read, mut packets, mut acks) = (0u64, 0u64, 0u64);

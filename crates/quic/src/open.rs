@@ -40,32 +40,24 @@ impl Opened {
         self.dropped_count = 0;
     }
 
-    /// Makes the last packet part of the row before it, if it continues that: bulk data become one record a batch.
-    fn melt_last(&mut self) {
-        let [.., row, last] = &mut self.packets[..] else { return };
+    /// Makes packet `number` part of the last row, if all it holds is data that continue that: bulk data become one record a
+    /// batch. `payload` lies at `base`.
+    fn extend_row(&mut self, number: u64, payload: &[u8], base: usize) -> bool {
+        let (Some(row), Some(record)) = (self.packets.last_mut(), self.records.last_mut()) else { return false };
+        let Record::Stream { id, offset, fin: false, data } = record else { return false };
         let follows = row.space == Space::Data
-            && last.space == Space::Data
-            && row.path == last.path
-            && row.number + u64::from(row.count) == last.number
+            && row.number + u64::from(row.count) == number
             && row.records.len() == 1
-            && last.records.len() == 1
-            && !last.phase_advanced
-            && row.error.is_none()
-            && last.error.is_none();
-        if !follows {
-            return;
-        }
-        let [.., row_record, last_record] = &mut self.records[..] else { return };
-        if let Record::Stream { id, offset, fin: false, data } = row_record
-            && let Record::Stream { id: last_id, offset: last_offset, fin: false, data: last_data } = last_record
-            && *id == *last_id
-            && *offset + data.len_bytes() as u64 == *last_offset
-            && data.extend(last_data)
-        {
-            row.count += 1;
-            self.packets.pop();
-            self.records.pop();
-        }
+            && row.error.is_none();
+        let mut reader = Reader::new(payload);
+        let extends = follows
+            && matches!(Frame::parse(&mut reader), Ok(Frame::Stream(stream)) if reader.is_empty()
+                && !stream.fin
+                && stream.id == *id
+                && stream.offset == *offset + data.len_bytes() as u64
+                && data.extend(&Layout::single(base + payload.len() - stream.data.len()..base + payload.len())));
+        row.count += u32::from(extends);
+        extends
     }
 }
 
@@ -267,8 +259,12 @@ fn open_protected(
     let largest = &mut context.largest[space.index()];
     *largest = (*largest).max(Some(number));
 
+    let at = base + payload_at;
+    if space == Space::Data && plain.reserved_ok && !advances && opened.extend_row(number, &payload[..plain_len], at) {
+        return Outcome::Opened;
+    }
     let records_from = opened.records.len();
-    let parsed = parse_frames(&payload[..plain_len], header.ty, base + payload_at, opened);
+    let parsed = parse_frames(&payload[..plain_len], header.ty, at, opened);
     let (eliciting, error) = match parsed {
         _ if !plain.reserved_ok => (false, Some(TransportError::violation("reserved header bits are set"))),
         Ok(eliciting) => (eliciting, None),
@@ -284,7 +280,6 @@ fn open_protected(
         phase_advanced: advances,
         error,
     });
-    opened.melt_last();
     Outcome::Opened
 }
 
@@ -396,10 +391,7 @@ fn control_record(frame: &Frame<'_>, end: usize) -> Result<Option<Record>, Trans
         },
         // The limit on streams grows when some of them end, and not by complaints. A response to a challenge we never sent
         // is ignored (RFC 9000, section 19.18).
-        Frame::Padding { .. }
-        | Frame::Ping
-        | Frame::StreamsBlocked { .. }
-        | Frame::PathResponse(_) => return Ok(None),
+        Frame::Padding { .. } | Frame::Ping | Frame::StreamsBlocked { .. } | Frame::PathResponse(_) => return Ok(None),
         _ => {
             let reason = "a frame of an extension that was not negotiated";
             return Err(TransportError::new(ErrorCode::FRAME_ENCODING_ERROR, reason));
