@@ -41,6 +41,8 @@ pub struct EngineConfig {
     pub inbox_bytes_max: usize,
     /// The largest message that is sent or taken.
     pub message_len_max: usize,
+    /// Note where the time goes, for [`Engine::costs`](crate::Engine::costs): a dozen readings of the clock for each batch.
+    pub measure: bool,
 }
 
 impl Default for EngineConfig {
@@ -55,6 +57,7 @@ impl Default for EngineConfig {
             outbox_bytes_max: 1 << 20,
             inbox_bytes_max: 1 << 20,
             message_len_max: 1 << 20,
+            measure: false,
         }
     }
 }

@@ -18,6 +18,7 @@ use units::{Duration, Instant};
 
 use crate::cells::ConnectionCell;
 use crate::error::Closed;
+use crate::meter::Stage;
 use crate::port::Port;
 use crate::receive::{Arrived, Buffers, RECV_BUFFERS};
 use crate::shared::Shared;
@@ -130,15 +131,20 @@ impl Driver {
 
     /// One turn. Never blocks, never runs long.
     pub(crate) fn turn(&mut self) -> Work {
+        self.shared.lap(Stage::Application);
         let asked = self.take_todo();
+        self.shared.lap(Stage::Serve);
         let received = self.receive();
+        self.shared.lap(Stage::Route);
         let fired = self.fire_timers();
+        self.shared.lap(Stage::Timers);
         let sent = self.transmit();
         Work { asked, received, fired, sent }
     }
 
     /// Sleeps until something is to be done, or until `deadline`; only looks around if something is to be done already.
     pub(crate) fn wait(&mut self, deadline: Option<Instant>) {
+        self.shared.lap(Stage::Application);
         self.shared.waker.announce_sleep();
         let busy = !self.run.is_empty()
             || self.ports.iter().any(|port| port.readable || port.arrivals.has_some())
@@ -154,6 +160,7 @@ impl Driver {
         };
         let ready = self.sleeper.wait(timeout);
         self.shared.waker.announce_awake();
+        self.shared.lap(if busy { Stage::Poll } else { Stage::Waiting });
         match ready {
             Ok(ready) => {
                 for ready in ready {
@@ -238,7 +245,17 @@ impl Driver {
     /// One call to a socket.
     fn receive_from(&mut self, index: usize) -> usize {
         let port = &mut self.ports[index];
-        let count = match self.buffers.fill(|buffers, metas| port.socket.recv(buffers, metas)) {
+        let shared = &self.shared;
+        let received = self.buffers.fill(|buffers, metas| {
+            shared.lap(Stage::Route);
+            let received = port.socket.recv(buffers, metas);
+            shared.lap(Stage::RecvCall);
+            if let Some(meter) = &shared.meter {
+                meter.count_received(&metas[..*received.as_ref().unwrap_or(&0)]);
+            }
+            received
+        });
+        let count = match received {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 port.readable = false;
@@ -296,7 +313,9 @@ impl Driver {
     fn hand_over(&mut self, key: ConnectionKey, meta: &RecvMeta, batch: impl ReceiveBuffer) {
         let now = self.clock.now();
         if let Some(slot) = self.slots.get_mut(key.0) {
+            self.shared.lap(Stage::Route);
             slot.connection.handle_datagrams(now, meta.source, batch, meta.stride);
+            self.shared.lap(Stage::OpenAbsorb);
             self.schedule(key);
         }
     }

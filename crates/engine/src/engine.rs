@@ -16,6 +16,7 @@ use crate::driver::{Driver, DriverLimits};
 use crate::error::{Closed, StartError};
 use crate::handle::ConnectionHandle;
 use crate::inline::Inline;
+use crate::meter::Costs;
 use crate::port::Port;
 use crate::shared::{AcceptOutcome, ConnectRequest, Limits, Shared};
 use crate::sleep::Sleeper;
@@ -67,7 +68,8 @@ impl Engine {
             is_listening: config.server.is_some(),
         };
         let local_addrs = ports.iter().map(|port| port.local).collect();
-        let shared = Arc::new(Shared::new(MonotonicClock::start(), waker, local_addrs, limits));
+        let shared = Shared::new(MonotonicClock::start(), waker, local_addrs, limits, config.measure);
+        let shared = Arc::new(shared);
         let mut key = [0; 32];
         os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
         let endpoint = Endpoint::new(config.transport, config.server, SecretSource::new(&key))
@@ -130,6 +132,11 @@ impl Engine {
     /// Connections that exist, those that are ending included.
     pub fn connection_count(&self) -> usize {
         self.core.shared.connection_count()
+    }
+
+    /// Where the driver's time went so far; none unless the configuration asks to [`measure`](EngineConfig::measure).
+    pub fn costs(&self) -> Option<Costs> {
+        self.core.shared.meter.as_ref().map(|meter| meter.read())
     }
 
     /// Which processor runs it.

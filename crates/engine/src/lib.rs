@@ -17,6 +17,7 @@
 //! | `cells` | what both sides share |
 //! | `receive`, `port`, `sleep`, `wake` | buffers, sockets, sleeping and waking |
 //! | `slab`, `timers`, `sync` | tables, deadlines, locks |
+//! | `meter` | where the time goes, if asked for |
 //!
 //! Every call of a handle exists once, as a function that either succeeds or leaves a waker. Blocking is
 //! [`Engine::block_on`]: under [`Placement::Thread`] it parks the caller, under [`Placement::Inline`] it lets the caller run the
@@ -31,6 +32,7 @@ pub mod error;
 pub mod handle;
 mod inline;
 mod messages;
+mod meter;
 mod port;
 mod receive;
 mod shared;
@@ -46,4 +48,5 @@ pub use config::{EngineConfig, Placement};
 pub use engine::Engine;
 pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
 pub use handle::{ConnectionHandle, Opening, RecvHandle, SendHandle};
+pub use meter::{Costs, LAP_MAX, Stage, StageKind, Traffic};
 pub use socket::{LiveSocket, Readiness};

@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use net::{SendError, Transmit};
-use quic::ConnectionKey;
+use quic::{ConnectionKey, Receipt};
 use units::{Duration, Instant};
 
+use crate::cells::ConnectionCell;
 use crate::socket::{LiveSocket, Readiness};
 use crate::wake::ArrivalWaker;
 
@@ -46,12 +47,22 @@ enum Room {
 }
 
 /// A sealed batch.
-#[derive(Debug)]
 struct Held {
+    /// None if it answers a packet that belongs to no connection.
+    parcel: Option<Parcel>,
     destination: SocketAddr,
     source_ip: Option<IpAddr>,
     segment_size: usize,
     contents: Vec<u8>,
+}
+
+/// Whose batch it is: to be told when it leaves, or that it never will.
+#[derive(Clone)]
+pub(crate) struct Parcel {
+    pub(crate) key: ConnectionKey,
+    /// Tells the connection from a later one of the same key.
+    pub(crate) cell: Arc<ConnectionCell>,
+    pub(crate) receipt: Receipt,
 }
 
 /// What became of a batch.
@@ -99,12 +110,18 @@ impl Port {
     }
 
     /// Sends a batch; a copy is kept if it finds no room.
-    pub(crate) fn send(&mut self, now: Instant, transmit: &Transmit<'_>) -> Sent {
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        transmit: &Transmit<'_>,
+        parcel: impl FnOnce() -> Option<Parcel>,
+    ) -> Sent {
         match self.socket.send(transmit) {
             Ok(()) => Sent::Taken,
             Err(error @ (SendError::WouldBlock | SendError::NoBuffers)) => {
                 self.close_room(now, &error);
                 self.held = Some(Held {
+                    parcel: parcel(),
                     destination: transmit.destination,
                     source_ip: transmit.source_ip,
                     segment_size: transmit.segment_size.unwrap_or(transmit.contents.len()),
@@ -122,8 +139,13 @@ impl Port {
         self.room = if waits { Room::UntilWritable } else { Room::Until(now + NO_BUFFERS_RETRY) };
     }
 
-    /// There may be room again: sends what is held. True if connections may go on.
-    pub(crate) fn retry(&mut self, now: Instant) -> bool {
+    /// Whose batch is held, if there may be room for it now.
+    pub(crate) fn held(&self) -> Option<&Parcel> {
+        self.held.as_ref().and_then(|held| held.parcel.as_ref())
+    }
+
+    /// There may be room again: sends what is held. What is lost by that comes back, with the reason.
+    pub(crate) fn retry(&mut self, now: Instant) -> Option<(Option<Parcel>, SendError)> {
         self.room = Room::Free;
         self.flush(now);
         if self.has_room()
@@ -142,10 +164,10 @@ impl Port {
                     self.close_room(now, &error);
                     self.held = Some(held);
                 }
-                Err(error) => tracing::debug!(%error, "a batch was lost"),
+                Err(error) => return Some((held.parcel, error)),
             }
         }
-        self.has_room()
+        None
     }
 
     /// Sends what the socket itself had to keep back of a split batch.

@@ -9,6 +9,7 @@ use net::MonotonicClock;
 use quic::session::SessionFactory;
 
 use crate::cells::ConnectionCell;
+use crate::meter::{Meter, Stage};
 use crate::sync::{WakerSet, lock};
 use crate::wake::EngineWaker;
 
@@ -23,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// Connections that exist.
     pub(crate) connection_count: AtomicUsize,
+    /// Present if the owner wants to know where the time goes.
+    pub(crate) meter: Option<Box<Meter>>,
     todo: Mutex<EngineTodo>,
     accepted: Mutex<Accepted>,
 }
@@ -76,6 +79,7 @@ impl Shared {
         waker: Arc<EngineWaker>,
         local_addrs: Vec<SocketAddr>,
         limits: Limits,
+        measure: bool,
     ) -> Self {
         Self {
             clock,
@@ -83,8 +87,16 @@ impl Shared {
             local_addrs,
             limits,
             connection_count: AtomicUsize::new(0),
+            meter: measure.then(|| Box::new(Meter::new(clock))),
             todo: Mutex::default(),
             accepted: Mutex::default(),
+        }
+    }
+
+    /// A stage of the driver ends; see [`Meter::lap`].
+    pub(crate) fn lap(&self, stage: Stage) {
+        if let Some(meter) = &self.meter {
+            meter.lap(stage);
         }
     }
 

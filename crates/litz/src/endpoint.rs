@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use engine::{Closed, Engine, EngineConfig, LiveSocket, Placement, StartError};
+use engine::{Closed, Costs, Engine, EngineConfig, LiveSocket, Placement, StartError};
 use net::{UdpSocket, UdpSocketOptions};
 use quic::TransportConfig;
 use quic::session::SessionFactory;
@@ -43,6 +43,8 @@ pub struct EndpointConfig {
     pub inbox_bytes_max: usize,
     /// The largest message that is sent or taken, in bytes. Default 1 MiB.
     pub message_len_max: usize,
+    /// Note where the time goes, for [`Endpoint::costs`]. Default no.
+    pub measure: bool,
 }
 
 impl Default for EndpointConfig {
@@ -59,6 +61,7 @@ impl Default for EndpointConfig {
             outbox_bytes_max: engine.outbox_bytes_max,
             inbox_bytes_max: engine.inbox_bytes_max,
             message_len_max: engine.message_len_max,
+            measure: engine.measure,
         }
     }
 }
@@ -155,6 +158,7 @@ impl Endpoint {
             outbox_bytes_max: config.outbox_bytes_max,
             inbox_bytes_max: config.inbox_bytes_max,
             message_len_max: config.message_len_max,
+            measure: config.measure,
         };
         let engine = Engine::start(config, sockets).map_err(BindError::Start)?;
         Ok(Self { engine })
@@ -242,6 +246,12 @@ impl Endpoint {
     /// The addresses of all sockets, in the order of the configuration.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         self.engine.local_addrs()
+    }
+
+    /// Where the time of the processor that runs the protocol went so far; none unless the configuration asks to
+    /// [`measure`](EndpointConfig::measure). `litz profile` shows what can be made of it.
+    pub fn costs(&self) -> Option<Costs> {
+        self.engine.costs()
     }
 
     /// Connections that exist, those that are ending included.

@@ -98,8 +98,8 @@ pub mod transfer;
 pub use connection::Connection;
 pub use endpoint::{BindError, ConnectError, Endpoint, EndpointConfig};
 pub use engine::{
-    AcceptStreamError, Closed, DatagramError, LiveSocket, MessageError, OpenError, Placement, ReadError, Readiness,
-    WriteError,
+    AcceptStreamError, Closed, Costs, DatagramError, LAP_MAX, LiveSocket, MessageError, OpenError, Placement,
+    ReadError, Readiness, Stage, StageKind, Traffic, WriteError,
 };
 pub use net::{UdpSocket, UdpSocketOptions};
 pub use quic::session::ExportError;

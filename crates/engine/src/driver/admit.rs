@@ -102,6 +102,6 @@ impl Driver {
             segment_size: None,
         };
         // The client asks again if it is lost.
-        let _sent = self.ports[port].send(now, &transmit);
+        let _sent = self.ports[port].send(now, &transmit, || None);
     }
 }

@@ -1,11 +1,15 @@
 //! Visiting connections: routes, events, plans, timers.
 
+use std::sync::Arc;
+
 use net::{SendError, Transmit};
 use quic::{ConnectionKey, Event, PLAN_DATAGRAMS_MAX, Side, seal};
 use units::Instant;
 
 use super::{Driver, VISITS_PER_TURN};
-use crate::port::Sent;
+use crate::meter::Stage;
+use crate::port::{Parcel, Sent};
+use crate::slot::Slot;
 use crate::socket::Readiness;
 
 /// Batches a connection may send before the next one has its turn: at most 256 datagrams.
@@ -30,11 +34,13 @@ impl Driver {
             let Some(key) = self.run.pop_front() else { break };
             sent += self.visit(key);
         }
+        self.shared.lap(Stage::HandOver);
         let now = self.clock.now();
         for index in 0..self.ports.len() {
             self.ports[index].flush(now);
             self.watch_room(index);
         }
+        self.shared.lap(Stage::SendCall);
         sent
     }
 
@@ -43,6 +49,7 @@ impl Driver {
         slot.scheduled = false;
         self.apply_routes(key);
         self.tell(key);
+        self.shared.lap(Stage::HandOver);
         let (sent, left) = self.send_plans(key);
         // Planning may have ended streams or changed routes.
         self.apply_routes(key);
@@ -97,11 +104,17 @@ impl Driver {
                 return (sent, Left::NoRoom);
             }
             let datagrams_max = port.socket.max_gso_segments().min(PLAN_DATAGRAMS_MAX);
-            if !slot.connection.poll_plan(self.clock.now(), datagrams_max, &mut self.plan) {
+            let planned = slot.connection.poll_plan(self.clock.now(), datagrams_max, &mut self.plan);
+            self.shared.lap(Stage::Plan);
+            if !planned {
                 return (sent, Left::Nothing);
             }
             seal(&self.plan, &mut self.sealed);
             let now = self.clock.now();
+            if let Some(meter) = &self.shared.meter {
+                meter.lap_at(Stage::Seal, now);
+                meter.count_sent(self.plan.datagram_count(), self.sealed.len());
+            }
             // Before the system call, so that no acknowledgement can overtake the report.
             slot.connection.handle_emitted(now, &self.plan.receipt());
             let Some(addresses) = self.plan.addresses else { continue };
@@ -113,7 +126,12 @@ impl Driver {
                 segment_size: (self.plan.datagram_count() > 1).then_some(self.plan.segment_size),
             };
             sent += 1;
-            match port.send(now, &transmit) {
+            self.shared.lap(Stage::Report);
+            let outcome = port.send(now, &transmit, || {
+                Some(Parcel { key, cell: Arc::clone(&slot.cell), receipt: self.plan.receipt() })
+            });
+            self.shared.lap(Stage::SendCall);
+            match outcome {
                 Sent::Taken => slot.on_taken(),
                 Sent::Lost(error) => {
                     // Not the network's doing, so no loss: the same content is planned again, after a while.
@@ -134,9 +152,23 @@ impl Driver {
 
     /// A socket may have room again.
     pub(super) fn retry_port(&mut self, now: Instant, index: usize) {
-        let has_room = self.ports[index].retry(now);
+        // It leaves now, not when it was planned: round trips are measured from here.
+        let held = self.ports[index].held().cloned();
+        if let Some(parcel) = &held
+            && let Some(slot) = self.owner(parcel)
+        {
+            slot.connection.handle_emitted(now, &parcel.receipt);
+        }
+        if let Some((Some(parcel), error)) = self.ports[index].retry(now)
+            && let Some(slot) = self.owner(&parcel)
+        {
+            tracing::debug!(%error, "a batch that waited for room was lost");
+            slot.connection.handle_not_emitted(&parcel.receipt);
+            slot.on_refused(now, error.to_string());
+            self.schedule(parcel.key);
+        }
         self.watch_room(index);
-        if has_room {
+        if self.ports[index].has_room() {
             // Those that waited go first, in their order.
             while let Some(key) = self.ports[index].waiting.pop_front() {
                 if self.slots.get(key.0).is_some_and(|slot| slot.scheduled) {
@@ -144,6 +176,11 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// The connection a batch belongs to, if it is there still.
+    fn owner(&mut self, parcel: &Parcel) -> Option<&mut Slot> {
+        self.slots.get_mut(parcel.key.0).filter(|slot| Arc::ptr_eq(&slot.cell, &parcel.cell))
     }
 
     /// Watches a socket for room exactly while it has none.

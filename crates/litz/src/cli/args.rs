@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use units::{ByteSize, Duration, Rate, Ratio};
 
 use super::exit;
+use super::profile::ProfileOptions;
 
 /// One connection over every link and every core, each strand encrypted.
 #[derive(Parser, Debug)]
@@ -31,6 +32,9 @@ pub(crate) enum Command {
     /// See a transfer on this machine: emulated link, a sender killed half-way, resumed, verified
     #[command(after_help = exit::HELP)]
     Demo(DemoOptions),
+    /// See where a packet's time goes on this machine: nanoseconds for each stage, and what more processors could gain
+    #[command(after_help = super::profile::HELP)]
+    Profile(ProfileOptions),
 }
 
 /// What both ends of a transfer can set.

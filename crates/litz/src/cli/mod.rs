@@ -1,11 +1,12 @@
 //! The command line: arguments in, exit status out.
 
 mod args;
-mod connect;
+pub(crate) mod connect;
 mod demo;
 mod exit;
 mod host;
-mod link;
+pub(crate) mod link;
+mod profile;
 mod progress;
 mod recv;
 mod send;
@@ -33,6 +34,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Recv(options) => recv::run(&options),
         Command::Send(options) => send::run(&options),
         Command::Demo(options) => demo::run(&options),
+        Command::Profile(options) => profile::run(&options),
     }
 }
 

@@ -130,7 +130,11 @@ impl RecordReader {
         stream.read_exact(&mut kind)?;
         match kind[0] {
             STREAM_RECORDS => Ok(Some(Self { stream })),
-            STREAM_LAST => Ok(None),
+            // To its end: a stream that is dropped before that asks its sender to stop, which may still be about to end it.
+            STREAM_LAST => match read_exact_or_end(&mut *stream, &mut [0])? {
+                true => Err(malformed("the last stream goes on")),
+                false => Ok(None),
+            },
             _ => Err(malformed("an unknown kind of stream")),
         }
     }

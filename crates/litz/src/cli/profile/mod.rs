@@ -1,0 +1,67 @@
+//! `litz profile`: where the time of a packet goes, and what more processors could gain.
+
+mod options;
+mod table;
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::{exit, signals};
+use crate::profile::{self, Failure, Settings};
+
+pub(crate) use options::{HELP, ProfileOptions};
+
+pub(crate) fn run(options: &ProfileOptions) -> ExitCode {
+    let fail = |status, message: &str| exit::fail(options.json, status, message);
+    let settings = match options.settings() {
+        Ok(settings) => settings,
+        Err(message) => return fail(exit::FAILED, &message),
+    };
+    let cancel = match signals::cancel_token() {
+        Ok(cancel) => cancel,
+        Err(error) => return fail(exit::FAILED, &format!("cannot handle interrupts: {error}")),
+    };
+    let bar = bar(&settings, options.json);
+    let measured = profile::measure(&settings, &cancel, &|step| {
+        bar.set_message(step.to_owned());
+        bar.inc(1);
+    });
+    bar.finish_and_clear();
+    match measured {
+        Ok(report) if options.json => print_json(&report),
+        Ok(report) => print(&table::render(&report)),
+        Err(Failure::Interrupted) => fail(exit::INTERRUPTED, "interrupted; nothing was kept"),
+        Err(Failure::Error(message)) => fail(exit::FAILED, &message),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "this is where the command speaks")]
+fn print(text: &str) -> ExitCode {
+    print!("{text}");
+    ExitCode::from(exit::DONE)
+}
+
+#[expect(clippy::print_stdout, reason = "this is where the command speaks")]
+fn print_json(report: &profile::Report) -> ExitCode {
+    match serde_json::to_string(report) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::from(exit::DONE)
+        }
+        Err(error) => exit::fail(true, exit::FAILED, &format!("the result has no JSON form: {error}")),
+    }
+}
+
+/// On standard error, if somebody looks.
+fn bar(settings: &Settings, json: bool) -> ProgressBar {
+    if json || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(settings.steps() as u64), ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("measuring [{bar:40}] {pos} of {len}  {msg}") {
+        bar.set_style(style.progress_chars("━╸─"));
+    }
+    bar
+}

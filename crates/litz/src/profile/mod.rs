@@ -1,0 +1,149 @@
+//! Where the time of a packet goes: measuring it, dividing it, and the bounds that follow.
+//!
+//! ```text
+//!   absorb ── ns a batch ────────────────────────────────┐
+//!   run (two threads, loopback) ── ns for stages ────────┼▶ side: rows, sums ── fit over sizes ──▶ report
+//!     └ calibrate, between its calls ── ns for its parts ┘
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `run` | bytes from memory to memory, for a while |
+//! | `calibrate`, `absorb` | what parts of stages cost alone |
+//! | `file` | what files add |
+//! | `row` | the rows: stages, parts, who may do them |
+//! | `side`, `fit`, `bound` | tables, lines, bounds |
+//! | `report` | everything together, as the JSON format of `docs/spec/profile.md` |
+
+mod absorb;
+mod bound;
+mod calibrate;
+mod file;
+mod fit;
+mod report;
+mod row;
+mod run;
+mod side;
+
+use std::path::PathBuf;
+
+use litz::transfer::CancelToken;
+use units::Duration;
+
+pub(crate) use bound::Bound;
+pub(crate) use report::{BUDGET_NS, Report, Table};
+pub(crate) use row::{End, Source};
+pub(crate) use side::Side;
+
+use report::{FileTable, Overhead};
+use run::{Run, RunPlan};
+use side::{Measured, Point};
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// The datagram size that the table is about, in bytes of UDP payload.
+    pub(crate) datagram_size: usize,
+    /// All sizes to measure, ascending, that one among them.
+    pub(crate) sizes: Vec<usize>,
+    /// For each run.
+    pub(crate) time: Duration,
+    /// Of each kind.
+    pub(crate) runs: usize,
+    /// Whether to measure files too.
+    pub(crate) file: bool,
+    /// Where, if not where the system has its temporary files.
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Why there is no profile.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// In words for the user.
+    Error(String),
+    /// The user does not want it any more.
+    Interrupted,
+}
+
+/// Everything measured at one size.
+#[derive(Default)]
+struct AtSize {
+    sending: Vec<Measured>,
+    receiving: Vec<Measured>,
+}
+
+/// The runs at the size asked for, with the meter and without, in turn.
+#[derive(Default)]
+struct Comparison {
+    metered: Vec<Run>,
+    unmetered: Vec<Run>,
+}
+
+impl Settings {
+    /// Runs that [`measure`] makes, for a progress bar.
+    pub(crate) fn steps(&self) -> usize {
+        self.runs * (self.sizes.len() + 1) + usize::from(self.file)
+    }
+}
+
+/// Measures; calls `progress` before each step.
+pub(crate) fn measure(settings: &Settings, cancel: &CancelToken, progress: &dyn Fn(&str)) -> Result<Report, Failure> {
+    // First: a folder that cannot be used is told at once.
+    let file = if settings.file {
+        progress("from file to file");
+        let dir = settings.dir.as_deref();
+        Some(file::measure(dir, settings.datagram_size, settings.runs, cancel)?)
+    } else {
+        None
+    };
+    let mut sizes: Vec<_> = settings.sizes.iter().map(|_| AtSize::default()).collect();
+    let mut comparison = Comparison::default();
+    for _ in 0..settings.runs {
+        for (size, at_size) in settings.sizes.iter().zip(&mut sizes) {
+            let plan = RunPlan { datagram_size: *size, time: settings.time, metered: true };
+            if *size == settings.datagram_size {
+                progress(&format!("{size} bytes, without the meter"));
+                comparison.unmetered.push(run::run(&RunPlan { metered: false, ..plan }, cancel)?);
+            }
+            progress(&format!("{size} bytes"));
+            let run = at_size.add(&plan, cancel)?;
+            if *size == settings.datagram_size {
+                comparison.metered.push(run);
+            }
+        }
+    }
+    let at = settings.sizes.iter().position(|size| *size == settings.datagram_size).unwrap_or(0);
+    let points = |end: End| -> Vec<_> {
+        let at_sizes = settings.sizes.iter().zip(&sizes);
+        at_sizes.map(|(size, runs)| Point::new(end, *size, runs.of(end))).collect()
+    };
+    let memory = Table {
+        sending: Side::new(End::Sending, points(End::Sending), at),
+        receiving: Side::new(End::Receiving, points(End::Receiving), at),
+    };
+    let file = file.map(|costs| {
+        let side = |end: End| Side::with_file(end, points(end), at, |part| costs.byte_ns(part));
+        let table = Table { sending: side(End::Sending), receiving: side(End::Receiving) };
+        FileTable::new(table, costs, settings.datagram_size)
+    });
+    let overhead = Overhead::new(&comparison.metered, &comparison.unmetered, calibrate::reading_ns());
+    Ok(Report::new(settings, memory, file, overhead))
+}
+
+impl AtSize {
+    /// One more calibration and metered run.
+    fn add(&mut self, plan: &RunPlan, cancel: &CancelToken) -> Result<Run, Failure> {
+        let absorb_batch_ns = absorb::batch_ns(plan.datagram_size).map_err(Failure::Error)?;
+        let run = run::run(plan, cancel)?;
+        self.sending.push(Measured::new(End::Sending, run.sending, 0.0));
+        self.receiving.push(Measured::new(End::Receiving, run.receiving, absorb_batch_ns));
+        Ok(run)
+    }
+
+    fn of(&self, end: End) -> &[Measured] {
+        match end {
+            End::Sending => &self.sending,
+            End::Receiving => &self.receiving,
+        }
+    }
+}
