@@ -70,7 +70,10 @@ fn packets_cost_no_allocation() {
                 }
             }
             assert_eq!(read, WARM_UP_BYTES + MEASURED_BYTES);
-            (CALLS.load(Ordering::Relaxed) - calls, connection.stats().receive.packets_received - packets)
+            let counted =
+                (CALLS.load(Ordering::Relaxed) - calls, connection.stats().receive.packets_received - packets);
+            connection.closed();
+            counted
         });
         let connection = client.connect(address, "host", tls).unwrap();
         let mut stream = connection.open_uni().unwrap();
@@ -80,6 +83,7 @@ fn packets_cost_no_allocation() {
         }
         stream.finish().unwrap();
         stream.wait_finished().unwrap();
+        connection.close(0, "done");
         let (calls, packets) = receiver.join().unwrap();
         // Both sides together. A batch has some fifty packets and may cost a few: the handle of its buffer, and what the
         // application's threads need to wait.
