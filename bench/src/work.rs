@@ -23,7 +23,7 @@ pub const CONNECT_LEN: usize = 1024;
 /// After how much silence connections end: longer than it takes to open the idle ones.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long idle connections are left alone before memory is looked at.
-pub const SETTLE: Duration = Duration::from_millis(500);
+pub const SETTLE: Duration = Duration::from_millis(2500);
 /// Bytes of IPv4 and UDP headers.
 const HEADERS_LEN: u16 = 28;
 /// Socket buffers of every contender.
@@ -44,10 +44,19 @@ pub enum Test {
     Connect,
     /// Memory of connections that do nothing
     Idle,
+    /// The same with connections that let go of their TLS session
+    IdleParked,
     /// A file from tmpfs to tmpfs with the `litz` command, beside the bound that the machine sets
     File,
     /// Whether a key update shows in what arrives every 10 ms
     KeyUpdate,
+}
+
+impl Test {
+    /// Whether it is about the memory of connections that do nothing.
+    pub const fn is_idle(self) -> bool {
+        matches!(self, Self::Idle | Self::IdleParked)
+    }
 }
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -103,9 +112,6 @@ pub struct Figures {
     pub p99_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_connection: Option<f64>,
-    /// The same when idle connections are parked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parked_bytes_per_connection: Option<f64>,
     /// Bytes received in every 10 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bins: Option<Bins>,
@@ -123,7 +129,7 @@ pub fn serve(name: Name, job: &Job, listen: SocketAddr) -> Result<(), Failure> {
     println!("{}", server.address());
     std::io::stdin().read_to_end(&mut Vec::new())?;
     let mut figures = server.figures();
-    if job.test == Test::Idle {
+    if job.test.is_idle() {
         figures.bytes_per_connection = Some((usage::resident_bytes() as f64 - before as f64) / job.connections as f64);
     }
     println!("{}", serde_json::to_string(&figures)?);
@@ -136,7 +142,7 @@ pub fn drive(name: Name, job: &Job, remote: SocketAddr) -> Result<(), Failure> {
     let figures = contender::drive(name, job, remote)?;
     println!("{}", serde_json::to_string(&figures)?);
     // An idle driver keeps its connections until it is told to end.
-    if job.test == Test::Idle {
+    if job.test.is_idle() {
         std::io::stdin().read_to_end(&mut Vec::new())?;
     }
     std::process::exit(0);

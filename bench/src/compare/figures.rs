@@ -6,7 +6,7 @@ use super::run::Run;
 pub type Reader = fn(&Run) -> Option<f64>;
 
 /// What the table shows.
-pub const SHOWN: [(&str, Reader); 18] = [
+pub const SHOWN: [(&str, Reader); 16] = [
     ("goodput, Gb/s", goodput_gbps),
     ("sent, Gb/s", |run| run.client.sent_bps.map(|bps| bps / 1e9)),
     ("packets lost", |run| run.server.packets_lost.map(|lost| lost as f64)),
@@ -18,8 +18,6 @@ pub const SHOWN: [(&str, Reader); 18] = [
     ("p99, us", p99_us),
     ("server KiB/connection", server_kib),
     ("client KiB/connection", client_kib),
-    ("server KiB, parked", server_parked_kib),
-    ("client KiB, parked", client_parked_kib),
     ("file, Gb/s", |run| run.client.file.as_ref().map(|file| file.litz_bps / 1e9)),
     ("bound, Gb/s", |run| run.client.file.as_ref().map(|file| file.bound_bps / 1e9)),
     ("network, Gb/s", |run| run.client.file.as_ref().map(|file| file.network_bps / 1e9)),
@@ -55,14 +53,6 @@ pub fn server_kib(run: &Run) -> Option<f64> {
 
 pub fn client_kib(run: &Run) -> Option<f64> {
     run.client.bytes_per_connection.map(kib)
-}
-
-pub fn server_parked_kib(run: &Run) -> Option<f64> {
-    run.server.parked_bytes_per_connection.map(kib)
-}
-
-pub fn client_parked_kib(run: &Run) -> Option<f64> {
-    run.client.parked_bytes_per_connection.map(kib)
 }
 
 /// The rate of a file's transfer as a share of what the machine could do.

@@ -144,16 +144,16 @@ impl Judge<'_> {
     }
 
     fn memory(&self) -> Vec<Verdict> {
-        let case = on_loopback(Test::Idle);
-        let figures: [(&str, Reader, f64); 4] = [
-            ("server", figures::server_kib, 16.0),
-            ("client", figures::client_kib, 16.0),
-            ("server, parked", figures::server_parked_kib, 8.0),
-            ("client, parked", figures::client_parked_kib, 8.0),
+        let figures: [(Test, &str, Reader, f64); 4] = [
+            (Test::Idle, "server", figures::server_kib, 16.0),
+            (Test::Idle, "client", figures::client_kib, 16.0),
+            (Test::IdleParked, "server", figures::server_kib, 8.0),
+            (Test::IdleParked, "client", figures::client_kib, 8.0),
         ];
         let pairs = figures.into_iter().flat_map(|figure| LITZ.map(|litz| (figure, litz)));
         pairs
-            .map(|((side, read, bound), litz)| {
+            .map(|((test, side, read, bound), litz)| {
+                let case = on_loopback(test);
                 let values = self.rounds(case, litz, read).into_iter().map(|(_, value)| value).collect();
                 let figure = format!("KiB/connection, {side}, {}", value_name(&litz));
                 self.verdict(case, figure, Target::AtMost(bound), values)

@@ -35,6 +35,7 @@ fn config(placement: Placement, job: &Job, bind: SocketAddr, listens: bool) -> E
             stream_window_max: u64::from(WINDOW),
             connection_window_max: u64::from(WINDOW),
             send_buffer_max: u64::from(WINDOW),
+            park_after: (job.test == Test::IdleParked).then_some(litz::units::Duration::from_secs(1)),
             ..TransportConfig::default()
         },
         server_tls: listens.then(tls::server),
@@ -68,7 +69,7 @@ pub fn server(placement: Placement, job: &Job, listen: SocketAddr) -> Result<Box
                         leave(connects.figures());
                     }
                 }
-                Test::Idle => kept.push(connection),
+                Test::Idle | Test::IdleParked => kept.push(connection),
                 Test::File => {}
             }
         }
@@ -79,8 +80,8 @@ pub fn server(placement: Placement, job: &Job, listen: SocketAddr) -> Result<Box
 fn sink(connection: &Connection, job: &Job) -> Result<Figures, Failure> {
     let mut stream = connection.accept_uni()?;
     let mut meter = BulkMeter::new(job);
-    while let Some(chunk) = stream.read_chunk()? {
-        if !meter.note(chunk.len()) {
+    while let Some(strip) = stream.read_strip()? {
+        if !meter.note(strip.len()) {
             break;
         }
     }
@@ -141,7 +142,7 @@ pub fn drive(placement: Placement, job: &Job, remote: SocketAddr) -> Result<Figu
             Ok(connects.figures())
         }
         Test::RequestResponse => ask(&connect()?, job),
-        Test::Idle => {
+        Test::Idle | Test::IdleParked => {
             let mut kept = Vec::with_capacity(job.connections);
             for _ in 0..job.connections {
                 kept.push(connect()?);

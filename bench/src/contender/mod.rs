@@ -58,13 +58,13 @@ impl Name {
             Self::LitzInline => test != Test::File,
             // The command's placement.
             Self::LitzThread => test != Test::KeyUpdate,
-            Self::Quinn => !matches!(test, Test::File | Test::KeyUpdate),
+            Self::Quinn => !matches!(test, Test::IdleParked | Test::File | Test::KeyUpdate),
             Self::Blaster | Self::BlasterClear | Self::Tcp | Self::TcpTls => test == Test::Bulk,
             Self::Udp => test == Test::RequestResponse,
             #[cfg(feature = "noq")]
-            Self::Noq => !matches!(test, Test::File | Test::KeyUpdate),
+            Self::Noq => !matches!(test, Test::IdleParked | Test::File | Test::KeyUpdate),
             #[cfg(feature = "s2n-quic")]
-            Self::S2nQuic => !matches!(test, Test::Idle | Test::File | Test::KeyUpdate),
+            Self::S2nQuic => !matches!(test, Test::Idle | Test::IdleParked | Test::File | Test::KeyUpdate),
             #[cfg(feature = "quiche")]
             Self::Quiche => matches!(test, Test::Bulk | Test::RequestResponse),
         }

@@ -108,7 +108,7 @@ macro_rules! contender {
                                 leave(connects.figures());
                             }
                         }
-                        Test::Idle => kept.push(connection),
+                        Test::Idle | Test::IdleParked => kept.push(connection),
                         Test::File | Test::KeyUpdate => {}
                     }
                 }
@@ -183,7 +183,7 @@ macro_rules! contender {
                             Ok(connects.figures())
                         }
                         Test::RequestResponse => ask(&connect().await?, job).await,
-                        Test::Idle => {
+                        Test::Idle | Test::IdleParked => {
                             let mut kept = Vec::with_capacity(job.connections);
                             for _ in 0..job.connections {
                                 kept.push(connect().await?);

@@ -85,7 +85,7 @@ async fn accept(mut server: QuicServer, job: &Job, figures: &Mutex<Figures>) {
             }
             // Until the client leaves.
             Test::Handshake => drop(connection.accept().await),
-            Test::Idle | Test::File | Test::KeyUpdate => {}
+            Test::Idle | Test::IdleParked | Test::File | Test::KeyUpdate => {}
         }
     }
 }
@@ -161,7 +161,7 @@ pub fn drive(job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
                 Ok(connects.figures())
             }
             Test::RequestResponse => ask(connect().await?, job).await,
-            Test::Idle | Test::File | Test::KeyUpdate => Err("not for this contender".into()),
+            Test::Idle | Test::IdleParked | Test::File | Test::KeyUpdate => Err("not for this contender".into()),
         }
     })
 }

@@ -150,15 +150,14 @@ impl Driver {
             || self.ports.iter().any(|port| port.readable || port.arrivals.has_some())
             || self.shared.has_todo()
             || (self.shared.is_stopping() && !self.goodbyes_said);
-        let timeout = if busy {
-            Some(Duration::ZERO)
+        let now = self.clock.now();
+        let until = if busy {
+            Some(now)
         } else {
             let retries = self.ports.iter().filter_map(Port::retry_at);
-            let until = self.timers.next().into_iter().chain(deadline).chain(retries).min();
-            let now = self.clock.now();
-            until.map(|until| until.saturating_since(now))
+            self.timers.next().into_iter().chain(deadline).chain(retries).min()
         };
-        let ready = self.sleeper.wait(timeout);
+        let ready = self.sleeper.wait(now, until);
         self.shared.waker.announce_awake();
         self.shared.lap(if busy { Stage::Poll } else { Stage::Waiting });
         match ready {

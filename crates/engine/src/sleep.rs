@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
-use units::Duration;
+use units::{Duration, Instant};
 
 const WAKER: Token = Token(0);
 const TIMER: Token = Token(1);
@@ -32,6 +32,8 @@ pub(crate) struct Sleeper {
     poll: Poll,
     events: Events,
     timer: fine::Timer,
+    /// When the timer fires.
+    armed: Option<Instant>,
 }
 
 impl Sleeper {
@@ -39,7 +41,7 @@ impl Sleeper {
     pub(crate) fn new() -> io::Result<(Self, crate::wake::EngineWaker)> {
         let (poll, waker) = crate::wake::poll_and_waker(WAKER)?;
         let timer = fine::Timer::new(poll.registry(), TIMER)?;
-        Ok((Self { poll, events: Events::with_capacity(EVENTS_MAX), timer }, waker))
+        Ok((Self { poll, events: Events::with_capacity(EVENTS_MAX), timer, armed: None }, waker))
     }
 
     fn registry(&self) -> &Registry {
@@ -58,11 +60,23 @@ impl Sleeper {
         self.registry().reregister(&mut SourceFd(&descriptor), Token(SOCKETS_FROM + socket), interest)
     }
 
-    /// Sleeps for `timeout` at most, without end if there is none; zero only looks.
-    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<impl Iterator<Item = Ready>> {
-        let timeout = match timeout {
-            Some(span) if !span.is_zero() && span < COARSE_FROM && self.timer.arm(span) => None,
-            other => other,
+    /// Makes the timer fire at `until` or before; false if it cannot.
+    fn arm(&mut self, now: Instant, until: Instant) -> bool {
+        if self.armed.is_some_and(|armed| now < armed && armed <= until) {
+            return true;
+        }
+        let done = self.timer.arm(until.saturating_since(now));
+        self.armed = done.then_some(until);
+        done
+    }
+
+    /// Sleeps until `until` at most, without end if there is none; only looks if that has come. May wake early: a deadline
+    /// that moves on with each packet would otherwise set the timer anew each time, which is a trap into the hypervisor on
+    /// a virtual machine.
+    pub(crate) fn wait(&mut self, now: Instant, until: Option<Instant>) -> io::Result<impl Iterator<Item = Ready>> {
+        let timeout = match until.map(|until| (until, until.saturating_since(now))) {
+            Some((until, span)) if !span.is_zero() && span < COARSE_FROM && self.arm(now, until) => None,
+            other => other.map(|(_, span)| span),
         };
         match self.poll.poll(&mut self.events, timeout.map(Into::into)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),

@@ -17,8 +17,15 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// wake-up is lost between looking and waiting.
 #[derive(Debug, Default)]
 pub(crate) struct Parker {
-    token: Mutex<bool>,
+    state: Mutex<ParkState>,
     signal: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct ParkState {
+    token: bool,
+    /// The thread sleeps. Signalling costs a system call, and a thread that runs the driver itself is often woken awake.
+    parked: bool,
 }
 
 thread_local! {
@@ -33,20 +40,21 @@ impl Parker {
 
     /// Waits for a token and takes it. False if `deadline` came first.
     pub(crate) fn park(&self, clock: &MonotonicClock, deadline: Option<Instant>) -> bool {
-        let mut token = lock(&self.token);
-        while !*token {
+        let mut state = lock(&self.state);
+        state.parked = true;
+        while !state.token {
             let Some(deadline) = deadline else {
-                token = self.signal.wait(token).unwrap_or_else(PoisonError::into_inner);
+                state = self.signal.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let left = deadline.saturating_since(clock.now());
             if left.is_zero() {
-                return false;
+                break;
             }
-            token = self.signal.wait_timeout(token, left.into()).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.signal.wait_timeout(state, left.into()).unwrap_or_else(PoisonError::into_inner).0;
         }
-        *token = false;
-        true
+        state.parked = false;
+        std::mem::take(&mut state.token)
     }
 }
 
@@ -56,8 +64,11 @@ impl Wake for Parker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        *lock(&self.token) = true;
-        self.signal.notify_one();
+        let mut state = lock(&self.state);
+        state.token = true;
+        if state.parked {
+            self.signal.notify_one();
+        }
     }
 }
 
