@@ -34,10 +34,6 @@ impl<T> Slab<T> {
         Some(key)
     }
 
-    pub(crate) fn get(&self, key: u32) -> Option<&T> {
-        self.entries.get(key as usize)?.as_ref()
-    }
-
     pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
         self.entries.get_mut(key as usize)?.as_mut()
     }
@@ -64,10 +60,10 @@ mod tests {
         let (a, b) = (slab.insert('a').unwrap(), slab.insert('b').unwrap());
         assert_eq!((slab.insert('c'), slab.len(), slab.is_full()), (None, 2, true));
         assert_eq!(slab.remove(a), Some('a'));
-        assert_eq!((slab.remove(a), slab.get(a)), (None, None));
+        assert_eq!((slab.remove(a), slab.get_mut(a)), (None, None));
         assert_eq!(slab.keys().collect::<Vec<_>>(), [b]);
         assert_eq!(slab.insert('d'), Some(a));
         *slab.get_mut(b).unwrap() = 'e';
-        assert_eq!((slab.get(a), slab.get(b), slab.len()), (Some(&'d'), Some(&'e'), 2));
+        assert_eq!((slab.get_mut(a).copied(), slab.get_mut(b).copied(), slab.len()), (Some('d'), Some('e'), 2));
     }
 }

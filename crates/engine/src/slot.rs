@@ -31,8 +31,10 @@ pub(crate) struct Slot {
     pub(crate) deadline: Option<Instant>,
     /// When the handshake has failed; none once it is complete.
     pub(crate) handshake_until: Option<Instant>,
-    /// In the driver's run queue, or waiting for its socket.
+    /// In the driver's run queue.
     pub(crate) scheduled: bool,
+    /// In the queue of its socket, which is full.
+    pub(crate) awaits_room: bool,
     /// A client's connection whose handshake goes on.
     pub(crate) half_open: bool,
     /// What the system last said when a batch was refused.
@@ -58,6 +60,7 @@ impl Slot {
             deadline: None,
             handshake_until: None,
             scheduled: false,
+            awaits_room: false,
             half_open: false,
             last_send_error: None,
             refusals: 0,
@@ -216,12 +219,12 @@ impl Slot {
         if dir == Dir::Uni && mode != MessageMode::Streams {
             return;
         }
-        let mut room = ACCEPTED_MAX.saturating_sub(self.cell.lock().accepted[dir.index()].len());
-        while room > 0
+        // Looked at each time, because the application takes streams meanwhile: it asks for more when a queue that was full
+        // has fallen to half, so this must not stop before the queue is full.
+        while self.cell.lock().accepted[dir.index()].len() < ACCEPTED_MAX
             && let Some(id) = self.connection.accept(dir)
         {
             self.accept_stream(now, id);
-            room -= 1;
         }
     }
 

@@ -150,6 +150,11 @@ impl Connection {
             self.receive.stats.datagrams_stray += count;
             return;
         }
+        if self.control.is_idle_too_long(now) {
+            // We were suspended, or nobody called. The peer knows by its own clock that it is over (RFC 9000, section 10.1);
+            // what it sent before is no sign of life.
+            self.handle_timeout(now);
+        }
         self.rest.note_busy(now);
         self.receive.on_arrivals(PathId::ZERO, count, data.len() as u64, &mut self.exchange);
         if self.control.is_silent() {

@@ -67,9 +67,11 @@ impl Driver {
             Left::Nothing => {}
             Left::More => self.schedule(key),
             Left::NoRoom => {
-                slot.scheduled = true;
-                let port = slot.port;
-                self.ports[port].waiting.push_back(key);
+                // Visited all the same when something arrives: only sending has to wait.
+                if !std::mem::replace(&mut slot.awaits_room, true) {
+                    let port = slot.port;
+                    self.ports[port].waiting.push_back(key);
+                }
             }
         }
         sent
@@ -171,8 +173,10 @@ impl Driver {
         if self.ports[index].has_room() {
             // Those that waited go first, in their order.
             while let Some(key) = self.ports[index].waiting.pop_front() {
-                if self.slots.get(key.0).is_some_and(|slot| slot.scheduled) {
-                    self.run.push_back(key);
+                // The key may have passed on to another connection, whose visit does no harm.
+                if let Some(slot) = self.slots.get_mut(key.0) {
+                    slot.awaits_room = false;
+                    self.schedule(key);
                 }
             }
         }

@@ -369,6 +369,11 @@ impl Control {
         }
     }
 
+    /// The idle timeout has passed, though nobody has looked yet.
+    pub(crate) fn is_idle_too_long(&self, now: Instant) -> bool {
+        self.is_open() && self.idle_at.is_some_and(|at| at <= now)
+    }
+
     /// Does what is due at `now`; does nothing if called early.
     pub(crate) fn on_timeout(&mut self, now: Instant, exchange: &mut Exchange, events: &mut Events) {
         match self.stage {

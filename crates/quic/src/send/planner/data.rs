@@ -70,7 +70,11 @@ impl SendHalf {
         }
         self.streams.rotate();
         let path = &mut self.paths[0];
-        path.app_limited = bytes_left >= size as u64 && plan.datagram_count < limit;
+        // A user's cap leaves the window unused just as an application without data does, and must not let it grow (RFC 9002,
+        // section 7.8); what congestion control paces by itself does not count.
+        let rate = path.congestion.pacing_rate(&path.rtt);
+        let capped = path.pacer.cap().is_some_and(|cap| cap.rate < rate) && path.window_room() >= size as u64;
+        path.app_limited = capped || (bytes_left >= size as u64 && plan.datagram_count < limit);
         if plan.datagram_count > 0 {
             path.pacer.on_sent(now, plan.size_bytes as u64);
             if plan.datagram_count == 1 {

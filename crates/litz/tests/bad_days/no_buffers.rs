@@ -1,0 +1,244 @@
+//! The system takes nothing for a while: `ENOBUFS` from a queue below the socket, `EWOULDBLOCK` from the socket itself. Neither
+//! is a loss.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::Waker;
+
+use litz::{Closed, Endpoint, LiveSocket, Placement, Readiness, Stats, UdpSocket, UdpSocketOptions};
+use net::{DatagramSocket, RecvMeta, SendError, SocketCounters, Transmit};
+use units::Duration;
+
+use crate::world::{Arm, Wire, World, pattern};
+
+const LEN: usize = 8 << 20;
+
+/// What the system says to send number so-and-so, if it refuses.
+type Choose = fn(u64) -> Option<SendError>;
+
+struct Refusing {
+    inner: Box<dyn LiveSocket>,
+    choose: Choose,
+    /// While set, everything finds no buffers.
+    shut: Arc<AtomicBool>,
+    asked: u64,
+    refused: Arc<AtomicU64>,
+}
+
+impl Refusing {
+    fn new(inner: Box<dyn LiveSocket>, choose: Choose, refused: &Arc<AtomicU64>) -> Self {
+        Self { inner, choose, shut: Arc::default(), asked: 0, refused: refused.clone() }
+    }
+}
+
+impl DatagramSocket for Refusing {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+
+    fn max_gso_segments(&self) -> usize {
+        self.inner.max_gso_segments()
+    }
+
+    fn max_gro_segments(&self) -> usize {
+        self.inner.max_gro_segments()
+    }
+
+    fn send(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError> {
+        self.asked += 1;
+        let shut = self.shut.load(Ordering::Relaxed).then_some(SendError::NoBuffers);
+        if let Some(error) = shut.or_else(|| (self.choose)(self.asked)) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(error);
+        }
+        self.inner.send(transmit).inspect_err(|_| {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        })
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        self.inner.flush()
+    }
+
+    fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize> {
+        self.inner.recv(buffers, metas)
+    }
+
+    fn counters(&self) -> &SocketCounters {
+        self.inner.counters()
+    }
+}
+
+impl LiveSocket for Refusing {
+    fn readiness(&mut self, waker: &Waker) -> Readiness {
+        self.inner.readiness(waker)
+    }
+}
+
+/// A transfer between these sockets; what the sender and the receiver say of it.
+fn transfer(world: &World, receiving: Box<dyn LiveSocket>, sending: Box<dyn LiveSocket>) -> (Stats, Stats) {
+    let mut config = world.config();
+    // Less than any queue on the way holds, so that whatever is lost is lost by the refusals.
+    config.transport.stream_window = 128 << 10;
+    config.transport.stream_window_max = 128 << 10;
+    let server = world.server_over(config.clone(), receiving);
+    let address = server.local_addr();
+    std::thread::scope(|scope| {
+        let server = &server;
+        let reading = scope.spawn(move || {
+            let connection = server.accept().unwrap();
+            let mut all = Vec::new();
+            connection.accept_uni().unwrap().read_to_end(&mut all).unwrap();
+            assert!(all == pattern(LEN, 3));
+            let stats = connection.stats();
+            connection.close(0, "done");
+            connection.closed();
+            stats
+        });
+        let client = Endpoint::with_sockets(config, vec![sending]).unwrap();
+        let connection = world.connect(&client, address);
+        let mut stream = connection.open_uni().unwrap();
+        stream.write_all(&pattern(LEN, 3)).unwrap();
+        stream.finish().unwrap();
+        assert!(matches!(connection.closed(), Closed::ByPeer { .. }));
+        (connection.stats(), reading.join().unwrap())
+    })
+}
+
+/// A transfer whose sender and whose receiver meet these refusals, each at least `least` times.
+fn nothing_is_lost(wire: Wire, placement: Placement, choose: Choose, least: u64) {
+    let world = World::new(Arm { wire, placement });
+    let refused = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
+    let [at_client, at_server] = refused
+        .each_ref()
+        .map(|refused| -> Box<dyn LiveSocket> { Box::new(Refusing::new(world.socket(0), choose, refused)) });
+    let (sent, received) = transfer(&world, at_server, at_client);
+    let [at_client, at_server] = refused.map(|refused| refused.load(Ordering::Relaxed));
+    assert!(at_client >= least && at_server >= least, "{wire:?}, {placement:?}: {at_client} and {at_server} refusals");
+    let lost = [sent.send.packets_lost, received.send.packets_lost];
+    assert_eq!(lost, [0, 0], "{wire:?}, {placement:?}: refusals are no losses: {:?}", sent.send);
+    assert_eq!(received.receive.packets_duplicate, 0, "{wire:?}, {placement:?}: nothing was sent twice");
+}
+
+#[test]
+fn the_first_two_hundred_sends_find_no_buffers() {
+    for placement in [Placement::Thread, Placement::Inline] {
+        nothing_is_lost(Wire::Udp, placement, |number| (number <= 200).then_some(SendError::NoBuffers), 200);
+    }
+}
+
+#[test]
+fn bursts_without_buffers_only_delay() {
+    for wire in [Wire::Udp, Wire::Memory] {
+        let choose: Choose = |number| (number % 60 >= 40).then_some(SendError::NoBuffers);
+        nothing_is_lost(wire, Placement::Thread, choose, 20);
+    }
+}
+
+/// A socket of the system that says so announces it when there is room again; one in memory is asked again soon.
+#[test]
+fn full_socket_buffers_only_delay() {
+    let once: Choose = |number| (number % 3 == 1).then_some(SendError::WouldBlock);
+    nothing_is_lost(Wire::Udp, Placement::Thread, once, 20);
+    let burst: Choose = |number| (number % 60 >= 40).then_some(SendError::WouldBlock);
+    nothing_is_lost(Wire::Memory, Placement::Thread, burst, 20);
+}
+
+/// The same with a kernel that means it: a network namespace whose loopback device carries 100 Mb/s, and a small send buffer.
+#[test]
+fn a_send_buffer_that_the_kernel_has_filled_only_delays() {
+    const INSIDE: &str = "LITZ_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        let refused = slow_loopback();
+        assert!(refused > 20, "the send buffer was full {refused} times");
+        return;
+    }
+    let name = "no_buffers::a_send_buffer_that_the_kernel_has_filled_only_delays";
+    let setup =
+        "ip link set lo up && tc qdisc add dev lo root tbf rate 100mbit burst 64kb limit 8mb || exit 77; exec \"$@\"";
+    let status = std::process::Command::new("unshare")
+        .args(["--net", "sh", "-c", setup, "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1")
+        .status();
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(status) if status.code() == Some(101) => panic!("it failed inside the namespace"),
+        other => skipped(&format!("a network namespace with a slow device needs root and tc: {other:?}")),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
+}
+
+/// A transfer by a socket with a small send buffer; how often that was full.
+fn slow_loopback() -> u64 {
+    let world = World::new(Arm { wire: Wire::Udp, placement: Placement::Thread });
+    let mut options = UdpSocketOptions::new("127.0.0.1:0".parse().unwrap());
+    options.send_buffer_bytes = 32 << 10;
+    let refused = Arc::new(AtomicU64::new(0));
+    let socket = Refusing::new(Box::new(UdpSocket::open(&options).unwrap()), |_| None, &refused);
+    let (sent, _) = transfer(&world, world.socket(0), Box::new(socket));
+    assert_eq!(sent.send.packets_lost, 0, "a full buffer is no loss: {:?}", sent.send);
+    refused.load(Ordering::Relaxed)
+}
+
+/// A socket that takes nothing any more, and never will, does not keep the end from those who wait for it.
+#[test]
+fn users_of_a_socket_that_stays_full_are_told_of_the_end() {
+    let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
+    let refused = Arc::new(AtomicU64::new(0));
+    let choose: Choose = |number| (number > 8).then_some(SendError::NoBuffers);
+    let stuck = Refusing::new(world.socket(0), choose, &refused);
+    let mut config = world.config();
+    config.transport.idle_timeout = Duration::from_secs(2);
+    let server = world.server(config.clone());
+    let address = server.local_addr();
+    let (ended, told) = mpsc::channel();
+    let client = Endpoint::with_sockets(config, vec![Box::new(stuck)]).unwrap();
+    let connection = world.connect(&client, address);
+    let mut stream = connection.open_uni().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let error = stream.write_all(&pattern(LEN, 3)).unwrap_err();
+            ended.send(error.kind()).unwrap();
+        });
+        let kind = told.recv_timeout(std::time::Duration::from_secs(6));
+        // Lets a writer that was not told go, too.
+        client.close();
+        assert_eq!(kind, Ok(io::ErrorKind::TimedOut), "after {} refusals", refused.load(Ordering::Relaxed));
+    });
+}
+
+/// What has arrived is handed on, whether or not anything can be sent.
+#[test]
+fn a_socket_that_cannot_send_still_receives() {
+    let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
+    let refused = Arc::new(AtomicU64::new(0));
+    let mute = Refusing::new(world.socket(0), |_| None, &refused);
+    let shut = mute.shut.clone();
+    let server = world.server_over(world.config(), Box::new(mute));
+    let client = world.client(world.config());
+    let ours = world.connect(&client, server.local_addr());
+    let theirs = server.accept().unwrap();
+    let mut stream = ours.open_uni().unwrap();
+    stream.write_all(b"before").unwrap();
+    let mut reading = theirs.accept_uni().unwrap();
+    let mut before = [0; 6];
+    reading.read_exact(&mut before).unwrap();
+    shut.store(true, Ordering::Relaxed);
+    theirs.send_datagram(bytes::Bytes::from_static(b"stuck")).unwrap();
+    while refused.load(Ordering::Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    stream.write_all(b"during").unwrap();
+    let read = reading.read_chunk_timeout(std::time::Duration::from_secs(1));
+    let refused = refused.load(Ordering::Relaxed);
+    shut.store(false, Ordering::Relaxed);
+    assert_eq!(read, Ok(Some(Some(bytes::Bytes::from_static(b"during")))), "while {refused} sends were refused");
+}
