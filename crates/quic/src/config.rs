@@ -29,7 +29,9 @@ pub struct TransportConfig {
     pub send_buffer_max: u64,
     /// Bidirectional streams the peer may have open at a time. Default 128.
     pub max_concurrent_bidi_streams: u64,
-    /// Unidirectional streams the peer may have open at a time. Default 1024: a message is a stream.
+    /// Unidirectional streams the peer may have open at a time. Default 1024: a message is a stream. An application that
+    /// reads a few of many streams and lets the others wait must bound them, so that the windows of those in waiting leave
+    /// some of `connection_window` for those it reads; otherwise both sides may wait for ever.
     pub max_concurrent_uni_streams: u64,
     /// Bytes of datagrams waiting to be sent, at most. Zero does not switch receiving off. Default 1 MiB.
     pub datagram_send_buffer: u64,
