@@ -8,6 +8,7 @@ use units::Instant;
 
 use crate::cells::connection::{MESSAGE_OVERHEAD, MESSAGES_IN_BYTES_MAX, MESSAGES_OUT_BYTES_MAX};
 use crate::cells::{ConnectionCell, Interest};
+use crate::receive::COMPACT_BELOW;
 use crate::slot::READ_LEN_MAX;
 
 /// Messages that are put together at a time. Each may take `message_len_max` bytes; more streams wait their turn.
@@ -154,7 +155,7 @@ impl Messages {
                         self.receiving.remove(&id);
                         return;
                     }
-                    assembly.strips.push(strip);
+                    assembly.strips.push(strip.compacted(COMPACT_BELOW));
                 }
                 Ok(Chunk::End) => break,
                 Err(ReadError::Blocked) => return,

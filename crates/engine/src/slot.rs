@@ -13,6 +13,7 @@ use crate::cells::send::SendEnd;
 use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, StreamCells, StreamTask};
 use crate::error::{Closed, OpenError};
 use crate::messages::Messages;
+use crate::receive::COMPACT_BELOW;
 
 /// Bytes taken from a stream in one call; chunks are references, so more would only mean less often.
 pub(crate) const READ_LEN_MAX: usize = 64 << 10;
@@ -317,7 +318,7 @@ impl Slot {
             }
             while !inbox.is_over() && (cell.wants_more(&mut inbox) || everything) {
                 match self.connection.read(now, id, READ_LEN_MAX) {
-                    Ok(Chunk::Bytes(bytes)) => inbox.push(bytes),
+                    Ok(Chunk::Bytes(strip)) => inbox.push(strip.compacted(COMPACT_BELOW)),
                     Ok(Chunk::End) => inbox.set_end(RecvEnd::Finished),
                     Err(QuicReadError::Reset(code)) => inbox.set_end(RecvEnd::Reset(code)),
                     Err(QuicReadError::Blocked) => break,

@@ -324,7 +324,7 @@ impl Connection {
             self.receive.on_timeout(now);
         }
         self.settle(now);
-        match self.rest.on_timeout(now) {
+        match self.rest.on_timeout(now, self.control.is_confirmed()) {
             Some(Due::Rest) => self.shrink(),
             Some(Due::Park) => {
                 self.control.park();

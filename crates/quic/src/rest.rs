@@ -42,8 +42,8 @@ impl RestTimer {
         self.due_at
     }
 
-    /// What is due at `now`, if anything.
-    pub(crate) fn on_timeout(&mut self, now: Instant) -> Option<Due> {
+    /// What is due at `now`, if anything. A connection that is not `confirmed` parks later.
+    pub(crate) fn on_timeout(&mut self, now: Instant, confirmed: bool) -> Option<Due> {
         if self.due_at.is_none_or(|at| at > now) {
             return None;
         }
@@ -53,6 +53,10 @@ impl RestTimer {
             return None;
         }
         let park_after = self.park_after.filter(|_| !self.parked);
+        if !confirmed {
+            self.due_at = None;
+            return Some(Due::Rest);
+        }
         if park_after.is_some_and(|after| quiet >= after) {
             (self.parked, self.due_at) = (true, None);
             return Some(Due::Park);
@@ -77,23 +81,32 @@ mod tests {
         timer.note_busy(at(0));
         timer.note_busy(at(600));
         assert_eq!(timer.timeout(), Some(at(1000)), "traffic moves no timer");
-        assert_eq!((timer.on_timeout(at(999)), timer.on_timeout(at(1000))), (None, None));
+        assert_eq!((timer.on_timeout(at(999), true), timer.on_timeout(at(1000), true)), (None, None));
         assert_eq!(timer.timeout(), Some(at(1600)));
-        assert_eq!(timer.on_timeout(at(1700)), Some(Due::Rest));
-        assert_eq!((timer.timeout(), timer.on_timeout(at(9000))), (None, None));
+        assert_eq!(timer.on_timeout(at(1700), true), Some(Due::Rest));
+        assert_eq!((timer.timeout(), timer.on_timeout(at(9000), true)), (None, None));
         timer.note_busy(at(10_000));
-        assert_eq!(timer.on_timeout(at(11_000)), Some(Due::Rest));
+        assert_eq!(timer.on_timeout(at(11_000), true), Some(Due::Rest));
+    }
+
+    #[test]
+    fn a_handshake_that_takes_its_time_parks_later() {
+        let mut timer = RestTimer::new(Some(Duration::from_secs(1)));
+        timer.note_busy(at(0));
+        assert_eq!(timer.on_timeout(at(1000), false), Some(Due::Rest));
+        timer.note_busy(at(2000));
+        assert_eq!(timer.on_timeout(at(3000), true), Some(Due::Park));
     }
 
     #[test]
     fn it_parks_once_in_its_life() {
         let mut timer = RestTimer::new(Some(Duration::from_secs(5)));
         timer.note_busy(at(0));
-        assert_eq!(timer.on_timeout(at(1000)), Some(Due::Rest));
+        assert_eq!(timer.on_timeout(at(1000), true), Some(Due::Rest));
         assert_eq!(timer.timeout(), Some(at(5000)));
-        assert_eq!(timer.on_timeout(at(5000)), Some(Due::Park));
+        assert_eq!(timer.on_timeout(at(5000), true), Some(Due::Park));
         timer.note_busy(at(6000));
-        assert_eq!(timer.on_timeout(at(20_000)), Some(Due::Rest));
+        assert_eq!(timer.on_timeout(at(20_000), true), Some(Due::Rest));
         assert_eq!(timer.timeout(), None);
     }
 }

@@ -166,6 +166,17 @@ impl Strip {
         copied
     }
 
+    /// Itself if it has at least `len_min` bytes, otherwise a copy: so that few bytes do not keep a receive buffer alive.
+    #[must_use]
+    pub fn compacted(self, len_min: usize) -> Self {
+        if self.len >= len_min {
+            return self;
+        }
+        let mut copy = BytesMut::with_capacity(self.len);
+        self.pieces().for_each(|piece| copy.extend_from_slice(piece));
+        copy.freeze().into()
+    }
+
     /// All of it in one piece: by reference if it is one already, otherwise a copy.
     pub fn to_bytes(&self) -> Bytes {
         if self.front().len() == self.len {

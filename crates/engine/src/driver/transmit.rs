@@ -99,6 +99,8 @@ impl Driver {
         if slot.refused_until.is_some_and(|until| until > self.clock.now()) {
             return (0, Left::Nothing);
         }
+        // The wait is over, whether there is something to send or not: a deadline in the past would fire for ever.
+        slot.refused_until = None;
         let port = &mut self.ports[slot.port];
         let mut sent = 0;
         for _ in 0..PLANS_PER_VISIT {

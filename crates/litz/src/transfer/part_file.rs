@@ -130,15 +130,19 @@ impl PartFile {
     /// they fill the other half before that is done.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)?;
-        let before = self.dirty_bytes.fetch_add(bytes.len() as u64, Ordering::SeqCst);
-        let dirty = before + bytes.len() as u64;
-        if before < DIRTY_BYTES_MAX / 2 && dirty >= DIRTY_BYTES_MAX / 2 {
-            let _others_wait = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let dirty = self.dirty_bytes.fetch_add(bytes.len() as u64, Ordering::SeqCst) + bytes.len() as u64;
+        let turn = if dirty >= DIRTY_BYTES_MAX {
+            Some(self.syncing.lock().unwrap_or_else(PoisonError::into_inner))
+        } else if dirty >= DIRTY_BYTES_MAX / 2 {
+            self.syncing.try_lock().ok()
+        } else {
+            None
+        };
+        // Whoever had the turn before may have done it.
+        if turn.is_some() && self.dirty_bytes.load(Ordering::SeqCst) >= DIRTY_BYTES_MAX / 2 {
             let written = self.dirty_bytes.load(Ordering::SeqCst);
             self.file.sync_data()?;
             self.dirty_bytes.fetch_sub(written, Ordering::SeqCst);
-        } else if dirty >= DIRTY_BYTES_MAX {
-            drop(self.syncing.lock());
         }
         Ok(())
     }

@@ -10,9 +10,10 @@ mod support;
 #[expect(dead_code, reason = "shared with tests that use more of it")]
 mod world;
 
+// Tests begin in the order of their names: this one waits for most of a minute, while the others run.
+mod asleep;
 mod flood;
 mod full_queues;
 mod garbage;
 mod no_buffers;
-mod suspended;
 mod uncalled;

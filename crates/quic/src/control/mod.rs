@@ -527,9 +527,8 @@ impl Control {
 
     /// Lets go of the TLS session, if nothing more is expected of it.
     pub(crate) fn park(&mut self) {
-        if self.stage == Stage::Confirmed {
-            self.session.park();
-        }
+        debug_assert!(self.is_confirmed(), "more is expected of a session whose handshake goes on");
+        self.session.park();
     }
 
     pub(crate) fn session(&self) -> &dyn Session {

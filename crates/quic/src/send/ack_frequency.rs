@@ -73,7 +73,8 @@ impl AckFrequency {
         // A quarter of a round trip, so that what is held back at the end of a burst costs little.
         let delay = (round_trip / 4).clamp(min, self.delay_max.max(min));
         let asked = self.asked;
-        let is_far = |now: u64, then: u64| now >= then.saturating_mul(2) || now.saturating_mul(2) <= then;
+        let is_far =
+            |now: u64, then: u64| now != then && (now >= then.saturating_mul(2) || now.saturating_mul(2) <= then);
         if is_far(threshold, asked.threshold) || (is_far(delay.as_nanos(), asked.delay.as_nanos()) && threshold > 1) {
             self.asked = Wish { threshold, delay };
             self.due = true;
@@ -159,6 +160,16 @@ mod tests {
         assert_eq!(frequency.pop().map(|(frame, _)| wish(&frame)), Some((1, THRESHOLD_MAX, 1000)));
         frequency.tune(10, Duration::from_micros(100));
         assert_eq!(frequency.pop().map(|(frame, _)| wish(&frame)), Some((2, 1, 1000)));
+    }
+
+    #[test]
+    fn a_peer_without_any_delay_is_not_asked_again_and_again() {
+        let mut frequency = AckFrequency::new();
+        frequency.set_peer(Duration::ZERO, Some(Duration::ZERO));
+        frequency.tune(1600, Duration::from_millis(8));
+        assert!(frequency.pop().is_some());
+        frequency.tune(1600, Duration::from_millis(8));
+        assert!(frequency.pop().is_none());
     }
 
     #[test]

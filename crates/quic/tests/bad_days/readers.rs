@@ -101,7 +101,8 @@ fn a_reader_that_stops_half_way_holds_its_window_while_others_fill_the_link() {
 /// RFC 9000, section 4.1: to keep the connection from closing, a sender that is held back by flow control should say so
 /// again and again while nothing of it is in flight.
 #[test]
-#[ignore = "a sender held back by flow control says so only once, so the idle timeout ends the connection unless keep_alive is set"]
+#[ignore = "a sender held back by flow control says so only once, so the idle timeout ends the connection unless \
+            keep_alive is set"]
 fn a_reader_that_pauses_for_longer_than_the_idle_timeout_keeps_its_connection() {
     let mut pair = Setup::new(1).build();
     pair.connect();
