@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 
+use bytes::Bytes;
 use litz::Connection;
 use litz::identity::{Fingerprint, ProofContext, PublicKey, peer_public_key};
 use litz::transfer::{Control, Link, SendStream};
@@ -25,6 +26,10 @@ impl Write for StreamWriter {
 }
 
 impl SendStream for StreamWriter {
+    fn write_chunk(&mut self, chunk: Bytes) -> io::Result<()> {
+        self.0.write_chunk(chunk).map_err(io::Error::from)
+    }
+
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         self.0.finish().map_err(io::Error::from)
     }

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
+
 /// An authenticated, encrypted connection with unidirectional streams. All calls block.
 ///
 /// Whatever ends the connection (loss, [`Link::close`] by either side) must make every blocked and later call on it and
@@ -27,6 +29,14 @@ pub trait Link: Sync {
 
 /// The sending half of a stream. Dropping it before [`SendStream::finish`] resets the stream: its reader gets an error.
 pub trait SendStream: Write + Send {
+    /// Writes `chunk` whole, if possible without copying it. Blocks while the stream takes nothing.
+    ///
+    /// # Errors
+    /// If the connection has ended, or the peer wants no more of the stream.
+    fn write_chunk(&mut self, chunk: Bytes) -> io::Result<()> {
+        self.write_all(&chunk)
+    }
+
     /// Marks the end: the reader gets everything written, then the end of the stream. Need not wait for that.
     ///
     /// # Errors

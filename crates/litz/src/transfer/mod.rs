@@ -18,6 +18,7 @@
 //! `docs/spec/transfer.md`.
 
 pub mod authorise;
+mod buffers;
 mod control;
 pub mod error;
 pub mod events;
@@ -31,6 +32,7 @@ mod progress;
 mod queue;
 pub mod receive;
 mod record;
+mod room;
 mod segment;
 pub mod send;
 mod tree;

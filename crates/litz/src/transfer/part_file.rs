@@ -17,13 +17,14 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::error::{FileError, FileErrorKind};
 use super::journal::{Journal, JournalKey, Recorded};
 use super::manifest::{Entry, Modified};
 use super::names::{COMPONENT_LEN_MAX, JOURNAL_SUFFIX, PART_SUFFIX};
+use super::room::{Reservation, Room};
 use super::segment::Layout;
 use super::tree::TargetTree;
 
@@ -47,6 +48,7 @@ pub(crate) struct PartFile {
     part_name: OsString,
     journal_name: OsString,
     file: File,
+    reservation: Reservation,
     /// None for a file of one segment: it is verified as a whole or not at all.
     journal: Option<Mutex<Journal>>,
     /// Bytes written since they were last sent to the disk.
@@ -81,9 +83,10 @@ pub(crate) fn look(directory: &OwnedFd, name: &OsStr, entry: &Entry, overwrite: 
 }
 
 impl PartFile {
-    /// Opens or makes the part file for `name`, locks it, and reserves room for the whole file, so that a full disk is
-    /// told before anything is sent. Also returns what the journal claims of it, which is to be verified.
+    /// Opens or makes the part file for `name`, locks it, and has `room` keep what the whole file takes, so that a full disk
+    /// is told before anything is sent. Also returns what the journal claims of it, which is to be verified.
     pub(crate) fn open(
+        room: &Room,
         directory: Arc<OwnedFd>,
         name: &OsStr,
         key: &JournalKey,
@@ -102,22 +105,23 @@ impl PartFile {
         };
         let (journal, recorded) =
             resumed.map_or((None, Recorded::new()), |(journal, recorded)| (Some(Mutex::new(journal)), recorded));
+        let reservation = room.reserve(&file, layout.size()).map_err(|error| {
+            if recorded.is_empty() {
+                discard(&directory, &part_name, &journal_name);
+            }
+            target(error)
+        })?;
         let part = Self {
             directory,
             name: name.to_owned(),
             part_name,
             journal_name,
             file,
+            reservation,
             journal,
             dirty_bytes: AtomicU64::new(0),
             syncing: Mutex::new(()),
         };
-        if let Err(error) = reserve(&part.file, layout.size()) {
-            if recorded.is_empty() {
-                part.discard();
-            }
-            return Err(target(error));
-        }
         Ok((part, recorded))
     }
 
@@ -129,6 +133,7 @@ impl PartFile {
     /// Writes `bytes` at `offset`. Whoever fills half the measure sends it to the disk; others go on meanwhile, and wait if
     /// they fill the other half before that is done.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.reservation.use_up(bytes.len() as u64);
         self.file.write_all_at(bytes, offset)?;
         let dirty = self.dirty_bytes.fetch_add(bytes.len() as u64, Ordering::SeqCst) + bytes.len() as u64;
         let turn = if dirty >= DIRTY_BYTES_MAX {
@@ -167,9 +172,7 @@ impl PartFile {
 
     /// Removes part file and journal.
     pub(crate) fn discard(&self) {
-        // Best effort: what stays is found not to fit by the next attempt.
-        let _ = rustix::fs::unlinkat(&*self.directory, &self.journal_name, AtFlags::empty());
-        let _ = rustix::fs::unlinkat(&*self.directory, &self.part_name, AtFlags::empty());
+        discard(&self.directory, &self.part_name, &self.journal_name);
     }
 
     fn rename(&self, overwrite: bool) -> io::Result<()> {
@@ -188,6 +191,12 @@ impl PartFile {
         }
         Ok(rustix::fs::renameat(&*self.directory, from, &*self.directory, to)?)
     }
+}
+
+fn discard(directory: &OwnedFd, part_name: &OsStr, journal_name: &OsStr) {
+    // Best effort: what stays is found not to fit by the next attempt.
+    let _ = rustix::fs::unlinkat(directory, journal_name, AtFlags::empty());
+    let _ = rustix::fs::unlinkat(directory, part_name, AtFlags::empty());
 }
 
 /// Removes what an earlier attempt left beside a file that is in place.
@@ -248,23 +257,6 @@ fn lock(directory: &OwnedFd, name: &OsStr, file: &File) -> Result<(), FileError>
     // Between our open and our lock, the holder before us may have moved or removed it.
     let named = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|_| busy())?;
     if (named.st_ino, named.st_dev) == (opened.ino(), opened.dev()) { Ok(()) } else { Err(busy()) }
-}
-
-/// Reserves the blocks of `size` bytes, or at least makes sure that as many are free, and sets the length.
-fn reserve(file: &File, size: u64) -> io::Result<()> {
-    if size == 0 {
-        return Ok(());
-    }
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-        outcome => return Ok(outcome?),
-    }
-    let space = rustix::fs::fstatvfs(file)?;
-    let held = file.metadata()?.blocks().saturating_mul(512);
-    if size.saturating_sub(held) > space.f_bavail.saturating_mul(space.f_frsize) {
-        return Err(io::ErrorKind::StorageFull.into());
-    }
-    file.set_len(size)
 }
 
 #[cfg(test)]

@@ -10,16 +10,22 @@
 //! Where a segment lies and how long it is follows from the file's size, so it is not said. Chunks let the sender give
 //! up a segment half-way (its source shrank) without giving up the stream and what else is on it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 
+use bytes::BytesMut;
+
+use super::buffers::Buffers;
 use super::control::read_exact_or_end;
 use super::link::SendStream;
 
-/// The sending end of one data stream after the other. Collects up to a chunk, so that small records share a write.
+/// The sending end of one data stream after the other. Collects up to a chunk, so that small records share a write; a whole
+/// chunk goes out as it lies here.
 pub(crate) struct RecordWriter {
     /// Between the first record of a stream and its end.
     stream: Option<Box<dyn SendStream>>,
-    buffer: Box<[u8]>,
+    buffers: Buffers,
+    /// [`BUFFER_LEN`] bytes, of which the first `used` are to be written.
+    buffer: BytesMut,
     used: usize,
 }
 
@@ -41,7 +47,8 @@ pub(crate) enum Part {
 
 impl RecordWriter {
     pub(crate) fn new() -> Self {
-        Self { stream: None, buffer: vec![0; BUFFER_LEN].into(), used: 0 }
+        let mut buffers = Buffers::new(BUFFER_LEN);
+        Self { stream: None, buffer: buffers.take(), buffers, used: 0 }
     }
 
     /// Begins the record of `segment` of `file`, on a stream that `open` opens if none is open.
@@ -109,11 +116,13 @@ impl RecordWriter {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if let Some(stream) = &mut self.stream {
-            stream.write_all(&self.buffer[..self.used])?;
+        let used = std::mem::take(&mut self.used);
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        if used < LEND_FROM {
+            return stream.write_all(&self.buffer[..used]);
         }
-        self.used = 0;
-        Ok(())
+        let filled = std::mem::replace(&mut self.buffer, self.buffers.take());
+        stream.write_chunk(self.buffers.lend(filled, used))
     }
 }
 
@@ -184,6 +193,12 @@ pub(crate) const CHUNK_LEN_MAX: usize = 256 * 1024;
 /// A chunk with its length, and what comes before and after it in a short record.
 const BUFFER_LEN: usize = CHUNK_LEN_MAX + 64;
 
+/// Less than this is copied: in flight, it would keep a whole buffer.
+const LEND_FROM: usize = CHUNK_LEN_MAX / 4;
+
 const STREAM_LAST: u8 = 0;
 const STREAM_RECORDS: u8 = 1;
 const ABORT: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests;

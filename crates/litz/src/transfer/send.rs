@@ -33,8 +33,8 @@ mod worker;
 /// How to send.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// Threads that read, hash and write, and so streams in flight. Default: the processors, 1 to 8. Each holds 256
-    /// KiB.
+    /// Threads that read, hash and write, and so streams in flight. Default: the processors, 1 to 8. Each holds 256 KiB, and
+    /// keeps what it lent to the connection for the next reads: up to 16 MiB where that much was on its way at once.
     pub threads: usize,
     /// Bytes in a segment: a power of two from 1 KiB to 1 GiB. Default: 4 MiB. An interrupted transfer repeats at most
     /// one segment for each thread; a change of this value makes unfinished files begin afresh.

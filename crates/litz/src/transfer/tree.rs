@@ -16,11 +16,13 @@ use rustix::io::Errno;
 use super::error::{FileError, FileErrorKind};
 use super::manifest::Modified;
 use super::names::RelativePath;
+use super::room::Room;
 
 /// A directory that files are received into.
 pub(crate) struct TargetTree {
     root: Arc<OwnedFd>,
     umask: u32,
+    room: Room,
     state: Mutex<State>,
 }
 
@@ -37,7 +39,12 @@ impl TargetTree {
     pub(crate) fn open(directory: &Path, umask: u32) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(directory, flags, Mode::empty())?;
-        Ok(Self { root: Arc::new(root), umask, state: Mutex::new(State::default()) })
+        Ok(Self { root: Arc::new(root), umask, room: Room::default(), state: Mutex::new(State::default()) })
+    }
+
+    /// The room that its files take.
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
     }
 
     /// The directory that `path` lies in, made if it is missing, and the last component of `path`.

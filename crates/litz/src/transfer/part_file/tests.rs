@@ -27,7 +27,7 @@ impl Fixture {
         let size = entry.size().unwrap();
         let sender = PublicKey::from_bytes([sender; 32]);
         let key = JournalKey { base_log2: 10, size, modified: entry.modified, sender };
-        PartFile::open(parent, name, &key, Layout::new(size, 10).unwrap())
+        PartFile::open(self.tree.room(), parent, name, &key, Layout::new(size, 10).unwrap())
     }
 
     fn look(&self, entry: &Entry, overwrite: bool) -> Result<Found, FileError> {

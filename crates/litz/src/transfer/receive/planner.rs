@@ -123,7 +123,7 @@ impl Session<'_> {
             modified: entry.modified,
             sender: self.context.sender(),
         };
-        let (part, recorded) = PartFile::open(directory, name, &key, layout)?;
+        let (part, recorded) = PartFile::open(self.tree().room(), directory, name, &key, layout)?;
         let Some(tree) = self.verify(index, &part, layout, &recorded) else { return Ok(None) };
         Ok(Some(Incoming::new(index, layout, Target::Part(part), tree)))
     }
