@@ -1,4 +1,6 @@
-//! One connection: three owners, and the calls a driver makes.
+//! One connection: three owners, and the calls a driver makes. Those that only ask are in `questions`.
+
+mod questions;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,8 +25,6 @@ use crate::rest::{Due, RestTimer};
 use crate::send::path::{Addresses, SendPath};
 use crate::send::streams::WriteError;
 use crate::send::{SendDatagramError, SendHalf};
-use crate::session::ExportError;
-use crate::stats::Stats;
 
 /// Packets kept because their keys are not there yet: a reordered flight, not more.
 const EARLY_PACKETS_MAX: usize = 16;
@@ -171,6 +171,10 @@ impl Connection {
             for datagram in data.chunks(stride) {
                 self.open_datagram(now, datagram.into());
             }
+            if self.control.is_confirmed() {
+                // Thousands of connections may begin within a second and then idle: what each handshake needed goes at once.
+                self.shrink();
+            }
         }
         self.settle(now);
     }
@@ -267,7 +271,7 @@ impl Connection {
         }
     }
 
-    fn open_context(&self) -> OpenContext {
+    fn open_context(&mut self) -> OpenContext {
         let largest = Space::ALL.map(|space| self.receive.largest(space, PathId::ZERO));
         self.control.open_context(largest)
     }
@@ -388,6 +392,15 @@ impl Connection {
         planned
     }
 
+    /// True if a plan would now be the tail of a stream's data: fewer than `datagrams` full datagrams, with nothing else due.
+    /// A caller that has just sent, and knows that more will be written, may wait for it: the datagrams in flight bring
+    /// acknowledgements, and so another occasion.
+    #[must_use]
+    pub fn has_only_a_tail(&mut self, datagrams: usize) -> bool {
+        let ack = self.receive.snapshot().get(Space::Data, PathId::ZERO);
+        self.send.has_only_a_tail(Some(ack), datagrams)
+    }
+
     /// When to call [`Connection::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -418,10 +431,11 @@ impl Connection {
         self.receive.streams.accept(dir)
     }
 
-    /// Gives bytes to a stream: all of `chunk` (at most [`WRITE_LEN_MAX`] bytes) or nothing.
+    /// Gives bytes to a stream: all of `chunk` (at most [`WRITE_LEN_MAX`] bytes) or nothing. Chunks of at most 64 KiB never
+    /// wait because of other streams; see [`TransportConfig::send_buffer_max`](crate::TransportConfig::send_buffer_max).
     ///
     /// # Errors
-    /// [`WriteError::Blocked`] while the send buffer is full.
+    /// [`WriteError::Blocked`] until there is room for it.
     ///
     /// # Panics
     /// If the chunk is longer than [`WRITE_LEN_MAX`].
@@ -431,6 +445,17 @@ impl Connection {
             return Err(WriteError::Closed);
         }
         self.send.streams.write(id, chunk)
+    }
+
+    /// Gives bytes to a stream: what finds room of the front of `chunk`, which it is cut from.
+    ///
+    /// # Errors
+    /// [`WriteError::Blocked`] if bytes are left.
+    pub fn write_some(&mut self, id: StreamId, chunk: &mut Bytes) -> Result<(), WriteError> {
+        if !self.control.is_established() {
+            return Err(WriteError::Closed);
+        }
+        self.send.streams.write_some(id, chunk)
     }
 
     /// Ends a stream after what was written.
@@ -499,64 +524,6 @@ impl Connection {
     pub fn close(&mut self, now: Instant, code: u64, reason: &str) {
         let error = TransportError::new(ErrorCode(code), reason.to_owned());
         self.end(now, error, true);
-    }
-
-    // ── Questions ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    /// Which role we play.
-    pub fn side(&self) -> Side {
-        self.side
-    }
-
-    /// Our side of the handshake is complete and nobody has said goodbye.
-    pub fn is_established(&self) -> bool {
-        self.control.is_established()
-    }
-
-    /// The handshake goes on.
-    pub fn is_handshaking(&self) -> bool {
-        self.control.is_handshaking()
-    }
-
-    /// Nothing is left to do.
-    pub fn is_closed(&self) -> bool {
-        self.control.is_closed()
-    }
-
-    /// The addresses of a path.
-    pub fn addresses(&self) -> Addresses {
-        self.send.path().addresses
-    }
-
-    /// The peer's certificate chain or raw public key, leaf first, as TLS has authenticated it; empty if it showed none.
-    pub fn peer_identity(&self) -> Vec<Vec<u8>> {
-        self.control.session().peer_identity()
-    }
-
-    /// Keying material that both sides and nobody else can compute (RFC 8446, section 7.5).
-    ///
-    /// # Errors
-    /// While the handshake is not complete.
-    pub fn export_keying_material(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
-        self.control.session().export(label, context, out)
-    }
-
-    /// The state of the moment.
-    pub fn stats(&self) -> Stats {
-        let path = self.send.path();
-        let (started_at, handshake_time) = self.control.times();
-        Stats {
-            send: self.send.stats(),
-            receive: self.receive.stats(),
-            round_trip: path.rtt.smoothed(),
-            round_trip_min: path.rtt.min(),
-            in_flight_bytes: path.in_flight,
-            congestion: path.congestion.snapshot(),
-            datagram_size: path.datagram_size,
-            handshake_time,
-            started_at,
-            session: self.control.summary(),
-        }
     }
 
     // ── Inside ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,10 +1,9 @@
 //! What a connection tells the application.
 
-use std::collections::VecDeque;
-
 use wire::quic::{Dir, StreamId};
 
 use crate::error::ConnectionError;
+use crate::queue::Queue;
 
 /// Something the application may want to react to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +40,7 @@ pub enum Event {
 /// application reacts.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    queue: VecDeque<Event>,
+    queue: Queue<Event>,
     /// The last event was said.
     closed: bool,
 }
@@ -57,7 +56,7 @@ impl Events {
 
     /// Frees room that is not used.
     pub(crate) fn shrink(&mut self) {
-        self.queue.shrink_to_fit();
+        self.queue.shrink();
     }
 
     pub(crate) fn pop(&mut self) -> Option<Event> {

@@ -5,8 +5,8 @@
 
 use units::{Duration, Instant};
 
-/// Quiet for so long, a connection rests. Long against round trips, so that a busy connection never does.
-const REST_AFTER: Duration = Duration::from_secs(1);
+/// Quiet for so long, a connection rests. Waking costs some ten microseconds, so it may happen four times a second.
+const REST_AFTER: Duration = Duration::from_millis(250);
 
 /// What is due for a connection that has been quiet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,34 +75,34 @@ mod tests {
     }
 
     #[test]
-    fn it_rests_once_after_a_second_without_traffic() {
+    fn it_rests_once_after_a_while_without_traffic() {
         let mut timer = RestTimer::new(None);
         assert_eq!(timer.timeout(), None);
         timer.note_busy(at(0));
-        timer.note_busy(at(600));
-        assert_eq!(timer.timeout(), Some(at(1000)), "traffic moves no timer");
-        assert_eq!((timer.on_timeout(at(999), true), timer.on_timeout(at(1000), true)), (None, None));
-        assert_eq!(timer.timeout(), Some(at(1600)));
-        assert_eq!(timer.on_timeout(at(1700), true), Some(Due::Rest));
+        timer.note_busy(at(150));
+        assert_eq!(timer.timeout(), Some(at(250)), "traffic moves no timer");
+        assert_eq!((timer.on_timeout(at(249), true), timer.on_timeout(at(250), true)), (None, None));
+        assert_eq!(timer.timeout(), Some(at(400)));
+        assert_eq!(timer.on_timeout(at(410), true), Some(Due::Rest));
         assert_eq!((timer.timeout(), timer.on_timeout(at(9000), true)), (None, None));
         timer.note_busy(at(10_000));
-        assert_eq!(timer.on_timeout(at(11_000), true), Some(Due::Rest));
+        assert_eq!(timer.on_timeout(at(10_250), true), Some(Due::Rest));
     }
 
     #[test]
     fn a_handshake_that_takes_its_time_parks_later() {
-        let mut timer = RestTimer::new(Some(Duration::from_secs(1)));
+        let mut timer = RestTimer::new(Some(Duration::from_millis(250)));
         timer.note_busy(at(0));
-        assert_eq!(timer.on_timeout(at(1000), false), Some(Due::Rest));
+        assert_eq!(timer.on_timeout(at(250), false), Some(Due::Rest));
         timer.note_busy(at(2000));
-        assert_eq!(timer.on_timeout(at(3000), true), Some(Due::Park));
+        assert_eq!(timer.on_timeout(at(2250), true), Some(Due::Park));
     }
 
     #[test]
     fn it_parks_once_in_its_life() {
         let mut timer = RestTimer::new(Some(Duration::from_secs(5)));
         timer.note_busy(at(0));
-        assert_eq!(timer.on_timeout(at(1000), true), Some(Due::Rest));
+        assert_eq!(timer.on_timeout(at(250), true), Some(Due::Rest));
         assert_eq!(timer.timeout(), Some(at(5000)));
         assert_eq!(timer.on_timeout(at(5000), true), Some(Due::Park));
         timer.note_busy(at(6000));

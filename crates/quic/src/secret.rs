@@ -13,7 +13,8 @@ use crate::control::ids::LOCAL_ID_LEN;
 /// Derives unguessable values from a key.
 #[derive(Clone)]
 pub struct SecretSource {
-    key: hmac::Key,
+    /// As bytes: a prepared key takes more than a kilobyte, and each connection has a source.
+    key: [u8; 32],
     counter: u64,
 }
 
@@ -26,11 +27,11 @@ impl fmt::Debug for SecretSource {
 impl SecretSource {
     /// A source whose values nobody without `key` can tell.
     pub fn new(key: &[u8; 32]) -> Self {
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, key), counter: 0 }
+        Self { key: *key, counter: 0 }
     }
 
     fn derive(&self, label: &[u8], input: &[u8]) -> [u8; 32] {
-        let mut context = hmac::Context::with_key(&self.key);
+        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &self.key));
         context.update(label);
         context.update(input);
         context.sign().as_ref().try_into().expect("SHA-256 has 32 bytes")

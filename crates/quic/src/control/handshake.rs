@@ -10,8 +10,7 @@ use super::{CRYPTO_BUFFER_MAX, Control, KEEP_ALIVES_PER_IDLE_TIMEOUT, Stage};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToReceive, ToSend};
-use crate::open::PhaseRing;
-use crate::receive::assembler::{Assembler, Pending};
+use crate::receive::assembler::Pending;
 use crate::send::frames::ControlFrame;
 use crate::session::NewKeys;
 
@@ -101,16 +100,7 @@ impl Control {
                 }
                 Some(NewKeys::OneRtt(keys)) => {
                     self.write_space = Space::Data;
-                    let next = self.session.next_phase();
-                    self.ring = Some(PhaseRing {
-                        header: keys.open.header,
-                        current: keys.open.packet,
-                        phase: false,
-                        phase_from: 0,
-                        previous: None,
-                        next: Some(next.open.clone()),
-                    });
-                    self.next_phase = Some(next);
+                    self.install_data_keys(keys.open);
                     exchange.to_send.push_back(ToSend::InstallKeys { space: Space::Data, keys: keys.seal });
                 }
                 None => return,
@@ -181,6 +171,7 @@ impl Control {
         self.stage = Stage::Established;
         self.handshake_time = Some(now.saturating_since(self.started_at));
         self.summary = Arc::new(self.session.summary());
+        self.peer_identity = self.session.peer_identity().into();
         exchange.to_send.push_back(ToSend::HandshakeComplete);
         events.push(Event::Connected);
         if self.side == Side::Server {
@@ -199,7 +190,6 @@ impl Control {
         self.stage = Stage::Confirmed;
         self.discard(Space::Initial, exchange);
         self.discard(Space::Handshake, exchange);
-        self.crypto[0] = Assembler::default();
         exchange.to_send.push_back(ToSend::HandshakeConfirmed);
         events.push(Event::Confirmed);
     }

@@ -6,8 +6,9 @@ use wire::quic::{ConnectionId, ErrorCode};
 
 use crate::error::TransportError;
 
-/// Our active_connection_id_limit: how many of the peer's we keep.
-pub(crate) const REMOTE_IDS_MAX: u64 = 4;
+/// Our active_connection_id_limit: how many of the peer's we keep. One in use and one to move to is all that a connection
+/// without migration needs, and it is the least that may be promised (RFC 9000, section 18.2).
+pub(crate) const REMOTE_IDS_MAX: u64 = 2;
 
 /// How many of ours the peer may hold, whatever it asks for.
 pub(crate) const LOCAL_IDS_MAX: u64 = 4;
@@ -172,11 +173,11 @@ mod tests {
     #[test]
     fn too_many_and_contradicting_ids_are_refused() {
         let mut ids = RemoteIds::new(id(0));
-        for sequence in 1..4 {
+        for sequence in 1..REMOTE_IDS_MAX {
             ids.on_new(sequence, 0, id(sequence as u8), [0; 16]).unwrap();
         }
-        assert_eq!(ids.on_new(3, 0, id(3), [0; 16]), Ok(RemoteChange::default()), "a repetition is harmless");
-        assert_eq!(ids.on_new(3, 0, id(9), [0; 16]).unwrap_err().code, ErrorCode::PROTOCOL_VIOLATION);
+        assert_eq!(ids.on_new(1, 0, id(1), [0; 16]), Ok(RemoteChange::default()), "a repetition is harmless");
+        assert_eq!(ids.on_new(1, 0, id(9), [0; 16]).unwrap_err().code, ErrorCode::PROTOCOL_VIOLATION);
         let error = ids.on_new(4, 0, id(4), [0; 16]).unwrap_err();
         assert_eq!(error.code, ErrorCode::CONNECTION_ID_LIMIT_ERROR);
     }

@@ -11,8 +11,8 @@
 
 pub(crate) mod handshake;
 pub(crate) mod ids;
+mod keys;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use units::{Duration, Instant};
@@ -21,13 +21,15 @@ use wire::quic::{ConnectionId, ErrorCode, Side, Space, TransportParameters};
 use crate::config::TransportConfig;
 use crate::error::{ConnectionError, TransportError};
 use crate::event::{Event, Events};
-use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
-use crate::open::{OpenContext, PhaseRing};
+use crate::exchange::{Exchange, ToControl, ToSend};
+use crate::open::PhaseRing;
+use crate::queue::Queue;
 use crate::receive::assembler::Assembler;
 use crate::secret::SecretSource;
 use crate::send::CloseValue;
 use crate::send::frames::ControlFrame;
 use crate::session::{DirectionKeys, PhaseKeys, Session, SessionSummary};
+use crate::spaces::Spaces;
 use ids::{LocalIds, RemoteIds};
 
 /// Handshake bytes out of order that are kept, at each level (RFC 9000, section 7.5, asks for at least 4096).
@@ -45,9 +47,6 @@ fn close_span(pto: Duration) -> Duration {
 
 /// A keep-alive interval is at most this part of the idle timeout.
 pub(crate) const KEEP_ALIVES_PER_IDLE_TIMEOUT: u64 = 3;
-
-/// Keys of an earlier phase are kept this many probe timeouts (RFC 9001, section 6.5).
-const OLD_KEY_PTOS: u64 = 3;
 
 /// Where a connection stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,12 +94,12 @@ pub(crate) struct Control {
     stage: Stage,
     session: Box<dyn Session>,
     /// CRYPTO bytes by space, and the space the session reads from.
-    crypto: [Assembler; 3],
+    crypto: Spaces<Assembler>,
     read_space: Space,
     write_space: Space,
     levels: [Option<DirectionKeys>; 2],
     ring: Option<PhaseRing>,
-    /// The keys after those in use.
+    /// The keys after those in use, unless the connection rests.
     next_phase: Option<PhaseKeys>,
     /// Key updates made in each direction.
     send_phase: u64,
@@ -123,8 +122,9 @@ pub(crate) struct Control {
     keep_alive: Option<Duration>,
     keep_alive_at: Option<Instant>,
     secrets: SecretSource,
-    routes: VecDeque<RouteChange>,
+    routes: Queue<RouteChange>,
     summary: Arc<SessionSummary>,
+    peer_identity: Arc<[Vec<u8>]>,
     started_at: Instant,
     handshake_time: Option<Duration>,
 }
@@ -143,7 +143,8 @@ pub(crate) struct Beginning {
 impl Control {
     pub(crate) fn new(now: Instant, config: Arc<TransportConfig>, beginning: Beginning) -> Self {
         let Beginning { side, session, initial, local_id, remote_id, original_destination, secrets } = beginning;
-        let mut routes = VecDeque::from([RouteChange::Add(local_id)]);
+        let mut routes = Queue::new();
+        routes.push_back(RouteChange::Add(local_id));
         if side == Side::Server {
             // Until the client has heard of our ID, it uses the one it made up.
             routes.push_back(RouteChange::Add(original_destination));
@@ -152,7 +153,7 @@ impl Control {
             side,
             stage: Stage::Handshaking,
             session,
-            crypto: Default::default(),
+            crypto: Spaces::default(),
             read_space: Space::Initial,
             write_space: Space::Initial,
             levels: [Some(initial), None],
@@ -176,6 +177,7 @@ impl Control {
             secrets,
             routes,
             summary: Arc::default(),
+            peer_identity: Arc::default(),
             started_at: now,
             handshake_time: None,
             config,
@@ -253,69 +255,6 @@ impl Control {
             }
         }
         Ok(())
-    }
-
-    // ── Keys ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    /// What the open stage needs, apart from the largest numbers.
-    pub(crate) fn open_context(&self, largest: [Option<u64>; 3]) -> OpenContext {
-        OpenContext {
-            local_id_len: ids::LOCAL_ID_LEN,
-            levels: self.levels.clone(),
-            // A server must not process 1-RTT packets before the handshake is complete (RFC 9001, section 5.7).
-            data: self.ring.clone().filter(|_| self.handshake_time.is_some()),
-            largest,
-            ignore_fixed_bit: self.config.grease,
-        }
-    }
-
-    fn discard(&mut self, space: Space, exchange: &mut Exchange) {
-        if self.levels[space.index()].take().is_none() {
-            return;
-        }
-        self.crypto[space.index()] = Assembler::default();
-        exchange.to_send.push_back(ToSend::DiscardSpace(space));
-        exchange.to_receive.push_back(ToReceive::DiscardSpace(space));
-    }
-
-    /// Starts a key update, if one is wanted and allowed: confirmed, the last one finished in both directions and
-    /// acknowledged (RFC 9001, section 6.1), and the keys before the last one gone.
-    fn maybe_update_keys(&mut self, exchange: &mut Exchange) {
-        let settled = self.send_phase == self.receive_phase && self.phase_acknowledged && self.old_keys_until.is_none();
-        if !self.update_wanted || self.stage != Stage::Confirmed || !settled {
-            return;
-        }
-        self.update_send_keys(exchange);
-    }
-
-    fn update_send_keys(&mut self, exchange: &mut Exchange) {
-        let next = self.next_phase.as_ref().expect("1-RTT keys exist, so do the ones after them");
-        self.send_phase += 1;
-        self.phase_acknowledged = false;
-        self.update_wanted = false;
-        exchange.to_send.push_back(ToSend::UpdateKeys { packet: next.seal.clone(), phase: self.send_phase });
-    }
-
-    /// The peer updated its keys: ours follow before anything of the new phase is acknowledged (RFC 9001, section 6.2).
-    fn on_phase_advanced(&mut self, now: Instant, pto: Duration, exchange: &mut Exchange) {
-        if self.send_phase == self.receive_phase {
-            self.update_send_keys(exchange);
-        }
-        self.receive_phase += 1;
-        self.old_keys_until = Some(now + pto * OLD_KEY_PTOS);
-        let fresh = self.session.next_phase();
-        let next = self.next_phase.replace(fresh).expect("1-RTT keys exist, so do the ones after them");
-        let ring = self.ring.as_mut().expect("a packet was opened with it");
-        ring.previous = Some(std::mem::replace(&mut ring.current, next.open));
-        ring.phase = self.receive_phase % 2 == 1;
-        ring.next = self.next_phase.as_ref().map(|next| next.open.clone());
-    }
-
-    /// The lowest number of the present phase, as the stage has seen it.
-    pub(crate) fn note_phase_from(&mut self, number: u64) {
-        if let Some(ring) = &mut self.ring {
-            ring.phase_from = number;
-        }
     }
 
     // ── Connection IDs ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -520,9 +459,10 @@ impl Control {
 
     /// Frees room that is not used.
     pub(crate) fn shrink(&mut self) {
-        self.routes.shrink_to_fit();
+        self.routes.shrink();
         self.local_ids.shrink();
         self.remote_ids.shrink();
+        self.forget_next_phase();
     }
 
     /// Lets go of the TLS session, if nothing more is expected of it.
@@ -533,6 +473,10 @@ impl Control {
 
     pub(crate) fn session(&self) -> &dyn Session {
         self.session.as_ref()
+    }
+
+    pub(crate) fn peer_identity(&self) -> Arc<[Vec<u8>]> {
+        self.peer_identity.clone()
     }
 
     pub(crate) fn summary(&self) -> Arc<SessionSummary> {

@@ -5,6 +5,7 @@ use wire::quic::{PathId, Space};
 
 use crate::error::TransportError;
 use crate::range_set::RangeSet;
+use crate::spaces::{Spaces, Vacant};
 
 /// Ranges remembered for each number space. A peer that leaves more gaps than this open has its oldest packets treated as
 /// duplicates, which costs it a retransmission and us nothing.
@@ -56,11 +57,23 @@ impl AckSnapshot {
         Self { ranges: RangeSet::new(), largest_at: Instant::ZERO, pending: false, due: false };
 }
 
+impl Default for AckSnapshot {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl Vacant for AckSnapshot {
+    fn vacant() -> &'static Self {
+        static VACANT: AckSnapshot = AckSnapshot::EMPTY;
+        &VACANT
+    }
+}
+
 /// What to acknowledge in every number space.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// Initial, Handshake, then the data of each path.
-    spaces: Vec<AckSnapshot>,
+    spaces: Spaces<AckSnapshot>,
 }
 
 impl Snapshot {
@@ -87,11 +100,18 @@ struct AckState {
     deadline: Option<Instant>,
 }
 
+impl Vacant for AckState {
+    fn vacant() -> &'static Self {
+        static VACANT: AckState = AckState { largest: None, floor: 0, eliciting_count: 0, deadline: None };
+        &VACANT
+    }
+}
+
 /// Acknowledgement state of all number spaces.
 #[derive(Debug)]
 pub(crate) struct Acks {
     pub(crate) snapshot: Snapshot,
-    states: Vec<AckState>,
+    states: Spaces<AckState>,
     /// What the peer asked for 1-RTT packets.
     frequency: Frequency,
 }
@@ -99,10 +119,9 @@ pub(crate) struct Acks {
 impl Acks {
     /// For a connection with one path.
     pub(crate) fn new() -> Self {
-        let spaces = (0..3).map(|_| AckSnapshot::EMPTY).collect();
         Self {
-            snapshot: Snapshot { spaces },
-            states: (0..3).map(|_| AckState::default()).collect(),
+            snapshot: Snapshot { spaces: Spaces::default() },
+            states: Spaces::default(),
             frequency: Frequency::DEFAULT,
         }
     }
@@ -202,10 +221,12 @@ impl Acks {
 
     /// What was taken for an acknowledgement that left never did.
     pub(crate) fn renew(&mut self, space: Space, path: PathId) {
-        let snapshot = &mut self.snapshot.spaces[index(space, path)];
+        let has_ranges = !self.snapshot.get(space, path).ranges.is_empty();
         // The space may be gone by now.
-        let has_ranges = !snapshot.ranges.is_empty();
-        (snapshot.pending, snapshot.due) = (has_ranges, has_ranges);
+        if has_ranges {
+            let snapshot = &mut self.snapshot.spaces[index(space, path)];
+            (snapshot.pending, snapshot.due) = (true, true);
+        }
     }
 
     /// The peer knows that we have everything up to `largest` that we will ever have.
@@ -217,8 +238,8 @@ impl Acks {
 
     /// The keys of this space are gone.
     pub(crate) fn discard(&mut self, space: Space) {
-        self.states[space.index()].deadline = None;
-        self.snapshot.spaces[space.index()] = AckSnapshot::EMPTY;
+        self.states.discard(space);
+        self.snapshot.spaces.discard(space);
     }
 
     /// When an acknowledgement becomes due by itself.
@@ -228,9 +249,10 @@ impl Acks {
 
     /// Makes the acknowledgements due whose time has come.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
-        for (state, snapshot) in self.states.iter_mut().zip(&mut self.snapshot.spaces) {
-            if state.deadline.is_some_and(|at| at <= now) {
-                state.deadline = None;
+        for index in 0..Spaces::<AckState>::COUNT {
+            if self.states[index].deadline.is_some_and(|at| at <= now) {
+                self.states[index].deadline = None;
+                let snapshot = &mut self.snapshot.spaces[index];
                 snapshot.due = snapshot.pending;
             }
         }

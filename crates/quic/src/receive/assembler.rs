@@ -5,9 +5,11 @@
 //! ones that follow each other are copied together, so that a stream of single bytes costs little more than its bytes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::LazyLock;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::spaces::Vacant;
 use crate::strip::Strip;
 
 #[cfg(test)]
@@ -58,6 +60,13 @@ pub(crate) struct Assembler {
     /// Chunks beyond a gap, by offset; they do not overlap.
     pending: BTreeMap<u64, Bytes>,
     pending_bytes: usize,
+}
+
+impl Vacant for Assembler {
+    fn vacant() -> &'static Self {
+        static VACANT: LazyLock<Assembler> = LazyLock::new(Assembler::default);
+        &VACANT
+    }
 }
 
 impl Pending {

@@ -14,7 +14,6 @@ pub(crate) mod assembler;
 pub(crate) mod streams;
 pub(crate) mod window;
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -29,6 +28,7 @@ use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
 use crate::open::{Opened, OpenedPacket, Record};
 use crate::plan::Receipt;
+use crate::queue::Queue;
 use crate::stats::ReceiveStats;
 use crate::strip::Strip;
 use acks::Acks;
@@ -41,7 +41,7 @@ const DATAGRAMS_HELD_MAX: usize = 8192;
 pub(crate) struct ReceiveHalf {
     acks: Acks,
     pub(crate) streams: RecvStreams,
-    datagrams: VecDeque<Bytes>,
+    datagrams: Queue<Bytes>,
     datagram_bytes: u64,
     datagram_bytes_max: u64,
     datagrams_told: bool,
@@ -55,7 +55,7 @@ impl ReceiveHalf {
         Self {
             acks: Acks::new(),
             streams: RecvStreams::new(side, config),
-            datagrams: VecDeque::new(),
+            datagrams: Queue::new(),
             datagram_bytes: 0,
             datagram_bytes_max: config.datagram_receive_buffer,
             datagrams_told: false,
@@ -179,6 +179,25 @@ impl ReceiveHalf {
                 exchange.to_control.push_back(ToControl::Crypto { space: packet.space, offset: *offset, bytes });
             }
             Record::Datagram { data } => self.on_datagram(buffer, data.clone(), events)?,
+            control => self.absorb_control(now, packet, control, buffer, exchange, events)?,
+        }
+        Ok(())
+    }
+
+    /// The frames without data of the application's, most of them for others.
+    fn absorb_control(
+        &mut self,
+        now: Instant,
+        packet: &OpenedPacket,
+        record: &Record,
+        buffer: &Bytes,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        match record {
+            Record::Stream { .. } | Record::Ack { .. } | Record::Crypto { .. } | Record::Datagram { .. } => {
+                unreachable!("absorbed before")
+            }
             Record::ResetStream { id, code, final_size } => {
                 self.streams.on_reset(now, *id, *code, *final_size, exchange, events)?;
             }
@@ -292,7 +311,7 @@ impl ReceiveHalf {
 
     /// Frees room that is not used.
     pub(crate) fn shrink(&mut self) {
-        self.datagrams.shrink_to_fit();
+        self.datagrams.shrink();
         self.streams.shrink();
     }
 

@@ -1,7 +1,5 @@
 //! The receiving sides of streams: reassembly, final sizes, and the credit they are given.
 
-use std::collections::VecDeque;
-
 use units::{Duration, Instant};
 use wire::quic::{Dir, ErrorCode, Side, StreamId};
 
@@ -11,6 +9,7 @@ use crate::config::TransportConfig;
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToSend};
+use crate::queue::Queue;
 use crate::send::frames::ControlFrame;
 use crate::stream_map::StreamMap;
 use crate::strip::Strip;
@@ -79,7 +78,7 @@ pub(crate) struct RecvStreams {
     /// Bidirectional streams the peer opened whose sending side is still ours to use.
     half_open: StreamMap<()>,
     /// Streams the peer opened and the application has not accepted.
-    accept: [VecDeque<StreamId>; 2],
+    accept: [Queue<StreamId>; 2],
     /// Streams the peer has opened, the limit it was given, and how many of them are over.
     peer_next: [u64; 2],
     peer_limit: [u64; 2],
@@ -107,7 +106,7 @@ impl RecvStreams {
             side,
             map: StreamMap::default(),
             half_open: StreamMap::default(),
-            accept: [VecDeque::new(), VecDeque::new()],
+            accept: [Queue::new(), Queue::new()],
             peer_next: [0; 2],
             peer_limit: limits,
             peer_done: [0; 2],
@@ -423,7 +422,7 @@ impl RecvStreams {
     pub(crate) fn shrink(&mut self) {
         self.map.shrink_to_fit();
         self.half_open.shrink_to_fit();
-        self.accept.iter_mut().for_each(VecDeque::shrink_to_fit);
+        self.accept.iter_mut().for_each(Queue::shrink);
     }
 
     /// Receiving sides that exist.

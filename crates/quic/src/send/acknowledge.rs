@@ -9,9 +9,11 @@ use wire::quic::{PathId, Side, Space};
 use super::SendHalf;
 use super::frames::SentFrame;
 use super::sent_log::{Content, Run};
+use super::space::SendSpace;
 use crate::error::TransportError;
 use crate::event::Events;
 use crate::exchange::{Exchange, ToControl, ToReceive};
+use crate::spaces::Spaces;
 
 /// Packets sent when a probe timeout fires (RFC 9002, section 6.2.4: one or two).
 const PROBES_PER_TIMEOUT: u8 = 2;
@@ -199,7 +201,7 @@ impl SendHalf {
     fn requeue_frame(&mut self, space: Space, frame: SentFrame) {
         match frame {
             // A probe may have queued a copy already.
-            SentFrame::Control(frame) if frame.repeats() && !self.control.contains(&frame) => {
+            SentFrame::Control(frame) if frame.repeats() && !self.control.iter().any(|due| *due == frame) => {
                 self.control.push_back(frame);
             }
             SentFrame::Crypto(range) => self.crypto[space.index()].lose(range),
@@ -223,7 +225,7 @@ impl SendHalf {
         let released = self.paths.iter().filter_map(|path| path.release_at).min();
         // A loss timer takes the place of the probe timer (RFC 9002, section 6.2.1).
         let probe = if lost.is_some() { None } else { self.probe_deadline().map(|(at, _)| at) };
-        [lost, released, probe].into_iter().flatten().min()
+        [lost, released, probe, self.blocked_deadline()].into_iter().flatten().min()
     }
 
     /// When to probe, and in which space (RFC 9002, appendix A.8).
@@ -260,8 +262,11 @@ impl SendHalf {
                 path.release_at = None;
             }
         }
+        if self.blocked_deadline().is_some_and(|at| at <= now) {
+            self.streams.repeat_blocked();
+        }
         if self.spaces.iter().any(|space| space.loss_time.is_some()) {
-            for index in 0..self.spaces.len() {
+            for index in 0..Spaces::<SendSpace>::COUNT {
                 if self.spaces[index].loss_time.is_some_and(|at| at <= now) {
                     self.detect_lost(now, index);
                 }

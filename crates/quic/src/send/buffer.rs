@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::plan::Plan;
 use crate::range_set::RangeSet;
+use crate::spaces::Vacant;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,20 @@ pub(crate) struct SendBuffer {
     acked: RangeSet,
     /// Sent ranges to be sent again, none of them acknowledged.
     lost: RangeSet,
+}
+
+impl Vacant for SendBuffer {
+    fn vacant() -> &'static Self {
+        static VACANT: SendBuffer = SendBuffer {
+            chunks: VecDeque::new(),
+            floor: 0,
+            unsent: 0,
+            end: 0,
+            acked: RangeSet::new(),
+            lost: RangeSet::new(),
+        };
+        &VACANT
+    }
 }
 
 impl SendBuffer {

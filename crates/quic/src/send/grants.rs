@@ -2,10 +2,9 @@
 //!
 //! A grant is a level, not an event: what is sent, and sent again after a loss, is always the latest value.
 
-use std::collections::VecDeque;
-
 use wire::quic::{Dir, StreamId};
 
+use crate::queue::Queue;
 use crate::stream_map::StreamMap;
 
 /// The latest limits granted to the peer, and which of them are due.
@@ -16,7 +15,7 @@ pub(crate) struct Grants {
     max_streams: [u64; 2],
     max_streams_due: [bool; 2],
     stream_data: StreamMap<StreamGrant>,
-    streams_due: VecDeque<StreamId>,
+    streams_due: Queue<StreamId>,
 }
 
 #[derive(Debug)]
@@ -87,7 +86,7 @@ impl Grants {
     /// Frees room that is not used.
     pub(crate) fn shrink(&mut self) {
         self.stream_data.shrink_to_fit();
-        self.streams_due.shrink_to_fit();
+        self.streams_due.shrink();
     }
 
     pub(crate) fn is_due(&self) -> bool {

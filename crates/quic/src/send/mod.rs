@@ -10,6 +10,7 @@
 //! | `acknowledge` | acknowledgements, losses and the timers that follow from them |
 //! | `streams`, `buffer` | sending sides of streams and their bytes |
 //! | `grants` | credit to tell the peer of |
+//! | `held_back` | when the peer's credit is used up |
 //! | `ack_frequency` | how often the peer should acknowledge |
 //! | `path`, `space`, `sent_log` | a path, a number space, what is outstanding in it |
 
@@ -19,13 +20,13 @@ pub(crate) mod buffer;
 pub(crate) mod draft;
 pub(crate) mod frames;
 pub(crate) mod grants;
+mod held_back;
 pub(crate) mod path;
 pub(crate) mod planner;
 pub(crate) mod sent_log;
 pub(crate) mod space;
 pub(crate) mod streams;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -37,7 +38,9 @@ use crate::error::TransportError;
 use crate::event::Events;
 use crate::exchange::{Exchange, ToReceive, ToSend};
 use crate::plan::Receipt;
+use crate::queue::Queue;
 use crate::session::DirectionKeys;
+use crate::spaces::Spaces;
 use crate::stats::SendStats;
 use ack_frequency::AckFrequency;
 use acknowledge::Acknowledgement;
@@ -75,13 +78,12 @@ pub(crate) struct SendHalf {
     pub(crate) streams: SendStreams,
     grants: Grants,
     ack_frequency: AckFrequency,
-    control: VecDeque<ControlFrame>,
+    control: Queue<ControlFrame>,
     /// CRYPTO bytes, by space.
-    crypto: [SendBuffer; 3],
-    /// Initial, Handshake, then the data of each path.
-    spaces: Vec<SendSpace>,
+    crypto: Spaces<SendBuffer>,
+    spaces: Spaces<SendSpace>,
     paths: Vec<SendPath>,
-    keys: [Option<DirectionKeys>; 3],
+    keys: Spaces<Option<DirectionKeys>>,
     /// Key updates made so far.
     key_phase: u64,
     /// Packets sealed with the present 1-RTT key, and the first number of the phase.
@@ -91,17 +93,19 @@ pub(crate) struct SendHalf {
     /// Our connection ID in long headers, and the token of Initial packets.
     local_id: ConnectionId,
     token: Vec<u8>,
-    datagrams: VecDeque<Bytes>,
+    datagrams: Queue<Bytes>,
     datagram_bytes: u64,
     peer: PeerLimits,
     handshake_complete: bool,
     handshake_confirmed: bool,
     /// The server has proved that it validated our address, or we are the server (RFC 9002, section 6.2.2.1).
     peer_validated_us: bool,
-    /// The anti-deadlock timer of a client counts from here.
+    /// When an ack-eliciting packet was last sent or acknowledged: where timers count from that no packet in flight has.
     probe_anchor: Instant,
+    /// How long to wait before saying again that the peer's credit holds us back.
+    repeat_blocked_after: Duration,
     /// Said, or about to be said, instead of everything else.
-    close: Option<CloseValue>,
+    close: Option<Box<CloseValue>>,
     closing: bool,
     /// Whether an ack-eliciting packet was sent since something was received.
     elicited: bool,
@@ -159,24 +163,25 @@ impl SendHalf {
             rng,
             grants: Grants::default(),
             ack_frequency: AckFrequency::new(),
-            control: VecDeque::new(),
-            crypto: Default::default(),
-            spaces: vec![SendSpace::default(), SendSpace::default(), SendSpace::default()],
+            control: Queue::new(),
+            crypto: Spaces::default(),
+            spaces: Spaces::default(),
             paths: vec![path],
-            keys: [None, None, None],
+            keys: Spaces::default(),
             key_phase: 0,
             sealed_in_phase: 0,
             phase_from: 0,
             phase_acked: false,
             local_id,
             token: Vec::new(),
-            datagrams: VecDeque::new(),
+            datagrams: Queue::new(),
             datagram_bytes: 0,
             peer: PeerLimits { max_datagram_frame_size: 0, grease_quic_bit: false },
             handshake_complete: false,
             handshake_confirmed: false,
             peer_validated_us: side == Side::Server,
             probe_anchor: Instant::ZERO,
+            repeat_blocked_after: Duration::ZERO,
             close: None,
             closing: false,
             elicited: false,
@@ -282,12 +287,12 @@ impl SendHalf {
 
     /// The keys of `space` are gone, and with them everything that was in flight there (RFC 9002, section 6.4).
     fn discard_space(&mut self, now: Instant, space: Space) {
-        self.keys[space.index()] = None;
-        self.crypto[space.index()] = SendBuffer::default();
+        self.keys.discard(space);
+        self.crypto.discard(space);
         let path = &mut self.paths[0];
         let mut gone = 0;
         self.spaces[space.index()].log.drain(|run| gone += run.in_flight_bytes());
-        self.spaces[space.index()] = SendSpace::default();
+        self.spaces.discard(space);
         path.in_flight -= gone;
         path.backoff.reset();
         self.probe_anchor = now;
@@ -300,6 +305,7 @@ impl SendHalf {
         };
         let max_ack_delay = Duration::from_millis(parameters.max_ack_delay_ms);
         self.ack_frequency.set_peer(max_ack_delay, parameters.min_ack_delay_us.map(Duration::from_micros));
+        self.set_idle_timeouts(self.config.idle_timeout, Duration::from_millis(parameters.max_idle_timeout_ms));
         let limit = usize::try_from(parameters.max_udp_payload_size).unwrap_or(usize::MAX);
         for path in &mut self.paths {
             path.set_datagram_size(path.datagram_size.min(limit));
@@ -336,7 +342,7 @@ impl SendHalf {
 
     /// Says goodbye: the next plan carries a CONNECTION_CLOSE and nothing else.
     pub(crate) fn set_close(&mut self, close: CloseValue) {
-        self.close = Some(close);
+        self.close = Some(Box::new(close));
         self.closing = true;
     }
 
@@ -378,8 +384,8 @@ impl SendHalf {
 
     /// Frees room that is not used.
     pub(crate) fn shrink(&mut self) {
-        self.control.shrink_to_fit();
-        self.datagrams.shrink_to_fit();
+        self.control.shrink();
+        self.datagrams.shrink();
         self.acked_runs = Vec::new();
         self.frame_scratch = Vec::new();
         self.streams.shrink();

@@ -46,7 +46,7 @@ impl SendHalf {
         plan.planned_at = now;
         if self.closing {
             self.plan_close(plan);
-        } else if self.keys[0].is_some() || self.keys[1].is_some() {
+        } else if self.keys.has_handshake() {
             self.plan_handshake(now, snapshot, plan, exchange);
         } else if self.keys[2].is_some() {
             self.plan_data(now, snapshot, datagrams_max.min(PLAN_DATAGRAMS_MAX), plan, exchange);

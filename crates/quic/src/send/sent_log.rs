@@ -101,6 +101,11 @@ struct SideTable {
 }
 
 impl SentLog {
+    /// An empty log.
+    pub(crate) const fn new() -> Self {
+        Self { runs: VecDeque::new(), side: SideTable { slots: Vec::new(), free: Vec::new() }, eliciting_count: 0 }
+    }
+
     /// Records one packet that follows the last one, melting it into the last run if it continues its pattern.
     pub(crate) fn push(&mut self, run: Run) {
         debug_assert!(self.runs.back().is_none_or(|last| last.end() <= run.first), "numbers ascend");

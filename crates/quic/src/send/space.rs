@@ -1,11 +1,11 @@
 //! One packet number space as its sender sees it: what went out under which number.
 
-use std::collections::VecDeque;
-
 use units::Instant;
 
 use super::sent_log::SentLog;
 use crate::error::TransportError;
+use crate::queue::Queue;
+use crate::spaces::Vacant;
 
 /// How many skipped numbers are remembered: an acknowledgement of one is caught as long as it is among the last few.
 const SKIPPED_MAX: usize = 8;
@@ -21,7 +21,21 @@ pub(crate) struct SendSpace {
     /// Ack-eliciting packets to send whatever the congestion window says (RFC 9002, section 6.2.4).
     pub(crate) probes_due: u8,
     /// Numbers never used, to catch a peer that acknowledges what it never saw (RFC 9000, section 21.4).
-    skipped: VecDeque<u64>,
+    skipped: Queue<u64>,
+}
+
+impl Vacant for SendSpace {
+    fn vacant() -> &'static Self {
+        static VACANT: SendSpace = SendSpace {
+            log: SentLog::new(),
+            next_number: 0,
+            largest_acked: None,
+            loss_time: None,
+            probes_due: 0,
+            skipped: Queue::new(),
+        };
+        &VACANT
+    }
 }
 
 impl SendSpace {

@@ -1,18 +1,20 @@
 //! The sending sides of streams: state, the peer's credit, and which stream goes next.
+//!
+//! What applications may write is in `room`, what the peer is told when its credit holds us back in `blocked`.
+
+mod blocked;
+mod room;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bytes::Bytes;
 use wire::quic::{Dir, Side, StreamId};
 
 use super::buffer::SendBuffer;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToReceive};
+use crate::queue::Queue;
 use crate::stream_map::StreamMap;
-
-/// Bytes any stream may hold even if others have filled the buffer.
-const STREAM_SHARE_MIN: u64 = 64 * 1024;
 
 /// Why bytes were not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,9 +70,9 @@ pub(crate) struct SendStream {
     ready: bool,
     /// In the queue of those that wait for the connection's credit.
     starved: bool,
-    /// The application was told `Blocked` and waits for an event.
-    wants_writable: bool,
-    /// The limit we last said we were blocked at, so that it is said once.
+    /// The application was told `Blocked` and waits for an event until this many bytes find room; zero if it does not wait.
+    wanted_room: u64,
+    /// The limit of the peer's that holds it back: told, and in [`SendStreams::limited`].
     blocked_at: Option<u64>,
 }
 
@@ -78,6 +80,16 @@ impl SendStream {
     /// True if a STREAM frame could be sent now, connection credit aside.
     fn has_work(&self) -> bool {
         self.reset == Flag::Unset && (self.buffer.peek(self.max_data).is_some() || self.fin == Flag::Due)
+    }
+
+    /// Notes that its own credit is all that holds it back; true if that was not known.
+    fn is_newly_limited(&mut self) -> bool {
+        let waits = self.reset == Flag::Unset && self.buffer.unsent() < self.buffer.end();
+        let is_new = waits && self.buffer.unsent() >= self.max_data && self.blocked_at.is_none();
+        if is_new {
+            self.blocked_at = Some(self.max_data);
+        }
+        is_new
     }
 
     fn is_open(&self) -> bool {
@@ -93,13 +105,15 @@ pub(crate) struct SendStreams {
     /// Streams with something to send, by priority, each class in turn.
     ready: BTreeMap<Reverse<i32>, VecDeque<StreamId>>,
     /// Streams whose RESET_STREAM is due.
-    resets: VecDeque<StreamId>,
+    resets: Queue<StreamId>,
     /// Streams whose STREAM_DATA_BLOCKED is due.
-    blocked: VecDeque<StreamId>,
+    blocked: Queue<StreamId>,
+    /// Streams that their own credit holds back.
+    limited: BTreeSet<StreamId>,
     /// Streams held back by the connection's credit alone.
-    starved: VecDeque<StreamId>,
+    starved: Queue<StreamId>,
     /// Streams whose application waits for room.
-    waiting: VecDeque<StreamId>,
+    waiting: Queue<StreamId>,
     next_index: [u64; 2],
     /// How many streams of each kind the peer lets us open (MAX_STREAMS).
     max_streams: [u64; 2],
@@ -126,10 +140,11 @@ impl SendStreams {
             side,
             map: StreamMap::default(),
             ready: BTreeMap::new(),
-            resets: VecDeque::new(),
-            blocked: VecDeque::new(),
-            starved: VecDeque::new(),
-            waiting: VecDeque::new(),
+            resets: Queue::new(),
+            blocked: Queue::new(),
+            limited: BTreeSet::new(),
+            starved: Queue::new(),
+            waiting: Queue::new(),
             next_index: [0; 2],
             max_streams: [0; 2],
             streams_blocked: [Flag::Unset; 2],
@@ -194,38 +209,6 @@ impl SendStreams {
         id.initiator() != self.side || id.index() < self.next_index[id.dir().index()]
     }
 
-    /// How many bytes the buffers may hold now; grows with the congestion window.
-    pub(crate) fn set_held_bytes_max(&mut self, bytes: u64, events: &mut Events) {
-        // Never smaller: a stream that filled its half of a larger buffer would leave nothing of a smaller one.
-        self.held_bytes_max = self.held_bytes_max.max(bytes);
-        self.wake_writers(events);
-    }
-
-    /// Takes the whole chunk, or says why not. One stream may fill half the buffer, so that a stream whose peer does not
-    /// read leaves room for the others.
-    pub(crate) fn write(&mut self, id: StreamId, chunk: Bytes) -> Result<(), WriteError> {
-        let stream = self.map.get(&id).ok_or(WriteError::Closed)?;
-        if let Some(code) = stream.stopped {
-            return Err(WriteError::Stopped(code));
-        }
-        if !stream.is_open() {
-            return Err(WriteError::Closed);
-        }
-        let has_room = self.has_room(stream);
-        let stream = self.map.get_mut(&id).ok_or(WriteError::Closed)?;
-        if !has_room {
-            if !stream.wants_writable {
-                stream.wants_writable = true;
-                self.waiting.push_back(id);
-            }
-            return Err(WriteError::Blocked);
-        }
-        self.held_bytes += chunk.len() as u64;
-        stream.buffer.write(chunk);
-        self.make_ready(id);
-        Ok(())
-    }
-
     /// Ends the stream after what was written.
     pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), WriteError> {
         let stream = self.map.get_mut(&id).ok_or(WriteError::Closed)?;
@@ -252,6 +235,9 @@ impl SendStreams {
         stream.reset_size = stream.buffer.unsent();
         self.held_bytes -= stream.buffer.held_bytes();
         stream.buffer.discard();
+        if stream.blocked_at.take().is_some() {
+            self.limited.remove(&id);
+        }
         self.resets.push_back(id);
         self.wake_writers(events);
         Ok(())
@@ -276,9 +262,15 @@ impl SendStreams {
     /// Queues `id` if it has something to send and is not queued.
     fn make_ready(&mut self, id: StreamId) {
         let Some(stream) = self.map.get_mut(&id) else { return };
-        if !stream.ready && stream.has_work() {
+        if stream.ready {
+            return;
+        }
+        if stream.has_work() {
             stream.ready = true;
             self.ready.entry(Reverse(stream.priority)).or_default().push_back(id);
+        } else if stream.is_newly_limited() {
+            self.limited.insert(id);
+            self.blocked.push_back(id);
         }
     }
 
@@ -303,12 +295,10 @@ impl SendStreams {
             if stream.reset != Flag::Unset || stream.buffer.unsent() == stream.buffer.end() {
                 continue;
             }
-            if stream.buffer.unsent() >= stream.max_data {
-                if stream.blocked_at != Some(stream.max_data) {
-                    stream.blocked_at = Some(stream.max_data);
-                    self.blocked.push_back(id);
-                }
-            } else {
+            if stream.is_newly_limited() {
+                self.limited.insert(id);
+                self.blocked.push_back(id);
+            } else if stream.blocked_at.is_none() {
                 if !std::mem::replace(&mut stream.starved, true) {
                     self.starved.push_back(id);
                 }
@@ -318,6 +308,14 @@ impl SendStreams {
                 }
             }
         }
+    }
+
+    /// Bytes that the stream whose turn it is may send, if no other stream has its turn after it.
+    pub(crate) fn only_ready_len(&mut self) -> Option<u64> {
+        let (id, limit) = self.next_ready()?;
+        let is_only = self.ready.len() == 1 && self.ready.values().all(|class| class.len() == 1);
+        let due = self.peek_bulk(id, limit).filter(|_| is_only)?;
+        Some(due.end - due.start)
     }
 
     /// True if a STREAM frame could be sent now.
@@ -429,6 +427,9 @@ impl SendStreams {
         {
             queue.retain(|queued| *queued != id);
         }
+        if stream.blocked_at.is_some() {
+            self.limited.remove(&id);
+        }
         exchange.to_receive.push_back(ToReceive::SendSideDone(id));
     }
 
@@ -452,6 +453,9 @@ impl SendStreams {
             && max > stream.max_data
         {
             stream.max_data = max;
+            if stream.blocked_at.take().is_some() {
+                self.limited.remove(&id);
+            }
             self.make_ready(id);
         }
     }
@@ -478,29 +482,6 @@ impl SendStreams {
         let _already_reset = self.reset(id, code, events);
     }
 
-    /// Tells applications that wait for room, oldest first, while there is room.
-    fn wake_writers(&mut self, events: &mut Events) {
-        for _ in 0..self.waiting.len() {
-            let Some(id) = self.waiting.pop_front() else { return };
-            let Some(stream) = self.map.get(&id) else { continue };
-            if stream.is_open() && !self.has_room(stream) {
-                self.waiting.push_back(id);
-                continue;
-            }
-            if let Some(stream) = self.map.get_mut(&id) {
-                stream.wants_writable = false;
-                events.push(Event::Writable(id));
-            }
-        }
-    }
-
-    /// Whether a stream may take another chunk. One may hold half of the buffer; and when streams whose peers do not read
-    /// hold all of it, each of the others still gets a little, so that none can stall the connection.
-    fn has_room(&self, stream: &SendStream) -> bool {
-        let (held, half) = (stream.buffer.held_bytes(), self.held_bytes_max / 2);
-        held < half.min(STREAM_SHARE_MIN) || (held < half && self.held_bytes < self.held_bytes_max)
-    }
-
     /// The next RESET_STREAM that is due.
     pub(crate) fn pop_reset(&mut self) -> Option<(StreamId, u64, u64)> {
         while let Some(id) = self.resets.pop_front() {
@@ -512,54 +493,6 @@ impl SendStreams {
             }
         }
         None
-    }
-
-    /// The next STREAM_DATA_BLOCKED that is due, if the stream is still blocked there.
-    pub(crate) fn pop_stream_blocked(&mut self) -> Option<(StreamId, u64)> {
-        while let Some(id) = self.blocked.pop_front() {
-            if let Some(stream) = self.map.get(&id)
-                && let Some(limit) = stream.blocked_at
-                && stream.max_data == limit
-            {
-                return Some((id, limit));
-            }
-        }
-        None
-    }
-
-    pub(crate) fn on_stream_blocked_lost(&mut self, id: StreamId) {
-        self.blocked.push_back(id);
-    }
-
-    /// The DATA_BLOCKED that is due, if still true.
-    pub(crate) fn pop_data_blocked(&mut self) -> Option<u64> {
-        if self.data_blocked != Flag::Due {
-            return None;
-        }
-        self.data_blocked = Flag::Sent;
-        (self.data_blocked_at == Some(self.max_data)).then_some(self.max_data)
-    }
-
-    pub(crate) fn on_data_blocked_lost(&mut self) {
-        self.data_blocked = Flag::Due;
-    }
-
-    /// The STREAMS_BLOCKED that is due, if still true.
-    pub(crate) fn pop_streams_blocked(&mut self) -> Option<(Dir, u64)> {
-        for dir in Dir::ALL {
-            let kind = dir.index();
-            if self.streams_blocked[kind] == Flag::Due {
-                self.streams_blocked[kind] = Flag::Sent;
-                if self.streams_blocked_at[kind] == Some(self.max_streams[kind]) {
-                    return Some((dir, self.max_streams[kind]));
-                }
-            }
-        }
-        None
-    }
-
-    pub(crate) fn on_streams_blocked_lost(&mut self, dir: Dir) {
-        self.streams_blocked[dir.index()] = Flag::Due;
     }
 
     /// True if a frame other than STREAM is due.
@@ -575,7 +508,7 @@ impl SendStreams {
         self.map.shrink_to_fit();
         self.ready.retain(|_, class| !class.is_empty());
         for queue in [&mut self.resets, &mut self.blocked, &mut self.starved, &mut self.waiting] {
-            queue.shrink_to_fit();
+            queue.shrink();
         }
     }
 

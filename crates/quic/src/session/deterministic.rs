@@ -228,10 +228,13 @@ impl Session for DeterministicSession {
         }
     }
 
-    fn next_phase(&mut self) -> PhaseKeys {
-        self.phase += 1;
-        let keys = level_keys(mix(self.secret() ^ (2 + (self.phase << 8))), self.side);
+    fn next_phase(&self) -> PhaseKeys {
+        let keys = level_keys(mix(self.secret() ^ (2 + ((self.phase + 1) << 8))), self.side);
         PhaseKeys { seal: keys.seal.packet, open: keys.open.packet }
+    }
+
+    fn advance_phase(&mut self) {
+        self.phase += 1;
     }
 
     fn peer_parameters(&self) -> Option<&[u8]> {

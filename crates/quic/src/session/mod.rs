@@ -14,6 +14,7 @@ use std::sync::Arc;
 use wire::quic::{ConnectionId, PathId, Side};
 
 use crate::error::TransportError;
+use crate::spaces::Vacant;
 
 /// Length of the authentication tag of every AEAD that QUIC v1 allows, in bytes (RFC 9001, section 5.3).
 pub const TAG_LEN: usize = 16;
@@ -64,6 +65,12 @@ impl fmt::Debug for DirectionKeys {
     }
 }
 
+impl Vacant for Option<DirectionKeys> {
+    fn vacant() -> &'static Self {
+        &None
+    }
+}
+
 /// Both directions' keys at one level.
 #[derive(Clone, Debug)]
 pub struct LevelKeys {
@@ -102,8 +109,12 @@ pub trait Session: Send {
     /// level before them; call again for what follows.
     fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys>;
 
-    /// The packet keys of the next key phase. Only once 1-RTT keys exist.
-    fn next_phase(&mut self) -> PhaseKeys;
+    /// The packet keys of the key phase after the present one; the same ones until [`advance_phase`](Self::advance_phase),
+    /// so that they need not be kept. Only once 1-RTT keys exist.
+    fn next_phase(&self) -> PhaseKeys;
+
+    /// The next phase has become the present one, in both directions.
+    fn advance_phase(&mut self);
 
     /// The peer's transport parameters as they came, once TLS has them.
     fn peer_parameters(&self) -> Option<&[u8]>;
@@ -124,8 +135,8 @@ pub trait Session: Send {
     fn summary(&self) -> SessionSummary;
 
     /// Frees what only the handshake and exporters need: the handshake is confirmed and nothing more is expected of them.
-    /// From then on [`export`](Self::export) fails, and what the peer still says in CRYPTO frames is not looked at; the
-    /// peer's identity and the keys of next phases stay.
+    /// From then on [`export`](Self::export) fails, the peer's identity is forgotten, and what the peer still says in CRYPTO
+    /// frames is not looked at; the keys of next phases stay.
     fn park(&mut self) {}
 }
 

@@ -94,31 +94,37 @@ fn initial_keys(suite: Suite, id: &ConnectionId, side: Side) -> LevelKeys {
 
 struct TlsSession {
     state: State,
-    /// The secrets that key updates are made of; present once 1-RTT keys are.
+    /// The secrets of the next key phase; present once 1-RTT keys are.
     secrets: Option<tls::Secrets>,
 }
 
 enum State {
+    /// The peer's first message is not complete; this is what has arrived of it.
+    Beginning(Box<tls::Connection>, Vec<u8>),
     Live(Box<tls::Connection>),
-    /// What is left of a parked session: the peer's identity.
-    Parked(Vec<Vec<u8>>),
+    /// Nothing is left but the secrets.
+    Parked,
+}
+
+/// A hello longer than this goes to rustls in pieces, which refuses it, in bytes.
+const FIRST_LEN_MAX: usize = 1 << 16;
+
+/// True if `bytes` hold their first message whole. A hello with a post-quantum key share takes two packets; rustls keeps the
+/// buffer that it arrives in for as long as it lives, and one that grows in steps is twice as large as one made at once.
+fn is_message_whole(bytes: &[u8]) -> bool {
+    // RFC 8446, section 4: a type and a length of 24 bits.
+    bytes.first_chunk().is_some_and(|&[_, high, middle, low]| {
+        let len = u32::from_be_bytes([0, high, middle, low]) as usize;
+        4 + len <= bytes.len() || len > FIRST_LEN_MAX
+    })
 }
 
 impl TlsSession {
     fn new(inner: tls::Connection) -> Self {
-        Self { state: State::Live(Box::new(inner)), secrets: None }
+        Self { state: State::Beginning(Box::new(inner), Vec::new()), secrets: None }
     }
 
-    fn live(&self) -> Option<&tls::Connection> {
-        match &self.state {
-            State::Live(inner) => Some(inner),
-            State::Parked(_) => None,
-        }
-    }
-}
-
-impl Session for TlsSession {
-    fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
+    fn read(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
         // Once parked, only tickets for later connections can come, and we keep none.
         let State::Live(inner) = &mut self.state else { return Ok(()) };
         inner.read_hs(bytes).map_err(|error| match inner.alert() {
@@ -127,8 +133,30 @@ impl Session for TlsSession {
         })
     }
 
+    fn live(&self) -> Option<&tls::Connection> {
+        match &self.state {
+            State::Beginning(inner, _) | State::Live(inner) => Some(inner),
+            State::Parked => None,
+        }
+    }
+}
+
+impl Session for TlsSession {
+    fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
+        let State::Beginning(_, first) = &mut self.state else { return self.read(bytes) };
+        first.extend_from_slice(bytes);
+        if !is_message_whole(first) {
+            return Ok(());
+        }
+        let State::Beginning(inner, first) = std::mem::replace(&mut self.state, State::Parked) else {
+            unreachable!("it was just seen");
+        };
+        self.state = State::Live(inner);
+        self.read(&first)
+    }
+
     fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
-        let State::Live(inner) = &mut self.state else { return None };
+        let (State::Beginning(inner, _) | State::Live(inner)) = &mut self.state else { return None };
         match inner.write_hs(out)? {
             KeyChange::Handshake { keys } => Some(NewKeys::Handshake(keys.into())),
             KeyChange::OneRtt { keys, next } => {
@@ -138,9 +166,14 @@ impl Session for TlsSession {
         }
     }
 
-    fn next_phase(&mut self) -> PhaseKeys {
-        let keys = self.secrets.as_mut().expect("key updates come after 1-RTT keys").next_packet_keys();
+    fn next_phase(&self) -> PhaseKeys {
+        let keys = self.secrets.clone().expect("key updates come after 1-RTT keys").next_packet_keys();
         PhaseKeys { seal: Arc::new(TlsPacketKey(keys.local)), open: Arc::new(TlsPacketKey(keys.remote)) }
+    }
+
+    fn advance_phase(&mut self) {
+        // The secrets move on, and the keys that come with it are in use already.
+        let _in_use = self.secrets.as_mut().expect("key updates come after 1-RTT keys").next_packet_keys();
     }
 
     fn peer_parameters(&self) -> Option<&[u8]> {
@@ -152,12 +185,8 @@ impl Session for TlsSession {
     }
 
     fn peer_identity(&self) -> Vec<Vec<u8>> {
-        match &self.state {
-            State::Live(inner) => {
-                inner.peer_certificates().unwrap_or_default().iter().map(|der| der.as_ref().to_vec()).collect()
-            }
-            State::Parked(identity) => identity.clone(),
-        }
+        let certificates = self.live().and_then(|inner| inner.peer_certificates());
+        certificates.unwrap_or_default().iter().map(|der| der.as_ref().to_vec()).collect()
     }
 
     fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
@@ -175,7 +204,7 @@ impl Session for TlsSession {
     }
 
     fn park(&mut self) {
-        self.state = State::Parked(self.peer_identity());
+        self.state = State::Parked;
     }
 }
 

@@ -101,15 +101,41 @@ fn a_reader_that_stops_half_way_holds_its_window_while_others_fill_the_link() {
 /// RFC 9000, section 4.1: to keep the connection from closing, a sender that is held back by flow control should say so
 /// again and again while nothing of it is in flight.
 #[test]
-#[ignore = "a sender held back by flow control says so only once, so the idle timeout ends the connection unless \
-            keep_alive is set"]
 fn a_reader_that_pauses_for_longer_than_the_idle_timeout_keeps_its_connection() {
     let mut pair = Setup::new(1).build();
     pair.connect();
     let mut flow = Flow::open(&mut pair.client, 0, 40_000_000);
-    flow.write(&mut pair.client, 0);
-    pair.run_for(Duration::from_secs(100));
+    leave_alone(&mut pair, &mut flow);
+    let sent = |pair: &mut Pair| pair.client.connection(0).stats().send.packets_sent;
+    let before = sent(&mut pair);
+    leave_alone(&mut pair, &mut flow);
+    let packets = sent(&mut pair) - before;
+    assert!((6..=12).contains(&packets), "{packets} packets in a minute, the idle timeout is 30 s");
     let lives = [&pair.client, &pair.server].map(|node| node.connections[0].is_some());
     assert_eq!(lives, [true, true], "the client had more to send all the time: {:?}", pair.client.events[0].back());
     finish(&mut pair, &mut flow);
+}
+
+/// The same where the connection's credit is what is missing, and the peer's idle timeout is the shorter one.
+#[test]
+fn readers_that_use_up_the_connections_credit_keep_their_connection() {
+    let setup = Setup::new(2).with_config(|config| {
+        config.stream_window = WINDOW;
+        config.connection_window = WINDOW;
+        config.connection_window_max = WINDOW;
+        config.idle_timeout = Duration::from_secs(6);
+    });
+    let mut pair = setup.build();
+    pair.connect();
+    let mut flows = [0, 1].map(|_| Flow::open(&mut pair.client, 0, WINDOW));
+    for _ in 0..60 {
+        flows.iter_mut().for_each(|flow| flow.write(&mut pair.client, 0));
+        pair.run_for(Duration::from_secs(1));
+    }
+    for flow in &mut flows {
+        finish(&mut pair, flow);
+    }
+    // Once nothing waits any more, nothing is said, and the connection ends as any other.
+    pair.run_for(Duration::from_secs(20));
+    assert!(pair.client.connections[0].is_none());
 }

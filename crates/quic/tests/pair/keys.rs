@@ -169,9 +169,13 @@ impl Session for BrittleSession {
         })
     }
 
-    fn next_phase(&mut self) -> PhaseKeys {
+    fn next_phase(&self) -> PhaseKeys {
         let keys = self.inner.next_phase();
         PhaseKeys { seal: self.key(keys.seal), open: self.key(keys.open) }
+    }
+
+    fn advance_phase(&mut self) {
+        self.inner.advance_phase();
     }
 
     fn peer_parameters(&self) -> Option<&[u8]> {

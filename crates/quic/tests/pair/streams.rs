@@ -210,10 +210,10 @@ fn a_stop_at_any_moment_ends_the_stream_on_both_sides() {
                 stopped && pair.client.connection(0).stats().send.streams_open == 0
             });
             assert!(done, "{moment:?}, seed {seed}, stopped {stopped}: {:?}", pair.client.connection(0).stats());
+            pair.run_for(Duration::from_secs(2));
             let heard = pair.client.take_event(0, |event| *event == Event::Stopped { id, code: 55 }).is_some();
             let finished = pair.client.take_event(0, |event| *event == Event::Finished(id)).is_some();
             assert!(heard || finished, "{moment:?}, seed {seed}");
-            pair.run_for(Duration::from_secs(2));
             assert_eq!(pair.server.connection(0).stats().receive.streams_open, 0, "{moment:?}");
             apps::transfer(&mut pair, 100_000, Duration::from_secs(600));
         }

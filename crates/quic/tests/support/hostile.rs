@@ -221,6 +221,7 @@ impl Hostile {
         out.extend_from_slice(payload);
         while self.later.len() < oddity.phases_ahead {
             self.later.push(self.session.next_phase());
+            self.session.advance_phase();
         }
         let keys = self.keys[space.index()].as_ref().expect("the handshake has come that far");
         let packet_key = match oddity.phases_ahead {
@@ -240,6 +241,7 @@ impl Hostile {
     pub fn update_keys(&mut self) {
         if self.later.is_empty() {
             self.later.push(self.session.next_phase());
+            self.session.advance_phase();
         }
         let next = self.later.remove(0);
         let keys = self.keys[2].as_mut().expect("1-RTT keys exist");

@@ -14,6 +14,7 @@ use crate::receive::{AckSnapshot, Snapshot};
 use crate::send::draft::Draft;
 use crate::send::frames::{ControlFrame, SentFrame};
 use crate::send::sent_log::RUNS_MAX;
+use crate::spaces::Vacant;
 
 /// After so many packets with nothing but acknowledgements, one carries a PING, so that the peer's answer tells us which
 /// ranges need no repetition (RFC 9000, section 13.2.4).
@@ -113,8 +114,7 @@ impl SendHalf {
         let fields = self.fields(Space::Data, number_len, &[], fixed_bit);
         let mut draft = Draft::begin(plan, &fields, self.paths[0].datagram_size)?;
         let mut frames = std::mem::take(&mut self.frame_scratch);
-        static NOTHING: AckSnapshot = AckSnapshot::EMPTY;
-        self.fill_data(now, ack.unwrap_or(&NOTHING), may_elicit, &mut draft, plan, &mut frames, exchange);
+        self.fill_data(now, ack.unwrap_or(AckSnapshot::vacant()), may_elicit, &mut draft, plan, &mut frames, exchange);
         if draft.body_len == 0 {
             draft.abandon(plan);
             self.frame_scratch = frames;

@@ -6,7 +6,7 @@ use wire::quic::frame::stream_header_len;
 
 use super::SendHalf;
 use crate::exchange::Exchange;
-use crate::plan::{Plan, Planned, PlannedRow};
+use crate::plan::{PLAN_BYTES_MAX, Plan, Planned, PlannedRow};
 use crate::receive::AckSnapshot;
 use crate::send::sent_log::{Content, Run};
 use crate::session::TAG_LEN;
@@ -18,6 +18,13 @@ impl SendHalf {
             && ack.is_none_or(|ack| !ack.pending)
             && self.spaces[2].probes_due == 0
             && !self.has_control_due()
+    }
+
+    /// True if all there is to send are bytes of one stream, too few for `packets` full packets, and no end of it.
+    pub(crate) fn has_only_a_tail(&mut self, ack: Option<&AckSnapshot>, packets: usize) -> bool {
+        let size = self.paths[0].datagram_size;
+        let full = (packets.min(PLAN_BYTES_MAX / size) * size) as u64;
+        self.is_bulk_due(ack) && self.streams.only_ready_len().is_some_and(|len| len < full)
     }
 
     /// Plans a row of at most `packets` full packets of the stream whose turn it is; returns how many it planned, zero if

@@ -1,0 +1,109 @@
+//! Key epochs: what packets are opened with, when keys go, and key updates (RFC 9001, section 6).
+
+use units::{Duration, Instant};
+use wire::quic::Space;
+
+use super::{Control, Stage, ids};
+use crate::exchange::{Exchange, ToReceive, ToSend};
+use crate::open::{OpenContext, PhaseRing};
+use crate::session::{DirectionKeys, PhaseKeys};
+
+/// Keys of an earlier phase are kept this many probe timeouts (RFC 9001, section 6.5).
+const OLD_KEY_PTOS: u64 = 3;
+
+impl Control {
+    /// What the open stage needs, apart from the largest numbers.
+    pub(crate) fn open_context(&mut self, largest: [Option<u64>; 3]) -> OpenContext {
+        self.prepare_next_phase();
+        OpenContext {
+            local_id_len: ids::LOCAL_ID_LEN,
+            levels: self.levels.clone(),
+            // A server must not process 1-RTT packets before the handshake is complete (RFC 9001, section 5.7).
+            data: self.ring.clone().filter(|_| self.handshake_time.is_some()),
+            largest,
+            ignore_fixed_bit: self.config.grease,
+        }
+    }
+
+    /// The first 1-RTT keys.
+    pub(super) fn install_data_keys(&mut self, keys: DirectionKeys) {
+        self.ring = Some(PhaseRing {
+            header: keys.header,
+            current: keys.packet,
+            phase: false,
+            phase_from: 0,
+            previous: None,
+            next: None,
+        });
+    }
+
+    /// Makes the keys of the next phase if they are not there. It happens when anything arrives after rest, before it is
+    /// looked at, so the time it takes tells nobody whether a packet was of the next phase (RFC 9001, section 6.3).
+    fn prepare_next_phase(&mut self) {
+        if let Some(ring) = &mut self.ring
+            && ring.next.is_none()
+            && self.handshake_time.is_some()
+        {
+            ring.next = Some(self.next_phase.get_or_insert_with(|| self.session.next_phase()).open.clone());
+        }
+    }
+
+    /// Lets go of the keys of the next phase until something arrives: many connections are idle, and few of them will ever
+    /// update their keys.
+    pub(super) fn forget_next_phase(&mut self) {
+        self.next_phase = None;
+        if let Some(ring) = &mut self.ring {
+            ring.next = None;
+        }
+    }
+
+    pub(super) fn discard(&mut self, space: Space, exchange: &mut Exchange) {
+        if self.levels[space.index()].take().is_none() {
+            return;
+        }
+        self.crypto.discard(space);
+        exchange.to_send.push_back(ToSend::DiscardSpace(space));
+        exchange.to_receive.push_back(ToReceive::DiscardSpace(space));
+    }
+
+    /// Starts a key update, if one is wanted and allowed: confirmed, the last one finished in both directions and
+    /// acknowledged (RFC 9001, section 6.1), and the keys before the last one gone.
+    pub(super) fn maybe_update_keys(&mut self, exchange: &mut Exchange) {
+        let settled = self.send_phase == self.receive_phase && self.phase_acknowledged && self.old_keys_until.is_none();
+        if !self.update_wanted || self.stage != Stage::Confirmed || !settled {
+            return;
+        }
+        self.update_send_keys(exchange);
+    }
+
+    fn update_send_keys(&mut self, exchange: &mut Exchange) {
+        let next = self.next_phase.get_or_insert_with(|| self.session.next_phase());
+        self.send_phase += 1;
+        self.phase_acknowledged = false;
+        self.update_wanted = false;
+        exchange.to_send.push_back(ToSend::UpdateKeys { packet: next.seal.clone(), phase: self.send_phase });
+    }
+
+    /// The peer updated its keys: ours follow before anything of the new phase is acknowledged (RFC 9001, section 6.2).
+    pub(super) fn on_phase_advanced(&mut self, now: Instant, pto: Duration, exchange: &mut Exchange) {
+        if self.send_phase == self.receive_phase {
+            self.update_send_keys(exchange);
+        }
+        self.receive_phase += 1;
+        self.old_keys_until = Some(now + pto * OLD_KEY_PTOS);
+        let PhaseKeys { open, .. } = self.next_phase.take().unwrap_or_else(|| self.session.next_phase());
+        self.session.advance_phase();
+        let ring = self.ring.as_mut().expect("a packet was opened with it");
+        ring.previous = Some(std::mem::replace(&mut ring.current, open));
+        ring.phase = self.receive_phase % 2 == 1;
+        ring.next = None;
+        self.prepare_next_phase();
+    }
+
+    /// The lowest number of the present phase, as the stage has seen it.
+    pub(crate) fn note_phase_from(&mut self, number: u64) {
+        if let Some(ring) = &mut self.ring {
+            ring.phase_from = number;
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! One value for each packet number space, of which those of the handshake go when it is over.
+//!
+//! Initial and Handshake packets belong to the first round trips; what is kept for them would otherwise lie unused in every
+//! connection that lives on.
+
+use std::ops::{Index, IndexMut};
+
+use wire::quic::Space;
+
+/// What a space without a value looks like.
+pub(crate) trait Vacant: Default + 'static {
+    /// Equal to the default.
+    fn vacant() -> &'static Self;
+}
+
+/// Values by number space: Initial, Handshake, then the data of the one path. One that is absent reads as
+/// [`Vacant::vacant`] and is made when it is changed.
+#[derive(Debug)]
+pub(crate) struct Spaces<T> {
+    data: T,
+    handshake: Option<Box<[T; 2]>>,
+}
+
+impl<T: Vacant> Default for Spaces<T> {
+    fn default() -> Self {
+        Self { data: T::default(), handshake: None }
+    }
+}
+
+impl<T: Vacant> Spaces<T> {
+    /// How many there are.
+    pub(crate) const COUNT: usize = Space::ALL.len();
+
+    /// Forgets the value of a space. Handshake is the last to go (RFC 9001, section 4.9), and the memory goes with it.
+    pub(crate) fn discard(&mut self, space: Space) {
+        match (space, &mut self.handshake) {
+            (Space::Initial, Some(handshake)) => handshake[0] = T::default(),
+            (Space::Handshake, handshake) => *handshake = None,
+            (Space::Initial, None) | (Space::Data, _) => {}
+        }
+    }
+
+    /// True while Initial or Handshake may have a value.
+    #[inline]
+    pub(crate) fn has_handshake(&self) -> bool {
+        self.handshake.is_some()
+    }
+
+    /// The values that exist, Initial first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.handshake.iter().flat_map(|both| both.iter()).chain([&self.data])
+    }
+
+    /// The values that exist, Initial first, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.handshake.iter_mut().flat_map(|both| both.iter_mut()).chain([&mut self.data])
+    }
+}
+
+impl<T: Vacant> Index<usize> for Spaces<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, index: usize) -> &T {
+        match (index, &self.handshake) {
+            (2, _) => &self.data,
+            (index, Some(handshake)) => &handshake[index],
+            (_, None) => T::vacant(),
+        }
+    }
+}
+
+impl<T: Vacant> IndexMut<usize> for Spaces<T> {
+    #[inline]
+    fn index_mut(&mut self, index: usize) -> &mut T {
+        match index {
+            2 => &mut self.data,
+            index => &mut self.handshake.get_or_insert_default()[index],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Vacant for u64 {
+        fn vacant() -> &'static Self {
+            &0
+        }
+    }
+
+    #[test]
+    fn values_of_the_handshake_go_with_its_last_space_and_data_stay() {
+        let mut spaces = Spaces::<u64>::default();
+        assert_eq!((spaces[0], spaces[1], spaces[2], spaces.iter().count()), (0, 0, 0, 1), "reading makes nothing");
+        spaces.discard(Space::Initial);
+        (spaces[0], spaces[1], spaces[2]) = (10, 11, 12);
+        assert_eq!(spaces.iter().copied().collect::<Vec<_>>(), [10, 11, 12]);
+        spaces.discard(Space::Initial);
+        spaces.discard(Space::Data);
+        assert_eq!(spaces.iter().copied().collect::<Vec<_>>(), [0, 11, 12]);
+        spaces.discard(Space::Handshake);
+        spaces.iter_mut().for_each(|value| *value += 1);
+        assert_eq!((spaces[0], spaces[1], spaces[2], spaces.has_handshake()), (0, 0, 13, false));
+    }
+}
