@@ -43,6 +43,16 @@ const TIMERS_PER_TURN: usize = 256;
 /// Connections begun for the application in one turn: each costs a key exchange.
 const CONNECTS_PER_TURN: usize = 16;
 
+/// What a turn does with data that does not fill a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tails {
+    /// It leaves like everything else.
+    Sent,
+    /// If a full batch of the connection has just left, the tail after it waits for the next call into the engine, which
+    /// brings more data as a rule: a writer that drives the engine itself would pay a system call for every tail.
+    Held,
+}
+
 /// What a turn did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Work {
@@ -54,6 +64,8 @@ pub(crate) struct Work {
     pub(crate) fired: usize,
     /// Batches sent.
     pub(crate) sent: usize,
+    /// A tail was [held](Tails::Held).
+    pub(crate) held_tail: bool,
 }
 
 /// Runs the protocol of all connections over all sockets of one engine.
@@ -130,7 +142,7 @@ impl Driver {
     }
 
     /// One turn. Never blocks, never runs long.
-    pub(crate) fn turn(&mut self) -> Work {
+    pub(crate) fn turn(&mut self, tails: Tails) -> Work {
         self.shared.lap(Stage::Application);
         let asked = self.take_todo();
         self.shared.lap(Stage::Serve);
@@ -138,8 +150,8 @@ impl Driver {
         self.shared.lap(Stage::Route);
         let fired = self.fire_timers();
         self.shared.lap(Stage::Timers);
-        let sent = self.transmit();
-        Work { asked, received, fired, sent }
+        let (sent, held_tail) = self.transmit(tails);
+        Work { asked, received, fired, sent, held_tail }
     }
 
     /// Sleeps until something is to be done, or until `deadline`; only looks around if something is to be done already.
@@ -219,8 +231,13 @@ impl Driver {
     }
 
     /// Every goodbye has left: the sockets have them.
-    pub(crate) fn has_left(&self) -> bool {
-        self.goodbyes_said && self.run.is_empty() && self.ports.iter().all(|port| port.has_room())
+    pub(crate) fn has_left(&mut self) -> bool {
+        if !self.goodbyes_said || !self.run.is_empty() || self.ports.iter().any(|port| !port.has_room()) {
+            return false;
+        }
+        // A goodbye that the system refused leaves after a wait.
+        let keys: Vec<u32> = self.slots.keys().collect();
+        keys.into_iter().all(|key| self.slots.get_mut(key).is_none_or(|slot| slot.refused_until.is_none()))
     }
 
     // ── Receiving ────────────────────────────────────────────────────────────────────────────────────────────────────

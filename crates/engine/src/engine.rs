@@ -12,7 +12,7 @@ use units::{Duration, Instant};
 
 use crate::cells::ConnectionCell;
 use crate::config::{EngineConfig, Placement};
-use crate::driver::{Driver, DriverLimits};
+use crate::driver::{Driver, DriverLimits, Tails};
 use crate::error::{Closed, StartError};
 use crate::handle::ConnectionHandle;
 use crate::inline::Inline;
@@ -53,7 +53,9 @@ impl Engine {
         if sockets.is_empty() {
             return Err(StartError::Configuration("an endpoint needs at least one socket".to_owned()));
         }
-        let (sleeper, waker) = Sleeper::new().map_err(|error| StartError::System("set up polling", error))?;
+        let clock = MonotonicClock::start();
+        let (sleeper, waker) =
+            Sleeper::new(clock, config.busy_poll).map_err(|error| StartError::System("set up polling", error))?;
         let waker = Arc::new(waker);
         let mut ports = Vec::with_capacity(sockets.len());
         for socket in sockets {
@@ -68,7 +70,7 @@ impl Engine {
             is_listening: config.server.is_some(),
         };
         let local_addrs = ports.iter().map(|port| port.local).collect();
-        let shared = Shared::new(MonotonicClock::start(), waker, local_addrs, limits, config.measure);
+        let shared = Shared::new(clock, waker, local_addrs, limits, config.measure);
         let shared = Arc::new(shared);
         let mut key = [0; 32];
         os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
@@ -105,7 +107,7 @@ impl Engine {
         let cell = Arc::new(ConnectionCell::new(Arc::clone(self.shared()), remote, Side::Client));
         let server_name = server_name.to_owned();
         self.shared().push_connect(ConnectRequest { cell: Arc::clone(&cell), server_name, factory })?;
-        self.kick();
+        self.kick(Tails::Sent);
         Ok(ConnectionHandle::new(cell, self.clone()))
     }
 
@@ -153,10 +155,17 @@ impl Engine {
     }
 
     /// Work was published for the driver: wakes its thread, or does a turn of it.
-    pub(crate) fn kick(&self) {
+    pub(crate) fn kick(&self, tails: Tails) {
         match &self.core.placement {
             Placed::Thread(_) => self.core.shared.waker.wake(),
-            Placed::Inline(inline) => inline.kick(&self.core.shared),
+            Placed::Inline(inline) => inline.kick(&self.core.shared, tails),
+        }
+    }
+
+    /// Sends what an earlier call held back because more was to be expected; see [`Tails::Held`].
+    pub fn flush(&self) {
+        if let Placed::Inline(inline) = &self.core.placement {
+            inline.flush(&self.core.shared);
         }
     }
 
@@ -209,7 +218,7 @@ fn spawn(mut driver: Driver) -> Result<JoinHandle<()>, StartError> {
         .name("litz-engine".to_owned())
         .spawn(move || {
             while !driver.is_stopping() {
-                let work = driver.turn();
+                let work = driver.turn(Tails::Sent);
                 tracing::trace!(?work, "a turn");
                 driver.wait(None);
             }
@@ -222,7 +231,7 @@ fn spawn(mut driver: Driver) -> Result<JoinHandle<()>, StartError> {
 pub(crate) fn run_to_the_end(driver: &mut Driver) {
     let deadline = driver.now() + GOODBYE_TIME_MAX;
     loop {
-        driver.turn();
+        driver.turn(Tails::Sent);
         if driver.has_left() || driver.now() >= deadline {
             return;
         }

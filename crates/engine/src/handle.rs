@@ -16,7 +16,8 @@ use crate::cells::connection::{
     DATAGRAM_OVERHEAD, DATAGRAMS_OUT_BYTES_MAX, MESSAGE_OVERHEAD, MESSAGES_OUT_BYTES_MAX, OPENS_WAITING_MAX, OpenReply,
     OpenRequest, Query,
 };
-use crate::cells::{ConnectionCell, Interest, MessageMode, Reply, StreamCells};
+use crate::cells::{ConnectionCell, Interest, MessageMode, StreamCells, question};
+use crate::driver::Tails;
 use crate::engine::Engine;
 use crate::error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError};
 use crate::messages::join;
@@ -47,7 +48,7 @@ fn close(cell: &Arc<ConnectionCell>, engine: &Engine, code: u64, reason: &str) {
     });
     // A connection that is over needs no end.
     if submitted.is_ok() {
-        engine.kick();
+        engine.kick(Tails::Sent);
     }
 }
 
@@ -67,8 +68,13 @@ impl ConnectionHandle {
 
     /// Changes what the driver has to do and tells it.
     fn submit(&self, change: impl FnOnce(&mut crate::cells::ConnectionState)) -> Result<(), Closed> {
+        self.submit_with(Tails::Sent, change)
+    }
+
+    /// As [`submit`](Self::submit), and says whether data to be sent may wait for more.
+    fn submit_with(&self, tails: Tails, change: impl FnOnce(&mut crate::cells::ConnectionState)) -> Result<(), Closed> {
         if self.cell().submit(change)? {
-            self.engine().kick();
+            self.engine().kick(tails);
         }
         Ok(())
     }
@@ -308,11 +314,11 @@ impl ConnectionHandle {
 
     /// The state of the moment, or the last one; none if the connection never was. Waits for the driver.
     pub fn stats(&self) -> Option<Stats> {
-        let reply = Arc::new(Reply::new());
-        let query = Query::Stats(Arc::clone(&reply));
+        let (reply, answer) = question();
+        let query = Query::Stats(answer);
         match self.submit(|state| state.todo.queries.push(query)) {
             Ok(()) => self.engine().block_on(None, |waker| reply.poll(waker)).flatten(),
-            Err(_) => self.cell().lock().last_stats.clone(),
+            Err(_) => self.cell().lock().last_stats(),
         }
     }
 
@@ -321,13 +327,8 @@ impl ConnectionHandle {
     /// # Errors
     /// While the handshake is not complete, and when the connection is over.
     pub fn export_keying_material(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
-        let reply = Arc::new(Reply::new());
-        let query = Query::Export {
-            label: label.to_vec(),
-            context: context.to_vec(),
-            len: out.len(),
-            reply: Arc::clone(&reply),
-        };
+        let (reply, answer) = question();
+        let query = Query::Export { label: label.to_vec(), context: context.to_vec(), len: out.len(), answer };
         self.submit(|state| state.todo.queries.push(query)).map_err(|_| ExportError)?;
         let material = self.engine().block_on(None, |waker| reply.poll(waker)).ok_or(ExportError)??;
         out.copy_from_slice(&material);
@@ -337,7 +338,7 @@ impl ConnectionHandle {
     /// The peer's certificate chain or raw public key, leaf first, as TLS has authenticated it; empty if it showed none, and
     /// before the handshake is complete.
     pub fn peer_identity(&self) -> Vec<Vec<u8>> {
-        self.cell().lock().identity.clone()
+        self.cell().lock().identity.to_vec()
     }
 
     /// Our address: the one the peer sees unless it is translated on the way; the wildcard address until packets have said
@@ -368,7 +369,7 @@ impl std::fmt::Debug for ConnectionHandle {
 pub struct Opening {
     connection: ConnectionHandle,
     dir: Dir,
-    reply: Option<Arc<OpenReply>>,
+    reply: Option<OpenReply>,
 }
 
 impl Opening {
@@ -391,8 +392,8 @@ impl Opening {
     }
 
     fn begin(&mut self) -> Result<(), OpenError> {
-        let reply = Arc::new(Reply::new());
-        let request = OpenRequest { dir: self.dir, reply: Arc::clone(&reply) };
+        let (reply, answer) = question();
+        let request = OpenRequest { dir: self.dir, answer };
         let mut accepted = false;
         let submitted = self.connection.submit(|state| {
             if state.opens_waiting < OPENS_WAITING_MAX {

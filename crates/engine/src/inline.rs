@@ -4,12 +4,13 @@
 //! A thread that leaves while others wait hands the driver over: it wakes one of them, which finds the driver free.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use units::Instant;
 
-use crate::driver::Driver;
+use crate::driver::{Driver, Tails};
 use crate::engine::run_to_the_end;
 use crate::shared::Shared;
 use crate::sync::{Parker, lock};
@@ -19,6 +20,8 @@ pub(crate) struct Inline {
     /// None once the engine has stopped. Locked only by who has taken the turn, so never waited for.
     driver: Mutex<Option<Driver>>,
     turn: Mutex<Turn>,
+    /// The last turn held a tail back, which [`flush`](Self::flush) sends.
+    holds_tail: AtomicBool,
 }
 
 #[derive(Default)]
@@ -42,7 +45,7 @@ enum Asked<'a> {
 
 impl Inline {
     pub(crate) fn new(driver: Driver) -> Self {
-        Self { driver: Mutex::new(Some(driver)), turn: Mutex::default() }
+        Self { driver: Mutex::new(Some(driver)), turn: Mutex::default(), holds_tail: AtomicBool::new(false) }
     }
 
     fn ask(&self, waker: &Waker) -> Asked<'_> {
@@ -74,7 +77,7 @@ impl Inline {
     }
 
     /// Does a turn, so that what was just asked for leaves. If somebody runs the driver, it only needs to know.
-    pub(crate) fn kick(&self, shared: &Shared) {
+    pub(crate) fn kick(&self, shared: &Shared, tails: Tails) {
         loop {
             let held = {
                 let mut turn = lock(&self.turn);
@@ -86,13 +89,26 @@ impl Inline {
                 return;
             };
             match &mut *lock(&self.driver) {
-                Some(driver) => driver.turn(),
+                Some(driver) => self.turn(driver, tails),
                 None => return,
-            };
+            }
             drop(held);
             if !shared.has_todo() {
                 return;
             }
+        }
+    }
+
+    fn turn(&self, driver: &mut Driver, tails: Tails) {
+        let work = driver.turn(tails);
+        self.holds_tail.store(work.held_tail, Ordering::Relaxed);
+    }
+
+    /// Sends the tail that an earlier turn held back, if one did.
+    pub(crate) fn flush(&self, shared: &Shared) {
+        // Whoever wrote the tail has seen its turn, or has left it to a thread that runs the driver and holds nothing back.
+        if self.holds_tail.load(Ordering::Relaxed) {
+            self.kick(shared, Tails::Sent);
         }
     }
 
@@ -117,7 +133,7 @@ impl Inline {
                     drop(held);
                     // Somebody may have asked for something after the last turn, seen the driver taken and left it to us.
                     if shared.has_todo() {
-                        self.kick(shared);
+                        self.kick(shared, Tails::Sent);
                     }
                     if let Outcome::Over(value) = outcome {
                         return value;
@@ -154,7 +170,7 @@ impl Inline {
         let mut driver = lock(&self.driver);
         let Some(driver) = driver.as_mut() else { return Outcome::NoDriver };
         loop {
-            driver.turn();
+            self.turn(driver, Tails::Sent);
             if let Poll::Ready(value) = poll(waker) {
                 return Outcome::Over(Some(value));
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use quic::{Chunk, Connection, Dir, ReadError, StreamId, Strip, WRITE_LEN_MAX, WriteError};
+use quic::{Chunk, Connection, Dir, ReadError, StreamId, Strip, WriteError};
 use units::Instant;
 
 use crate::cells::connection::{MESSAGE_OVERHEAD, MESSAGES_IN_BYTES_MAX, MESSAGES_OUT_BYTES_MAX};
@@ -72,15 +72,11 @@ impl Messages {
     /// Gives the rest of a message to the connection; false if that has no room.
     fn push(&mut self, id: StreamId, connection: &mut Connection) -> bool {
         let Some(rest) = self.sending.get_mut(&id) else { return true };
-        while !rest.is_empty() {
-            let chunk = rest.slice(..rest.len().min(WRITE_LEN_MAX));
-            let len = chunk.len();
-            match connection.write(id, chunk) {
-                Ok(()) => drop(rest.split_to(len)),
-                Err(WriteError::Blocked) => return false,
-                // The event that says so ends it.
-                Err(WriteError::Stopped(_) | WriteError::Closed) => return true,
-            }
+        match connection.write_some(id, rest) {
+            Ok(()) => {}
+            Err(WriteError::Blocked) => return false,
+            // The event that says so ends it.
+            Err(WriteError::Stopped(_) | WriteError::Closed) => return true,
         }
         let _over = connection.finish(id);
         true

@@ -3,7 +3,8 @@
 /// At most `len_max` values under small keys; keys of removed values are used again.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    entries: Vec<Option<T>>,
+    /// Each in memory of its own, which goes with it, and which does not move when the table grows.
+    entries: Vec<Option<Box<T>>>,
     free: Vec<u32>,
     len_max: usize,
 }
@@ -30,18 +31,18 @@ impl<T> Slab<T> {
             self.entries.push(None);
             self.entries.len() as u32 - 1
         });
-        self.entries[key as usize] = Some(value);
+        self.entries[key as usize] = Some(Box::new(value));
         Some(key)
     }
 
     pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
-        self.entries.get_mut(key as usize)?.as_mut()
+        self.entries.get_mut(key as usize)?.as_deref_mut()
     }
 
     pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
         let value = self.entries.get_mut(key as usize)?.take()?;
         self.free.push(key);
-        Some(value)
+        Some(*value)
     }
 
     /// The keys in use, ascending.

@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
+use net::MonotonicClock;
 use units::{Duration, Instant};
 
 const WAKER: Token = Token(0);
@@ -34,14 +35,16 @@ pub(crate) struct Sleeper {
     timer: fine::Timer,
     /// When the timer fires.
     armed: Option<Instant>,
+    clock: MonotonicClock,
+    busy_poll: Duration,
 }
 
 impl Sleeper {
-    /// A sleeper and what wakes it.
-    pub(crate) fn new() -> io::Result<(Self, crate::wake::EngineWaker)> {
+    /// A sleeper and what wakes it. It looks around for `busy_poll` before it sleeps.
+    pub(crate) fn new(clock: MonotonicClock, busy_poll: Duration) -> io::Result<(Self, crate::wake::EngineWaker)> {
         let (poll, waker) = crate::wake::poll_and_waker(WAKER)?;
         let timer = fine::Timer::new(poll.registry(), TIMER)?;
-        Ok((Self { poll, events: Events::with_capacity(EVENTS_MAX), timer, armed: None }, waker))
+        Ok((Self { poll, events: Events::with_capacity(EVENTS_MAX), timer, armed: None, clock, busy_poll }, waker))
     }
 
     fn registry(&self) -> &Registry {
@@ -74,19 +77,44 @@ impl Sleeper {
     /// that moves on with each packet would otherwise set the timer anew each time, which is a trap into the hypervisor on
     /// a virtual machine.
     pub(crate) fn wait(&mut self, now: Instant, until: Option<Instant>) -> io::Result<impl Iterator<Item = Ready>> {
+        if self.look_around(now, until)? {
+            return Ok(self.ready());
+        }
         let timeout = match until.map(|until| (until, until.saturating_since(now))) {
             Some((until, span)) if !span.is_zero() && span < COARSE_FROM && self.arm(now, until) => None,
             other => other.map(|(_, span)| span),
         };
-        match self.poll.poll(&mut self.events, timeout.map(Into::into)) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            _ => {}
+        self.poll(timeout)?;
+        Ok(self.ready())
+    }
+
+    /// Asks without sleeping, for the time that busy polling may take; true if there was something.
+    fn look_around(&mut self, now: Instant, until: Option<Instant>) -> io::Result<bool> {
+        let end = until.unwrap_or(Instant::FAR_FUTURE).min(now + self.busy_poll);
+        let mut now = now;
+        while now < end {
+            self.poll(Some(Duration::ZERO))?;
+            if !self.events.is_empty() {
+                return Ok(true);
+            }
+            now = self.clock.now();
         }
-        Ok(self.events.iter().filter(|event| event.token().0 >= SOCKETS_FROM).map(|event| Ready {
+        Ok(false)
+    }
+
+    fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, timeout.map(Into::into)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn ready(&self) -> impl Iterator<Item = Ready> {
+        self.events.iter().filter(|event| event.token().0 >= SOCKETS_FROM).map(|event| Ready {
             socket: event.token().0 - SOCKETS_FROM,
             readable: event.is_readable() || event.is_error(),
             writable: event.is_writable() || event.is_error(),
-        }))
+        })
     }
 }
 

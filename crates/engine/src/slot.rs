@@ -7,7 +7,7 @@ use quic::session::ExportError;
 use quic::{Chunk, Connection, Dir, Event, ReadError as QuicReadError, StreamId, WriteError as QuicWriteError};
 use units::{Duration, Instant};
 
-use crate::cells::connection::{ACCEPTED_MAX, DATAGRAMS_IN_BYTES_MAX, OpenReply, Query};
+use crate::cells::connection::{ACCEPTED_MAX, DATAGRAMS_IN_BYTES_MAX, OpenAnswer, Query};
 use crate::cells::recv::RecvEnd;
 use crate::cells::send::SendEnd;
 use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, StreamCells, StreamTask};
@@ -47,7 +47,7 @@ pub(crate) struct Slot {
     pub(crate) end_override: Option<Closed>,
     streams: BTreeMap<StreamId, StreamCells>,
     /// Wishes for streams that wait for the peer's permission.
-    opens: [VecDeque<Arc<OpenReply>>; 2],
+    opens: [VecDeque<OpenAnswer>; 2],
     messages: Messages,
 }
 
@@ -94,7 +94,7 @@ impl Slot {
             (state.begin_service(), state.mode)
         };
         for request in todo.opens {
-            self.opens[request.dir.index()].push_back(request.reply);
+            self.opens[request.dir.index()].push_back(request.answer);
         }
         for task in todo.streams {
             match task {
@@ -186,12 +186,12 @@ impl Slot {
     /// Opens streams for those who wait, as far as the peer allows.
     fn open_streams(&mut self, now: Instant, dir: Dir) {
         let mut answered = 0;
-        while let Some(reply) = self.opens[dir.index()].front() {
-            if !reply.is_abandoned() {
+        while let Some(answer) = self.opens[dir.index()].front() {
+            if !answer.is_abandoned() {
                 let Some(id) = self.connection.open(dir) else { break };
                 let cells = self.cells_for(id);
                 self.streams.insert(id, cells.clone());
-                if let Err(Ok(cells)) = reply.put(Ok(cells)) {
+                if let Err(Ok(cells)) = answer.put(Ok(cells)) {
                     self.forsake(now, &cells);
                 }
             }
@@ -258,12 +258,9 @@ impl Slot {
                 let _over = self.connection.reset(id, code);
                 ended = Some(SendEnd::Reset);
             }
-            while ended.is_none()
-                && let Some(chunk) = outbox.front()
-            {
-                match self.connection.write(id, chunk.clone()) {
-                    Ok(()) => outbox.pop(),
-                    Err(QuicWriteError::Blocked) => break,
+            if ended.is_none() {
+                match outbox.offer(|chunk| self.connection.write_some(id, chunk)) {
+                    Ok(()) | Err(QuicWriteError::Blocked) => {}
                     Err(QuicWriteError::Stopped(code)) => ended = Some(SendEnd::Stopped(code)),
                     Err(QuicWriteError::Closed) => ended = Some(SendEnd::Reset),
                 }
@@ -362,11 +359,11 @@ impl Slot {
 
     fn answer(&self, query: Query) {
         match query {
-            Query::Stats(reply) => drop(reply.put(Some(self.connection.stats()))),
-            Query::Export { label, context, len, reply } => {
+            Query::Stats(answer) => drop(answer.put(Some(self.connection.stats()))),
+            Query::Export { label, context, len, answer } => {
                 let mut out = vec![0; len];
                 let result = self.connection.export_keying_material(&label, &context, &mut out);
-                drop(reply.put(result.map(|()| out).map_err(|_| ExportError)));
+                drop(answer.put(result.map(|()| out).map_err(|_| ExportError)));
             }
         }
     }
@@ -386,8 +383,8 @@ impl Slot {
                 cell.end(RecvEnd::Closed(closed.clone()));
             }
         }
-        for reply in self.opens.iter_mut().flat_map(|queue| queue.drain(..)) {
-            let _nobody_waits = reply.put(Err(OpenError::ConnectionClosed(closed.clone())));
+        for answer in self.opens.iter_mut().flat_map(|queue| queue.drain(..)) {
+            let _nobody_waits = answer.put(Err(OpenError::ConnectionClosed(closed.clone())));
         }
     }
 

@@ -94,11 +94,6 @@ impl WakerSet {
             waker.wake();
         }
     }
-
-    /// Moves all of `other` here.
-    pub(crate) fn absorb(&mut self, mut other: Self) {
-        self.0.append(&mut other.0);
-    }
 }
 
 /// Replaces the one who waits, if it is another one than before.

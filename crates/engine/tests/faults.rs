@@ -11,9 +11,9 @@ use std::time::Duration as Patience;
 use bytes::Bytes;
 use engine::{Closed, ConnectionHandle, Engine, EngineConfig, LiveSocket, Readiness, RecvHandle, SendHandle};
 use net::{DatagramSocket, MemoryNetwork, MemorySocket, RecvMeta, SendError, SocketCounters, Transmit};
-use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
-use quic::{Dir, Side, TransportConfig};
+use quic::session::{ExportError, LevelKeys, NewKeys, PhaseKeys, Session, SessionFactory, SessionSummary};
+use quic::{ConnectionId, Dir, Side, TransportConfig, TransportError};
 use units::{Duration, Rng};
 
 /// Nothing here takes that long, on any machine: beyond, something hangs.
@@ -30,7 +30,10 @@ struct Faults {
     panic_in_recv: AtomicBool,
     panic_in_send: AtomicBool,
     fail_recv: AtomicBool,
+    refuse_send: AtomicBool,
     recv_calls: AtomicUsize,
+    /// One each time the driver has done a turn.
+    flushes: AtomicUsize,
     arrivals: OnceLock<Waker>,
 }
 
@@ -55,7 +58,15 @@ impl DatagramSocket for Faulty {
 
     fn send(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError> {
         assert!(!self.faults.panic_in_send.load(Ordering::SeqCst), "told to panic in send");
+        if self.faults.refuse_send.load(Ordering::SeqCst) {
+            return Err(SendError::Other(io::ErrorKind::NetworkUnreachable.into()));
+        }
         self.inner.send(transmit)
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        self.faults.flushes.fetch_add(1, Ordering::SeqCst);
+        self.inner.flush()
     }
 
     fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize> {
@@ -81,6 +92,69 @@ impl LiveSocket for Faulty {
 
 fn factory(side: Side) -> Arc<dyn SessionFactory> {
     Arc::new(DeterministicFactory::new(side, Rng::from_seed(side as u64 + 1)))
+}
+
+/// Panics where an application's own session may.
+struct Fragile {
+    in_start: bool,
+    in_export: bool,
+}
+
+/// A session of [`Fragile`].
+struct FragileSession {
+    inner: Box<dyn Session>,
+    in_export: bool,
+}
+
+impl SessionFactory for Fragile {
+    fn initial_keys(&self, destination: &ConnectionId, side: Side) -> LevelKeys {
+        factory(Side::Client).initial_keys(destination, side)
+    }
+
+    fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
+        assert!(!self.in_start, "told to panic in start");
+        let inner = factory(Side::Client).start(server_name, parameters)?;
+        Ok(Box::new(FragileSession { inner, in_export: self.in_export }))
+    }
+}
+
+impl Session for FragileSession {
+    fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
+        self.inner.handle_crypto(bytes)
+    }
+
+    fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
+        self.inner.poll_crypto(out)
+    }
+
+    fn next_phase(&self) -> PhaseKeys {
+        self.inner.next_phase()
+    }
+
+    fn advance_phase(&mut self) {
+        self.inner.advance_phase();
+    }
+
+    fn peer_parameters(&self) -> Option<&[u8]> {
+        self.inner.peer_parameters()
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.inner.is_handshaking()
+    }
+
+    fn peer_identity(&self) -> Vec<Vec<u8>> {
+        self.inner.peer_identity()
+    }
+
+    fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
+        assert!(!self.in_export, "told to panic in export");
+        self.inner.export(label, context, out)
+    }
+
+    fn summary(&self) -> SessionSummary {
+        self.inner.summary()
+    }
 }
 
 /// Small windows, so that writers soon have to wait.
@@ -331,6 +405,82 @@ fn a_panic_while_sending_is_told_to_everybody_who_waits() {
         world.faults.panic_in_send.store(true, Ordering::SeqCst);
         connection.send_datagram(Bytes::from_static(b"the last one")).unwrap();
     });
+}
+
+#[test]
+fn a_session_that_panics_as_it_begins_is_told_to_its_caller() {
+    let world = World::new(config(), Faults::default());
+    let fragile = Arc::new(Fragile { in_start: true, in_export: false });
+    let begun = world.failing.connect(world.peer.local_addrs()[0], "peer", fragile).unwrap();
+    let connected = wait(&world.failing, |waker| begun.poll_connected(waker));
+    assert_eq!(connected, Err(Closed::EndpointClosed));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a call that waits without end needs a thread that may be left behind")]
+fn a_session_that_panics_in_an_answer_is_told_to_who_asked() {
+    let world = World::new(config(), Faults::default());
+    let fragile = Arc::new(Fragile { in_start: false, in_export: true });
+    let ours = world.failing.connect(world.peer.local_addrs()[0], "peer", fragile).unwrap();
+    wait(&world.failing, |waker| ours.poll_connected(waker)).unwrap();
+    let (sender, asked) = channel();
+    let connection = ours.clone();
+    std::thread::spawn(move || sender.send(connection.export_keying_material(b"label", b"", &mut [0; 8])));
+    let asked = asked.recv_timeout(PATIENCE).expect("who asked hangs");
+    assert!(asked.is_err());
+    assert_eq!(wait(&world.failing, |waker| ours.poll_closed(waker)), Closed::EndpointClosed);
+}
+
+#[test]
+fn a_socket_that_refuses_is_tried_seldom_and_nothing_is_lost() {
+    const LEN: usize = 10_000;
+    let world = World::new(config(), Faults::default());
+    let (ours, theirs) = World::connect(&world.failing, &world.peer);
+    let (mut send, _) = open(&ours, Dir::Uni);
+    pause(&world.failing, Duration::from_millis(50));
+    world.faults.refuse_send.store(true, Ordering::SeqCst);
+    let before = world.faults.flushes.load(Ordering::SeqCst);
+    assert!(send.poll_write(&[7; LEN], Waker::noop()).is_ready());
+    send.finish().unwrap();
+    pause(&world.failing, Duration::from_millis(500));
+    // It waits 5 ms, then twice as long each time; a turn for each, and for the timers of recovery.
+    let turns = world.faults.flushes.load(Ordering::SeqCst) - before;
+    assert!((2..100).contains(&turns), "{turns} turns");
+    world.faults.refuse_send.store(false, Ordering::SeqCst);
+    let mut recv = wait(&world.peer, |waker| theirs.poll_accept_uni(waker)).unwrap();
+    let mut len = 0;
+    while wait(&world.peer, |waker| recv.poll_ready(waker)).unwrap() {
+        len += std::mem::take(recv.front_mut()).len();
+    }
+    assert_eq!(len, LEN);
+}
+
+#[test]
+fn a_wait_that_ends_with_nothing_to_send_is_over() {
+    let world = World::new(config(), Faults::default());
+    let (ours, _theirs) = World::connect(&world.failing, &world.peer);
+    pause(&world.failing, Duration::from_millis(50));
+    world.faults.refuse_send.store(true, Ordering::SeqCst);
+    ours.send_datagram(Bytes::from_static(b"refused, and not to be repeated")).unwrap();
+    pause(&world.failing, Duration::from_millis(2));
+    world.faults.refuse_send.store(false, Ordering::SeqCst);
+    let before = world.faults.flushes.load(Ordering::SeqCst);
+    pause(&world.failing, Duration::from_millis(300));
+    let turns = world.faults.flushes.load(Ordering::SeqCst) - before;
+    assert!(turns < 100, "{turns} turns");
+}
+
+#[test]
+fn a_goodbye_that_is_refused_leaves_a_little_later() {
+    let world = World::new(config(), Faults::default());
+    let (ours, theirs) = World::connect(&world.failing, &world.peer);
+    world.faults.refuse_send.store(true, Ordering::SeqCst);
+    ours.send_datagram(Bytes::from_static(b"refused")).unwrap();
+    pause(&world.failing, Duration::from_millis(20));
+    world.faults.refuse_send.store(false, Ordering::SeqCst);
+    world.failing.stop();
+    let closed = wait(&world.peer, |waker| theirs.poll_closed(waker));
+    assert!(!matches!(closed, Closed::TimedOut), "{closed}");
 }
 
 #[test]

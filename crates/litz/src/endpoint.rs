@@ -43,6 +43,9 @@ pub struct EndpointConfig {
     pub inbox_bytes_max: usize,
     /// The largest message that is sent or taken, in bytes. Default 1 MiB.
     pub message_len_max: usize,
+    /// How long a thread with nothing to do asks the system again and again before it sleeps: shorter round trips for a
+    /// whole core. Default zero: sleep at once.
+    pub busy_poll: Duration,
     /// Note where the time goes, for [`Endpoint::costs`]. Default no.
     pub measure: bool,
 }
@@ -61,6 +64,7 @@ impl Default for EndpointConfig {
             outbox_bytes_max: engine.outbox_bytes_max,
             inbox_bytes_max: engine.inbox_bytes_max,
             message_len_max: engine.message_len_max,
+            busy_poll: engine.busy_poll.into(),
             measure: engine.measure,
         }
     }
@@ -158,6 +162,7 @@ impl Endpoint {
             outbox_bytes_max: config.outbox_bytes_max,
             inbox_bytes_max: config.inbox_bytes_max,
             message_len_max: config.message_len_max,
+            busy_poll: config.busy_poll.into(),
             measure: config.measure,
         };
         let engine = Engine::start(config, sockets).map_err(BindError::Start)?;

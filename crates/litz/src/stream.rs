@@ -15,8 +15,10 @@ use crate::connection::{Connection, GONE};
 
 /// The sending side of a stream.
 ///
-/// [`std::io::Write`] and `tokio::io::AsyncWrite` return when bytes are in the stream's outbox, and wait while that is full;
-/// flushing has nothing to do, because the engine sends as fast as the network allows anyway.
+/// [`std::io::Write`] and `tokio::io::AsyncWrite` return when bytes are in the stream's outbox, and wait while that is full.
+/// An engine with a thread of its own sends them as fast as the network allows, and flushing has nothing to do. With the
+/// placement `inline`, what a long write leaves over that fills no batch of packets waits for the next call, be it a write, a
+/// read, [`finish`](Self::finish) or a flush: who writes much and then does something else for long should flush.
 ///
 /// Dropping it before [`finish`](Self::finish) resets the stream with code 0: its reader gets an error instead of an end that
 /// was not meant. After `finish`, everything is delivered as long as the connection lives.
@@ -110,6 +112,7 @@ impl io::Write for SendStream {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.handle.connection().engine().flush();
         Ok(())
     }
 }

@@ -34,6 +34,7 @@ macro_rules! scenarios {
 scenarios! {
     bytes_scenarios::an_echo_comes_back,
     bytes_scenarios::sixty_four_megabytes_arrive_as_they_left,
+    bytes_scenarios::a_flush_sends_what_a_long_write_held_back,
     bytes_scenarios::two_hundred_streams_at_once_all_arrive,
     many::sixty_four_connections_share_one_driver_fairly,
     many::a_stream_that_nobody_reads_stalls_no_other_stream_and_no_other_connection,

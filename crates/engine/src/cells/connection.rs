@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::task::Waker;
 
 use bytes::Bytes;
 use quic::session::ExportError;
 use quic::{ConnectionKey, Dir, Stats};
 
-use super::{Reply, StreamCells, StreamTask};
+use super::{Answer, Reply, StreamCells, StreamTask};
 use crate::error::{Closed, OpenError};
 use crate::shared::Shared;
 use crate::sync::{WakerSet, lock};
@@ -55,7 +56,7 @@ pub(crate) struct Place {
 }
 
 /// What a waiter waits for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interest {
     Connected,
     Closed,
@@ -68,8 +69,6 @@ pub(crate) enum Interest {
 }
 
 impl Interest {
-    const COUNT: usize = Self::MessagesFlushed as usize + 1;
-
     pub(crate) const fn accept(dir: Dir) -> Self {
         match dir {
             Dir::Bi => Self::AcceptBi,
@@ -89,17 +88,18 @@ pub(crate) enum MessageMode {
 
 /// A question that only the driver can answer.
 pub(crate) enum Query {
-    Stats(Arc<Reply<Option<Stats>>>),
-    Export { label: Vec<u8>, context: Vec<u8>, len: usize, reply: Arc<Reply<Result<Vec<u8>, ExportError>>> },
+    Stats(Answer<Option<Stats>>),
+    Export { label: Vec<u8>, context: Vec<u8>, len: usize, answer: Answer<Result<Vec<u8>, ExportError>> },
 }
 
 /// A wish for a stream.
 pub(crate) struct OpenRequest {
     pub(crate) dir: Dir,
-    pub(crate) reply: Arc<OpenReply>,
+    pub(crate) answer: OpenAnswer,
 }
 
 pub(crate) type OpenReply = Reply<Result<StreamCells, OpenError>>;
+pub(crate) type OpenAnswer = Answer<Result<StreamCells, OpenError>>;
 
 /// What the driver has to do for a connection.
 #[derive(Default)]
@@ -134,10 +134,11 @@ pub(crate) struct ConnectionState {
     /// Messages on streams of their own that the peer has not acknowledged.
     pub(crate) messages_in_flight: usize,
     /// From the handshake.
-    pub(crate) identity: Vec<Vec<u8>>,
-    /// The last state, kept for questions after the end.
-    pub(crate) last_stats: Option<Stats>,
-    wakers: [WakerSet; Interest::COUNT],
+    pub(crate) identity: Arc<[Vec<u8>]>,
+    /// The last state, kept for questions after the end; most of a connection's life there is none.
+    last_stats: Option<Box<Stats>>,
+    /// Those who wait, each for one thing. Bounded by the threads and tasks; most of the time nobody does.
+    wakers: Vec<(Interest, Waker)>,
 }
 
 impl ConnectionCell {
@@ -177,32 +178,46 @@ impl ConnectionCell {
                 return;
             }
             state.closed = Some(closed.clone());
-            state.last_stats = last_stats;
+            state.last_stats = last_stats.map(Box::new);
             (std::mem::take(&mut state.todo), state.take_all_wakers())
         };
         wakers.wake();
         // Refusing wakes, so the lock must be free again.
-        let last_stats = self.lock().last_stats.clone();
+        let last_stats = self.lock().last_stats();
         todo.refuse(&closed, last_stats.as_ref());
     }
 }
 
 impl ConnectionState {
-    pub(crate) fn add_waker(&mut self, interest: Interest, waker: &std::task::Waker) {
-        self.wakers[interest as usize].add(waker);
+    pub(crate) fn add_waker(&mut self, interest: Interest, waker: &Waker) {
+        if !self.wakers.iter().any(|(of, known)| *of == interest && known.will_wake(waker)) {
+            self.wakers.push((interest, waker.clone()));
+        }
     }
 
     #[must_use]
     pub(crate) fn take_wakers(&mut self, interest: Interest) -> WakerSet {
-        self.wakers[interest as usize].take()
+        self.take_wakers_if(|of| of == interest)
     }
 
     fn take_all_wakers(&mut self) -> WakerSet {
-        let mut all = WakerSet::default();
-        for set in &mut self.wakers {
-            all.absorb(set.take());
+        self.take_wakers_if(|_| true)
+    }
+
+    fn take_wakers_if(&mut self, mut wanted: impl FnMut(Interest) -> bool) -> WakerSet {
+        let mut taken = WakerSet::default();
+        for (_, waker) in self.wakers.extract_if(.., |(of, _)| wanted(*of)) {
+            taken.add(&waker);
         }
-        all
+        if self.wakers.is_empty() {
+            self.wakers = Vec::new();
+        }
+        taken
+    }
+
+    /// The last state of a connection that is over.
+    pub(crate) fn last_stats(&self) -> Option<Stats> {
+        self.last_stats.as_deref().cloned()
     }
 
     /// The driver looks: later changes must tell it again.
@@ -251,12 +266,12 @@ impl Todo {
     /// Answers what can no longer be done.
     pub(crate) fn refuse(self, closed: &Closed, stats: Option<&Stats>) {
         for request in self.opens {
-            let _nobody_waits = request.reply.put(Err(OpenError::ConnectionClosed(closed.clone())));
+            let _nobody_waits = request.answer.put(Err(OpenError::ConnectionClosed(closed.clone())));
         }
         for query in self.queries {
             match query {
-                Query::Stats(reply) => drop(reply.put(stats.cloned())),
-                Query::Export { reply, .. } => drop(reply.put(Err(ExportError))),
+                Query::Stats(answer) => drop(answer.put(stats.cloned())),
+                Query::Export { answer, .. } => drop(answer.put(Err(ExportError))),
             }
         }
         for task in self.streams {

@@ -18,7 +18,7 @@ pub(crate) mod send;
 
 pub(crate) use connection::{ConnectionCell, ConnectionState, Interest, MessageMode};
 pub(crate) use recv::RecvCell;
-pub(crate) use reply::Reply;
+pub(crate) use reply::{Answer, Reply, question};
 pub(crate) use send::SendCell;
 
 use std::sync::Arc;

@@ -227,14 +227,18 @@ impl Outbox {
         self.seal_gathered();
     }
 
-    pub(crate) fn front(&self) -> Option<&Bytes> {
-        self.chunks.front()
-    }
-
-    pub(crate) fn pop(&mut self) {
-        if let Some(chunk) = self.chunks.pop_front() {
-            self.bytes -= chunk.len();
+    /// Offers chunks to `take`, the oldest first, until one is refused; `take` leaves of a chunk what it has no room for.
+    pub(crate) fn offer<E>(&mut self, mut take: impl FnMut(&mut Bytes) -> Result<(), E>) -> Result<(), E> {
+        while let Some(chunk) = self.chunks.front_mut() {
+            let before = chunk.len();
+            let result = take(chunk);
+            self.bytes -= before - chunk.len();
+            if chunk.is_empty() {
+                self.chunks.pop_front();
+            }
+            result?;
         }
+        Ok(())
     }
 
     pub(crate) fn take_priority(&mut self) -> Option<i32> {
@@ -274,6 +278,16 @@ mod tests {
         SendCell::new(StreamId::new(Side::Client, Dir::Uni, 0), bytes_max)
     }
 
+    fn take_all(outbox: &mut Outbox) -> Vec<Bytes> {
+        let mut taken = Vec::new();
+        let all: Result<(), ()> = outbox.offer(|chunk| {
+            taken.push(std::mem::take(chunk));
+            Ok(())
+        });
+        assert_eq!(all, Ok(()));
+        taken
+    }
+
     #[test]
     fn the_driver_is_told_once_until_it_looks() {
         let cell = cell(100);
@@ -282,7 +296,7 @@ mod tests {
         {
             let mut outbox = cell.lock();
             outbox.begin_service();
-            assert_eq!(outbox.front().unwrap(), &Bytes::from_static(b"onetwo"));
+            assert_eq!(take_all(&mut outbox), [Bytes::from_static(b"onetwo")]);
         }
         assert!(cell.write(b"three"));
     }
@@ -295,7 +309,12 @@ mod tests {
         assert!(cell.poll_room(Waker::noop()).is_pending());
         let mut outbox = cell.lock();
         outbox.begin_service();
-        outbox.pop();
+        let _refused = outbox.offer(|chunk| {
+            let _taken = chunk.split_to(5);
+            Err(())
+        });
+        assert_eq!(outbox.bytes(), 3, "what finds no room stays");
+        assert_eq!(take_all(&mut outbox), [Bytes::from_static(b"678")]);
         assert_eq!(outbox.bytes(), 0);
         assert!(cell.has_worthwhile_room(&outbox));
     }
@@ -317,11 +336,7 @@ mod tests {
         let cell = cell(8 << 20);
         cell.write_chunk(Bytes::from(vec![7; 3 * WRITE_LEN_MAX + 5]));
         let mut outbox = cell.lock();
-        let mut lens = Vec::new();
-        while let Some(chunk) = outbox.front() {
-            lens.push(chunk.len());
-            outbox.pop();
-        }
+        let lens: Vec<usize> = take_all(&mut outbox).iter().map(|chunk| chunk.len()).collect();
         assert_eq!(lens, [WRITE_LEN_MAX, WRITE_LEN_MAX, WRITE_LEN_MAX, 5]);
         assert_eq!(outbox.bytes(), 0);
     }

@@ -19,6 +19,7 @@ impl Driver {
     /// Begins a connection for the application.
     pub(super) fn connect(&mut self, request: ConnectRequest) {
         let ConnectRequest { cell, server_name, factory } = request;
+        let _told = TellOnPanic(&cell);
         let is_v4 = cell.remote.is_ipv4();
         let refusal = if self.goodbyes_said {
             Closed::EndpointClosed
@@ -28,7 +29,7 @@ impl Driver {
             let now = self.clock.now();
             match self.endpoint.connect(now, &*factory, &server_name, cell.remote) {
                 Ok(connection) => {
-                    self.install(now, connection, cell, port);
+                    self.install(now, connection, Arc::clone(&cell), port);
                     return;
                 }
                 Err(error) => error.into(),
@@ -103,5 +104,16 @@ impl Driver {
         };
         // The client asks again if it is lost.
         let _sent = self.ports[port].send(now, &transmit, || None);
+    }
+}
+
+/// The application's session factory may panic while the connection belongs to nobody but the caller who waits for it.
+struct TellOnPanic<'a>(&'a ConnectionCell);
+
+impl Drop for TellOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.close(Closed::EndpointClosed, None);
+        }
     }
 }

@@ -6,7 +6,7 @@ use net::{SendError, Transmit};
 use quic::{ConnectionKey, Event, PLAN_DATAGRAMS_MAX, Side, seal};
 use units::Instant;
 
-use super::{Driver, VISITS_PER_TURN};
+use super::{Driver, Tails, VISITS_PER_TURN};
 use crate::meter::Stage;
 use crate::port::{Parcel, Sent};
 use crate::slot::Slot;
@@ -16,7 +16,7 @@ use crate::socket::Readiness;
 const PLANS_PER_VISIT: usize = 4;
 
 /// What a visit left.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     /// Nothing to send.
     Nothing,
@@ -24,15 +24,20 @@ enum Left {
     More,
     /// More to send than the socket takes.
     NoRoom,
+    /// A tail that is [held](Tails::Held).
+    Tail,
 }
 
 impl Driver {
-    /// Visits the connections that have something to say or to send, in turn. Returns the batches sent.
-    pub(super) fn transmit(&mut self) -> usize {
-        let mut sent = 0;
+    /// Visits the connections that have something to say or to send, in turn. Returns the batches sent, and whether a tail was
+    /// held.
+    pub(super) fn transmit(&mut self, tails: Tails) -> (usize, bool) {
+        let (mut sent, mut held_tail) = (0, false);
         for _ in 0..self.run.len().min(VISITS_PER_TURN) {
             let Some(key) = self.run.pop_front() else { break };
-            sent += self.visit(key);
+            let (batches, left) = self.visit(key, tails);
+            sent += batches;
+            held_tail |= left == Left::Tail;
         }
         self.shared.lap(Stage::HandOver);
         let now = self.clock.now();
@@ -41,23 +46,23 @@ impl Driver {
             self.watch_room(index);
         }
         self.shared.lap(Stage::SendCall);
-        sent
+        (sent, held_tail)
     }
 
-    fn visit(&mut self, key: ConnectionKey) -> usize {
-        let Some(slot) = self.slots.get_mut(key.0) else { return 0 };
+    fn visit(&mut self, key: ConnectionKey, tails: Tails) -> (usize, Left) {
+        let Some(slot) = self.slots.get_mut(key.0) else { return (0, Left::Nothing) };
         slot.scheduled = false;
         self.apply_routes(key);
         self.tell(key);
         self.shared.lap(Stage::HandOver);
-        let (sent, left) = self.send_plans(key);
+        let (sent, left) = self.send_plans(key, tails);
         // Planning may have ended streams or changed routes.
         self.apply_routes(key);
         self.tell(key);
-        let Some(slot) = self.slots.get_mut(key.0) else { return sent };
+        let Some(slot) = self.slots.get_mut(key.0) else { return (sent, Left::Nothing) };
         if slot.connection.is_closed() {
             self.forget(key);
-            return sent;
+            return (sent, Left::Nothing);
         }
         let timeout =
             slot.connection.poll_timeout().into_iter().chain(slot.handshake_until).chain(slot.refused_until).min();
@@ -65,7 +70,7 @@ impl Driver {
         slot.deadline = timeout;
         match left {
             Left::Nothing => {}
-            Left::More => self.schedule(key),
+            Left::More | Left::Tail => self.schedule(key),
             Left::NoRoom => {
                 // Visited all the same when something arrives: only sending has to wait.
                 if !std::mem::replace(&mut slot.awaits_room, true) {
@@ -74,7 +79,7 @@ impl Driver {
                 }
             }
         }
-        sent
+        (sent, left)
     }
 
     /// Tells the application what happened.
@@ -94,7 +99,7 @@ impl Driver {
         }
     }
 
-    fn send_plans(&mut self, key: ConnectionKey) -> (usize, Left) {
+    fn send_plans(&mut self, key: ConnectionKey, tails: Tails) -> (usize, Left) {
         let Some(slot) = self.slots.get_mut(key.0) else { return (0, Left::Nothing) };
         if slot.refused_until.is_some_and(|until| until > self.clock.now()) {
             return (0, Left::Nothing);
@@ -108,6 +113,9 @@ impl Driver {
                 return (sent, Left::NoRoom);
             }
             let datagrams_max = port.socket.max_gso_segments().min(PLAN_DATAGRAMS_MAX);
+            if sent > 0 && tails == Tails::Held && slot.connection.has_only_a_tail(datagrams_max) {
+                return (sent, Left::Tail);
+            }
             let planned = slot.connection.poll_plan(self.clock.now(), datagrams_max, &mut self.plan);
             self.shared.lap(Stage::Plan);
             if !planned {

@@ -8,6 +8,7 @@ use quic::{StreamId, Strip};
 
 use super::ConnectionHandle;
 use crate::cells::{RecvCell, SendCell, StreamTask};
+use crate::driver::Tails;
 use crate::error::{ReadError, WriteError};
 
 /// The sending side of a stream. Dropped before [`finish`](Self::finish) it resets the stream with code 0, because what was
@@ -34,19 +35,26 @@ impl SendHandle {
     }
 
     fn tell(&self, must_tell: bool) {
+        self.tell_with(Tails::Sent, must_tell);
+    }
+
+    fn tell_with(&self, tails: Tails, must_tell: bool) {
         if must_tell {
             let task = StreamTask::Send(Arc::clone(&self.cell));
             // If the connection is over, its driver has ended this side or will.
-            let _over = self.connection.submit(|state| state.todo.streams.push(task));
+            let _over = self.connection.submit_with(tails, |state| state.todo.streams.push(task));
         }
     }
 
     /// Copies bytes from the front of `data`: as many as there is room for, at least one unless `data` is empty.
+    ///
+    /// Where the caller drives the engine, what a long write leaves over that fills no batch may wait for the next call of any
+    /// handle; [`Engine::flush`](crate::Engine::flush) is one.
     pub fn poll_write(&mut self, data: &[u8], waker: &Waker) -> Poll<Result<usize, WriteError>> {
         self.cell.poll_room(waker).map_ok(|room| {
             let len = data.len().min(room);
             if len > 0 {
-                self.tell(self.cell.write(&data[..len]));
+                self.tell_with(Tails::Held, self.cell.write(&data[..len]));
             }
             len
         })
@@ -56,7 +64,7 @@ impl SendHandle {
     pub fn poll_write_chunk(&mut self, chunk: &mut Option<Bytes>, waker: &Waker) -> Poll<Result<(), WriteError>> {
         self.cell.poll_room(waker).map_ok(|_| {
             if let Some(chunk) = chunk.take() {
-                self.tell(self.cell.write_chunk(chunk));
+                self.tell_with(Tails::Held, self.cell.write_chunk(chunk));
             }
         })
     }

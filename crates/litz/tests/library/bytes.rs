@@ -1,6 +1,10 @@
 //! Bytes from one end to the other.
 
 use std::io::{Read, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use litz::Placement;
 
 use crate::world::{Arm, World, pattern, serve};
 
@@ -111,6 +115,58 @@ pub(crate) fn two_hundred_streams_at_once_all_arrive(arm: Arm) {
                 stream.finish().unwrap();
             }
             assert!(connection.accept_uni().unwrap().read_chunk().unwrap().is_none());
+            connection.close(0, "done");
+        },
+    );
+}
+
+/// A writer that drives the engine itself keeps the tail of a long write back until its next call; a flush is one.
+#[expect(clippy::disallowed_methods, reason = "a wait inside a call of the library would drive the engine")]
+pub(crate) fn a_flush_sends_what_a_long_write_held_back(arm: Arm) {
+    const ROUNDS: usize = 60;
+    // One in so many is looked at. The others keep the round trips short, so that a window and a pace of that time hold
+    // everything that is written at once.
+    const LOOK_EVERY: usize = 12;
+    // More than a batch, and no whole number of them.
+    const LEN: usize = 100_000;
+    let world = World::new(arm);
+    let arrived = AtomicUsize::new(0);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            let connection = server.accept().unwrap();
+            let (mut send, mut recv) = connection.accept_bi().unwrap();
+            for round in 1..=ROUNDS {
+                while arrived.load(Ordering::SeqCst) < round * LEN {
+                    let chunk = recv.read_chunk().unwrap().unwrap();
+                    arrived.fetch_add(chunk.len(), Ordering::SeqCst);
+                }
+                send.write_all(b".").unwrap();
+                send.flush().unwrap();
+            }
+            connection.closed();
+        },
+        |client, address| {
+            let connection = world.connect(client, address);
+            let (mut send, mut recv) = connection.open_bi().unwrap();
+            let (mut held, mut flushed) = (0, 0);
+            for round in 1..=ROUNDS {
+                let is_here = || {
+                    std::thread::sleep(Duration::from_millis(100));
+                    arrived.load(Ordering::SeqCst) == round * LEN
+                };
+                send.write_all(&pattern(LEN, 1)).unwrap();
+                if round % LOOK_EVERY == 0 && !is_here() {
+                    held += 1;
+                    send.flush().unwrap();
+                    flushed += usize::from(is_here());
+                }
+                // Hears acknowledgements too.
+                recv.read_exact(&mut [0]).unwrap();
+            }
+            // A window that was full, or a machine that was busy, may look like a tail that was held.
+            assert!(arm.placement != Placement::Inline || flushed > 0, "held {held}, flushed {flushed}");
             connection.close(0, "done");
         },
     );
