@@ -131,6 +131,7 @@ impl Judge<'_> {
                 ([Name::LitzInline, Name::Udp], Target::AtMost(1.2)),
                 ([Name::LitzThread, Name::LitzInline], Target::AtMost(1.5)),
                 ([Name::LitzInline, Name::Quinn], Target::None),
+                ([Name::LitzPolling, Name::Udp], Target::None),
             ];
             verdicts.extend(pairs.map(|(pair, target)| self.ratio(case, (what, read), pair, target)));
         }

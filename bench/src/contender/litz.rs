@@ -17,10 +17,26 @@ use crate::work::{
     CHUNK_LEN, CONNECT_LEN, Figures, HANDSHAKES, IDLE_TIMEOUT, Job, REQUEST_LEN, SETTLE, SOCKET_BUFFER, Test, WINDOW,
 };
 
+/// Several round trips between two processors of one machine.
+const BUSY_POLL: Duration = Duration::from_micros(200);
+
 /// How often the count of key updates is looked at.
 const KEY_UPDATE_POLL: Duration = Duration::from_millis(1);
 
-fn config(placement: Placement, job: &Job, bind: SocketAddr, listens: bool) -> EndpointConfig {
+/// How Litz runs.
+#[derive(Clone, Copy)]
+pub struct Litz {
+    placement: Placement,
+    busy_poll: Duration,
+}
+
+impl Litz {
+    pub const INLINE: Self = Self { placement: Placement::Inline, busy_poll: Duration::ZERO };
+    pub const POLLING: Self = Self { placement: Placement::Inline, busy_poll: BUSY_POLL };
+    pub const THREAD: Self = Self { placement: Placement::Thread, busy_poll: Duration::ZERO };
+}
+
+fn config(litz: Litz, job: &Job, bind: SocketAddr, listens: bool) -> EndpointConfig {
     EndpointConfig {
         sockets: vec![UdpSocketOptions {
             bind,
@@ -28,7 +44,8 @@ fn config(placement: Placement, job: &Job, bind: SocketAddr, listens: bool) -> E
             recv_buffer_bytes: SOCKET_BUFFER,
             ..UdpSocketOptions::default()
         }],
-        placement,
+        placement: litz.placement,
+        busy_poll: litz.busy_poll,
         transport: TransportConfig {
             datagram_size: usize::from(job.datagram_size()),
             idle_timeout: IDLE_TIMEOUT.into(),
@@ -44,8 +61,8 @@ fn config(placement: Placement, job: &Job, bind: SocketAddr, listens: bool) -> E
     }
 }
 
-pub fn server(placement: Placement, job: &Job, listen: SocketAddr) -> Result<Box<dyn Server>, Failure> {
-    let endpoint = Endpoint::bind(config(placement, job, listen, true))?;
+pub fn server(litz: Litz, job: &Job, listen: SocketAddr) -> Result<Box<dyn Server>, Failure> {
+    let endpoint = Endpoint::bind(config(litz, job, listen, true))?;
     let address = endpoint.local_addr();
     let figures = Arc::new(Mutex::new(Figures::default()));
     let (shared, job) = (figures.clone(), *job);
@@ -109,10 +126,10 @@ fn answer(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-pub fn drive(placement: Placement, job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
+pub fn drive(litz: Litz, job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let before = usage::resident_bytes();
-    let endpoint = Endpoint::bind(config(placement, job, any, false))?;
+    let endpoint = Endpoint::bind(config(litz, job, any, false))?;
     let tls = tls::client();
     let connect = || endpoint.connect(remote, "localhost", tls.clone());
     match job.test {

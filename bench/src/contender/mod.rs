@@ -14,18 +14,20 @@ mod udp;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use ::litz::Placement;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::work::{Figures, Job, Test};
 use blaster::Protection;
+use litz::Litz;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
     /// Litz driven by the caller's thread: one thread a side
     LitzInline,
+    /// The same, polling busily for as long as a round trip may take
+    LitzPolling,
     /// Litz with its engine thread: two threads a side
     LitzThread,
     /// The limit: copy, seal, GSO; GRO, open, copy; nothing else
@@ -56,6 +58,7 @@ impl Name {
     pub fn does(self, test: Test) -> bool {
         match self {
             Self::LitzInline => test != Test::File,
+            Self::LitzPolling => test == Test::RequestResponse,
             // The command's placement.
             Self::LitzThread => test != Test::KeyUpdate,
             Self::Quinn => !matches!(test, Test::IdleParked | Test::File | Test::KeyUpdate),
@@ -101,8 +104,9 @@ impl Server for Background {
 /// Starts a server.
 pub fn server(name: Name, job: &Job, listen: SocketAddr) -> Result<Box<dyn Server>, Failure> {
     match name {
-        Name::LitzInline => litz::server(Placement::Inline, job, listen),
-        Name::LitzThread => litz::server(Placement::Thread, job, listen),
+        Name::LitzInline => litz::server(Litz::INLINE, job, listen),
+        Name::LitzPolling => litz::server(Litz::POLLING, job, listen),
+        Name::LitzThread => litz::server(Litz::THREAD, job, listen),
         Name::Blaster => blaster::server(Protection::Aes128Gcm, job, listen),
         Name::BlasterClear => blaster::server(Protection::Clear, job, listen),
         Name::Udp => udp::server(listen),
@@ -121,8 +125,9 @@ pub fn server(name: Name, job: &Job, listen: SocketAddr) -> Result<Box<dyn Serve
 /// Does the test against a server of the same contender.
 pub fn drive(name: Name, job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
     match name {
-        Name::LitzInline => litz::drive(Placement::Inline, job, remote),
-        Name::LitzThread => litz::drive(Placement::Thread, job, remote),
+        Name::LitzInline => litz::drive(Litz::INLINE, job, remote),
+        Name::LitzPolling => litz::drive(Litz::POLLING, job, remote),
+        Name::LitzThread => litz::drive(Litz::THREAD, job, remote),
         Name::Blaster => blaster::drive(Protection::Aes128Gcm, job, remote),
         Name::BlasterClear => blaster::drive(Protection::Clear, job, remote),
         Name::Udp => udp::drive(job, remote),
