@@ -1,112 +1,120 @@
-//! The line itself: one packet at a time, for as long as its bits take.
-//!
-//! A packet of 1500 bytes takes 120 ns at 100 Gb/s, and one of 1499 takes 119.92 ns. Rounding each to a nanosecond would
-//! move the rate by up to one part in a hundred, so the end of each packet is kept as whole nanoseconds and an exact
-//! fraction; only what others see is rounded, up, because a packet is not there before its last bit.
+//! The line itself: one packet at a time, for as long as its bits take, by a [rate](by_rate) or by a [recording](by_trace).
+//! It can be stopped, and then goes on where it was.
 
-use units::{Duration, Instant, Rate};
+mod by_rate;
+mod by_trace;
 
-const BIT_NANOS_PER_BYTE: u128 = 8 * 1_000_000_000;
+use units::{Instant, Rate};
+
+use crate::Trace;
+use by_rate::ByRate;
+use by_trace::ByTrace;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Line<P> {
-    /// `None`: packets take no time.
-    rate: Option<Rate>,
-    /// When the line is, or was, free again: whole nanoseconds...
-    free_at: Instant,
-    /// ...and a fraction of the next one, in units of 1 ns / rate. `0 <= free_fraction < rate`.
-    free_fraction: u64,
+    pace: Pace,
     /// The packet on the line.
     packet: Option<P>,
+    /// Since when nothing moves.
+    stopped_at: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+enum Pace {
+    ByRate(ByRate),
+    ByTrace(ByTrace),
 }
 
 impl<P> Line<P> {
-    pub(crate) const fn new(rate: Option<Rate>) -> Self {
-        Self { rate, free_at: Instant::ZERO, free_fraction: 0, packet: None }
+    /// Without a trace and a rate, packets take no time.
+    pub(crate) fn new(rate: Option<Rate>, trace: Option<&Trace>) -> Self {
+        Self { pace: Pace::new(rate, trace, Instant::ZERO), packet: None, stopped_at: None }
     }
 
-    /// Packets that start from now on take this rate; the one on the line leaves when it would have.
-    pub(crate) fn set_rate(&mut self, rate: Option<Rate>) {
-        if self.rate != rate {
-            // The fraction is in units of the old rate.
-            self.free_at = self.end();
-            self.free_fraction = 0;
-            self.rate = rate;
-        }
+    /// Packets that start from `now` on take this pace; the one on the line leaves when it would have.
+    pub(crate) fn set_pace(&mut self, now: Instant, rate: Option<Rate>, trace: Option<&Trace>) {
+        let free_at = self.pace.free_at();
+        // An idle line must not start anything in the past, whatever its new pace would have allowed.
+        let free_at = if self.packet.is_some() { free_at } else { free_at.max(now) };
+        self.pace = Pace::new(rate, trace, free_at);
     }
 
     pub(crate) const fn is_idle(&self) -> bool {
         self.packet.is_none()
     }
 
-    /// When the packet on the line has left it; `None` if the line is idle.
-    pub(crate) fn departure(&self) -> Option<Instant> {
-        self.packet.is_some().then(|| self.end())
+    pub(crate) const fn is_stopped(&self) -> bool {
+        self.stopped_at.is_some()
     }
 
-    /// Puts a packet on the idle line as soon as both are ready: the packet at `ready`, the line after the last one.
-    pub(crate) fn start(&mut self, ready: Instant, line_bytes: u64, packet: P) {
-        debug_assert!(self.packet.is_none(), "two packets on one line");
-        self.packet = Some(packet);
-        if ready > self.free_at {
-            (self.free_at, self.free_fraction) = (ready, 0);
+    /// When the packet on the line has left it; `None` if the line is idle or stopped.
+    pub(crate) fn departure(&self) -> Option<Instant> {
+        (self.packet.is_some() && self.stopped_at.is_none()).then(|| self.pace.free_at())
+    }
+
+    /// When the idle line would start a packet that was offered at `since`; `None` if it is busy or stopped.
+    pub(crate) fn ready_at(&self, since: Instant) -> Option<Instant> {
+        if self.packet.is_some() || self.stopped_at.is_some() {
+            return None;
         }
-        let Some(rate) = self.rate else { return };
-        // At most 2^64 * 2^33 + 2^64, so nothing overflows.
-        let bit_nanos = u128::from(line_bytes) * BIT_NANOS_PER_BYTE + u128::from(self.free_fraction);
-        let rate_bps = u128::from(rate.as_bps());
-        self.free_at += Duration::from_nanos(u64::try_from(bit_nanos / rate_bps).unwrap_or(u64::MAX));
-        self.free_fraction = (bit_nanos % rate_bps) as u64;
+        Some(match &self.pace {
+            Pace::ByRate(pace) => pace.ready_at(since),
+            Pace::ByTrace(pace) => pace.ready_at(since),
+        })
+    }
+
+    /// Puts a packet that was offered at `since` on the line at `at`, which is when the line said it was ready.
+    pub(crate) fn start(&mut self, since: Instant, at: Instant, line_bytes: u64, packet: P) {
+        debug_assert!(self.packet.is_none() && self.stopped_at.is_none(), "two packets on one line, or a stopped line");
+        self.packet = Some(packet);
+        match &mut self.pace {
+            Pace::ByRate(pace) => pace.start(since, line_bytes),
+            Pace::ByTrace(pace) => pace.start(at, line_bytes),
+        }
     }
 
     /// Takes the packet off the line.
-    pub(crate) fn finish(&mut self) -> Option<P> {
+    pub(crate) const fn finish(&mut self) -> Option<P> {
         self.packet.take()
     }
 
-    fn end(&self) -> Instant {
-        self.free_at + Duration::from_nanos(u64::from(self.free_fraction > 0))
+    /// Nothing moves from `at` on. A packet on the line stays there: it has not left by `at`.
+    pub(crate) fn stop(&mut self, at: Instant) {
+        debug_assert!(self.stopped_at.is_none(), "stopped twice");
+        self.stopped_at = Some(at);
+        if let Pace::ByTrace(pace) = &mut self.pace {
+            pace.stop(at, self.packet.is_some());
+        }
+    }
+
+    /// Goes on at `at`; a packet on the line needs what it still needed.
+    pub(crate) fn resume(&mut self, at: Instant) {
+        let Some(stopped_at) = self.stopped_at.take() else { return };
+        let still = at.saturating_since(stopped_at);
+        let is_busy = self.packet.is_some();
+        match &mut self.pace {
+            Pace::ByRate(pace) if is_busy => pace.shift(still),
+            Pace::ByRate(pace) => pace.wait_until(at),
+            Pace::ByTrace(pace) => pace.resume(at, still, is_busy),
+        }
+    }
+}
+
+impl Pace {
+    fn new(rate: Option<Rate>, trace: Option<&Trace>, free_at: Instant) -> Self {
+        match trace {
+            Some(trace) => Self::ByTrace(ByTrace::new(trace.clone(), free_at)),
+            None => Self::ByRate(ByRate::new(rate, free_at)),
+        }
+    }
+
+    fn free_at(&self) -> Instant {
+        match self {
+            Self::ByRate(pace) => pace.free_at(),
+            Self::ByTrace(pace) => pace.free_at(),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_train_of_packets_ends_when_one_long_packet_would(
-            rate_bps in 1..=400_000_000_000_u64,
-            lengths in prop::collection::vec(0..100_000_u64, 1..100),
-        ) {
-            let mut line = Line::new(Some(Rate::from_bps(rate_bps)));
-            let mut sum = 0;
-            for line_bytes in lengths {
-                line.start(Instant::ZERO, line_bytes, ());
-                sum += line_bytes;
-                let whole = Rate::from_bps(rate_bps).time_for(sum);
-                prop_assert_eq!(line.departure(), Some(Instant::ZERO + whole));
-                prop_assert_eq!(line.finish(), Some(()));
-            }
-        }
-    }
-
-    #[test]
-    fn an_idle_line_forgets_its_fraction() {
-        let mut line = Line::new(Some(Rate::from_mbps(100_000)));
-        line.start(Instant::ZERO, 1499, ());
-        assert_eq!(line.departure(), Some(Instant::from_nanos(120)));
-        line.finish();
-        // 119.92 ns, then a start at 130: not at 129.92.
-        line.start(Instant::from_nanos(130), 1499, ());
-        assert_eq!(line.departure(), Some(Instant::from_nanos(250)));
-    }
-
-    #[test]
-    fn the_end_of_time_is_never_passed() {
-        let mut line = Line::new(Some(Rate::from_bps(1)));
-        line.start(Instant::from_nanos(5), u64::MAX, ());
-        assert_eq!(line.departure(), Some(Instant::FAR_FUTURE));
-    }
-}
+mod tests;

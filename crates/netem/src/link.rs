@@ -1,12 +1,16 @@
-//! The chain: queue, line, faults, flight.
+//! The chain: queue, line, faults, flight, under a schedule.
+
+mod steps;
 
 use units::{Instant, Rng};
 
+use crate::codel::Control;
 use crate::faults::Faults;
 use crate::flight::Flight;
 use crate::line::Line;
 use crate::queue::{Queue, Waiting};
-use crate::{LinkConfig, LinkStats, Packet};
+use crate::schedule::Cursor;
+use crate::{LineState, LinkConfig, LinkStats, Packet};
 
 /// Packets that one link holds at most: waiting, on the line and in flight. More overflow.
 ///
@@ -19,7 +23,12 @@ pub const PACKETS_HELD_MAX: usize = 1 << 20;
 /// Calls that take `now`, [`send`](Self::send), [`set_config`](Self::set_config) and
 /// [`poll_deliver`](Self::poll_deliver), must be made in the order of time. After each `send` or `set_config`, ask
 /// [`poll_timeout`](Self::poll_timeout) when to come back; at that time call `poll_deliver` until it returns `None`. Late
-/// calls change no arrival: the link works out what happened meanwhile as of when it happened.
+/// calls change no arrival: the link works out what happened meanwhile as of when it happened. So it is with the changes
+/// of a [schedule](LinkConfig::schedule), for which nobody needs to call; a long silence costs no time for those that
+/// repeat while the link is empty.
+///
+/// Of what happens in one nanosecond, a packet leaves the line first; then the schedule makes its changes; then the next
+/// packet starts, and then packets are offered.
 ///
 /// ```
 /// use netem::{Link, LinkConfig};
@@ -36,10 +45,20 @@ pub const PACKETS_HELD_MAX: usize = 1 << 20;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Link<P> {
+    /// The settings in force.
     config: LinkConfig,
+    /// The next change of the schedule.
+    cursor: Cursor,
+    /// The bound of the queue in bytes, as the settings in force say.
+    queue_bytes_max: u64,
     queue: Queue<P>,
+    codel: Control,
     line: Line<P>,
+    /// Whether the packet on the line vanishes at its end.
+    is_doomed: bool,
     faults: Faults,
+    /// No packet that keeps its turn arrives before: the last arrival under jitter that keeps order.
+    turn: Instant,
     flight: Flight<P>,
     stats: LinkStats,
 }
@@ -51,10 +70,19 @@ impl<P: Packet> Link<P> {
     /// If [`LinkConfig::validate`] refuses `config`.
     pub fn new(config: LinkConfig, rng: Rng) -> Self {
         assert_valid(&config);
+        let mut line = Line::new(config.rate, config.trace.as_ref());
+        if config.state == LineState::Held {
+            line.stop(Instant::ZERO);
+        }
         Self {
+            cursor: Cursor::start(),
+            queue_bytes_max: config.queue_bytes_max(),
             queue: Queue::new(),
-            line: Line::new(config.rate),
+            codel: Control::default(),
+            line,
+            is_doomed: false,
             faults: Faults::new(&rng),
+            turn: Instant::ZERO,
             flight: Flight::new(),
             stats: LinkStats::default(),
             config,
@@ -64,13 +92,21 @@ impl<P: Packet> Link<P> {
     /// Changes the settings as of `now`. What is in flight stays as it is, the packet on the line leaves when it would
     /// have, and what waits goes by the new settings; a queue that is now too long shrinks by itself, not by dropping.
     ///
+    /// A schedule equal to the one in force goes on where it is: what it has changed so far is not changed again. Another
+    /// one makes all its changes up to `now` at once, as if it had been in force since the run began.
+    ///
     /// # Panics
     /// If [`LinkConfig::validate`] refuses `config`.
-    pub fn set_config(&mut self, now: Instant, config: LinkConfig) {
+    pub fn set_config(&mut self, now: Instant, mut config: LinkConfig) {
         assert_valid(&config);
         self.advance(now);
-        self.line.set_rate(config.rate);
-        self.config = config;
+        if config.schedule != self.config.schedule {
+            self.cursor = match config.schedule.clone() {
+                Some(schedule) => schedule.apply_until(now, &mut config),
+                None => Cursor::start(),
+            };
+        }
+        self.put_in_force(now, config);
     }
 
     /// Offers a packet at `now`. It may overflow the queue or vanish; [`stats`](Self::stats) tells.
@@ -79,9 +115,13 @@ impl<P: Packet> Link<P> {
         let bytes = packet.len_bytes() as u64;
         self.stats.offered += 1;
         self.stats.offered_bytes += bytes;
+        if self.config.state == LineState::Silent {
+            self.stats.vanished += 1;
+            return;
+        }
         let line_bytes = bytes.saturating_add(self.config.overhead_bytes);
         let must_wait = !self.line.is_idle() || !self.queue.is_empty();
-        let has_room = !must_wait || self.queue.has_room(line_bytes, self.config.queue_bytes);
+        let has_room = !must_wait || self.queue.has_room(line_bytes, self.queue_bytes_max);
         if !has_room || self.held() >= PACKETS_HELD_MAX {
             self.stats.overflowed += 1;
             return;
@@ -103,11 +143,12 @@ impl<P: Packet> Link<P> {
     }
 
     /// When to call [`poll_deliver`](Self::poll_deliver) next: no packet arrives before. The packet on the line may still
-    /// vanish or be late, so sometimes nothing comes then; ask again. `None` if the link is empty.
+    /// vanish or be late, and the schedule may change what is expected, so sometimes nothing comes then; ask again. `None`
+    /// if nothing will arrive without another call: the link is empty, or its line is held and no scheduled change lets it
+    /// go on.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let from_line = self.line.departure().map(|departure| departure + self.config.delay);
-        self.flight.next_arrival().into_iter().chain(from_line).min()
+        self.flight.next_arrival().into_iter().chain(self.next_from_line()).min()
     }
 
     /// The counters.
@@ -115,7 +156,7 @@ impl<P: Packet> Link<P> {
         &self.stats
     }
 
-    /// The settings in force.
+    /// The settings in force, as the schedule has changed them by the last call that took the time.
     pub const fn config(&self) -> &LinkConfig {
         &self.config
     }
@@ -129,55 +170,6 @@ impl<P: Packet> Link<P> {
     /// Bytes that wait for the line, overhead included, as of the last call that took the time.
     pub const fn queue_bytes(&self) -> u64 {
         self.queue.bytes()
-    }
-
-    /// Lets pass what has passed by `now`: at most one step a packet held, and two a packet over its life.
-    fn advance(&mut self, now: Instant) {
-        loop {
-            match self.line.departure() {
-                Some(departure) if departure <= now => {
-                    if let Some(packet) = self.line.finish() {
-                        self.leave_line(departure, packet);
-                    }
-                }
-                Some(_) => return,
-                None => {
-                    let Some(waiting) = self.queue.pop() else { return };
-                    self.line.start(waiting.since, waiting.line_bytes, waiting.packet);
-                }
-            }
-        }
-    }
-
-    /// The faults, which happen behind the line: a lost packet has used it, a copy does not.
-    fn leave_line(&mut self, departure: Instant, packet: P) {
-        // Both are drawn for every packet, so that more loss does not decide which packets are copied.
-        let lost = self.faults.loss.chance(self.config.loss);
-        let duplicated = self.faults.duplicate.chance(self.config.duplicate);
-        if lost {
-            self.stats.lost += 1;
-            return;
-        }
-        let copy = (duplicated && self.held() + 1 < PACKETS_HELD_MAX).then(|| packet.duplicate());
-        self.take_off(departure, packet);
-        if let Some(copy) = copy {
-            self.stats.duplicated += 1;
-            self.take_off(departure, copy);
-        }
-    }
-
-    fn take_off(&mut self, departure: Instant, mut packet: P) {
-        if self.faults.corrupt.chance(self.config.corrupt) && packet.len_bytes() > 0 {
-            packet.corrupt(&mut self.faults.corrupt_where);
-            self.stats.corrupted += 1;
-        }
-        let arrival = departure + self.config.delay;
-        if self.faults.reorder.chance(self.config.reorder) {
-            self.stats.reordered += 1;
-            self.flight.push_late(arrival + self.config.reorder_by, packet);
-        } else {
-            self.flight.push(arrival, packet);
-        }
     }
 }
 

@@ -13,6 +13,12 @@ pub trait Packet {
 
     /// Changes it, as a fault on the way would. Draws from `rng` only. Called for packets of at least one byte.
     fn corrupt(&mut self, rng: &mut Rng);
+
+    /// Marks that it met congestion (CE, RFC 3168, section 5), if it says that both ends understand the mark; whether it
+    /// does. A packet that is marked already stays so and returns true. By default it does not, and is dropped instead.
+    fn mark_ce(&mut self) -> bool {
+        false
+    }
 }
 
 /// The bytes of a packet. Corruption turns one bit around.
@@ -34,19 +40,38 @@ impl Packet for Vec<u8> {
     }
 }
 
-/// A packet of which only the length matters: for simulations of queues and controllers, where bytes would cost memory.
+/// A packet of which only the length, and what happened to it, matters: for simulations of queues and controllers, where
+/// bytes would cost memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LengthOnly {
     /// Length in bytes.
     pub bytes: usize,
     /// True once a fault has hit it.
     pub corrupted: bool,
+    /// Whether and how it takes part in congestion notification.
+    pub ecn: Ecn,
+}
+
+/// The ECN field of a packet (RFC 3168, section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ecn {
+    /// Its ends do not understand marks: Not-ECT.
+    Incapable,
+    /// It may be marked: ECT.
+    Capable,
+    /// It met congestion: CE.
+    Marked,
 }
 
 impl LengthOnly {
-    /// An intact packet of `bytes` bytes.
+    /// An intact packet of `bytes` bytes that cannot be marked.
     pub const fn new(bytes: usize) -> Self {
-        Self { bytes, corrupted: false }
+        Self { bytes, corrupted: false, ecn: Ecn::Incapable }
+    }
+
+    /// An intact packet of `bytes` bytes that may be marked.
+    pub const fn ecn_capable(bytes: usize) -> Self {
+        Self { bytes, corrupted: false, ecn: Ecn::Capable }
     }
 }
 
@@ -61,6 +86,14 @@ impl Packet for LengthOnly {
 
     fn corrupt(&mut self, _rng: &mut Rng) {
         self.corrupted = true;
+    }
+
+    fn mark_ce(&mut self) -> bool {
+        if self.ecn == Ecn::Incapable {
+            return false;
+        }
+        self.ecn = Ecn::Marked;
+        true
     }
 }
 

@@ -1,4 +1,5 @@
-//! Packets that wait for the line: first in, first out, bounded in bytes (tail drop).
+//! Packets that wait for the line: first in, first out, bounded in bytes (tail drop). CoDel, where it is set, takes them
+//! from here.
 
 use std::collections::VecDeque;
 
@@ -36,6 +37,11 @@ impl<P> Queue<P> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.packets.is_empty()
+    }
+
+    /// When the first one was offered.
+    pub(crate) fn first_since(&self) -> Option<Instant> {
+        self.packets.front().map(|waiting| waiting.since)
     }
 
     /// Whether `line_bytes` more keep the queue within `bytes_max`.

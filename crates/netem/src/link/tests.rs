@@ -4,6 +4,12 @@ use units::{Duration, Rate, Ratio, Rng};
 use super::*;
 use crate::LengthOnly;
 
+mod codel;
+mod faults;
+mod late;
+mod schedule;
+mod trace;
+
 fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
 }
@@ -24,10 +30,14 @@ fn assert_conserved<P: Packet>(link: &Link<P>) {
     let stats = link.stats();
     assert_eq!(
         stats.offered + stats.duplicated,
-        stats.delivered + stats.lost + stats.overflowed + link.held() as u64,
+        stats.delivered + stats.gone() + link.held() as u64,
         "{stats:?}, {} held",
         link.held()
     );
+}
+
+fn ms(millis: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(millis)
 }
 
 /// A packet that knows its number.
@@ -52,6 +62,7 @@ fn all_faults() -> LinkConfig {
         corrupt: Ratio::new(1, 30),
         queue_bytes: 30_000,
         overhead_bytes: 28,
+        ..LinkConfig::default()
     }
 }
 
@@ -294,6 +305,7 @@ proptest! {
                         corrupt: Ratio::from_millionths(corrupt),
                         queue_bytes,
                         overhead_bytes: 28,
+                        ..LinkConfig::default()
                     };
                     link.set_config(now, config);
                 }

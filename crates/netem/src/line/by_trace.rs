@@ -1,0 +1,108 @@
+//! A line that follows a recording: each opportunity carries 1500 bytes of what was offered before it.
+//!
+//! ```text
+//!   opportunities     |    |    ||        |           each 1500 bytes, at its millisecond
+//!   packets           a bc dddd          (wasted)     b and c share one, d takes two, the last finds nothing
+//! ```
+//!
+//! What an opportunity does not carry is lost for good, as in mahimahi: a line cannot save up. A packet offered in the
+//! very nanosecond of an opportunity comes too late for it, as there.
+
+use units::{Duration, Instant};
+
+use crate::Trace;
+use crate::trace::OPPORTUNITY_BYTES;
+
+#[derive(Clone, Debug)]
+pub(super) struct ByTrace {
+    trace: Trace,
+    /// The first opportunity of which nothing is used.
+    next: u64,
+    /// Bytes left of the one before. It comes at `free_at` if there are any.
+    left_bytes: u64,
+    /// When the last packet left, or leaves.
+    free_at: Instant,
+    /// How much of the packet on the line is yet to be carried, if this recording stopped while it carried it.
+    held_bytes: Option<u64>,
+    /// Whether the packet on the line leaves by this recording; it may have started by an earlier pace.
+    carries: bool,
+}
+
+impl ByTrace {
+    pub(super) fn new(trace: Trace, free_at: Instant) -> Self {
+        let next = trace.first_at_or_after(free_at);
+        Self { trace, next, left_bytes: 0, free_at, held_bytes: None, carries: false }
+    }
+
+    pub(super) const fn free_at(&self) -> Instant {
+        self.free_at
+    }
+
+    pub(super) fn ready_at(&self, since: Instant) -> Instant {
+        if self.left_bytes > 0 && since < self.free_at {
+            return self.free_at;
+        }
+        let next_at = self.trace.time_of(self.next);
+        if since < next_at {
+            return next_at;
+        }
+        self.trace.time_of(self.trace.first_at_or_after(since + Duration::from_nanos(1)))
+    }
+
+    /// `at` is what [`ready_at`](Self::ready_at) said: a packet that starts with `free_at` shares an opportunity.
+    pub(super) fn start(&mut self, at: Instant, line_bytes: u64) {
+        self.carries = true;
+        // Even an empty packet must wait for its turn.
+        let line_bytes = line_bytes.max(1);
+        if at > self.free_at {
+            self.left_bytes = 0;
+        }
+        if line_bytes <= self.left_bytes {
+            self.left_bytes -= line_bytes;
+            return;
+        }
+        let rest = line_bytes - self.left_bytes;
+        self.skip_to(at);
+        self.carry(rest);
+    }
+
+    pub(super) fn stop(&mut self, at: Instant, is_busy: bool) {
+        let first = self.trace.first_at_or_after(at);
+        if is_busy && self.carries {
+            // The packet has not left, so its last opportunity is still to come.
+            let unused = self.next.saturating_sub(first);
+            self.held_bytes = Some(unused.saturating_mul(OPPORTUNITY_BYTES).saturating_sub(self.left_bytes));
+            self.next = first;
+        }
+        self.left_bytes = 0;
+    }
+
+    /// `still`: for how long nothing moved.
+    pub(super) fn resume(&mut self, at: Instant, still: Duration, is_busy: bool) {
+        match self.held_bytes.take() {
+            Some(held_bytes) => {
+                self.skip_to(at);
+                self.carry(held_bytes);
+            }
+            None => {
+                self.free_at = if is_busy { self.free_at + still } else { self.free_at.max(at) };
+                self.skip_to(self.free_at);
+            }
+        }
+    }
+
+    /// Wastes the opportunities before `at`.
+    fn skip_to(&mut self, at: Instant) {
+        if self.trace.time_of(self.next) < at {
+            self.next = self.trace.first_at_or_after(at);
+        }
+    }
+
+    /// Gives the next `bytes` bytes, at least one, to the packet on the line.
+    fn carry(&mut self, bytes: u64) {
+        let opportunities = bytes.div_ceil(OPPORTUNITY_BYTES);
+        self.next = self.next.saturating_add(opportunities);
+        self.left_bytes = opportunities.saturating_mul(OPPORTUNITY_BYTES).saturating_sub(bytes);
+        self.free_at = self.trace.time_of(self.next - 1);
+    }
+}

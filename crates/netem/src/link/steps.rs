@@ -1,0 +1,170 @@
+//! What happens between two calls, step by step, each as of when it happens.
+
+use units::Instant;
+
+use super::{Link, PACKETS_HELD_MAX};
+use crate::queue::Waiting;
+use crate::{Discipline, LineState, LinkConfig, Packet};
+
+impl<P: Packet> Link<P> {
+    /// Lets pass what has passed by `now`: at most two steps a packet over its life, and one a scheduled change while the
+    /// link holds packets that wait for the line or are on it.
+    pub(super) fn advance(&mut self, now: Instant) {
+        loop {
+            let change_at = self.next_change_at();
+            // Of equal times the departure comes first, then the change, then the start: see `Link`.
+            if let Some(departure) = self.line.departure() {
+                if departure <= now && change_at.is_none_or(|change_at| departure <= change_at) {
+                    self.leave_line(departure);
+                    continue;
+                }
+            } else if let Some(start) = self.next_start()
+                && start <= now
+                && change_at.is_none_or(|change_at| start < change_at)
+            {
+                self.start(start);
+                continue;
+            }
+            match change_at {
+                Some(change_at) if change_at <= now => self.change(change_at, now),
+                _ => return,
+            }
+        }
+    }
+
+    /// No packet that waits or is on the line arrives before. `None` if none ever will.
+    pub(super) fn next_from_line(&self) -> Option<Instant> {
+        let change_at = self.next_change_at();
+        let Some(step) = self.line.departure().or_else(|| self.next_start()) else {
+            let waits = !self.line.is_idle() || !self.queue.is_empty();
+            return change_at.filter(|_| waits && self.will_be_released());
+        };
+        let config = &self.config;
+        let arrival = match &config.jitter {
+            None => step + config.delay,
+            Some(jitter) if jitter.reorders => step + jitter.shortest(config.delay),
+            Some(jitter) => (step + jitter.shortest(config.delay)).max(self.turn),
+        };
+        // A change may let packets arrive sooner or later, but none before it happens.
+        Some(change_at.map_or(arrival, |change_at| arrival.min(change_at)))
+    }
+
+    fn next_change_at(&self) -> Option<Instant> {
+        let schedule = self.config.schedule.as_ref()?;
+        self.cursor.next_change(schedule).map(|(at, _)| at)
+    }
+
+    fn will_be_released(&self) -> bool {
+        self.config.schedule.as_ref().is_some_and(|schedule| self.cursor.releases(schedule))
+    }
+
+    /// When the first of those that wait goes on the line; `None` if none waits, or the line is busy or stopped.
+    fn next_start(&self) -> Option<Instant> {
+        self.line.ready_at(self.queue.first_since()?)
+    }
+
+    fn start(&mut self, at: Instant) {
+        let waiting = match &self.config.discipline {
+            Discipline::DropTail => self.queue.pop(),
+            Discipline::CoDel(codel) => self.codel.dequeue(at, codel, &mut self.queue, &mut self.stats),
+        };
+        let Some(Waiting { since, line_bytes, packet }) = waiting else { return };
+        let waited = at.saturating_since(since);
+        self.stats.carried += 1;
+        self.stats.queue_delay_sum += waited;
+        self.stats.queue_delay_max = self.stats.queue_delay_max.max(waited);
+        self.is_doomed = self.config.state == LineState::Silent;
+        self.line.start(since, at, line_bytes, packet);
+    }
+
+    /// The next change of the schedule, at `at`.
+    fn change(&mut self, at: Instant, now: Instant) {
+        let Some(schedule) = self.config.schedule.clone() else { return };
+        let is_at_rest = self.line.is_idle() && self.queue.is_empty();
+        if is_at_rest || (self.line.is_stopped() && !self.will_be_released()) {
+            self.cursor.skip_rounds(now, &schedule);
+        }
+        let Some((_, change)) = self.cursor.next_change(&schedule) else { return };
+        let mut config = self.config.clone();
+        change.apply(&mut config);
+        self.cursor.advance(&schedule);
+        self.put_in_force(at, config);
+    }
+
+    /// Replaces the settings as of `at`, and brings in step with them what depends on them.
+    pub(super) fn put_in_force(&mut self, at: Instant, config: LinkConfig) {
+        let old = core::mem::replace(&mut self.config, config);
+        let new = &self.config;
+        if (old.rate, &old.trace) != (new.rate, &new.trace) {
+            self.line.set_pace(at, new.rate, new.trace.as_ref());
+        }
+        match (old.state == LineState::Held, new.state == LineState::Held) {
+            (false, true) => self.line.stop(at),
+            (true, false) => self.line.resume(at),
+            _ => {}
+        }
+        self.is_doomed |= new.state == LineState::Silent;
+        if old.discipline != new.discipline {
+            self.codel = Default::default();
+        }
+        if old.burst_loss.is_none() {
+            self.faults.bursts.recover();
+        }
+        if (old.delay, old.jitter) != (new.delay, new.jitter) {
+            // Another route: those on the old one keep no turn on this.
+            self.turn = Instant::ZERO;
+        }
+        self.queue_bytes_max = new.queue_bytes_max();
+    }
+
+    /// The faults, which happen behind the line: a lost packet has used it, a copy does not.
+    fn leave_line(&mut self, departure: Instant) {
+        let Some(packet) = self.line.finish() else { return };
+        // All are drawn for every packet, so that more of one fault does not decide which packets meet another.
+        let lost = self.faults.loss.chance(self.config.loss);
+        let lost_in_burst = self.config.burst_loss.as_ref().is_some_and(|loss| self.faults.bursts.step(loss));
+        let duplicated = self.faults.duplicate.chance(self.config.duplicate);
+        if core::mem::take(&mut self.is_doomed) {
+            self.stats.vanished += 1;
+            return;
+        }
+        if lost_in_burst {
+            self.stats.lost_in_bursts += 1;
+            return;
+        }
+        if lost {
+            self.stats.lost += 1;
+            return;
+        }
+        let copy = (duplicated && self.held() + 1 < PACKETS_HELD_MAX).then(|| packet.duplicate());
+        self.take_off(departure, packet);
+        if let Some(copy) = copy {
+            self.stats.duplicated += 1;
+            self.take_off(departure, copy);
+        }
+    }
+
+    fn take_off(&mut self, departure: Instant, mut packet: P) {
+        if self.faults.corrupt.chance(self.config.corrupt) && packet.len_bytes() > 0 {
+            packet.corrupt(&mut self.faults.corrupt_where);
+            self.stats.corrupted += 1;
+        }
+        let arrival = self.arrival(departure);
+        if self.faults.reorder.chance(self.config.reorder) {
+            self.stats.reordered += 1;
+            self.flight.push_late(arrival + self.config.reorder_by, packet);
+        } else {
+            self.flight.push(arrival, packet);
+        }
+    }
+
+    fn arrival(&mut self, departure: Instant) -> Instant {
+        let Some(jitter) = &self.config.jitter else { return departure + self.config.delay };
+        let arrival = departure + jitter.draw(self.config.delay, &mut self.faults.jitter);
+        if jitter.reorders {
+            return arrival;
+        }
+        self.turn = self.turn.max(arrival);
+        self.turn
+    }
+}

@@ -1,0 +1,176 @@
+//! Faults in time.
+
+use super::*;
+use crate::{Change, LineState, Schedule};
+
+fn after(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A packet of 1000 bytes takes a millisecond, and arrives 10 ms later.
+fn scheduled(changes: impl IntoIterator<Item = (Duration, Change)>) -> LinkConfig {
+    LinkConfig {
+        rate: Some(Rate::from_mbps(8)),
+        delay: after(10),
+        schedule: Some(Schedule::once(changes).unwrap()),
+        ..LinkConfig::default()
+    }
+}
+
+fn burst(config: LinkConfig, count: u32) -> Link<Vec<u8>> {
+    let mut link = Link::new(config, Rng::from_seed(0));
+    for index in 0..count {
+        link.send(Instant::ZERO, numbered(index, 1000));
+    }
+    link
+}
+
+/// (milliseconds, number) of each arrival.
+fn arrivals(link: &mut Link<Vec<u8>>) -> Vec<(f64, u32)> {
+    let arrivals = drain(link, Instant::FAR_FUTURE);
+    arrivals.iter().map(|(time, packet)| (time.as_nanos() as f64 / 1e6, number(packet))).collect()
+}
+
+fn state(state: LineState) -> Change {
+    Change::State(state)
+}
+
+#[test]
+fn a_silent_cut_takes_what_is_offered_and_what_is_on_the_line() {
+    let half = Duration::from_micros(500);
+    let cut = [(after(2) + half, state(LineState::Silent)), (after(4) + half, state(LineState::Up))];
+    let mut link = burst(scheduled(cut), 7);
+    assert!(drain(&mut link, ms(3)).is_empty());
+    link.send(ms(3), numbered(99, 1000));
+    assert_eq!(link.stats().vanished, 2, "one that was on the line, and one offered while it is cut");
+    // Those that left at 1 and 2 arrive in spite of the cut; the line loses those of 2 to 5, and goes on as if nothing was.
+    assert_eq!(arrivals(&mut link), [(11.0, 0), (12.0, 1), (16.0, 5), (17.0, 6)]);
+    assert_eq!(link.stats().vanished, 4);
+    assert_conserved(&link);
+}
+
+#[test]
+fn a_held_line_stops_and_goes_on_where_it_was() {
+    let half = Duration::from_micros(500);
+    let hold = [(after(1) + half, state(LineState::Held)), (after(7), state(LineState::Up))];
+    let config = LinkConfig { queue_bytes: 3000, ..scheduled(hold) };
+    let mut link = burst(config, 4);
+    assert!(drain(&mut link, ms(6)).is_empty());
+    link.send(ms(6), numbered(8, 1000));
+    link.send(ms(6), numbered(9, 1000));
+    assert_eq!((link.stats().overflowed, link.queue_bytes()), (1, 3000), "the queue fills");
+    // The second packet had half of its bits left.
+    assert_eq!(arrivals(&mut link), [(11.0, 0), (17.5, 1), (18.5, 2), (19.5, 3), (20.5, 8)]);
+    assert_eq!((link.stats().vanished, link.stats().queue_delay_max), (0, after(8) + half));
+    assert_conserved(&link);
+}
+
+#[test]
+fn a_line_held_for_good_asks_for_no_wakeup_and_a_call_lets_it_go_on() {
+    let config = scheduled([(after(2), state(LineState::Held)), (after(5), Change::Loss(Ratio::ZERO))]);
+    let mut link = burst(config.clone(), 3);
+    assert_eq!(arrivals(&mut link), [(11.0, 0), (12.0, 1)]);
+    assert_eq!((link.held(), link.poll_timeout()), (1, None));
+    link.set_config(ms(30), config);
+    assert_eq!(
+        arrivals(&mut link),
+        [(41.0, 2)],
+        "the state of the settings given holds, and the cut is not done again"
+    );
+}
+
+#[test]
+fn a_link_may_begin_held_or_be_held_by_hand() {
+    let held = LinkConfig { state: LineState::Held, ..scheduled([(after(6), state(LineState::Up))]) };
+    let mut link = burst(held.clone(), 2);
+    assert_eq!(link.poll_timeout(), Some(ms(6)));
+    assert_eq!(arrivals(&mut link), [(17.0, 0), (18.0, 1)]);
+
+    let mut link = burst(LinkConfig { schedule: None, ..held.clone() }, 1);
+    assert_eq!((link.poll_timeout(), link.held()), (None, 1));
+    link.set_config(ms(4), LinkConfig { state: LineState::Up, schedule: None, ..held });
+    assert_eq!(arrivals(&mut link), [(15.0, 0)]);
+}
+
+#[test]
+fn rate_delay_and_loss_change_at_their_times() {
+    let config = scheduled([
+        (after(2), Change::Rate(Some(Rate::from_mbps(16)))),
+        (after(3), Change::Delay(after(1))),
+        (after(4), Change::Loss(Ratio::ONE)),
+        (after(5), Change::Loss(Ratio::ZERO)),
+    ]);
+    let mut link = burst(config, 9);
+    // Leaving at 1, 2, 2.5, 3, 3.5, 4, (4.5, 5), 5.5: who leaves in the moment of a change leaves before it.
+    let expected = [(4.5, 4), (5.0, 5), (6.5, 8), (11.0, 0), (12.0, 1), (12.5, 2), (13.0, 3)];
+    assert_eq!(arrivals(&mut link), expected);
+    assert_eq!(link.stats().lost, 2);
+    assert_eq!(link.config().rate, Some(Rate::from_mbps(16)));
+}
+
+#[test]
+fn the_settings_in_force_are_a_function_of_time() {
+    let schedule = Schedule::repeating(
+        after(10),
+        [(after(0), Change::Delay(after(3))), (after(4), state(LineState::Held)), (after(6), state(LineState::Up))],
+    );
+    let config = LinkConfig { schedule: schedule.ok(), ..scheduled([]) };
+    let mut link: Link<LengthOnly> = Link::new(config.clone(), Rng::from_seed(0));
+    for millis in [0, 3, 4, 5, 6, 9, 10, 14, 44, 45, 1_000_006, 1_000_014] {
+        assert!(link.poll_deliver(ms(millis)).is_none());
+        assert_eq!(link.config(), &config.in_force_at(ms(millis)), "{millis} ms");
+    }
+}
+
+#[test]
+fn another_schedule_makes_up_for_what_it_missed_and_the_same_one_goes_on() {
+    let first = scheduled([(after(1), Change::Delay(after(7))), (after(50), Change::Delay(after(9)))]);
+    let mut link: Link<LengthOnly> = Link::new(first, Rng::from_seed(0));
+    let _ = link.poll_deliver(ms(20));
+    let changed = LinkConfig { delay: after(2), ..link.config().clone() };
+    link.set_config(ms(20), changed);
+    assert_eq!(link.config().delay, after(2), "what the schedule has done is not done again");
+    let _ = link.poll_deliver(ms(50));
+    assert_eq!(link.config().delay, after(9));
+
+    link.set_config(ms(60), scheduled([(after(55), Change::Delay(after(4))), (after(70), Change::Delay(after(5)))]));
+    assert_eq!(link.config().delay, after(4));
+    let _ = link.poll_deliver(ms(70));
+    assert_eq!(link.config().delay, after(5));
+    link.set_config(ms(70), LinkConfig { schedule: None, ..scheduled([]) });
+    let _ = link.poll_deliver(ms(100));
+    assert_eq!(link.config().delay, after(10));
+}
+
+#[test]
+fn a_long_silence_costs_no_time() {
+    let flapping = Schedule::flapping(Duration::from_micros(1), Duration::from_micros(1), LineState::Silent);
+    let config = LinkConfig { schedule: flapping.ok(), ..LinkConfig::default() };
+    let mut link = Link::new(config.clone(), Rng::from_seed(0));
+    let hour = 3_600_000;
+    let mut silent = 0;
+    // Change by change, these would be 3.6e11.
+    for hours in 1..100 {
+        let now = ms(hours * hour) + Duration::from_nanos(hours % 3 * 700);
+        link.send(now, LengthOnly::new(100));
+        let expected = config.in_force_at(now);
+        assert_eq!(link.config(), &expected);
+        silent += u64::from(expected.state == LineState::Silent);
+        assert_eq!(link.stats().vanished, silent);
+        assert_eq!(link.poll_deliver(now).is_some(), expected.state == LineState::Up);
+    }
+    assert_eq!(silent, 33, "1400 ns into a period of 2000");
+    // Also where packets wait for ever.
+    let held = Schedule::repeating(Duration::from_micros(1), [(Duration::ZERO, state(LineState::Held))]);
+    let mut link = Link::new(LinkConfig { schedule: held.ok(), ..LinkConfig::default() }, Rng::from_seed(0));
+    link.send(ms(1), LengthOnly::new(100));
+    assert_eq!(link.poll_timeout(), None);
+    assert!(link.poll_deliver(ms(1000 * hour)).is_none());
+    assert_eq!(link.held(), 1);
+}
+
+#[test]
+#[should_panic(expected = "change 0 of the schedule: the rate of a link must exceed zero")]
+fn a_schedule_that_would_stop_the_line_for_ever_is_refused() {
+    let _ = burst(scheduled([(after(1), Change::Rate(Some(Rate::ZERO)))]), 0);
+}
