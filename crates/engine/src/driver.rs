@@ -64,8 +64,9 @@ pub(crate) struct Work {
     pub(crate) fired: usize,
     /// Batches sent.
     pub(crate) sent: usize,
-    /// A tail was [held](Tails::Held).
-    pub(crate) held_tail: bool,
+    /// Connections wait for their next turn: with more to send than they may send in one, or with a [held](Tails::Held)
+    /// tail.
+    pub(crate) has_more: bool,
 }
 
 /// Runs the protocol of all connections over all sockets of one engine.
@@ -150,8 +151,8 @@ impl Driver {
         self.shared.lap(Stage::Route);
         let fired = self.fire_timers();
         self.shared.lap(Stage::Timers);
-        let (sent, held_tail) = self.transmit(tails);
-        Work { asked, received, fired, sent, held_tail }
+        let sent = self.transmit(tails);
+        Work { asked, received, fired, sent, has_more: !self.run.is_empty() }
     }
 
     /// Sleeps until something is to be done, or until `deadline`; only looks around if something is to be done already.

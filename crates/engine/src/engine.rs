@@ -24,7 +24,8 @@ use crate::socket::LiveSocket;
 use crate::sync::{Parker, lock};
 use crate::wake::ArrivalWaker;
 
-/// How long a closing engine waits for its goodbyes to leave. They leave within a turn unless a socket is full.
+/// How long a closing engine waits for its goodbyes to leave. They leave within a turn unless a socket is full or the system
+/// refuses them.
 const GOODBYE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A running engine. Clones are the same engine; it ends when [`stop`](Self::stop) is called.
@@ -162,7 +163,8 @@ impl Engine {
         }
     }
 
-    /// Sends what an earlier call held back because more was to be expected; see [`Tails::Held`].
+    /// Sends what earlier calls left to later ones, because more was to be expected or because their turn was over. Where the
+    /// engine has a thread of its own there is no such thing.
     pub fn flush(&self) {
         if let Placed::Inline(inline) = &self.core.placement {
             inline.flush(&self.core.shared);

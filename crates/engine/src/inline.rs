@@ -20,8 +20,10 @@ pub(crate) struct Inline {
     /// None once the engine has stopped. Locked only by who has taken the turn, so never waited for.
     driver: Mutex<Option<Driver>>,
     turn: Mutex<Turn>,
-    /// The last turn held a tail back, which [`flush`](Self::flush) sends.
-    holds_tail: AtomicBool,
+    /// The last turn left something to send, which [`flush`](Self::flush) sends.
+    has_more: AtomicBool,
+    /// Somebody flushes: whoever runs the driver does another turn before leaving.
+    flush_wanted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -45,7 +47,12 @@ enum Asked<'a> {
 
 impl Inline {
     pub(crate) fn new(driver: Driver) -> Self {
-        Self { driver: Mutex::new(Some(driver)), turn: Mutex::default(), holds_tail: AtomicBool::new(false) }
+        Self {
+            driver: Mutex::new(Some(driver)),
+            turn: Mutex::default(),
+            has_more: AtomicBool::new(false),
+            flush_wanted: AtomicBool::new(false),
+        }
     }
 
     fn ask(&self, waker: &Waker) -> Asked<'_> {
@@ -77,7 +84,7 @@ impl Inline {
     }
 
     /// Does a turn, so that what was just asked for leaves. If somebody runs the driver, it only needs to know.
-    pub(crate) fn kick(&self, shared: &Shared, tails: Tails) {
+    pub(crate) fn kick(&self, shared: &Shared, mut tails: Tails) {
         loop {
             let held = {
                 let mut turn = lock(&self.turn);
@@ -93,21 +100,32 @@ impl Inline {
                 None => return,
             }
             drop(held);
-            if !shared.has_todo() {
+            if !self.is_wanted(shared) {
                 return;
             }
+            // For others, who may have flushed: nothing of theirs is held back.
+            tails = Tails::Sent;
         }
     }
 
     fn turn(&self, driver: &mut Driver, tails: Tails) {
+        if tails == Tails::Sent {
+            self.flush_wanted.store(false, Ordering::SeqCst);
+        }
         let work = driver.turn(tails);
-        self.holds_tail.store(work.held_tail, Ordering::Relaxed);
+        self.has_more.store(work.has_more, Ordering::SeqCst);
     }
 
-    /// Sends the tail that an earlier turn held back, if one did.
+    /// Somebody asked for something while the driver was taken, and left it to whoever had it.
+    fn is_wanted(&self, shared: &Shared) -> bool {
+        shared.has_todo() || self.flush_wanted.load(Ordering::SeqCst)
+    }
+
+    /// Sends what earlier turns left, if they left something.
     pub(crate) fn flush(&self, shared: &Shared) {
-        // Whoever wrote the tail has seen its turn, or has left it to a thread that runs the driver and holds nothing back.
-        if self.holds_tail.load(Ordering::Relaxed) {
+        // A turn that goes on may be about to leave something of ours.
+        if self.has_more.load(Ordering::SeqCst) || lock(&self.turn).taken {
+            self.flush_wanted.store(true, Ordering::SeqCst);
             self.kick(shared, Tails::Sent);
         }
     }
@@ -131,8 +149,8 @@ impl Inline {
                 Asked::Granted(held) => {
                     let outcome = self.run(shared, deadline, waker, poll);
                     drop(held);
-                    // Somebody may have asked for something after the last turn, seen the driver taken and left it to us.
-                    if shared.has_todo() {
+                    // After the last turn.
+                    if self.is_wanted(shared) {
                         self.kick(shared, Tails::Sent);
                     }
                     if let Outcome::Over(value) = outcome {

@@ -80,6 +80,8 @@ impl Sleeper {
         if self.look_around(now, until)? {
             return Ok(self.ready());
         }
+        // What was spent looking around is over: a deadline is met, not met that much later.
+        let now = if self.busy_poll.is_zero() { now } else { self.clock.now() };
         let timeout = match until.map(|until| (until, until.saturating_since(now))) {
             Some((until, span)) if !span.is_zero() && span < COARSE_FROM && self.arm(now, until) => None,
             other => other.map(|(_, span)| span),
@@ -170,5 +172,41 @@ mod fine {
         pub(super) fn arm(&self, _span: Duration) -> bool {
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sleeper(busy_poll: Duration) -> (Sleeper, crate::wake::EngineWaker, MonotonicClock) {
+        let clock = MonotonicClock::start();
+        let (sleeper, waker) = Sleeper::new(clock, busy_poll).unwrap();
+        (sleeper, waker, clock)
+    }
+
+    #[test]
+    fn looking_around_is_part_of_the_wait_and_not_added_to_it() {
+        const SPAN: Duration = Duration::from_millis(40);
+        let (mut sleeper, _waker, clock) = sleeper(SPAN);
+        // A busy machine may wake us late now and then, but not each time.
+        let in_time = (0..10).any(|_| {
+            let start = clock.now();
+            let _nothing = sleeper.wait(start, Some(start + SPAN)).unwrap().count();
+            let waited = clock.now().saturating_since(start);
+            assert!(waited >= SPAN, "{waited:?}");
+            waited < SPAN * 3 / 2
+        });
+        assert!(in_time);
+    }
+
+    #[test]
+    fn a_wake_up_ends_looking_around() {
+        let (mut sleeper, waker, clock) = sleeper(Duration::from_secs(60));
+        waker.announce_sleep();
+        waker.wake();
+        let start = clock.now();
+        let _nothing = sleeper.wait(start, None).unwrap().count();
+        assert!(clock.now().saturating_since(start) < Duration::from_secs(30));
     }
 }

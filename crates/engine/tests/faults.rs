@@ -476,9 +476,13 @@ fn a_goodbye_that_is_refused_leaves_a_little_later() {
     let (ours, theirs) = World::connect(&world.failing, &world.peer);
     world.faults.refuse_send.store(true, Ordering::SeqCst);
     ours.send_datagram(Bytes::from_static(b"refused")).unwrap();
-    pause(&world.failing, Duration::from_millis(20));
-    world.faults.refuse_send.store(false, Ordering::SeqCst);
-    world.failing.stop();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pause(&world.peer, Duration::from_millis(50));
+            world.faults.refuse_send.store(false, Ordering::SeqCst);
+        });
+        world.failing.stop();
+    });
     let closed = wait(&world.peer, |waker| theirs.poll_closed(waker));
     assert!(!matches!(closed, Closed::TimedOut), "{closed}");
 }

@@ -17,8 +17,8 @@ use crate::connection::{Connection, GONE};
 ///
 /// [`std::io::Write`] and `tokio::io::AsyncWrite` return when bytes are in the stream's outbox, and wait while that is full.
 /// An engine with a thread of its own sends them as fast as the network allows, and flushing has nothing to do. With the
-/// placement `inline`, what a long write leaves over that fills no batch of packets waits for the next call, be it a write, a
-/// read, [`finish`](Self::finish) or a flush: who writes much and then does something else for long should flush.
+/// placement `inline`, what a long write leaves over that fills no batch of packets waits for the next call that writes or
+/// waits, for [`finish`](Self::finish), or for a flush: who writes much and then does something else for long should flush.
 ///
 /// Dropping it before [`finish`](Self::finish) resets the stream with code 0: its reader gets an error instead of an end that
 /// was not meant. After `finish`, everything is delivered as long as the connection lives.

@@ -25,8 +25,8 @@ pub struct TransportConfig {
     /// Credit of all streams together at most, in bytes. Default 64 MiB.
     pub connection_window_max: u64,
     /// Bytes written and not yet acknowledged, over all streams. The bound in force follows the congestion window up to this,
-    /// and one stream may hold half of it. Beyond it, each stream may hold 64 KiB, so that none has to wait for others whose
-    /// peers do not read; and the chunk that fills the buffer may be up to 1 MiB too large. Default 64 MiB.
+    /// and one stream may hold half of it. Beyond it, each stream may hold 64 KiB (or half of this, if that is less), so that
+    /// none has to wait for others whose peers do not read; and the chunk that fills the buffer may be up to 1 MiB too large. Default 64 MiB.
     pub send_buffer_max: u64,
     /// Bidirectional streams the peer may have open at a time. Default 128.
     pub max_concurrent_bidi_streams: u64,

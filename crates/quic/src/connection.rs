@@ -431,8 +431,9 @@ impl Connection {
         self.receive.streams.accept(dir)
     }
 
-    /// Gives bytes to a stream: all of `chunk` (at most [`WRITE_LEN_MAX`] bytes) or nothing. Chunks of at most 64 KiB never
-    /// wait because of other streams; see [`TransportConfig::send_buffer_max`](crate::TransportConfig::send_buffer_max).
+    /// Gives bytes to a stream: all of `chunk` (at most [`WRITE_LEN_MAX`] bytes) or nothing. However full
+    /// the buffer is, a stream may hold a share of its own: see
+    /// [`TransportConfig::send_buffer_max`](crate::TransportConfig::send_buffer_max).
     ///
     /// # Errors
     /// [`WriteError::Blocked`] until there is room for it.

@@ -118,6 +118,11 @@ impl Plan {
         self.datagram_count
     }
 
+    /// Whether it holds as many datagrams as a plan of at most `datagrams_max` can.
+    pub fn is_full(&self, datagrams_max: usize) -> bool {
+        self.datagram_count > 0 && self.datagram_count >= datagrams_max.min(PLAN_BYTES_MAX / self.segment_size)
+    }
+
     /// Its size in bytes once sealed.
     pub fn size_bytes(&self) -> usize {
         self.size_bytes

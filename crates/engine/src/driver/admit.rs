@@ -19,7 +19,7 @@ impl Driver {
     /// Begins a connection for the application.
     pub(super) fn connect(&mut self, request: ConnectRequest) {
         let ConnectRequest { cell, server_name, factory } = request;
-        let _told = TellOnPanic(&cell);
+        let _told = TellOnPanic { cell: &cell, panicked_before: std::thread::panicking() };
         let is_v4 = cell.remote.is_ipv4();
         let refusal = if self.goodbyes_said {
             Closed::EndpointClosed
@@ -108,12 +108,16 @@ impl Driver {
 }
 
 /// The application's session factory may panic while the connection belongs to nobody but the caller who waits for it.
-struct TellOnPanic<'a>(&'a ConnectionCell);
+struct TellOnPanic<'a> {
+    cell: &'a ConnectionCell,
+    /// A turn may run while a thread unwinds for reasons of its own.
+    panicked_before: bool,
+}
 
 impl Drop for TellOnPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.close(Closed::EndpointClosed, None);
+        if std::thread::panicking() && !self.panicked_before {
+            self.cell.close(Closed::EndpointClosed, None);
         }
     }
 }

@@ -16,28 +16,23 @@ use crate::socket::Readiness;
 const PLANS_PER_VISIT: usize = 4;
 
 /// What a visit left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum Left {
     /// Nothing to send.
     Nothing,
-    /// More to send than its turn allowed.
+    /// More to send than its turn allowed, or a tail that is [held](Tails::Held).
     More,
     /// More to send than the socket takes.
     NoRoom,
-    /// A tail that is [held](Tails::Held).
-    Tail,
 }
 
 impl Driver {
-    /// Visits the connections that have something to say or to send, in turn. Returns the batches sent, and whether a tail was
-    /// held.
-    pub(super) fn transmit(&mut self, tails: Tails) -> (usize, bool) {
-        let (mut sent, mut held_tail) = (0, false);
+    /// Visits the connections that have something to say or to send, in turn. Returns the batches sent.
+    pub(super) fn transmit(&mut self, tails: Tails) -> usize {
+        let mut sent = 0;
         for _ in 0..self.run.len().min(VISITS_PER_TURN) {
             let Some(key) = self.run.pop_front() else { break };
-            let (batches, left) = self.visit(key, tails);
-            sent += batches;
-            held_tail |= left == Left::Tail;
+            sent += self.visit(key, tails);
         }
         self.shared.lap(Stage::HandOver);
         let now = self.clock.now();
@@ -46,11 +41,11 @@ impl Driver {
             self.watch_room(index);
         }
         self.shared.lap(Stage::SendCall);
-        (sent, held_tail)
+        sent
     }
 
-    fn visit(&mut self, key: ConnectionKey, tails: Tails) -> (usize, Left) {
-        let Some(slot) = self.slots.get_mut(key.0) else { return (0, Left::Nothing) };
+    fn visit(&mut self, key: ConnectionKey, tails: Tails) -> usize {
+        let Some(slot) = self.slots.get_mut(key.0) else { return 0 };
         slot.scheduled = false;
         self.apply_routes(key);
         self.tell(key);
@@ -59,10 +54,10 @@ impl Driver {
         // Planning may have ended streams or changed routes.
         self.apply_routes(key);
         self.tell(key);
-        let Some(slot) = self.slots.get_mut(key.0) else { return (sent, Left::Nothing) };
+        let Some(slot) = self.slots.get_mut(key.0) else { return sent };
         if slot.connection.is_closed() {
             self.forget(key);
-            return (sent, Left::Nothing);
+            return sent;
         }
         let timeout =
             slot.connection.poll_timeout().into_iter().chain(slot.handshake_until).chain(slot.refused_until).min();
@@ -70,7 +65,7 @@ impl Driver {
         slot.deadline = timeout;
         match left {
             Left::Nothing => {}
-            Left::More | Left::Tail => self.schedule(key),
+            Left::More => self.schedule(key),
             Left::NoRoom => {
                 // Visited all the same when something arrives: only sending has to wait.
                 if !std::mem::replace(&mut slot.awaits_room, true) {
@@ -79,7 +74,7 @@ impl Driver {
                 }
             }
         }
-        (sent, left)
+        sent
     }
 
     /// Tells the application what happened.
@@ -113,8 +108,12 @@ impl Driver {
                 return (sent, Left::NoRoom);
             }
             let datagrams_max = port.socket.max_gso_segments().min(PLAN_DATAGRAMS_MAX);
-            if sent > 0 && tails == Tails::Held && slot.connection.has_only_a_tail(datagrams_max) {
-                return (sent, Left::Tail);
+            if sent > 0
+                && tails == Tails::Held
+                && self.plan.is_full(datagrams_max)
+                && slot.connection.has_only_a_tail(datagrams_max)
+            {
+                return (sent, Left::More);
             }
             let planned = slot.connection.poll_plan(self.clock.now(), datagrams_max, &mut self.plan);
             self.shared.lap(Stage::Plan);

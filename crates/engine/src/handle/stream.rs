@@ -48,8 +48,8 @@ impl SendHandle {
 
     /// Copies bytes from the front of `data`: as many as there is room for, at least one unless `data` is empty.
     ///
-    /// Where the caller drives the engine, what a long write leaves over that fills no batch may wait for the next call of any
-    /// handle; [`Engine::flush`](crate::Engine::flush) is one.
+    /// Where the caller drives the engine, what a long write leaves over that fills no batch may wait for the next call that
+    /// writes or waits, or for [`Engine::flush`](crate::Engine::flush).
     pub fn poll_write(&mut self, data: &[u8], waker: &Waker) -> Poll<Result<usize, WriteError>> {
         self.cell.poll_room(waker).map_ok(|room| {
             let len = data.len().min(room);

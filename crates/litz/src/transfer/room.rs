@@ -51,7 +51,8 @@ impl Room {
         let mut accounts = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
         let promised = accounts.entry(metadata.dev()).or_default();
         let space = rustix::fs::fstatvfs(file)?;
-        let free = space.f_bavail.saturating_mul(space.f_frsize);
+        // A file system without a bound of its own (tmpfs with size=0, ramfs) says that it has no blocks at all.
+        let free = if space.f_blocks == 0 { u64::MAX } else { space.f_bavail.saturating_mul(space.f_frsize) };
         if left > free.saturating_sub(promised.load(Ordering::Relaxed)) {
             return Err(io::ErrorKind::StorageFull.into());
         }

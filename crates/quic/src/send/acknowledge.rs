@@ -231,7 +231,7 @@ impl SendHalf {
     /// When to probe, and in which space (RFC 9002, appendix A.8).
     fn probe_deadline(&self) -> Option<(Instant, Space)> {
         let path = &self.paths[0];
-        if self.closing || path.amplification_room() == 0 {
+        if self.close.is_some() || path.amplification_room() == 0 {
             // Nothing can be sent until the peer sends something.
             return None;
         }

@@ -22,7 +22,7 @@ impl SendHalf {
     /// from firing.
     pub(super) fn blocked_deadline(&self) -> Option<Instant> {
         let waits = self.handshake_confirmed
-            && !self.closing
+            && self.close.is_none()
             && self.spaces[Space::Data.index()].log.last_eliciting_sent_at().is_none()
             && self.streams.is_held_back()
             // What is due already waits for a packet, not for this timer.

@@ -104,9 +104,9 @@ pub(crate) struct SendHalf {
     probe_anchor: Instant,
     /// How long to wait before saying again that the peer's credit holds us back.
     repeat_blocked_after: Duration,
-    /// Said, or about to be said, instead of everything else.
+    /// Said instead of everything else, each time it is due.
     close: Option<Box<CloseValue>>,
-    closing: bool,
+    close_due: bool,
     /// Whether an ack-eliciting packet was sent since something was received.
     elicited: bool,
     /// Acknowledgement-only packets since one that the peer answers.
@@ -183,7 +183,7 @@ impl SendHalf {
             probe_anchor: Instant::ZERO,
             repeat_blocked_after: Duration::ZERO,
             close: None,
-            closing: false,
+            close_due: false,
             elicited: false,
             silent_count: 0,
             next_skip,
@@ -343,7 +343,7 @@ impl SendHalf {
     /// Says goodbye: the next plan carries a CONNECTION_CLOSE and nothing else.
     pub(crate) fn set_close(&mut self, close: CloseValue) {
         self.close = Some(Box::new(close));
-        self.closing = true;
+        self.close_due = true;
     }
 
     /// The plan left at `at`. To be reported before the system call, so that no acknowledgement can overtake it.
@@ -369,6 +369,8 @@ impl SendHalf {
             }
             self.acked_runs = runs;
         }
+        // A goodbye is in no log.
+        self.close_due |= self.close.is_some();
         self.stats.plans_not_sent += 1;
     }
 

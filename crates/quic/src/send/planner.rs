@@ -44,7 +44,7 @@ impl SendHalf {
         plan.path = PathId::ZERO;
         plan.addresses = Some(self.paths[0].addresses);
         plan.planned_at = now;
-        if self.closing {
+        if self.close.is_some() {
             self.plan_close(plan);
         } else if self.keys.has_handshake() {
             self.plan_handshake(now, snapshot, plan, exchange);

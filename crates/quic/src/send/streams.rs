@@ -310,12 +310,12 @@ impl SendStreams {
         }
     }
 
-    /// Bytes that the stream whose turn it is may send, if no other stream has its turn after it.
+    /// Bytes that the stream whose turn it is may send, if no other stream has its turn after it and its end is not due.
     pub(crate) fn only_ready_len(&mut self) -> Option<u64> {
         let (id, limit) = self.next_ready()?;
         let is_only = self.ready.len() == 1 && self.ready.values().all(|class| class.len() == 1);
-        let due = self.peek_bulk(id, limit).filter(|_| is_only)?;
-        Some(due.end - due.start)
+        let stream = self.map.get(&id).filter(|stream| is_only && stream.fin != Flag::Due)?;
+        stream.buffer.peek(limit).map(|due| due.end - due.start)
     }
 
     /// True if a STREAM frame could be sent now.

@@ -119,12 +119,12 @@ fn a_reader_that_pauses_for_longer_than_the_idle_timeout_keeps_its_connection() 
 /// The same where the connection's credit is what is missing, and the peer's idle timeout is the shorter one.
 #[test]
 fn readers_that_use_up_the_connections_credit_keep_their_connection() {
-    let setup = Setup::new(2).with_config(|config| {
+    let mut setup = Setup::new(2).with_config(|config| {
         config.stream_window = WINDOW;
         config.connection_window = WINDOW;
         config.connection_window_max = WINDOW;
-        config.idle_timeout = Duration::from_secs(6);
     });
+    setup.server.idle_timeout = Duration::from_secs(6);
     let mut pair = setup.build();
     pair.connect();
     let mut flows = [0, 1].map(|_| Flow::open(&mut pair.client, 0, WINDOW));

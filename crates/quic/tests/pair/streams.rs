@@ -286,3 +286,33 @@ fn equal_priorities_take_turns() {
     let (least, most) = (read.iter().min().expect("four"), read.iter().max().expect("four"));
     assert!(read.len() == 4 && *least > 50_000 && *least * 2 > *most, "{read:?}");
 }
+
+/// What a driver may hold back: bytes of one stream that fill no plan, and nothing else.
+#[test]
+fn a_tail_is_less_than_a_plan_of_one_stream_that_goes_on() {
+    const DATAGRAMS: usize = 10;
+    let mut pair = connected(Setup::new(9));
+    pair.run_for(Duration::from_secs(1));
+    let client = pair.client.connection(0);
+    assert!(!client.has_only_a_tail(DATAGRAMS), "there is nothing");
+    let id = client.open(Dir::Uni).unwrap();
+    client.write(id, Bytes::from_static(&[7; 5_000])).unwrap();
+    assert!(client.has_only_a_tail(DATAGRAMS));
+    assert!(!client.has_only_a_tail(4), "four datagrams of 1200 bytes are full");
+    client.write(id, Bytes::from_static(&[7; 20_000])).unwrap();
+    assert!(!client.has_only_a_tail(DATAGRAMS));
+    pair.run_for(Duration::from_secs(1));
+
+    let client = pair.client.connection(0);
+    client.write(id, Bytes::from_static(&[7; 100])).unwrap();
+    let other = client.open(Dir::Uni).unwrap();
+    assert!(client.has_only_a_tail(DATAGRAMS));
+    client.write(other, Bytes::from_static(&[7; 100])).unwrap();
+    assert!(!client.has_only_a_tail(DATAGRAMS), "two streams have something");
+    pair.run_for(Duration::from_secs(1));
+
+    let client = pair.client.connection(0);
+    client.write(id, Bytes::from_static(&[7; 100])).unwrap();
+    client.finish(id).unwrap();
+    assert!(!client.has_only_a_tail(DATAGRAMS), "nothing follows the end");
+}

@@ -30,7 +30,7 @@ fn a_file_has_its_length_at_once() {
 fn memory_is_not_taken_before_it_is_written() {
     let Some(memory) = memory() else { return };
     let file = file_in(memory);
-    let _reservation = Room::default().reserve(&file, 64 << 20).unwrap();
+    let _reservation = Room::default().reserve(&file, 1 << 20).unwrap();
     assert_eq!(file.metadata().unwrap().blocks(), 0);
 }
 

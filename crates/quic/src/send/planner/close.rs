@@ -11,6 +11,9 @@ use crate::send::draft::Draft;
 impl SendHalf {
     /// One datagram with a CONNECTION_CLOSE at every level the peer may be able to open (RFC 9000, section 10.2.3).
     pub(super) fn plan_close(&mut self, plan: &mut Plan) {
+        if !std::mem::take(&mut self.close_due) {
+            return;
+        }
         let Some(close) = self.close.take() else { return };
         let path = &self.paths[0];
         let size_max = path.datagram_size.min(usize::try_from(path.amplification_room()).unwrap_or(usize::MAX));
@@ -50,5 +53,6 @@ impl SendHalf {
         };
         finish_coalesced(drafts, padding, plan);
         self.token = token;
+        self.close = Some(close);
     }
 }
