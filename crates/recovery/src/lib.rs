@@ -10,17 +10,20 @@
 //! | [`loss`] | which outstanding packets are lost, or when will they be? | RFC 9002, section 6.1 |
 //! | [`pto`] | when to probe because nothing comes back? | RFC 9002, section 6.2 |
 //! | [`persistent`] | was that an outage rather than a full queue? | RFC 9002, section 7.6 |
-//! | [`congestion`] | how much may be in flight? | RFC 9002, section 7; RFC 9438; RFC 9406 |
+//! | [`delivery_rate`] | how fast does the path deliver? | draft-ietf-ccwg-bbr-06, section 4.1 |
+//! | [`congestion`] | how much may be in flight? | RFC 9002, section 7; RFC 9438; RFC 9406; draft-ietf-ccwg-bbr-06 |
 //! | [`pacer`] | how much may leave now, and when may more? | RFC 9002, section 7.7 |
 //!
 //! For one acknowledgement a sent log asks them in this order: [`RttEstimator::update`], [`LossDetector::verdict`] for
 //! each packet below the largest acknowledged one, [`CongestionController::on_loss`], then
 //! [`CongestionController::on_ack`], [`PtoBackoff::reset`]; and before sending, [`Pacer::budget`] with
-//! [`CongestionController::pacing_rate`].
+//! [`CongestionController::pacing_rate`]. For controllers that model the path, [`DeliveryRate`] hears of every packet sent,
+//! acknowledged and lost, and gives [`AckEvent::rate`] and what [`CongestionController::on_row_lost`] takes.
 #![forbid(unsafe_code)]
 
 pub mod congestion;
 mod cube_root;
+pub mod delivery_rate;
 pub mod loss;
 pub mod pacer;
 pub mod persistent;
@@ -31,6 +34,7 @@ pub use congestion::{
     AckEvent, Algorithm, CongestionController, CongestionSnapshot, LossEvent, SpuriousLossEvent, initial_window,
     minimum_window,
 };
+pub use delivery_rate::{DeliveryRate, LossSample, RateSample, SendStamp};
 pub use loss::{LossDetector, PACKET_THRESHOLD, Verdict};
 pub use pacer::{Pacer, RateCap};
 pub use persistent::PersistentCongestion;

@@ -2,8 +2,10 @@
 //!
 //! A controller is told what was sent, acknowledged and lost, and answers with a window in bytes. It sees no packets and
 //! no connection. `window` holds what every loss-based controller has in common; [`new_reno`] is RFC 9002's own
-//! controller, the yardstick; [`cubic`] with [`hystart`] is the default.
+//! controller, the yardstick; [`cubic`] with [`hystart`] is the default; [`bbr`] models the path and does not take every loss
+//! for congestion.
 
+pub mod bbr;
 pub mod cubic;
 pub mod hystart;
 pub mod new_reno;
@@ -12,9 +14,11 @@ mod window;
 use core::fmt;
 use core::str::FromStr;
 
-use units::{Duration, Instant, Rate};
+use units::{Duration, Instant, Rate, Rng};
 
 use crate::RttEstimator;
+use crate::delivery_rate::{LossSample, RateSample};
+pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use new_reno::NewReno;
 pub use window::{WINDOW_MAX, initial_window, minimum_window};
@@ -38,6 +42,9 @@ pub struct AckEvent {
     pub round_ended: bool,
     /// The round-trip sample of this acknowledgement; the last one taken if it gave none.
     pub latest_rtt: Duration,
+    /// What it says about the path's rate, by [`crate::DeliveryRate::take_sample`] after the losses of this
+    /// acknowledgement. Controllers that go by losses ignore it, and BBR does nothing without.
+    pub rate: Option<RateSample>,
 }
 
 /// What one acknowledgement or one firing of the loss timer showed to be lost, or that the network marked packets.
@@ -74,9 +81,10 @@ pub struct SpuriousLossEvent {
 pub struct CongestionSnapshot {
     /// The congestion window, bytes.
     pub window: u64,
-    /// Where slow start ends, bytes; `None` until the first congestion event or until HyStart++ found it.
+    /// Where slow start ends, bytes; `None` until the first congestion event or until HyStart++ found it, and for BBR.
     pub slow_start_threshold: Option<u64>,
-    /// `slow_start`, `conservative_slow_start`, `recovery` or `congestion_avoidance`.
+    /// `slow_start`, `conservative_slow_start`, `recovery` or `congestion_avoidance`; for BBR `startup`, `drain`,
+    /// `probe_bw_down`, `probe_bw_cruise`, `probe_bw_refill`, `probe_bw_up` or `probe_rtt`.
     pub phase: &'static str,
     /// The algorithm, as [`Algorithm`] prints it.
     pub name: &'static str,
@@ -96,6 +104,10 @@ pub trait CongestionController: Send + fmt::Debug {
     /// reduction tell nothing new (RFC 9002, section 7.3.2). Persistent congestion always takes effect.
     fn on_loss(&mut self, event: &LossEvent);
 
+    /// Tells of each row of packets lost, after the [`Self::on_loss`] that counts them all, oldest first. Does nothing by
+    /// default: controllers that go by losses need no more than the sum.
+    fn on_row_lost(&mut self, _now: Instant, _loss: &LossSample) {}
+
     /// Packets declared lost were acknowledged after all. A controller may undo a reduction that has lost all its
     /// reasons. Does nothing by default.
     fn on_spurious_loss(&mut self, _event: &SpuriousLossEvent) {}
@@ -103,7 +115,7 @@ pub trait CongestionController: Send + fmt::Debug {
     /// Bytes that may be in flight. At least two segments, at most [`WINDOW_MAX`].
     fn window(&self) -> u64;
 
-    /// True while the window grows by what is acknowledged.
+    /// True while the window grows by what is acknowledged; for BBR in Startup.
     fn in_slow_start(&self) -> bool;
 
     /// The rate at which to release packets: `N * window / smoothed` (RFC 9002, section 7.7). N is 2 in slow start,
@@ -127,7 +139,7 @@ pub trait CongestionController: Send + fmt::Debug {
     fn fresh(&self) -> Box<dyn CongestionController>;
 }
 
-/// The algorithms to choose from. Read and printed as `newreno` and `cubic`.
+/// The algorithms to choose from. Read and printed as `newreno`, `cubic` and `bbr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Algorithm {
     /// RFC 9002, section 7.3 and appendix B, with standard slow start.
@@ -135,17 +147,27 @@ pub enum Algorithm {
     /// RFC 9438, with HyStart++ (RFC 9406) in the first slow start.
     #[default]
     Cubic,
+    /// BBRv3 (draft-ietf-ccwg-bbr-06). Needs delivery-rate samples: see [`AckEvent::rate`].
+    Bbr,
 }
 
 impl Algorithm {
     /// Every algorithm.
-    pub const ALL: [Self; 2] = [Self::NewReno, Self::Cubic];
+    pub const ALL: [Self; 3] = [Self::NewReno, Self::Cubic, Self::Bbr];
 
-    /// A controller with the initial window for packets of at most `segment_size` bytes.
+    /// [`Self::build_seeded`] with one fixed seed: for one flow alone, or an algorithm that draws nothing. Flows that share
+    /// a path should differ.
     pub fn build(self, segment_size: u64) -> Box<dyn CongestionController> {
+        self.build_seeded(segment_size, &Rng::from_seed(0))
+    }
+
+    /// A controller with the initial window for packets of at most `segment_size` bytes. Only BBR draws from a generator of
+    /// its own, split from `rng`, for the times of its probes.
+    pub fn build_seeded(self, segment_size: u64, rng: &Rng) -> Box<dyn CongestionController> {
         match self {
             Self::NewReno => Box::new(NewReno::new(segment_size)),
             Self::Cubic => Box::new(Cubic::new(segment_size)),
+            Self::Bbr => Box::new(Bbr::new(segment_size, rng.split("bbr"))),
         }
     }
 
@@ -154,6 +176,7 @@ impl Algorithm {
         match self {
             Self::NewReno => "newreno",
             Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
         }
     }
 }
@@ -172,7 +195,7 @@ pub struct ParseAlgorithmError {
 
 impl fmt::Display for ParseAlgorithmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no congestion control is called {:?}: expected newreno or cubic", self.input)
+        write!(f, "no congestion control is called {:?}: expected newreno, cubic or bbr", self.input)
     }
 }
 

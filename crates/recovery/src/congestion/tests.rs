@@ -1,9 +1,11 @@
-//! What must hold for every controller.
+//! What must hold for every controller, and for every one that goes by losses.
 
 use super::*;
 use proptest::prelude::*;
 
 const SEGMENT: u64 = 1200;
+
+const LOSS_BASED: [Algorithm; 2] = [Algorithm::NewReno, Algorithm::Cubic];
 
 fn at_ms(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
@@ -24,6 +26,7 @@ fn ack(now: Instant, bytes: u64) -> AckEvent {
         app_limited: false,
         round_ended: false,
         latest_rtt: Duration::from_millis(50),
+        rate: None,
     }
 }
 
@@ -32,7 +35,7 @@ fn loss(now: Instant, newest_lost_sent_at: Instant) -> LossEvent {
 }
 
 fn each(test: impl Fn(Box<dyn CongestionController>)) {
-    Algorithm::ALL.into_iter().for_each(|algorithm| test(algorithm.build(SEGMENT)));
+    LOSS_BASED.into_iter().for_each(|algorithm| test(algorithm.build(SEGMENT)));
 }
 
 #[test]
@@ -206,7 +209,16 @@ fn apply(controller: &mut dyn CongestionController, now: &mut Instant, action: &
         Action::Ack { bytes, age, in_flight, app_limited, round_ended, rtt } => {
             let latest_rtt = Duration::from_nanos(rtt);
             let newest_sent_at = sent(age);
-            let event = AckEvent { now: *now, bytes, newest_sent_at, in_flight, app_limited, round_ended, latest_rtt };
+            let event = AckEvent {
+                now: *now,
+                bytes,
+                newest_sent_at,
+                in_flight,
+                app_limited,
+                round_ended,
+                latest_rtt,
+                rate: None,
+            };
             controller.on_ack(&event, &rtt_of(latest_rtt));
         }
         Action::Lose { bytes, age, persistent, ecn } => {
@@ -225,8 +237,8 @@ proptest! {
 
     /// Overflow would panic here: tests are built with the checks on.
     #[test]
-    fn the_window_stays_within_its_bounds_whatever_happens(
-        algorithm in prop::sample::select(Algorithm::ALL.to_vec()), actions in prop::collection::vec(action(), 1..200),
+    fn the_window_of_one_that_goes_by_losses_stays_within_its_bounds_whatever_happens(
+        algorithm in prop::sample::select(LOSS_BASED.to_vec()), actions in prop::collection::vec(action(), 1..200),
     ) {
         let (mut controller, mut now, mut segment) = (algorithm.build(SEGMENT), Instant::ZERO, SEGMENT);
         for action in &actions {

@@ -28,7 +28,7 @@ pub fn minimum_window(segment_size: u64) -> u64 {
     MINIMUM_SEGMENTS * clamp_segment(segment_size)
 }
 
-fn clamp_segment(bytes: u64) -> u64 {
+pub(super) fn clamp_segment(bytes: u64) -> u64 {
     bytes.clamp(1, SEGMENT_MAX)
 }
 

@@ -7,88 +7,25 @@
 //! ```
 //!
 //! The queue is first in, first out, and nothing is lost behind it, so a packet's acknowledgement time is known in closed
-//! form when it is sent: one event per packet. Runs are deterministic; nothing is random.
+//! form when it is sent: one event per packet. Runs are deterministic: what is random comes from seeds.
+
+mod link;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use recovery::{
-    AckEvent, Algorithm, CongestionController, LossDetector, LossEvent, Pacer, PersistentCongestion, PtoBackoff,
-    RateCap, RttEstimator, SpuriousLossEvent, Verdict,
+    AckEvent, Algorithm, CongestionController, DeliveryRate, LossDetector, LossEvent, Pacer, PersistentCongestion,
+    PtoBackoff, RateCap, RttEstimator, SendStamp, SpuriousLossEvent, Verdict,
 };
-use units::{Duration, Instant, Rate};
+use units::{Duration, Instant, Rate, Rng};
+
+pub(crate) use link::Link;
 
 pub(crate) const SEGMENT: u64 = 1200;
 
 /// The receiver answers at once.
 const MAX_ACK_DELAY: Duration = Duration::ZERO;
-
-/// The bottleneck.
-pub(crate) struct Link {
-    rate: Rate,
-    one_way: Duration,
-    queue_bytes_max: u64,
-    /// Everything sent in this span is lost, and acknowledgements are not.
-    outage: Option<(Instant, Instant)>,
-    /// At each of these moments the next packet is lost. In order.
-    drop_next_at: VecDeque<Instant>,
-    busy_until: Instant,
-    pub(crate) overflowed: u64,
-    pub(crate) dropped_on_purpose: u64,
-    pub(crate) queue_bytes_peak: u64,
-}
-
-impl Link {
-    /// A link with a queue of `queue_percent` of its rate times the round trip.
-    pub(crate) fn new(rate: Rate, round_trip: Duration, queue_percent: u64) -> Self {
-        Self {
-            rate,
-            one_way: round_trip / 2,
-            queue_bytes_max: rate.bytes_in(round_trip) * queue_percent / 100,
-            outage: None,
-            drop_next_at: VecDeque::new(),
-            busy_until: Instant::ZERO,
-            overflowed: 0,
-            dropped_on_purpose: 0,
-            queue_bytes_peak: 0,
-        }
-    }
-
-    pub(crate) fn with_outage(mut self, from: Instant, until: Instant) -> Self {
-        self.outage = Some((from, until));
-        self
-    }
-
-    pub(crate) fn losing_one_packet_at(mut self, moments: &[Instant]) -> Self {
-        self.drop_next_at = moments.iter().copied().collect();
-        self
-    }
-
-    fn backlog(&self, now: Instant) -> u64 {
-        self.rate.bytes_in(self.busy_until.saturating_since(now))
-    }
-
-    /// When a packet offered now is acknowledged; `None` if it is lost.
-    fn offer(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
-        if self.drop_next_at.front().is_some_and(|&at| at <= now) {
-            self.drop_next_at.pop_front();
-            self.dropped_on_purpose += 1;
-            return None;
-        }
-        if self.outage.is_some_and(|(from, until)| (from..until).contains(&now)) {
-            self.dropped_on_purpose += 1;
-            return None;
-        }
-        let backlog = self.backlog(now);
-        if backlog + bytes > self.queue_bytes_max {
-            self.overflowed += 1;
-            return None;
-        }
-        self.queue_bytes_peak = self.queue_bytes_peak.max(backlog + bytes);
-        self.busy_until = self.busy_until.max(now) + self.rate.time_for(bytes);
-        Some(self.busy_until + self.one_way * 2)
-    }
-}
 
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
@@ -99,10 +36,18 @@ enum Fate {
 
 struct Sent {
     sent_at: Instant,
+    stamp: SendStamp,
     fate: Fate,
 }
 
-/// A sender with always more to send.
+/// An application that makes data at a rate. What it made while the sender was slower is not sent later.
+struct Application {
+    rate: Rate,
+    /// When the next segment is there.
+    next_at: Instant,
+}
+
+/// A sender with always more to send, unless an application limits it.
 pub(crate) struct Flow {
     pub(crate) controller: Box<dyn CongestionController>,
     pub(crate) rtt: RttEstimator,
@@ -114,6 +59,9 @@ pub(crate) struct Flow {
     pub(crate) lost_before_conservative: Option<u64>,
     /// The window when slow start, conservative or not, was first seen to be over.
     pub(crate) window_after_slow_start: Option<u64>,
+    application: Option<Application>,
+    app_limited: bool,
+    delivery: DeliveryRate,
     pacer: Pacer,
     backoff: PtoBackoff,
     /// Packets from number `log_base` on.
@@ -131,11 +79,11 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    fn new(algorithm: Algorithm, cap: Option<RateCap>) -> Self {
+    fn new(algorithm: Algorithm, cap: Option<RateCap>, seed: u64) -> Self {
         let mut pacer = Pacer::new(cap);
         pacer.set_segment_size(SEGMENT);
         Self {
-            controller: algorithm.build(SEGMENT),
+            controller: algorithm.build_seeded(SEGMENT, &Rng::from_seed(seed)),
             rtt: RttEstimator::default(),
             delivered_bytes: 0,
             lost_packets: 0,
@@ -143,6 +91,9 @@ impl Flow {
             persistent_events: 0,
             lost_before_conservative: None,
             window_after_slow_start: None,
+            application: None,
+            app_limited: false,
+            delivery: DeliveryRate::new(),
             pacer,
             backoff: PtoBackoff::new(),
             log: VecDeque::new(),
@@ -166,7 +117,7 @@ impl Flow {
         let Some(sent) = number.checked_sub(self.log_base).and_then(|index| self.log.get_mut(index as usize)) else {
             return;
         };
-        let (sent_at, fate) = (sent.sent_at, sent.fate);
+        let (sent_at, stamp, fate) = (sent.sent_at, sent.stamp, sent.fate);
         sent.fate = Fate::Acked;
         self.delivered_bytes += SEGMENT;
         if fate == Fate::Lost {
@@ -178,6 +129,7 @@ impl Flow {
             self.rtt.update(now - sent_at, Duration::ZERO);
             self.first_sample_at.get_or_insert(now);
         }
+        self.delivery.on_acked(now, &stamp, sent_at, number, SEGMENT);
         let round_ended = number >= self.round_end;
         if round_ended {
             self.round_end = self.next_number();
@@ -190,9 +142,10 @@ impl Flow {
             bytes: SEGMENT,
             newest_sent_at: sent_at,
             in_flight: self.in_flight,
-            app_limited: false,
+            app_limited: self.app_limited,
             round_ended,
             latest_rtt: self.rtt.latest(),
+            rate: self.delivery.take_sample(&self.rtt),
         };
         self.controller.on_ack(&event, &self.rtt);
     }
@@ -214,7 +167,8 @@ impl Flow {
         let Some(largest) = self.largest_acked else { return };
         let detector = LossDetector::new(largest, now, &self.rtt);
         let mut search = PersistentCongestion::new(self.first_sample_at);
-        let (mut bytes, mut newest) = (0, Instant::ZERO);
+        let mut lost = Vec::new();
+        let mut newest = Instant::ZERO;
         let (base, mut all_decided) = (self.log_base, true);
         for number in self.undecided_from.max(base)..largest.max(base) {
             let sent = &mut self.log[(number - base) as usize];
@@ -225,7 +179,8 @@ impl Flow {
                     Verdict::Lost => {
                         sent.fate = Fate::Lost;
                         search.on_lost(sent.sent_at);
-                        (bytes, newest) = (bytes + SEGMENT, sent.sent_at);
+                        newest = sent.sent_at;
+                        lost.push((number, sent.stamp));
                     }
                     Verdict::LostAt(at) => {
                         self.loss_at = self.loss_at.min(at);
@@ -247,24 +202,37 @@ impl Flow {
             self.log.pop_front();
             self.log_base += 1;
         }
-        if bytes > 0 {
-            self.in_flight -= bytes;
-            self.lost_packets += bytes / SEGMENT;
+        if !lost.is_empty() {
             let persistent = search.is_established(&self.rtt, MAX_ACK_DELAY);
-            if persistent {
-                self.persistent_events += 1;
-                self.rtt.forget_min();
-            }
-            let in_flight = self.in_flight;
-            self.controller.on_loss(&LossEvent {
-                now,
-                newest_lost_sent_at: newest,
-                bytes,
-                in_flight,
-                persistent,
-                ecn: false,
-            });
+            self.tell_of_losses(now, newest, persistent, &lost);
         }
+    }
+
+    fn tell_of_losses(&mut self, now: Instant, newest: Instant, persistent: bool, lost: &[(u64, SendStamp)]) {
+        let bytes = lost.len() as u64 * SEGMENT;
+        self.in_flight -= bytes;
+        self.lost_packets += lost.len() as u64;
+        if persistent {
+            self.persistent_events += 1;
+            self.rtt.forget_min();
+        }
+        self.controller.on_loss(&LossEvent {
+            now,
+            newest_lost_sent_at: newest,
+            bytes,
+            in_flight: self.in_flight,
+            persistent,
+            ecn: false,
+        });
+        for (number, stamp) in lost {
+            let loss = self.delivery.on_lost(stamp, *number..number + 1, SEGMENT);
+            self.controller.on_row_lost(now, &loss);
+        }
+    }
+
+    /// When the application has a segment to send; `now` if it has.
+    fn data_at(&self, now: Instant) -> Instant {
+        self.application.as_ref().map_or(now, |application| application.next_at.max(now))
     }
 
     fn probe_at(&self) -> Instant {
@@ -276,8 +244,12 @@ impl Flow {
 
     fn send(&mut self, now: Instant, link: &mut Link) -> Option<(Instant, u64)> {
         let number = self.next_number();
-        self.log.push_back(Sent { sent_at: now, fate: Fate::Outstanding });
         self.in_flight += SEGMENT;
+        let stamp = self.delivery.on_sent(now, SEGMENT, self.in_flight);
+        self.log.push_back(Sent { sent_at: now, stamp, fate: Fate::Outstanding });
+        if let Some(application) = &mut self.application {
+            application.next_at = application.next_at.max(now) + application.rate.time_for(SEGMENT);
+        }
         self.last_sent_at = now;
         self.pacer.on_sent(now, SEGMENT);
         self.controller.on_sent(now, SEGMENT, self.in_flight);
@@ -308,8 +280,8 @@ impl World {
 
     /// Adds a flow that starts at `start`.
     pub(crate) fn with_flow(mut self, algorithm: Algorithm, start: Instant, cap: Option<RateCap>) -> Self {
-        self.flows.push(Flow::new(algorithm, cap));
-        let flow = self.flows.len() - 1;
+        let flow = self.flows.len();
+        self.flows.push(Flow::new(algorithm, cap, flow as u64));
         self.flows[flow].wake_at = start;
         self.push(start, Event::Wake { flow });
         self
@@ -318,6 +290,13 @@ impl World {
     fn push(&mut self, at: Instant, event: Event) {
         self.events.push(Reverse((at, self.event_count, event)));
         self.event_count += 1;
+    }
+
+    /// From now on the application of `flow` makes data at `rate`; `None` for without end.
+    pub(crate) fn limit_application(&mut self, flow: usize, rate: Option<Rate>) {
+        self.flows[flow].application =
+            rate.map(|rate| Application { rate, next_at: self.now + rate.time_for(SEGMENT) });
+        self.push(self.now, Event::Wake { flow });
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -362,7 +341,8 @@ impl World {
     /// Sends what window and pacer allow, then arranges to be woken.
     fn pump(&mut self, index: usize) {
         let now = self.now;
-        let mut release_at = Instant::FAR_FUTURE;
+        let (mut release_at, mut data_at) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
+        self.flows[index].app_limited = false;
         loop {
             let flow = &mut self.flows[index];
             if flow.in_flight + SEGMENT > flow.controller.window() {
@@ -373,10 +353,16 @@ impl World {
                 release_at = flow.pacer.next_release(now, rate, SEGMENT);
                 break;
             }
+            if flow.data_at(now) > now {
+                data_at = flow.data_at(now);
+                flow.app_limited = true;
+                flow.delivery.on_app_limited(flow.in_flight);
+                break;
+            }
             self.send(index);
         }
         let flow = &mut self.flows[index];
-        let wake_at = release_at.min(flow.loss_at).min(flow.probe_at());
+        let wake_at = release_at.min(data_at).min(flow.loss_at).min(flow.probe_at());
         if wake_at < flow.wake_at {
             flow.wake_at = wake_at;
             self.push(wake_at, Event::Wake { flow: index });
@@ -388,7 +374,7 @@ impl World {
         let from = self.now;
         let before: Vec<u64> = self.flows.iter().map(|flow| flow.delivered_bytes).collect();
         self.run_until(end);
-        let whole = self.link.rate.bytes_in(end - from);
+        let whole = self.link.rate().bytes_in(end - from);
         self.flows.iter().zip(before).map(|(flow, before)| (flow.delivered_bytes - before) * 1000 / whole).collect()
     }
 }

@@ -23,6 +23,7 @@ fn ack(now: Instant, bytes: u64) -> AckEvent {
         app_limited: false,
         round_ended: false,
         latest_rtt: RTT,
+        rate: None,
     }
 }
 

@@ -1,0 +1,134 @@
+//! How much more than expected is acknowledged at once: radio links and receivers gather packets and acknowledgements, and
+//! the window must bridge the silence between (section 5.5.9).
+
+use units::{Instant, Rate};
+
+/// Rounds for which the maximum is remembered once the path was full: `ExtraAckedFilterLen` (section 2.12).
+const FILTER_ROUNDS: u64 = 10;
+/// ... and in Startup, where what was true of a slower flow soon is not.
+const STARTUP_ROUNDS: u64 = 1;
+
+/// The estimator of `extra_acked`.
+#[derive(Debug, Clone)]
+pub(super) struct Aggregation {
+    since: Instant,
+    acked: u64,
+    max: WindowedMax,
+}
+
+impl Aggregation {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { since: now, acked: 0, max: WindowedMax::default() }
+    }
+
+    /// Sending resumes after a rest, in which nothing could be acknowledged (section 5.4.1).
+    pub(super) fn on_restart(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// Takes one acknowledgement of `acked` bytes: `UpdateACKAggregation`.
+    pub(super) fn on_ack(&mut self, now: Instant, acked: u64, bandwidth: Rate, window: u64, round: u64, full: bool) {
+        let mut expected = bandwidth.bytes_in(now.saturating_since(self.since));
+        if self.acked <= expected {
+            // No faster than the path: whatever was gathered has been let go.
+            (self.acked, self.since, expected) = (0, now, 0);
+        }
+        self.acked = self.acked.saturating_add(acked);
+        let extra = self.acked.saturating_sub(expected).min(window);
+        self.max.update(round, extra, if full { FILTER_ROUNDS } else { STARTUP_ROUNDS });
+    }
+
+    /// Bytes to add to the window.
+    pub(super) const fn extra(&self) -> u64 {
+        self.max.get()
+    }
+}
+
+/// The maximum over a sliding window of rounds, by the best three values after one another (Nichols' filter): the best, the
+/// best after it, and the best after that, so that something recent remains when the best grows too old.
+#[derive(Debug, Clone, Default)]
+struct WindowedMax {
+    /// Rounds ascending, values descending; rounds may be equal, and so may values.
+    best: [(u64, u64); 3],
+}
+
+impl WindowedMax {
+    fn update(&mut self, round: u64, value: u64, window: u64) {
+        let new = (round, value);
+        let aged = |entry: (u64, u64)| round.saturating_sub(entry.0);
+        if value >= self.best[0].1 || aged(self.best[2]) > window {
+            self.best = [new; 3];
+            return;
+        }
+        if value >= self.best[1].1 {
+            self.best = [self.best[0], new, new];
+        } else if value >= self.best[2].1 {
+            self.best[2] = new;
+        }
+        while aged(self.best[0]) > window {
+            self.best = [self.best[1], self.best[2], new];
+        }
+        // If one value stays the best for long, take others from later parts of the window, for the time after it.
+        let spread = aged(self.best[0]);
+        if self.best[1].0 == self.best[0].0 && spread * 4 > window {
+            self.best = [self.best[0], new, new];
+        } else if self.best[2].0 == self.best[1].0 && spread * 2 > window {
+            self.best[2] = new;
+        }
+    }
+
+    const fn get(&self) -> u64 {
+        self.best[0].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use units::Duration;
+
+    fn at_ms(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn what_comes_at_once_beyond_the_rate_is_extra() {
+        // 8 Mb/s is 1000 bytes a millisecond.
+        let mut aggregation = Aggregation::new(at_ms(0));
+        let mut ack = |at, acked, round| {
+            aggregation.on_ack(at_ms(at), acked, Rate::from_mbps(8), 100_000, round, true);
+            aggregation.extra()
+        };
+        assert_eq!(ack(10, 10_000, 1), 10_000, "the first acknowledgement of an interval is all extra");
+        assert_eq!(ack(10, 6000, 1), 16_000);
+        assert_eq!(ack(20, 10_000, 2), 16_000, "26 000 came in 10 ms, and 10 000 were expected: just as much");
+        assert_eq!(ack(40, 1000, 2), 16_000, "a new interval");
+        assert_eq!(ack(40, 500, 12), 16_000, "ten rounds later it still counts");
+        assert_eq!(ack(40, 500, 13), 2000, "and no longer");
+    }
+
+    #[test]
+    fn it_is_no_more_than_a_window() {
+        let mut aggregation = Aggregation::new(at_ms(0));
+        aggregation.on_ack(at_ms(1), 50_000, Rate::from_mbps(8), 12_000, 1, false);
+        assert_eq!(aggregation.extra(), 12_000);
+    }
+
+    proptest! {
+        /// Against every value kept: never above the true maximum of the window, and never below the newest value.
+        #[test]
+        fn the_filter_stays_between_the_newest_and_the_true_maximum(
+            steps in prop::collection::vec((0u64..4, 0u64..1000), 1..200), window in 1u64..12,
+        ) {
+            let (mut filter, mut seen, mut round) = (WindowedMax::default(), Vec::new(), 0);
+            for (wait, value) in steps {
+                round += wait;
+                filter.update(round, value, window);
+                seen.push((round, value));
+                let truth = seen.iter().filter(|entry| entry.0 + window >= round).map(|entry| entry.1).max();
+                prop_assert!(filter.get() >= value && Some(filter.get()) <= truth, "{filter:?} of {seen:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! From model to control: pacing rate and window (section 5.6).
+
+use units::{Duration, Rate};
+
+use super::bounds::UNBOUNDED;
+use super::state::State;
+use super::{Ack, Bbr};
+use crate::RttEstimator;
+use crate::congestion::window::{WINDOW_MAX, minimum_window};
+
+/// Pacing stays so much below the bandwidth, in percent, that queues shrink: `PacingMarginPercent` (section 2.5).
+const MARGIN_PERCENT: u64 = 1;
+/// The window never goes below so many segments, except after an outage: `MinPipeCwnd` (section 2.8). Two for a receiver
+/// that acknowledges every other packet, and two more for the way back.
+const PIPE_SEGMENTS_MIN: u64 = 4;
+/// The round trip before the first sample, for the pacing rate only (section 5.6.2).
+const UNKNOWN_RTT: Duration = Duration::from_millis(1);
+/// The largest and smallest amount that leaves together, in time at the pacing rate, bytes, and segments (section 5.6.3).
+const QUANTUM_TIME: Duration = Duration::from_millis(1);
+const QUANTUM_BYTES_MAX: u64 = 64 << 10;
+const QUANTUM_SEGMENTS_MIN: u64 = 2;
+/// A probe must be able to hold this much more than the window says (section 5.6.4.2).
+const UP_SEGMENTS: u64 = 2;
+
+/// Whether the window was all used, in this round or the last: `is_cwnd_limited` (section 2.2).
+#[derive(Debug, Clone, Default)]
+pub(super) struct WindowUsage {
+    this_round: bool,
+    last_round: bool,
+}
+
+impl WindowUsage {
+    pub(super) fn on_limited(&mut self) {
+        self.this_round = true;
+    }
+
+    pub(super) fn on_round(&mut self) {
+        self.last_round = std::mem::take(&mut self.this_round);
+    }
+
+    pub(super) const fn is_limited(&self) -> bool {
+        self.this_round || self.last_round
+    }
+}
+
+impl Bbr {
+    /// Bandwidth times bare round trip: what the path itself holds (section 5.6.4.2). The initial window before the first
+    /// sample.
+    pub(super) fn bdp(&self, bandwidth: Rate) -> u64 {
+        self.bdp_percent(bandwidth, 100)
+    }
+
+    /// `BDPMultiple`.
+    fn bdp_percent(&self, bandwidth: Rate, percent: u64) -> u64 {
+        match self.min_rtt.get() {
+            Some(rtt) => bandwidth.bytes_in(rtt).min(WINDOW_MAX) * percent / 100,
+            None => self.initial_window,
+        }
+    }
+
+    /// `Inflight(1.0)`: what keeps the path busy without a queue, with the packets under way inside the hosts.
+    pub(super) fn inflight(&self, bandwidth: Rate) -> u64 {
+        self.with_quantum(self.bdp(bandwidth))
+    }
+
+    /// `InflightWithHeadroom`.
+    pub(super) fn inflight_with_headroom(&self) -> u64 {
+        self.bounds.with_headroom(self.segment, self.pipe_min())
+    }
+
+    /// `ProbeRTTCwnd` (section 5.6.4.5).
+    pub(super) fn probe_rtt_window(&self) -> u64 {
+        self.bdp_percent(self.bandwidth, State::ProbeRtt.window_percent()).max(self.pipe_min())
+    }
+
+    fn pipe_min(&self) -> u64 {
+        PIPE_SEGMENTS_MIN * self.segment
+    }
+
+    /// `QuantizationBudget`. For QUIC the offload budget is one quantum (section 5.5.8.2).
+    fn with_quantum(&self, bytes: u64) -> u64 {
+        let paced = self.pacing.map_or(0, |rate| rate.bytes_in(QUANTUM_TIME));
+        let quantum = paced.min(QUANTUM_BYTES_MAX).max(QUANTUM_SEGMENTS_MIN * self.segment);
+        let up = if self.state == State::Up { UP_SEGMENTS * self.segment } else { 0 };
+        bytes.max(quantum).max(self.pipe_min()) + up
+    }
+
+    /// `BoundBWForModel` (section 5.5.10.3).
+    pub(super) fn bound_bandwidth(&mut self) {
+        self.bandwidth = self.max_bandwidth.get().min(self.bounds.rate_shortterm);
+    }
+
+    /// `InitPacingRate` (section 5.6.2), as a function of what is known of the round trip.
+    pub(super) fn initial_pacing_rate(&self, rtt: &RttEstimator) -> Rate {
+        let span = if rtt.has_sample() { rtt.smoothed() } else { UNKNOWN_RTT };
+        let nominal = Rate::from_transfer(self.initial_window, span).unwrap_or(Rate::MAX);
+        nominal.mul_ratio(State::Startup.pacing_percent(), 100).max(self.slowest())
+    }
+
+    /// `SetPacingRateWithGain` (section 5.6.2): until the path was full, only upwards.
+    pub(super) fn set_pacing_rate(&mut self, percent: u64) {
+        if self.bandwidth.is_zero() {
+            return;
+        }
+        let rate = self.bandwidth.mul_ratio(percent * (100 - MARGIN_PERCENT), 100 * 100);
+        if self.full_pipe.was_reached() || self.pacing.is_none_or(|pacing| rate > pacing) {
+            self.pacing = Some(rate.max(self.slowest()));
+        }
+    }
+
+    /// A segment a second is no rate at all, but the pacer must wake up again.
+    const fn slowest(&self) -> Rate {
+        Rate::from_bps(self.segment * 8)
+    }
+
+    /// `SetCwnd` (section 5.6.4.6).
+    pub(super) fn update_window(&mut self, ack: &Ack) {
+        let aggregated = self.bdp_percent(self.bandwidth, self.state.window_percent()) + self.aggregation.extra();
+        let max_inflight = self.with_quantum(aggregated);
+        let grown = self.window.saturating_add(ack.bytes);
+        let window = if self.full_pipe.was_reached() {
+            grown.min(max_inflight)
+        } else if self.window < max_inflight || self.delivered < self.initial_window {
+            grown
+        } else {
+            self.window
+        };
+        let probe = if self.state == State::ProbeRtt { self.probe_rtt_window() } else { UNBOUNDED };
+        self.set_window(window.max(self.pipe_min()).min(probe).min(self.volume_cap()));
+    }
+
+    /// `BoundCwndForModel` (section 5.6.4.7).
+    fn volume_cap(&self) -> u64 {
+        let longterm = match self.state {
+            State::Down | State::Refill | State::Up => self.bounds.inflight_longterm,
+            State::Cruise | State::ProbeRtt => self.inflight_with_headroom(),
+            State::Startup | State::Drain => UNBOUNDED,
+        };
+        longterm.min(self.bounds.inflight_shortterm).max(self.pipe_min())
+    }
+
+    /// Puts the window within the bounds that hold for every controller.
+    pub(super) fn set_window(&mut self, bytes: u64) {
+        self.window = bytes.clamp(minimum_window(self.segment), WINDOW_MAX);
+    }
+}

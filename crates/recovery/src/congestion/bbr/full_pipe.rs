@@ -1,0 +1,76 @@
+//! Is the path full? It is, if sending faster for three rounds made it deliver hardly more (section 5.3.1.2).
+
+use units::Rate;
+
+/// The rate must grow by this much for the path not to be full, in percent.
+const GROWTH_PERCENT: u64 = 125;
+/// So many rounds without that growth. A receiver needs some to open its window.
+const ROUNDS: u32 = 3;
+
+/// The detector.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FullPipe {
+    baseline: Rate,
+    rounds: u32,
+    now: bool,
+    reached: bool,
+}
+
+impl FullPipe {
+    /// Starts to look anew, with `baseline` to grow from: `ResetFullBW`.
+    pub(super) fn reset(&mut self, baseline: Rate) {
+        (self.baseline, self.rounds, self.now) = (baseline, 0, false);
+    }
+
+    /// Takes the sample of an acknowledgement with which a round began, unless the application limited it.
+    pub(super) fn on_round(&mut self, rate: Rate) {
+        if self.now {
+            return;
+        }
+        if rate >= self.baseline.mul_ratio(GROWTH_PERCENT, 100) {
+            self.reset(rate);
+            return;
+        }
+        self.rounds += 1;
+        self.now = self.rounds >= ROUNDS;
+        self.reached |= self.now;
+    }
+
+    /// The path is full since the search began: `full_bw_now`.
+    pub(super) const fn is_now(&self) -> bool {
+        self.now
+    }
+
+    /// The path was full at some time: `full_bw_reached`.
+    pub(super) const fn was_reached(&self) -> bool {
+        self.reached
+    }
+
+    /// Losses showed that the path is full, or showed nothing after all.
+    pub(super) fn set_reached(&mut self, reached: bool) {
+        self.reached = reached;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_rounds_without_a_quarter_more_mean_a_full_pipe() {
+        let mut pipe = FullPipe::default();
+        // 12 is a quarter more than 9 and less than a quarter more than 10.
+        for megabits in [4, 5, 6, 7, 9, 12] {
+            pipe.on_round(Rate::from_mbps(megabits));
+            assert!(!pipe.is_now(), "{megabits} Mb/s");
+        }
+        for _ in 0..2 {
+            pipe.on_round(Rate::from_mbps(14));
+            assert!(!pipe.is_now());
+        }
+        pipe.on_round(Rate::from_mbps(14));
+        assert!(pipe.is_now() && pipe.was_reached());
+        pipe.reset(Rate::from_mbps(14));
+        assert!(!pipe.is_now() && pipe.was_reached());
+    }
+}

@@ -1,0 +1,281 @@
+//! BBR, version 3 (draft-ietf-ccwg-bbr-06; its sections are meant wherever this folder cites one): a controller that models
+//! the path instead of filling its queue until something is lost.
+//!
+//! The model is the highest rate at which the path delivers and the shortest time it takes; their product is what fits into
+//! the path. The flow sends at that rate with about twice that much in flight at most, and looks from time to time whether
+//! the path has become faster (by sending faster) or shorter (by sending less).
+//!
+//! ```text
+//!   Startup ─► Drain ─► Down ─► Cruise ─► Refill ─► Up        from any state, every 5 s: ─► ProbeRtt
+//!                        ▲                           │        and back: to Cruise, or to Startup
+//!                        └───────────────────────────┘        if the path was never full
+//! ```
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `state` | gains of rate and window in each state |
+//! | `startup` | Startup, Drain |
+//! | `probe_bw` | the probing cycle and the long-term bound |
+//! | `probe_rtt` | emptying the path; restart after a rest |
+//! | `rounds`, `bandwidth`, `min_rtt`, `aggregation`, `full_pipe` | the model, one estimator each |
+//! | `bounds` | what losses say: short-term bounds, the loss threshold |
+//! | `recovery` | what is kept to go back to |
+//! | `control` | rate and window from all of it |
+//!
+//! It needs [`AckEvent::rate`] and [`CongestionController::on_row_lost`]: without samples it stays at the initial window.
+//!
+//! Where the draft leaves a choice or cannot be followed to the letter:
+//!
+//! - losses below the threshold on a path without a queue are no congestion, and what Down holds back is no sign of it: see
+//!   `bounds`;
+//! - marks (section 3.7) count like losses beyond the threshold: they end Startup and a probe, and make a round lossy;
+//! - after an outage the window grows by what is acknowledged, and is not restored: see `recovery`;
+//! - the window saved on entering `ProbeRtt` is the one before, although the draft's order of steps would keep an older one;
+//! - a probing cycle without one sample that counts does not push out what was known, as in section 5.5.4's intent.
+
+mod aggregation;
+mod bandwidth;
+mod bounds;
+mod control;
+mod full_pipe;
+mod min_rtt;
+mod probe_bw;
+mod probe_rtt;
+mod recovery;
+mod rounds;
+mod startup;
+mod state;
+
+use units::{Instant, Rate, Rng};
+
+use self::aggregation::Aggregation;
+use self::bandwidth::MaxBandwidth;
+use self::bounds::{Bounds, LatestRound};
+use self::control::WindowUsage;
+use self::full_pipe::FullPipe;
+use self::min_rtt::MinRtt;
+use self::probe_bw::Cycle;
+use self::probe_rtt::ProbeRtt;
+use self::recovery::Recovery;
+use self::rounds::Rounds;
+use self::startup::StartupLosses;
+use self::state::State;
+use super::window::{clamp_segment, initial_window};
+use super::{AckEvent, Algorithm, CongestionController, CongestionSnapshot, LossEvent, SpuriousLossEvent};
+use crate::RttEstimator;
+use crate::delivery_rate::{LossSample, RateSample};
+
+/// One acknowledgement, as the parts of the model see it.
+#[derive(Debug, Clone, Copy)]
+struct Ack {
+    now: Instant,
+    /// Bytes newly acknowledged.
+    bytes: u64,
+    /// Bytes in flight after it.
+    in_flight: u64,
+    sample: RateSample,
+}
+
+/// BBR.
+#[derive(Debug, Clone)]
+pub struct Bbr {
+    state: State,
+    segment: u64,
+    initial_window: u64,
+    window: u64,
+    /// `None` until the first sample of the round trip.
+    pacing: Option<Rate>,
+    /// The highest delivery rate within the short-term bound: `BBR.bw`.
+    bandwidth: Rate,
+    /// Bytes delivered in all.
+    delivered: u64,
+    rounds: Rounds,
+    max_bandwidth: MaxBandwidth,
+    min_rtt: MinRtt,
+    aggregation: Aggregation,
+    full_pipe: FullPipe,
+    latest: LatestRound,
+    bounds: Bounds,
+    cycle: Cycle,
+    probe_rtt: ProbeRtt,
+    recovery: Recovery,
+    usage: WindowUsage,
+    startup_losses: StartupLosses,
+    drain_from_round: u64,
+    /// Everything was acknowledged and the application had no more: the next packet ends a rest.
+    resting: bool,
+    /// Since such a packet nothing was acknowledged.
+    idle_restart: bool,
+    /// Something was sent, so time has begun.
+    started: bool,
+    /// Nothing was acknowledged or lost, so a new segment size means a new initial window.
+    pristine: bool,
+    rng: Rng,
+}
+
+impl Bbr {
+    /// A controller with the initial window for packets of at most `segment_size` bytes. `rng` spreads the times of its
+    /// probes: flows with different generators do not probe together.
+    pub fn new(segment_size: u64, rng: Rng) -> Self {
+        let window = initial_window(segment_size);
+        Self {
+            state: State::Startup,
+            segment: clamp_segment(segment_size),
+            initial_window: window,
+            window,
+            pacing: None,
+            bandwidth: Rate::ZERO,
+            delivered: 0,
+            rounds: Rounds::default(),
+            max_bandwidth: MaxBandwidth::default(),
+            min_rtt: MinRtt::new(Instant::ZERO),
+            aggregation: Aggregation::new(Instant::ZERO),
+            full_pipe: FullPipe::default(),
+            latest: LatestRound::new(),
+            bounds: Bounds::NONE,
+            cycle: Cycle::new(Instant::ZERO),
+            probe_rtt: ProbeRtt::default(),
+            recovery: Recovery::default(),
+            usage: WindowUsage::default(),
+            startup_losses: StartupLosses::default(),
+            drain_from_round: 0,
+            resting: false,
+            idle_restart: false,
+            started: false,
+            pristine: true,
+            rng,
+        }
+    }
+
+    /// `OnInit` (section 5.2.1), as far as it needs the time.
+    fn start(&mut self, now: Instant) {
+        if !self.started {
+            self.started = true;
+            self.min_rtt = MinRtt::new(now);
+            self.aggregation = Aggregation::new(now);
+            self.cycle = Cycle::new(now);
+        }
+    }
+
+    /// `UpdateModelAndState` (section 5.2.3).
+    fn update_model(&mut self, ack: &Ack) {
+        self.latest.update(&ack.sample);
+        if self.rounds.update(&ack.sample) {
+            self.cycle.on_round();
+            self.usage.on_round();
+        }
+        self.max_bandwidth.update(ack.sample.rate, ack.sample.app_limited);
+        self.adapt_shortterm_bounds(&ack.sample);
+        let (round, full) = (self.rounds.count(), self.full_pipe.was_reached());
+        self.aggregation.on_ack(ack.now, ack.bytes, self.bandwidth, self.window, round, full);
+        self.check_full_pipe(&ack.sample);
+        self.check_startup_done(&ack.sample);
+        self.check_drain_done(ack);
+        self.update_cycle(ack);
+        self.min_rtt.update(ack.now, ack.sample.rtt);
+        self.check_probe_rtt(ack);
+        self.latest.advance(&ack.sample);
+        self.bound_bandwidth();
+    }
+
+    /// The network marked packets: congestion, whatever is lost (section 3.7).
+    fn on_mark(&mut self, event: &LossEvent) {
+        self.latest.note_mark(self.delivered);
+        self.startup_losses.marked = true;
+        if self.cycle.is_probe_sample {
+            self.on_inflight_too_high(event.now, event.in_flight, false);
+        }
+    }
+}
+
+impl CongestionController for Bbr {
+    fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) {
+        self.start(now);
+        if std::mem::take(&mut self.resting) && in_flight <= bytes {
+            self.on_restart(now);
+        }
+        if in_flight.saturating_add(self.segment) > self.window {
+            self.usage.on_limited();
+        }
+    }
+
+    fn on_ack(&mut self, event: &AckEvent, rtt: &RttEstimator) {
+        self.pristine = false;
+        self.start(event.now);
+        if self.recovery.on_ack(event.newest_sent_at) {
+            self.set_window(self.recovery.restored(self.window));
+        }
+        self.resting = event.in_flight == 0 && event.app_limited;
+        let Some(sample) = &event.rate else { return };
+        self.delivered = sample.delivered_total;
+        let sample = self.probe_rtt.judge(sample);
+        let ack = Ack { now: event.now, bytes: event.bytes, in_flight: event.in_flight, sample };
+        self.update_model(&ack);
+        if self.pacing.is_none() && rtt.has_sample() {
+            self.pacing = Some(self.initial_pacing_rate(rtt));
+        }
+        self.set_pacing_rate(self.state.pacing_percent());
+        self.update_window(&ack);
+    }
+
+    fn on_loss(&mut self, event: &LossEvent) {
+        self.pristine = false;
+        self.resting = false;
+        self.note_episode(event);
+        if event.ecn {
+            self.on_mark(event);
+        }
+        if event.persistent {
+            self.on_persistent(event.in_flight);
+        }
+    }
+
+    /// `HandleLostPacket` (section 5.5.10.2).
+    fn on_row_lost(&mut self, now: Instant, loss: &LossSample) {
+        self.delivered = loss.delivered_total;
+        self.latest.note_loss(loss.delivered_total);
+        self.startup_losses.gaps = self.startup_losses.gaps.saturating_add(u32::from(loss.new_gap));
+        if self.cycle.is_probe_sample && bounds::is_too_much_lost(loss.lost, loss.in_flight_when_sent) {
+            self.on_inflight_too_high(now, bounds::in_flight_at_loss(loss), loss.app_limited);
+        }
+    }
+
+    fn on_spurious_loss(&mut self, event: &SpuriousLossEvent) {
+        self.undo_losses(event);
+    }
+
+    fn window(&self) -> u64 {
+        self.window
+    }
+
+    fn in_slow_start(&self) -> bool {
+        self.state == State::Startup
+    }
+
+    fn pacing_rate(&self, rtt: &RttEstimator) -> Rate {
+        self.pacing.unwrap_or_else(|| self.initial_pacing_rate(rtt))
+    }
+
+    fn set_segment_size(&mut self, bytes: u64) {
+        self.segment = clamp_segment(bytes);
+        self.initial_window = initial_window(bytes);
+        self.set_window(if self.pristine { self.initial_window } else { self.window });
+    }
+
+    fn snapshot(&self) -> CongestionSnapshot {
+        CongestionSnapshot {
+            window: self.window,
+            slow_start_threshold: None,
+            phase: self.state.name(),
+            name: Algorithm::Bbr.name(),
+        }
+    }
+
+    fn fresh(&self) -> Box<dyn CongestionController> {
+        // Split from the generator as it stands: a path's second life probes at other times than its first.
+        Box::new(Self::new(self.segment, self.rng.split("fresh")))
+    }
+}
+
+#[cfg(test)]
+mod tests;

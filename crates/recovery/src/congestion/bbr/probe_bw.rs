@@ -1,0 +1,233 @@
+//! The probing cycle in which a long flow spends its life (section 5.3.3).
+//!
+//! ```text
+//!        ┌──────────── no excess loss after a careful probe ────────────┐
+//!        │                                                              ▼
+//!   ┌─► Down ── queue and headroom free ──► Cruise ── time to probe ──► Refill ── one round ──► Up ─┐
+//!   │    └───────────────────── time to probe ───────────────────────────▲                          │
+//!   └──────────── path full, too many losses, or the last probe's limit was reached ◄───────────────┘
+//! ```
+
+use units::{Duration, Instant, Rng};
+
+use super::bounds::{BETA_PERCENT, UNBOUNDED, is_too_much_lost, percent_of};
+use super::state::State;
+use super::{Ack, Bbr};
+use crate::delivery_rate::RateSample;
+
+/// The shortest time between probes (section 5.3.3.8.3): long enough for a Reno flow of 30 ms to regain 25 Mb/s.
+const WAIT_MIN: Duration = Duration::from_secs(2);
+/// Up to so much more is added at random, so that flows do not probe together.
+const WAIT_SPREAD: Duration = Duration::from_secs(1);
+/// On short paths a probe is due after so many rounds, or as many as there are segments in the path, about when a Reno flow
+/// would lose its next packet (section 5.3.3.8.2).
+const RENO_ROUNDS_MAX: u64 = 63;
+/// The slope of the long-term bound doubles at most so often in one probe (section 5.3.3.9).
+const SLOPE_DOUBLINGS_MAX: u32 = 30;
+
+/// What acknowledgements mean, seen from the last probe (section 2.14).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AckPhase {
+    /// Nothing.
+    Idle,
+    /// The path fills.
+    Refilling,
+    /// The probe was sent, and is not yet acknowledged.
+    ProbeStarting,
+    /// What was sent in the probe is acknowledged.
+    ProbeFeedback,
+    /// The probe has ended, and is still acknowledged.
+    ProbeStopping,
+}
+
+/// The state of the cycle.
+#[derive(Debug, Clone)]
+pub(super) struct Cycle {
+    pub(super) ack_phase: AckPhase,
+    /// Losses now concern packets of a probe: `is_bw_probe_sample`.
+    pub(super) is_probe_sample: bool,
+    started_at: Instant,
+    wait: Duration,
+    rounds_since_probe: u64,
+    /// Rounds over which the long-term bound has grown in this probe.
+    growing_rounds: u32,
+    acked: u64,
+    /// So many bytes must be acknowledged for the bound to grow by a segment.
+    acked_per_segment: u64,
+    prev_probe_too_high: bool,
+    prev_probe_precautionary: bool,
+}
+
+impl Cycle {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self {
+            ack_phase: AckPhase::Idle,
+            is_probe_sample: false,
+            started_at: now,
+            wait: Duration::ZERO,
+            rounds_since_probe: 0,
+            growing_rounds: 0,
+            acked: 0,
+            acked_per_segment: UNBOUNDED,
+            prev_probe_too_high: false,
+            prev_probe_precautionary: false,
+        }
+    }
+
+    pub(super) fn on_round(&mut self) {
+        self.rounds_since_probe += 1;
+    }
+
+    /// `PickProbeWait` (section 5.3.3.8.3).
+    fn pick_wait(&mut self, rng: &mut Rng) {
+        self.rounds_since_probe = rng.below(2);
+        self.wait = WAIT_MIN + Duration::from_nanos(rng.below(WAIT_SPREAD.as_nanos()));
+    }
+
+    /// `RaiseInflightLongtermSlope`: 1, 2, 4, ... segments a round.
+    fn raise_slope(&mut self, window: u64, segment: u64) {
+        self.acked_per_segment = (window >> self.growing_rounds).max(segment);
+        self.growing_rounds = (self.growing_rounds + 1).min(SLOPE_DOUBLINGS_MAX);
+    }
+}
+
+impl Bbr {
+    /// Also `EnterProbeBW`.
+    pub(super) fn start_down(&mut self, now: Instant) {
+        self.latest.reset();
+        self.cycle.acked_per_segment = UNBOUNDED;
+        self.cycle.pick_wait(&mut self.rng);
+        self.cycle.started_at = now;
+        self.cycle.ack_phase = AckPhase::ProbeStopping;
+        self.rounds.restart(self.delivered);
+        self.state = State::Down;
+    }
+
+    pub(super) fn start_cruise(&mut self) {
+        self.state = State::Cruise;
+    }
+
+    pub(super) fn start_refill(&mut self) {
+        self.bounds.reset_shortterm();
+        self.cycle.growing_rounds = 0;
+        self.cycle.acked = 0;
+        self.cycle.prev_probe_precautionary = false;
+        self.cycle.ack_phase = AckPhase::Refilling;
+        self.rounds.restart(self.delivered);
+        self.state = State::Refill;
+    }
+
+    fn start_up(&mut self, sample: &RateSample) {
+        self.cycle.is_probe_sample = true;
+        self.cycle.ack_phase = AckPhase::ProbeStarting;
+        self.rounds.restart(self.delivered);
+        self.full_pipe.reset(sample.rate.unwrap_or_default());
+        self.state = State::Up;
+        self.cycle.raise_slope(self.window, self.segment);
+    }
+
+    /// `UpdateProbeBWCyclePhase` (section 5.3.3.9).
+    pub(super) fn update_cycle(&mut self, ack: &Ack) {
+        if !self.full_pipe.was_reached() || self.adapt_longterm_bound(ack) {
+            return;
+        }
+        let state = self.state;
+        match state {
+            State::Down | State::Cruise if self.is_time_to_probe(ack.now) => self.start_refill(),
+            State::Down if self.is_time_to_cruise(ack.in_flight) => self.start_cruise(),
+            State::Refill if self.rounds.started() => self.start_up(&ack.sample),
+            State::Up if self.is_time_to_go_down(ack) => {
+                self.cycle.prev_probe_too_high = false;
+                self.start_down(ack.now);
+            }
+            _ => {}
+        }
+    }
+
+    /// `AdaptLongTermModel`: true if it has chosen the next state.
+    fn adapt_longterm_bound(&mut self, ack: &Ack) -> bool {
+        let (round_started, in_cycle) = (self.rounds.started(), self.state.is_probe_bw());
+        if self.cycle.ack_phase == AckPhase::ProbeStarting && round_started {
+            self.cycle.ack_phase = AckPhase::ProbeFeedback;
+        }
+        if self.cycle.ack_phase == AckPhase::ProbeStopping && round_started {
+            self.cycle.is_probe_sample = false;
+            self.cycle.ack_phase = AckPhase::Idle;
+            if in_cycle && !ack.sample.app_limited {
+                self.max_bandwidth.advance();
+            }
+            // Section 5.3.3.6: the careful probe up to the old limit did no harm, so a whole one follows at once.
+            if in_cycle && self.cycle.prev_probe_precautionary && !self.cycle.prev_probe_too_high {
+                self.start_refill();
+                return true;
+            }
+        }
+        let bound = self.bounds.inflight_longterm;
+        if bound != UNBOUNDED && !is_too_much_lost(ack.sample.lost, ack.sample.in_flight_when_sent) {
+            self.bounds.inflight_longterm = bound.max(ack.sample.in_flight_when_sent);
+            if self.state == State::Up {
+                self.raise_longterm_bound(ack.bytes);
+            }
+        }
+        false
+    }
+
+    /// `ProbeInflightLongtermUpward`: only while the bound is what holds the flow back.
+    fn raise_longterm_bound(&mut self, acked: u64) {
+        if !self.usage.is_limited() || self.window < self.bounds.inflight_longterm {
+            return;
+        }
+        let cycle = &mut self.cycle;
+        cycle.acked = cycle.acked.saturating_add(acked);
+        let segments = cycle.acked / cycle.acked_per_segment;
+        cycle.acked %= cycle.acked_per_segment;
+        let grown = self.bounds.inflight_longterm.saturating_add(segments.saturating_mul(self.segment));
+        // One below "no bound": whatever is acknowledged, a bound stays one.
+        self.bounds.inflight_longterm = grown.min(UNBOUNDED - 1);
+        if self.rounds.started() {
+            self.cycle.raise_slope(self.window, self.segment);
+        }
+    }
+
+    fn is_time_to_probe(&self, now: Instant) -> bool {
+        let reno_rounds = (self.target_inflight() / self.segment).min(RENO_ROUNDS_MAX);
+        now > self.cycle.started_at + self.cycle.wait || self.cycle.rounds_since_probe >= reno_rounds
+    }
+
+    fn is_time_to_cruise(&self, in_flight: u64) -> bool {
+        in_flight <= self.inflight_with_headroom() && in_flight <= self.inflight(self.max_bandwidth.get())
+    }
+
+    fn is_time_to_go_down(&mut self, ack: &Ack) -> bool {
+        // Section 5.3.3.6: so much was too much last time.
+        if self.cycle.prev_probe_too_high && ack.in_flight >= self.bounds.inflight_longterm {
+            self.cycle.prev_probe_precautionary = true;
+            return true;
+        }
+        if self.usage.is_limited() && self.window >= self.bounds.inflight_longterm {
+            // The bound, not the path, limits the rate: no growth means nothing.
+            self.full_pipe.reset(ack.sample.rate.unwrap_or_default());
+            return false;
+        }
+        self.full_pipe.is_now()
+    }
+
+    /// `HandleInflightTooHigh` (section 5.5.10.2): `in_flight` was too much. At most once for each probe.
+    pub(super) fn on_inflight_too_high(&mut self, now: Instant, in_flight: u64, app_limited: bool) {
+        self.cycle.prev_probe_too_high = true;
+        self.cycle.is_probe_sample = false;
+        if !app_limited {
+            let least = percent_of(self.target_inflight(), BETA_PERCENT);
+            self.bounds.inflight_longterm = in_flight.max(least).min(UNBOUNDED - 1);
+        }
+        if self.state == State::Up {
+            self.recovery.note_left(State::Up);
+            self.start_down(now);
+        }
+    }
+
+    /// `TargetInflight` (section 5.3.3.8.3).
+    fn target_inflight(&self) -> u64 {
+        self.bdp(self.bandwidth).min(self.window)
+    }
+}

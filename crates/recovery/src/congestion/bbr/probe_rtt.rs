@@ -1,0 +1,107 @@
+//! Emptying the path to see its bare round trip (section 5.3.4), and what a rest changes (section 5.4).
+
+use units::{Duration, Instant};
+
+use super::probe_bw::AckPhase;
+use super::state::State;
+use super::{Ack, Bbr};
+use crate::delivery_rate::RateSample;
+
+/// The path stays half empty for at least so long, so that flows with other round trips do it at the same time:
+/// `ProbeRTTDuration` (section 2.16.2).
+const DURATION: Duration = Duration::from_millis(200);
+
+/// The state of one probe.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ProbeRtt {
+    /// When it may end; `None` until little enough is in flight.
+    done_at: Option<Instant>,
+    round_done: bool,
+    /// Packets sent after the first and until the second number of bytes was delivered say nothing of the path's rate.
+    slow: Option<(u64, u64)>,
+}
+
+impl ProbeRtt {
+    /// `MarkConnectionAppLimited` (section 4.1.2.4), kept on this side of the sample: marks what is sent from now on until
+    /// all that is now in flight has arrived.
+    fn mark_slow(&mut self, delivered_total: u64, in_flight: u64) {
+        let from = self.slow.map_or(delivered_total, |(from, _)| from);
+        self.slow = Some((from, delivered_total.saturating_add(in_flight)));
+    }
+
+    /// The sample as the rest of the model should see it.
+    pub(super) fn judge(&mut self, sample: &RateSample) -> RateSample {
+        let mut judged = *sample;
+        if let Some((from, until)) = self.slow {
+            judged.app_limited |= (from..=until).contains(&sample.prior_delivered);
+            if sample.prior_delivered > until {
+                self.slow = None;
+            }
+        }
+        judged
+    }
+}
+
+impl Bbr {
+    /// `CheckProbeRTT` (section 5.3.4.3).
+    pub(super) fn check_probe_rtt(&mut self, ack: &Ack) {
+        if self.state != State::ProbeRtt && self.min_rtt.is_probe_due() && !self.idle_restart {
+            self.recovery.save_window(self.window, self.state);
+            self.state = State::ProbeRtt;
+            self.probe_rtt.done_at = None;
+            self.cycle.ack_phase = AckPhase::ProbeStopping;
+            self.rounds.restart(self.delivered);
+        }
+        if self.state == State::ProbeRtt {
+            self.hold_probe_rtt(ack);
+        }
+        if ack.sample.delivered > 0 {
+            self.idle_restart = false;
+        }
+    }
+
+    /// `HandleProbeRTT`.
+    fn hold_probe_rtt(&mut self, ack: &Ack) {
+        self.probe_rtt.mark_slow(self.delivered, ack.in_flight);
+        if self.probe_rtt.done_at.is_none() {
+            if ack.in_flight <= self.probe_rtt_window() {
+                self.probe_rtt.done_at = Some(ack.now + DURATION);
+                self.probe_rtt.round_done = false;
+                self.rounds.restart(self.delivered);
+            }
+            return;
+        }
+        self.probe_rtt.round_done |= self.rounds.started();
+        if self.probe_rtt.round_done {
+            self.check_probe_rtt_done(ack.now);
+        }
+    }
+
+    /// `CheckProbeRTTDone` and `ExitProbeRTT` (section 5.3.4.4).
+    fn check_probe_rtt_done(&mut self, now: Instant) {
+        if self.probe_rtt.done_at.is_none_or(|at| now <= at) {
+            return;
+        }
+        self.min_rtt.reschedule(now);
+        self.window = self.recovery.restored(self.window);
+        self.bounds.reset_shortterm();
+        if self.full_pipe.was_reached() {
+            // Down sets the clock of the next probe; its goal, an empty queue, is reached.
+            self.start_down(now);
+            self.start_cruise();
+        } else {
+            self.enter_startup();
+        }
+    }
+
+    /// `HandleRestartFromIdle` (section 5.4.1): the first packet after a rest leaves.
+    pub(super) fn on_restart(&mut self, now: Instant) {
+        self.idle_restart = true;
+        self.aggregation.on_restart(now);
+        if self.state.is_probe_bw() {
+            self.set_pacing_rate(100);
+        } else if self.state == State::ProbeRtt {
+            self.check_probe_rtt_done(now);
+        }
+    }
+}
