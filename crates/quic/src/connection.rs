@@ -105,7 +105,7 @@ impl Connection {
     pub(crate) fn new(now: Instant, seed: ConnectionSeed) -> Self {
         let ConnectionSeed { config, addresses, beginning, seal, rng } = seed;
         let side = beginning.side;
-        let path = SendPath::new(addresses, beginning.remote_id, &config, side == Side::Client);
+        let path = SendPath::new(addresses, beginning.remote_id, &config, side == Side::Client, &rng.split("path"));
         let mut send = SendHalf::new(side, config.clone(), beginning.local_id, path, rng);
         send.install_keys(Space::Initial, seal);
         let receive = ReceiveHalf::new(side, &config);

@@ -3,6 +3,7 @@
 mod support;
 
 use quic::Event;
+use recovery::Algorithm;
 use support::{Setup, apps};
 use units::{Duration, Rate, Ratio};
 
@@ -72,5 +73,29 @@ fn reordering_duplication_and_corruption_cost_no_bytes() {
         assert!(forward.reordered > 0 && forward.duplicated > 0 && forward.corrupted > 0, "{forward:?}");
         let receive = pair.server.connection(0).stats().receive;
         assert!(receive.packets_duplicate > 0 && receive.packets_unauthentic > 0, "{receive:?}");
+    }
+}
+
+fn goodput(algorithm: Algorithm, seed: u64, lost_percent: u64) -> Rate {
+    let setup = Setup::new(seed).with_loss(lost_percent).with_config(|config| config.congestion = algorithm);
+    let mut pair = setup.build();
+    pair.connect();
+    let bytes = 60 * MEGABYTE;
+    let time = apps::transfer(&mut pair, bytes, Duration::from_secs(600));
+    Rate::from_transfer(bytes, time).expect("time passed")
+}
+
+#[test]
+fn bbr_fills_a_clean_link() {
+    let bbr = goodput(Algorithm::Bbr, 4, 0);
+    assert!(bbr > Rate::from_mbps(85), "{bbr} of 100 Mb/s");
+}
+
+/// Packets lost at random tell a window that it is too large, and a model of the path nothing.
+#[test]
+fn bbr_fills_a_link_that_loses_at_random() {
+    for seed in 0..3 {
+        let [bbr, cubic] = [Algorithm::Bbr, Algorithm::Cubic].map(|algorithm| goodput(algorithm, seed, 1));
+        assert!(bbr > Rate::from_mbps(60) && cubic < Rate::from_mbps(30), "seed {seed}: {bbr}, CUBIC {cubic}");
     }
 }

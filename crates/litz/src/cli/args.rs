@@ -44,7 +44,7 @@ pub(crate) struct TransportOptions {
     #[arg(long, value_name = "BYTES", default_value_t = 1200)]
     pub(crate) datagram_size: usize,
 
-    /// Congestion controller: cubic or newreno
+    /// Congestion controller: cubic, bbr or newreno
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: recovery::Algorithm,
 

@@ -53,10 +53,14 @@ impl SendHalf {
         let mut runs = std::mem::take(&mut self.acked_runs);
         runs.clear();
         let mut newly = NewlyAcked::default();
+        let delivery = &mut self.paths[ack.path.0 as usize].delivery;
         space.log.acknowledge(ranges, |run| {
             newly.bytes += run.in_flight_bytes();
             newly.eliciting |= run.eliciting;
             newly.newest = Some((run.end() - 1, run.sent_at));
+            if run.in_flight {
+                delivery.on_acked(now, &run.stamp, run.sent_at, run.end() - 1, run.in_flight_bytes());
+            }
             runs.push(run);
         });
         let max_ack_delay = self.ack_frequency.max_ack_delay();
@@ -103,6 +107,7 @@ impl SendHalf {
             app_limited: path.app_limited,
             round_ended,
             latest_rtt: path.rtt.latest(),
+            rate: path.delivery.take_sample(&path.rtt),
         };
         path.congestion.on_ack(&event, &path.rtt);
         if self.handshake_confirmed {
@@ -175,6 +180,10 @@ impl SendHalf {
             persistent,
             ecn: false,
         });
+        for run in lost.iter().filter(|run| run.in_flight) {
+            let sample = path.delivery.on_lost(&run.stamp, run.first..run.end(), run.in_flight_bytes());
+            path.congestion.on_row_lost(now, &sample);
+        }
         let wire_space = if index < 2 { Space::ALL[index] } else { Space::Data };
         for run in lost {
             self.stats.packets_lost += u64::from(run.count);

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use recovery::{CongestionController, Pacer, PtoBackoff, RttEstimator};
-use units::Instant;
+use recovery::{CongestionController, DeliveryRate, Pacer, PtoBackoff, RttEstimator};
+use units::{Instant, Rng};
 use wire::quic::ConnectionId;
 
 use crate::config::TransportConfig;
@@ -35,6 +35,7 @@ pub(crate) struct SendPath {
     pub(crate) rtt: RttEstimator,
     pub(crate) first_rtt_sample_at: Option<Instant>,
     pub(crate) congestion: Box<dyn CongestionController>,
+    pub(crate) delivery: DeliveryRate,
     pub(crate) pacer: Pacer,
     pub(crate) backoff: PtoBackoff,
     /// Bytes in flight, all spaces.
@@ -56,6 +57,7 @@ impl SendPath {
         remote_id: ConnectionId,
         config: &TransportConfig,
         validated: bool,
+        rng: &Rng,
     ) -> Self {
         let segment_size = config.datagram_size as u64;
         let mut pacer = Pacer::new(config.rate_cap);
@@ -66,7 +68,8 @@ impl SendPath {
             datagram_size: config.datagram_size,
             rtt: RttEstimator::new(config.initial_rtt),
             first_rtt_sample_at: None,
-            congestion: config.congestion.build(segment_size),
+            congestion: config.congestion.build_seeded(segment_size, rng),
+            delivery: DeliveryRate::new(),
             pacer,
             backoff: PtoBackoff::new(),
             in_flight: 0,
@@ -105,6 +108,14 @@ impl SendPath {
 
     pub(crate) fn on_sent(&mut self, bytes: u64) {
         self.sent_bytes += bytes;
+    }
+
+    /// There is nothing to send although the window has room.
+    pub(crate) fn note_app_limited(&mut self) {
+        self.app_limited = true;
+        if self.window_room() >= self.datagram_size as u64 {
+            self.delivery.on_app_limited(self.in_flight);
+        }
     }
 
     /// Bytes the congestion window still lets out.

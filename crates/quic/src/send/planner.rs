@@ -9,6 +9,7 @@ mod data;
 mod handshake;
 mod row;
 
+use recovery::SendStamp;
 use units::{Duration, Instant};
 use wire::quic::frame::{ack_len_max, emit_ack};
 use wire::quic::{PathId, Space, number_len};
@@ -129,12 +130,14 @@ impl SendHalf {
             }
             None => log.store_frames(frames),
         };
-        let run = Run { first: number, count: 1, size: size as u16, eliciting, in_flight, sent_at: now, content };
+        let stamp = SendStamp::default();
+        let run =
+            Run { first: number, count: 1, size: size as u16, eliciting, in_flight, sent_at: now, stamp, content };
         self.log_run(space, run, exchange);
     }
 
     /// Writes packets that count as in flight into the log and tells the others what they must know of them.
-    fn log_run(&mut self, space: Space, run: Run, exchange: &mut Exchange) {
+    fn log_run(&mut self, space: Space, mut run: Run, exchange: &mut Exchange) {
         let (now, bytes) = (run.sent_at, run.in_flight_bytes());
         self.note_first_sent(space, run.first, exchange);
         if run.eliciting {
@@ -144,9 +147,12 @@ impl SendHalf {
             }
             self.probe_anchor = now;
         }
-        self.spaces[space.index()].log.push(run);
         let path = &mut self.paths[0];
         path.in_flight += bytes;
+        if bytes > 0 {
+            run.stamp = path.delivery.on_sent(now, bytes, path.in_flight);
+        }
+        self.spaces[space.index()].log.push(run);
         path.congestion.on_sent(now, bytes, path.in_flight);
     }
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use recovery::{LossDetector, Verdict};
+use recovery::{LossDetector, SendStamp, Verdict};
 use units::Instant;
 use wire::quic::StreamId;
 
@@ -46,6 +46,8 @@ pub(crate) struct Run {
     pub(crate) in_flight: bool,
     /// When they left; when they were planned, until the emit report comes.
     pub(crate) sent_at: Instant,
+    /// What had been delivered by then, from which the path's rate follows.
+    pub(crate) stamp: SendStamp,
     pub(crate) content: Content,
 }
 

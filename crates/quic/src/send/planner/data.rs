@@ -32,7 +32,7 @@ impl SendHalf {
         let ack = snapshot.get(Space::Data, PathId::ZERO);
         let has_data = self.has_control_due() || self.streams.has_ready();
         if !has_data && !ack.due && self.spaces[2].probes_due == 0 {
-            self.paths[0].app_limited = true;
+            self.paths[0].note_app_limited();
             self.paths[0].release_at = None;
             return;
         }
@@ -76,6 +76,9 @@ impl SendHalf {
         let rate = path.congestion.pacing_rate(&path.rtt);
         let capped = path.pacer.cap().is_some_and(|cap| cap.rate < rate) && path.window_room() >= size as u64;
         path.app_limited = capped || (bytes_left >= size as u64 && plan.datagram_count < limit);
+        if path.app_limited {
+            path.note_app_limited();
+        }
         if plan.datagram_count > 0 {
             path.pacer.on_sent(now, plan.size_bytes as u64);
             if plan.datagram_count == 1 {

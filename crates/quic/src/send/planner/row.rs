@@ -1,5 +1,6 @@
 //! Bulk data: full packets of one stream, planned as one entry.
 
+use recovery::SendStamp;
 use units::Instant;
 use wire::quic::Space;
 use wire::quic::frame::stream_header_len;
@@ -80,7 +81,16 @@ impl SendHalf {
         let size = size as u16;
         self.log_run(
             Space::Data,
-            Run { first: number, count, size, eliciting: true, in_flight: true, sent_at: now, content },
+            Run {
+                first: number,
+                count,
+                size,
+                eliciting: true,
+                in_flight: true,
+                sent_at: now,
+                stamp: SendStamp::default(),
+                content,
+            },
             exchange,
         );
         count

@@ -66,6 +66,7 @@ fn compare(seed: u64) {
                         eliciting: true,
                         in_flight: true,
                         sent_at: now,
+                        stamp: SendStamp::default(),
                         content,
                     };
                     oracle.extend(packets_of(run));
@@ -137,6 +138,7 @@ fn a_full_batch_is_one_run() {
             eliciting: true,
             in_flight: true,
             sent_at: Instant::ZERO,
+            stamp: SendStamp::default(),
             content: Content::Stream { id: stream(), offset: index * 1440, stride: 1440 },
         });
     }
@@ -151,8 +153,8 @@ fn a_full_batch_is_one_run() {
 fn an_acknowledgement_in_the_middle_cuts_a_run_in_two() {
     let mut log = SentLog::default();
     let content = Content::Stream { id: stream(), offset: 0, stride: 100 };
-    let sent_at = Instant::ZERO;
-    log.push(Run { first: 10, count: 40, size: 140, eliciting: true, in_flight: true, sent_at, content });
+    let (sent_at, stamp) = (Instant::ZERO, SendStamp::default());
+    log.push(Run { first: 10, count: 40, size: 140, eliciting: true, in_flight: true, sent_at, stamp, content });
     let mut acked = Vec::new();
     log.acknowledge(&[(20, 24), (30, 30)], |run| acked.push((run.first, run.count, run.stream_range())));
     assert_eq!(acked, [(20, 5, Some((stream(), 1000..1500))), (30, 1, Some((stream(), 2000..2100)))]);
