@@ -110,10 +110,10 @@ impl SendPath {
         self.sent_bytes += bytes;
     }
 
-    /// There is nothing to send although the window has room.
-    pub(crate) fn note_app_limited(&mut self) {
-        self.app_limited = true;
-        if self.window_room() >= self.datagram_size as u64 {
+    /// Whether sending stopped for lack of data, which says nothing about the rate of the path if the window has room.
+    pub(crate) fn set_app_limited(&mut self, limited: bool) {
+        self.app_limited = limited;
+        if limited && self.window_room() >= self.datagram_size as u64 {
             self.delivery.on_app_limited(self.in_flight);
         }
     }

@@ -32,7 +32,7 @@ impl SendHalf {
         let ack = snapshot.get(Space::Data, PathId::ZERO);
         let has_data = self.has_control_due() || self.streams.has_ready();
         if !has_data && !ack.due && self.spaces[2].probes_due == 0 {
-            self.paths[0].note_app_limited();
+            self.paths[0].set_app_limited(true);
             self.paths[0].release_at = None;
             return;
         }
@@ -75,10 +75,7 @@ impl SendHalf {
         // section 7.8); what congestion control paces by itself does not count.
         let rate = path.congestion.pacing_rate(&path.rtt);
         let capped = path.pacer.cap().is_some_and(|cap| cap.rate < rate) && path.window_room() >= size as u64;
-        path.app_limited = capped || (bytes_left >= size as u64 && plan.datagram_count < limit);
-        if path.app_limited {
-            path.note_app_limited();
-        }
+        path.set_app_limited(capped || (bytes_left >= size as u64 && plan.datagram_count < limit));
         if plan.datagram_count > 0 {
             path.pacer.on_sent(now, plan.size_bytes as u64);
             if plan.datagram_count == 1 {

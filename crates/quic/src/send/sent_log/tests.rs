@@ -40,6 +40,27 @@ fn held(log: &SentLog) -> BTreeMap<u64, Packet> {
     log.iter().copied().flat_map(packets_of).collect()
 }
 
+/// A full packet of the stream as a rule, sometimes one whose frames lie in the side table.
+fn random_packet(rng: &mut Rng, log: &mut SentLog, now: Instant, number: u64, offset: &mut u64) -> Run {
+    let full = rng.below(8) > 0;
+    let content = if full {
+        *offset += 1400;
+        Content::Stream { id: stream(), offset: *offset - 1400, stride: 1400 }
+    } else {
+        log.store_frames(&mut vec![SentFrame::Ping])
+    };
+    Run {
+        first: number,
+        count: 1,
+        size: if full { 1440 } else { 60 },
+        eliciting: true,
+        in_flight: true,
+        sent_at: now,
+        stamp: SendStamp::default(),
+        content,
+    }
+}
+
 /// Random batches, acknowledgements and loss detection, beside one entry a packet.
 fn compare(seed: u64) {
     let mut rng = Rng::from_seed(seed);
@@ -53,26 +74,10 @@ fn compare(seed: u64) {
             0 | 1 => {
                 for _ in 0..rng.between(1, 44) {
                     next += u64::from(rng.below(20) == 0); // a skipped number
-                    let full = rng.below(8) > 0;
-                    let content = if full {
-                        Content::Stream { id: stream(), offset, stride: 1400 }
-                    } else {
-                        log.store_frames(&mut vec![SentFrame::Ping])
-                    };
-                    let run = Run {
-                        first: next,
-                        count: 1,
-                        size: if full { 1440 } else { 60 },
-                        eliciting: true,
-                        in_flight: true,
-                        sent_at: now,
-                        stamp: SendStamp::default(),
-                        content,
-                    };
+                    let run = random_packet(&mut rng, &mut log, now, next, &mut offset);
                     oracle.extend(packets_of(run));
                     log.push(run);
                     next += 1;
-                    offset += if full { 1400 } else { 0 };
                 }
             }
             2 if next > 0 => {
