@@ -1,0 +1,37 @@
+//! The lowest smoothed round trip time that may send now: what most multipath transports do by default.
+
+use units::Instant;
+
+use crate::candidates::{allowance, batch_bytes, bits, candidates, next_release};
+use crate::{Choice, Demand, PathView, Scheduler, Straggler};
+
+/// Fills the path of the lowest smoothed round trip time, then the next. Never waits while any path in question may
+/// send, so the tail of a transfer may leave on a slow path. Sends stragglers again only from suspect paths.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct LowestRtt;
+
+impl Scheduler for LowestRtt {
+    fn choose(&mut self, now: Instant, _demand: &Demand, paths: &[PathView]) -> Choice {
+        let mask = candidates(now, paths);
+        let ready = bits(mask).filter(|&index| paths[index].has_room_for_datagram(now));
+        match ready.min_by_key(|&index| paths[index].srtt) {
+            Some(index) => {
+                let path = &paths[index];
+                Choice::Send { path: index, bytes_max: allowance(path, batch_bytes(path)), copies: 0 }
+            }
+            None => Choice::Wait { until: next_release(now, paths, mask) },
+        }
+    }
+
+    fn reinjects(&mut self, now: Instant, straggler: &Straggler, on: usize, paths: &[PathView]) -> bool {
+        reinjects_from_suspect(now, straggler, on, paths)
+    }
+}
+
+/// Whether `straggler` is stuck on a suspect path and `on` is one in question that may send: the rule of the strategies
+/// that do not judge delivery times.
+pub(crate) fn reinjects_from_suspect(now: Instant, straggler: &Straggler, on: usize, paths: &[PathView]) -> bool {
+    let is_stuck = paths.get(straggler.path).is_some_and(|path| path.is_suspect);
+    let is_ready = bits(candidates(now, paths)).any(|index| index == on && paths[index].may_send(now));
+    is_stuck && is_ready && on != straggler.path
+}
