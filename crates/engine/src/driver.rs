@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
 use net::{MonotonicClock, RecvMeta};
-use quic::{ConnectionKey, Endpoint, LOCAL_ID_LEN, Plan, ReceiveBuffer, Route};
+use quic::{Addresses, ConnectionKey, Endpoint, LOCAL_ID_LEN, Plan, ReceiveBuffer, Route};
 use units::{Duration, Instant};
 
 use crate::cells::ConnectionCell;
@@ -307,7 +307,7 @@ impl Driver {
         if let Route::Known(key) = self.endpoint.route(&data[..stride.min(data.len())])
             && self.run_of(key, data, stride) == data.len()
         {
-            self.hand_over(key, meta, batch);
+            self.hand_over(port, key, meta, batch);
             return;
         }
         // Several connections share the batch, or one begins: each gets a copy of its part.
@@ -317,7 +317,7 @@ impl Driver {
             match self.endpoint.route(first) {
                 Route::Known(key) => {
                     len = self.run_of(key, data, stride);
-                    self.hand_over(key, meta, BytesMut::from(&data[..len]));
+                    self.hand_over(port, key, meta, BytesMut::from(&data[..len]));
                 }
                 Route::First => self.admit(port, meta, first.into()),
                 Route::UnknownVersion => self.negotiate(port, meta, first),
@@ -327,11 +327,11 @@ impl Driver {
         }
     }
 
-    fn hand_over(&mut self, key: ConnectionKey, meta: &RecvMeta, batch: impl ReceiveBuffer) {
+    fn hand_over(&mut self, port: usize, key: ConnectionKey, meta: &RecvMeta, batch: impl ReceiveBuffer) {
         let now = self.clock.now();
         if let Some(slot) = self.slots.get_mut(key.0) {
             self.shared.lap(Stage::Route);
-            slot.connection.handle_datagrams(now, meta.source, batch, meta.stride);
+            slot.connection.handle_datagrams(now, arrived_at(port, meta), batch, meta.stride);
             self.shared.lap(Stage::OpenAbsorb);
             self.schedule(key);
         }
@@ -407,6 +407,12 @@ impl Driver {
         slot.on_closed(now, Closed::EndpointClosed);
         self.shared.connection_count.store(self.slots.len(), Ordering::Relaxed);
     }
+}
+
+/// Where a batch has come from, and to.
+fn arrived_at(port: usize, meta: &RecvMeta) -> Addresses {
+    let socket = u16::try_from(port).expect("an engine has few sockets");
+    Addresses { remote: meta.source, local_ip: meta.destination_ip, socket }
 }
 
 /// Whether `datagram` has a short header with the connection ID of `first`, which has one too: its bits may differ, the

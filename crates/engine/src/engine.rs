@@ -28,6 +28,9 @@ use crate::wake::ArrivalWaker;
 /// refuses them.
 const GOODBYE_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// Sockets of one engine, at most: as many as there are bits for those a connection waits for.
+pub const SOCKETS_MAX: usize = 64;
+
 /// A running engine. Clones are the same engine; it ends when [`stop`](Self::stop) is called.
 #[derive(Clone)]
 pub struct Engine {
@@ -53,6 +56,10 @@ impl Engine {
     pub fn start(config: EngineConfig, sockets: Vec<Box<dyn LiveSocket>>) -> Result<Self, StartError> {
         if sockets.is_empty() {
             return Err(StartError::Configuration("an endpoint needs at least one socket".to_owned()));
+        }
+        if sockets.len() > SOCKETS_MAX {
+            let words = format!("an endpoint takes at most {SOCKETS_MAX} sockets, not {}", sockets.len());
+            return Err(StartError::Configuration(words));
         }
         let clock = MonotonicClock::start();
         let (sleeper, waker) =
@@ -105,9 +112,26 @@ impl Engine {
         server_name: &str,
         factory: Arc<dyn SessionFactory>,
     ) -> Result<ConnectionHandle, Closed> {
+        self.connect_from(None, remote, server_name, factory)
+    }
+
+    /// As [`connect`](Self::connect), from the socket of this place among those the engine was started with.
+    ///
+    /// # Errors
+    /// As `connect`, and if there is no such socket.
+    pub fn connect_from(
+        &self,
+        socket: Option<usize>,
+        remote: SocketAddr,
+        server_name: &str,
+        factory: Arc<dyn SessionFactory>,
+    ) -> Result<ConnectionHandle, Closed> {
+        if socket.is_some_and(|socket| socket >= self.local_addrs().len()) {
+            return Err(Closed::NoSocket);
+        }
         let cell = Arc::new(ConnectionCell::new(Arc::clone(self.shared()), remote, Side::Client));
         let server_name = server_name.to_owned();
-        self.shared().push_connect(ConnectRequest { cell: Arc::clone(&cell), server_name, factory })?;
+        self.shared().push_connect(ConnectRequest { cell: Arc::clone(&cell), server_name, factory, socket })?;
         self.kick(Tails::Sent);
         Ok(ConnectionHandle::new(cell, self.clone()))
     }

@@ -10,11 +10,11 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use quic::session::ExportError;
-use quic::{Dir, Side, Stats, Strip};
+use quic::{Addresses, Dir, PathId, Side, Stats, Strip};
 
 use crate::cells::connection::{
     DATAGRAM_OVERHEAD, DATAGRAMS_OUT_BYTES_MAX, MESSAGE_OVERHEAD, MESSAGES_OUT_BYTES_MAX, OPENS_WAITING_MAX, OpenReply,
-    OpenRequest, Query,
+    OpenRequest, PATH_TASKS_MAX, PathTask, Query,
 };
 use crate::cells::{ConnectionCell, Interest, MessageMode, StreamCells, question};
 use crate::driver::Tails;
@@ -308,6 +308,50 @@ impl ConnectionHandle {
         };
         self.refill(refill);
         Poll::Ready(Ok(message))
+    }
+
+    // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Wants another path: from the socket of place `socket` among those the engine was started with, to `remote`. Nothing
+    /// waits for it: the connection opens it once the handshake is confirmed, if the peer takes it, and asks until it answers.
+    /// What has become of it stands in [`Stats::paths`].
+    ///
+    /// # Errors
+    /// If there is no such socket, too much is wanted at once, or the connection is over.
+    pub fn open_path(&self, socket: usize, remote: SocketAddr, is_backup: bool) -> Result<(), Closed> {
+        if socket >= self.engine().local_addrs().len() {
+            return Err(Closed::NoSocket);
+        }
+        let socket = u16::try_from(socket).map_err(|_| Closed::NoSocket)?;
+        let addresses = Addresses { socket, ..Addresses::of(remote) };
+        self.submit_path_task(PathTask::Open { addresses, is_backup })
+    }
+
+    /// Gives a path up, for the reason `code` (multipath draft-21, section 4.2.1). The last one stays.
+    ///
+    /// # Errors
+    /// If too much is wanted at once, or the connection is over.
+    pub fn abandon_path(&self, path: PathId, code: u64) -> Result<(), Closed> {
+        self.submit_path_task(PathTask::Abandon { path, code })
+    }
+
+    /// Asks both sides to use a path only if no other works, or like the others.
+    ///
+    /// # Errors
+    /// If too much is wanted at once, or the connection is over.
+    pub fn set_path_backup(&self, path: PathId, is_backup: bool) -> Result<(), Closed> {
+        self.submit_path_task(PathTask::SetBackup { path, is_backup })
+    }
+
+    fn submit_path_task(&self, task: PathTask) -> Result<(), Closed> {
+        let mut is_taken = true;
+        self.submit(|state| {
+            is_taken = state.todo.paths.len() < PATH_TASKS_MAX;
+            if is_taken {
+                state.todo.paths.push(task);
+            }
+        })?;
+        if is_taken { Ok(()) } else { Err(Closed::TooMany) }
     }
 
     // ── Questions ────────────────────────────────────────────────────────────────────────────────────────────────────

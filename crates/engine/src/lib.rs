@@ -45,7 +45,7 @@ mod timers;
 mod wake;
 
 pub use config::{EngineConfig, Placement};
-pub use engine::Engine;
+pub use engine::{Engine, SOCKETS_MAX};
 pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
 pub use handle::{ConnectionHandle, Opening, RecvHandle, SendHandle};
 pub use meter::{Costs, LAP_MAX, Stage, StageKind, Traffic};

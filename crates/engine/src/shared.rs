@@ -44,6 +44,8 @@ pub(crate) struct ConnectRequest {
     pub(crate) cell: Arc<ConnectionCell>,
     pub(crate) server_name: String,
     pub(crate) factory: Arc<dyn SessionFactory>,
+    /// Which socket; none: the first of the remote address's family.
+    pub(crate) socket: Option<usize>,
 }
 
 /// What the driver has to do.

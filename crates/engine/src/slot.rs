@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use quic::session::ExportError;
-use quic::{Chunk, Connection, Dir, Event, ReadError as QuicReadError, StreamId, WriteError as QuicWriteError};
+use quic::{
+    Chunk, Connection, Dir, Event, OpenPathError, ReadError as QuicReadError, StreamId, WriteError as QuicWriteError,
+};
 use units::{Duration, Instant};
 
-use crate::cells::connection::{ACCEPTED_MAX, DATAGRAMS_IN_BYTES_MAX, OpenAnswer, Query};
+use crate::cells::connection::{ACCEPTED_MAX, DATAGRAMS_IN_BYTES_MAX, OpenAnswer, PathTask, Query};
 use crate::cells::recv::RecvEnd;
 use crate::cells::send::SendEnd;
 use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, StreamCells, StreamTask};
@@ -26,16 +28,14 @@ const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Slot {
     pub(crate) connection: Connection,
     pub(crate) cell: Arc<ConnectionCell>,
-    /// Index of the socket it uses.
-    pub(crate) port: usize,
     /// What the driver's timers hold for it.
     pub(crate) deadline: Option<Instant>,
     /// When the handshake has failed; none once it is complete.
     pub(crate) handshake_until: Option<Instant>,
     /// In the driver's run queue.
     pub(crate) scheduled: bool,
-    /// In the queue of its socket, which is full.
-    pub(crate) awaits_room: bool,
+    /// In the queues of these sockets, which are full: bit by bit.
+    pub(crate) awaits_room: u64,
     /// A client's connection whose handshake goes on.
     pub(crate) half_open: bool,
     /// What the system last said when a batch was refused.
@@ -49,19 +49,20 @@ pub(crate) struct Slot {
     /// Wishes for streams that wait for the peer's permission.
     opens: [VecDeque<OpenAnswer>; 2],
     messages: Messages,
+    /// Wishes about paths that came before the handshake was confirmed; bounded by the handle.
+    paths: Vec<PathTask>,
 }
 
 impl Slot {
-    pub(crate) fn new(connection: Connection, cell: Arc<ConnectionCell>, port: usize) -> Self {
+    pub(crate) fn new(connection: Connection, cell: Arc<ConnectionCell>) -> Self {
         let messages = Messages::new(cell.shared.limits.message_len_max);
         Self {
             connection,
             cell,
-            port,
             deadline: None,
             handshake_until: None,
             scheduled: false,
-            awaits_room: false,
+            awaits_room: 0,
             half_open: false,
             last_send_error: None,
             refusals: 0,
@@ -70,6 +71,7 @@ impl Slot {
             streams: BTreeMap::new(),
             opens: [VecDeque::new(), VecDeque::new()],
             messages,
+            paths: Vec::new(),
         }
     }
 
@@ -108,6 +110,8 @@ impl Slot {
                 tracing::debug!(%error, "a datagram was dropped");
             }
         }
+        self.paths.extend(todo.paths);
+        self.serve_paths(now);
         for query in todo.queries {
             self.answer(query);
         }
@@ -153,8 +157,10 @@ impl Slot {
             Event::Finished(id) => self.on_send_end(id, SendEnd::Acknowledged),
             Event::Stopped { id, code } => self.on_send_end(id, SendEnd::Stopped(code)),
             Event::DatagramReceived => self.serve_datagrams(),
+            Event::Confirmed => self.serve_paths(now),
+            Event::PathState(path, state) => tracing::debug!(%path, state = state.name(), "a path has changed"),
             Event::Closed(error) => self.on_closed(now, error.into()),
-            // Confirmed, and what later versions of the protocol crate may say, concern nobody here.
+            // What later versions of the protocol crate may say concerns nobody here.
             _ => {}
         }
     }
@@ -355,6 +361,31 @@ impl Slot {
             state.take_wakers(Interest::Datagram)
         };
         wakers.wake();
+    }
+
+    /// Does what is wanted of paths, once it can be.
+    fn serve_paths(&mut self, now: Instant) {
+        if self.paths.is_empty() || self.connection.is_handshaking() {
+            return;
+        }
+        let mut early = Vec::new();
+        for task in std::mem::take(&mut self.paths) {
+            match task {
+                PathTask::Open { addresses, is_backup } => match self.connection.open_path(now, addresses, is_backup) {
+                    Ok(()) => {}
+                    Err(OpenPathError::TooEarly) => early.push(task),
+                    Err(error) => tracing::debug!(remote = %addresses.remote, %error, "a path is not opened"),
+                },
+                PathTask::Abandon { path, code } => {
+                    // One that is gone, or is the last, stays as it is.
+                    let _given_up = self.connection.abandon_path(now, path, code);
+                }
+                PathTask::SetBackup { path, is_backup } => {
+                    let _known = self.connection.set_path_backup(now, path, is_backup);
+                }
+            }
+        }
+        self.paths = early;
     }
 
     fn answer(&self, query: Query) {

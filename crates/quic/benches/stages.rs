@@ -83,7 +83,7 @@ fn exchange(now: Instant, from: &mut Connection, to: &mut Connection, stages: &m
         let arrived = Recycled { memory, home: stages.home.clone() };
         let start = Clock::now();
         let source = to.addresses().remote;
-        to.handle_datagrams(now, source, arrived, stages.plan.segment_size);
+        to.handle_datagrams(now, quic::Addresses::of(source), arrived, stages.plan.segment_size);
         stages.open_ns += start.elapsed().as_nanos();
     }
 }

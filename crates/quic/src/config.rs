@@ -1,8 +1,14 @@
 //! What a user of this crate can choose, with the price of each choice.
 
+use std::fmt;
+use std::sync::Arc;
+
 use recovery::{Algorithm, RateCap};
+use scheduler::{Scheduler, Strategy, Traced};
 use units::Duration;
 use wire::quic::MIN_INITIAL_SIZE;
+
+use crate::control::paths::PATHS_MAX;
 
 /// How a connection behaves. Both sides choose on their own.
 #[derive(Debug, Clone)]
@@ -46,6 +52,14 @@ pub struct TransportConfig {
     pub initial_rtt: Duration,
     /// The congestion controller. Default CUBIC.
     pub congestion: Algorithm,
+    /// Paths at a time, at most: what we tell the peer, and so what it may open. One is a connection that could have more if
+    /// both sides wanted (multipath draft-21); zero does not speak of paths at all. Connection IDs are spent on as many as
+    /// both sides want. Default 1, at most [`PATHS_MAX`].
+    pub max_paths: u32,
+    /// Which path the next packets take. Default: that of the earliest delivery.
+    pub scheduler: Strategy,
+    /// Takes every decision of the scheduler, a line each, for replay. Default none.
+    pub scheduler_trace: Option<TraceSink>,
     /// A hard limit on rate and burst, whatever congestion control allows. Default none.
     pub rate_cap: Option<RateCap>,
     /// Packets sealed with one key before it is updated. Default 2^21, a
@@ -75,6 +89,9 @@ impl Default for TransportConfig {
             datagram_size: MIN_INITIAL_SIZE,
             initial_rtt: recovery::INITIAL_RTT,
             congestion: Algorithm::default(),
+            max_paths: 1,
+            scheduler: Strategy::default(),
+            scheduler_trace: None,
             rate_cap: None,
             key_update_interval: 1 << 21,
             park_after: None,
@@ -86,7 +103,26 @@ impl Default for TransportConfig {
 /// The largest datagram that can be configured, bytes: the length field of long headers has 14 bits.
 pub const DATAGRAM_SIZE_MAX: usize = 16_000;
 
+/// Where the decisions of schedulers go: makes a sink for each connection, which gets the lines of its trace
+/// (`docs/spec/scheduler-trace.md`).
+#[derive(Clone)]
+pub struct TraceSink(pub Arc<dyn Fn() -> scheduler::trace::Sink + Send + Sync>);
+
+impl fmt::Debug for TraceSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TraceSink")
+    }
+}
+
 impl TransportConfig {
+    /// The scheduler of one connection.
+    pub(crate) fn build_scheduler(&self) -> Box<dyn Scheduler> {
+        match &self.scheduler_trace {
+            Some(sink) => Box::new(Traced::new(self.scheduler, sink.0())),
+            None => self.scheduler.build(),
+        }
+    }
+
     /// Checks what the types cannot.
     ///
     /// # Errors
@@ -102,6 +138,9 @@ impl TransportConfig {
         }
         if self.send_buffer_max < 2 {
             return Err("send_buffer_max must be at least 2 bytes: a stream may fill half of it".to_owned());
+        }
+        if self.max_paths > PATHS_MAX {
+            return Err(format!("max_paths is {}; at most {PATHS_MAX} are supported", self.max_paths));
         }
         if self.key_update_interval == 0 || self.key_update_interval > 1 << 22 {
             return Err("key_update_interval must be between 1 and 2^22 packets".to_owned());

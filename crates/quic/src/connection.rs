@@ -2,17 +2,18 @@
 
 mod questions;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use units::{Instant, Rng};
 use wire::quic::{
-    ConnectionId, Dir, ErrorCode, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Side, Space, StreamId, parse_packet,
+    ConnectionId, Dir, ErrorCode, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Side, Space, StreamId, destination,
+    parse_packet,
 };
 
 use crate::config::TransportConfig;
 use crate::control::ids::LOCAL_ID_LEN;
+use crate::control::paths::OpenPathError;
 use crate::control::{Beginning, Control, RouteChange};
 use crate::error::{ConnectionError, TransportError};
 use crate::event::{Event, Events};
@@ -22,6 +23,7 @@ use crate::plan::{Plan, Receipt};
 use crate::receive::ReceiveHalf;
 use crate::receive::streams::{Chunk, ReadError};
 use crate::rest::{Due, RestTimer};
+use crate::send::frames::ControlFrame;
 use crate::send::path::{Addresses, SendPath};
 use crate::send::streams::WriteError;
 use crate::send::{SendDatagramError, SendHalf};
@@ -105,7 +107,14 @@ impl Connection {
     pub(crate) fn new(now: Instant, seed: ConnectionSeed) -> Self {
         let ConnectionSeed { config, addresses, beginning, seal, rng } = seed;
         let side = beginning.side;
-        let path = SendPath::new(addresses, beginning.remote_id, &config, side == Side::Client, &rng.split("path"));
+        let path = SendPath::new(
+            PathId::ZERO,
+            addresses,
+            beginning.remote_id,
+            &config,
+            side == Side::Client,
+            &rng.split("path"),
+        );
         let mut send = SendHalf::new(side, config.clone(), beginning.local_id, path, rng);
         send.install_keys(Space::Initial, seal);
         let receive = ReceiveHalf::new(side, &config);
@@ -133,37 +142,50 @@ impl Connection {
 
     // ── Input ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Takes datagrams that arrived together from one address: all `stride` bytes long but the last, which may be
-    /// shorter. They are opened in place; what the application reads later are references into `data`.
+    /// Takes datagrams that arrived together from one address at one socket: all `stride` bytes long but the last, which may
+    /// be shorter. They are opened in place; what the application reads later are references into the buffer.
     ///
-    /// Datagrams from another address than the path's are dropped: there is no migration yet (RFC 9000, section 9).
+    /// A path belongs to its two ends: datagrams of a path that come from elsewhere are dropped, since there is no migration
+    /// yet (RFC 9000, section 9; multipath draft-21, section 3.1.2).
     pub fn handle_datagrams(
         &mut self,
         now: Instant,
-        source: SocketAddr,
+        addresses: Addresses,
         mut buffer: impl ReceiveBuffer,
         stride: usize,
     ) {
         let (data, stride) = (buffer.bytes_mut(), stride.max(1));
         let count = data.len().div_ceil(stride) as u64;
-        if source != self.send.path().addresses.remote {
-            self.receive.stats.datagrams_stray += count;
-            return;
-        }
+        let path = self.path_of(data);
+        let is_new = match self.send.path_of(path) {
+            Some(known) if known.addresses.is_same_route(&addresses) => false,
+            None if self.control.takes_packets_of(path) => true,
+            _ => {
+                self.receive.stats.datagrams_stray += count;
+                return;
+            }
+        };
         if self.control.is_idle_too_long(now) {
             // We were suspended, or nobody called. The peer knows by its own clock that it is over (RFC 9000, section 10.1);
             // what it sent before is no sign of life.
             self.handle_timeout(now);
         }
         self.rest.note_busy(now);
-        self.receive.on_arrivals(PathId::ZERO, count, data.len() as u64, &mut self.exchange);
+        let len = data.len() as u64;
+        self.receive.on_arrivals(path, count, len, &mut self.exchange);
         if self.control.is_silent() {
             self.settle(now);
             return;
         }
         if self.control.is_confirmed() {
-            let context = self.open_batch(data, stride);
+            let context = self.open_batch(path, data, stride);
             let opened = std::mem::take(&mut self.opened);
+            if is_new && opened.packets.iter().any(|packet| packet.path == path) {
+                // Only what is authentic opens a path; what came with it counts for what may be sent back.
+                self.control.on_packet_of(path, addresses, &mut self.exchange, &mut self.events);
+                self.exchange.to_send.push_back(ToSend::Received { path, bytes: len });
+                self.settle(now);
+            }
             self.absorb(now, &opened, &buffer.freeze(), &context);
             self.opened = opened;
         } else {
@@ -179,9 +201,18 @@ impl Connection {
         self.settle(now);
     }
 
+    /// The path a datagram belongs to: that of the connection ID it is sent to, once there may be several.
+    fn path_of(&self, datagram: &[u8]) -> PathId {
+        if !self.control.is_multipath() {
+            return PathId::ZERO;
+        }
+        let id = destination(datagram, LOCAL_ID_LEN).map(|destination| destination.dcid);
+        id.and_then(|id| self.control.path_of_id(id)).unwrap_or(PathId::ZERO)
+    }
+
     /// After the handshake all packets of a batch are opened first, then absorbed.
-    fn open_batch(&mut self, data: &mut [u8], stride: usize) -> OpenContext {
-        let mut context = self.open_context();
+    fn open_batch(&mut self, path: PathId, data: &mut [u8], stride: usize) -> OpenContext {
+        let mut context = self.open_context(path);
         let opened = &mut self.opened;
         opened.clear();
         let len = data.len();
@@ -235,7 +266,7 @@ impl Connection {
 
     /// Opens and absorbs one packet; true if it was authentic.
     fn open_single(&mut self, now: Instant, mut packet: BytesMut, source: Option<ConnectionId>) -> bool {
-        let mut context = self.open_context();
+        let mut context = self.open_context(PathId::ZERO);
         let mut opened = std::mem::take(&mut self.opened);
         opened.clear();
         let step = open_packet(&mut context, &mut packet, 0, &mut opened);
@@ -271,9 +302,9 @@ impl Connection {
         }
     }
 
-    fn open_context(&mut self) -> OpenContext {
-        let largest = Space::ALL.map(|space| self.receive.largest(space, PathId::ZERO));
-        self.control.open_context(largest)
+    fn open_context(&mut self, path: PathId) -> OpenContext {
+        let largest = Space::ALL.map(|space| self.receive.largest(space, path));
+        self.control.open_context(path, largest)
     }
 
     fn absorb(&mut self, now: Instant, opened: &Opened, buffer: &Bytes, context: &OpenContext) {
@@ -303,7 +334,7 @@ impl Connection {
         }
         self.settle(now);
         if let Some(ring) = &context.data {
-            self.control.note_phase_from(ring.phase_from);
+            self.control.note_phase_from(context.path, ring.phase_from);
         }
     }
 
@@ -324,7 +355,7 @@ impl Connection {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.control.on_timeout(now, &mut self.exchange, &mut self.events);
         if self.control.is_open() {
-            self.send.on_timeout(now);
+            self.send.on_timeout(now, &mut self.exchange);
             self.receive.on_timeout(now);
         }
         self.settle(now);
@@ -378,13 +409,26 @@ impl Connection {
     /// Fills `plan` with what may leave now, at most `datagrams_max` datagrams; false if there is nothing.
     #[must_use]
     pub fn poll_plan(&mut self, now: Instant, datagrams_max: usize, plan: &mut Plan) -> bool {
+        self.poll_plan_where(now, datagrams_max, &|_| true, plan)
+    }
+
+    /// As [`poll_plan`](Self::poll_plan), on paths of those sockets only that have room.
+    #[must_use]
+    pub fn poll_plan_where(
+        &mut self,
+        now: Instant,
+        datagrams_max: usize,
+        has_room: &dyn Fn(u16) -> bool,
+        plan: &mut Plan,
+    ) -> bool {
         if self.control.is_silent() {
             return false;
         }
         if let Some(close) = self.control.repeat_close() {
             self.send.set_close(close);
         }
-        let planned = self.send.plan(now, self.receive.snapshot(), datagrams_max.max(1), plan, &mut self.exchange);
+        let planned =
+            self.send.plan(now, self.receive.snapshot(), datagrams_max.max(1), has_room, plan, &mut self.exchange);
         self.settle(now);
         if planned {
             self.rest.note_busy(now);
@@ -398,7 +442,7 @@ impl Connection {
     #[must_use]
     pub fn has_only_a_tail(&mut self, datagrams: usize) -> bool {
         let ack = self.receive.snapshot().get(Space::Data, PathId::ZERO);
-        self.send.has_only_a_tail(Some(ack), datagrams)
+        self.send.has_only_a_tail(ack.pending, datagrams)
     }
 
     /// When to call [`Connection::handle_timeout`].
@@ -409,6 +453,48 @@ impl Connection {
             return control;
         }
         [control, self.send.timeout(), self.receive.timeout(), self.rest.timeout()].into_iter().flatten().min()
+    }
+
+    // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Opens another path, between the ends given. It is used once it has answered (RFC 9000, section 8.2), and asked again,
+    /// at least once a second, until it does: [`Event::PathOpened`] tells its ID, [`Event::PathState`] what becomes of it.
+    /// `is_backup` asks both sides to use it only if no other path works.
+    ///
+    /// # Errors
+    /// [`OpenPathError`] says why not.
+    pub fn open_path(&mut self, now: Instant, addresses: Addresses, is_backup: bool) -> Result<(), OpenPathError> {
+        self.control.want_path(addresses, is_backup)?;
+        self.control.open_wanted(&mut self.exchange, &mut self.events);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Gives a path up, for the reason `code` (multipath draft-21, section 4.2.1); false if there is no such path or it is the
+    /// last one.
+    pub fn abandon_path(&mut self, now: Instant, path: PathId, code: u64) -> bool {
+        let is_given_up = self.control.abandon_path(path, code, &mut self.exchange, &mut self.events);
+        self.settle(now);
+        is_given_up
+    }
+
+    /// Asks both sides to use a path only if no other works, or like the others; false if there is no such path.
+    pub fn set_path_backup(&mut self, now: Instant, path: PathId, is_backup: bool) -> bool {
+        let Some(sequence) = self.send.set_backup(path, is_backup).filter(|_| self.control.is_multipath()) else {
+            return false;
+        };
+        let frame = ControlFrame::PathStatus { path, sequence, available: !is_backup };
+        self.exchange.to_send.push_back(ToSend::Control(frame));
+        self.settle(now);
+        true
+    }
+
+    /// The system refuses to send on a path for good, which is as good as silence: others carry what it was given, and it is
+    /// asked again. False if there is no other.
+    pub fn handle_refused(&mut self, now: Instant, path: PathId) -> bool {
+        let has_other = self.send.on_refused(now, path, &mut self.exchange);
+        self.settle(now);
+        has_other
     }
 
     // ── The application's calls ──────────────────────────────────────────────────────────────────────────────────────

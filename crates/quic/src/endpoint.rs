@@ -4,13 +4,12 @@
 //! processors. The endpoint is the table in front of them.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use units::{Instant, Rng};
 use wire::quic::{
-    ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, Side, TransportParameters, VERSION_1, destination,
+    ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Side, TransportParameters, VERSION_1, destination,
     emit_version_negotiation, parse_packet,
 };
 
@@ -143,7 +142,7 @@ impl Endpoint {
         now: Instant,
         factory: &dyn SessionFactory,
         server_name: &str,
-        remote: SocketAddr,
+        addresses: Addresses,
     ) -> Result<Connection, BeginError> {
         let mut secrets = self.secrets.split();
         let (local_id, remote_id) = (secrets.connection_id(), secrets.connection_id());
@@ -160,7 +159,6 @@ impl Endpoint {
             original_destination: remote_id,
             secrets,
         };
-        let addresses = Addresses { remote, local_ip: None };
         let seed = ConnectionSeed { config: self.config.clone(), addresses, beginning, seal: keys.seal, rng };
         Ok(Connection::new(now, seed))
     }
@@ -196,7 +194,7 @@ impl Endpoint {
         let seed = ConnectionSeed { config: self.config.clone(), addresses, beginning, seal: keys.seal, rng };
         let mut connection = Connection::new(now, seed);
         let len = datagram.len();
-        connection.handle_datagrams(now, addresses.remote, datagram, len);
+        connection.handle_datagrams(now, addresses, datagram, len);
         // State is kept only for a client whose packet authenticates.
         if connection.stats().receive.packets_received == 0 {
             return Err(BeginError::NotInitial);
@@ -235,8 +233,10 @@ impl Endpoint {
             initial_max_stream_data_uni: config.stream_window,
             initial_max_streams_bidi: config.max_concurrent_bidi_streams,
             initial_max_streams_uni: config.max_concurrent_uni_streams,
-            // Migration comes with path validation.
-            disable_active_migration: true,
+            // There is no migration yet; where it is ruled out, no path to the same address may be opened (multipath
+            // draft-21, section 2.2).
+            disable_active_migration: config.max_paths == 0,
+            initial_max_path_id: config.max_paths.checked_sub(1).map(PathId),
             active_connection_id_limit: REMOTE_IDS_MAX,
             initial_source_connection_id: Some(local_id),
             max_datagram_frame_size: if config.datagram_receive_buffer == 0 { 0 } else { u64::from(u16::MAX) },

@@ -1,9 +1,10 @@
 //! What a connection tells the application.
 
-use wire::quic::{Dir, StreamId};
+use wire::quic::{Dir, PathId, StreamId};
 
 use crate::error::ConnectionError;
 use crate::queue::Queue;
+use crate::stats::PathState;
 
 /// Something the application may want to react to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub enum Event {
         /// The peer application's code.
         code: u64,
     },
+    /// A path has begun: by our wish, or by the peer's.
+    PathOpened(PathId),
+    /// What has become of a path.
+    PathState(PathId, PathState),
     /// A datagram can be taken. Said once until they are all taken.
     DatagramReceived,
     /// The connection ended. Always the last event.

@@ -21,7 +21,9 @@ use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId, TransportParameters
 
 use crate::error::TransportError;
 use crate::send::frames::ControlFrame;
+use crate::send::path::Addresses;
 use crate::session::DirectionKeys;
+use crate::stats::PathState;
 
 /// For the send half.
 pub(crate) enum ToSend {
@@ -67,6 +69,14 @@ pub(crate) enum ToSend {
         bytes: u64,
     },
 
+    /// A challenge that came on `path`.
+    Challenge {
+        path: PathId,
+        data: [u8; 8],
+    },
+    /// An answer to a challenge.
+    Response([u8; 8]),
+
     // From control.
     Control(ControlFrame),
     Crypto {
@@ -88,7 +98,26 @@ pub(crate) enum ToSend {
         path: PathId,
         id: ConnectionId,
     },
-    Validated(PathId),
+    /// The first path's address is the peer's.
+    Validated,
+    /// Both sides speak multipath.
+    Multipath,
+    OpenPath {
+        path: PathId,
+        addresses: Addresses,
+        remote_id: ConnectionId,
+        /// What we want it used for, and what the peer wants.
+        is_backup: bool,
+        is_peers_backup: bool,
+    },
+    /// What the peer wants a path used for.
+    PeersStatus {
+        path: PathId,
+        available: bool,
+    },
+    /// Nothing more may be sent on the path.
+    AbandonPath(PathId),
+    ForgetPath(PathId),
     /// Our side of the handshake is complete: streams may be sent.
     HandshakeComplete,
     /// Both sides know the handshake is complete (RFC 9001, section 4.1.2).
@@ -114,6 +143,7 @@ pub(crate) enum ToReceive {
         largest: u64,
     },
     DiscardSpace(Space),
+    ForgetPath(PathId),
     PeerParameters(Box<TransportParameters>),
     /// The send half measured the path: window tuning needs it.
     RoundTrip(Duration),
@@ -129,15 +159,18 @@ pub(crate) enum ToControl {
         bytes: Bytes,
     },
     NewConnectionId {
+        path: PathId,
         sequence: u64,
         retire_prior_to: u64,
         id: ConnectionId,
         reset_token: [u8; 16],
     },
     RetireConnectionId {
+        path: PathId,
         sequence: u64,
     },
-    PathChallenge([u8; 8]),
+    /// A frame of the multipath extension (draft-21, section 4) that is not about acknowledgements or connection IDs.
+    Multipath(MultipathFrame),
     HandshakeDone,
     /// A token for a later connection: we keep none, but only servers may send it.
     NewToken,
@@ -154,6 +187,11 @@ pub(crate) enum ToControl {
     PhaseAdvanced,
 
     // From the send half.
+    /// What has become of a path.
+    PathState {
+        path: PathId,
+        state: PathState,
+    },
     /// The first ack-eliciting packet since something was received (RFC 9000, section 10.1).
     ElicitingSent {
         at: Instant,
@@ -167,6 +205,16 @@ pub(crate) enum ToControl {
     KeyWornOut,
     /// One more batch would take the key beyond the AEAD's confidentiality limit.
     KeyExhausted,
+}
+
+/// What the peer says about paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MultipathFrame {
+    Abandon { path: PathId, code: u64 },
+    Status { path: PathId, sequence: u64, available: bool },
+    MaxPathId(PathId),
+    PathsBlocked(PathId),
+    PathCidsBlocked { path: PathId, next_sequence: u64 },
 }
 
 /// Everything on its way between the owners.

@@ -15,6 +15,7 @@ use wire::quic::{
 };
 
 use crate::error::TransportError;
+use crate::exchange::MultipathFrame;
 use crate::session::{DirectionKeys, HeaderKey, PacketKey};
 use crate::strip::Layout;
 
@@ -42,10 +43,11 @@ impl Opened {
 
     /// Makes packet `number` part of the last row, if all it holds is data that continue that: bulk data become one record a
     /// batch. `payload` lies at `base`.
-    fn extend_row(&mut self, number: u64, payload: &[u8], base: usize) -> bool {
+    fn extend_row(&mut self, path: PathId, number: u64, payload: &[u8], base: usize) -> bool {
         let (Some(row), Some(record)) = (self.packets.last_mut(), self.records.last_mut()) else { return false };
         let Record::Stream { id, offset, fin: false, data } = record else { return false };
         let follows = row.space == Space::Data
+            && row.path == path
             && row.number + u64::from(row.count) == number
             && row.records.len() == 1
             && row.error.is_none();
@@ -89,6 +91,7 @@ pub(crate) enum Record {
         data: Layout,
     },
     Ack {
+        path: PathId,
         delay: u64,
         ranges: Range<usize>,
     },
@@ -124,15 +127,19 @@ pub(crate) enum Record {
     },
     NewToken,
     PathChallenge([u8; 8]),
+    PathResponse([u8; 8]),
     NewConnectionId {
+        path: PathId,
         sequence: u64,
         retire_prior_to: u64,
         id: ConnectionId,
         reset_token: [u8; 16],
     },
     RetireConnectionId {
+        path: PathId,
         sequence: u64,
     },
+    Multipath(MultipathFrame),
     HandshakeDone,
     AckFrequency {
         sequence: u64,
@@ -156,8 +163,8 @@ pub(crate) struct PhaseRing {
     pub(crate) current: Arc<dyn PacketKey>,
     /// The phase bit that goes with `current`.
     pub(crate) phase: bool,
-    /// The lowest number seen in the current phase, once one was seen.
-    pub(crate) phase_from: u64,
+    /// The lowest number seen in the current phase on the path whose packets are opened; none before the first.
+    pub(crate) phase_from: Option<u64>,
     pub(crate) previous: Option<Arc<dyn PacketKey>>,
     /// Made in advance, so that an update takes no longer than any other packet (section 6.3). None after an advance,
     /// until control supplies the one after.
@@ -170,8 +177,12 @@ pub(crate) struct OpenContext {
     /// Initial and Handshake keys.
     pub(crate) levels: [Option<DirectionKeys>; 2],
     pub(crate) data: Option<PhaseRing>,
-    /// The largest number received, by space.
+    /// The largest number received, by space; of the data, on `path`.
     pub(crate) largest: [Option<u64>; 3],
+    /// The path of the 1-RTT packets: that of the connection ID they are sent to (multipath draft-21, section 3.1).
+    pub(crate) path: PathId,
+    /// The highest path ID that the peer may name; none if multipath was not negotiated.
+    pub(crate) max_path: Option<PathId>,
     /// Whether we told the peer that we ignore the QUIC bit (RFC 9287).
     pub(crate) ignore_fixed_bit: bool,
 }
@@ -239,15 +250,19 @@ fn open_protected(
     let payload_at = header.number_offset + plain.number_len;
     let (header_bytes, payload) = bytes.split_at_mut(payload_at);
 
-    let (key, advances) = match space {
+    // Path IDs are part of the nonce of 1-RTT packets (multipath draft-21, section 2.4); the first path's is zero.
+    let path = if space == Space::Data { context.path } else { PathId::ZERO };
+    let opens = match space {
         Space::Data => {
             let ring = context.data.as_ref().expect("the header key came from it");
-            ring.pick(plain.key_phase, number)
+            ring.open(path, plain.key_phase, number, header_bytes, payload)
         }
-        _ => (context.levels[space.index()].as_ref().map(|keys| &keys.packet), false),
+        _ => {
+            let key = context.levels[space.index()].as_ref().map(|keys| &keys.packet);
+            key.and_then(|key| key.open(path, number, header_bytes, payload).ok()).map(|len| (len, false))
+        }
     };
-    let opens = key.map(|key| key.open(PathId::ZERO, number, header_bytes, payload));
-    let Some(Ok(plain_len)) = opens else {
+    let Some((plain_len, advances)) = opens else {
         opened.unauthentic_count += 1;
         return Outcome::Dropped;
     };
@@ -260,11 +275,15 @@ fn open_protected(
     *largest = (*largest).max(Some(number));
 
     let at = base + payload_at;
-    if space == Space::Data && plain.reserved_ok && !advances && opened.extend_row(number, &payload[..plain_len], at) {
+    if space == Space::Data
+        && plain.reserved_ok
+        && !advances
+        && opened.extend_row(path, number, &payload[..plain_len], at)
+    {
         return Outcome::Opened;
     }
     let records_from = opened.records.len();
-    let parsed = parse_frames(&payload[..plain_len], header.ty, at, opened);
+    let parsed = parse_frames(&payload[..plain_len], header.ty, at, context.max_path, opened);
     let (eliciting, error) = match parsed {
         _ if !plain.reserved_ok => (false, Some(TransportError::violation("reserved header bits are set"))),
         Ok(eliciting) => (eliciting, None),
@@ -272,7 +291,7 @@ fn open_protected(
     };
     opened.packets.push(OpenedPacket {
         space,
-        path: PathId::ZERO,
+        path,
         number,
         count: 1,
         records: records_from..opened.records.len(),
@@ -284,16 +303,31 @@ fn open_protected(
 }
 
 impl PhaseRing {
-    /// The key for a packet, and whether opening it means that the peer has updated its keys.
-    fn pick(&self, phase: bool, number: u64) -> (Option<&Arc<dyn PacketKey>>, bool) {
+    /// Opens a packet; says how long it is then, and whether it means that the peer has updated its keys.
+    fn open(&self, path: PathId, phase: bool, number: u64, header: &[u8], payload: &mut [u8]) -> Option<(usize, bool)> {
+        let open = |key: &Arc<dyn PacketKey>, payload: &mut [u8]| key.open(path, number, header, payload).ok();
         if phase == self.phase {
-            return (Some(&self.current), false);
+            return open(&self.current, payload).map(|len| (len, false));
         }
-        // The other bit is the phase before for numbers below the present phase, and the next one otherwise.
-        if number < self.phase_from {
-            return (self.previous.as_ref(), false);
+        // The other bit is the phase before for numbers below the present phase, and the next one otherwise. Each path counts
+        // for itself. One on which nothing of the present phase has come may be late, or may have rested for a whole phase
+        // (multipath draft-21, section 2.5, relies on the peer's patience here, and that is measured in other round trips than
+        // ours): so what is not of the phase before is tried as one of the next, from a copy, since opening destroys.
+        let (is_older, may_be_newer) = match self.phase_from {
+            Some(from) => (number < from, number >= from),
+            None => (self.previous.is_some(), true),
+        };
+        let copy = (is_older && may_be_newer).then(|| payload.to_vec());
+        if is_older && let Some(len) = self.previous.as_ref().and_then(|key| open(key, payload)) {
+            return Some((len, false));
         }
-        (self.next.as_ref(), true)
+        if !may_be_newer {
+            return None;
+        }
+        if let Some(copy) = copy {
+            payload.copy_from_slice(&copy);
+        }
+        self.next.as_ref().and_then(|key| open(key, payload)).map(|len| (len, true))
     }
 
     fn note(&mut self, advances: bool, number: u64, phase: bool) {
@@ -301,15 +335,21 @@ impl PhaseRing {
             let next = self.next.take().expect("the packet was opened with it");
             self.previous = Some(std::mem::replace(&mut self.current, next));
             self.phase = phase;
-            self.phase_from = number;
+            self.phase_from = Some(number);
         } else if phase == self.phase {
-            self.phase_from = self.phase_from.min(number);
+            self.phase_from = Some(self.phase_from.map_or(number, |from| from.min(number)));
         }
     }
 }
 
 /// Parses the frames of one packet into records; says whether the packet wants an acknowledgement.
-fn parse_frames(payload: &[u8], ty: PacketType, base: usize, opened: &mut Opened) -> Result<bool, TransportError> {
+fn parse_frames(
+    payload: &[u8],
+    ty: PacketType,
+    base: usize,
+    max_path: Option<PathId>,
+    opened: &mut Opened,
+) -> Result<bool, TransportError> {
     if payload.is_empty() {
         return Err(TransportError::violation("a packet without frames"));
     }
@@ -335,14 +375,15 @@ fn parse_frames(payload: &[u8], ty: PacketType, base: usize, opened: &mut Opened
                 fin: stream.fin,
                 data: Layout::single(end - stream.data.len()..end),
             },
-            Frame::Ack(ack) if ack.path.is_none() => {
+            Frame::Ack(ack) => {
+                let path = path_of(ack.path, max_path)?;
                 let start = opened.ack_ranges.len();
                 opened.ack_ranges.extend(ack.ranges().map(|range| (*range.start(), *range.end())));
                 opened.ack_ranges[start..].reverse();
                 let ranges = start..opened.ack_ranges.len();
-                Record::Ack { delay: ack.delay, ranges }
+                Record::Ack { path, delay: ack.delay, ranges }
             }
-            other => match control_record(&other, end)? {
+            other => match control_record(&other, end, max_path)? {
                 Some(record) => record,
                 None => continue,
             },
@@ -352,8 +393,45 @@ fn parse_frames(payload: &[u8], ty: PacketType, base: usize, opened: &mut Opened
     Ok(eliciting)
 }
 
+/// The path a frame names; frames of RFC 9000 name none and speak of the first. RFC 9000, section 12.4, for frames that were
+/// not negotiated; multipath draft-21, section 4, for paths beyond the limit.
+fn path_of(named: Option<PathId>, max_path: Option<PathId>) -> Result<PathId, TransportError> {
+    let Some(path) = named else { return Ok(PathId::ZERO) };
+    match max_path {
+        None => {
+            let reason = "a frame of an extension that was not negotiated";
+            Err(TransportError::new(ErrorCode::FRAME_ENCODING_ERROR, reason))
+        }
+        Some(max) if path > max => Err(TransportError::violation("a path beyond the limit")),
+        Some(_) => Ok(path),
+    }
+}
+
+/// What a frame of the multipath extension says, if it is one.
+fn multipath_record(frame: &Frame<'_>, max_path: Option<PathId>) -> Result<Option<MultipathFrame>, TransportError> {
+    let named = |path: PathId| path_of(Some(path), max_path);
+    Ok(Some(match *frame {
+        Frame::PathAbandon { path, code } => MultipathFrame::Abandon { path: named(path)?, code },
+        Frame::PathStatus { path, sequence, available } => {
+            MultipathFrame::Status { path: named(path)?, sequence, available }
+        }
+        Frame::MaxPathId(path) => {
+            path_of(Some(PathId::ZERO), max_path)?;
+            MultipathFrame::MaxPathId(path)
+        }
+        Frame::PathsBlocked(path) => MultipathFrame::PathsBlocked(named(path)?),
+        Frame::PathCidsBlocked { path, next_sequence } => {
+            MultipathFrame::PathCidsBlocked { path: named(path)?, next_sequence }
+        }
+        _ => return Ok(None),
+    }))
+}
+
 /// The less frequent frames; none for those that ask for nothing.
-fn control_record(frame: &Frame<'_>, end: usize) -> Result<Option<Record>, TransportError> {
+fn control_record(frame: &Frame<'_>, end: usize, max_path: Option<PathId>) -> Result<Option<Record>, TransportError> {
+    if let Some(frame) = multipath_record(frame, max_path)? {
+        return Ok(Some(Record::Multipath(frame)));
+    }
     Ok(Some(match *frame {
         Frame::Crypto { offset, data } => Record::Crypto { offset, data: end - data.len()..end },
         Frame::Datagram { data } => Record::Datagram { data: end - data.len()..end },
@@ -366,10 +444,14 @@ fn control_record(frame: &Frame<'_>, end: usize) -> Result<Option<Record>, Trans
         Frame::StreamDataBlocked { id, limit } => Record::StreamDataBlocked { id, limit },
         Frame::NewToken { .. } => Record::NewToken,
         Frame::PathChallenge(data) => Record::PathChallenge(data),
-        Frame::NewConnectionId { path: None, sequence, retire_prior_to, id, reset_token } => {
-            Record::NewConnectionId { sequence, retire_prior_to, id, reset_token }
+        Frame::PathResponse(data) => Record::PathResponse(data),
+        Frame::NewConnectionId { path, sequence, retire_prior_to, id, reset_token } => {
+            let path = path_of(path, max_path)?;
+            Record::NewConnectionId { path, sequence, retire_prior_to, id, reset_token }
         }
-        Frame::RetireConnectionId { path: None, sequence } => Record::RetireConnectionId { sequence },
+        Frame::RetireConnectionId { path, sequence } => {
+            Record::RetireConnectionId { path: path_of(path, max_path)?, sequence }
+        }
         Frame::HandshakeDone => Record::HandshakeDone,
         Frame::AckFrequency {
             sequence,
@@ -389,9 +471,8 @@ fn control_record(frame: &Frame<'_>, end: usize) -> Result<Option<Record>, Trans
             },
             reason: end - close.reason.len()..end,
         },
-        // The limit on streams grows when some of them end, and not by complaints. A response to a challenge we never sent
-        // is ignored (RFC 9000, section 19.18).
-        Frame::Padding { .. } | Frame::Ping | Frame::StreamsBlocked { .. } | Frame::PathResponse(_) => return Ok(None),
+        // The limit on streams grows when some of them end, and not by complaints.
+        Frame::Padding { .. } | Frame::Ping | Frame::StreamsBlocked { .. } => return Ok(None),
         _ => {
             let reason = "a frame of an extension that was not negotiated";
             return Err(TransportError::new(ErrorCode::FRAME_ENCODING_ERROR, reason));

@@ -195,3 +195,10 @@ pub struct Receipt {
     pub(crate) acks: [bool; 3],
     pub(crate) size_bytes: usize,
 }
+
+impl Receipt {
+    /// The path all of it travels on.
+    pub fn path(&self) -> PathId {
+        self.path
+    }
+}

@@ -35,12 +35,22 @@ impl<T> Queue<T> {
         self.0.get_or_insert_default().push_back(value);
     }
 
+    /// Puts back what was taken from the front.
+    pub(crate) fn push_front(&mut self, value: T) {
+        self.0.get_or_insert_default().push_front(value);
+    }
+
     pub(crate) fn front(&self) -> Option<&T> {
         self.0.as_ref()?.front()
     }
 
     pub(crate) fn pop_front(&mut self) -> Option<T> {
         self.0.as_mut()?.pop_front()
+    }
+
+    /// Adds several, in their order.
+    pub(crate) fn extend(&mut self, values: impl IntoIterator<Item = T>) {
+        values.into_iter().for_each(|value| self.push_back(value));
     }
 
     /// Those that wait, the oldest first.

@@ -13,23 +13,46 @@ pub(crate) trait Vacant: Default + 'static {
     fn vacant() -> &'static Self;
 }
 
-/// Values by number space: Initial, Handshake, then the data of the one path. One that is absent reads as
-/// [`Vacant::vacant`] and is made when it is changed.
+/// Values by number space: Initial, Handshake, then the data of one path after the other. One of the handshake that is
+/// absent reads as [`Vacant::vacant`] and is made when it is changed.
 #[derive(Debug)]
 pub(crate) struct Spaces<T> {
+    /// The first path's: the only one most connections have.
     data: T,
+    #[expect(clippy::box_collection, reason = "most connections have one path: the box is a word, a vector three")]
+    more: Option<Box<Vec<T>>>,
     handshake: Option<Box<[T; 2]>>,
 }
 
+/// Where the data of the first path are; those of the path in place `at` are at `DATA + at`.
+pub(crate) const DATA: usize = Space::Data.index();
+
 impl<T: Vacant> Default for Spaces<T> {
     fn default() -> Self {
-        Self { data: T::default(), handshake: None }
+        Self { data: T::default(), more: None, handshake: None }
     }
 }
 
 impl<T: Vacant> Spaces<T> {
     /// How many there are.
-    pub(crate) const COUNT: usize = Space::ALL.len();
+    pub(crate) fn count(&self) -> usize {
+        Space::ALL.len() + self.more.as_ref().map_or(0, |more| more.len())
+    }
+
+    /// Adds a value for the data of another path, in the next place.
+    pub(crate) fn push_path(&mut self) {
+        self.more.get_or_insert_default().push(T::default());
+    }
+
+    /// Removes the value of the path in place `at`, which is not the first; those behind it move up.
+    pub(crate) fn remove_path(&mut self, at: usize) -> T {
+        let more = self.more.as_mut().expect("the first path stays");
+        let removed = more.remove(at - 1);
+        if more.is_empty() {
+            self.more = None;
+        }
+        removed
+    }
 
     /// Forgets the value of a space. Handshake is the last to go (RFC 9001, section 4.9), and the memory goes with it.
     pub(crate) fn discard(&mut self, space: Space) {
@@ -48,12 +71,17 @@ impl<T: Vacant> Spaces<T> {
 
     /// The values that exist, Initial first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.handshake.iter().flat_map(|both| both.iter()).chain([&self.data])
+        self.handshake
+            .iter()
+            .flat_map(|both| both.iter())
+            .chain([&self.data])
+            .chain(self.more.iter().flat_map(|more| more.iter()))
     }
 
     /// The values that exist, Initial first, to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.handshake.iter_mut().flat_map(|both| both.iter_mut()).chain([&mut self.data])
+        let more = self.more.iter_mut().flat_map(|more| more.iter_mut());
+        self.handshake.iter_mut().flat_map(|both| both.iter_mut()).chain([&mut self.data]).chain(more)
     }
 }
 
@@ -63,7 +91,8 @@ impl<T: Vacant> Index<usize> for Spaces<T> {
     #[inline]
     fn index(&self, index: usize) -> &T {
         match (index, &self.handshake) {
-            (2, _) => &self.data,
+            (DATA, _) => &self.data,
+            (3.., _) => &self.more.as_ref().expect("a path has its place")[index - DATA - 1],
             (index, Some(handshake)) => &handshake[index],
             (_, None) => T::vacant(),
         }
@@ -74,7 +103,8 @@ impl<T: Vacant> IndexMut<usize> for Spaces<T> {
     #[inline]
     fn index_mut(&mut self, index: usize) -> &mut T {
         match index {
-            2 => &mut self.data,
+            DATA => &mut self.data,
+            3.. => &mut self.more.as_mut().expect("a path has its place")[index - DATA - 1],
             index => &mut self.handshake.get_or_insert_default()[index],
         }
     }
@@ -103,5 +133,16 @@ mod tests {
         spaces.discard(Space::Handshake);
         spaces.iter_mut().for_each(|value| *value += 1);
         assert_eq!((spaces[0], spaces[1], spaces[2], spaces.has_handshake()), (0, 0, 13, false));
+    }
+
+    #[test]
+    fn each_path_has_a_place_and_those_behind_one_that_goes_move_up() {
+        let mut spaces = Spaces::<u64>::default();
+        (0..3).for_each(|_| spaces.push_path());
+        (2..6).for_each(|index| spaces[index] = index as u64);
+        assert_eq!((spaces.count(), spaces.remove_path(2)), (6, 4));
+        assert_eq!(spaces.iter().copied().collect::<Vec<_>>(), [2, 3, 5]);
+        (spaces.remove_path(1), spaces.remove_path(1));
+        assert_eq!((spaces.count(), spaces[2]), (3, 2));
     }
 }

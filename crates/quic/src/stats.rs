@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use recovery::CongestionSnapshot;
 use units::{Duration, Instant};
+use wire::quic::PathId;
 
+use crate::send::path::Addresses;
 use crate::session::SessionSummary;
 
 /// What the send half has done.
@@ -68,7 +70,7 @@ pub struct Stats {
     pub send: SendStats,
     /// Receiving.
     pub receive: ReceiveStats,
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time of the path that answers soonest, as the next ones.
     pub round_trip: Duration,
     /// The smallest round-trip time seen.
     pub round_trip_min: Duration,
@@ -84,4 +86,71 @@ pub struct Stats {
     pub started_at: Instant,
     /// What the handshake agreed on.
     pub session: Arc<SessionSummary>,
+    /// Both sides speak multipath.
+    pub is_multipath: bool,
+    /// Every path, in the order in which they were opened.
+    pub paths: Vec<PathStats>,
+}
+
+/// Where a path stands, as the side that sends on it sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PathState {
+    /// Asked whether it works, and not answered yet.
+    Validating,
+    /// It carries data.
+    #[default]
+    Active,
+    /// Silent for longer than a probe timeout while others are not: it gets no data and is asked whether it works again.
+    Silent,
+    /// Given up by one side or both (multipath draft-21, section 3.4): nothing is sent on it any more.
+    Abandoned,
+}
+
+impl PathState {
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Validating => "validating",
+            Self::Active => "active",
+            Self::Silent => "silent",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// One path at one moment.
+#[derive(Debug, Clone)]
+pub struct PathStats {
+    /// Its identifier.
+    pub id: PathId,
+    /// Its ends.
+    pub addresses: Addresses,
+    /// Where it stands.
+    pub state: PathState,
+    /// One of the sides wants it used only if no other path can be.
+    pub is_backup: bool,
+    /// Smoothed round-trip time.
+    pub round_trip: Duration,
+    /// The smallest round-trip time seen.
+    pub round_trip_min: Duration,
+    /// Bytes in flight.
+    pub in_flight_bytes: u64,
+    /// The congestion controller.
+    pub congestion: CongestionSnapshot,
+    /// Size of the datagrams sent, bytes.
+    pub datagram_size: usize,
+    /// Packets planned.
+    pub packets_sent: u64,
+    /// Packets acknowledged.
+    pub packets_acked: u64,
+    /// Packets declared lost.
+    pub packets_lost: u64,
+    /// Bytes planned, as UDP payload.
+    pub bytes_sent: u64,
+    /// Bytes of packets acknowledged.
+    pub bytes_acked: u64,
+    /// Bytes that arrived from the peer's address, as UDP payload.
+    pub bytes_received: u64,
+    /// Times it has fallen silent.
+    pub silences: u32,
 }

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use quic::session::ExportError;
-use quic::{ConnectionKey, Dir, Stats};
+use quic::{Addresses, ConnectionKey, Dir, PathId, Stats};
 
 use super::{Answer, Reply, StreamCells, StreamTask};
 use crate::error::{Closed, OpenError};
@@ -92,6 +92,17 @@ pub(crate) enum Query {
     Export { label: Vec<u8>, context: Vec<u8>, len: usize, answer: Answer<Result<Vec<u8>, ExportError>> },
 }
 
+/// Wishes about paths that the driver has not taken, at most: far more than there can be paths.
+pub(crate) const PATH_TASKS_MAX: usize = 256;
+
+/// A wish about a path.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum PathTask {
+    Open { addresses: Addresses, is_backup: bool },
+    Abandon { path: PathId, code: u64 },
+    SetBackup { path: PathId, is_backup: bool },
+}
+
 /// A wish for a stream.
 pub(crate) struct OpenRequest {
     pub(crate) dir: Dir,
@@ -108,6 +119,7 @@ pub(crate) struct Todo {
     pub(crate) opens: Vec<OpenRequest>,
     pub(crate) datagrams: VecDeque<Bytes>,
     pub(crate) queries: Vec<Query>,
+    pub(crate) paths: Vec<PathTask>,
     pub(crate) close: Option<(u64, String)>,
 }
 

@@ -8,7 +8,7 @@ use net::{RecvMeta, Transmit};
 use quic::{Addresses, Connection, ConnectionKey, Side};
 use units::Instant;
 
-use super::Driver;
+use super::{Driver, arrived_at};
 use crate::cells::ConnectionCell;
 use crate::cells::connection::Place;
 use crate::error::Closed;
@@ -18,16 +18,17 @@ use crate::slot::Slot;
 impl Driver {
     /// Begins a connection for the application.
     pub(super) fn connect(&mut self, request: ConnectRequest) {
-        let ConnectRequest { cell, server_name, factory } = request;
+        let ConnectRequest { cell, server_name, factory, socket } = request;
         let _told = TellOnPanic { cell: &cell, panicked_before: std::thread::panicking() };
         let is_v4 = cell.remote.is_ipv4();
         let refusal = if self.goodbyes_said {
             Closed::EndpointClosed
         } else if self.slots.is_full() {
             Closed::TooMany
-        } else if let Some(port) = self.ports.iter().position(|port| port.local.is_ipv4() == is_v4) {
+        } else if let Some(port) = socket.or_else(|| self.ports.iter().position(|port| port.local.is_ipv4() == is_v4)) {
             let now = self.clock.now();
-            match self.endpoint.connect(now, &*factory, &server_name, cell.remote) {
+            let addresses = Addresses { socket: port as u16, ..Addresses::of(cell.remote) };
+            match self.endpoint.connect(now, &*factory, &server_name, addresses) {
                 Ok(connection) => {
                     self.install(now, connection, Arc::clone(&cell), port);
                     return;
@@ -49,7 +50,7 @@ impl Driver {
             return;
         }
         let now = self.clock.now();
-        let addresses = Addresses { remote: meta.source, local_ip: meta.destination_ip };
+        let addresses = arrived_at(port, meta);
         match self.endpoint.accept(now, addresses, datagram) {
             Ok(connection) => {
                 let cell = ConnectionCell::new(Arc::clone(&self.shared), meta.source, Side::Server);
@@ -65,7 +66,7 @@ impl Driver {
         if let Some(ip) = connection.addresses().local_ip {
             local.set_ip(ip);
         }
-        let mut slot = Slot::new(connection, Arc::clone(&cell), port);
+        let mut slot = Slot::new(connection, Arc::clone(&cell));
         slot.handshake_until = Some(now + self.limits.handshake_timeout);
         slot.half_open = is_server;
         let key = self.slots.insert(slot).expect("checked before");

@@ -1,5 +1,6 @@
 //! Visiting connections: routes, events, plans, timers.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use net::{SendError, Transmit};
@@ -68,9 +69,11 @@ impl Driver {
             Left::More => self.schedule(key),
             Left::NoRoom => {
                 // Visited all the same when something arrives: only sending has to wait.
-                if !std::mem::replace(&mut slot.awaits_room, true) {
-                    let port = slot.port;
-                    self.ports[port].waiting.push_back(key);
+                for (index, port) in self.ports.iter_mut().enumerate().filter(|(_, port)| !port.has_room()) {
+                    if slot.awaits_room & 1 << index == 0 {
+                        slot.awaits_room |= 1 << index;
+                        port.waiting.push_back(key);
+                    }
                 }
             }
         }
@@ -101,13 +104,10 @@ impl Driver {
         }
         // The wait is over, whether there is something to send or not: a deadline in the past would fire for ever.
         slot.refused_until = None;
-        let port = &mut self.ports[slot.port];
+        let segments = self.ports.iter().map(|port| port.socket.max_gso_segments());
+        let datagrams_max = segments.min().unwrap_or(1).min(PLAN_DATAGRAMS_MAX);
         let mut sent = 0;
         for _ in 0..PLANS_PER_VISIT {
-            if !port.has_room() {
-                return (sent, Left::NoRoom);
-            }
-            let datagrams_max = port.socket.max_gso_segments().min(PLAN_DATAGRAMS_MAX);
             if sent > 0
                 && tails == Tails::Held
                 && self.plan.is_full(datagrams_max)
@@ -115,10 +115,16 @@ impl Driver {
             {
                 return (sent, Left::More);
             }
-            let planned = slot.connection.poll_plan(self.clock.now(), datagrams_max, &mut self.plan);
+            let is_full = Cell::new(false);
+            let has_room = |socket: u16| {
+                let room = self.ports[usize::from(socket)].has_room();
+                is_full.set(is_full.get() || !room);
+                room
+            };
+            let planned = slot.connection.poll_plan_where(self.clock.now(), datagrams_max, &has_room, &mut self.plan);
             self.shared.lap(Stage::Plan);
             if !planned {
-                return (sent, Left::Nothing);
+                return (sent, if is_full.get() { Left::NoRoom } else { Left::Nothing });
             }
             seal(&self.plan, &mut self.sealed);
             let now = self.clock.now();
@@ -138,6 +144,7 @@ impl Driver {
             };
             sent += 1;
             self.shared.lap(Stage::Report);
+            let port = &mut self.ports[usize::from(addresses.socket)];
             let outcome = port.send(now, &transmit, || {
                 Some(Parcel { key, cell: Arc::clone(&slot.cell), receipt: self.plan.receipt() })
             });
@@ -145,8 +152,13 @@ impl Driver {
             match outcome {
                 Sent::Taken => slot.on_taken(),
                 Sent::Lost(error) => {
-                    // Not the network's doing, so no loss: the same content is planned again, after a while.
+                    // Not the network's doing, so no loss: the same content is planned again, on another path or after a while.
                     slot.connection.handle_not_emitted(&self.plan.receipt());
+                    if slot.connection.handle_refused(now, self.plan.path) {
+                        tracing::debug!(remote = %addresses.remote, %error, "a path is refused");
+                        slot.last_send_error = Some(error.to_string());
+                        continue;
+                    }
                     let first = slot.last_send_error.is_none();
                     if first && matches!(error, SendError::TooLarge) {
                         tracing::warn!(size = self.plan.segment_size, %error, "datagram_size does not fit the route");
@@ -175,7 +187,9 @@ impl Driver {
         {
             tracing::debug!(%error, "a batch that waited for room was lost");
             slot.connection.handle_not_emitted(&parcel.receipt);
-            slot.on_refused(now, error.to_string());
+            if !slot.connection.handle_refused(now, parcel.receipt.path()) {
+                slot.on_refused(now, error.to_string());
+            }
             self.schedule(parcel.key);
         }
         self.watch_room(index);
@@ -184,7 +198,7 @@ impl Driver {
             while let Some(key) = self.ports[index].waiting.pop_front() {
                 // The key may have passed on to another connection, whose visit does no harm.
                 if let Some(slot) = self.slots.get_mut(key.0) {
-                    slot.awaits_room = false;
+                    slot.awaits_room &= !(1 << index);
                     self.schedule(key);
                 }
             }

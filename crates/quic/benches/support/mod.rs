@@ -95,7 +95,7 @@ pub(crate) fn exchange(now: Instant, from: &mut Connection, to: &mut Connection)
         seal(&plan, &mut sealed);
         from.handle_emitted(now, &plan.receipt());
         let source = to.addresses().remote;
-        to.handle_datagrams(now, source, BytesMut::from(&sealed[..]), plan.segment_size);
+        to.handle_datagrams(now, Addresses::of(source), BytesMut::from(&sealed[..]), plan.segment_size);
     }
     packets
 }
@@ -108,11 +108,11 @@ pub(crate) fn connected(config: &TransportConfig, make: MakeKeys) -> (Connection
     let mut server_end = Endpoint::new(config.clone(), Some(factory), SecretSource::new(&[2; 32])).expect("valid");
     let mut now = Instant::ZERO;
     let factory = ChosenKeys::new(Side::Client, make);
-    let mut client = client_end.connect(now, &factory, "bench", remote).expect("starts");
+    let mut client = client_end.connect(now, &factory, "bench", Addresses::of(remote)).expect("starts");
     let (mut plan, mut sealed) = (Plan::new(), Vec::new());
     assert!(client.poll_plan(now, 1, &mut plan));
     seal(&plan, &mut sealed);
-    let addresses = Addresses { remote, local_ip: None };
+    let addresses = Addresses::of(remote);
     let mut server = server_end.accept(now, addresses, BytesMut::from(&sealed[..])).expect("an Initial");
     for _ in 0..10 {
         now += Duration::from_millis(1);

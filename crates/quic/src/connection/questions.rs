@@ -7,7 +7,7 @@ use wire::quic::Side;
 use super::Connection;
 use crate::send::path::Addresses;
 use crate::session::ExportError;
-use crate::stats::Stats;
+use crate::stats::{PathStats, Stats};
 
 impl Connection {
     /// Which role we play.
@@ -30,9 +30,19 @@ impl Connection {
         self.control.is_closed()
     }
 
-    /// The addresses of a path.
+    /// The ends of the path that answers soonest.
     pub fn addresses(&self) -> Addresses {
         self.send.path().addresses
+    }
+
+    /// Both sides speak multipath; known once the handshake is complete.
+    pub fn is_multipath(&self) -> bool {
+        self.control.is_multipath()
+    }
+
+    /// Every path at this moment, in the order in which they were opened.
+    pub fn path_stats(&self) -> Vec<PathStats> {
+        self.send.path_stats()
     }
 
     /// The peer's certificate chain or raw public key, leaf first, as TLS has authenticated it; empty if it showed none, and
@@ -64,6 +74,8 @@ impl Connection {
             handshake_time,
             started_at,
             session: self.control.summary(),
+            is_multipath: self.control.is_multipath(),
+            paths: self.send.path_stats(),
         }
     }
 }

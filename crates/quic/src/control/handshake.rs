@@ -119,6 +119,11 @@ impl Control {
         self.check_ids(&parameters)?;
         self.parameters_done = true;
         self.peer_id_limit = parameters.active_connection_id_limit;
+        self.peer_max_path = parameters.initial_max_path_id;
+        // Paths are told apart by connection IDs (multipath draft-21, section 2.1).
+        if self.peer_max_path.is_some() && self.peer_first_id.is_some_and(|id| id.is_empty()) {
+            return Err(TransportError::violation("multipath without connection IDs"));
+        }
         let theirs = Duration::from_millis(parameters.max_idle_timeout_ms);
         if !theirs.is_zero() && (self.idle_timeout.is_zero() || theirs < self.idle_timeout) {
             self.idle_timeout = theirs;
@@ -174,11 +179,13 @@ impl Control {
         self.peer_identity = self.session.peer_identity().into();
         exchange.to_send.push_back(ToSend::HandshakeComplete);
         events.push(Event::Connected);
+        self.begin_multipath(exchange);
         if self.side == Side::Server {
             exchange.to_send.push_back(ToSend::Control(ControlFrame::HandshakeDone));
             self.confirm(exchange, events);
         }
         self.issue_ids(exchange);
+        self.issue_path_ids(exchange);
         Ok(())
     }
 

@@ -16,8 +16,8 @@ pub(crate) const LOCAL_IDS_MAX: u64 = 4;
 /// Length of the IDs we choose, bytes: enough to make guessing one hopeless.
 pub const LOCAL_ID_LEN: usize = 8;
 
-/// IDs we issued.
-#[derive(Debug)]
+/// IDs we issued for one path.
+#[derive(Debug, Default)]
 pub(crate) struct LocalIds {
     /// Sequence number and ID, ascending.
     active: VecDeque<(u64, ConnectionId)>,
@@ -28,6 +28,20 @@ impl LocalIds {
     /// Starts with the ID of the handshake, number zero.
     pub(crate) fn new(first: ConnectionId) -> Self {
         Self { active: [(0, first)].into(), next_sequence: 1 }
+    }
+
+    /// The number of the next one.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// How many the peer may use.
+    pub(crate) fn len(&self) -> u64 {
+        self.active.len() as u64
+    }
+
+    pub(crate) fn contains(&self, id: &[u8]) -> bool {
+        self.active.iter().any(|(_, active)| active.as_slice() == id)
     }
 
     /// How many more to issue to a peer that keeps `peer_limit`.
@@ -52,6 +66,11 @@ impl LocalIds {
         Ok(self.active.remove(index).map(|(_, id)| id))
     }
 
+    /// Forgets all of them.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.active.drain(..).map(|(_, id)| id)
+    }
+
     /// Frees room that is not used.
     pub(crate) fn shrink(&mut self) {
         self.active.shrink_to_fit();
@@ -71,8 +90,8 @@ struct RemoteId {
     reset_token: Option<[u8; 16]>,
 }
 
-/// IDs the peer issued.
-#[derive(Debug)]
+/// IDs the peer issued for one path.
+#[derive(Debug, Default)]
 pub(crate) struct RemoteIds {
     /// Ascending by sequence; the first is in use.
     active: VecDeque<RemoteId>,
@@ -93,9 +112,13 @@ impl RemoteIds {
         Self { active: [RemoteId { sequence: 0, id: first, reset_token: None }].into(), retire_prior_to: 0 }
     }
 
-    /// The ID in use.
-    pub(crate) fn current(&self) -> ConnectionId {
-        self.active.front().expect("an ID is always in use").id
+    /// The ID in use; none on a path of which the peer has said nothing.
+    pub(crate) fn current(&self) -> Option<ConnectionId> {
+        self.active.front().map(|first| first.id)
+    }
+
+    pub(crate) fn contains(&self, id: ConnectionId) -> bool {
+        self.active.iter().any(|known| known.id == id)
     }
 
     /// Frees room that is not used.
@@ -116,7 +139,7 @@ impl RemoteIds {
         id: ConnectionId,
         reset_token: [u8; 16],
     ) -> Result<RemoteChange, TransportError> {
-        if self.current().is_empty() {
+        if self.current().is_some_and(|id| id.is_empty()) {
             return Err(TransportError::violation("a new connection ID from a peer that uses none"));
         }
         let before = self.current();
@@ -148,7 +171,7 @@ impl RemoteIds {
         if self.active.len() as u64 > REMOTE_IDS_MAX {
             return Err(TransportError::new(ErrorCode::CONNECTION_ID_LIMIT_ERROR, "more connection IDs than we keep"));
         }
-        change.current = (self.current() != before).then(|| self.current());
+        change.current = self.current().filter(|current| before != Some(*current));
         Ok(change)
     }
 }
@@ -167,7 +190,7 @@ mod tests {
         assert_eq!(ids.on_new(1, 0, id(1), [1; 16]), Ok(RemoteChange::default()));
         let change = ids.on_new(2, 1, id(2), [2; 16]).unwrap();
         assert_eq!(change, RemoteChange { retired: vec![0], current: Some(id(1)) });
-        assert_eq!(ids.current(), id(1));
+        assert_eq!(ids.current(), Some(id(1)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Key epochs: what packets are opened with, when keys go, and key updates (RFC 9001, section 6).
 
 use units::{Duration, Instant};
-use wire::quic::Space;
+use wire::quic::{PathId, Space};
 
 use super::{Control, Stage, ids};
 use crate::exchange::{Exchange, ToReceive, ToSend};
@@ -13,14 +13,16 @@ const OLD_KEY_PTOS: u64 = 3;
 
 impl Control {
     /// What the open stage needs, apart from the largest numbers.
-    pub(crate) fn open_context(&mut self, largest: [Option<u64>; 3]) -> OpenContext {
+    pub(crate) fn open_context(&mut self, path: PathId, largest: [Option<u64>; 3]) -> OpenContext {
         self.prepare_next_phase();
         OpenContext {
             local_id_len: ids::LOCAL_ID_LEN,
             levels: self.levels.clone(),
             // A server must not process 1-RTT packets before the handshake is complete (RFC 9001, section 5.7).
-            data: self.ring.clone().filter(|_| self.handshake_time.is_some()),
+            data: self.ring_of(path).filter(|_| self.handshake_time.is_some()),
             largest,
+            path,
+            max_path: self.max_path(),
             ignore_fixed_bit: self.config.grease,
         }
     }
@@ -31,7 +33,7 @@ impl Control {
             header: keys.header,
             current: keys.packet,
             phase: false,
-            phase_from: 0,
+            phase_from: None,
             previous: None,
             next: None,
         });
@@ -97,13 +99,23 @@ impl Control {
         ring.previous = Some(std::mem::replace(&mut ring.current, open));
         ring.phase = self.receive_phase % 2 == 1;
         ring.next = None;
+        ring.phase_from = None;
+        self.forget_phase_from();
         self.prepare_next_phase();
     }
 
-    /// The lowest number of the present phase, as the stage has seen it.
-    pub(crate) fn note_phase_from(&mut self, number: u64) {
-        if let Some(ring) = &mut self.ring {
-            ring.phase_from = number;
+    /// The keys, for packets of one path.
+    fn ring_of(&self, path: PathId) -> Option<PhaseRing> {
+        let ring = self.ring.clone()?;
+        let phase_from = if path == PathId::ZERO { ring.phase_from } else { self.phase_from_of(path) };
+        Some(PhaseRing { phase_from, ..ring })
+    }
+
+    /// The lowest number of the present phase on a path, as the stage has seen it.
+    pub(crate) fn note_phase_from(&mut self, path: PathId, number: Option<u64>) {
+        match &mut self.ring {
+            Some(ring) if path == PathId::ZERO => ring.phase_from = number,
+            _ => self.set_phase_from(path, number),
         }
     }
 }

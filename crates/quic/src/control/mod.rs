@@ -12,11 +12,12 @@
 pub(crate) mod handshake;
 pub(crate) mod ids;
 mod keys;
+pub(crate) mod paths;
 
 use std::sync::Arc;
 
 use units::{Duration, Instant};
-use wire::quic::{ConnectionId, ErrorCode, Side, Space, TransportParameters};
+use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, TransportParameters};
 
 use crate::config::TransportConfig;
 use crate::error::{ConnectionError, TransportError};
@@ -31,6 +32,7 @@ use crate::send::frames::ControlFrame;
 use crate::session::{DirectionKeys, PhaseKeys, Session, SessionSummary};
 use crate::spaces::Spaces;
 use ids::{LocalIds, RemoteIds};
+use paths::Paths;
 
 /// Handshake bytes out of order that are kept, at each level (RFC 9000, section 7.5, asks for at least 4096).
 pub(crate) const CRYPTO_BUFFER_MAX: u64 = 64 * 1024;
@@ -110,6 +112,10 @@ pub(crate) struct Control {
     old_keys_until: Option<Instant>,
     local_ids: LocalIds,
     pub(crate) remote_ids: RemoteIds,
+    /// What there is to know of paths, if there may be several.
+    paths: Option<Box<Paths>>,
+    /// Up to which path ID the peer said it goes.
+    peer_max_path: Option<PathId>,
     /// The peer's first Source Connection ID, once known.
     peer_first_id: Option<ConnectionId>,
     /// The destination of the client's first packet, and ours of the handshake: transport parameters must repeat them.
@@ -166,6 +172,8 @@ impl Control {
             old_keys_until: None,
             local_ids: LocalIds::new(local_id),
             remote_ids: RemoteIds::new(remote_id),
+            paths: None,
+            peer_max_path: None,
             peer_first_id: (side == Side::Server).then_some(remote_id),
             original_destination,
             parameters_done: false,
@@ -199,24 +207,12 @@ impl Control {
             ToControl::Crypto { space, offset, bytes } => {
                 self.on_crypto(now, space, offset, bytes, exchange, events)?
             }
-            ToControl::NewConnectionId { sequence, retire_prior_to, id, reset_token } => {
-                let change = self.remote_ids.on_new(sequence, retire_prior_to, id, reset_token)?;
-                for sequence in change.retired {
-                    exchange.to_send.push_back(ToSend::Control(ControlFrame::RetireConnectionId { sequence }));
-                }
-                if let Some(id) = change.current {
-                    exchange.to_send.push_back(ToSend::RemoteId { path: wire::quic::PathId::ZERO, id });
-                }
+            ToControl::NewConnectionId { path, sequence, retire_prior_to, id, reset_token } => {
+                self.on_new_id(path, (sequence, retire_prior_to, id, reset_token), exchange, events)?;
             }
-            ToControl::RetireConnectionId { sequence } => {
-                if let Some(id) = self.local_ids.retire(sequence)? {
-                    self.routes.push_back(RouteChange::Remove(id));
-                    self.issue_ids(exchange);
-                }
-            }
-            ToControl::PathChallenge(data) => {
-                exchange.to_send.push_back(ToSend::Control(ControlFrame::PathResponse(data)));
-            }
+            ToControl::RetireConnectionId { path, sequence } => self.on_retired_id(path, sequence, exchange)?,
+            ToControl::Multipath(frame) => self.on_multipath(now, frame, pto, exchange, events)?,
+            ToControl::PathState { path, state } => events.push(Event::PathState(path, state)),
             ToControl::HandshakeDone => {
                 if self.side == Side::Server {
                     return Err(TransportError::violation("a client sent HANDSHAKE_DONE"));
@@ -261,12 +257,13 @@ impl Control {
 
     /// Gives the peer as many IDs as it keeps.
     fn issue_ids(&mut self, exchange: &mut Exchange) {
+        let path = self.is_multipath().then_some(PathId::ZERO);
         for _ in 0..self.local_ids.missing(self.peer_id_limit) {
             let id = self.secrets.connection_id();
             let reset_token = self.secrets.reset_token(&id);
             let sequence = self.local_ids.issue(id);
             self.routes.push_back(RouteChange::Add(id));
-            let frame = ControlFrame::NewConnectionId { sequence, retire_prior_to: 0, id, reset_token };
+            let frame = ControlFrame::NewConnectionId { path, sequence, retire_prior_to: 0, id, reset_token };
             exchange.to_send.push_back(ToSend::Control(frame));
         }
     }
@@ -285,7 +282,7 @@ impl Control {
         }
         if space == Space::Handshake && self.side == Side::Server && self.levels[0].is_some() {
             // It proves that the client reads what we send to its address (RFC 9000, section 8.1).
-            exchange.to_send.push_back(ToSend::Validated(wire::quic::PathId::ZERO));
+            exchange.to_send.push_back(ToSend::Validated);
             self.discard(Space::Initial, exchange);
         }
         self.restart_idle(now, pto);
@@ -304,7 +301,10 @@ impl Control {
         match self.stage {
             Stage::Closing { until, .. } | Stage::Draining { until } => Some(until),
             Stage::Closed => None,
-            _ => [self.idle_at, self.keep_alive_at, self.old_keys_until].into_iter().flatten().min(),
+            _ => {
+                let paths = self.paths.as_ref().and_then(|paths| paths.timeout());
+                [self.idle_at, self.keep_alive_at, self.old_keys_until, paths].into_iter().flatten().min()
+            }
         }
     }
 
@@ -345,6 +345,7 @@ impl Control {
             }
             self.maybe_update_keys(exchange);
         }
+        self.on_path_timeout(now, exchange);
     }
 
     // ── The end ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -413,8 +414,9 @@ impl Control {
 
     fn become_closed(&mut self) {
         self.stage = Stage::Closed;
-        for id in self.local_ids.iter() {
-            self.routes.push_back(RouteChange::Remove(id));
+        self.routes.extend(self.local_ids.iter().map(RouteChange::Remove));
+        if let Some(paths) = &self.paths {
+            self.routes.extend(paths.local_ids().map(RouteChange::Remove));
         }
         // Kept until now, so that a client's first packet that comes again begins no second connection.
         if self.side == Side::Server {

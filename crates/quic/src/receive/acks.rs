@@ -5,7 +5,7 @@ use wire::quic::{PathId, Space};
 
 use crate::error::TransportError;
 use crate::range_set::RangeSet;
-use crate::spaces::{Spaces, Vacant};
+use crate::spaces::{DATA, Spaces, Vacant};
 
 /// Ranges remembered for each number space. A peer that leaves more gaps than this open has its oldest packets treated as
 /// duplicates, which costs it a retransmission and us nothing.
@@ -74,19 +74,26 @@ impl Vacant for AckSnapshot {
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     spaces: Spaces<AckSnapshot>,
+    /// The paths after the first, in the order of their places.
+    paths: Vec<PathId>,
 }
 
 impl Snapshot {
     pub(crate) fn get(&self, space: Space, path: PathId) -> &AckSnapshot {
-        &self.spaces[index(space, path)]
+        self.index(space, path).map_or(AckSnapshot::vacant(), |index| &self.spaces[index])
     }
-}
 
-fn index(space: Space, path: PathId) -> usize {
-    match space {
-        Space::Initial => 0,
-        Space::Handshake => 1,
-        Space::Data => 2 + path.0 as usize,
+    /// What to acknowledge of each path.
+    pub(crate) fn data_paths(&self) -> impl Iterator<Item = (PathId, &AckSnapshot)> {
+        let paths = [PathId::ZERO].into_iter().chain(self.paths.iter().copied());
+        paths.enumerate().map(|(at, path)| (path, &self.spaces[DATA + at]))
+    }
+
+    fn index(&self, space: Space, path: PathId) -> Option<usize> {
+        if space != Space::Data || path == PathId::ZERO {
+            return Some(space.index());
+        }
+        self.paths.iter().position(|known| *known == path).map(|at| DATA + 1 + at)
     }
 }
 
@@ -117,10 +124,10 @@ pub(crate) struct Acks {
 }
 
 impl Acks {
-    /// For a connection with one path.
+    /// Nothing received.
     pub(crate) fn new() -> Self {
         Self {
-            snapshot: Snapshot { spaces: Spaces::default() },
+            snapshot: Snapshot { spaces: Spaces::default(), paths: Vec::new() },
             states: Spaces::default(),
             frequency: Frequency::DEFAULT,
         }
@@ -128,7 +135,26 @@ impl Acks {
 
     /// The largest number received, for decoding the next one (RFC 9000, appendix A.3).
     pub(crate) fn largest(&self, space: Space, path: PathId) -> Option<u64> {
-        self.states[index(space, path)].largest
+        self.snapshot.index(space, path).and_then(|index| self.states[index].largest)
+    }
+
+    /// Where the packets of a path are noted; made for one that is new. Only packets of paths that were agreed on are
+    /// opened, which bounds their number.
+    fn index_or_new(&mut self, space: Space, path: PathId) -> usize {
+        self.snapshot.index(space, path).unwrap_or_else(|| {
+            self.snapshot.paths.push(path);
+            self.snapshot.spaces.push_path();
+            self.states.push_path();
+            DATA + self.snapshot.paths.len()
+        })
+    }
+
+    /// The path is over for both sides.
+    pub(crate) fn forget_path(&mut self, path: PathId) {
+        let Some(at) = self.snapshot.paths.iter().position(|known| *known == path) else { return };
+        self.snapshot.paths.remove(at);
+        self.snapshot.spaces.remove_path(at + 1);
+        self.states.remove_path(at + 1);
     }
 
     /// True if no packet of this number or a higher one has arrived.
@@ -148,8 +174,9 @@ impl Acks {
         eliciting: bool,
     ) -> bool {
         debug_assert!(count == 1 || self.is_ahead(space, path, number), "only packets that are ahead come in rows");
-        let state = &mut self.states[index(space, path)];
-        let snapshot = &mut self.snapshot.spaces[index(space, path)];
+        let index = self.index_or_new(space, path);
+        let state = &mut self.states[index];
+        let snapshot = &mut self.snapshot.spaces[index];
         if count > 1 {
             snapshot.ranges.insert(number..number + u64::from(count));
         } else if number < state.floor || !snapshot.ranges.insert_one(number) {
@@ -206,13 +233,16 @@ impl Acks {
 
     /// IMMEDIATE_ACK (draft-14, section 5).
     pub(crate) fn ask_at_once(&mut self, path: PathId) {
-        let snapshot = &mut self.snapshot.spaces[index(Space::Data, path)];
-        snapshot.due |= snapshot.pending;
+        if let Some(index) = self.snapshot.index(Space::Data, path) {
+            let snapshot = &mut self.snapshot.spaces[index];
+            snapshot.due |= snapshot.pending;
+        }
     }
 
     /// An acknowledgement left.
     pub(crate) fn on_ack_sent(&mut self, space: Space, path: PathId) {
-        let (state, snapshot) = (&mut self.states[index(space, path)], &mut self.snapshot.spaces[index(space, path)]);
+        let Some(index) = self.snapshot.index(space, path) else { return };
+        let (state, snapshot) = (&mut self.states[index], &mut self.snapshot.spaces[index]);
         state.eliciting_count = 0;
         state.deadline = None;
         snapshot.pending = false;
@@ -220,20 +250,25 @@ impl Acks {
     }
 
     /// What was taken for an acknowledgement that left never did.
-    pub(crate) fn renew(&mut self, space: Space, path: PathId) {
-        let has_ranges = !self.snapshot.get(space, path).ranges.is_empty();
-        // The space may be gone by now.
-        if has_ranges {
-            let snapshot = &mut self.snapshot.spaces[index(space, path)];
-            (snapshot.pending, snapshot.due) = (true, true);
+    pub(crate) fn renew(&mut self, space: Space) {
+        // A batch may have carried acknowledgements of several paths.
+        let all =
+            if space == Space::Data { DATA..self.snapshot.spaces.count() } else { space.index()..space.index() + 1 };
+        for index in all {
+            // The space may be gone by now.
+            if !self.snapshot.spaces[index].ranges.is_empty() {
+                let snapshot = &mut self.snapshot.spaces[index];
+                (snapshot.pending, snapshot.due) = (true, true);
+            }
         }
     }
 
     /// The peer knows that we have everything up to `largest` that we will ever have.
     pub(crate) fn raise_floor(&mut self, space: Space, path: PathId, largest: u64) {
-        let state = &mut self.states[index(space, path)];
+        let Some(index) = self.snapshot.index(space, path) else { return };
+        let state = &mut self.states[index];
         state.floor = state.floor.max(largest + 1);
-        self.snapshot.spaces[index(space, path)].ranges.remove_below(state.floor);
+        self.snapshot.spaces[index].ranges.remove_below(state.floor);
     }
 
     /// The keys of this space are gone.
@@ -249,7 +284,7 @@ impl Acks {
 
     /// Makes the acknowledgements due whose time has come.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
-        for index in 0..Spaces::<AckState>::COUNT {
+        for index in 0..self.states.count() {
             if self.states[index].deadline.is_some_and(|at| at <= now) {
                 self.states[index].deadline = None;
                 let snapshot = &mut self.snapshot.spaces[index];

@@ -82,6 +82,7 @@ impl ReceiveHalf {
             ToReceive::AckSent { space, path, .. } => self.acks.on_ack_sent(space, path),
             ToReceive::AckFloor { space, path, largest } => self.acks.raise_floor(space, path, largest),
             ToReceive::DiscardSpace(space) => self.acks.discard(space),
+            ToReceive::ForgetPath(path) => self.acks.forget_path(path),
             ToReceive::PeerParameters(parameters) => self.peer_ack_delay_exponent = parameters.ack_delay_exponent,
             ToReceive::RoundTrip(round_trip) => self.streams.set_round_trip(round_trip),
         }
@@ -162,17 +163,12 @@ impl ReceiveHalf {
                 let data = Strip::new(buffer.clone(), data);
                 self.streams.on_data(now, *id, *offset, data, *fin, exchange, events)?;
             }
-            Record::Ack { delay, ranges } => {
+            Record::Ack { path, delay, ranges } => {
                 let delay = Duration::from_micros(delay.saturating_mul(1 << self.peer_ack_delay_exponent.min(20)));
                 let start = exchange.ranges.len();
                 exchange.ranges.extend_from_slice(&opened.ack_ranges[ranges.clone()]);
                 let ranges = start..exchange.ranges.len();
-                exchange.to_send.push_back(ToSend::Acknowledged {
-                    space: packet.space,
-                    path: packet.path,
-                    delay,
-                    ranges,
-                });
+                exchange.to_send.push_back(ToSend::Acknowledged { space: packet.space, path: *path, delay, ranges });
             }
             Record::Crypto { offset, data } => {
                 let bytes = buffer.slice(data.clone());
@@ -218,18 +214,16 @@ impl ReceiveHalf {
                 self.streams.on_stream_data_blocked(id, limit, exchange, events)?;
             }
             Record::NewToken => exchange.to_control.push_back(ToControl::NewToken),
-            Record::PathChallenge(data) => exchange.to_control.push_back(ToControl::PathChallenge(*data)),
-            Record::NewConnectionId { sequence, retire_prior_to, id, reset_token } => {
-                exchange.to_control.push_back(ToControl::NewConnectionId {
-                    sequence: *sequence,
-                    retire_prior_to: *retire_prior_to,
-                    id: *id,
-                    reset_token: *reset_token,
-                });
+            &Record::PathChallenge(data) => exchange.to_send.push_back(ToSend::Challenge { path: packet.path, data }),
+            &Record::PathResponse(data) => exchange.to_send.push_back(ToSend::Response(data)),
+            &Record::NewConnectionId { path, sequence, retire_prior_to, id, reset_token } => {
+                let value = ToControl::NewConnectionId { path, sequence, retire_prior_to, id, reset_token };
+                exchange.to_control.push_back(value);
             }
-            Record::RetireConnectionId { sequence } => {
-                exchange.to_control.push_back(ToControl::RetireConnectionId { sequence: *sequence });
+            &Record::RetireConnectionId { path, sequence } => {
+                exchange.to_control.push_back(ToControl::RetireConnectionId { path, sequence });
             }
+            &Record::Multipath(frame) => exchange.to_control.push_back(ToControl::Multipath(frame)),
             &Record::AckFrequency { sequence, threshold, max_delay, reordering } => {
                 self.acks.on_frequency(packet.path, sequence, threshold, max_delay, reordering)?;
             }
@@ -294,7 +288,7 @@ impl ReceiveHalf {
     pub(crate) fn on_not_emitted(&mut self, receipt: &Receipt) {
         for space in Space::ALL {
             if receipt.acks[space.index()] {
-                self.acks.renew(space, receipt.path);
+                self.acks.renew(space);
             }
         }
     }

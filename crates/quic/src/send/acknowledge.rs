@@ -7,13 +7,12 @@ use units::{Duration, Instant};
 use wire::quic::{PathId, Side, Space};
 
 use super::SendHalf;
-use super::frames::SentFrame;
+use super::frames::{ControlFrame, SentFrame};
 use super::sent_log::{Content, Run};
-use super::space::SendSpace;
 use crate::error::TransportError;
 use crate::event::Events;
 use crate::exchange::{Exchange, ToControl, ToReceive};
-use crate::spaces::Spaces;
+use crate::spaces::DATA;
 
 /// Packets sent when a probe timeout fires (RFC 9002, section 6.2.4: one or two).
 const PROBES_PER_TIMEOUT: u8 = 2;
@@ -30,6 +29,7 @@ pub(crate) struct Acknowledgement {
 #[derive(Default)]
 struct NewlyAcked {
     bytes: u64,
+    packets: u64,
     eliciting: bool,
     newest: Option<(u64, Instant)>,
 }
@@ -43,7 +43,9 @@ impl SendHalf {
         exchange: &mut Exchange,
         events: &mut Events,
     ) -> Result<(), TransportError> {
-        let index = Self::space_index(ack.space, ack.path);
+        // A path that is over needs no acknowledgements (multipath draft-21, section 3.4.3).
+        let Some(at) = self.place_of(ack.path) else { return Ok(()) };
+        let index = Self::index_of(ack.space, at);
         let ranges = &exchange.ranges[ack.ranges.clone()];
         let space = &mut self.spaces[index];
         space.check_ranges(ranges)?;
@@ -53,26 +55,25 @@ impl SendHalf {
         let mut runs = std::mem::take(&mut self.acked_runs);
         runs.clear();
         let mut newly = NewlyAcked::default();
-        let delivery = &mut self.paths[ack.path.0 as usize].delivery;
+        let delivery = &mut self.paths[at].delivery;
         space.log.acknowledge(ranges, |run| {
             newly.bytes += run.in_flight_bytes();
+            newly.packets += u64::from(run.count);
             newly.eliciting |= run.eliciting;
             newly.newest = Some((run.end() - 1, run.sent_at));
-            if run.in_flight {
-                delivery.on_acked(now, &run.stamp, run.sent_at, run.end() - 1, run.in_flight_bytes());
-            }
+            delivery.on_acked(now, &run.stamp, run.sent_at, run.end() - 1, run.in_flight_bytes());
             runs.push(run);
         });
         let max_ack_delay = self.ack_frequency.max_ack_delay();
         if let Some((number, sent_at)) = newly.newest {
-            let path = &mut self.paths[ack.path.0 as usize];
+            let path = &mut self.paths[at];
             path.in_flight -= newly.bytes;
             // Only the largest number says something about the round trip (RFC 9002, section 5.1).
             if number == largest && newly.eliciting {
                 let delay = if self.handshake_confirmed { ack.delay.min(max_ack_delay) } else { ack.delay };
                 path.rtt.update(now.saturating_since(sent_at), delay);
                 path.first_rtt_sample_at.get_or_insert(now);
-                exchange.to_receive.push_back(ToReceive::RoundTrip(path.rtt.smoothed()));
+                self.tell_round_trip(exchange);
             }
             if ack.space == Space::Handshake {
                 // The server can only acknowledge Handshake packets after it validated our address.
@@ -80,7 +81,8 @@ impl SendHalf {
             }
             self.detect_lost(now, index);
             self.on_newly_acked(now, index, sent_at, number, &newly);
-            if ack.space == Space::Data && number >= self.phase_from && !self.phase_acked {
+            self.on_sign_of_life(now, at, exchange);
+            if ack.space == Space::Data && number >= self.paths[at].phase_from && !self.phase_acked {
                 self.phase_acked = true;
                 exchange.to_control.push_back(ToControl::PhaseAcknowledged(self.key_phase));
             }
@@ -94,8 +96,10 @@ impl SendHalf {
     }
 
     fn on_newly_acked(&mut self, now: Instant, index: usize, newest_sent_at: Instant, number: u64, newly: &NewlyAcked) {
-        let path = &mut self.paths[index.saturating_sub(2)];
-        let round_ended = index >= 2 && number >= path.round_end;
+        let path = &mut self.paths[index.saturating_sub(DATA)];
+        path.counts.bytes_acked += newly.bytes;
+        path.counts.packets_acked += newly.packets;
+        let round_ended = index >= DATA && number >= path.round_end;
         if round_ended {
             path.round_end = self.spaces[index].next_number;
         }
@@ -110,14 +114,39 @@ impl SendHalf {
             rate: path.delivery.take_sample(&path.rtt),
         };
         path.congestion.on_ack(&event, &path.rtt);
-        if self.handshake_confirmed {
-            let packets = path.congestion.window() / path.datagram_size as u64;
-            self.ack_frequency.tune(packets, path.rtt.smoothed());
-        }
         if self.peer_validated_us {
             path.backoff.reset();
         }
-        self.probe_anchor = now;
+        path.probe_anchor = now;
+        if self.handshake_confirmed {
+            self.tune_ack_frequency();
+        }
+    }
+
+    /// One wish for all paths: as few acknowledgements as the largest window needs, as soon as the shortest path wants them.
+    fn tune_ack_frequency(&mut self) {
+        if let [path] = &self.paths[..] {
+            let packets = path.congestion.window() / path.datagram_size as u64;
+            return self.ack_frequency.tune(packets, path.rtt.smoothed());
+        }
+        let active = self.paths.iter().filter(|path| path.is_active() && path.rtt.has_sample());
+        let wishes = active.map(|path| (path.congestion.window() / path.datagram_size as u64, path.rtt.smoothed()));
+        let widest =
+            wishes.reduce(|(most, soonest), (packets, round_trip)| (most.max(packets), soonest.min(round_trip)));
+        if let Some((packets, round_trip)) = widest {
+            self.ack_frequency.tune(packets, round_trip);
+        }
+    }
+
+    /// Windows must bridge the longest round trip.
+    fn tell_round_trip(&self, exchange: &mut Exchange) {
+        if let [path] = &self.paths[..] {
+            return exchange.to_receive.push_back(ToReceive::RoundTrip(path.rtt.smoothed()));
+        }
+        let active = self.paths.iter().filter(|path| path.is_active() && path.rtt.has_sample());
+        if let Some(longest) = active.map(|path| path.rtt.smoothed()).max() {
+            exchange.to_receive.push_back(ToReceive::RoundTrip(longest));
+        }
     }
 
     fn on_run_acked(&mut self, space: Space, index: usize, run: Run, exchange: &mut Exchange, events: &mut Events) {
@@ -146,11 +175,11 @@ impl SendHalf {
     fn detect_lost(&mut self, now: Instant, index: usize) {
         let space = &mut self.spaces[index];
         let Some(largest) = space.largest_acked else { return };
-        let path = &mut self.paths[index.saturating_sub(2)];
+        let path = &mut self.paths[index.saturating_sub(DATA)];
         let detector = LossDetector::new(largest, now, &path.rtt);
         let mut lost: Vec<Run> = Vec::new();
         space.loss_time = space.log.detect_lost(&detector, largest, |run| lost.push(run));
-        let Some(newest) = lost.iter().rev().find(|run| run.in_flight) else { return };
+        let Some(newest) = lost.last() else { return };
 
         let mut persistent = PersistentCongestion::new(path.first_rtt_sample_at);
         let mut next_number = None;
@@ -180,12 +209,13 @@ impl SendHalf {
             persistent,
             ecn: false,
         });
-        for run in lost.iter().filter(|run| run.in_flight) {
+        for run in &lost {
             let sample = path.delivery.on_lost(&run.stamp, run.first..run.end(), run.in_flight_bytes());
             path.congestion.on_row_lost(now, &sample);
         }
-        let wire_space = if index < 2 { Space::ALL[index] } else { Space::Data };
+        let wire_space = if index < DATA { Space::ALL[index] } else { Space::Data };
         for run in lost {
+            self.paths[index.saturating_sub(DATA)].counts.packets_lost += u64::from(run.count);
             self.stats.packets_lost += u64::from(run.count);
             self.stats.bytes_lost += u64::from(run.size) * u64::from(run.count);
             self.requeue(wire_space, index, run);
@@ -195,20 +225,25 @@ impl SendHalf {
     /// Makes the content of packets that did not arrive due again.
     pub(super) fn requeue(&mut self, space: Space, index: usize, run: Run) {
         if let Some((id, range)) = run.stream_range() {
-            self.streams.on_lost(id, range, false);
+            if !run.moved {
+                self.streams.on_lost(id, range, false);
+            }
             return;
         }
         let Content::Side(slot) = run.content else { return };
         let mut frames = std::mem::take(&mut self.frame_scratch);
         self.spaces[index].log.take_frames(slot, &mut frames);
-        for frame in frames.drain(..) {
+        for frame in frames.drain(..).filter(|_| !run.moved) {
             self.requeue_frame(space, frame);
         }
         self.frame_scratch = frames;
     }
 
-    fn requeue_frame(&mut self, space: Space, frame: SentFrame) {
+    pub(super) fn requeue_frame(&mut self, space: Space, frame: SentFrame) {
         match frame {
+            // An older word about a path than our last one would mislead (multipath draft-21, section 4.3).
+            SentFrame::Control(ControlFrame::PathStatus { path, sequence, .. })
+                if self.place_of(path).is_none_or(|at| self.paths[at].status_sequence != sequence) => {}
             // A probe may have queued a copy already.
             SentFrame::Control(frame) if frame.repeats() && !self.control.iter().any(|due| *due == frame) => {
                 self.control.push_back(frame);
@@ -233,39 +268,54 @@ impl SendHalf {
         let lost = self.spaces.iter().filter_map(|space| space.loss_time).min();
         let released = self.paths.iter().filter_map(|path| path.release_at).min();
         // A loss timer takes the place of the probe timer (RFC 9002, section 6.2.1).
-        let probe = if lost.is_some() { None } else { self.probe_deadline().map(|(at, _)| at) };
-        [lost, released, probe, self.blocked_deadline()].into_iter().flatten().min()
+        let probe = self.probe_deadline().map(|(at, _, _)| at);
+        [lost, released, probe, self.blocked_deadline(), self.path_timeout()].into_iter().flatten().min()
     }
 
-    /// When to probe, and in which space (RFC 9002, appendix A.8).
-    fn probe_deadline(&self) -> Option<(Instant, Space)> {
-        let path = &self.paths[0];
-        if self.close.is_some() || path.amplification_room() == 0 {
-            // Nothing can be sent until the peer sends something.
+    /// When to probe, on which path and in which space (RFC 9002, appendix A.8). A loss timer takes the place of a path's
+    /// probe timer (section 6.2.1).
+    fn probe_deadline(&self) -> Option<(Instant, usize, Space)> {
+        if self.close.is_some() {
             return None;
         }
-        let deadlines = Space::ALL.into_iter().filter_map(|space| {
-            if space == Space::Data && !self.handshake_confirmed {
+        let handshake_waits =
+            [Space::Initial, Space::Handshake].iter().any(|space| self.spaces[space.index()].loss_time.is_some());
+        let due = |at: usize| {
+            let path = &self.paths[at];
+            let waits = self.spaces[DATA + at].loss_time.is_some() || (at == 0 && handshake_waits);
+            // Nothing can be sent until the peer sends something; and a path that is asked whether it works has a timer of
+            // its own.
+            if waits || !path.is_active() || path.amplification_room() == 0 {
                 return None;
             }
-            let delay = if space == Space::Data { self.ack_frequency.max_ack_delay() } else { Duration::ZERO };
-            let sent_at = self.spaces[space.index()].log.last_eliciting_sent_at()?;
-            Some((sent_at + path.backoff.interval(&path.rtt, delay), space))
-        });
-        if let Some(earliest) = deadlines.min_by_key(|(at, _)| *at) {
-            return Some(earliest);
+            let spaces = if at == 0 { &Space::ALL[..] } else { &[Space::Data][..] };
+            let deadlines = spaces.iter().filter_map(|space| {
+                if *space == Space::Data && !self.handshake_confirmed {
+                    return None;
+                }
+                let delay = if *space == Space::Data { self.ack_frequency.max_ack_delay() } else { Duration::ZERO };
+                let sent_at = self.spaces[Self::index_of(*space, at)].log.last_eliciting_sent_at()?;
+                Some((sent_at + path.backoff.interval(&path.rtt, delay), at, *space))
+            });
+            deadlines.min_by_key(|(at, ..)| *at).or_else(|| self.lonely_deadline(at))
+        };
+        (0..self.paths.len()).filter_map(due).min_by_key(|(at, ..)| *at)
+    }
+
+    /// A client probes with nothing in flight too: the server may be held back by its anti-amplification limit (RFC 9002,
+    /// section 6.2.2.1).
+    fn lonely_deadline(&self, at: usize) -> Option<(Instant, usize, Space)> {
+        if at > 0 || self.side != Side::Client || self.peer_validated_us {
+            return None;
         }
-        if self.side == Side::Client && !self.peer_validated_us {
-            // The server may be held back by its anti-amplification limit (RFC 9002, section 6.2.2.1).
-            let space = if self.keys[Space::Handshake.index()].is_some() { Space::Handshake } else { Space::Initial };
-            self.keys[space.index()].as_ref()?;
-            return Some((self.probe_anchor + path.backoff.interval(&path.rtt, Duration::ZERO), space));
-        }
-        None
+        let space = if self.keys[Space::Handshake.index()].is_some() { Space::Handshake } else { Space::Initial };
+        self.keys[space.index()].as_ref()?;
+        let path = &self.paths[at];
+        Some((path.probe_anchor + path.backoff.interval(&path.rtt, Duration::ZERO), at, space))
     }
 
     /// Does what is due at `now`; does nothing if called early.
-    pub(crate) fn on_timeout(&mut self, now: Instant) {
+    pub(crate) fn on_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
         for path in &mut self.paths {
             if path.release_at.is_some_and(|at| at <= now) {
                 path.release_at = None;
@@ -274,32 +324,35 @@ impl SendHalf {
         if self.blocked_deadline().is_some_and(|at| at <= now) {
             self.streams.repeat_blocked();
         }
-        if self.spaces.iter().any(|space| space.loss_time.is_some()) {
-            for index in 0..Spaces::<SendSpace>::COUNT {
+        let waits_for_loss = self.spaces.iter().any(|space| space.loss_time.is_some());
+        if waits_for_loss {
+            for index in 0..self.spaces.count() {
                 if self.spaces[index].loss_time.is_some_and(|at| at <= now) {
                     self.detect_lost(now, index);
                 }
             }
-            return;
         }
-        if let Some((at, space)) = self.probe_deadline()
-            && at <= now
+        self.on_path_timeout(now, exchange);
+        // What is lost now may be all there was to probe for.
+        if let Some((due_at, at, space)) = self.probe_deadline()
+            && due_at <= now
+            && !waits_for_loss
         {
-            self.probe(now, space);
+            self.probe(now, at, space);
         }
     }
 
     /// Makes probes due, carrying the oldest content that is outstanding (RFC 9002, section 6.2.4).
-    fn probe(&mut self, now: Instant, space: Space) {
-        let index = Self::space_index(space, PathId::ZERO);
-        self.paths[0].backoff.on_expired();
+    fn probe(&mut self, now: Instant, at: usize, space: Space) {
+        let index = Self::index_of(space, at);
+        self.paths[at].backoff.on_expired();
         self.stats.probe_timeouts += 1;
-        self.probe_anchor = now;
+        self.paths[at].probe_anchor = now;
         self.spaces[index].probes_due = PROBES_PER_TIMEOUT;
         let oldest: Vec<Run> = self.spaces[index]
             .log
             .iter()
-            .filter(|run| run.eliciting)
+            .filter(|run| run.eliciting && !run.moved)
             .take(usize::from(PROBES_PER_TIMEOUT))
             .copied()
             .collect();

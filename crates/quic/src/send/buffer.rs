@@ -67,6 +67,17 @@ impl SendBuffer {
         self.unsent
     }
 
+    /// The offset of the first byte that is not known to have arrived.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// Bytes that could be sent now, those to be repeated included, up to stream offset `limit`.
+    pub(crate) fn ready_bytes(&self, limit: u64) -> u64 {
+        let lost: u64 = self.lost.iter().map(|range| range.end - range.start).sum();
+        lost + self.end.min(limit).saturating_sub(self.unsent)
+    }
+
     /// Bytes held until they are acknowledged.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.end - self.floor

@@ -9,17 +9,30 @@ use wire::quic::{ConnectionId, Dir, PathId, StreamId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlFrame {
     HandshakeDone,
+    /// With a path if multipath was negotiated.
     NewConnectionId {
+        path: Option<PathId>,
         sequence: u64,
         retire_prior_to: u64,
         id: ConnectionId,
         reset_token: [u8; 16],
     },
     RetireConnectionId {
+        path: Option<PathId>,
         sequence: u64,
     },
-    /// Not repeated when lost (RFC 9000, section 13.3).
-    PathResponse([u8; 8]),
+    PathAbandon {
+        path: PathId,
+        code: u64,
+    },
+    /// Repeated only while it is our last word about the path (multipath draft-21, section 4.3).
+    PathStatus {
+        path: PathId,
+        sequence: u64,
+        available: bool,
+    },
+    MaxPathId(PathId),
+    PathsBlocked(PathId),
     StopSending {
         id: StreamId,
         code: u64,
@@ -31,11 +44,14 @@ impl ControlFrame {
     pub(crate) fn wire(&self) -> Frame<'static> {
         match *self {
             Self::HandshakeDone => Frame::HandshakeDone,
-            Self::NewConnectionId { sequence, retire_prior_to, id, reset_token } => {
-                Frame::NewConnectionId { path: None, sequence, retire_prior_to, id, reset_token }
+            Self::NewConnectionId { path, sequence, retire_prior_to, id, reset_token } => {
+                Frame::NewConnectionId { path, sequence, retire_prior_to, id, reset_token }
             }
-            Self::RetireConnectionId { sequence } => Frame::RetireConnectionId { path: None, sequence },
-            Self::PathResponse(data) => Frame::PathResponse(data),
+            Self::RetireConnectionId { path, sequence } => Frame::RetireConnectionId { path, sequence },
+            Self::PathAbandon { path, code } => Frame::PathAbandon { path, code },
+            Self::PathStatus { path, sequence, available } => Frame::PathStatus { path, sequence, available },
+            Self::MaxPathId(path) => Frame::MaxPathId(path),
+            Self::PathsBlocked(path) => Frame::PathsBlocked(path),
             Self::StopSending { id, code } => Frame::StopSending { id, code },
             Self::Ping => Frame::Ping,
         }
@@ -43,7 +59,7 @@ impl ControlFrame {
 
     /// Whether loss makes it necessary again.
     pub(crate) fn repeats(&self) -> bool {
-        !matches!(self, Self::PathResponse(_) | Self::Ping)
+        *self != Self::Ping
     }
 }
 

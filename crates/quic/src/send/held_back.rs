@@ -1,7 +1,6 @@
 //! The peer's credit holds us back: saying so again, so that the connection lives for as long as we have something to send.
 
 use units::{Duration, Instant};
-use wire::quic::Space;
 
 use super::SendHalf;
 use crate::control::KEEP_ALIVES_PER_IDLE_TIMEOUT;
@@ -23,10 +22,11 @@ impl SendHalf {
     pub(super) fn blocked_deadline(&self) -> Option<Instant> {
         let waits = self.handshake_confirmed
             && self.close.is_none()
-            && self.spaces[Space::Data.index()].log.last_eliciting_sent_at().is_none()
+            && self.spaces.iter().all(|space| !space.log.has_eliciting())
             && self.streams.is_held_back()
             // What is due already waits for a packet, not for this timer.
             && !self.streams.has_control_due();
-        waits.then(|| self.probe_anchor + self.repeat_blocked_after.max(self.pto_interval()))
+        let anchor = self.paths.iter().map(|path| path.probe_anchor).max().unwrap_or(Instant::ZERO);
+        waits.then(|| anchor + self.repeat_blocked_after.max(self.pto_interval()))
     }
 }

@@ -12,6 +12,7 @@
 //! | `grants` | credit to tell the peer of |
 //! | `held_back` | when the peer's credit is used up |
 //! | `ack_frequency` | how often the peer should acknowledge |
+//! | `paths`, `validation` | how paths begin and end, and whether they work |
 //! | `path`, `space`, `sent_log` | a path, a number space, what is outstanding in it |
 
 pub(crate) mod ack_frequency;
@@ -22,10 +23,12 @@ pub(crate) mod frames;
 pub(crate) mod grants;
 mod held_back;
 pub(crate) mod path;
+mod paths;
 pub(crate) mod planner;
 pub(crate) mod sent_log;
 pub(crate) mod space;
 pub(crate) mod streams;
+mod validation;
 
 use std::sync::Arc;
 
@@ -40,7 +43,7 @@ use crate::exchange::{Exchange, ToReceive, ToSend};
 use crate::plan::Receipt;
 use crate::queue::Queue;
 use crate::session::DirectionKeys;
-use crate::spaces::Spaces;
+use crate::spaces::{DATA, Spaces};
 use crate::stats::SendStats;
 use ack_frequency::AckFrequency;
 use acknowledge::Acknowledgement;
@@ -48,6 +51,8 @@ use buffer::SendBuffer;
 use frames::{ControlFrame, SentFrame};
 use grants::Grants;
 use path::SendPath;
+use planner::Views;
+use scheduler::Scheduler;
 use sent_log::Run;
 use space::SendSpace;
 use streams::SendStreams;
@@ -86,9 +91,8 @@ pub(crate) struct SendHalf {
     keys: Spaces<Option<DirectionKeys>>,
     /// Key updates made so far.
     key_phase: u64,
-    /// Packets sealed with the present 1-RTT key, and the first number of the phase.
+    /// Packets sealed with the present 1-RTT key.
     sealed_in_phase: u64,
-    phase_from: u64,
     phase_acked: bool,
     /// Our connection ID in long headers, and the token of Initial packets.
     local_id: ConnectionId,
@@ -100,8 +104,6 @@ pub(crate) struct SendHalf {
     handshake_confirmed: bool,
     /// The server has proved that it validated our address, or we are the server (RFC 9002, section 6.2.2.1).
     peer_validated_us: bool,
-    /// When an ack-eliciting packet was last sent or acknowledged: where timers count from that no packet in flight has.
-    probe_anchor: Instant,
     /// How long to wait before saying again that the peer's credit holds us back.
     repeat_blocked_after: Duration,
     /// Said instead of everything else, each time it is due.
@@ -109,9 +111,13 @@ pub(crate) struct SendHalf {
     close_due: bool,
     /// Whether an ack-eliciting packet was sent since something was received.
     elicited: bool,
-    /// Acknowledgement-only packets since one that the peer answers.
-    silent_count: u32,
-    next_skip: u64,
+    /// Both sides speak multipath: acknowledgements name their path.
+    is_multipath: bool,
+    /// Made for the second path: with one there is nothing to choose.
+    scheduler: Option<Box<dyn Scheduler>>,
+    /// When the scheduler wants to be asked again.
+    ask_again_at: Option<Instant>,
+    views: Views,
     stats: SendStats,
     acked_runs: Vec<Run>,
     frame_scratch: Vec<SentFrame>,
@@ -155,7 +161,6 @@ impl SendHalf {
         path: SendPath,
         rng: Rng,
     ) -> Self {
-        let next_skip = planner::SKIP_INTERVAL;
         Self {
             side,
             streams: SendStreams::new(side, HELD_BYTES_MIN.min(config.send_buffer_max)),
@@ -170,7 +175,6 @@ impl SendHalf {
             keys: Spaces::default(),
             key_phase: 0,
             sealed_in_phase: 0,
-            phase_from: 0,
             phase_acked: false,
             local_id,
             token: Vec::new(),
@@ -180,13 +184,14 @@ impl SendHalf {
             handshake_complete: false,
             handshake_confirmed: false,
             peer_validated_us: side == Side::Server,
-            probe_anchor: Instant::ZERO,
             repeat_blocked_after: Duration::ZERO,
             close: None,
             close_due: false,
             elicited: false,
-            silent_count: 0,
-            next_skip,
+            is_multipath: false,
+            scheduler: None,
+            ask_again_at: None,
+            views: Views::default(),
             stats: SendStats::default(),
             acked_runs: Vec::new(),
             frame_scratch: Vec::new(),
@@ -196,15 +201,6 @@ impl SendHalf {
     /// Keys to seal packets of `space` with.
     pub(crate) fn install_keys(&mut self, space: Space, keys: DirectionKeys) {
         self.keys[space.index()] = Some(keys);
-    }
-
-    /// Where the packets of `space` on `path` are numbered.
-    fn space_index(space: Space, path: PathId) -> usize {
-        match space {
-            Space::Initial => 0,
-            Space::Handshake => 1,
-            Space::Data => 2 + path.0 as usize,
-        }
     }
 
     /// Takes one value of the exchange.
@@ -237,19 +233,39 @@ impl SendHalf {
             ToSend::ForgetGrant(id) => self.grants.forget_stream(id),
             ToSend::Heard => self.elicited = false,
             ToSend::Received { path, bytes } => {
-                self.paths[path.0 as usize].on_received(bytes);
+                if let Some(at) = self.place_of(path) {
+                    self.paths[at].on_received(bytes);
+                }
             }
+            ToSend::Challenge { path, data } => return self.on_challenge(path, data),
+            ToSend::Response(data) => self.on_response(now, data, exchange),
             ToSend::Control(frame) => return self.queue_control(frame),
             ToSend::Crypto { space, bytes } => {
                 self.crypto[space.index()].write(bytes);
-                self.probe_anchor = now;
+                self.paths[0].probe_anchor = now;
             }
             ToSend::InstallKeys { space, keys } => self.install_keys(space, keys),
             ToSend::UpdateKeys { packet, phase } => self.update_keys(packet, phase),
             ToSend::DiscardSpace(space) => self.discard_space(now, space),
             ToSend::PeerParameters(parameters) => self.set_peer_parameters(&parameters, events),
-            ToSend::RemoteId { path, id } => self.paths[path.0 as usize].remote_id = id,
-            ToSend::Validated(path) => self.paths[path.0 as usize].set_validated(),
+            ToSend::RemoteId { path, id } => {
+                if let Some(at) = self.place_of(path) {
+                    self.paths[at].remote_id = id;
+                }
+            }
+            ToSend::Validated => self.paths[0].set_validated(),
+            ToSend::Multipath => self.is_multipath = true,
+            ToSend::OpenPath { path, addresses, remote_id, is_backup, is_peers_backup } => {
+                let path = self.open_path(now, path, addresses, remote_id);
+                (path.is_backup, path.is_peers_backup) = (is_backup, is_peers_backup);
+            }
+            ToSend::PeersStatus { path, available } => {
+                if let Some(at) = self.place_of(path) {
+                    self.paths[at].is_peers_backup = !available;
+                }
+            }
+            ToSend::AbandonPath(path) => self.abandon_path(path),
+            ToSend::ForgetPath(path) => self.forget_path(path),
             ToSend::HandshakeComplete => self.handshake_complete = true,
             ToSend::HandshakeConfirmed => {
                 self.handshake_confirmed = true;
@@ -281,7 +297,9 @@ impl SendHalf {
         self.key_phase = phase;
         self.sealed_in_phase = 0;
         self.phase_acked = false;
-        self.phase_from = self.spaces[2].next_number;
+        for (at, path) in self.paths.iter_mut().enumerate() {
+            path.phase_from = self.spaces[DATA + at].next_number;
+        }
         self.stats.key_updates += 1;
     }
 
@@ -295,7 +313,7 @@ impl SendHalf {
         self.spaces.discard(space);
         path.in_flight -= gone;
         path.backoff.reset();
-        self.probe_anchor = now;
+        path.probe_anchor = now;
     }
 
     fn set_peer_parameters(&mut self, parameters: &TransportParameters, events: &mut Events) {
@@ -333,7 +351,8 @@ impl SendHalf {
         if !self.handshake_complete || self.peer.max_datagram_frame_size == 0 {
             return None;
         }
-        let path = &self.paths[0];
+        // Any path may have to carry it.
+        let path = self.paths.iter().filter(|path| path.is_open()).min_by_key(|path| path.datagram_size)?;
         // Short header with a number of four bytes, frame type, no length field.
         let room = path.datagram_size - (1 + path.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
         let limit = usize::try_from(self.peer.max_datagram_frame_size).unwrap_or(usize::MAX);
@@ -348,9 +367,10 @@ impl SendHalf {
 
     /// The plan left at `at`. To be reported before the system call, so that no acknowledgement can overtake it.
     pub(crate) fn on_emitted(&mut self, receipt: &Receipt, at: Instant) {
+        let Some(place) = self.place_of(receipt.path) else { return };
         for space in Space::ALL {
             if let Some((first, last)) = receipt.numbers[space.index()] {
-                self.spaces[Self::space_index(space, receipt.path)].log.mark_emitted(first, last, at);
+                self.spaces[Self::index_of(space, place)].log.mark_emitted(first, last, at);
             }
         }
     }
@@ -358,13 +378,14 @@ impl SendHalf {
     /// The plan never left: its content is due again, and nothing counts as lost.
     pub(crate) fn on_not_emitted(&mut self, receipt: &Receipt) {
         for space in Space::ALL {
+            let Some(at) = self.place_of(receipt.path) else { break };
             let Some((first, last)) = receipt.numbers[space.index()] else { continue };
             let mut runs = std::mem::take(&mut self.acked_runs);
             runs.clear();
-            let index = Self::space_index(space, receipt.path);
+            let index = Self::index_of(space, at);
             self.spaces[index].log.take_unsent(first, last, |run| runs.push(run));
             for run in runs.drain(..) {
-                self.paths[receipt.path.0 as usize].in_flight -= run.in_flight_bytes();
+                self.paths[at].in_flight -= run.in_flight_bytes();
                 self.requeue(space, index, run);
             }
             self.acked_runs = runs;
@@ -394,10 +415,18 @@ impl SendHalf {
         self.grants.shrink();
         self.crypto.iter_mut().for_each(SendBuffer::shrink);
         self.spaces.iter_mut().for_each(|space| space.log.shrink());
+        self.paths.iter_mut().for_each(|path| path.validation.shrink());
+        self.views = Views::default();
     }
 
+    /// The path for what concerns the connection: the one that answers soonest.
     pub(crate) fn path(&self) -> &SendPath {
-        &self.paths[0]
+        &self.paths[self.best_place()]
+    }
+
+    /// Path `id`, if it exists.
+    pub(crate) fn path_of(&self, id: PathId) -> Option<&SendPath> {
+        self.place_of(id).map(|at| &self.paths[at])
     }
 
     /// Values for people and tests.
@@ -409,13 +438,16 @@ impl SendHalf {
         }
     }
 
-    pub(crate) fn pto_interval(&self) -> Duration {
-        self.paths[0].rtt.pto_base() + self.ack_frequency.max_ack_delay()
-    }
-
     /// Room for new bytes grows with the window, so that a long fat path is kept full and a short one does not hoard memory.
+    /// Bytes are held in order, so with several paths they are held for as long as the slowest takes.
     fn tune_buffer(&mut self, events: &mut Events) {
-        let wanted = self.paths.iter().map(|path| path.congestion.window()).sum::<u64>().saturating_mul(2);
+        let wanted = if let [path] = &self.paths[..] {
+            path.congestion.window().saturating_mul(2)
+        } else {
+            let active = || self.paths.iter().filter(|path| path.is_active() && path.rtt.has_sample());
+            let longest = active().map(|path| path.rtt.smoothed()).max().unwrap_or(Duration::ZERO);
+            active().map(|path| path.capacity().bytes_in(longest)).sum::<u64>().saturating_mul(2)
+        };
         let bytes = wanted.max(HELD_BYTES_MIN).min(self.config.send_buffer_max);
         self.streams.set_held_bytes_max(bytes, events);
     }

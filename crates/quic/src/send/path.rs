@@ -3,10 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 
 use recovery::{CongestionController, DeliveryRate, Pacer, PtoBackoff, RttEstimator};
-use units::{Instant, Rng};
-use wire::quic::ConnectionId;
+use units::{Duration, Instant, Rate, Rng};
+use wire::quic::{ConnectionId, PathId, StreamId};
 
+use super::planner::SKIP_INTERVAL;
+use super::validation::Validation;
 use crate::config::TransportConfig;
+use crate::queue::Queue;
+use crate::stats::PathState;
 
 /// An unvalidated address gets at most this many times the bytes that came from it (RFC 9000, section 8.1).
 const AMPLIFICATION_FACTOR: u64 = 3;
@@ -15,18 +19,43 @@ const AMPLIFICATION_FACTOR: u64 = 3;
 /// and again.
 const AMPLIFICATION_ROOM_MIN: u64 = 64;
 
-/// The two addresses of a path.
+/// The two ends of a path: together with the socket's port they are its 4-tuple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Addresses {
     /// The peer's address.
     pub remote: SocketAddr,
     /// Our own address, where the system told it.
     pub local_ip: Option<IpAddr>,
+    /// The driver's name for the socket.
+    pub socket: u16,
+}
+
+impl Addresses {
+    /// Between `remote` and the driver's first socket.
+    pub const fn of(remote: SocketAddr) -> Self {
+        Self { remote, local_ip: None, socket: 0 }
+    }
+
+    /// Whether packets of both travel between the same two ends. The system does not always tell our own address.
+    pub(crate) fn is_same_route(&self, other: &Self) -> bool {
+        let local_differs = self.local_ip.zip(other.local_ip).is_some_and(|(ours, theirs)| ours != theirs);
+        self.remote == other.remote && self.socket == other.socket && !local_differs
+    }
+}
+
+/// Stream bytes of which a copy is to be sent on a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Copy {
+    pub(crate) id: StreamId,
+    pub(crate) range: std::ops::Range<u64>,
+    pub(crate) fin: bool,
 }
 
 /// One path.
 #[derive(Debug)]
 pub(crate) struct SendPath {
+    pub(crate) id: PathId,
+    pub(crate) state: PathState,
     pub(crate) addresses: Addresses,
     /// The peer's connection ID for this path.
     pub(crate) remote_id: ConnectionId,
@@ -46,13 +75,47 @@ pub(crate) struct SendPath {
     pub(crate) round_end: u64,
     /// Held back by the pacer until then.
     pub(crate) release_at: Option<Instant>,
+    /// When an ack-eliciting packet was last sent or acknowledged: where timers count from that no packet in flight has.
+    pub(crate) probe_anchor: Instant,
+    /// When something was last newly acknowledged.
+    pub(crate) acked_at: Instant,
+    /// The system refused to send on it: it is let be until it is asked again.
+    pub(crate) is_refused: bool,
+    /// Since when its socket has had no room, as far as anybody looked.
+    pub(crate) full_since: Option<Instant>,
+    /// Acknowledgement-only packets since one that the peer answers.
+    pub(crate) silent_count: u32,
+    /// The next number to leave out.
+    pub(crate) next_skip: u64,
+    /// The first number of the present key phase.
+    pub(crate) phase_from: u64,
+    /// Which side asked that it be used only if no other path can be, and the number of our last word about it.
+    pub(crate) is_backup: bool,
+    pub(crate) is_peers_backup: bool,
+    pub(crate) status_sequence: u64,
+    /// Challenges asked and to be answered; what a path that does not answer is asked.
+    pub(crate) validation: Validation,
+    /// Data that the scheduler wants sent here as well.
+    pub(crate) copies: Queue<Copy>,
+    pub(crate) counts: PathCounts,
     validated: bool,
     received_bytes: u64,
     sent_bytes: u64,
 }
 
+/// What a path has carried, for people.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PathCounts {
+    pub(crate) packets_sent: u64,
+    pub(crate) packets_acked: u64,
+    pub(crate) packets_lost: u64,
+    pub(crate) bytes_acked: u64,
+    pub(crate) suspected: u32,
+}
+
 impl SendPath {
     pub(crate) fn new(
+        id: PathId,
         addresses: Addresses,
         remote_id: ConnectionId,
         config: &TransportConfig,
@@ -63,6 +126,8 @@ impl SendPath {
         let mut pacer = Pacer::new(config.rate_cap);
         pacer.set_segment_size(segment_size);
         Self {
+            id,
+            state: PathState::Active,
             addresses,
             remote_id,
             datagram_size: config.datagram_size,
@@ -76,6 +141,19 @@ impl SendPath {
             app_limited: true,
             round_end: 0,
             release_at: None,
+            probe_anchor: Instant::ZERO,
+            acked_at: Instant::ZERO,
+            is_refused: false,
+            full_since: None,
+            silent_count: 0,
+            next_skip: SKIP_INTERVAL,
+            phase_from: 0,
+            is_backup: false,
+            is_peers_backup: false,
+            status_sequence: 0,
+            validation: Validation::default(),
+            copies: Queue::new(),
+            counts: PathCounts::default(),
             validated,
             received_bytes: 0,
             sent_bytes: 0,
@@ -116,6 +194,37 @@ impl SendPath {
         if limited && self.window_room() >= self.datagram_size as u64 {
             self.delivery.on_app_limited(self.in_flight);
         }
+    }
+
+    /// Somebody looked whether its socket has room.
+    pub(crate) fn note_room(&mut self, now: Instant, has_room: bool) {
+        self.full_since = if has_room { None } else { self.full_since.or(Some(now)) };
+    }
+
+    /// When a socket without room will have been so for longer than a driver takes to empty it.
+    pub(crate) fn stuck_at(&self) -> Option<Instant> {
+        self.full_since.map(|since| since + self.rtt.pto_base())
+    }
+
+    /// Data may be sent on it.
+    pub(crate) fn is_active(&self) -> bool {
+        self.state == PathState::Active
+    }
+
+    /// Packets may be sent on it, if only to find out whether they arrive.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state != PathState::Abandoned
+    }
+
+    /// Bytes from the peer's address, datagrams included that did not open, and bytes sent to it.
+    pub(crate) fn volume(&self) -> (u64, u64) {
+        (self.received_bytes, self.sent_bytes)
+    }
+
+    /// What the path can carry, as far as it was learnt: what the window lets through in a round trip.
+    pub(crate) fn capacity(&self) -> Rate {
+        let round_trip = self.rtt.smoothed().max(Duration::from_micros(1));
+        Rate::from_transfer(self.congestion.window(), round_trip).unwrap_or_default()
     }
 
     /// Bytes the congestion window still lets out.

@@ -1,13 +1,17 @@
 //! Fills plans: which frames go into which packet, and how many packets may leave.
 //!
 //! While the handshake lasts, a plan is one datagram in which packets of several spaces are coalesced. Afterwards it is a
-//! batch of 1-RTT packets of one path, all of the same size but the last. Each of these is a file of its own; what they share
-//! is here.
+//! batch of 1-RTT packets of one path, all of the same size but the last; which path is the scheduler's choice. Each of these
+//! is a file of its own; what they share is here. `at` is always the place of the path that a plan is made for.
 
 mod close;
+mod copies;
 mod data;
 mod handshake;
+mod paths;
 mod row;
+
+pub(super) use paths::Views;
 
 use recovery::SendStamp;
 use units::{Duration, Instant};
@@ -21,6 +25,7 @@ use super::sent_log::{Content, Run};
 use crate::exchange::{Exchange, ToControl, ToReceive};
 use crate::plan::{PLAN_DATAGRAMS_MAX, Plan};
 use crate::receive::{AckSnapshot, Snapshot};
+use crate::spaces::DATA;
 
 /// Ranges in one ACK frame: all that are remembered, so that none is forgotten unsaid.
 const ACK_RANGES_SENT_MAX: usize = crate::receive::acks::RANGES_MAX;
@@ -28,30 +33,46 @@ const ACK_RANGES_SENT_MAX: usize = crate::receive::acks::RANGES_MAX;
 /// Our ack_delay_exponent: the default, so that it need not be sent (RFC 9000, section 18.2).
 pub(crate) const ACK_DELAY_EXPONENT: u32 = 3;
 
+/// The longest path identifier on the wire, bytes.
+const PATH_LEN_MAX: usize = 8;
+
 /// A number is skipped about every so many packets.
 pub(crate) const SKIP_INTERVAL: u64 = 1 << 12;
 
 impl SendHalf {
-    /// Fills `plan` with what may leave now, at most `datagrams_max` datagrams; false if that is nothing.
+    /// Fills `plan` with what may leave now, at most `datagrams_max` datagrams, on a path whose socket has room; false if that
+    /// is nothing.
     pub(crate) fn plan(
         &mut self,
         now: Instant,
         snapshot: &Snapshot,
         datagrams_max: usize,
+        has_room: &dyn Fn(u16) -> bool,
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) -> bool {
         plan.clear();
-        plan.path = PathId::ZERO;
-        plan.addresses = Some(self.paths[0].addresses);
         plan.planned_at = now;
-        if self.close.is_some() {
-            self.plan_close(plan);
-        } else if self.keys.has_handshake() {
-            self.plan_handshake(now, snapshot, plan, exchange);
-        } else if self.keys[2].is_some() {
-            self.plan_data(now, snapshot, datagrams_max.min(PLAN_DATAGRAMS_MAX), plan, exchange);
-        }
+        let datagrams_max = datagrams_max.min(PLAN_DATAGRAMS_MAX);
+        let at = if self.close.is_some() {
+            let at = self.best_place();
+            if has_room(self.paths[at].addresses.socket) {
+                self.plan_close(at, plan);
+            }
+            at
+        } else if self.paths.len() > 1 {
+            self.plan_paths(now, snapshot, datagrams_max, has_room, plan, exchange)
+        } else {
+            if !has_room(self.paths[0].addresses.socket) {
+                return false;
+            }
+            if self.keys.has_handshake() {
+                self.plan_handshake(now, snapshot, plan, exchange);
+            } else if self.keys[DATA].is_some() {
+                self.plan_data(now, 0, Load::All, snapshot, datagrams_max, plan, exchange);
+            }
+            0
+        };
         if plan.items.is_empty() {
             return false;
         }
@@ -60,7 +81,11 @@ impl SendHalf {
                 plan.keys[space.index()].clone_from(&self.keys[space.index()]);
             }
         }
-        self.paths[0].on_sent(plan.size_bytes as u64);
+        let path = &mut self.paths[at];
+        plan.path = path.id;
+        plan.addresses = Some(path.addresses);
+        path.on_sent(plan.size_bytes as u64);
+        path.counts.packets_sent += plan.packet_count as u64;
         self.stats.datagrams_sent += plan.datagram_count as u64;
         self.stats.bytes_sent += plan.size_bytes as u64;
         self.stats.packets_sent += plan.packet_count as u64;
@@ -68,11 +93,18 @@ impl SendHalf {
         true
     }
 
-    fn fields<'a>(&self, space: Space, number_len: usize, token: &'a [u8], fixed_bit: bool) -> HeaderFields<'a> {
-        let path = &self.paths[0];
+    fn fields<'a>(
+        &self,
+        at: usize,
+        space: Space,
+        number_len: usize,
+        token: &'a [u8],
+        fixed_bit: bool,
+    ) -> HeaderFields<'a> {
+        let path = &self.paths[at];
         HeaderFields {
             space,
-            number: self.spaces[space.index()].next_number,
+            number: self.spaces[Self::index_of(space, at)].next_number,
             number_len,
             dcid: path.remote_id,
             scid: self.local_id,
@@ -89,17 +121,17 @@ impl SendHalf {
     }
 
     /// Bytes of the packet numbers of the next `count` packets.
-    fn number_len(&self, space: Space, count: u64) -> usize {
-        let space = &self.spaces[space.index()];
+    fn number_len(&self, at: usize, space: Space, count: u64) -> usize {
+        let space = &self.spaces[Self::index_of(space, at)];
         number_len(space.next_number + count, space.largest_acked)
     }
 
-    fn maybe_skip_number(&mut self, plan: &Plan) {
+    fn maybe_skip_number(&mut self, at: usize, plan: &Plan) {
         // Between plans only: the packets of a plan are numbered in a row.
-        let space = &mut self.spaces[2];
-        if plan.items.is_empty() && space.next_number >= self.next_skip {
+        let (space, path) = (&mut self.spaces[DATA + at], &mut self.paths[at]);
+        if plan.items.is_empty() && space.next_number >= path.next_skip {
             space.skip_number();
-            self.next_skip = space.next_number + SKIP_INTERVAL / 2 + self.rng.below(SKIP_INTERVAL);
+            path.next_skip = space.next_number + SKIP_INTERVAL / 2 + self.rng.below(SKIP_INTERVAL);
         }
     }
 
@@ -108,6 +140,7 @@ impl SendHalf {
     fn record(
         &mut self,
         now: Instant,
+        at: usize,
         space: Space,
         number: u64,
         size: usize,
@@ -122,7 +155,7 @@ impl SendHalf {
             frames.clear();
             return;
         }
-        let log = &mut self.spaces[space.index()].log;
+        let log = &mut self.spaces[Self::index_of(space, at)].log;
         let content = match lone_stream(frames) {
             Some((id, range)) => {
                 frames.clear();
@@ -131,13 +164,13 @@ impl SendHalf {
             None => log.store_frames(frames),
         };
         let stamp = SendStamp::default();
-        let run =
-            Run { first: number, count: 1, size: size as u16, eliciting, in_flight, sent_at: now, stamp, content };
-        self.log_run(space, run, exchange);
+        let (size, moved) = (size as u16, false);
+        let run = Run { first: number, count: 1, size, eliciting, moved, sent_at: now, stamp, content };
+        self.log_run(at, space, run, exchange);
     }
 
     /// Writes packets that count as in flight into the log and tells the others what they must know of them.
-    fn log_run(&mut self, space: Space, mut run: Run, exchange: &mut Exchange) {
+    fn log_run(&mut self, at: usize, space: Space, mut run: Run, exchange: &mut Exchange) {
         let (now, bytes) = (run.sent_at, run.in_flight_bytes());
         self.note_first_sent(space, run.first, exchange);
         if run.eliciting {
@@ -145,14 +178,14 @@ impl SendHalf {
                 self.elicited = true;
                 exchange.to_control.push_back(ToControl::ElicitingSent { at: now });
             }
-            self.probe_anchor = now;
+            self.paths[at].probe_anchor = now;
         }
-        let path = &mut self.paths[0];
+        let path = &mut self.paths[at];
         path.in_flight += bytes;
         if bytes > 0 {
             run.stamp = path.delivery.on_sent(now, bytes, path.in_flight);
         }
-        self.spaces[space.index()].log.push(run);
+        self.spaces[Self::index_of(space, at)].log.push(run);
         path.congestion.on_sent(now, bytes, path.in_flight);
     }
 
@@ -170,18 +203,29 @@ impl SendHalf {
             exchange.to_control.push_back(ToControl::KeyWornOut);
         }
         // RFC 9001, section 6.6: a peer that never follows an update must not make us use a key beyond its limit.
-        let limit = self.keys[2].as_ref().map_or(u64::MAX, |keys| keys.packet.confidentiality_limit());
+        let limit = self.keys[DATA].as_ref().map_or(u64::MAX, |keys| keys.packet.confidentiality_limit());
         if self.sealed_in_phase.saturating_add(PLAN_DATAGRAMS_MAX as u64) > limit {
             exchange.to_control.push_back(ToControl::KeyExhausted);
         }
     }
 }
 
+/// What a plan for a path may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Load {
+    /// Everything that is due.
+    All,
+    /// What is bound to the path: acknowledgements, challenges and their answers.
+    Bound,
+}
+
+/// Writes an acknowledgement; `multipath` says that it names its path (multipath draft-21, section 2.3).
 #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
 fn put_ack(
     now: Instant,
     space: Space,
     path: PathId,
+    multipath: bool,
     ack: &AckSnapshot,
     draft: &mut Draft,
     plan: &mut Plan,
@@ -190,14 +234,16 @@ fn put_ack(
 ) {
     let Some(largest) = ack.ranges.max() else { return };
     // As many ranges as surely fit: each takes at most two eight-byte integers beside the fixed part.
-    let fit = draft.room.saturating_sub(ack_len_max(1)) / 16 + 1;
-    if draft.room < ack_len_max(1) {
+    let least = ack_len_max(1) + PATH_LEN_MAX;
+    let fit = draft.room.saturating_sub(least) / 16 + 1;
+    if draft.room < least {
         return;
     }
     let ranges = ack.ranges.iter().rev().take(ACK_RANGES_SENT_MAX.min(fit)).map(|range| range.start..=range.end - 1);
     let delay = now.saturating_since(ack.largest_at);
     let delay = if space == Space::Data { delay } else { Duration::ZERO };
-    draft.put_head(plan, |out| emit_ack(None, delay.as_micros() >> ACK_DELAY_EXPONENT, ranges, None, out));
+    let named = (multipath && space == Space::Data).then_some(path);
+    draft.put_head(plan, |out| emit_ack(named, delay.as_micros() >> ACK_DELAY_EXPONENT, ranges, None, out));
     plan.acks[space.index()] = true;
     frames.push(SentFrame::Ack { path, largest });
     exchange.to_receive.push_back(ToReceive::AckSent { space, path });

@@ -40,10 +40,11 @@ pub(crate) struct Run {
     pub(crate) count: u32,
     /// Size of each packet in bytes, header and tag included.
     pub(crate) size: u16,
-    /// Whether the packets make the peer answer. Those that do also count as in flight.
+    /// Whether the packets make the peer answer. All that are logged count against the congestion window (RFC 9002, section
+    /// 2: ack-eliciting or padded).
     pub(crate) eliciting: bool,
-    /// Whether they count against the congestion window (RFC 9002, section 2: ack-eliciting or padded).
-    pub(crate) in_flight: bool,
+    /// The content was made due again, for another path to carry: nothing is to be repeated if this is lost.
+    pub(crate) moved: bool,
     /// When they left; when they were planned, until the emit report comes.
     pub(crate) sent_at: Instant,
     /// What had been delivered by then, from which the path's rate follows.
@@ -71,7 +72,7 @@ impl Run {
 
     /// Bytes that count against the congestion window.
     pub(crate) fn in_flight_bytes(&self) -> u64 {
-        if self.in_flight { u64::from(self.size) * u64::from(self.count) } else { 0 }
+        u64::from(self.size) * u64::from(self.count)
     }
 
     /// The stream bytes all packets of the run carry together.
@@ -120,6 +121,7 @@ impl SentLog {
             && last.end() == run.first
             && last.size == run.size
             && last.sent_at == run.sent_at
+            && last.moved == run.moved
         {
             last.count += run.count;
             return;
@@ -146,6 +148,21 @@ impl SentLog {
         self.side.free.push(slot);
     }
 
+    /// The frames of a packet that stays in the log; none if it fits the pattern.
+    pub(crate) fn frames_of(&self, run: &Run) -> &[SentFrame] {
+        match run.content {
+            Content::Side(slot) => self.frames(slot),
+            _ => &[],
+        }
+    }
+
+    /// The last packet is a copy: its loss is no matter.
+    pub(crate) fn mark_last_moved(&mut self) {
+        if let Some(last) = self.runs.back_mut() {
+            last.moved = true;
+        }
+    }
+
     /// Looks at the frames of a packet that stays in the log.
     pub(crate) fn frames(&self, slot: u32) -> &[SentFrame] {
         &self.side.slots[slot as usize]
@@ -162,7 +179,7 @@ impl SentLog {
     }
 
     /// The outstanding runs, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Run> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Run> {
         self.runs.iter()
     }
 
@@ -255,6 +272,43 @@ impl SentLog {
             sink(lost);
         }
         None
+    }
+
+    /// When the oldest outstanding ack-eliciting packet left.
+    pub(crate) fn first_eliciting_sent_at(&self) -> Option<Instant> {
+        if !self.has_eliciting() {
+            return None;
+        }
+        self.runs.iter().find(|run| run.eliciting).map(|run| run.sent_at)
+    }
+
+    /// The oldest outstanding packets with content that no other path was given.
+    pub(crate) fn first_unmoved(&self) -> Option<&Run> {
+        self.runs.iter().find(|run| !run.moved && run.content != Content::Nothing)
+    }
+
+    /// Marks runs whose content another path is to carry, from the oldest on, until they hold `bytes`; shows them to `sink`.
+    /// They stay in the log: their acknowledgement may still come.
+    pub(crate) fn move_content(&mut self, bytes: u64, mut sink: impl FnMut(&Run)) {
+        let mut moved = 0;
+        for run in self.runs.iter_mut().filter(|run| !run.moved && run.content != Content::Nothing) {
+            if moved >= bytes {
+                return;
+            }
+            run.moved = true;
+            moved += u64::from(run.size) * u64::from(run.count);
+            sink(run);
+        }
+    }
+
+    /// Takes the oldest runs out until `count` are left, and shows them to `sink`.
+    pub(crate) fn forget_oldest(&mut self, count: usize, mut sink: impl FnMut(Run)) {
+        while self.runs.len() > count
+            && let Some(run) = self.runs.pop_front()
+        {
+            self.eliciting_count -= if run.eliciting { u64::from(run.count) } else { 0 };
+            sink(run);
+        }
     }
 
     /// Takes packets `first..=last` out, which never left, and shows them to `sink`.

@@ -39,6 +39,9 @@ impl std::fmt::Display for WriteError {
 
 impl std::error::Error for WriteError {}
 
+/// Ready streams looked at to learn how much waits.
+const READY_COUNTED_MAX: usize = 64;
+
 /// A small state of its own for things that are sent once and repeated when lost: FIN and RESET_STREAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Flag {
@@ -94,6 +97,11 @@ impl SendStream {
 
     fn is_open(&self) -> bool {
         self.fin == Flag::Unset && self.reset == Flag::Unset
+    }
+
+    /// It was given up: its bytes are gone.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.reset != Flag::Unset
     }
 }
 
@@ -316,6 +324,18 @@ impl SendStreams {
         let is_only = self.ready.len() == 1 && self.ready.values().all(|class| class.len() == 1);
         let stream = self.map.get(&id).filter(|stream| is_only && stream.fin != Flag::Due)?;
         stream.buffer.peek(limit).map(|due| due.end - due.start)
+    }
+
+    /// Bytes that could be sent now, over the first few of the streams that are ready: enough to tell a tail from bulk.
+    pub(crate) fn ready_bytes(&self) -> u64 {
+        let credit = self.max_data - self.data_sent;
+        let streams = self.ready.values().flatten().take(READY_COUNTED_MAX).filter_map(|id| self.map.get(id));
+        streams.map(|stream| stream.buffer.ready_bytes(stream.max_data.min(stream.buffer.unsent() + credit))).sum()
+    }
+
+    /// Applications wait for room: more will follow.
+    pub(crate) fn has_waiting_writers(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// True if a STREAM frame could be sent now.

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use quic::session::deterministic::DeterministicFactory;
 use quic::session::{LevelKeys, NewKeys, PhaseKeys, Session, SessionFactory, TAG_LEN};
-use quic::{ConnectionId, ErrorCode, PathId, Side, TransportConfig};
+use quic::{Addresses, ConnectionId, ErrorCode, PathId, Side, TransportConfig};
 use units::{Duration, Instant, Rng};
 use wire::quic::{
     Close, CloseOrigin, Frame, LongHeader, MIN_INITIAL_SIZE, PacketType, Parsed, Reader, SAMPLE_LEN, Space,
@@ -21,12 +21,22 @@ use super::Node;
 /// Where the hostile peer lives.
 pub const HOSTILE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 66)), 6666);
 
+/// Its address on the victim's socket `socket`.
+pub const fn hostile_on(socket: u16) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, socket as u8, 66)), HOSTILE.port())
+}
+
 /// Length of the connection IDs it chooses, bytes.
 const ID_LEN: usize = 8;
 
 /// A packet it has opened.
 pub struct Heard {
     pub space: Space,
+    /// That of the connection ID it was sent to.
+    pub path: PathId,
+    pub dcid: ConnectionId,
+    /// Bytes of the whole datagram it came in.
+    pub datagram_len: usize,
     pub number: u64,
     pub phase: bool,
     payload: Vec<u8>,
@@ -81,11 +91,23 @@ pub struct Hostile {
     crypto_ahead: [BTreeMap<u64, Vec<u8>>; 3],
     /// Everything opened, oldest first.
     pub heard: Vec<Heard>,
+    /// The paths after the first, as far as either side has spoken of them.
+    paths: BTreeMap<u32, HostilePath>,
     /// Packets that did not open.
     pub unopened: u64,
     /// Bytes received and sent, as UDP payload.
     pub received_bytes: u64,
     pub sent_bytes: u64,
+}
+
+/// One path after the first.
+#[derive(Default)]
+struct HostilePath {
+    /// The victim's connection IDs for it, and ours.
+    remote_ids: Vec<ConnectionId>,
+    local_ids: Vec<ConnectionId>,
+    next_number: u64,
+    received: Vec<u64>,
 }
 
 /// Ordinary transport parameters of a client that calls itself `id`.
@@ -101,6 +123,12 @@ pub fn client_parameters(id: ConnectionId) -> TransportParameters {
         max_datagram_frame_size: 65_535,
         ..TransportParameters::default()
     }
+}
+
+/// The same, with path IDs up to `max`.
+pub fn multipath(mut parameters: TransportParameters, max: u32) -> TransportParameters {
+    parameters.initial_max_path_id = Some(PathId(max));
+    parameters
 }
 
 /// Parameters as bytes.
@@ -155,6 +183,7 @@ impl Hostile {
             crypto_read: [0; 3],
             crypto_ahead: Default::default(),
             heard: Vec::new(),
+            paths: BTreeMap::new(),
             unopened: 0,
             received_bytes: 0,
             sent_bytes: 0,
@@ -168,9 +197,20 @@ impl Hostile {
         Self::new(Side::Client, seed, local, first, &parameters(local))
     }
 
+    /// A client that calls itself nothing at all.
+    pub fn nameless_client(seed: u64, parameters: impl FnOnce(ConnectionId) -> Vec<u8>) -> Self {
+        let first = random_id(&mut Rng::from_seed(seed).split("hostile ids"));
+        Self::new(Side::Client, seed, ConnectionId::EMPTY, first, &parameters(ConnectionId::EMPTY))
+    }
+
     /// A client with ordinary transport parameters.
     pub fn ordinary_client(seed: u64) -> Self {
         Self::client(seed, |id| encode(&client_parameters(id)))
+    }
+
+    /// A client that takes path IDs up to `max`.
+    pub fn multipath_client(seed: u64, max: u32) -> Self {
+        Self::client(seed, |id| encode(&multipath(client_parameters(id), max)))
     }
 
     /// A server for the client whose first datagram this is. `parameters` gets its connection ID and the client's first
@@ -180,10 +220,28 @@ impl Hostile {
         first_datagram: &[u8],
         parameters: impl FnOnce(ConnectionId, ConnectionId) -> Vec<u8>,
     ) -> Self {
+        let local = random_id(&mut Rng::from_seed(seed).split("hostile ids"));
+        Self::server_named(seed, local, first_datagram, parameters)
+    }
+
+    /// The same, but it calls itself nothing at all.
+    pub fn nameless_server(
+        seed: u64,
+        first_datagram: &[u8],
+        parameters: impl FnOnce(ConnectionId, ConnectionId) -> Vec<u8>,
+    ) -> Self {
+        Self::server_named(seed, ConnectionId::EMPTY, first_datagram, parameters)
+    }
+
+    fn server_named(
+        seed: u64,
+        local: ConnectionId,
+        first_datagram: &[u8],
+        parameters: impl FnOnce(ConnectionId, ConnectionId) -> Vec<u8>,
+    ) -> Self {
         let Ok(Parsed::Protected(header)) = parse_packet(first_datagram, ID_LEN) else {
             panic!("not an Initial packet")
         };
-        let local = random_id(&mut Rng::from_seed(seed).split("hostile ids"));
         let mut server = Self::new(Side::Server, seed, local, header.dcid, &parameters(local, header.dcid));
         server.remote_id = header.scid;
         server
@@ -202,15 +260,74 @@ impl Hostile {
         if oddity.number.is_none() {
             self.next_number[space.index()] += 1;
         }
+        self.seal(space, PathId::ZERO, self.remote_id, number, payload, oddity)
+    }
+
+    /// One 1-RTT packet on `path`, which the victim has given a connection ID.
+    pub fn packet_on(&mut self, path: u32, payload: &[u8]) -> Vec<u8> {
+        if path == 0 {
+            return self.packet(Space::Data, payload);
+        }
+        let remote_id = *self.paths[&path].remote_ids.last().expect("the victim has issued an ID for this path");
+        self.packet_to(path, remote_id, payload)
+    }
+
+    /// The same, to the first of the victim's IDs for `path`, which is not the first one.
+    pub fn packet_on_oldest(&mut self, path: u32, payload: &[u8]) -> Vec<u8> {
+        let remote_id = self.paths[&path].remote_ids[0];
+        self.packet_to(path, remote_id, payload)
+    }
+
+    /// How many IDs the victim has issued for `path`.
+    pub fn ids_of(&self, path: u32) -> usize {
+        self.paths.get(&path).map_or(0, |path| path.remote_ids.len())
+    }
+
+    fn packet_to(&mut self, path: u32, remote_id: ConnectionId, payload: &[u8]) -> Vec<u8> {
+        let known = self.paths.entry(path).or_default();
+        let number = known.next_number;
+        known.next_number += 1;
+        self.seal(Space::Data, PathId(path), remote_id, number, payload, Oddity::default())
+    }
+
+    /// A 1-RTT packet to the victim's ID for `path`, sealed as if it belonged to path `sealed_for`.
+    pub fn packet_sealed_for(&mut self, path: u32, sealed_for: PathId, number: u64, payload: &[u8]) -> Vec<u8> {
+        let remote_id = *self.paths[&path].remote_ids.last().expect("the victim has issued an ID for this path");
+        self.seal(Space::Data, sealed_for, remote_id, number, payload, Oddity::default())
+    }
+
+    /// Whether the victim has issued an ID for `path`.
+    pub fn can_use(&self, path: u32) -> bool {
+        self.paths.get(&path).is_some_and(|path| !path.remote_ids.is_empty())
+    }
+
+    /// Issues an ID for `path`: the frame, to be sent.
+    pub fn issue(&mut self, path: u32, sequence: u64) -> Frame<'static> {
+        let mut id = [0xee; ID_LEN];
+        id[..4].copy_from_slice(&path.to_be_bytes());
+        id[4..7].copy_from_slice(&sequence.to_be_bytes()[5..]);
+        let id = ConnectionId::new(&id).expect("eight bytes");
+        self.paths.entry(path).or_default().local_ids.push(id);
+        Frame::NewConnectionId { path: Some(PathId(path)), sequence, retire_prior_to: 0, id, reset_token: [7; 16] }
+    }
+
+    fn seal(
+        &mut self,
+        space: Space,
+        path: PathId,
+        remote_id: ConnectionId,
+        number: u64,
+        payload: &[u8],
+        oddity: Oddity,
+    ) -> Vec<u8> {
         let number_len = 4;
         let (fixed, phase) = (!oddity.clear_fixed_bit, self.phase ^ (oddity.phases_ahead % 2 == 1));
         let mut out = Vec::new();
         let number_at = match space {
-            Space::Data => emit_short(&self.remote_id, number, number_len, phase, false, fixed, &mut out),
+            Space::Data => emit_short(&remote_id, number, number_len, phase, false, fixed, &mut out),
             _ => {
                 let ty = if space == Space::Initial { PacketType::Initial } else { PacketType::Handshake };
-                let header =
-                    LongHeader { ty, version: VERSION_1, dcid: self.remote_id, scid: self.local_id, token: &[] };
+                let header = LongHeader { ty, version: VERSION_1, dcid: remote_id, scid: self.local_id, token: &[] };
                 emit_long(&header, number, number_len, payload.len() + TAG_LEN, fixed, &mut out)
             }
         };
@@ -229,7 +346,7 @@ impl Hostile {
             ahead => &self.later[ahead - 1].seal,
         };
         let (header, sealed) = out.split_at_mut(header_len);
-        let tag = packet_key.seal(PathId::ZERO, number, header, sealed);
+        let tag = packet_key.seal(path, number, header, sealed);
         out.extend_from_slice(&tag);
         let (head, sample) = out.split_at_mut(number_at + 4);
         let (first, rest) = head.split_at_mut(1);
@@ -301,19 +418,16 @@ impl Hostile {
 
     /// An ACK frame for all it has received in `space`.
     pub fn ack(&self, space: Space) -> Vec<u8> {
-        let mut numbers = self.received[space.index()].clone();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut ranges: Vec<std::ops::RangeInclusive<u64>> = Vec::new();
-        for number in numbers {
-            match ranges.last_mut() {
-                Some(last) if *last.end() + 1 == number => *last = *last.start()..=number,
-                _ => ranges.push(number..=number),
-            }
-        }
-        let mut out = Vec::new();
-        emit_ack(None, 0, ranges.into_iter().rev().take(200), None, &mut out);
-        out
+        ack_of(None, self.received[space.index()].clone())
+    }
+
+    /// A PATH_ACK frame for all it has received on `path`, which must be something.
+    pub fn path_ack(&self, path: u32) -> Vec<u8> {
+        let numbers = match path {
+            0 => &self.received[Space::Data.index()],
+            path => &self.paths[&path].received,
+        };
+        ack_of(Some(PathId(path)), numbers.clone())
     }
 
     // ── Receiving ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -321,6 +435,7 @@ impl Hostile {
     /// Opens what it can of a datagram and feeds the session.
     pub fn receive(&mut self, datagram: &[u8]) {
         self.received_bytes += datagram.len() as u64;
+        let datagram_len = datagram.len();
         let mut datagram = datagram.to_vec();
         while let Ok(Parsed::Protected(header)) = parse_packet(&datagram, ID_LEN) {
             let mut packet: Vec<u8> = datagram.drain(..header.end).collect();
@@ -334,21 +449,50 @@ impl Hostile {
             let (first, rest) = head.split_at_mut(1);
             keys.open.header.unprotect(&sample[..SAMPLE_LEN], &mut first[0], &mut rest[header.number_offset - 1..]);
             let plain = read_unprotected(packet[0], &packet[header.number_offset..sample_at]);
-            let largest = self.received[space.index()].iter().max().copied();
+            let path = match space {
+                Space::Data => self.path_of(&header.dcid),
+                _ => PathId::ZERO,
+            };
+            let received = match self.paths.get_mut(&path.0) {
+                Some(known) if path != PathId::ZERO => &mut known.received,
+                _ => &mut self.received[space.index()],
+            };
+            let largest = received.iter().max().copied();
             let number = decode_number(largest, plain.truncated, plain.number_len);
             let (head, body) = packet.split_at_mut(header.number_offset + plain.number_len);
-            let Ok(len) = keys.open.packet.open(PathId::ZERO, number, head, body) else {
+            let Ok(len) = keys.open.packet.open(path, number, head, body) else {
                 self.unopened += 1;
                 continue;
             };
             if self.side == Side::Client && header.ty != PacketType::OneRtt {
                 self.remote_id = header.scid;
             }
-            self.received[space.index()].push(number);
-            let heard = Heard { space, number, phase: plain.key_phase, payload: body[..len].to_vec() };
+            received.push(number);
+            let payload = body[..len].to_vec();
+            let dcid = header.dcid;
+            let heard = Heard { space, path, dcid, datagram_len, number, phase: plain.key_phase, payload };
             self.take_crypto(&heard);
+            self.take_ids(&heard);
             self.pump();
             self.heard.push(heard);
+        }
+    }
+
+    fn path_of(&self, id: &ConnectionId) -> PathId {
+        let known = self.paths.iter().find(|(_, path)| path.local_ids.contains(id));
+        known.map_or(PathId::ZERO, |(path, _)| PathId(*path))
+    }
+
+    fn take_ids(&mut self, heard: &Heard) {
+        for frame in heard.frames() {
+            if let Frame::NewConnectionId { path: Some(path), id, .. } = frame
+                && path != PathId::ZERO
+            {
+                let ids = &mut self.paths.entry(path.0).or_default().remote_ids;
+                if !ids.contains(&id) {
+                    ids.push(id);
+                }
+            }
         }
     }
 
@@ -387,7 +531,8 @@ impl Hostile {
     /// Forgets what it has heard, but for the numbers that decoding needs: a peer that counts memory must hold little.
     pub fn forget(&mut self) {
         self.heard.clear();
-        for numbers in &mut self.received {
+        let paths = self.paths.values_mut().map(|path| &mut path.received);
+        for numbers in self.received.iter_mut().chain(paths) {
             let largest = numbers.iter().max().copied();
             numbers.clear();
             numbers.extend(largest);
@@ -398,6 +543,21 @@ impl Hostile {
     pub fn is_ready(&self) -> bool {
         self.keys[2].is_some() && !self.session.is_handshaking()
     }
+}
+
+fn ack_of(path: Option<PathId>, mut numbers: Vec<u64>) -> Vec<u8> {
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut ranges: Vec<std::ops::RangeInclusive<u64>> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some(last) if *last.end() + 1 == number => *last = *last.start()..=number,
+            _ => ranges.push(number..=number),
+        }
+    }
+    let mut out = Vec::new();
+    emit_ack(path, 0, ranges.into_iter().rev().take(200), None, &mut out);
+    out
 }
 
 fn random_id(rng: &mut Rng) -> ConnectionId {
@@ -411,6 +571,8 @@ pub struct Duel {
     pub now: Instant,
     pub victim: Node,
     pub hostile: Hostile,
+    /// Bytes the victim has sent to each address.
+    pub answered_bytes: BTreeMap<SocketAddr, u64>,
 }
 
 impl Duel {
@@ -419,7 +581,7 @@ impl Duel {
         let rng = Rng::from_seed(1).split("victim");
         let factory = DeterministicFactory::new(Side::Server, rng.split("session"));
         let victim = Node::new(Side::Server, config, &rng, Some(std::sync::Arc::new(factory)));
-        let mut duel = Self { now: Instant::ZERO, victim, hostile };
+        let mut duel = Self { now: Instant::ZERO, victim, hostile, answered_bytes: BTreeMap::new() };
         duel.speak();
         duel
     }
@@ -429,12 +591,13 @@ impl Duel {
         let rng = Rng::from_seed(1).split("victim");
         let factory = DeterministicFactory::new(Side::Client, rng.split("session"));
         let mut victim = Node::new(Side::Client, config, &rng, None);
-        let connection = victim.endpoint.connect(Instant::ZERO, &factory, "", HOSTILE).expect("sessions start");
+        let connection =
+            victim.endpoint.connect(Instant::ZERO, &factory, "", quic::Addresses::of(HOSTILE)).expect("sessions start");
         victim.add(connection);
         victim.flush(Instant::ZERO);
         let first = std::mem::take(&mut victim.outbox);
         let hostile = hostile(&first[0].1);
-        let mut duel = Self { now: Instant::ZERO, victim, hostile };
+        let mut duel = Self { now: Instant::ZERO, victim, hostile, answered_bytes: BTreeMap::new() };
         first.iter().for_each(|(_, datagram)| duel.hostile.receive(datagram));
         duel.speak();
         duel
@@ -445,16 +608,33 @@ impl Duel {
         Self::established(Self::with_server(TransportConfig::default(), Hostile::ordinary_client(7)))
     }
 
-    /// Against a client, with the handshake behind them.
+    /// Against a server with `max_paths` paths; the hostile peer takes path IDs up to `max`.
+    pub fn against_multipath_server(max_paths: u32, max: u32) -> Self {
+        let config = TransportConfig { max_paths, ..TransportConfig::default() };
+        Self::established(Self::with_server(config, Hostile::multipath_client(7, max)))
+    }
+
+    /// Against a client with the handshake behind them.
     pub fn against_client() -> Self {
+        Self::against_client_with(TransportConfig::default(), |_| {})
+    }
+
+    /// Against a client with `max_paths` paths; the hostile peer takes path IDs up to `max`.
+    pub fn against_multipath_client(max_paths: u32, max: u32) -> Self {
+        let config = TransportConfig { max_paths, ..TransportConfig::default() };
+        Self::against_client_with(config, |parameters| parameters.initial_max_path_id = Some(PathId(max)))
+    }
+
+    fn against_client_with(config: TransportConfig, change: impl FnOnce(&mut TransportParameters)) -> Self {
         let make = |first: &[u8]| {
             Hostile::server(7, first, |id, original| {
                 let mut parameters = client_parameters(id);
                 parameters.original_destination_connection_id = Some(original);
+                change(&mut parameters);
                 encode(&parameters)
             })
         };
-        let mut duel = Self::established(Self::with_client(TransportConfig::default(), make));
+        let mut duel = Self::established(Self::with_client(config, make));
         duel.say(&payload(&[Frame::HandshakeDone]));
         duel
     }
@@ -497,7 +677,8 @@ impl Duel {
 
     fn settle(&mut self) {
         self.victim.flush(self.now);
-        for (_, datagram) in std::mem::take(&mut self.victim.outbox) {
+        for (addresses, datagram) in std::mem::take(&mut self.victim.outbox) {
+            *self.answered_bytes.entry(addresses.remote).or_default() += datagram.len() as u64;
             self.hostile.receive(&datagram);
         }
     }
@@ -507,6 +688,20 @@ impl Duel {
         // Header protection samples behind a number of four bytes.
         let packet = self.hostile.packet(Space::Data, payload);
         self.deliver(&packet);
+    }
+
+    /// One 1-RTT packet with this payload on `path`, from an address of its own.
+    pub fn say_on(&mut self, path: u32, payload: &[u8]) {
+        let packet = self.hostile.packet_on(path, payload);
+        self.deliver_on(path as u16, &packet);
+    }
+
+    /// The victim gets a datagram at `socket`, from the address that the hostile peer has there.
+    pub fn deliver_on(&mut self, socket: u16, datagram: &[u8]) {
+        self.hostile.sent_bytes += datagram.len() as u64;
+        let addresses = Addresses { socket, ..Addresses::of(hostile_on(socket)) };
+        self.victim.receive_on(self.now, datagram, addresses);
+        self.settle();
     }
 
     /// As [`Duel::say`], and the victim's packets are acknowledged with it.

@@ -1,9 +1,11 @@
 //! Two endpoints, a model link each way, a virtual clock, in lock-step.
 //!
 //! ```text
-//!   client ──▶ links[0] ──▶ server
-//!          ◀── links[1] ◀──
+//!   client ──▶ links[0] ──▶ server          ──▶ more_links[i][0] ──▶
+//!          ◀── links[1] ◀──                 ◀── more_links[i][1] ◀──
 //! ```
+//!
+//! With more links, both hosts have one socket for each: link `i` runs between socket `i` of the client and of the server.
 //!
 //! Everything follows from one seed. Each test proves that its fault fired by the link's own counters.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of the harness")]
@@ -29,6 +31,16 @@ use units::{Duration, Instant, Ratio, Rng};
 pub const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 1000);
 /// The server's address.
 pub const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 2000);
+
+/// The client's address on link `link`.
+pub const fn client_on(link: u16) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, link as u8, 1)), CLIENT.port())
+}
+
+/// The server's address on link `link`.
+pub const fn server_on(link: u16) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, link as u8, 2)), SERVER.port())
+}
 
 /// Datagrams a plan may hold in the harness.
 const BATCH: usize = 16;
@@ -63,9 +75,12 @@ pub struct Node {
     plan: Plan,
     sealed: Vec<u8>,
     /// Datagrams to send and where to, made outside any connection or by one.
-    pub outbox: Vec<(SocketAddr, Vec<u8>)>,
-    /// Share of plans that the system refuses to send.
+    pub outbox: Vec<(Addresses, Vec<u8>)>,
+    /// Sockets without room.
+    pub full: Vec<u16>,
+    /// Share of plans that the system refuses to send, on one socket or on all.
     pub refuse: Ratio,
+    pub refuse_only: Option<u16>,
     /// How many it has refused.
     pub refused: u64,
     refuse_rng: Rng,
@@ -86,7 +101,9 @@ impl Node {
             plan: Plan::new(),
             sealed: Vec::new(),
             outbox: Vec::new(),
+            full: Vec::new(),
             refuse: Ratio::ZERO,
+            refuse_only: None,
             refused: 0,
             refuse_rng: rng.split("refuse"),
         }
@@ -99,16 +116,20 @@ impl Node {
         self.connections.len() - 1
     }
 
-    /// A datagram arrives.
+    /// A datagram arrives at the first socket.
     pub fn receive(&mut self, now: Instant, datagram: &[u8], remote: SocketAddr) {
+        self.receive_on(now, datagram, Addresses::of(remote));
+    }
+
+    /// A datagram arrives.
+    pub fn receive_on(&mut self, now: Instant, datagram: &[u8], addresses: Addresses) {
         match self.endpoint.route(datagram) {
             Route::Known(key) => {
                 if let Some(connection) = &mut self.connections[key.0 as usize] {
-                    connection.handle_datagrams(now, remote, BytesMut::from(datagram), datagram.len());
+                    connection.handle_datagrams(now, addresses, BytesMut::from(datagram), datagram.len());
                 }
             }
             Route::First => {
-                let addresses = Addresses { remote, local_ip: None };
                 if let Ok(connection) = self.endpoint.accept(now, addresses, BytesMut::from(datagram)) {
                     let index = self.add(connection);
                     self.apply_routes(index);
@@ -117,7 +138,7 @@ impl Node {
             Route::UnknownVersion => {
                 let mut answer = Vec::new();
                 if self.endpoint.version_negotiation(datagram, &mut answer) {
-                    self.outbox.push((remote, answer));
+                    self.outbox.push((addresses, answer));
                 }
             }
             Route::Unknown => {}
@@ -136,15 +157,20 @@ impl Node {
         for index in 0..self.connections.len() {
             self.apply_routes(index);
             let Some(connection) = &mut self.connections[index] else { continue };
-            let remote = connection.addresses().remote;
             let (mut rounds, mut refusals) = (0, 0);
-            while connection.poll_plan(now, BATCH, &mut self.plan) {
+            let full = &self.full;
+            while connection.poll_plan_where(now, BATCH, &|socket| !full.contains(&socket), &mut self.plan) {
                 rounds += 1;
                 assert!(rounds < ROUNDS_MAX, "a connection never runs out of plans: {:?}", connection.stats());
                 seal(&self.plan, &mut self.sealed);
                 assert_eq!(self.sealed.len(), self.plan.size_bytes(), "a plan states its size");
-                if self.refuse_rng.chance(self.refuse) {
+                let socket = self.plan.addresses.map(|addresses| addresses.socket);
+                let is_refusing = self.refuse_only.is_none_or(|only| socket == Some(only));
+                if is_refusing && self.refuse_rng.chance(self.refuse) {
                     connection.handle_not_emitted(&self.plan.receipt());
+                    if self.refuse_only.is_some() {
+                        connection.handle_refused(now, self.plan.path);
+                    }
                     self.refused += 1;
                     refusals += 1;
                     // A driver tries again when the system may have room; here, at the next step at the latest.
@@ -155,7 +181,8 @@ impl Node {
                 }
                 connection.handle_emitted(now, &self.plan.receipt());
                 let datagrams = self.sealed.chunks(self.plan.segment_size);
-                self.outbox.extend(datagrams.map(|datagram| (remote, datagram.to_vec())));
+                let addresses = self.plan.addresses.expect("a plan says where it goes");
+                self.outbox.extend(datagrams.map(|datagram| (addresses, datagram.to_vec())));
             }
             while let Some(event) = connection.poll_event() {
                 self.events[index].push_back(event);
@@ -200,6 +227,8 @@ pub struct Setup {
     pub client: TransportConfig,
     pub server: TransportConfig,
     pub links: [LinkConfig; 2],
+    /// Beside the first link.
+    pub more_links: Vec<[LinkConfig; 2]>,
     /// Deterministic ones from the seed if none are given.
     pub sessions: Option<Sessions>,
 }
@@ -218,6 +247,7 @@ impl Setup {
             client: TransportConfig::default(),
             server: TransportConfig::default(),
             links: [link.clone(), link],
+            more_links: Vec::new(),
             sessions: None,
         }
     }
@@ -232,6 +262,13 @@ impl Setup {
     pub fn with_links(mut self, change: impl Fn(&mut LinkConfig)) -> Self {
         self.links.iter_mut().for_each(change);
         self
+    }
+
+    /// These links, the same both ways, and as many paths.
+    pub fn over(mut self, links: &[LinkConfig]) -> Self {
+        self.links = [links[0].clone(), links[0].clone()];
+        self.more_links = links[1..].iter().map(|link| [link.clone(), link.clone()]).collect();
+        self.with_config(|config| config.max_paths = links.len() as u32)
     }
 
     /// Changes both sides' configuration.
@@ -258,6 +295,7 @@ pub struct Pair {
     pub client: Node,
     pub server: Node,
     pub links: [Link<Vec<u8>>; 2],
+    pub more_links: Vec<[Link<Vec<u8>>; 2]>,
     sessions: Sessions,
     /// Every datagram that was sent, with its direction, if recording.
     pub record: Option<Vec<(Instant, usize, Vec<u8>)>>,
@@ -285,6 +323,13 @@ impl Pair {
             client: Node::new(Side::Client, setup.client, &root.split("client"), None),
             server: Node::new(Side::Server, setup.server, &root.split("server"), listening),
             links: [Link::new(forward, root.split("forward")), Link::new(backward, root.split("backward"))],
+            more_links: (1..)
+                .zip(setup.more_links)
+                .map(|(index, [forward, backward])| {
+                    let rng = root.split(&format!("link {index}"));
+                    [Link::new(forward, rng.split("forward")), Link::new(backward, rng.split("backward"))]
+                })
+                .collect(),
             sessions,
             record: None,
             taps: [None, None],
@@ -297,7 +342,8 @@ impl Pair {
     /// Starts a connection; returns its number at the client.
     pub fn start(&mut self) -> usize {
         let (factory, name) = (self.sessions.client.as_ref(), &self.sessions.server_name);
-        let connection = self.client.endpoint.connect(self.now, factory, name, SERVER).expect("sessions start");
+        let connection =
+            self.client.endpoint.connect(self.now, factory, name, Addresses::of(SERVER)).expect("sessions start");
         self.client.add(connection)
     }
 
@@ -315,6 +361,20 @@ impl Pair {
         assert!(done, "seed {seed}: no handshake: {:?} {:?}", self.client.events, self.server.events);
     }
 
+    /// Opens a path over each of the links but the first, which has one.
+    pub fn open_paths(&mut self) {
+        for socket in 1..=self.more_links.len() as u16 {
+            let addresses = Addresses { socket, ..Addresses::of(server_on(socket)) };
+            let opened = self.client.connection(0).open_path(self.now, addresses, false);
+            assert_eq!(opened, Ok(()), "path {socket}");
+        }
+    }
+
+    /// Both directions of link `link`, counted from the first one.
+    pub fn link_pair(&mut self, link: usize) -> &mut [Link<Vec<u8>>; 2] {
+        if link == 0 { &mut self.links } else { &mut self.more_links[link - 1] }
+    }
+
     /// Puts a datagram on the link from the client's side, or from the server's.
     pub fn inject(&mut self, direction: usize, datagram: Vec<u8>) {
         self.links[direction].send(self.now, datagram);
@@ -323,9 +383,9 @@ impl Pair {
     /// Sends, then advances to the next thing that happens; false if nothing ever will before `limit`.
     pub fn step(&mut self, limit: Instant) -> bool {
         self.flush();
-        let next =
-            [self.links[0].poll_timeout(), self.links[1].poll_timeout(), self.client.timeout(), self.server.timeout()];
-        let Some(next) = next.into_iter().flatten().min().filter(|next| *next <= limit) else {
+        let links = self.links.iter().chain(self.more_links.iter().flatten()).map(Link::poll_timeout);
+        let next = links.chain([self.client.timeout(), self.server.timeout()]);
+        let Some(next) = next.flatten().min().filter(|next| *next <= limit) else {
             self.now = limit;
             return false;
         };
@@ -338,6 +398,15 @@ impl Pair {
         while let Some(datagram) = self.links[1].poll_deliver(self.now) {
             self.client.receive(self.now, &datagram, SERVER);
         }
+        for (socket, [forward, backward]) in (1..).zip(&mut self.more_links) {
+            let at = |remote| Addresses { socket, ..Addresses::of(remote) };
+            while let Some(datagram) = forward.poll_deliver(self.now) {
+                self.server.receive_on(self.now, &datagram, at(client_on(socket)));
+            }
+            while let Some(datagram) = backward.poll_deliver(self.now) {
+                self.client.receive_on(self.now, &datagram, at(server_on(socket)));
+            }
+        }
         self.client.handle_timeouts(self.now);
         self.server.handle_timeouts(self.now);
         true
@@ -348,7 +417,13 @@ impl Pair {
         for direction in 0..2 {
             let node = if direction == 0 { &mut self.client } else { &mut self.server };
             node.flush(self.now);
-            for (remote, datagram) in std::mem::take(&mut node.outbox) {
+            for (addresses, datagram) in std::mem::take(&mut node.outbox) {
+                let Addresses { remote, socket, .. } = addresses;
+                if socket > 0 {
+                    assert_eq!(remote, [server_on(socket), client_on(socket)][direction], "a socket has one link");
+                    self.more_links[usize::from(socket) - 1][direction].send(self.now, datagram);
+                    continue;
+                }
                 if remote != [SERVER, CLIENT][direction] {
                     self.strays.push((remote, datagram));
                     continue;

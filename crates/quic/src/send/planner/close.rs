@@ -10,12 +10,12 @@ use crate::send::draft::Draft;
 
 impl SendHalf {
     /// One datagram with a CONNECTION_CLOSE at every level the peer may be able to open (RFC 9000, section 10.2.3).
-    pub(super) fn plan_close(&mut self, plan: &mut Plan) {
+    pub(super) fn plan_close(&mut self, at: usize, plan: &mut Plan) {
         if !std::mem::take(&mut self.close_due) {
             return;
         }
         let Some(close) = self.close.take() else { return };
-        let path = &self.paths[0];
+        let path = &self.paths[at];
         let size_max = path.datagram_size.min(usize::try_from(path.amplification_room()).unwrap_or(usize::MAX));
         let token = std::mem::take(&mut self.token);
         let (mut used, mut drafts) = (0, Vec::with_capacity(3));
@@ -23,8 +23,8 @@ impl SendHalf {
             if self.keys[space.index()].is_none() {
                 continue;
             }
-            let number_len = self.number_len(space, 1);
-            let fields = self.fields(space, number_len, &token, true);
+            let number_len = self.number_len(at, space, 1);
+            let fields = self.fields(at, space, number_len, &token, true);
             let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };
             // The application's words are for an authenticated peer only.
             let reveal = (space == Space::Data && self.handshake_complete) || !close.application;
@@ -42,7 +42,7 @@ impl SendHalf {
             let room = draft.room;
             draft.put_head(plan, |out| emit_close(code, origin, reason, room, out));
             used += draft.size();
-            self.spaces[space.index()].next_number += 1;
+            self.spaces[Self::index_of(space, at)].next_number += 1;
             drafts.push((draft, fields, plan.pieces.len()));
         }
         let has_initial = drafts.first().is_some_and(|(draft, ..)| draft.space == Space::Initial);

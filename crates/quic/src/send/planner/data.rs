@@ -5,77 +5,87 @@ use wire::quic::frame::{
     Frame, crypto_header_len, datagram_header_len, emit_crypto_header, emit_datagram_header, emit_stream_header,
     stream_header_len,
 };
-use wire::quic::{PathId, Space};
+use wire::quic::{MIN_INITIAL_SIZE, Space};
 
-use super::{SendHalf, put_ack};
+use super::{Load, SendHalf};
 use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
-use crate::receive::{AckSnapshot, Snapshot};
+use crate::receive::Snapshot;
 use crate::send::draft::Draft;
 use crate::send::frames::{ControlFrame, SentFrame};
 use crate::send::sent_log::RUNS_MAX;
-use crate::spaces::Vacant;
+use crate::spaces::DATA;
 
 /// After so many packets with nothing but acknowledgements, one carries a PING, so that the peer's answer tells us which
 /// ranges need no repetition (RFC 9000, section 13.2.4).
 const SILENT_PACKETS_MAX: u32 = 16;
 
 impl SendHalf {
+    #[expect(clippy::too_many_arguments, reason = "one plan's context; a struct would only rename them")]
     pub(super) fn plan_data(
         &mut self,
         now: Instant,
+        at: usize,
+        load: Load,
         snapshot: &Snapshot,
         datagrams_max: usize,
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) {
-        let ack = snapshot.get(Space::Data, PathId::ZERO);
-        let has_data = self.has_control_due() || self.streams.has_ready();
-        if !has_data && !ack.due && self.spaces[2].probes_due == 0 {
-            self.paths[0].set_app_limited(true);
-            self.paths[0].release_at = None;
+        let has_data = load == Load::All && (self.has_control_due() || self.streams.has_ready());
+        let has_bound = self.spaces[DATA + at].probes_due > 0 || self.paths[at].validation.has_due();
+        let (ack_pending, ack_due) = self.ack_wishes(at, snapshot);
+        if !has_data && !ack_due && !has_bound {
+            self.paths[at].set_app_limited(true);
+            self.paths[at].release_at = None;
             return;
         }
-        let path = &mut self.paths[0];
-        let size = path.datagram_size;
+        let size = self.paths[at].datagram_size;
         plan.segment_size = size;
-        let mut bytes_left = self.data_budget(now, size, has_data);
-        let room = self.paths[0].amplification_room();
-        let number_len = self.number_len(Space::Data, datagrams_max as u64);
-        let mut ack = Some(ack);
+        let mut bytes_left = self.data_budget(now, at, size, has_data);
+        let room = self.paths[at].amplification_room();
+        let number_len = self.number_len(at, Space::Data, datagrams_max as u64);
+        let mut acks = Some(snapshot);
         let fixed_bit = self.fixed_bit(Space::Data);
         let limit = datagrams_max.min(PLAN_BYTES_MAX / size).max(1);
         while plan.datagram_count < limit {
             let sent = plan.size_bytes as u64;
-            let may_elicit = (bytes_left >= size as u64 && self.spaces[2].log.run_count() < RUNS_MAX)
-                || self.spaces[2].probes_due > 0;
-            let due = ack.is_some_and(|ack| ack.due);
-            if (!may_elicit && !due) || room < sent + size as u64 {
+            let has_window = bytes_left >= size as u64 && self.spaces[DATA + at].log.run_count() < RUNS_MAX;
+            // Probes leave whatever the window says (RFC 9002, section 7.5), and so does what asks a path that is in no use.
+            let asks = self.paths[at].validation.has_due() && (has_window || !self.paths[at].is_active());
+            let may_elicit = (has_window && load == Load::All) || self.spaces[DATA + at].probes_due > 0 || asks;
+            if (!may_elicit && !(ack_due && acks.is_some())) || room < sent + size as u64 {
                 break;
             }
-            if bytes_left >= size as u64 && self.is_bulk_due(ack) {
+            if load == Load::All && has_window && self.is_bulk_due(at, ack_pending && acks.is_some()) {
                 let packets = (limit - plan.datagram_count) as u64;
                 let packets = packets.min(bytes_left / size as u64).min((room - sent) / size as u64);
-                let planned = self.plan_row(now, packets as u32, number_len, fixed_bit, plan, exchange);
+                let planned = self.plan_row(now, at, packets as u32, number_len, fixed_bit, plan, exchange);
                 bytes_left -= u64::from(planned) * size as u64;
                 if planned > 0 {
                     continue;
                 }
             }
-            let packet_size = self.plan_data_packet(now, ack.take(), may_elicit, number_len, fixed_bit, plan, exchange);
+            let first = acks.take();
+            let packet_size =
+                self.plan_data_packet(now, at, load, first, may_elicit, number_len, fixed_bit, plan, exchange);
             let Some(packet_size) = packet_size else { break };
             bytes_left = bytes_left.saturating_sub(packet_size as u64);
             if packet_size < size {
                 break;
             }
         }
-        self.streams.rotate();
-        let path = &mut self.paths[0];
+        if load == Load::All {
+            self.streams.rotate();
+        }
+        let path = &mut self.paths[at];
         // A user's cap leaves the window unused just as an application without data does, and must not let it grow (RFC 9002,
         // section 7.8); what congestion control paces by itself does not count.
         let rate = path.congestion.pacing_rate(&path.rtt);
         let capped = path.pacer.cap().is_some_and(|cap| cap.rate < rate) && path.window_room() >= size as u64;
-        path.set_app_limited(capped || (bytes_left >= size as u64 && plan.datagram_count < limit));
+        path.set_app_limited(
+            load == Load::Bound || capped || (bytes_left >= size as u64 && plan.datagram_count < limit),
+        );
         if plan.datagram_count > 0 {
             path.pacer.on_sent(now, plan.size_bytes as u64);
             if plan.datagram_count == 1 {
@@ -86,8 +96,8 @@ impl SendHalf {
     }
 
     /// Bytes that window and pacer let out now. If it is the pacer that holds data back, remembers until when.
-    pub(super) fn data_budget(&mut self, now: Instant, size: usize, has_data: bool) -> u64 {
-        let path = &mut self.paths[0];
+    pub(super) fn data_budget(&mut self, now: Instant, at: usize, size: usize, has_data: bool) -> u64 {
+        let path = &mut self.paths[at];
         path.release_at = None;
         let window = path.window_room();
         let rate = path.congestion.pacing_rate(&path.rtt);
@@ -103,18 +113,21 @@ impl SendHalf {
     pub(super) fn plan_data_packet(
         &mut self,
         now: Instant,
-        ack: Option<&AckSnapshot>,
+        at: usize,
+        load: Load,
+        acks: Option<&Snapshot>,
         may_elicit: bool,
         number_len: usize,
         fixed_bit: bool,
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) -> Option<usize> {
-        self.maybe_skip_number(plan);
-        let fields = self.fields(Space::Data, number_len, &[], fixed_bit);
-        let mut draft = Draft::begin(plan, &fields, self.paths[0].datagram_size)?;
+        self.maybe_skip_number(at, plan);
+        let fields = self.fields(at, Space::Data, number_len, &[], fixed_bit);
+        let mut draft = Draft::begin(plan, &fields, self.paths[at].datagram_size)?;
         let mut frames = std::mem::take(&mut self.frame_scratch);
-        self.fill_data(now, ack.unwrap_or(AckSnapshot::vacant()), may_elicit, &mut draft, plan, &mut frames, exchange);
+        let asks = may_elicit && self.paths[at].validation.has_due();
+        self.fill_data(now, at, load, acks, may_elicit, &mut draft, plan, &mut frames, exchange);
         if draft.body_len == 0 {
             draft.abandon(plan);
             self.frame_scratch = frames;
@@ -122,12 +135,14 @@ impl SendHalf {
         }
         let (number, eliciting) = (draft.number, draft.eliciting);
         let pieces_to = plan.pieces.len();
-        let size = draft.finish(plan, &fields, 0, pieces_to);
+        // Challenges and answers travel in full datagrams: they show that the path carries those (RFC 9000, section 8.2.1).
+        let padding = if asks { MIN_INITIAL_SIZE.saturating_sub(draft.size()) } else { 0 };
+        let size = draft.finish(plan, &fields, padding, pieces_to);
         plan.size_bytes += size;
         plan.datagram_count += 1;
         plan.note_numbers(Space::Data, number, number);
-        self.spaces[2].next_number += 1;
-        self.record(now, Space::Data, number, size, eliciting, eliciting, &mut frames, exchange);
+        self.spaces[DATA + at].next_number += 1;
+        self.record(now, at, Space::Data, number, size, eliciting, eliciting, &mut frames, exchange);
         self.frame_scratch = frames;
         Some(size)
     }
@@ -137,36 +152,61 @@ impl SendHalf {
     pub(super) fn fill_data(
         &mut self,
         now: Instant,
-        ack: &AckSnapshot,
+        at: usize,
+        load: Load,
+        acks: Option<&Snapshot>,
         may_elicit: bool,
         draft: &mut Draft,
         plan: &mut Plan,
         frames: &mut Vec<SentFrame>,
         exchange: &mut Exchange,
     ) {
-        if ack.pending {
-            put_ack(now, Space::Data, PathId::ZERO, ack, draft, plan, frames, exchange);
+        if let Some(snapshot) = acks {
+            self.put_acks(now, at, snapshot, draft, plan, frames, exchange);
         }
-        if !may_elicit {
-            return;
+        if may_elicit {
+            self.fill_validation(at, draft, plan, frames);
+            if load == Load::All && self.has_control_due() {
+                self.fill_control(draft, plan, frames);
+                self.fill_credit(draft, plan, frames);
+                self.fill_datagrams(draft, plan, frames);
+            }
+            if load == Load::All && self.handshake_complete {
+                self.fill_streams(draft, plan, frames);
+            }
         }
-        if self.has_control_due() {
-            self.fill_control(draft, plan, frames);
-            self.fill_credit(draft, plan, frames);
-            self.fill_datagrams(draft, plan, frames);
-        }
-        if self.handshake_complete {
-            self.fill_streams(draft, plan, frames);
-        }
-        if draft.body_len > 0 && !draft.eliciting {
-            self.silent_count += 1;
-            if self.silent_count >= SILENT_PACKETS_MAX && draft.put(plan, &Frame::Ping) {
+        if draft.body_len > 0 && !draft.eliciting && (may_elicit || load == Load::Bound) {
+            self.paths[at].silent_count += 1;
+            if self.paths[at].silent_count >= SILENT_PACKETS_MAX && draft.put(plan, &Frame::Ping) {
                 frames.push(SentFrame::Ping);
             }
         }
-        self.put_probe_ping(Space::Data, draft, plan, frames);
+        if may_elicit {
+            self.put_probe_ping(DATA + at, draft, plan, frames);
+        }
         if draft.eliciting {
-            self.silent_count = 0;
+            self.paths[at].silent_count = 0;
+        }
+    }
+
+    /// Answers to challenges, and a challenge of ours.
+    fn fill_validation(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
+        let validation = &mut self.paths[at].validation;
+        while let Some(data) = validation.peek_answer() {
+            if !draft.put(plan, &Frame::PathResponse(data)) {
+                return;
+            }
+            validation.pop_answer();
+            frames.push(SentFrame::Ping);
+        }
+        /// A type of two bytes at most, and eight of data.
+        const CHALLENGE_LEN_MAX: usize = 10;
+        if draft.room >= CHALLENGE_LEN_MAX
+            && let Some(data) = validation.take_challenge(&mut self.rng)
+        {
+            let fits = draft.put(plan, &Frame::PathChallenge(data));
+            debug_assert!(fits, "there is room for it");
+            frames.push(SentFrame::Ping);
         }
     }
 

@@ -4,7 +4,7 @@ use units::Instant;
 use wire::quic::frame::{Frame, crypto_header_len, emit_crypto_header};
 use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
 
-use super::{SendHalf, put_ack};
+use super::{Load, SendHalf, put_ack};
 use crate::exchange::Exchange;
 use crate::plan::Plan;
 use crate::receive::{AckSnapshot, Snapshot};
@@ -23,7 +23,7 @@ impl SendHalf {
         let size_max = path.datagram_size.min(usize::try_from(path.amplification_room()).unwrap_or(usize::MAX));
         let has_window = path.window_room() >= size_max as u64;
         let has_data = self.handshake_complete && (self.has_control_due() || self.streams.has_ready());
-        let paced = self.data_budget(now, size_max, has_data) >= size_max as u64;
+        let paced = self.data_budget(now, 0, size_max, has_data) >= size_max as u64;
         let token = std::mem::take(&mut self.token);
         let (mut drafts, mut contents) = (Vec::with_capacity(3), Vec::with_capacity(3));
         let mut used = 0;
@@ -33,18 +33,18 @@ impl SendHalf {
                 continue;
             }
             let fixed_bit = self.fixed_bit(space);
-            let number_len = self.number_len(space, 1);
-            let fields = self.fields(space, number_len, &token, fixed_bit);
+            let number_len = self.number_len(0, space, 1);
+            let fields = self.fields(0, space, number_len, &token, fixed_bit);
             let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };
             let may_elicit = has_window || self.spaces[space.index()].probes_due > 0;
             // An Initial packet that elicits fills a datagram of 1200 bytes (RFC 9000, section 14.1), or waits for more room.
             let may_elicit = may_elicit && (space != Space::Initial || size_max >= MIN_INITIAL_SIZE);
             // The handshake itself is too short to be paced; data behind it keep to the user's rate.
             let may_elicit = may_elicit && (space != Space::Data || paced || self.spaces[space.index()].probes_due > 0);
-            let ack = snapshot.get(space, PathId::ZERO);
             if space == Space::Data {
-                self.fill_data(now, ack, may_elicit, &mut draft, plan, &mut frames, exchange);
+                self.fill_data(now, 0, Load::All, Some(snapshot), may_elicit, &mut draft, plan, &mut frames, exchange);
             } else {
+                let ack = snapshot.get(space, PathId::ZERO);
                 self.fill_handshake(now, space, ack, may_elicit, &mut draft, plan, &mut frames, exchange);
             }
             if draft.body_len == 0 {
@@ -61,7 +61,7 @@ impl SendHalf {
         let padding = if needs_padding { MIN_INITIAL_SIZE.min(size_max).saturating_sub(used) } else { 0 };
         for (packet, mut frames) in finish_coalesced(drafts, padding, plan).into_iter().zip(contents) {
             let Finished { space, number, size, eliciting, is_padded } = packet;
-            self.record(now, space, number, size, eliciting, eliciting || is_padded, &mut frames, exchange);
+            self.record(now, 0, space, number, size, eliciting, eliciting || is_padded, &mut frames, exchange);
         }
         self.paths[0].pacer.on_sent(now, plan.size_bytes as u64);
         self.token = token;
@@ -80,7 +80,7 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) {
         if ack.pending {
-            put_ack(now, space, PathId::ZERO, ack, draft, plan, frames, exchange);
+            put_ack(now, space, PathId::ZERO, false, ack, draft, plan, frames, exchange);
         }
         if !may_elicit {
             return;
@@ -100,18 +100,18 @@ impl SendHalf {
             draft.eliciting = true;
             frames.push(SentFrame::Crypto(range));
         }
-        self.put_probe_ping(space, draft, plan, frames);
+        self.put_probe_ping(space.index(), draft, plan, frames);
     }
 
     /// A probe that found nothing to carry is a PING.
     pub(super) fn put_probe_ping(
         &mut self,
-        space: Space,
+        space_index: usize,
         draft: &mut Draft,
         plan: &mut Plan,
         frames: &mut Vec<SentFrame>,
     ) {
-        let probes = &mut self.spaces[space.index()].probes_due;
+        let probes = &mut self.spaces[space_index].probes_due;
         if *probes == 0 {
             return;
         }

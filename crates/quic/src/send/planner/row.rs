@@ -8,31 +8,37 @@ use wire::quic::frame::stream_header_len;
 use super::SendHalf;
 use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan, Planned, PlannedRow};
-use crate::receive::AckSnapshot;
 use crate::send::sent_log::{Content, Run};
 use crate::session::TAG_LEN;
+use crate::spaces::DATA;
 
 impl SendHalf {
     /// True if the next packets may hold nothing but stream data: no acknowledgement, control frame or probe is due.
-    pub(super) fn is_bulk_due(&self, ack: Option<&AckSnapshot>) -> bool {
+    pub(super) fn is_bulk_due(&self, at: usize, ack_pending: bool) -> bool {
         self.handshake_complete
-            && ack.is_none_or(|ack| !ack.pending)
-            && self.spaces[2].probes_due == 0
+            && !ack_pending
+            && self.spaces[DATA + at].probes_due == 0
+            && !self.paths[at].validation.has_due()
             && !self.has_control_due()
     }
 
     /// True if all there is to send are bytes of one stream, too few for `packets` full packets, and no end of it.
-    pub(crate) fn has_only_a_tail(&mut self, ack: Option<&AckSnapshot>, packets: usize) -> bool {
+    pub(crate) fn has_only_a_tail(&mut self, ack_pending: bool, packets: usize) -> bool {
         let size = self.paths[0].datagram_size;
         let full = (packets.min(PLAN_BYTES_MAX / size) * size) as u64;
-        self.is_bulk_due(ack) && self.streams.only_ready_len().is_some_and(|len| len < full)
+        // With several paths it is the scheduler's to say what waits.
+        self.paths.len() == 1
+            && self.is_bulk_due(0, ack_pending)
+            && self.streams.only_ready_len().is_some_and(|len| len < full)
     }
 
     /// Plans a row of at most `packets` full packets of the stream whose turn it is; returns how many it planned, zero if
     /// the stream does not fill a packet.
+    #[expect(clippy::too_many_arguments, reason = "one row's context; a struct would only rename them")]
     pub(super) fn plan_row(
         &mut self,
         now: Instant,
+        at: usize,
         packets: u32,
         number_len: usize,
         fixed_bit: bool,
@@ -41,8 +47,8 @@ impl SendHalf {
     ) -> u32 {
         let Some((id, limit)) = self.streams.next_ready() else { return 0 };
         let Some(due) = self.streams.peek_bulk(id, limit) else { return 0 };
-        self.maybe_skip_number(plan);
-        let (size, dcid) = (self.paths[0].datagram_size, self.paths[0].remote_id);
+        self.maybe_skip_number(at, plan);
+        let (size, dcid) = (self.paths[at].datagram_size, self.paths[at].remote_id);
         let header_len = stream_header_len(id, due.start, 0, true);
         let stride = (size - TAG_LEN - (1 + dcid.len() + number_len) - header_len) as u64;
         // Offsets take more bytes as they grow; a row ends where its frames would.
@@ -57,7 +63,7 @@ impl SendHalf {
         let range = self.streams.take_bulk(id, limit, count * stride);
         let pieces_from = plan.pieces.len() as u32;
         self.streams.get(id).expect("a ready stream exists").buffer.add_to_plan(range.clone(), plan);
-        let (number, count) = (self.spaces[2].next_number, count as u32);
+        let (number, count) = (self.spaces[DATA + at].next_number, count as u32);
         plan.items.push(Planned::Row(PlannedRow {
             number,
             count,
@@ -75,20 +81,21 @@ impl SendHalf {
         plan.datagram_count += count as usize;
         plan.size_bytes += count as usize * size;
         plan.note_numbers(Space::Data, number, number + u64::from(count) - 1);
-        self.spaces[2].next_number += u64::from(count);
-        self.silent_count = 0;
+        self.spaces[DATA + at].next_number += u64::from(count);
+        self.paths[at].silent_count = 0;
         let content = Content::Stream { id, offset: range.start, stride: stride as u32 };
         let size = size as u16;
         self.log_run(
+            at,
             Space::Data,
             Run {
                 first: number,
                 count,
                 size,
                 eliciting: true,
-                in_flight: true,
                 sent_at: now,
                 stamp: SendStamp::default(),
+                moved: false,
                 content,
             },
             exchange,

@@ -54,9 +54,9 @@ fn random_packet(rng: &mut Rng, log: &mut SentLog, now: Instant, number: u64, of
         count: 1,
         size: if full { 1440 } else { 60 },
         eliciting: true,
-        in_flight: true,
         sent_at: now,
         stamp: SendStamp::default(),
+        moved: false,
         content,
     }
 }
@@ -141,9 +141,9 @@ fn a_full_batch_is_one_run() {
             count: 1,
             size: 1472,
             eliciting: true,
-            in_flight: true,
             sent_at: Instant::ZERO,
             stamp: SendStamp::default(),
+            moved: false,
             content: Content::Stream { id: stream(), offset: index * 1440, stride: 1440 },
         });
     }
@@ -159,7 +159,7 @@ fn an_acknowledgement_in_the_middle_cuts_a_run_in_two() {
     let mut log = SentLog::default();
     let content = Content::Stream { id: stream(), offset: 0, stride: 100 };
     let (sent_at, stamp) = (Instant::ZERO, SendStamp::default());
-    log.push(Run { first: 10, count: 40, size: 140, eliciting: true, in_flight: true, sent_at, stamp, content });
+    log.push(Run { first: 10, count: 40, size: 140, eliciting: true, sent_at, stamp, moved: false, content });
     let mut acked = Vec::new();
     log.acknowledge(&[(20, 24), (30, 30)], |run| acked.push((run.first, run.count, run.stream_range())));
     assert_eq!(acked, [(20, 5, Some((stream(), 1000..1500))), (30, 1, Some((stream(), 2000..2100)))]);

@@ -1,0 +1,557 @@
+//! The paths of a connection: their identifiers, connection IDs and ends (multipath draft-21, section 3).
+//!
+//! Path IDs are never used twice. Each side says up to which one the other may go (MAX_PATH_ID), and a path can be opened once
+//! both have issued a connection ID for it. Only clients open paths. The first path has its connection IDs where a connection
+//! with a single path has them; this is about the others.
+
+use std::collections::VecDeque;
+
+use units::{Duration, Instant};
+use wire::quic::{ConnectionId, ErrorCode, PathId, Side};
+
+use super::ids::{LocalIds, REMOTE_IDS_MAX, RemoteIds};
+use super::{CLOSE_PTOS, Control, RouteChange};
+use crate::error::TransportError;
+use crate::event::{Event, Events};
+use crate::exchange::{Exchange, MultipathFrame, ToReceive, ToSend};
+use crate::send::frames::ControlFrame;
+use crate::send::path::Addresses;
+use crate::stats::PathState;
+
+/// The most paths one connection may have, so that looking through them stays cheap.
+pub const PATHS_MAX: u32 = 32;
+
+/// What control knows of all paths.
+#[derive(Debug)]
+pub(super) struct Paths {
+    /// The peer may use path IDs up to this one, and we up to that one.
+    local_max: u32,
+    peer_max: u32,
+    /// How many paths there may be at a time.
+    count_max: u32,
+    /// The next ID that no connection ID of ours was issued for, and the next one a client opens.
+    next_issued: u32,
+    next_opened: u32,
+    /// All but the first, ascending.
+    others: Vec<OtherPath>,
+    /// The end of the first path, as far as it has come.
+    first_end: End,
+    first_is_forgotten: bool,
+    /// The peer's last word about the use of the first path.
+    first_status: Option<(u64, bool)>,
+    /// What the application wants and the peer's limits do not let us have yet.
+    wanted: VecDeque<(Addresses, bool)>,
+    blocked_at: Option<u32>,
+}
+
+/// A path after the first, open or not.
+#[derive(Debug)]
+struct OtherPath {
+    id: PathId,
+    local: LocalIds,
+    remote: RemoteIds,
+    is_open: bool,
+    end: End,
+    /// The lowest number received in the present key phase.
+    phase_from: Option<u64>,
+    /// The peer's last word about its use, which may come before the path itself: its number, and whether it is available.
+    peers_status: Option<(u64, bool)>,
+}
+
+impl OtherPath {
+    fn is_peers_backup(&self) -> bool {
+        self.peers_status.is_some_and(|(_, available)| !available)
+    }
+}
+
+/// How far the end of a path has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct End {
+    /// We said PATH_ABANDON.
+    said: bool,
+    /// Both did: it is forgotten then (section 3.4: three probe timeouts later).
+    forget_at: Option<Instant>,
+}
+
+/// Why a path was not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenPathError {
+    /// Servers open none (multipath draft-21, section 3).
+    NotClient,
+    /// The peer does not speak multipath, or only one path is wanted: see
+    /// [`TransportConfig::max_paths`](crate::TransportConfig::max_paths).
+    Unsupported,
+    /// The handshake is not confirmed: [`Event::Confirmed`] tells when it is.
+    TooEarly,
+    /// As many paths as there may be are open or wanted.
+    TooMany,
+    /// The connection is over.
+    Closed,
+}
+
+impl std::fmt::Display for OpenPathError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NotClient => "only the side that connected opens paths",
+            Self::Unsupported => "the peer takes no second path",
+            Self::TooEarly => "no path can be opened before the handshake is confirmed",
+            Self::TooMany => "as many paths as there may be are open",
+            Self::Closed => "the connection is closed",
+        })
+    }
+}
+
+impl std::error::Error for OpenPathError {}
+
+impl Paths {
+    /// Both sides speak multipath: we take IDs up to `local_max`, the peer up to `peer_max`.
+    pub(super) fn new(local_max: u32, peer_max: u32) -> Self {
+        Self {
+            local_max,
+            peer_max,
+            count_max: local_max + 1,
+            next_issued: 1,
+            next_opened: 1,
+            others: Vec::new(),
+            first_end: End::default(),
+            first_is_forgotten: false,
+            first_status: None,
+            wanted: VecDeque::new(),
+            blocked_at: None,
+        }
+    }
+
+    pub(super) fn local_max(&self) -> PathId {
+        PathId(self.local_max)
+    }
+
+    fn get_mut(&mut self, id: PathId) -> Option<&mut OtherPath> {
+        self.others.iter_mut().find(|path| path.id == id)
+    }
+
+    /// The entry of `id`, made if it is new; none if it was in use and is over.
+    fn get_or_new(&mut self, id: PathId) -> Option<&mut OtherPath> {
+        let at = match self.others.binary_search_by_key(&id, |path| path.id) {
+            Ok(at) => at,
+            // IDs are used in order, so one below those in use that is not known is over.
+            Err(_) if id.0 < self.next_issued => return None,
+            Err(at) => {
+                let path = OtherPath {
+                    id,
+                    local: LocalIds::default(),
+                    remote: RemoteIds::default(),
+                    is_open: false,
+                    end: End::default(),
+                    phase_from: None,
+                    peers_status: None,
+                };
+                self.others.insert(at, path);
+                at
+            }
+        };
+        Some(&mut self.others[at])
+    }
+
+    /// Every connection ID of ours that is in use.
+    pub(super) fn local_ids(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.others.iter().flat_map(|path| path.local.iter())
+    }
+
+    /// When [`Control::on_path_timeout`] has something to do.
+    pub(super) fn timeout(&self) -> Option<Instant> {
+        let others = self.others.iter().filter(|path| self.can_forget(path.id)).map(|path| path.end);
+        others.chain([self.first_end]).filter_map(|end| end.forget_at).min()
+    }
+
+    /// Whether a path that is over may be forgotten: one that nobody could open yet stays known, or it would seem new and be
+    /// given up once more.
+    fn can_forget(&self, id: PathId) -> bool {
+        id.0 < self.next_issued
+    }
+
+    /// How many paths are open, or over and not forgotten.
+    fn open_count(&self) -> usize {
+        self.others.iter().filter(|path| path.is_open).count() + usize::from(!self.first_is_forgotten)
+    }
+
+    /// Moves on to the next ID that a client may open: those that were given up before anybody used them are passed over
+    /// (section 3.4).
+    fn pass_over_ended(&mut self) {
+        while self.next_opened < self.next_issued {
+            let next = self.others.iter().find(|path| path.id.0 == self.next_opened);
+            if next.is_some_and(|path| path.end == End::default()) {
+                return;
+            }
+            self.next_opened += 1;
+        }
+    }
+}
+
+impl Control {
+    /// Our side of the handshake is complete: paths may be agreed on, if both sides speak of them.
+    pub(super) fn begin_multipath(&mut self, exchange: &mut Exchange) {
+        let Some(peer_max) = self.peer_max_path.filter(|_| self.config.max_paths > 0) else { return };
+        self.paths = Some(Box::new(Paths::new(self.config.max_paths - 1, peer_max.0)));
+        exchange.to_send.push_back(ToSend::Multipath);
+    }
+
+    /// Whether both sides speak multipath.
+    pub(crate) fn is_multipath(&self) -> bool {
+        self.paths.is_some()
+    }
+
+    /// The highest path ID that the peer may name, if it may name any.
+    pub(crate) fn max_path(&self) -> Option<PathId> {
+        self.paths.as_ref().map(|paths| paths.local_max())
+    }
+
+    /// The path that packets to `id` belong to. `None`: no ID of ours.
+    pub(crate) fn path_of_id(&self, id: &[u8]) -> Option<PathId> {
+        if self.local_ids.contains(id) {
+            return Some(PathId::ZERO);
+        }
+        let paths = self.paths.as_ref()?;
+        paths.others.iter().find(|path| path.local.contains(id)).map(|path| path.id)
+    }
+
+    /// The lowest number received on a path after the first in the present key phase.
+    pub(super) fn phase_from_of(&self, path: PathId) -> Option<u64> {
+        self.paths.as_ref()?.others.iter().find(|known| known.id == path)?.phase_from
+    }
+
+    pub(super) fn set_phase_from(&mut self, path: PathId, number: Option<u64>) {
+        if let Some(known) = self.paths.as_mut().and_then(|paths| paths.get_mut(path)) {
+            known.phase_from = number;
+        }
+    }
+
+    /// Another key phase begins.
+    pub(super) fn forget_phase_from(&mut self) {
+        if let Some(paths) = &mut self.paths {
+            paths.others.iter_mut().for_each(|path| path.phase_from = None);
+        }
+    }
+
+    /// Whether packets of `path` can be used: it is open, or the peer may open it and we could answer.
+    pub(crate) fn takes_packets_of(&self, path: PathId) -> bool {
+        if path == PathId::ZERO {
+            return true;
+        }
+        let known = self.paths.as_ref().and_then(|paths| paths.others.iter().find(|known| known.id == path));
+        known.is_some_and(|known| known.is_open || (self.side == Side::Server && known.remote.current().is_some()))
+    }
+
+    /// An authentic packet came on a path: the client has opened it, if it is new.
+    pub(crate) fn on_packet_of(
+        &mut self,
+        path: PathId,
+        addresses: Addresses,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) {
+        let side = self.side;
+        let Some(known) = self.paths.as_mut().and_then(|paths| paths.get_mut(path)) else { return };
+        if known.is_open || side != Side::Server || known.end != End::default() {
+            return;
+        }
+        let Some(remote_id) = known.remote.current() else { return };
+        known.is_open = true;
+        let is_peers_backup = known.is_peers_backup();
+        exchange.to_send.push_back(ToSend::OpenPath { path, addresses, remote_id, is_backup: false, is_peers_backup });
+        events.push(Event::PathOpened(path));
+        self.issue_path_ids(exchange);
+    }
+
+    /// The application wants another path.
+    pub(crate) fn want_path(&mut self, addresses: Addresses, is_backup: bool) -> Result<(), OpenPathError> {
+        if !self.is_open() {
+            return Err(OpenPathError::Closed);
+        }
+        if self.side != Side::Client {
+            return Err(OpenPathError::NotClient);
+        }
+        if !self.is_confirmed() {
+            return Err(OpenPathError::TooEarly);
+        }
+        let paths = self.paths.as_mut().ok_or(OpenPathError::Unsupported)?;
+        let open = paths.open_count() + paths.wanted.len();
+        if open as u32 >= paths.count_max {
+            return Err(if paths.count_max == 1 { OpenPathError::Unsupported } else { OpenPathError::TooMany });
+        }
+        paths.wanted.push_back((addresses, is_backup));
+        Ok(())
+    }
+
+    /// Opens what is wanted as far as both sides' connection IDs allow.
+    pub(crate) fn open_wanted(&mut self, exchange: &mut Exchange, events: &mut Events) {
+        let Some(paths) = &mut self.paths else { return };
+        while let Some(&(addresses, is_backup)) = paths.wanted.front() {
+            paths.pass_over_ended();
+            let next = PathId(paths.next_opened);
+            let ready = paths.others.iter_mut().find(|path| path.id == next);
+            let Some(path) = ready.filter(|path| path.local.len() > 0 && path.remote.current().is_some()) else {
+                break;
+            };
+            let remote_id = path.remote.current().expect("looked at just now");
+            path.is_open = true;
+            paths.next_opened += 1;
+            paths.wanted.pop_front();
+            let is_peers_backup = path.is_peers_backup();
+            exchange.to_send.push_back(ToSend::OpenPath {
+                path: next,
+                addresses,
+                remote_id,
+                is_backup,
+                is_peers_backup,
+            });
+            if is_backup {
+                // The first word about the path; what follows counts on from it.
+                let frame = ControlFrame::PathStatus { path: next, sequence: 0, available: false };
+                exchange.to_send.push_back(ToSend::Control(frame));
+            }
+            events.push(Event::PathOpened(next));
+        }
+        if !paths.wanted.is_empty() && paths.next_opened > paths.peer_max && paths.blocked_at != Some(paths.peer_max) {
+            paths.blocked_at = Some(paths.peer_max);
+            exchange.to_send.push_back(ToSend::Control(ControlFrame::PathsBlocked(PathId(paths.peer_max))));
+        }
+        self.issue_path_ids(exchange);
+    }
+
+    /// Gives the peer connection IDs: one for each path that could be opened, so that it can be at once, and a spare one for
+    /// those that are (section 3.2.1).
+    pub(super) fn issue_path_ids(&mut self, exchange: &mut Exchange) {
+        let Some(paths) = &mut self.paths else { return };
+        let limit = paths.local_max.min(paths.peer_max);
+        while paths.next_issued <= limit {
+            let id = PathId(paths.next_issued);
+            // The peer may have issued its own before.
+            let known = paths.get_or_new(id).is_some();
+            debug_assert!(known, "what was never issued is not over");
+            paths.next_issued += 1;
+        }
+        let peer_keeps = self.peer_id_limit.min(REMOTE_IDS_MAX);
+        for path in paths.others.iter_mut().filter(|path| path.end == End::default() && path.id.0 <= limit) {
+            let wanted = if path.is_open { peer_keeps } else { 1 };
+            while path.local.len() < wanted {
+                let id = self.secrets.connection_id();
+                let reset_token = self.secrets.reset_token(&id);
+                let sequence = path.local.issue(id);
+                self.routes.push_back(RouteChange::Add(id));
+                let path = Some(path.id);
+                let frame = ControlFrame::NewConnectionId { path, sequence, retire_prior_to: 0, id, reset_token };
+                exchange.to_send.push_back(ToSend::Control(frame));
+            }
+        }
+    }
+
+    /// A connection ID of the peer's, for any path (section 4.4).
+    pub(super) fn on_new_id(
+        &mut self,
+        path: PathId,
+        new: (u64, u64, ConnectionId, [u8; 16]),
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        let (sequence, retire_prior_to, id, reset_token) = new;
+        // Unique within the connection, whatever the path (section 3.2.1).
+        let elsewhere = self
+            .paths
+            .as_ref()
+            .is_some_and(|paths| paths.others.iter().any(|other| other.id != path && other.remote.contains(id)));
+        if elsewhere || (path != PathId::ZERO && self.remote_ids.contains(id)) {
+            return Err(TransportError::violation("a connection ID was issued for two paths"));
+        }
+        let named = self.is_multipath().then_some(path);
+        let ids = if path == PathId::ZERO {
+            &mut self.remote_ids
+        } else {
+            let Some(known) = self.paths.as_mut().and_then(|paths| paths.get_or_new(path)) else { return Ok(()) };
+            if known.end.said {
+                return Ok(());
+            }
+            &mut known.remote
+        };
+        let change = ids.on_new(sequence, retire_prior_to, id, reset_token)?;
+        for sequence in change.retired {
+            let frame = ControlFrame::RetireConnectionId { path: named, sequence };
+            exchange.to_send.push_back(ToSend::Control(frame));
+        }
+        if let Some(id) = change.current {
+            exchange.to_send.push_back(ToSend::RemoteId { path, id });
+        }
+        self.open_wanted(exchange, events);
+        Ok(())
+    }
+
+    /// RETIRE_CONNECTION_ID and its relative of the extension (section 4.5).
+    pub(super) fn on_retired_id(
+        &mut self,
+        path: PathId,
+        sequence: u64,
+        exchange: &mut Exchange,
+    ) -> Result<(), TransportError> {
+        if path == PathId::ZERO {
+            if let Some(id) = self.local_ids.retire(sequence)? {
+                self.routes.push_back(RouteChange::Remove(id));
+                self.issue_ids(exchange);
+            }
+            return Ok(());
+        }
+        let Some(known) = self.paths.as_mut().and_then(|paths| paths.get_mut(path)) else { return Ok(()) };
+        if let Some(id) = known.local.retire(sequence)? {
+            self.routes.push_back(RouteChange::Remove(id));
+        }
+        self.issue_path_ids(exchange);
+        Ok(())
+    }
+
+    /// What else the peer says about paths.
+    pub(super) fn on_multipath(
+        &mut self,
+        now: Instant,
+        frame: MultipathFrame,
+        pto: Duration,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        let Some(paths) = &mut self.paths else { return Ok(()) };
+        match frame {
+            MultipathFrame::Abandon { path, code } => return self.on_abandoned(now, path, code, pto, exchange, events),
+            MultipathFrame::Status { path, sequence, available } => {
+                let latest = match path {
+                    PathId::ZERO => &mut paths.first_status,
+                    path => match paths.get_or_new(path) {
+                        Some(known) => &mut known.peers_status,
+                        None => return Ok(()),
+                    },
+                };
+                // One that was overtaken says nothing any more (section 4.3).
+                if latest.is_none_or(|(latest, _)| sequence > latest) {
+                    *latest = Some((sequence, available));
+                    exchange.to_send.push_back(ToSend::PeersStatus { path, available });
+                }
+            }
+            MultipathFrame::MaxPathId(max) => {
+                if self.peer_max_path.is_some_and(|initial| max < initial) {
+                    return Err(TransportError::violation("a lower path limit than the one of the handshake"));
+                }
+                // It never falls (section 4.6).
+                paths.peer_max = paths.peer_max.max(max.0);
+                self.issue_path_ids(exchange);
+                self.open_wanted(exchange, events);
+            }
+            // What we allow is as much as we want to, and IDs are issued as soon as they can be.
+            MultipathFrame::PathsBlocked(_) => {}
+            MultipathFrame::PathCidsBlocked { path, next_sequence } => {
+                let next = match path {
+                    PathId::ZERO => self.local_ids.next_sequence(),
+                    path => paths.get_mut(path).map_or(0, |known| known.local.next_sequence()),
+                };
+                if next_sequence > next {
+                    return Err(TransportError::violation("a connection ID is missed that was never announced"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer gives a path up: so do we (section 3.4).
+    fn on_abandoned(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        code: u64,
+        pto: Duration,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<(), TransportError> {
+        tracing::debug!(%path, code, "the peer gives a path up");
+        self.give_up(path, code, exchange, events);
+        let Some(paths) = &mut self.paths else { return Ok(()) };
+        let end = match path {
+            PathId::ZERO if paths.first_is_forgotten => return Ok(()),
+            PathId::ZERO => &mut paths.first_end,
+            path => match paths.get_mut(path) {
+                Some(known) => &mut known.end,
+                None => return Ok(()),
+            },
+        };
+        // Late packets of it are still recognised and acknowledged for a while.
+        end.forget_at.get_or_insert(now + pto * CLOSE_PTOS);
+        let open = usize::from(!paths.first_end.said)
+            + paths.others.iter().filter(|path| path.is_open && !path.end.said).count();
+        if open == 0 {
+            return Err(TransportError::new(ErrorCode::NO_ERROR, "the peer gave up the last path"));
+        }
+        Ok(())
+    }
+
+    /// Gives a path up; true if it was there to be given up. The last one cannot be.
+    pub(crate) fn abandon_path(
+        &mut self,
+        path: PathId,
+        code: u64,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> bool {
+        let Some(paths) = &self.paths else { return false };
+        let is_open = |other: &OtherPath| other.is_open && !other.end.said;
+        // The peer must not hear of a path it does not know of.
+        if path != PathId::ZERO && !paths.others.iter().any(|other| other.id == path && is_open(other)) {
+            return false;
+        }
+        let others = paths.others.iter().filter(|other| other.id != path && is_open(other)).count();
+        let first = usize::from(path != PathId::ZERO && !paths.first_end.said);
+        if others + first == 0 {
+            return false;
+        }
+        self.give_up(path, code, exchange, events)
+    }
+
+    fn give_up(&mut self, path: PathId, code: u64, exchange: &mut Exchange, events: &mut Events) -> bool {
+        let Some(paths) = &mut self.paths else { return false };
+        let end = match path {
+            PathId::ZERO => &mut paths.first_end,
+            path => match paths.get_or_new(path) {
+                Some(known) => &mut known.end,
+                None => return false,
+            },
+        };
+        if std::mem::replace(&mut end.said, true) {
+            return false;
+        }
+        exchange.to_send.push_back(ToSend::AbandonPath(path));
+        exchange.to_send.push_back(ToSend::Control(ControlFrame::PathAbandon { path, code }));
+        events.push(Event::PathState(path, PathState::Abandoned));
+        true
+    }
+
+    /// Forgets paths that are over for both sides, and lets the peer open as many new ones.
+    pub(super) fn on_path_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
+        let Some(paths) = &mut self.paths else { return };
+        let is_over = |end: End| end.forget_at.is_some_and(|at| at <= now);
+        let next_issued = paths.next_issued;
+        let mut gone = 0;
+        if is_over(paths.first_end) {
+            // What else belongs to it stays: its number space began with the connection.
+            paths.first_end.forget_at = None;
+            paths.first_is_forgotten = true;
+            let ids: Vec<_> = self.local_ids.drain().collect();
+            self.routes.extend(ids.into_iter().map(RouteChange::Remove));
+            gone += 1;
+        }
+        for over in paths.others.extract_if(.., |path| is_over(path.end) && path.id.0 < next_issued) {
+            self.routes.extend(over.local.iter().map(RouteChange::Remove));
+            exchange.to_send.push_back(ToSend::ForgetPath(over.id));
+            exchange.to_receive.push_back(ToReceive::ForgetPath(over.id));
+            gone += 1;
+        }
+        if gone > 0 {
+            // IDs end before connections do only after four thousand million paths.
+            paths.local_max = paths.local_max.saturating_add(gone);
+            exchange.to_send.push_back(ToSend::Control(ControlFrame::MaxPathId(PathId(paths.local_max))));
+            self.issue_path_ids(exchange);
+        }
+    }
+}

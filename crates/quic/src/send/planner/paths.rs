@@ -1,0 +1,275 @@
+//! Several paths: what is bound to one goes first, then the scheduler says where the rest goes.
+
+use scheduler::{Choice, Demand, PATHS_MAX, PathView, Scheduler, Straggler};
+use units::{Duration, Instant};
+use wire::quic::{PathId, Space};
+
+use super::{Load, SendHalf, put_ack};
+use crate::exchange::Exchange;
+use crate::plan::Plan;
+use crate::receive::Snapshot;
+use crate::send::draft::Draft;
+use crate::send::frames::SentFrame;
+use crate::send::path::{Copy, SendPath};
+use crate::spaces::DATA;
+use crate::stats::PathState;
+
+/// Bytes made due again at a time for a path with nothing else to send: a batch.
+const REINJECTED_BYTES_MAX: u64 = 64 * 1024;
+
+/// Copies that wait for one path, at most; what a slower path cannot copy in time, it does not copy.
+const COPIES_WAITING_MAX: usize = 1024;
+
+impl SendHalf {
+    /// Fills `plan` for one of several paths, and says for which.
+    pub(super) fn plan_paths(
+        &mut self,
+        now: Instant,
+        snapshot: &Snapshot,
+        datagrams_max: usize,
+        has_room: &dyn Fn(u16) -> bool,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) -> usize {
+        self.ask_again_at = None;
+        for at in 0..self.paths.len() {
+            let path = &self.paths[at];
+            if !path.is_open() || path.is_refused || !has_room(path.addresses.socket) {
+                continue;
+            }
+            let probes = path.is_active() && self.spaces[DATA + at].probes_due > 0;
+            if probes || path.validation.has_due() || self.ack_wishes(at, snapshot).1 {
+                let load = if probes { Load::All } else { Load::Bound };
+                self.plan_data(now, at, load, snapshot, datagrams_max, plan, exchange);
+            } else if !path.copies.is_empty() {
+                self.plan_copies(now, at, datagrams_max, plan, exchange);
+            }
+            if !plan.items.is_empty() {
+                return at;
+            }
+        }
+        let Some(mut scheduler) = self.scheduler.take() else { return 0 };
+        let mut views = std::mem::take(&mut self.views);
+        let at = match self.choose(now, &mut *scheduler, has_room, &mut views) {
+            Some((at, bytes_max, copies)) => {
+                let datagrams = usize::try_from(bytes_max).unwrap_or(usize::MAX) / self.paths[at].datagram_size;
+                self.plan_data(now, at, Load::All, snapshot, datagrams_max.min(datagrams.max(1)), plan, exchange);
+                if copies != 0 {
+                    self.queue_copies(at, copies, &views, plan);
+                }
+                at
+            }
+            None => 0,
+        };
+        self.scheduler = Some(scheduler);
+        self.views = views;
+        at
+    }
+
+    /// Asks the scheduler where what is due goes: the place of the path, how many bytes, and on which others as well.
+    fn choose(
+        &mut self,
+        now: Instant,
+        scheduler: &mut dyn Scheduler,
+        has_room: &dyn Fn(u16) -> bool,
+        views: &mut Views,
+    ) -> Option<(usize, u64, u32)> {
+        views.clear();
+        let carrying = self.paths.iter_mut().enumerate().filter(|(_, path)| path.carries_data());
+        for (at, path) in carrying.take(PATHS_MAX) {
+            let has_room = has_room(path.addresses.socket);
+            path.note_room(now, has_room);
+            views.push(at, path.view(now, has_room));
+        }
+        let has_data = self.has_control_due() || self.streams.has_ready();
+        if !has_data && !self.reinject(now, scheduler, views) {
+            for path in &mut self.paths {
+                path.set_app_limited(true);
+                path.release_at = None;
+            }
+            return None;
+        }
+        match scheduler.choose(now, &self.demand(), &views.views) {
+            Choice::Send { path, bytes_max, copies } => Some((views.places[path], bytes_max, copies)),
+            Choice::Wait { until } => {
+                // A socket that stays full is not waited for.
+                let stuck_at = self.paths.iter().filter_map(SendPath::stuck_at).filter(|at| *at > now);
+                self.ask_again_at = stuck_at.chain(until).min();
+                // A path that could send and does not says nothing about what it can carry.
+                for (at, view) in views.iter() {
+                    self.paths[at].set_app_limited(view.may_send(now));
+                }
+                None
+            }
+        }
+    }
+
+    /// What waits to be sent, as far as the choice of a path depends on it.
+    fn demand(&self) -> Demand {
+        let control = u64::from(self.has_control_due());
+        Demand {
+            ready_bytes: self.streams.ready_bytes() + self.datagram_bytes + control,
+            is_last: !self.streams.has_waiting_writers(),
+        }
+    }
+
+    /// Nothing new is to be sent, so what is outstanding is all the receiver waits for: gives the oldest of it another chance on
+    /// a faster path, if the scheduler thinks that it would arrive there earlier. True if something is due now.
+    fn reinject(&mut self, now: Instant, scheduler: &mut dyn Scheduler, views: &Views) -> bool {
+        for (on, view) in views.views.iter().enumerate() {
+            if !view.may_send(now) {
+                continue;
+            }
+            for from in (0..views.views.len()).filter(|from| *from != on) {
+                let at = views.places[from];
+                let Some(oldest) = self.spaces[DATA + at].log.first_unmoved() else { continue };
+                let bytes = u64::from(oldest.size) * u64::from(oldest.count);
+                let straggler = Straggler { path: from, sent_at: oldest.sent_at, bytes };
+                if scheduler.reinjects(now, &straggler, on, &views.views) {
+                    self.move_content(at, REINJECTED_BYTES_MAX);
+                    if self.has_control_due() || self.streams.has_ready() {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether acknowledgements may ride along on path `at`, and whether one must leave there now.
+    pub(super) fn ack_wishes(&self, at: usize, snapshot: &Snapshot) -> (bool, bool) {
+        let own = snapshot.get(Space::Data, self.paths[at].id);
+        if self.paths.len() == 1 {
+            return (own.pending, own.due);
+        }
+        let is_relay = self.paths[at].is_active() && at == self.best_place();
+        let foreign = is_relay
+            && snapshot
+                .data_paths()
+                .any(|(path, ack)| ack.due && path != self.paths[at].id && !self.acknowledges_itself(path));
+        let is_own = self.carries_own_acks(at);
+        ((own.pending && is_own) || foreign, (own.due && is_own) || foreign)
+    }
+
+    /// Whether acknowledgements of a path's packets leave there: not into silence while another path can take them.
+    fn carries_own_acks(&self, at: usize) -> bool {
+        self.paths[at].state != PathState::Silent || !self.paths.iter().any(SendPath::is_active)
+    }
+
+    /// Whether the packets of `path` are acknowledged on that path. The standard leaves the choice to us (multipath draft-21,
+    /// section 5.3): on its own path, so that round trips are those of one path, unless nothing can be sent there.
+    fn acknowledges_itself(&self, path: PathId) -> bool {
+        let can_send =
+            |path: &SendPath| matches!(path.state, PathState::Active | PathState::Validating) && !path.is_refused;
+        self.place_of(path).is_some_and(|at| can_send(&self.paths[at]))
+    }
+
+    /// Acknowledgements that go with the first packet of a plan.
+    #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
+    pub(super) fn put_acks(
+        &self,
+        now: Instant,
+        at: usize,
+        snapshot: &Snapshot,
+        draft: &mut Draft,
+        plan: &mut Plan,
+        frames: &mut Vec<SentFrame>,
+        exchange: &mut Exchange,
+    ) {
+        let id = self.paths[at].id;
+        let own = snapshot.get(Space::Data, id);
+        if own.pending && self.carries_own_acks(at) {
+            put_ack(now, Space::Data, id, self.is_multipath, own, draft, plan, frames, exchange);
+        }
+        if self.paths.len() > 1 && self.paths[at].is_active() && at == self.best_place() {
+            for (path, ack) in snapshot.data_paths() {
+                if ack.due && path != id && !self.acknowledges_itself(path) {
+                    put_ack(now, Space::Data, path, true, ack, draft, plan, frames, exchange);
+                }
+            }
+        }
+    }
+
+    /// What has just been planned for path `at` goes on other paths as well.
+    fn queue_copies(&mut self, at: usize, copies: u32, views: &Views, plan: &Plan) {
+        let Some((first, last)) = plan.numbers[Space::Data.index()] else { return };
+        let mut sent: Vec<Copy> = Vec::new();
+        let log = &self.spaces[DATA + at].log;
+        for run in log.iter().rev().take_while(|run| run.first >= first).filter(|run| run.first <= last) {
+            if let Some((id, range)) = run.stream_range() {
+                sent.push(Copy { id, range, fin: false });
+            }
+            for frame in log.frames_of(run) {
+                if let SentFrame::Stream { id, range, fin } = frame {
+                    sent.push(Copy { id: *id, range: range.clone(), fin: *fin });
+                }
+            }
+        }
+        sent.reverse();
+        for (index, place) in views.places.iter().enumerate().filter(|(index, _)| copies >> index & 1 == 1) {
+            debug_assert_ne!(*place, at, "a copy goes elsewhere (view {index})");
+            let queue = &mut self.paths[*place].copies;
+            for copy in &sent {
+                if queue.len() < COPIES_WAITING_MAX {
+                    queue.push_back(copy.clone());
+                }
+            }
+        }
+    }
+}
+
+/// The paths the scheduler chooses from, and their places. Kept from plan to plan.
+#[derive(Debug, Default)]
+pub(crate) struct Views {
+    views: Vec<PathView>,
+    places: Vec<usize>,
+}
+
+impl Views {
+    fn clear(&mut self) {
+        self.views.clear();
+        self.places.clear();
+    }
+
+    fn push(&mut self, at: usize, view: PathView) {
+        self.views.push(view);
+        self.places.push(at);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, &PathView)> {
+        self.places.iter().copied().zip(&self.views)
+    }
+}
+
+impl SendPath {
+    /// The scheduler may choose it.
+    fn carries_data(&self) -> bool {
+        matches!(self.state, PathState::Active | PathState::Silent)
+    }
+
+    /// What the scheduler may know of it.
+    fn view(&mut self, now: Instant, has_room: bool) -> PathView {
+        let datagram_bytes = self.datagram_size as u64;
+        let rate = self.congestion.pacing_rate(&self.rtt);
+        let release_at = if self.pacer.budget(now, rate) >= datagram_bytes {
+            now
+        } else {
+            self.pacer.next_release(now, rate, datagram_bytes)
+        };
+        let measured = self.rtt.has_sample();
+        PathView {
+            id: self.id.0,
+            is_backup: self.is_backup || self.is_peers_backup,
+            is_suspect: self.state == PathState::Silent || self.stuck_at().is_some_and(|at| at <= now),
+            srtt: self.rtt.smoothed(),
+            rttvar: self.rtt.variance(),
+            min_rtt: if measured { self.rtt.min() } else { Duration::ZERO },
+            window_bytes: self.congestion.window(),
+            in_flight_bytes: self.in_flight,
+            rate: self.capacity(),
+            release_at,
+            has_room,
+            datagram_bytes,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Asking whether a path works: challenges, their answers, and when to ask again (RFC 9000, section 8.2).
+//!
+//! A path that was opened is asked until it answers, and so is one that has fallen silent: first soon, then at least once a
+//! second for as long as the connection lives, so that a link that comes back is found within a second.
+
+use units::{Duration, Instant, Rng};
+
+use crate::queue::Queue;
+
+/// Challenges whose answer still counts: an answer may come late, and each challenge has bytes of its own.
+const ASKED_MAX: usize = 8;
+
+/// How often a path is asked at least.
+pub(crate) const ASK_AGAIN_MAX: Duration = Duration::from_secs(1);
+
+/// One path's challenges, both ways.
+#[derive(Debug, Default)]
+pub(crate) struct Validation {
+    /// A challenge is to be sent.
+    is_due: bool,
+    asked: Queue<[u8; 8]>,
+    /// When to ask again, and how long to wait then.
+    again_at: Option<Instant>,
+    interval: Duration,
+    /// Answers to the peer's challenges, which must leave on this path (section 8.2.2).
+    answers: Queue<[u8; 8]>,
+}
+
+impl Validation {
+    /// Asks now, again after `interval`, and then less and less often.
+    pub(crate) fn start(&mut self, now: Instant, interval: Duration) {
+        self.is_due = true;
+        self.interval = interval.min(ASK_AGAIN_MAX);
+        self.again_at = Some(now + self.interval);
+    }
+
+    /// The path works: no more questions.
+    pub(crate) fn stop(&mut self) {
+        self.is_due = false;
+        self.again_at = None;
+        self.asked = Queue::new();
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) has something to do.
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        self.again_at
+    }
+
+    /// Asks again if it is time; true if so.
+    pub(crate) fn on_timeout(&mut self, now: Instant) -> bool {
+        if self.again_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        self.is_due = true;
+        self.interval = (self.interval * 2).min(ASK_AGAIN_MAX);
+        self.again_at = Some(now + self.interval);
+        true
+    }
+
+    /// True if a frame waits.
+    pub(crate) fn has_due(&self) -> bool {
+        self.is_due || !self.answers.is_empty()
+    }
+
+    /// The challenge that is due: bytes nobody can guess, new ones each time (section 8.2.1).
+    pub(crate) fn take_challenge(&mut self, rng: &mut Rng) -> Option<[u8; 8]> {
+        if !std::mem::take(&mut self.is_due) {
+            return None;
+        }
+        let data = rng.next_u64().to_be_bytes();
+        if self.asked.len() == ASKED_MAX {
+            self.asked.pop_front();
+        }
+        self.asked.push_back(data);
+        Some(data)
+    }
+
+    /// Whether `data` answers a challenge of ours.
+    pub(crate) fn is_answer(&self, data: &[u8; 8]) -> bool {
+        self.asked.iter().any(|asked| asked == data)
+    }
+
+    /// The peer asks: returns how many answers wait now.
+    pub(crate) fn queue_answer(&mut self, data: [u8; 8]) -> usize {
+        self.answers.push_back(data);
+        self.answers.len()
+    }
+
+    /// The answer that waits longest.
+    pub(crate) fn peek_answer(&self) -> Option<[u8; 8]> {
+        self.answers.front().copied()
+    }
+
+    /// It is on its way. Not repeated if lost: the peer asks again (RFC 9000, section 13.3).
+    pub(crate) fn pop_answer(&mut self) {
+        self.answers.pop_front();
+    }
+
+    /// Frees room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.asked.shrink();
+        self.answers.shrink();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_path_is_asked_less_and_less_often_but_once_a_second_at_least() {
+        let (mut validation, mut rng) = (Validation::default(), Rng::from_seed(1));
+        validation.start(Instant::ZERO, Duration::from_millis(300));
+        let (mut asked, mut now) = (Vec::new(), Instant::ZERO);
+        while asked.len() < 6 {
+            if validation.take_challenge(&mut rng).is_some() {
+                asked.push(now.as_nanos() / 1_000_000);
+            }
+            now = validation.timeout().expect("it goes on");
+            assert!(validation.on_timeout(now) && !validation.on_timeout(now));
+        }
+        assert_eq!(asked, [0, 300, 900, 1900, 2900, 3900]);
+    }
+
+    #[test]
+    fn only_answers_to_the_last_challenges_count() {
+        let (mut validation, mut rng) = (Validation::default(), Rng::from_seed(2));
+        let mut asked = Vec::new();
+        for _ in 0..=ASKED_MAX {
+            validation.start(Instant::ZERO, ASK_AGAIN_MAX);
+            asked.extend(validation.take_challenge(&mut rng));
+        }
+        assert!(!validation.is_answer(&asked[0]) && asked[1..].iter().all(|data| validation.is_answer(data)));
+        validation.stop();
+        assert!(!validation.is_answer(&asked[1]) && !validation.has_due() && validation.timeout().is_none());
+    }
+}

@@ -1,0 +1,48 @@
+//! The links most tests here run over.
+
+use netem::LinkConfig;
+use units::{Duration, Rate};
+
+use crate::support::{Pair, Setup};
+
+/// A link of so many Mb/s, with this delay one way and a queue of 30 ms.
+pub(crate) fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
+    link_of(mbps, Duration::from_millis(delay_ms))
+}
+
+/// As [`link`], with a finer delay.
+pub(crate) fn link_of(mbps: u64, delay: Duration) -> LinkConfig {
+    let rate = Rate::from_mbps(mbps);
+    LinkConfig {
+        rate: Some(rate),
+        delay,
+        queue_bytes: rate.bytes_in(Duration::from_millis(30)).max(30_000),
+        ..LinkConfig::default()
+    }
+}
+
+/// A connection over these links with a path each, all of them in use.
+pub(crate) fn connected(seed: u64, links: &[LinkConfig]) -> Pair {
+    connected_as(Setup::new(seed).over(links).with_config(|config| config.datagram_size = 1452))
+}
+
+/// As [`connected`], with a setup of one's own.
+pub(crate) fn connected_as(setup: Setup) -> Pair {
+    let mut pair = setup.build();
+    pair.connect();
+    pair.open_paths();
+    let active = pair.run_until(Duration::from_secs(10), |pair| {
+        [&mut pair.client, &mut pair.server].iter_mut().all(|node| {
+            let paths = node.connection(0).path_stats();
+            paths.iter().filter(|path| path.state == quic::PathState::Active).count() == 1 + pair.more_links.len()
+        })
+    });
+    let seed = pair.seed;
+    assert!(active, "seed {seed}: {:?}", pair.client.connection(0).path_stats());
+    pair
+}
+
+/// What all links together carry of stream data, if packets of `size` bytes are sent, in bytes a second.
+pub(crate) fn capacity_mbps(links: &[LinkConfig]) -> f64 {
+    links.iter().map(|link| link.rate.map_or(0.0, Rate::as_mbps_f64) * 1448.0 / 1514.0).sum()
+}

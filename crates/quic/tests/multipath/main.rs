@@ -1,0 +1,11 @@
+//! Connections over several model links, one question a file (draft-ietf-quic-multipath-21).
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod capacity;
+mod failover;
+mod flow;
+mod links;
+mod negotiation;
+mod paths;
