@@ -1,0 +1,203 @@
+//! `litz paths TICKET`: what a sender would use, and why; nothing is sent.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use litz::paths::{Candidate, Choice, Rejected, advice};
+use serde_json::{Value, json};
+
+use super::path_options::PathOptions;
+use super::{connect, exit, scheduler_trace, ticket};
+
+/// For the end of the help text.
+pub(crate) const HELP: &str = "\
+Nothing is sent: what is shown is what this host's interfaces and routes allow. Whether somebody answers shows in a transfer.
+
+Exit status:
+  0    at least one path would be used
+  2    an error: bad arguments, a bad or expired ticket, no path";
+
+#[derive(Args, Debug)]
+pub(crate) struct PathsOptions {
+    /// The ticket that `litz recv` printed
+    #[arg(required_unless_present = "replay")]
+    pub(crate) ticket: Option<OsString>,
+
+    /// Make the choices of a trace that --trace-scheduler wrote again, and say whether they are the same
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    pub(crate) replay: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) paths: PathOptions,
+
+    /// The result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(options: &PathsOptions) -> ExitCode {
+    match show(options) {
+        Ok(()) => ExitCode::from(exit::DONE),
+        Err(message) => exit::fail(options.json, exit::FAILED, &message),
+    }
+}
+
+fn show(options: &PathsOptions) -> Result<(), String> {
+    if let Some(trace) = &options.replay {
+        return print(&format!("{}\n", scheduler_trace::replay_file(trace)?));
+    }
+    let ticket = ticket::read(options.ticket.as_ref().ok_or("name the ticket")?)?;
+    ticket::refuse_expired(&ticket)?;
+    let remotes = connect::resolve(&ticket.addresses)?;
+    let choice = options.paths.choose(&remotes).map_err(|error| error.to_string())?;
+    let advice = advice_for(&choice)?;
+    if options.json {
+        print(&format!("{}\n", as_json(&choice, &advice)))?;
+    } else {
+        print(&as_text(&choice, &advice))?;
+    }
+    if choice.candidates.is_empty() {
+        return Err("no path leads to the receiver".to_owned());
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "this is where the command speaks")]
+fn print(text: &str) -> Result<(), String> {
+    print!("{text}");
+    Ok(())
+}
+
+fn advice_for(choice: &Choice) -> Result<Vec<String>, String> {
+    let interfaces = net::interfaces().map_err(|error| format!("cannot list the network interfaces: {error}"))?;
+    let used = choice.candidates.iter().filter_map(|path| Some((path.device.as_deref()?, path.local.ip())));
+    let used: Vec<(&str, IpAddr)> = used.collect();
+    Ok(advice::advise_here(&interfaces, &used))
+}
+
+fn as_json(choice: &Choice, advice: &[String]) -> Value {
+    let path = |path: &Candidate| {
+        json!({
+            "local": path.local.to_string(), "device": path.device, "remote": path.remote.to_string(),
+            "backup": path.backup, "link": path.why.link.label(), "turn": path.why.turn.label(),
+            "why": path.why.to_string(),
+        })
+    };
+    let unused = |rejected: &Rejected| {
+        json!({
+            "device": rejected.device, "local": rejected.local.map(|local| local.ip().to_string()),
+            "remote": rejected.remote.map(|remote| remote.to_string()), "spare": rejected.why.is_spare(),
+            "reason": rejected.why.label(), "why": rejected.why.to_string(),
+        })
+    };
+    json!({
+        "event": "paths",
+        "paths": choice.candidates.iter().map(path).collect::<Vec<_>>(),
+        "unused": choice.rejected.iter().map(unused).collect::<Vec<_>>(),
+        "advice": advice,
+    })
+}
+
+fn as_text(choice: &Choice, advice: &[String]) -> String {
+    let mut used = vec![["", "device", "from", "to", "why"].map(str::to_owned)];
+    for (path, number) in choice.candidates.iter().zip(1..) {
+        let backup = if path.backup { "backup; " } else { "" };
+        used.push([
+            number.to_string(),
+            path.device.clone().unwrap_or_else(|| "any".to_owned()),
+            port_if_chosen(path.local),
+            path.remote.to_string(),
+            format!("{backup}{}", path.why),
+        ]);
+    }
+    let mut unused = vec![["", "device", "from", "to", "why not"].map(str::to_owned)];
+    for rejected in &choice.rejected {
+        unused.push([
+            String::new(),
+            rejected.device.clone().unwrap_or_default(),
+            rejected.local.map(port_if_chosen).unwrap_or_default(),
+            rejected.remote.map(|remote| remote.to_string()).unwrap_or_default(),
+            rejected.why.to_string(),
+        ]);
+    }
+    let mut text = String::new();
+    for (title, rows) in [("Used:", &used), ("Not used:", &unused)] {
+        if rows.len() > 1 {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            // Writing to a string does not fail.
+            let _written = write!(text, "{gap}{title}\n{}", table(rows));
+        }
+    }
+    for sentence in advice {
+        let _written = write!(text, "\nnote: {sentence}\n");
+    }
+    text
+}
+
+fn port_if_chosen(local: SocketAddr) -> String {
+    if local.port() == 0 { local.ip().to_string() } else { local.to_string() }
+}
+
+/// Columns as wide as their longest cell; nothing is cut off.
+fn table(rows: &[[String; 5]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 5] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use litz::paths::choose::{Link, Reason, Turn, Unused};
+
+    fn choice() -> Choice {
+        let why = Reason { link: Link::SameSubnet { prefix_len: 24 }, turn: Turn::IdleInterface };
+        let path = Candidate {
+            local: "10.0.0.1:0".parse().unwrap(),
+            device: Some("enp1s0".to_owned()),
+            remote: "10.0.0.2:4433".parse().unwrap(),
+            backup: true,
+            why,
+        };
+        let lo = Rejected { device: Some("lo".to_owned()), local: None, remote: None, why: Unused::Loopback };
+        Choice { candidates: vec![path], rejected: vec![lo] }
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let text = as_text(&choice(), &["turn the knob".to_owned()]);
+        let expected = "\
+Used:
+   device  from      to             why
+1  enp1s0  10.0.0.1  10.0.0.2:4433  backup; same subnet (/24); so that the interface is not idle
+
+Not used:
+  device  from  to  why not
+  lo                loopback leads to this host only
+
+note: turn the knob
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn programs_get_the_same_in_fields() {
+        let value = as_json(&choice(), &[]);
+        assert_eq!(value["paths"][0]["device"], "enp1s0");
+        assert_eq!(value["paths"][0]["link"], "same_subnet");
+        assert_eq!(value["paths"][0]["turn"], "idle_interface");
+        assert_eq!(value["paths"][0]["backup"], true);
+        assert_eq!(value["unused"][0]["reason"], "loopback");
+        assert_eq!(value["unused"][0]["spare"], false);
+    }
+}

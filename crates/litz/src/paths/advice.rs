@@ -1,0 +1,115 @@
+//! Settings of this host that stop paths which look fine: what two cards in one IPv4 subnet need.
+//!
+//! Linux gives addresses to the host and not to its cards. Each card answers for the others' addresses (`arp_ignore` 0), so that
+//! packets for one arrive at the other, whose sockets are not theirs; and with a strict filter (`rp_filter` 1) what arrives
+//! at the card that the routes do not prefer is thrown away. Neither shows on this side but as a path that is dead.
+
+use std::net::IpAddr;
+
+use net::{Interface, InterfaceAddress};
+
+/// Reads a setting of an interface (`all` stands for the host): `net.ipv4.conf.INTERFACE.KEY`. None if it cannot be read.
+pub type Setting<'a> = dyn FnMut(&str, &str) -> Option<u32> + 'a;
+
+/// What to change for sockets on these devices and addresses to work side by side, one sentence each; empty if nothing is
+/// known to stand in the way.
+#[must_use]
+pub fn advise(interfaces: &[Interface], used: &[(&str, IpAddr)], setting: &mut Setting<'_>) -> Vec<String> {
+    let mut advice = Vec::new();
+    for interface in sharing(interfaces, used) {
+        // The kernel takes the larger of the two (ip-sysctl: rp_filter, arp_ignore).
+        let mut effective = |key| Some(setting("all", key)?.max(setting(interface, key)?));
+        if effective("rp_filter") == Some(STRICT) {
+            advice.push(format!(
+                "{interface} shares a subnet with another card, and the strict reverse path filter drops what arrives there: \
+                 `sysctl -w net.ipv4.conf.{interface}.rp_filter=2`"
+            ));
+        }
+        if effective("arp_ignore") == Some(ANY_CARD_ANSWERS) {
+            advice.push(format!(
+                "{interface} shares a subnet with another card and answers for its address, so that packets arrive at the wrong \
+                 one: `sysctl -w net.ipv4.conf.{interface}.arp_ignore=1 net.ipv4.conf.{interface}.arp_announce=2`"
+            ));
+        }
+    }
+    advice
+}
+
+/// The same with the settings of this host; nothing where there are none.
+#[must_use]
+pub fn advise_here(interfaces: &[Interface], used: &[(&str, IpAddr)]) -> Vec<String> {
+    advise(interfaces, used, &mut |interface, key| {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{interface}/{key}")).ok()?;
+        text.trim().parse().ok()
+    })
+}
+
+/// The used interfaces that have an IPv4 subnet in common with another used one, in the table's order.
+fn sharing<'a>(interfaces: &'a [Interface], used: &[(&str, IpAddr)]) -> Vec<&'a str> {
+    let used_addresses = |interface: &'a Interface| {
+        let is_used = |ip| used.iter().any(|(device, address)| *device == interface.name && *address == ip);
+        let four = interface.addresses.iter().filter(|address| address.ip.is_ipv4());
+        four.filter(move |address| is_used(address.ip)).copied().collect::<Vec<InterfaceAddress>>()
+    };
+    let cards: Vec<_> =
+        interfaces.iter().map(|interface| (interface.name.as_str(), used_addresses(interface))).collect();
+    let shares = |name: &str, own: &[InterfaceAddress]| {
+        let others = cards.iter().filter(|(other, _)| *other != name).flat_map(|(_, addresses)| addresses);
+        others.into_iter().any(|other| own.iter().any(|mine| mine.shares_subnet_with(other.ip)))
+    };
+    cards.iter().filter(|(name, own)| shares(name, own)).map(|(name, _)| *name).collect()
+}
+
+/// `rp_filter`: RFC 3704, section 2.2. 2 is loose, 0 off.
+const STRICT: u32 = 1;
+
+/// `arp_ignore`: the default.
+const ANY_CARD_ANSWERS: u32 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(name: &str, ip: &str, prefix_len: u8) -> Interface {
+        let address = InterfaceAddress { ip: ip.parse().unwrap(), prefix_len, scope_id: 0 };
+        Interface {
+            name: name.to_owned(),
+            index: 1,
+            is_up: true,
+            is_running: true,
+            is_loopback: false,
+            is_point_to_point: false,
+            addresses: vec![address],
+        }
+    }
+
+    fn advice_for(cards: &[Interface], setting: &mut Setting<'_>) -> Vec<String> {
+        let used: Vec<_> = cards.iter().map(|card| (card.name.as_str(), card.addresses[0].ip)).collect();
+        advise(cards, &used, setting)
+    }
+
+    #[test]
+    fn two_cards_in_one_subnet_need_settings_and_two_in_two_do_not() {
+        let shared = [card("a", "10.0.0.1", 24), card("b", "10.0.0.2", 24), card("c", "10.0.1.1", 24)];
+        let strict = &mut |interface: &str, key: &str| Some(u32::from(interface == "all" && key == "rp_filter"));
+        let advice = advice_for(&shared, strict);
+        assert_eq!(advice.len(), 4, "{advice:#?}");
+        for (sentence, words) in
+            advice.iter().zip(["a.rp_filter=2", "a.arp_ignore=1", "b.rp_filter=2", "b.arp_ignore=1"])
+        {
+            assert!(sentence.contains(words), "{sentence}");
+        }
+        assert_eq!(advice_for(&shared[1..], strict), Vec::<String>::new());
+    }
+
+    #[test]
+    fn settings_that_are_right_or_unknown_are_not_complained_about() {
+        let shared = [card("a", "10.0.0.1", 24), card("b", "10.0.0.2", 24)];
+        assert!(advice_for(&shared, &mut |_, _| None).is_empty());
+        assert!(advice_for(&shared, &mut |interface, _| Some(if interface == "all" { 1 } else { 2 })).is_empty());
+        let six = [card("a", "fd00::1", 64), card("b", "fd00::2", 64)];
+        assert!(advice_for(&six, &mut |_, _| Some(0)).is_empty(), "IPv6 cards answer for themselves only");
+        // An unused card in the same subnet does no harm.
+        assert!(advise(&shared, &[("a", shared[0].addresses[0].ip)], &mut |_, _| Some(0)).is_empty());
+    }
+}

@@ -1,0 +1,271 @@
+//! Why something is used, is not used, or cannot be asked for: in types, and in words for the user.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// Why a path was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// How this host gets there.
+    pub link: Link,
+    /// What it is used for.
+    pub turn: Turn,
+}
+
+/// How this host gets from one address to the other, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Link {
+    /// Both addresses are this host's.
+    SameHost,
+    /// Both are in one subnet.
+    SameSubnet {
+        /// The bits that say so.
+        prefix_len: u8,
+    },
+    /// Both are IPv6 link-local addresses, which may or may not be on the same link.
+    LinkLocal,
+    /// Over a route, to a public address.
+    Route,
+    /// Over a route, to a private address: it may mean another host there.
+    PrivateRoute,
+}
+
+/// Which rule took a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Turn {
+    /// Neither end was used before.
+    Pair,
+    /// So that the interface is not idle.
+    IdleInterface,
+    /// So that the receiver's address is not idle.
+    IdleRemote,
+    /// `--paths` asks for more: another pair of used ends.
+    MorePairs,
+    /// `--paths` asks for more: other addresses of the same pair.
+    OtherAddresses,
+    /// `--paths` asks for more: the same addresses from another port.
+    OtherPort,
+    /// `--path` asks for it.
+    Asked,
+}
+
+/// Why an interface, an address or a pair is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unused {
+    /// It leads to this host only.
+    Loopback,
+    /// The interface is switched off.
+    Down,
+    /// The interface has no carrier.
+    NoCarrier,
+    /// The interface has no IP address.
+    NoAddress,
+    /// The interface has no address of the remote one's family.
+    OtherFamily,
+    /// A link-local address and one of another kind.
+    LinkLocal,
+    /// The address is one of ours too.
+    OwnAddress,
+    /// The address is not one host's, or has port 0.
+    NotAHost,
+    /// Beyond [`REMOTES_MAX`](super::REMOTES_MAX).
+    TooMany,
+    /// The routes, or the address, do not allow it: what the system said.
+    NoRoute(String),
+    /// Another address pair between the same two cards is used.
+    PairUsed,
+    /// Both ends are used, in other pairs.
+    EndsUsed,
+    /// Another path has this local address and port.
+    PortTaken,
+    /// More paths than this are not wanted.
+    BeyondLimit(usize),
+}
+
+/// Why `--path` cannot be followed, in words for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChooseError {
+    /// The system did not say which interfaces there are.
+    NoTable(String),
+    /// No interface has this name.
+    UnknownInterface {
+        /// The name.
+        name: String,
+        /// Those that exist.
+        known: Vec<String>,
+    },
+    /// No interface has this address.
+    NotOurAddress {
+        /// The address.
+        ip: IpAddr,
+        /// Those that this host has.
+        ours: Vec<IpAddr>,
+    },
+    /// A remote address that the ticket does not name, so that its port is open.
+    NoPort(IpAddr),
+    /// More paths are asked for one by one than in all.
+    MorePathsThanAllowed {
+        /// Asked for one by one.
+        paths: usize,
+        /// In all.
+        limit: usize,
+    },
+    /// More than [`PATHS_MAX`](crate::paths::PATHS_MAX).
+    TooManyPaths(usize),
+}
+
+impl Link {
+    /// A short word that does not change: for programs.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::SameHost => "same_host",
+            Self::SameSubnet { .. } => "same_subnet",
+            Self::LinkLocal => "link_local",
+            Self::Route => "route",
+            Self::PrivateRoute => "private_route",
+        }
+    }
+
+    /// Smaller is better; subnets are equally good whatever their size.
+    pub(super) const fn class(self) -> u8 {
+        match self {
+            Self::SameHost => 0,
+            Self::SameSubnet { .. } => 1,
+            Self::LinkLocal => 2,
+            Self::Route => 3,
+            Self::PrivateRoute => 4,
+        }
+    }
+}
+
+impl Turn {
+    /// A short word that does not change: for programs.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Pair => "pair",
+            Self::IdleInterface => "idle_interface",
+            Self::IdleRemote => "idle_remote",
+            Self::MorePairs => "more_pairs",
+            Self::OtherAddresses => "other_addresses",
+            Self::OtherPort => "other_port",
+            Self::Asked => "asked",
+        }
+    }
+}
+
+impl Unused {
+    /// Whether it would work as far as this host knows.
+    #[must_use]
+    pub const fn is_spare(&self) -> bool {
+        matches!(self, Self::PairUsed | Self::EndsUsed | Self::BeyondLimit(_))
+    }
+
+    /// A short word that does not change: for programs.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Loopback => "loopback",
+            Self::Down => "down",
+            Self::NoCarrier => "no_carrier",
+            Self::NoAddress => "no_address",
+            Self::OtherFamily => "other_family",
+            Self::LinkLocal => "link_local",
+            Self::OwnAddress => "own_address",
+            Self::NotAHost => "not_a_host",
+            Self::TooMany => "too_many",
+            Self::NoRoute(_) => "no_route",
+            Self::PairUsed => "pair_used",
+            Self::EndsUsed => "ends_used",
+            Self::PortTaken => "port_taken",
+            Self::BeyondLimit(_) => "beyond_limit",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.turn {
+            Turn::Pair => write!(f, "{}", self.link),
+            turn => write!(f, "{}; {turn}", self.link),
+        }
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SameHost => write!(f, "both ends on this host"),
+            Self::SameSubnet { prefix_len } => write!(f, "same subnet (/{prefix_len})"),
+            Self::LinkLocal => write!(f, "link-local on both ends"),
+            Self::Route => write!(f, "a route leads there"),
+            Self::PrivateRoute => write!(f, "a route leads there, though the address is private"),
+        }
+    }
+}
+
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pair => "a pair of its own",
+            Self::IdleInterface => "so that the interface is not idle",
+            Self::IdleRemote => "so that the remote address is not idle",
+            Self::MorePairs => "another pair, as --paths asks for more",
+            Self::OtherAddresses => "other addresses of a pair, as --paths asks for more",
+            Self::OtherPort => "another port, as --paths asks for more",
+            Self::Asked => "asked for with --path",
+        })
+    }
+}
+
+impl fmt::Display for Unused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loopback => "loopback leads to this host only",
+            Self::Down => "switched off (`ip link set NAME up` switches it on)",
+            Self::NoCarrier => "no carrier: no cable, or nobody at its other end",
+            Self::NoAddress => "it has no IP address",
+            Self::OtherFamily => "it has no address of this family",
+            Self::LinkLocal => "a link-local address reaches link-local addresses of its own link only",
+            Self::OwnAddress => "this host has the address too",
+            Self::NotAHost => "not the address of one host",
+            Self::TooMany => "more addresses than are considered",
+            Self::NoRoute(said) => return write!(f, "no way: {said}"),
+            Self::PairUsed => "other addresses of the same pair are used",
+            Self::EndsUsed => "both ends are used already (a greater --paths takes it)",
+            Self::PortTaken => "another path has this local address and port",
+            Self::BeyondLimit(limit) => return write!(f, "beyond the limit of {limit} (see --paths)"),
+        })
+    }
+}
+
+impl fmt::Display for ChooseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTable(error) => write!(f, "cannot list the network interfaces: {error}"),
+            Self::UnknownInterface { name, known } => {
+                write!(f, "no interface is called {name}; there are {}", known.join(", "))
+            }
+            Self::NotOurAddress { ip, ours } => {
+                let ours = ours.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                write!(f, "this host does not have the address {ip}; it has {ours}")
+            }
+            Self::NoPort(ip) => {
+                write!(f, "the ticket does not name {ip}, so its port is unknown: write it after the address")
+            }
+            Self::MorePathsThanAllowed { paths, limit } => {
+                write!(f, "--path is given {paths} times, but --paths allows {limit}: raise it or leave it out")
+            }
+            Self::TooManyPaths(paths) => {
+                write!(f, "{paths} paths are more than the {} that are possible", crate::paths::PATHS_MAX)
+            }
+        }
+    }
+}
+
+impl std::error::Error for ChooseError {}

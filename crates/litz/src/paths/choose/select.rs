@@ -1,0 +1,243 @@
+//! The rules of [`choose`](super), one function each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::pairs::Pairs;
+use super::reasons::{Reason, Turn, Unused};
+use super::{Candidate, Choice, Rejected};
+use crate::paths::device_to_bind;
+
+/// How many paths, and of which kind.
+pub(super) struct Wish {
+    /// The most.
+    pub(super) limit: usize,
+    /// Go on until there are that many.
+    pub(super) fill: bool,
+    /// By the rule, not by `--path`.
+    pub(super) automatic: bool,
+}
+
+pub(super) fn select(pairs: Pairs, wish: &Wish) -> Choice {
+    let mut selection = Selection {
+        limit: wish.limit,
+        chosen: Vec::new(),
+        settled: BTreeMap::new(),
+        slot_uses: vec![0; pairs.slots.len()],
+        card_uses: vec![0; pairs.card_count],
+        pairs: &pairs,
+    };
+    selection.match_cards();
+    // Inside one host there are no cards to keep busy.
+    if !pairs.is_loop {
+        selection.use_idle_slots();
+        if wish.automatic {
+            selection.use_idle_cards();
+        }
+    }
+    if wish.fill && wish.automatic {
+        selection.add_pairs();
+        selection.add_addresses();
+    }
+    if !wish.automatic {
+        selection.follow_the_user();
+    }
+    let mut candidates = selection.candidates(wish.automatic);
+    let unused = selection.unused();
+    if wish.fill {
+        add_ports(&mut candidates, wish.limit);
+    }
+    let mut rejected = pairs.rejected;
+    rejected.extend(unused);
+    Choice { candidates, rejected }
+}
+
+struct Selection<'a> {
+    pairs: &'a Pairs,
+    limit: usize,
+    /// Indices of pairs, in the order in which the rules took them.
+    chosen: Vec<(usize, Turn)>,
+    /// Pairs that a rule wanted and did not get.
+    settled: BTreeMap<usize, Unused>,
+    slot_uses: Vec<usize>,
+    card_uses: Vec<usize>,
+}
+
+impl Selection<'_> {
+    /// Rule 1: for each class of links, the most pairs in which nobody occurs twice. What a better class has paired stays.
+    fn match_cards(&mut self) {
+        let classes: BTreeSet<u8> = self.groups().map(|(_, best)| self.pairs.pairs[best].link.class()).collect();
+        for class in classes {
+            let mut friends: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+            for ((slot, card), best) in self.groups() {
+                let is_free = self.slot_uses[slot] == 0 && self.card_uses[card] == 0;
+                if is_free && self.pairs.pairs[best].link.class() == class {
+                    friends.entry(slot).or_default().push(card);
+                }
+            }
+            let partners = matching(&friends);
+            let mut by_slot: Vec<(usize, usize)> = partners.iter().map(|(&card, &slot)| (slot, card)).collect();
+            by_slot.sort_unstable();
+            for (slot, card) in by_slot {
+                self.take(self.pairs.between[&(slot, card)][0], Turn::Pair);
+            }
+        }
+    }
+
+    /// Rule 2.
+    fn use_idle_slots(&mut self) {
+        for slot in 0..self.pairs.slots.len() {
+            let mine = self.groups().filter(|((of, _), _)| *of == slot && self.slot_uses[slot] == 0);
+            let best = mine.min_by_key(|((_, card), best)| (self.class(*best), self.card_uses[*card], *card));
+            if let Some((_, best)) = best {
+                self.take(best, Turn::IdleInterface);
+            }
+        }
+    }
+
+    /// Rule 3.
+    fn use_idle_cards(&mut self) {
+        for card in 0..self.pairs.card_count {
+            let its = self.groups().filter(|((_, of), _)| *of == card && self.card_uses[card] == 0);
+            let best = its.min_by_key(|((slot, _), best)| (self.class(*best), self.slot_uses[*slot], *slot));
+            if let Some((_, best)) = best {
+                self.take(best, Turn::IdleRemote);
+            }
+        }
+    }
+
+    /// Pairs of cards that are not used yet.
+    fn add_pairs(&mut self) {
+        while self.chosen.len() < self.limit {
+            let unused = self.groups().filter(|(ends, _)| !self.is_used(*ends));
+            let next = unused.min_by_key(|((slot, card), best)| {
+                (self.slot_uses[*slot], self.class(*best), self.card_uses[*card], *slot, *card)
+            });
+            let Some((_, best)) = next else { return };
+            self.take(best, Turn::MorePairs);
+        }
+    }
+
+    /// Other addresses between cards that are in use.
+    fn add_addresses(&mut self) {
+        while self.chosen.len() < self.limit {
+            let taken: BTreeSet<usize> = self.chosen.iter().map(|(pair, _)| *pair).collect();
+            let others = self.pairs.between.values().enumerate().flat_map(|(group, pairs)| {
+                let left = pairs.iter().filter(|pair| !taken.contains(pair));
+                left.enumerate().map(move |(place, &pair)| (place, group, pair))
+            });
+            let next = others.min_by_key(|(place, group, pair)| {
+                let pair = &self.pairs.pairs[*pair];
+                (self.slot_uses[pair.slot], *place, *group)
+            });
+            let Some((_, _, pair)) = next else { return };
+            self.take(pair, Turn::OtherAddresses);
+        }
+    }
+
+    /// With `--path`: in the order in which they were given, backups last.
+    fn follow_the_user(&mut self) {
+        let slots = &self.pairs.slots;
+        let slot_of = |(pair, _): &(usize, Turn)| self.pairs.pairs[*pair].slot;
+        self.chosen.sort_by_key(|chosen| (slots[slot_of(chosen)].backup, slot_of(chosen)));
+    }
+
+    fn take(&mut self, index: usize, turn: Turn) {
+        let pair = &self.pairs.pairs[index];
+        self.slot_uses[pair.slot] += 1;
+        self.card_uses[pair.card] += 1;
+        let binds_the_same = |(other, _): &(usize, Turn)| self.pairs.pairs[*other].local == pair.local;
+        if self.chosen.len() >= self.limit {
+            self.settled.insert(index, Unused::BeyondLimit(self.limit));
+        } else if pair.local.port() != 0 && self.chosen.iter().any(binds_the_same) {
+            self.settled.insert(index, Unused::PortTaken);
+        } else {
+            self.chosen.push((index, turn));
+        }
+    }
+
+    fn candidates(&self, automatic: bool) -> Vec<Candidate> {
+        let candidates = self.chosen.iter().map(|&(index, turn)| {
+            let pair = &self.pairs.pairs[index];
+            let slot = &self.pairs.slots[pair.slot];
+            Candidate {
+                local: pair.local,
+                device: slot.name.as_deref().and_then(device_to_bind),
+                remote: pair.remote,
+                backup: slot.backup,
+                why: Reason { link: pair.link, turn: if automatic { turn } else { Turn::Asked } },
+            }
+        });
+        candidates.collect()
+    }
+
+    /// The pairs that work and are not used.
+    fn unused(&self) -> Vec<Rejected> {
+        let taken: BTreeSet<usize> = self.chosen.iter().map(|(pair, _)| *pair).collect();
+        let left = self.pairs.pairs.iter().enumerate().filter(|(index, _)| !taken.contains(index));
+        let rejected = left.map(|(index, pair)| {
+            let why = self.settled.get(&index).cloned();
+            let usual = || if self.is_used((pair.slot, pair.card)) { Unused::PairUsed } else { Unused::EndsUsed };
+            Rejected {
+                device: self.pairs.slots[pair.slot].name.clone(),
+                local: Some(pair.local),
+                remote: Some(pair.remote),
+                why: why.unwrap_or_else(usual),
+            }
+        });
+        rejected.collect()
+    }
+
+    /// Slot and card, and the best pair between them.
+    fn groups(&self) -> impl Iterator<Item = ((usize, usize), usize)> + '_ {
+        self.pairs.between.iter().map(|(ends, pairs)| (*ends, pairs[0]))
+    }
+
+    fn is_used(&self, ends: (usize, usize)) -> bool {
+        self.chosen.iter().any(|(pair, _)| (self.pairs.pairs[*pair].slot, self.pairs.pairs[*pair].card) == ends)
+    }
+
+    fn class(&self, pair: usize) -> u8 {
+        self.pairs.pairs[pair].link.class()
+    }
+}
+
+/// Used pairs once more, from other ports, in turn. One with a port of its own cannot be repeated.
+fn add_ports(candidates: &mut Vec<Candidate>, limit: usize) {
+    let repeatable: Vec<Candidate> = candidates.iter().filter(|path| path.local.port() == 0).cloned().collect();
+    let missing = limit.saturating_sub(candidates.len());
+    for path in repeatable.iter().cycle().take(missing) {
+        candidates.push(Candidate { why: Reason { turn: Turn::OtherPort, ..path.why }, ..path.clone() });
+    }
+}
+
+/// The most pairs of a slot and a card in which nobody occurs twice, as card → slot (Kuhn's method: who finds all friends
+/// taken asks one of them to move). Slots are served in order, and nobody moves while a friend is free, so the first go
+/// together with the first.
+fn matching(friends: &BTreeMap<usize, Vec<usize>>) -> BTreeMap<usize, usize> {
+    let mut partners = BTreeMap::new();
+    for &slot in friends.keys() {
+        seat(slot, friends, &mut partners, &mut BTreeSet::new());
+    }
+    partners
+}
+
+/// Finds a card for `slot`. Recursion is no deeper than there are cards, [`REMOTES_MAX`](super::REMOTES_MAX) at most.
+fn seat(
+    slot: usize,
+    friends: &BTreeMap<usize, Vec<usize>>,
+    partners: &mut BTreeMap<usize, usize>,
+    asked: &mut BTreeSet<usize>,
+) -> bool {
+    let cards = &friends[&slot];
+    if let Some(&free) = cards.iter().find(|card| !partners.contains_key(card)) {
+        partners.insert(free, slot);
+        return true;
+    }
+    for &card in cards {
+        if asked.insert(card) && seat(partners[&card], friends, partners, asked) {
+            partners.insert(card, slot);
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,164 @@
+//! A receiver's sockets: one for each of its addresses, bound to the address and its device, all on one port.
+//!
+//! With a single socket on the wildcard address the routes choose the card that a reply leaves by, which for two cards in one
+//! subnet is always the same one. A socket of its own for each address answers from where it was asked. The ticket names the
+//! addresses of the sockets that could be opened, the cards in turn: first every card's first address of each family.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use net::{DatagramSocket, Interface, InterfaceAddress, OpenError, UdpSocket, UdpSocketOptions};
+
+use super::{device_to_bind, is_link_local};
+use crate::identity::TicketAddress;
+use crate::identity::ticket::ADDRESSES_MAX;
+
+/// Where a receiver listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The address to bind.
+    pub address: InterfaceAddress,
+    /// The device to bind; none for loopback, and for addresses that no interface has.
+    pub device: Option<String>,
+}
+
+/// A receiver's open sockets.
+#[derive(Debug)]
+pub struct Listening<S = UdpSocket> {
+    /// The port of all of them.
+    pub port: u16,
+    /// At least one, if there was a place.
+    pub sockets: Vec<(Place, S)>,
+    /// Places that are left out because their address is not usable now, with what the system said: an IPv6 address that
+    /// is still being checked (RFC 4862, section 5.4), or one that has gone.
+    pub skipped: Vec<(Place, String)>,
+}
+
+/// The places to listen at: with no `wanted` all addresses of the interfaces that are up and running, at most as many as a
+/// ticket names; with a wildcard those of its family; with another address that one alone.
+///
+/// Link-local addresses count only if there is nothing else, and never IPv6 ones, which a ticket cannot name (it carries
+/// no scope). Without any address the only place is loopback: a test on one machine.
+#[must_use]
+pub fn plan(interfaces: &[Interface], wanted: Option<IpAddr>) -> Vec<Place> {
+    if let Some(ip) = wanted.filter(|ip| !ip.is_unspecified()) {
+        return vec![place_of(interfaces, ip)];
+    }
+    let is_wanted = |ip: IpAddr| wanted.is_none_or(|wanted| wanted.is_ipv4() == ip.is_ipv4());
+    let mut turns: Vec<(usize, Place)> = Vec::new();
+    for interface in interfaces.iter().filter(|interface| interface.is_up && interface.is_running) {
+        let mut counts = [0_usize; 2];
+        for address in interface.addresses.iter().filter(|_| !interface.is_loopback) {
+            let is_nameable = address.ip.is_ipv4() || !is_link_local(address.ip);
+            if is_nameable && is_wanted(address.ip) {
+                let count = &mut counts[usize::from(address.ip.is_ipv6())];
+                turns.push((*count, Place { address: *address, device: device_to_bind(&interface.name) }));
+                *count += 1;
+            }
+        }
+    }
+    if turns.iter().any(|(_, place)| !is_link_local(place.address.ip)) {
+        turns.retain(|(_, place)| !is_link_local(place.address.ip));
+    }
+    // Stable, so the cards keep their order within a turn.
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.truncate(ADDRESSES_MAX);
+    if turns.is_empty() {
+        let loopback = if wanted.is_some_and(|ip| ip.is_ipv6()) { LOOPBACK_6 } else { Ipv4Addr::LOCALHOST.into() };
+        return vec![place_of(interfaces, loopback)];
+    }
+    turns.into_iter().map(|(_, place)| place).collect()
+}
+
+/// Opens a socket at each place, all on `port`; 0 is the first port that is free at all of them.
+///
+/// # Errors
+/// If a socket cannot be opened for another reason than [`Listening::skipped`], or no place is left. Another program's socket on
+/// `port` is such a reason.
+pub fn open(places: &[Place], port: u16) -> Result<Listening, OpenError> {
+    settle(places, port, OpenError::kind, &mut |place, port| {
+        let options =
+            UdpSocketOptions { device: place.device.clone(), ..UdpSocketOptions::new(place.address.with_port(port)) };
+        let socket = UdpSocket::open(&options)?;
+        let bound = socket.local_addr().map_or(port, |address| address.port());
+        Ok((socket, bound))
+    })
+}
+
+impl<S> Listening<S> {
+    /// The addresses for the ticket, best first.
+    #[must_use]
+    pub fn ticket_addresses(&self) -> Vec<TicketAddress> {
+        let named = self.sockets.iter().map(|(place, _)| SocketAddr::new(place.address.ip, self.port));
+        named.map(TicketAddress::Socket).collect()
+    }
+}
+
+/// Opens a socket at a place on a port, and tells the port it got.
+type Open<'a, S, E> = dyn FnMut(&Place, u16) -> Result<(S, u16), E> + 'a;
+
+/// The search for a port, whatever opens the sockets.
+fn settle<S, E: ToString>(
+    places: &[Place],
+    port: u16,
+    kind: impl Fn(&E) -> io::ErrorKind,
+    open: &mut Open<'_, S, E>,
+) -> Result<Listening<S>, E> {
+    let mut attempts_left = if port == 0 { PORT_ATTEMPTS } else { 1 };
+    loop {
+        attempts_left -= 1;
+        let mut listening = Listening { port, sockets: Vec::with_capacity(places.len()), skipped: Vec::new() };
+        match open_all(places, &mut listening, &kind, open) {
+            Ok(()) => return Ok(listening),
+            // The port that the first place got is taken at another one; the sockets close before the next attempt.
+            Err(error) if attempts_left > 0 && kind(&error) == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn open_all<S, E: ToString>(
+    places: &[Place],
+    listening: &mut Listening<S>,
+    kind: &impl Fn(&E) -> io::ErrorKind,
+    open: &mut Open<'_, S, E>,
+) -> Result<(), E> {
+    let mut last_skipped = None;
+    for place in places {
+        match open(place, listening.port) {
+            Ok((socket, port)) => {
+                listening.port = port;
+                listening.sockets.push((place.clone(), socket));
+            }
+            Err(error) if kind(&error) == io::ErrorKind::AddrNotAvailable => {
+                listening.skipped.push((place.clone(), error.to_string()));
+                last_skipped = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match last_skipped {
+        Some(error) if listening.sockets.is_empty() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The place with this address, at the interface that has it.
+fn place_of(interfaces: &[Interface], ip: IpAddr) -> Place {
+    for interface in interfaces {
+        if let Some(address) = interface.addresses.iter().find(|address| address.ip == ip) {
+            let device = if interface.is_loopback { None } else { device_to_bind(&interface.name) };
+            return Place { address: *address, device };
+        }
+    }
+    let prefix_len = if ip.is_ipv4() { 32 } else { 128 };
+    Place { address: InterfaceAddress { ip, prefix_len, scope_id: 0 }, device: None }
+}
+
+const LOOPBACK_6: IpAddr = IpAddr::V6(std::net::Ipv6Addr::LOCALHOST);
+
+/// A port the system gives is rarely taken on another of our addresses; sixteen in a row mean something else is wrong.
+const PORT_ATTEMPTS: usize = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! `litz paths`, and sockets opened as it says: on hosts with two cards in one subnet (network namespaces, as root).
+
+#[path = "../../net/tests/support/namespaces.rs"]
+mod namespaces;
+mod support;
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use litz::identity::{Fingerprint, Secret, Ticket, TicketAddress};
+use litz::paths::choose::Turn;
+use litz::paths::{Choice, choose_here, listen};
+use litz::{UdpSocket, UdpSocketOptions};
+use namespaces::{Namespace, OneSubnet, available};
+use net::{DatagramSocket, MonotonicClock, RecvMeta, Transmit};
+use serde_json::Value;
+
+/// Far beyond this test: 2^39 seconds.
+const LATE: u64 = 1 << 39;
+
+fn ticket(addresses: &[TicketAddress], expires_unix: u64) -> String {
+    let ticket = Ticket {
+        addresses: addresses.to_vec(),
+        receiver: Fingerprint::from_bytes([7; 32]),
+        secret: Secret::from_bytes([9; 16]),
+        expires_unix,
+    };
+    ticket.to_text().unwrap()
+}
+
+fn sockets(texts: &[&str]) -> Vec<TicketAddress> {
+    texts.iter().map(|text| TicketAddress::Socket(text.parse().unwrap())).collect()
+}
+
+/// The status, and what was printed: the JSON objects, or the text.
+fn run(mut command: Command, arguments: &[&str]) -> (i32, Vec<Value>, String) {
+    let output = command.arg("paths").args(arguments).output().unwrap();
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    let objects = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    (output.status.code().unwrap(), objects, text)
+}
+
+fn litz() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_litz"))
+}
+
+/// The paths of the answer as short texts.
+fn short(answer: &Value) -> Vec<String> {
+    let field = |path: &Value, name: &str| path[name].as_str().unwrap_or("-").to_owned();
+    let one = |path: &Value| format!("{} {} > {}", field(path, "device"), field(path, "local"), field(path, "remote"));
+    answer["paths"].as_array().unwrap().iter().map(one).collect()
+}
+
+#[test]
+fn a_ticket_of_this_host_shows_one_path_and_more_when_asked() {
+    let ticket = ticket(&sockets(&["127.0.0.1:4433"]), LATE);
+    let (status, objects, _) = run(litz(), &[&ticket, "--json"]);
+    assert_eq!((status, short(&objects[0])), (0, vec!["- 127.0.0.1:0 > 127.0.0.1:4433".to_owned()]));
+    assert_eq!(objects[0]["paths"][0]["link"], "same_host");
+    let (status, objects, _) = run(litz(), &[&ticket, "--json", "--paths=3"]);
+    assert_eq!((status, short(&objects[0]).len()), (0, 3));
+    let (status, _, text) = run(litz(), &[&ticket]);
+    assert!(status == 0 && text.contains("127.0.0.1:4433") && text.contains("both ends on this host"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_status_2_as_send_tells_it() {
+    let good = ticket(&sockets(&["127.0.0.1:4433"]), LATE);
+    let expired = ticket(&sockets(&["127.0.0.1:4433"]), 1);
+    let mut mistyped = good.clone();
+    let last = mistyped.pop().unwrap();
+    mistyped.push(if last == 'a' { 'b' } else { 'a' });
+    for (arguments, words) in [
+        (&[mistyped.as_str()][..], "mistyped"),
+        (&["hello"], "must be the ticket"),
+        (&[&expired], "expired"),
+        (&[&good, "--path=nosuch0"], "no interface is called nosuch0; there are lo"),
+        (&[&good, "--path=203.0.113.99"], "does not have the address"),
+        (&[&good, "--path=lo,fast"], "backup"),
+        (&[&good, "--paths=0"], "1..=32"),
+        (&[&good, "--path=lo", "--path=lo", "--paths=1"], "--paths allows 1"),
+        (&[], "TICKET"),
+    ] {
+        let (status, _, text) = run(litz(), arguments);
+        assert!(status == 2 && text.contains(words), "{arguments:?}: {status} {text}");
+    }
+    let (status, objects, _) = run(litz(), &["hello", "--json"]);
+    assert_eq!((status, objects[0]["event"].as_str(), objects[0]["status"].as_u64()), (2, Some("error"), Some(2)));
+    // `send` says the same of the same ticket.
+    let place = support::Place::new();
+    let file = place.file("file", 10, 1);
+    place.send(&[&file], &expired, &[]).fail(2, "expired");
+    place.send(&[&file], "hello", &[]).fail(2, "must be the ticket");
+}
+
+fn inside(namespace: &Namespace) -> Command {
+    namespace.command(env!("CARGO_BIN_EXE_litz"))
+}
+
+#[test]
+fn the_command_shows_what_two_cards_in_one_subnet_would_do() {
+    if !available() {
+        return;
+    }
+    let world = OneSubnet::new();
+    let all = ["10.77.0.11:4433", "10.77.0.12:4433", "[fd77::11]:4433", "[fd77::12]:4433"];
+    let ticket = ticket(&sockets(&all), LATE);
+    let straight = ["l1 10.77.0.1:0 > 10.77.0.11:4433", "l2 10.77.0.2:0 > 10.77.0.12:4433"];
+    let (status, objects, _) = run(inside(&world.left), &[&ticket, "--json"]);
+    assert_eq!((status, short(&objects[0])), (0, straight.map(str::to_owned).to_vec()));
+    assert_eq!(objects[0]["paths"][0]["why"], "same subnet (/24)");
+    assert_eq!(objects[0]["advice"].as_array().unwrap().len(), 0, "{}", objects[0]["advice"]);
+    let unused = objects[0]["unused"].as_array().unwrap();
+    assert!(unused.iter().any(|row| row["device"] == "lo" && row["reason"] == "loopback"));
+    let spare = unused.iter().filter(|row| row["spare"] == true).count();
+    assert_eq!(spare, 6, "two by two in both families, less two: {unused:#?}");
+
+    let (_, objects, _) = run(inside(&world.left), &[&ticket, "--json", "--path=l2-fd77::11", "--path=l1,backup"]);
+    assert_eq!(short(&objects[0]), ["l2 [fd77::2]:0 > [fd77::11]:4433", "l1 10.77.0.1:0 > 10.77.0.11:4433"]);
+
+    // Without these settings packets for one card arrive at the other.
+    world.left.set("ipv4.conf.all.arp_ignore", "0");
+    world.left.set("ipv4.conf.l2.rp_filter", "1");
+    let (_, _, text) = run(inside(&world.left), &[&ticket]);
+    for words in ["l1.arp_ignore=1", "l2.arp_ignore=1", "l2.rp_filter=2"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+
+    world.left.ip("link set l1 down");
+    let (_, objects, _) = run(inside(&world.left), &[&ticket, "--json"]);
+    assert_eq!(short(&objects[0])[0], "l2 10.77.0.2:0 > 10.77.0.11:4433");
+    assert!(
+        objects[0]["unused"].as_array().unwrap().iter().any(|row| row["device"] == "l1" && row["reason"] == "down")
+    );
+    world.left.ip("link set l2 down");
+    let (status, objects, _) = run(inside(&world.left), &[&ticket, "--json"]);
+    assert_eq!(status, 2);
+    assert_eq!(objects[1]["message"], "no path leads to the receiver");
+}
+
+#[test]
+fn sockets_of_both_sides_meet_on_the_cards_that_were_chosen() {
+    if !available() {
+        return;
+    }
+    let world = OneSubnet::new();
+    let table = world.right.inside(net::interfaces).unwrap();
+    let places = listen::plan(&table, None);
+    let mut listening = world.right.inside(|| listen::open(&places, 0)).unwrap();
+    assert_eq!((listening.sockets.len(), listening.skipped.len()), (4, 0), "two cards, two families");
+    let named: Vec<SocketAddr> = listening.sockets.iter().map(|(_, socket)| socket.local_addr().unwrap()).collect();
+    assert!(named.iter().all(|address| address.port() == listening.port));
+    assert_eq!(listening.ticket_addresses(), named.iter().copied().map(TicketAddress::Socket).collect::<Vec<_>>());
+
+    let choose = |limit| world.left.inside(|| choose_here(&named, &[], limit)).unwrap();
+    assert_eq!(choose(None).candidates.len(), 2);
+    let choice: Choice = choose(Some(12));
+    let ports = choice.candidates.iter().filter(|path| path.why.turn == Turn::OtherPort).count();
+    assert_eq!((choice.candidates.len(), ports), (12, 4), "2 by 2 cards in 2 families, then ports");
+    let mut seen = std::collections::BTreeSet::new();
+    let mut senders: Vec<UdpSocket> = Vec::new();
+    for path in &choice.candidates {
+        let options = UdpSocketOptions { device: path.device.clone(), ..UdpSocketOptions::new(path.local) };
+        let mut sender = world.left.inside(|| UdpSocket::open(&options)).unwrap();
+        assert!(seen.insert((sender.local_addr().unwrap(), path.remote)), "4-tuples differ: {path:?}");
+        let there = listening.sockets.iter_mut().find(|(_, socket)| socket.local_addr().unwrap() == path.remote);
+        let (place, receiver) = there.unwrap();
+        let (card_here, card_there) = (path.device.clone().unwrap(), place.device.clone().unwrap());
+        let before = [world.left.counter(&card_here, "rx_packets"), world.right.counter(&card_there, "rx_packets")];
+        for _ in 0..ROUNDS {
+            send(&mut sender, path.remote);
+            let source = arrival(receiver);
+            assert_eq!(source.port(), sender.local_addr().unwrap().port());
+            send(receiver, source);
+            assert_eq!(arrival(&mut sender), path.remote);
+        }
+        let after = [world.left.counter(&card_here, "rx_packets"), world.right.counter(&card_there, "rx_packets")];
+        assert!(before.iter().zip(after).all(|(before, after)| after - before >= ROUNDS), "{path:?}");
+        senders.push(sender);
+    }
+}
+
+/// More than the stray packets of a host's own in that time.
+const ROUNDS: u64 = 30;
+
+fn send(socket: &mut UdpSocket, destination: SocketAddr) {
+    let transmit = Transmit { destination, source_ip: None, ecn: None, contents: b"path", segment_size: None };
+    socket.send(&transmit).unwrap();
+}
+
+/// Where the next datagram comes from.
+fn arrival(socket: &mut UdpSocket) -> SocketAddr {
+    let clock = MonotonicClock::start();
+    let mut buffer = vec![0; net::RECV_BUFFER_BYTES];
+    loop {
+        let mut metas = [RecvMeta::default()];
+        if socket.recv(&mut [&mut buffer], &mut metas).is_ok_and(|count| count == 1) {
+            return metas[0].source;
+        }
+        assert!(clock.now().since_start() < units::Duration::from_secs(5), "nothing arrived");
+    }
+}

@@ -1,0 +1,167 @@
+//! Interfaces and routes as the kernel has them, and sockets that keep to their device: in network namespaces, as root.
+#![cfg(target_os = "linux")]
+
+#[path = "support/namespaces.rs"]
+mod namespaces;
+
+use std::net::SocketAddr;
+
+use namespaces::{Namespace, OneSubnet, available};
+use net::{
+    DatagramSocket, Interface, MonotonicClock, RecvMeta, Transmit, UdpSocket, UdpSocketOptions, interfaces, reachable,
+};
+
+/// Enough that stray packets of the hosts' own (neighbour discovery) do not matter.
+const DATAGRAMS: u64 = 50;
+const STRAYS_MAX: u64 = 20;
+
+fn socket(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn open(namespace: &Namespace, local: &str, device: &str) -> UdpSocket {
+    let options = UdpSocketOptions { device: Some(device.to_owned()), ..UdpSocketOptions::new(socket(local)) };
+    namespace.inside(|| UdpSocket::open(&options)).unwrap()
+}
+
+#[test]
+fn the_table_names_every_card_with_its_state_and_addresses() {
+    if !available() {
+        return;
+    }
+    let host = Namespace::new("table");
+    host.add_card("idle");
+    host.ip("link set idle-end down");
+    host.ip("link set idle up");
+    host.ip("addr add 172.30.0.1/16 dev idle");
+    host.add_card("off");
+    host.add_card("on");
+    host.ip("addr add 10.77.1.1/20 dev on label on:alias");
+    host.ip("addr add 10.77.1.2/32 dev on");
+    host.ip("addr add fd77::1/56 dev on nodad");
+    host.ip("link set on up");
+    let table = settled_table(&host);
+    let card = |name: &str| table.iter().find(|card| card.name == name).unwrap_or_else(|| panic!("{name}: {table:#?}"));
+    assert!(card("lo").is_loopback && card("lo").is_running);
+    assert!(card("idle").is_up && !card("idle").is_running, "nobody is at its other end");
+    assert!(!card("off").is_up && card("off").addresses.is_empty(), "without an address, and named all the same");
+    let on = card("on");
+    assert!(on.is_up && on.is_running && !on.is_loopback && !on.is_point_to_point && on.index > 0);
+    let shown: Vec<String> =
+        on.addresses.iter().map(|address| format!("{}/{}", address.ip, address.prefix_len)).collect();
+    assert_eq!(shown[..2], ["10.77.1.1/20", "10.77.1.2/32"]);
+    assert!(shown.contains(&"fd77::1/56".to_owned()), "{shown:?}");
+    let link_local =
+        on.addresses.iter().find(|address| address.ip.to_string().starts_with("fe80")).expect("one of its own");
+    assert_eq!(link_local.scope_id, on.index, "a link-local address says on which link");
+    assert!(on.addresses.iter().all(|address| address.scope_id == 0 || address == link_local));
+}
+
+/// The table once the kernel has noticed who has a carrier, which takes it up to a second.
+fn settled_table(host: &Namespace) -> Vec<Interface> {
+    let clock = MonotonicClock::start();
+    loop {
+        let table = host.inside(interfaces).unwrap();
+        let is_running = |name: &str| table.iter().any(|card| card.name == name && card.is_running);
+        let is_late = clock.now().since_start() > units::Duration::from_secs(5);
+        if is_late || (is_running("on") && !is_running("idle")) {
+            return table;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn routes_are_asked_for_each_device() {
+    if !available() {
+        return;
+    }
+    let host = Namespace::new("routes");
+    for (card, last) in [("c1", 1), ("c2", 2), ("c3", 3)] {
+        host.add_card(card);
+        host.ip(&format!("addr add 10.77.{last}.1/24 dev {card}"));
+        host.ip(&format!("addr add fd77:{last}::1/64 dev {card} nodad"));
+        host.ip(&format!("link set {card} up"));
+    }
+    host.ip("route add default via 10.77.1.254");
+    host.ip("route add 192.0.2.0/24 via 10.77.2.254");
+    host.ip("route add unreachable 198.51.100.0/24");
+    host.ip("route add 2001:db8::/32 via fd77:2::ff");
+    let ask = |local: &str, device, remote: &str| host.inside(|| reachable(socket(local), device, socket(remote)));
+    ask("10.77.1.1:0", Some("c1"), "10.77.1.2:9").expect("its own subnet");
+    ask("10.77.1.1:0", Some("c1"), "203.0.113.1:9").expect("the default route");
+    ask("10.77.2.1:0", Some("c2"), "192.0.2.1:9").expect("a route of its own");
+    ask("[fd77:2::1]:0", Some("c2"), "[2001:db8::1]:9").expect("a route of its own");
+    // A socket on a device connects to all of these, and its packets would end as unanswered ARP requests.
+    for (local, device, remote) in [
+        ("10.77.2.1:0", "c2", "203.0.113.1:9"),
+        ("10.77.3.1:0", "c3", "192.0.2.1:9"),
+        ("10.77.3.1:0", "c3", "10.77.1.2:9"),
+        ("10.77.3.1:0", "c3", "198.51.100.1:9"),
+        ("[fd77:1::1]:0", "c1", "[2001:db8::1]:9"),
+    ] {
+        let error = ask(local, Some(device), remote).expect_err(remote);
+        assert!(
+            error.to_string().contains("unreachable") || error.to_string().contains("No route"),
+            "{remote}: {error}"
+        );
+    }
+    ask("10.77.3.1:0", None, "192.0.2.1:9").expect("without a device, any will do");
+    ask("10.77.3.1:0", None, "198.51.100.1:9").expect_err("a route that forbids");
+    ask("10.77.9.9:0", Some("c1"), "10.77.1.2:9").expect_err("not our address");
+    // A rule for the address, as hosts with two providers have: then the second card has a way as well.
+    host.ip("route add default via 10.77.3.254 table 300");
+    host.ip("rule add from 10.77.3.1 lookup 300");
+    ask("10.77.3.1:0", Some("c3"), "203.0.113.1:9").expect("by the rule");
+    host.ip("link set c3 down");
+    ask("10.77.3.1:0", Some("c3"), "203.0.113.1:9").expect_err("switched off");
+}
+
+/// Without devices, everything of two cards in one subnet would leave by the first one.
+#[test]
+fn packets_leave_by_the_device_their_socket_is_bound_to() {
+    if !available() {
+        return;
+    }
+    let world = OneSubnet::new();
+    for (from, device, to, remote_device, idle) in [
+        ("10.77.0.1:0", "l1", "10.77.0.11:0", "r1", "r2"),
+        ("10.77.0.2:0", "l2", "10.77.0.12:0", "r2", "r1"),
+        ("10.77.0.2:0", "l2", "10.77.0.11:0", "r1", "r2"),
+        ("[fd77::2]:0", "l2", "[fd77::12]:0", "r2", "r1"),
+    ] {
+        let mut receiver = open(&world.right, to, remote_device);
+        let mut sender = open(&world.left, from, device);
+        let destination = receiver.local_addr().unwrap();
+        let sent_before = world.left.counter(device, "tx_packets");
+        let received_before = [remote_device, idle].map(|card| world.right.counter(card, "rx_packets"));
+        for number in 0..DATAGRAMS {
+            let contents = [number as u8];
+            let transmit =
+                Transmit { destination, source_ip: None, ecn: None, contents: &contents, segment_size: None };
+            sender.send(&transmit).unwrap();
+            let source = arrival(&mut receiver);
+            assert_eq!(source, sender.local_addr().unwrap());
+            let answer = Transmit { destination: source, ..transmit };
+            receiver.send(&answer).unwrap();
+            assert_eq!(arrival(&mut sender), destination);
+        }
+        let received = [remote_device, idle].map(|card| world.right.counter(card, "rx_packets"));
+        assert!(world.left.counter(device, "tx_packets") - sent_before >= DATAGRAMS, "{from} on {device}");
+        assert!(received[0] - received_before[0] >= DATAGRAMS, "{from} to {to}");
+        assert!(received[1] - received_before[1] <= STRAYS_MAX, "{from} to {to} came in at {idle} as well");
+    }
+}
+
+/// Where the next datagram comes from.
+fn arrival(socket: &mut UdpSocket) -> SocketAddr {
+    let clock = MonotonicClock::start();
+    let mut buffer = vec![0; net::RECV_BUFFER_BYTES];
+    loop {
+        let mut metas = [RecvMeta::default()];
+        if socket.recv(&mut [&mut buffer], &mut metas).is_ok_and(|count| count == 1) {
+            return metas[0].source;
+        }
+        assert!(clock.now().since_start() < units::Duration::from_secs(5), "nothing arrived");
+    }
+}
