@@ -11,7 +11,7 @@ use engine::{
     SendHandle,
 };
 use quic::session::ExportError;
-use quic::{Dir, Side, Stats};
+use quic::{Dir, PathId, Side, Stats};
 use rustls::pki_types::CertificateDer;
 
 use crate::stream::{RecvStream, SendStream};
@@ -60,6 +60,36 @@ impl Connection {
 
     pub(crate) fn can_async(&self) -> Result<(), Closed> {
         not_inline(self.handle.engine())
+    }
+
+    // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Wants another path, from the socket of this place among [`EndpointConfig::sockets`](crate::EndpointConfig::sockets) to
+    /// `remote`; only the side that connected can. Nothing waits for it: it is opened if the peer takes several paths
+    /// (`transport.max_paths` on both sides), used once it has answered, and asked at least once a second until it does and
+    /// whenever it falls silent. [`Stats::paths`] tells how each is doing. `is_backup` asks both sides to use it only if no
+    /// other works.
+    ///
+    /// # Errors
+    /// If there is no such socket, too much is wanted at once, or the connection is over.
+    pub fn open_path(&self, socket: usize, remote: SocketAddr, is_backup: bool) -> Result<(), Closed> {
+        self.handle.open_path(socket, remote, is_backup)
+    }
+
+    /// Gives a path up for good, telling the peer `code`; the last one stays. Its identifier stands in [`Stats::paths`].
+    ///
+    /// # Errors
+    /// If too much is wanted at once, or the connection is over.
+    pub fn abandon_path(&self, path: PathId, code: u64) -> Result<(), Closed> {
+        self.handle.abandon_path(path, code)
+    }
+
+    /// Asks both sides to use a path only if no other works, or like the others.
+    ///
+    /// # Errors
+    /// If too much is wanted at once, or the connection is over.
+    pub fn set_path_backup(&self, path: PathId, is_backup: bool) -> Result<(), Closed> {
+        self.handle.set_path_backup(path, is_backup)
     }
 
     // ── Streams ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -180,7 +180,25 @@ impl Endpoint {
         server_name: &str,
         tls: Arc<rustls::ClientConfig>,
     ) -> Result<Connection, ConnectError> {
-        let handle = self.begin(remote, server_name, tls)?;
+        self.connected(self.begin(None, remote, server_name, tls)?)
+    }
+
+    /// As [`connect`](Self::connect), from the socket of this place among [`EndpointConfig::sockets`]: the first path of a
+    /// connection that may have several ([`Connection::open_path`]).
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and if there is no such socket.
+    pub fn connect_from(
+        &self,
+        socket: usize,
+        remote: SocketAddr,
+        server_name: &str,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Result<Connection, ConnectError> {
+        self.connected(self.begin(Some(socket), remote, server_name, tls)?)
+    }
+
+    fn connected(&self, handle: engine::ConnectionHandle) -> Result<Connection, ConnectError> {
         // The handshake has a deadline of its own.
         self.engine.block_on(None, |waker| handle.poll_connected(waker)).unwrap_or(Err(Closed::EndpointClosed))?;
         Ok(Connection::new(handle))
@@ -197,19 +215,20 @@ impl Endpoint {
         tls: Arc<rustls::ClientConfig>,
     ) -> Result<Connection, ConnectError> {
         not_inline(&self.engine)?;
-        let handle = self.begin(remote, server_name, tls)?;
+        let handle = self.begin(None, remote, server_name, tls)?;
         poll_fn(|context| handle.poll_connected(context.waker())).await?;
         Ok(Connection::new(handle))
     }
 
     fn begin(
         &self,
+        socket: Option<usize>,
         remote: SocketAddr,
         server_name: &str,
         tls: Arc<rustls::ClientConfig>,
     ) -> Result<engine::ConnectionHandle, ConnectError> {
         let factory = TlsClient::new(tls).map_err(Closed::Configuration)?;
-        self.engine.connect(remote, server_name, Arc::new(factory))
+        self.engine.connect_from(socket, remote, server_name, Arc::new(factory))
     }
 
     /// The next connection of a client, its handshake complete. Clients that fail it are not heard of.

@@ -85,13 +85,14 @@
 //! | [`Connection`] | streams, datagrams, messages, the end |
 //! | [`SendStream`], [`RecvStream`] | bytes |
 //! | [`identity`] | keys, tickets, TLS settings without certificates |
+//! | [`paths`] | which pairs of addresses a transfer uses |
 //! | [`transfer`] | the file protocol of the `litz` command |
 #![forbid(unsafe_code)]
 
 mod connection;
 mod endpoint;
 pub mod identity;
-pub mod relay;
+pub mod paths;
 mod stream;
 pub mod transfer;
 
@@ -103,7 +104,9 @@ pub use engine::{
 };
 pub use net::{UdpSocket, UdpSocketOptions};
 pub use quic::session::ExportError;
-pub use quic::{Side, Stats, StreamId, Strip, TransportConfig};
+pub use quic::{
+    PATHS_MAX, PathId, PathState, PathStats, Side, Stats, Strategy, StreamId, Strip, TraceSink, TransportConfig,
+};
 pub use stream::{RecvStream, SendStream};
 /// Durations, rates and sizes, as [`TransportConfig`] takes them.
 pub use units;

@@ -5,7 +5,7 @@ mod support;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use litz::relay::{Relay, RelayConfig};
+use emulate::{Relay, RelayLink};
 use netem::LinkConfig;
 use support::{Litz, Place, assert_same};
 use units::{Duration, Rate, Ratio};
@@ -35,14 +35,15 @@ impl Scene {
             ..LinkConfig::default()
         };
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let relay = Relay::start(RelayConfig { listen, forward: link.clone(), backward: link, seed }).expect("a relay");
-        let advertise = format!("--advertise={}", relay.local_addr());
+        let link = RelayLink { name: "link".into(), listen, server: None, forward: link.clone(), backward: link };
+        let relay = Relay::start(vec![link], seed).expect("a relay");
+        let advertise = format!("--advertise={}", relay.local_addr(0));
         Self { place, relay, file, advertise }
     }
 
     fn recv(&self) -> (Litz, String) {
         let (receiver, ticket) = self.place.recv(&[&self.advertise, "--idle-timeout=3s"]);
-        self.relay.set_server(SocketAddr::from((Ipv4Addr::LOCALHOST, receiver.port)));
+        self.relay.set_server(0, SocketAddr::from((Ipv4Addr::LOCALHOST, receiver.port))).expect("one link");
         (receiver, ticket)
     }
 
@@ -94,16 +95,16 @@ fn a_network_that_goes_away_only_costs_time() {
     let (mut receiver, ticket) = scene.recv();
     let mut sender = scene.send(&ticket);
     receiver.wait_for_bytes(ENOUGH);
-    scene.relay.set_away(true);
+    scene.relay.running().cut(0).expect("one link");
     // Longer than the idle timeout: the connection dies on both sides.
     sender.wait_for("retrying");
-    assert!(scene.relay.stats().away > 0, "the network was away");
-    scene.relay.set_away(false);
+    assert!(scene.relay.stats()[0].forward.link.vanished > 0, "the network was away");
+    scene.relay.running().restore(0).expect("one link");
     let summary = sender.succeed();
     assert!(summary["bytes_resumed"].as_u64() > Some(0), "{summary}");
     receiver.succeed();
     assert_same(&scene.file, &scene.place.inbox().join("file"));
-    assert!(scene.relay.stats().forward.lost > 0, "the link loses packets");
+    assert!(scene.relay.stats()[0].forward.link.lost > 0, "the link loses packets");
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn another_host_in_the_receivers_place_is_not_tried_again() {
     receiver.kill();
     let other_state = format!("--state-dir={}", scene.place.path("state-other").display());
     let (impostor, _) = scene.place.recv(&[&other_state]);
-    scene.relay.set_server(SocketAddr::from((Ipv4Addr::LOCALHOST, impostor.port)));
+    scene.relay.set_server(0, SocketAddr::from((Ipv4Addr::LOCALHOST, impostor.port))).expect("one link");
     sender.fail(2, "wrong fingerprint");
     let retries = sender.seen.iter().filter(|event| event["event"] == "retrying").count();
     assert_eq!(retries, 1, "after the loss, and not after the wrong host: {:#?}", sender.seen);

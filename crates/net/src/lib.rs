@@ -5,6 +5,8 @@
 //! | [`datagram`] | the trait [`DatagramSocket`], what is sent ([`Transmit`]) and what arrives ([`RecvMeta`]): start there |
 //! | [`udp`] | UDP sockets of the kernel: segmentation and receive offload, ECN, source addresses, devices |
 //! | [`memory`] | the twin: sockets that share a network inside one process |
+//! | [`tun`] | TUN devices of the kernel with their offloads, super-packets and segments, and a twin in memory |
+//! | [`mod@interfaces`] | the host's interfaces and addresses, and what can be reached over them |
 //! | [`counters`] | what a socket did, counted |
 //! | [`clock`] | the one place that reads the clock |
 //! | [`secret`] | random bytes from the operating system |
@@ -13,13 +15,16 @@
 pub mod clock;
 pub mod counters;
 pub mod datagram;
+pub mod interfaces;
 pub mod memory;
 pub mod secret;
+pub mod tun;
 pub mod udp;
 
 pub use clock::MonotonicClock;
 pub use counters::SocketCounters;
 pub use datagram::{BATCH_BYTES_MAX, DatagramSocket, Ecn, RECV_BUFFER_BYTES, RecvMeta, SendError, Transmit};
+pub use interfaces::{Interface, InterfaceAddress, interfaces, reachable};
 pub use memory::{MemoryNetwork, MemorySocket};
 pub use secret::os_random;
 pub use udp::{OpenError, UdpSocket, UdpSocketOptions};

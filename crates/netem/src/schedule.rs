@@ -240,7 +240,24 @@ impl Cursor {
 }
 
 impl Change {
-    pub(crate) fn apply(&self, config: &mut LinkConfig) {
+    /// The change that would set the same field, or fields, to what `config` has there: what undoes this one.
+    #[must_use]
+    pub const fn undo(&self, config: &LinkConfig) -> Self {
+        match self {
+            Self::State(_) => Self::State(config.state),
+            Self::Rate(_) => Self::Rate(config.rate),
+            Self::Delay(_) => Self::Delay(config.delay),
+            Self::Jitter(_) => Self::Jitter(config.jitter),
+            Self::Loss(_) => Self::Loss(config.loss),
+            Self::BurstLoss(_) => Self::BurstLoss(config.burst_loss),
+            Self::Duplicate(_) => Self::Duplicate(config.duplicate),
+            Self::Corrupt(_) => Self::Corrupt(config.corrupt),
+            Self::Reorder(..) => Self::Reorder(config.reorder, config.reorder_by),
+        }
+    }
+
+    /// Makes the change to `config`.
+    pub const fn apply(&self, config: &mut LinkConfig) {
         match *self {
             Self::State(state) => config.state = state,
             Self::Rate(rate) => config.rate = rate,
@@ -250,7 +267,10 @@ impl Change {
             Self::BurstLoss(burst_loss) => config.burst_loss = burst_loss,
             Self::Duplicate(duplicate) => config.duplicate = duplicate,
             Self::Corrupt(corrupt) => config.corrupt = corrupt,
-            Self::Reorder(reorder, by) => (config.reorder, config.reorder_by) = (reorder, by),
+            Self::Reorder(reorder, by) => {
+                config.reorder = reorder;
+                config.reorder_by = by;
+            }
         }
     }
 

@@ -110,8 +110,9 @@ impl Trace {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    /// The number of the first opportunity that does not come before `at`. Logarithmic in the length of the trace.
-    pub(crate) fn first_at_or_after(&self, at: Instant) -> u64 {
+    /// The number of the first opportunity that does not come before `at`, counted from zero over all repetitions: how many
+    /// come before. Logarithmic in the length of the trace.
+    pub fn first_at_or_after(&self, at: Instant) -> u64 {
         let millis = at.as_nanos().div_ceil(NANOS_PER_MS);
         let period_ms = u64::from(self.period_ms());
         // The end of one round is the beginning of the next, and those at the end have the smaller numbers.

@@ -6,8 +6,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use units::{ByteSize, Duration, Rate, Ratio};
 
+use super::emulate::EmulateOptions;
 use super::exit;
+use super::path_options::PathOptions;
+use super::paths::PathsOptions;
 use super::profile::ProfileOptions;
+use super::scenario::ScenarioOptions;
 
 /// One connection over every link and every core, each strand encrypted.
 #[derive(Parser, Debug)]
@@ -35,6 +39,15 @@ pub(crate) enum Command {
     /// See where a packet's time goes on this machine: nanoseconds for each stage, and what more processors could gain
     #[command(after_help = super::profile::HELP)]
     Profile(ProfileOptions),
+    /// Run scenario files, links, faults, workload and checks, in memory, in virtual time
+    #[command(after_help = super::scenario::HELP)]
+    Scenario(ScenarioOptions),
+    /// See which paths a sender would use for a ticket, and why; nothing is sent
+    #[command(after_help = super::paths::HELP)]
+    Paths(PathsOptions),
+    /// Put links with rate, delay, loss and cuts between programs as they are
+    #[command(after_help = super::emulate::HELP)]
+    Emulate(EmulateOptions),
 }
 
 /// What both ends of a transfer can set.
@@ -47,6 +60,15 @@ pub(crate) struct TransportOptions {
     /// Congestion controller: cubic, bbr or newreno
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(crate) congestion: recovery::Algorithm,
+
+    /// Which path the next packets take: earliest (by estimated delivery), lowest-rtt, round-robin, or redundant:N (each on N
+    /// paths)
+    #[arg(long, value_name = "NAME", default_value = "earliest")]
+    pub(crate) scheduler: litz::Strategy,
+
+    /// Write every choice of a path with what it was made from to this file; `litz paths --replay FILE` makes them again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace_scheduler: Option<PathBuf>,
 
     /// Give a silent connection up after this time
     #[arg(long, value_name = "TIME", default_value = "30s")]
@@ -71,9 +93,12 @@ pub(crate) struct RecvOptions {
     #[arg(default_value = ".")]
     pub(crate) directory: PathBuf,
 
-    /// Address and port to listen on; port 0 is any (or, when resuming, the ticket's)
-    #[arg(short, long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
-    pub(crate) listen: SocketAddr,
+    /// Address and port to listen on [default: every address of this host, and one free port on all of them]
+    ///
+    /// Each address gets a socket of its own, bound to its network device, so that every path answers from where it was
+    /// asked. 0.0.0.0 and [::] are all addresses of their family. Port 0 is any, or, when resuming, the ticket's.
+    #[arg(short, long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
 
     /// Network device to receive on, and on no other
     #[arg(long, value_name = "NAME")]
@@ -137,13 +162,16 @@ pub(crate) struct SendOptions {
     #[arg(long, value_name = "SIZE", requires = "rate")]
     pub(crate) burst: Option<ByteSize>,
 
-    /// Local address to send from
-    #[arg(short, long, value_name = "ADDRESS")]
+    /// Local address to send from, on a single path
+    #[arg(short, long, value_name = "ADDRESS", conflicts_with_all = ["paths", "limit"])]
     pub(crate) bind: Option<SocketAddr>,
 
-    /// Network device to send on, and on no other
-    #[arg(long, value_name = "NAME")]
+    /// Network device to send on, and on no other, on a single path
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["paths", "limit"])]
     pub(crate) device: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) paths: PathOptions,
 
     /// Reconnect when a connection is lost, until this long has passed without progress; 0 is never
     ///

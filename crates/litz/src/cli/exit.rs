@@ -38,3 +38,11 @@ pub(crate) fn report(json: bool, status: u8, message: &str) {
         eprintln!("litz: {message}");
     }
 }
+
+/// Something the user may want to change, for the way things are.
+#[expect(clippy::print_stderr, reason = "this is where the command speaks")]
+pub(crate) fn advise(quiet: bool, text: &str) {
+    if !quiet {
+        eprintln!("note: {text}");
+    }
+}

@@ -3,15 +3,22 @@
 mod args;
 pub(crate) mod connect;
 mod demo;
+mod emulate;
 mod exit;
 mod host;
 pub(crate) mod link;
+mod path_options;
+mod path_report;
+mod paths;
 mod profile;
 mod progress;
 mod recv;
+mod scenario;
+mod scheduler_trace;
 mod send;
 mod signals;
 mod takeover;
+mod ticket;
 
 use std::process::ExitCode;
 
@@ -35,6 +42,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Send(options) => send::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Profile(options) => profile::run(&options),
+        Command::Scenario(options) => scenario::run(&options),
+        Command::Paths(options) => paths::run(&options),
+        Command::Emulate(options) => emulate::run(&options),
     }
 }
 
@@ -43,7 +53,7 @@ fn start_logging(verbose: u8) {
     let level = match verbose {
         0 => return,
         // Connections, and whatever is odd about them; nothing that comes with every packet.
-        1 => "warn,litz=debug,engine=debug,quic=debug,recovery=debug,net=debug",
+        1 => "warn,litz=debug,engine=debug,quic=debug,recovery=debug,net=debug,emulate=debug",
         2 => "debug",
         _ => "trace",
     };

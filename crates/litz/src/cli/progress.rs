@@ -4,10 +4,12 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use litz::transfer::{Events, Summary, TransferEvent};
 use net::MonotonicClock;
 use units::{ByteSize, Instant, Rate};
+
+use super::path_report::PathLine;
 
 /// Plain lines come this often.
 const LINE_INTERVAL: units::Duration = units::Duration::from_secs(2);
@@ -21,8 +23,44 @@ pub(crate) enum Direction {
     Receiving,
 }
 
+/// The bar of the transfer, and below it a line for each path.
+struct Bars {
+    all: MultiProgress,
+    main: ProgressBar,
+    paths: Mutex<Vec<ProgressBar>>,
+}
+
+impl Bars {
+    fn new(direction: Direction) -> Self {
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+        let main = all.add(bar(direction));
+        Self { all, main, paths: Mutex::default() }
+    }
+
+    fn show_paths(&self, paths: &[PathLine]) {
+        let Ok(mut lines) = self.paths.lock() else { return };
+        while lines.len() < paths.len() {
+            let line = self.all.add(ProgressBar::new_spinner());
+            if let Ok(style) = ProgressStyle::with_template("  {wide_msg}") {
+                line.set_style(style);
+            }
+            lines.push(line);
+        }
+        for (line, path) in lines.iter().zip(paths) {
+            line.set_message(path.text());
+        }
+    }
+
+    fn clear(&self) {
+        self.main.finish_and_clear();
+        if let Ok(mut lines) = self.paths.lock() {
+            lines.drain(..).for_each(|line| line.finish_and_clear());
+        }
+    }
+}
+
 enum Mode {
-    Bar(ProgressBar),
+    Bar(Bars),
     Lines,
     Json,
     Quiet,
@@ -43,6 +81,7 @@ struct State {
     /// Bytes that were there before this attempt, so that they do not count as speed.
     resumed: u64,
     shown_at: Option<Instant>,
+    paths_shown_at: Option<Instant>,
     progressed_at: Instant,
 }
 
@@ -51,7 +90,7 @@ impl Progress {
         let mode = match (json, quiet) {
             (true, _) => Mode::Json,
             (_, true) => Mode::Quiet,
-            _ if std::io::stderr().is_terminal() => Mode::Bar(bar(direction)),
+            _ if std::io::stderr().is_terminal() => Mode::Bar(Bars::new(direction)),
             _ => Mode::Lines,
         };
         Self { direction, mode, clock: MonotonicClock::start(), state: Mutex::default() }
@@ -60,7 +99,7 @@ impl Progress {
     /// A line for the user that is no event of the transfer.
     pub(crate) fn note(&self, text: &str) {
         match &self.mode {
-            Mode::Bar(bar) if !bar.is_hidden() => bar.println(text),
+            Mode::Bar(bars) if !bars.main.is_hidden() => bars.main.println(text),
             Mode::Bar(_) | Mode::Lines => print_line(text),
             Mode::Json | Mode::Quiet => {}
         }
@@ -71,6 +110,36 @@ impl Progress {
         if matches!(self.mode, Mode::Json) {
             print_json(value);
         }
+    }
+
+    /// Whether anybody looks at what single paths do.
+    pub(crate) fn wants_paths(&self) -> bool {
+        !matches!(self.mode, Mode::Quiet)
+    }
+
+    /// What each path does. One alone needs no line of its own.
+    pub(crate) fn paths(&self, paths: &[PathLine]) {
+        match &self.mode {
+            Mode::Bar(bars) if paths.len() > 1 => bars.show_paths(paths),
+            Mode::Lines if paths.len() > 1 && self.is_time_for_paths() => {
+                paths.iter().for_each(|path| print_line(&format!("  {}", path.text())));
+            }
+            Mode::Json => {
+                let paths: Vec<_> = paths.iter().map(PathLine::json).collect();
+                print_json(&serde_json::json!({ "event": "paths", "paths": paths }));
+            }
+            Mode::Bar(_) | Mode::Lines | Mode::Quiet => {}
+        }
+    }
+
+    fn is_time_for_paths(&self) -> bool {
+        let now = self.clock.now();
+        let Ok(mut state) = self.state.lock() else { return false };
+        if state.paths_shown_at.is_some_and(|at| now.saturating_since(at) < LINE_INTERVAL) {
+            return false;
+        }
+        state.paths_shown_at = Some(now);
+        true
     }
 
     /// When bytes last moved or were verified: what a sender counts its patience from.
@@ -84,8 +153,8 @@ impl Progress {
 
     /// The bar goes, whatever comes next is plain text.
     pub(crate) fn clear(&self) {
-        if let Mode::Bar(bar) = &self.mode {
-            bar.finish_and_clear();
+        if let Mode::Bar(bars) = &self.mode {
+            bars.clear();
         }
     }
 
@@ -107,7 +176,7 @@ impl Progress {
             }
             _ => {}
         }
-        if let Mode::Bar(bar) = &self.mode {
+        if let Mode::Bar(Bars { main: bar, .. }) = &self.mode {
             match event {
                 TransferEvent::Started { bytes, .. } => bar.set_length(*bytes),
                 TransferEvent::Progress { bytes_done, .. } => bar.set_position(*bytes_done),
@@ -127,7 +196,7 @@ impl Progress {
     /// Problems are told even when progress is not wanted.
     fn problem(&self, text: &str) {
         match &self.mode {
-            Mode::Bar(bar) if !bar.is_hidden() => bar.println(text),
+            Mode::Bar(bars) if !bars.main.is_hidden() => bars.main.println(text),
             Mode::Bar(_) | Mode::Lines | Mode::Quiet => print_line(text),
             Mode::Json => {}
         }
@@ -197,7 +266,7 @@ fn bar(direction: Direction) -> ProgressBar {
     let template = format!(
         "{verb} [{{bar:32}}] {{percent:>3}} %  {{decimal_bytes}} of {{decimal_total_bytes}}  {{decimal_bytes_per_sec}}  {{eta}} left  {{wide_msg}}"
     );
-    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
+    let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style.progress_chars("━╸─"));
     }

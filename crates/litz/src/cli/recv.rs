@@ -7,17 +7,20 @@ use std::sync::mpsc;
 
 use litz::identity::store::Issued;
 use litz::identity::{AllowList, Proof, ProofContext, Refusal, Secret, Ticket, TicketAddress, server_config};
+use litz::paths::advice;
+use litz::paths::listen::{self, Listening};
 use litz::transfer::{
     Authoriser, CancelToken, KeyAuthoriser, ReceiveOptions, Summary, TicketAuthoriser, TransferError, receive,
 };
-use litz::{Connection, Endpoint, EndpointConfig};
+use litz::{Connection, Endpoint, EndpointConfig, LiveSocket};
 use serde_json::json;
 
 use super::args::{Advertised, RecvOptions};
-use super::connect::{socket, transport};
+use super::connect::transport;
 use super::exit;
 use super::host::{self, State};
 use super::link::{CLOSE_CODE, ConnectionLink, control, log_connected, log_ended, peer_key, proof_context};
+use super::path_report::watch_paths;
 use super::progress::{Direction, Progress};
 use super::signals;
 use super::takeover::{Current, TAKEOVER_TIMEOUT};
@@ -48,6 +51,8 @@ struct Receiver<'a> {
     directory: PathBuf,
     state: State,
     endpoint: Endpoint,
+    /// Where it listens, best first.
+    addresses: Vec<TicketAddress>,
     admission: Admission,
     cancel: CancelToken,
     current: Current,
@@ -76,33 +81,27 @@ impl<'a> Receiver<'a> {
         }
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-        let transport = transport(&options.transport, None);
-        transport.validate()?;
+        let transport = transport(&options.transport, None)?;
         let now = host::now_unix();
         let unfinished = match (&options.allow, options.new_ticket) {
             (None, false) => state.store.usable(now, &directory).map_err(|error| error.to_string())?.pop(),
             _ => None,
         };
-        let mut listen = options.listen;
-        if let (Some(issued), 0) = (&unfinished, listen.port()) {
-            listen.set_port(issued.port);
-        }
+        let port = options.listen.map_or(0, |listen| listen.port());
+        let port = if port == 0 { unfinished.as_ref().map_or(0, |issued| issued.port) } else { port };
         let tls = server_config(&state.key).map_err(|error| error.to_string())?;
-        let endpoint = Endpoint::bind(EndpointConfig {
-            sockets: vec![socket(listen, options.device.as_deref())],
-            transport,
-            server_tls: Some(tls),
-            ..EndpointConfig::default()
-        })
-        .map_err(|error| match &unfinished {
+        let listening = listen(options, port).map_err(|error| match &unfinished {
             Some(issued) => format!(
                 "{error}. An unfinished ticket for this directory names port {}: is another `litz recv` running? \
                  --new-ticket starts afresh",
                 issued.port
             ),
-            None => error.to_string(),
+            None => error,
         })?;
-        let port = endpoint.local_addr().port();
+        let (port, addresses) = (listening.port, listening.ticket_addresses());
+        let sockets = listening.sockets.into_iter().map(|(_, socket)| Box::new(socket) as Box<dyn LiveSocket>);
+        let config = EndpointConfig { transport, server_tls: Some(tls), ..EndpointConfig::default() };
+        let endpoint = Endpoint::with_sockets(config, sockets.collect()).map_err(|error| error.to_string())?;
         let admission = match (&options.allow, unfinished) {
             (Some(path), _) => Admission::Keys(AllowList::load(path).map_err(|error| error.to_string())?),
             (None, Some(issued)) => {
@@ -115,8 +114,8 @@ impl<'a> Receiver<'a> {
                 Admission::Ticket(Box::new(issued))
             }
         };
-        let receiver =
-            Self { options, directory, state, endpoint, admission, cancel, current: Current::new(TAKEOVER_TIMEOUT) };
+        let current = Current::new(TAKEOVER_TIMEOUT);
+        let receiver = Self { options, directory, state, endpoint, addresses, admission, cancel, current };
         receiver.announce()?;
         Ok(receiver)
     }
@@ -160,13 +159,12 @@ impl<'a> Receiver<'a> {
     }
 
     fn addresses(&self) -> Vec<TicketAddress> {
-        let bound = self.endpoint.local_addr();
         let mut addresses: Vec<TicketAddress> = if self.options.advertise.is_empty() {
-            let own = host::reachable_addresses(bound).into_iter();
-            own.map(|ip| TicketAddress::Socket(SocketAddr::new(ip, bound.port()))).collect()
+            self.addresses.clone()
         } else {
+            let port = self.endpoint.local_addr().port();
             let chosen = self.options.advertise.iter().map(|address| match *address {
-                Advertised::Ip(ip) => SocketAddr::new(ip, bound.port()),
+                Advertised::Ip(ip) => SocketAddr::new(ip, port),
                 Advertised::Socket(address) => address,
             });
             chosen.map(TicketAddress::Socket).collect()
@@ -293,7 +291,9 @@ impl<'a> Receiver<'a> {
             ..ReceiveOptions::default()
         };
         let link = ConnectionLink(connection.clone());
-        receive::run(&link, control(streams), &context, &self.directory, &options, authoriser, progress)
+        watch_paths(connection, Direction::Receiving, progress, || {
+            receive::run(&link, control(streams), &context, &self.directory, &options, authoriser, progress)
+        })
     }
 
     fn authoriser(&self, connection: &Connection) -> Noting<'_> {
@@ -307,6 +307,31 @@ impl<'a> Receiver<'a> {
         };
         Noting { inner, connection: connection.clone(), current, let_in: false, visit: None }
     }
+}
+
+/// Opens a socket at each place where the options say to listen.
+fn listen(options: &RecvOptions, port: u16) -> Result<Listening, String> {
+    let interfaces = net::interfaces().map_err(|error| format!("cannot list the network interfaces: {error}"))?;
+    let mut places = listen::plan(&interfaces, options.listen.map(|listen| listen.ip()));
+    if let Some(device) = &options.device {
+        if options.listen.is_some_and(|listen| !listen.ip().is_unspecified()) {
+            places.iter_mut().for_each(|place| place.device = Some(device.clone()));
+        } else {
+            places.retain(|place| place.device.as_ref() == Some(device));
+        }
+        if places.is_empty() {
+            return Err(format!("cannot listen on {device}: it has no address, is down, or is no network device"));
+        }
+    }
+    let listening = listen::open(&places, port).map_err(|error| error.to_string())?;
+    for (place, why) in &listening.skipped {
+        tracing::warn!(address = %place.address.ip, "not listening there: {why}");
+    }
+    let used = listening.sockets.iter().filter_map(|(place, _)| Some((place.device.as_deref()?, place.address.ip)));
+    for advice in advice::advise_here(&interfaces, &used.collect::<Vec<_>>()) {
+        exit::advise(options.transport.json || options.transport.quiet, &advice);
+    }
+    Ok(listening)
 }
 
 /// An authoriser that remembers whether it let the sender in, and lets a ticket's sender take over from itself.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use litz::TransportConfig;
 use litz::identity::{Ticket, client_config};
 use litz::transfer::{CancelToken, Credential, Source, Summary, TransferError, send};
 use recovery::RateCap;
@@ -14,8 +15,9 @@ use super::connect::{Reach, Reached, Unreached, transport};
 use super::exit;
 use super::host::{self, State};
 use super::link::{CLOSE_CODE, ConnectionLink, control, log_connected, log_ended, proof_context};
+use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
-use super::signals;
+use super::{signals, ticket};
 
 /// A rate without a burst gets this one: a batch of the kernel's size.
 const BURST_DEFAULT: u64 = 64 * 1024;
@@ -71,34 +73,29 @@ struct Job<'a> {
     state: State,
     source: Source,
     cancel: CancelToken,
-    cap: Option<RateCap>,
+    transport: TransportConfig,
     progress: Progress,
 }
 
 fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     let (ticket, paths) = split(&options.paths_and_ticket)?;
-    if !options.by_key && ticket.is_expired(host::now_unix()) {
-        return Err("the ticket has expired: ask the receiver for a new one".to_owned().into());
+    if !options.by_key {
+        ticket::refuse_expired(&ticket)?;
     }
     let state = host::open_state(options.transport.state_dir.as_deref())?;
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let burst = options.burst.map_or(BURST_DEFAULT, |burst| burst.as_bytes());
     let cap = options.rate.map(|rate| RateCap { rate, burst });
-    transport(&options.transport, cap).validate()?;
+    let transport = transport(&options.transport, cap)?;
     let source = Source::scan(paths, &cancel)?;
     let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
-    Ok(Job { options, ticket, state, source, cancel, cap, progress })
+    Ok(Job { options, ticket, state, source, cancel, transport, progress })
 }
 
 /// The last argument is the ticket.
 fn split(arguments: &[PathBuf]) -> Result<(Ticket, &[PathBuf]), String> {
     let (ticket, paths) = arguments.split_last().ok_or("name what to send, then the ticket")?;
-    let ticket = ticket
-        .to_str()
-        .ok_or_else(|| "the last argument must be the ticket".to_owned())?
-        .parse()
-        .map_err(|error| format!("the last argument must be the ticket that `litz recv` printed: {error}"))?;
-    Ok((ticket, paths))
+    Ok((ticket::read(ticket.as_os_str())?, paths))
 }
 
 impl Job<'_> {
@@ -157,9 +154,10 @@ impl Job<'_> {
     fn reach(&self) -> Result<Reached, Failure> {
         let tls = client_config(&self.state.key, &[self.ticket.receiver]).map_err(|error| error.to_string())?;
         let reach = Reach {
-            transport: transport(&self.options.transport, self.cap),
+            transport: self.transport.clone(),
             bind: self.options.bind,
             device: self.options.device.as_deref(),
+            paths: &self.options.paths,
             tls: &tls,
             cancel: &self.cancel,
         };
@@ -176,7 +174,12 @@ impl Job<'_> {
             "handshake_us": stats.handshake_time.map(Duration::as_micros),
             "cipher": stats.session.cipher_suite,
             "key_exchange": stats.session.key_exchange,
+            "multipath": reached.is_multipath,
+            "paths_wanted": reached.paths_wanted,
         }));
+        if reached.paths_wanted > 1 && !reached.is_multipath {
+            self.progress.note("the receiver takes one path only: the other links are not used");
+        }
         let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
             .map_err(|error| TransferError::Connection(std::io::Error::other(error)))?;
         let credential =
@@ -187,8 +190,9 @@ impl Job<'_> {
             send_options.threads = usize::from(parallel);
         }
         let link = ConnectionLink(connection.clone());
-        let result =
-            send::run(&link, control(streams), &context, &credential, &self.source, &send_options, &self.progress);
+        let result = watch_paths(connection, Direction::Sending, &self.progress, || {
+            send::run(&link, control(streams), &context, &credential, &self.source, &send_options, &self.progress)
+        });
         let stats = connection.stats();
         self.progress.json(&json!({
             "event": "stats",
@@ -198,6 +202,7 @@ impl Job<'_> {
             "round_trip_us": stats.round_trip.as_micros(),
             "round_trip_min_us": stats.round_trip_min.as_micros(),
             "key_updates": stats.send.key_updates,
+            "paths": stats.paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
         }));
         log_ended(connection);
         connection.close(CLOSE_CODE, "done");

@@ -89,13 +89,14 @@ impl Pair {
         let mut listening = end(config, Some(server_factory), 2).map_err(|error| words(&error))?;
         let (now, mut plan, mut sealed) = (Instant::ZERO, Plan::new(), Vec::new());
         let factory = TlsClient::new(client_tls)?;
-        let mut client = dialling.connect(now, &factory, "litz.invalid", remote).map_err(|error| words(&error))?;
+        let mut client =
+            dialling.connect(now, &factory, "litz.invalid", Addresses::of(remote)).map_err(|error| words(&error))?;
         if !client.poll_plan(now, 1, &mut plan) {
             return Err("the client has nothing to say".to_owned());
         }
         seal(&plan, &mut sealed);
         client.handle_emitted(now, &plan.receipt());
-        let addresses = Addresses { remote, local_ip: None };
+        let addresses = Addresses::of(remote);
         let first = BytesMut::from(&sealed[..plan.segment_size.min(sealed.len())]);
         let server = listening.accept(now, addresses, first).map_err(|error| words(&error))?;
         let chunk = vec![7; CHUNK_LEN].into();
@@ -137,7 +138,7 @@ impl Pair {
         let source = to.addresses().remote;
         let arrived = Arrived(self.sealed.clone());
         let start = self.clock.now();
-        to.handle_datagrams(self.now, source, arrived, self.plan.segment_size);
+        to.handle_datagrams(self.now, Addresses::of(source), arrived, self.plan.segment_size);
         let took = self.clock.now().saturating_since(start);
         Some((self.plan.datagram_count(), took.as_nanos() as f64))
     }

@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use emulate::{Relay, RelayLink};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use litz::relay::{Relay, RelayConfig};
 use netem::LinkConfig;
 use serde_json::Value;
 use units::{Duration, Rng};
@@ -83,26 +83,29 @@ impl<'a> Demo<'a> {
             units::ByteSize::from_bytes(self.link.queue_bytes),
             self.options.size,
         ));
-        let relay = Relay::start(RelayConfig {
+        let link = RelayLink {
+            name: "demo".to_owned(),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            // Known when it listens.
+            server: None,
             forward: self.link.clone(),
             backward: self.link.clone(),
-            seed: self.options.seed,
-        })
-        .map_err(|error| format!("cannot start the emulated link: {error}"))?;
+        };
+        let relay = Relay::start(vec![link], self.options.seed)
+            .map_err(|error| format!("cannot start the emulated link: {error}"))?;
         let received = self.folder.path().join("received");
         let mut receiver = Child::start(&[
             "recv".as_ref(),
             received.as_os_str(),
             "--json".as_ref(),
             "--listen=127.0.0.1:0".as_ref(),
-            format!("--advertise={}", relay.local_addr()).as_ref(),
+            format!("--advertise={}", relay.local_addr(0)).as_ref(),
             format!("--state-dir={}", self.folder.path().join("receiver").display()).as_ref(),
         ])?;
         let listening = receiver.wait_for("listening")?;
         let port = listening["port"].as_u64().and_then(|port| u16::try_from(port).ok()).ok_or("no port")?;
         let ticket = listening["ticket"].as_str().ok_or("no ticket")?.to_owned();
-        relay.set_server(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        relay.set_server(0, SocketAddr::from((Ipv4Addr::LOCALHOST, port))).map_err(|error| error.to_string())?;
 
         let killed = self.attempt(&ticket, Some(KILL_AT_PERCENT))?;
         self.say(&format!("  ✂ the sender was killed (kill -9) at {} %; starting it again\n", killed.percent()));
@@ -119,7 +122,7 @@ impl<'a> Demo<'a> {
             bytes: self.options.size.as_bytes(),
             killed,
             resumed,
-            stats: relay.stats(),
+            stats: relay.stop().reports.remove(0),
             hash,
             verified,
         })

@@ -1,6 +1,6 @@
 //! What the demo tells in the end.
 
-use litz::relay::RelayStats;
+use emulate::LinkReport;
 use netem::LinkConfig;
 use serde_json::{Value, json};
 use units::{ByteSize, Duration, Rate};
@@ -83,7 +83,7 @@ pub(super) struct Report {
     pub(super) bytes: u64,
     pub(super) killed: Attempt,
     pub(super) resumed: Attempt,
-    pub(super) stats: RelayStats,
+    pub(super) stats: LinkReport,
     pub(super) hash: String,
     pub(super) verified: bool,
 }
@@ -106,7 +106,7 @@ impl Report {
         }
         let resumed = &self.resumed;
         let share_lost = resumed.packets_lost as f64 * 100.0 / resumed.packets_sent.max(1) as f64;
-        let forward = &self.stats.forward;
+        let forward = &self.stats.forward.link;
         let rows = [
             (
                 "handshake",
@@ -160,8 +160,8 @@ impl Report {
             "key_exchange": self.resumed.key_exchange,
             "packets_sent": self.resumed.packets_sent,
             "packets_lost": self.resumed.packets_lost,
-            "link_lost": self.stats.forward.lost,
-            "link_overflowed": self.stats.forward.overflowed,
+            "link_lost": self.stats.forward.link.lost,
+            "link_overflowed": self.stats.forward.link.overflowed,
             "killed_at_percent": self.killed.percent(),
             "bytes_resumed": self.resumed.bytes_resumed,
             "blake3": self.hash,

@@ -1,0 +1,62 @@
+//! An address and its network, as people write them: `10.1.0.1/24`.
+
+use core::fmt;
+use core::str::FromStr;
+use std::net::IpAddr;
+
+/// An address with the length of its network's prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cidr {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits that all addresses of the network share; at most 32 or 128.
+    pub prefix_bits: u8,
+}
+
+/// A text is no address with a prefix length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseCidrError;
+
+impl FromStr for Cidr {
+    type Err = ParseCidrError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (address, prefix) = text.split_once('/').ok_or(ParseCidrError)?;
+        let address: IpAddr = address.parse().map_err(|_| ParseCidrError)?;
+        let prefix_bits = prefix.parse().map_err(|_| ParseCidrError)?;
+        let bits_max = if address.is_ipv4() { 32 } else { 128 };
+        if prefix_bits > bits_max || prefix.starts_with('+') {
+            return Err(ParseCidrError);
+        }
+        Ok(Self { address, prefix_bits })
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix_bits)
+    }
+}
+
+impl fmt::Display for ParseCidrError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected an address with the length of its network, such as 10.1.0.1/24 or fd00::1/64")
+    }
+}
+
+impl std::error::Error for ParseCidrError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written_alike() {
+        for good in ["10.1.0.1/24", "0.0.0.0/0", "192.0.2.1/32", "fd00::1/64", "::1/128"] {
+            assert_eq!(good.parse::<Cidr>().unwrap().to_string(), good);
+        }
+        for bad in ["", "10.1.0.1", "10.1.0.1/33", "fd00::/129", "10.1/8", "10.1.0.1/", "/24", "10.1.0.1/+8", "a/b"] {
+            assert_eq!(bad.parse::<Cidr>(), Err(ParseCidrError), "{bad:?}");
+        }
+    }
+}

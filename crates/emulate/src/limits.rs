@@ -1,0 +1,217 @@
+//! What this machine can emulate, measured here and now: how many packets a second pass a link, and how much later than the
+//! model says they come out.
+//!
+//! Both ends of each measurement run on this machine beside the link and share its processors, as they do in tests. The
+//! [baseline](Limits::baseline) says what sending, waking and receiving takes without a link in between.
+
+mod measure;
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use net::{DatagramSocket, MonotonicClock, OpenError, UdpSocket, UdpSocketOptions};
+use netem::LinkConfig;
+use units::Duration;
+
+use crate::{Lateness, Relay, RelayLink, StartError};
+use measure::{Ends, added_delay, packets_per_second};
+
+/// Payload of the datagrams that are counted: what fits every path (RFC 9000, section 14.1).
+pub const DATAGRAM_BYTES: usize = 1200;
+
+/// Datagrams that an application with segmentation offload hands over at a time.
+pub const BATCH_DATAGRAMS: usize = 40;
+
+/// The delay of the link whose precision is measured.
+pub const PROBED_DELAY: Duration = Duration::from_millis(5);
+
+/// What one kind of link can do.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Datagrams of [`DATAGRAM_BYTES`] a second through a link without rate and delay, sent [`BATCH_DATAGRAMS`] at a time.
+    pub packets_per_second_batched: u64,
+    /// The same, each sent by itself.
+    pub packets_per_second_single: u64,
+    /// How much longer than [`PROBED_DELAY`] single datagrams took from one application to the other, on an idle link.
+    pub added_delay: Percentiles,
+    /// The link's own count of that: how much later than the model said they were let out.
+    pub lateness: Lateness,
+}
+
+/// A distribution of times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Percentiles {
+    /// Half of all are at most this.
+    pub p50: Duration,
+    /// Nine of ten.
+    pub p90: Duration,
+    /// Ninety-nine of a hundred.
+    pub p99: Duration,
+    /// All.
+    pub max: Duration,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// A measurement that could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LimitsError {
+    /// The link could not be started.
+    Start(StartError),
+    /// A socket could not be opened.
+    Open(OpenError),
+    /// The system refused something else.
+    Io(std::io::Error),
+}
+
+/// What a datagram takes over loopback without a link in between. Takes a few seconds.
+///
+/// # Errors
+/// [`LimitsError`].
+pub fn baseline() -> Result<Percentiles, LimitsError> {
+    let (sender, receiver) = (open_local()?, open_local()?);
+    let to = receiver.local_addr()?;
+    added_delay(Ends { sender, receiver, to, clock: MonotonicClock::start() }, Duration::ZERO)
+}
+
+/// Measures a relay for about `span` a figure.
+///
+/// # Errors
+/// [`LimitsError`].
+pub fn relay(span: Duration) -> Result<Limits, LimitsError> {
+    let through = |config: LinkConfig| -> Result<(Relay, Ends), LimitsError> {
+        let (sender, receiver) = (open_local()?, open_local()?);
+        let link = RelayLink {
+            name: "limits".into(),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            server: Some(receiver.local_addr()?),
+            forward: config.clone(),
+            backward: config,
+        };
+        let relay = Relay::start(vec![link], 1).map_err(LimitsError::Start)?;
+        let to = relay.local_addr(0);
+        Ok((relay, Ends { sender, receiver, to, clock: MonotonicClock::start() }))
+    };
+    let rate = |batch| -> Result<u64, LimitsError> {
+        let (_relay, ends) = through(measure::open_config())?;
+        packets_per_second(ends, batch, span)
+    };
+    let (packets_per_second_batched, packets_per_second_single) = (rate(BATCH_DATAGRAMS)?, rate(1)?);
+    let (relay, ends) = through(measure::delayed_config())?;
+    let added_delay = added_delay(ends, PROBED_DELAY)?;
+    let lateness = relay.stop().reports.first().map(|report| report.forward.lateness).unwrap_or_default();
+    Ok(Limits { packets_per_second_batched, packets_per_second_single, added_delay, lateness })
+}
+
+/// Measures a link between two namespaces, which it makes and removes, for about `span` a figure. Needs root.
+///
+/// # Errors
+/// [`LimitsError`].
+#[cfg(target_os = "linux")]
+pub fn tunnels(span: Duration) -> Result<Limits, LimitsError> {
+    use crate::{Namespace, Running, Side, TunLink, Tunnels};
+
+    const LEFT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+    const RIGHT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+
+    let unique = format!("litz-limits-{}", std::process::id());
+    let (left, right) = (Namespace::create(&format!("{unique}-a"))?, Namespace::create(&format!("{unique}-b"))?);
+    let side = |namespace: &Namespace, address: Ipv4Addr| Side {
+        namespace: Some(namespace.name().to_owned()),
+        addresses: vec![crate::Cidr { address: address.into(), prefix_bits: 24 }],
+    };
+    let open = |namespace: &Namespace, address: Ipv4Addr| -> Result<UdpSocket, LimitsError> {
+        let options = UdpSocketOptions::new(SocketAddr::from((address, 0)));
+        let panicked = |_| std::io::Error::other("a thread panicked");
+        namespace.run(move || UdpSocket::open(&options))?.join().map_err(panicked)??.map_err(LimitsError::Open)
+    };
+    let through = |config: LinkConfig| -> Result<(Running, Ends), LimitsError> {
+        let link = TunLink {
+            name: "limits".into(),
+            left: side(&left, LEFT),
+            right: side(&right, RIGHT),
+            mtu: 1500,
+            forward: config.clone(),
+            backward: config,
+        };
+        let running = Tunnels::start(vec![link], 1).map_err(LimitsError::Start)?;
+        let (sender, receiver) = (open(&left, LEFT)?, open(&right, RIGHT)?);
+        let to = receiver.local_addr()?;
+        Ok((running, Ends { sender, receiver, to, clock: MonotonicClock::start() }))
+    };
+    let rate = |batch| -> Result<u64, LimitsError> {
+        let (_running, ends) = through(measure::open_config())?;
+        packets_per_second(ends, batch, span)
+    };
+    let (packets_per_second_batched, packets_per_second_single) = (rate(BATCH_DATAGRAMS)?, rate(1)?);
+    let (running, ends) = through(measure::delayed_config())?;
+    let added_delay = added_delay(ends, PROBED_DELAY)?;
+    let lateness = running.stop().reports.first().map(|report| report.forward.lateness).unwrap_or_default();
+    Ok(Limits { packets_per_second_batched, packets_per_second_single, added_delay, lateness })
+}
+
+fn open_local() -> Result<UdpSocket, LimitsError> {
+    UdpSocket::open(&UdpSocketOptions::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).map_err(LimitsError::Open)
+}
+
+impl Percentiles {
+    /// Of these times, in any order.
+    #[must_use]
+    pub fn of(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        let at = |percent: usize| {
+            // The smallest time that as many percent do not exceed.
+            let rank = (times.len() * percent).div_ceil(100).max(1);
+            times.get(rank - 1).copied().unwrap_or_default()
+        };
+        Self { p50: at(50), p90: at(90), p99: at(99), max: at(100), count: times.len() }
+    }
+}
+
+impl std::fmt::Display for LimitsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Start(error) => error.fmt(f),
+            Self::Open(error) => error.fmt(f),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LimitsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(match self {
+            Self::Start(error) => error,
+            Self::Open(error) => error,
+            Self::Io(error) => error,
+        })
+    }
+}
+
+impl From<std::io::Error> for LimitsError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_times() {
+        let times = (1..=200).rev().map(Duration::from_micros).collect();
+        let percentiles = Percentiles::of(times);
+        let micros = [percentiles.p50, percentiles.p90, percentiles.p99, percentiles.max].map(Duration::as_micros);
+        assert_eq!((micros, percentiles.count), ([100, 180, 198, 200], 200));
+        assert_eq!(Percentiles::of(Vec::new()), Percentiles::default());
+    }
+
+    #[test]
+    fn a_relay_is_measured() {
+        let limits = relay(Duration::from_millis(100)).unwrap();
+        assert!(limits.packets_per_second_batched > 1000 && limits.packets_per_second_single > 1000, "{limits:?}");
+        assert!(limits.added_delay.count > 0 && limits.added_delay.p50 < Duration::from_millis(5), "{limits:?}");
+        assert!(limits.lateness.count > 0);
+    }
+}

@@ -1,0 +1,64 @@
+//! What is wrong with a link's text.
+
+use core::fmt;
+use core::str::FromStr;
+use std::error::Error;
+
+use super::{BACK, Item};
+use netem::ConfigError;
+
+/// What is wrong with a link's text: which key, what stands there and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkTextError {
+    /// The item as it stands; `None` if no single one is wrong.
+    item: Option<String>,
+    expected: String,
+}
+
+impl LinkTextError {
+    /// Settings that are right alone and not together.
+    pub(super) fn config(error: ConfigError) -> Self {
+        let words = error.to_string();
+        let key = match error {
+            ConfigError::ZeroRate => "rate",
+            ConfigError::RateAndTrace => "trace",
+            ConfigError::Jitter => "jitter",
+            ConfigError::BurstLoss => "bursts",
+            ConfigError::ReorderedByNothing => "reorder",
+            ConfigError::QueueDelayWithoutRate => "queue",
+            ConfigError::CoDel => "codel",
+            ConfigError::Scheduled { .. } => "at",
+            _ => return Self::whole(words),
+        };
+        Self { item: Some(key.to_owned()), expected: words }
+    }
+
+    pub(super) const fn whole(expected: String) -> Self {
+        Self { item: None, expected }
+    }
+}
+
+impl Item<'_> {
+    pub(super) fn error(&self, expected: &str) -> LinkTextError {
+        let back = if self.is_back { BACK } else { "" };
+        let equals = if self.value.is_empty() { "" } else { "=" };
+        let item = format!("{back}{}{equals}{}", self.key, self.value);
+        LinkTextError { item: Some(item), expected: expected.to_owned() }
+    }
+
+    /// The value as a quantity, which says itself what is expected.
+    pub(super) fn quantity<T: FromStr<Err: fmt::Display>>(&self) -> Result<T, LinkTextError> {
+        self.value.parse().map_err(|error| self.error(&format!("{error}")))
+    }
+}
+
+impl fmt::Display for LinkTextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.item {
+            Some(item) => write!(f, "`{item}`: {}", self.expected),
+            None => f.write_str(&self.expected),
+        }
+    }
+}
+
+impl Error for LinkTextError {}

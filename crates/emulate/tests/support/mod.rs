@@ -1,0 +1,91 @@
+//! Network namespaces of a test's own, and threads inside them.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+#![expect(
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests run real clocks, threads and sockets, and say why they skip"
+)]
+
+use std::net::UdpSocket;
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use emulate::Namespace;
+
+/// Two namespaces, removed when dropped, also when the test fails.
+pub(crate) struct Namespaces {
+    pub(crate) left: Namespace,
+    pub(crate) right: Namespace,
+}
+
+impl Namespaces {
+    /// Two new ones; none, and a line that says so, without root.
+    pub(crate) fn new() -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: network namespaces need root");
+            return None;
+        }
+        let unique = format!("litz-emulate-{}-{}", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let create = |side| Namespace::create(&format!("{unique}-{side}")).unwrap();
+        Some(Self { left: create("a"), right: create("b") })
+    }
+}
+
+/// Runs `ip`, which must work; what it says.
+pub(crate) fn ip(arguments: &[&str]) -> String {
+    let output = process::Command::new("ip").args(arguments).output().expect("the command ip");
+    assert!(output.status.success(), "ip {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Does something in a namespace, such as opening a socket, and waits for it.
+pub(crate) fn inside<T: Send + 'static>(namespace: &Namespace, action: impl FnOnce() -> T + Send + 'static) -> T {
+    namespace.run(action).unwrap().join().unwrap().unwrap()
+}
+
+/// A socket that gives up after ten seconds.
+pub(crate) fn udp(address: &str) -> UdpSocket {
+    let socket = UdpSocket::bind(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    socket
+}
+
+/// Sends a datagram and waits for its echo; the round trip.
+pub(crate) fn ping(socket: &UdpSocket, to: &str) -> Duration {
+    let start = Instant::now();
+    socket.send_to(b"ping", to).unwrap();
+    let mut buffer = [0; 64];
+    socket.recv_from(&mut buffer).expect("an echo");
+    start.elapsed()
+}
+
+/// Echoes datagrams until one says `stop`.
+pub(crate) fn echo(socket: &UdpSocket) {
+    let mut buffer = [0; 65_536];
+    while let Ok((bytes, from)) = socket.recv_from(&mut buffer) {
+        if &buffer[..bytes] == b"stop" {
+            return;
+        }
+        socket.send_to(&buffer[..bytes], from).unwrap();
+    }
+}
+
+/// Counts datagrams until one says `end`.
+pub(crate) fn count(socket: UdpSocket) -> JoinHandle<u64> {
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        let mut datagrams = 0;
+        while let Ok((bytes, _)) = socket.recv_from(&mut buffer) {
+            if &buffer[..bytes] == b"end" {
+                return datagrams;
+            }
+            datagrams += 1;
+        }
+        panic!("no end after {datagrams} datagrams");
+    })
+}

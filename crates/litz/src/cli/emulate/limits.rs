@@ -1,0 +1,118 @@
+//! `litz emulate limits`.
+
+use std::process::ExitCode;
+
+use emulate::limits::{self, BATCH_DATAGRAMS, DATAGRAM_BYTES, Limits, LimitsError, PROBED_DELAY, Percentiles};
+use serde_json::{Value, json};
+use units::Duration;
+
+use super::options::LimitsOptions;
+use super::show::note;
+use crate::cli::exit;
+use crate::cli::progress::print_json;
+
+pub(super) fn run(options: &LimitsOptions) -> ExitCode {
+    let fail = |error: &LimitsError| exit::fail(options.json, exit::FAILED, &format!("cannot measure: {error}"));
+    if !options.json {
+        note("measuring: leave the machine alone meanwhile");
+    }
+    let measured = limits::baseline().and_then(|baseline| Ok((baseline, limits::relay(options.span)?)));
+    let (baseline, relay) = match measured {
+        Ok(measured) => measured,
+        Err(error) => return fail(&error),
+    };
+    let tunnels = match tunnels(options.span) {
+        Some(Ok(tunnels)) => Some(tunnels),
+        Some(Err(error)) => return fail(&error),
+        None => None,
+    };
+    if options.json {
+        print_json(&json!({
+            "event": "limits",
+            "datagram_bytes": DATAGRAM_BYTES,
+            "batch_datagrams": BATCH_DATAGRAMS,
+            "probed_delay_us": PROBED_DELAY.as_micros(),
+            "baseline": percentiles_json(&baseline),
+            "relay": limits_json(&relay),
+            "tun": tunnels.as_ref().map(limits_json),
+        }));
+    } else {
+        print(&render(&baseline, &relay, tunnels.as_ref()));
+    }
+    ExitCode::from(exit::DONE)
+}
+
+/// None without root.
+#[cfg(target_os = "linux")]
+fn tunnels(span: Duration) -> Option<Result<Limits, LimitsError>> {
+    rustix::process::geteuid().is_root().then(|| limits::tunnels(span))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn tunnels(_span: Duration) -> Option<Result<Limits, LimitsError>> {
+    None
+}
+
+fn render(baseline: &Percentiles, relay: &Limits, tunnels: Option<&Limits>) -> String {
+    let mut lines = vec![
+        format!("Datagrams of {DATAGRAM_BYTES} bytes, both ends and the link on this machine"),
+        String::new(),
+        format!("{:<38} {:>14} {:>14} {:>14}", "", "loopback alone", "relay", "tun"),
+    ];
+    let mut row = |name: String, bare: Option<String>, figure: &dyn Fn(&Limits) -> String| {
+        let tun = tunnels.map_or_else(|| "needs root".to_owned(), figure);
+        lines.push(format!("{name:<38} {:>14} {:>14} {tun:>14}", bare.unwrap_or_default(), figure(relay)));
+    };
+    row(format!("packets a second, {BATCH_DATAGRAMS} a call"), None, &|limits| {
+        limits.packets_per_second_batched.to_string()
+    });
+    row("packets a second, one a call".to_owned(), None, &|limits| limits.packets_per_second_single.to_string());
+    for (name, pick) in PERCENTILES {
+        row(format!("added delay, {name}"), Some(pick(baseline).to_string()), &|limits| {
+            pick(&limits.added_delay).to_string()
+        });
+    }
+    row("let out late, on average".to_owned(), None, &|limits| limits.lateness.mean().to_string());
+    row("let out late, at most".to_owned(), None, &|limits| limits.lateness.max.to_string());
+    lines.push(String::new());
+    lines.push(format!(
+        "Added delay: what single datagrams took from one application to the other beyond the {PROBED_DELAY} of the link, \
+         {} of them.\nOf that, sending and waking the receiver takes what it takes on loopback alone.\n",
+        baseline.count
+    ));
+    lines.join("\n")
+}
+
+type Pick = fn(&Percentiles) -> Duration;
+
+const PERCENTILES: [(&str, Pick); 4] = [
+    ("half of them at most", |percentiles| percentiles.p50),
+    ("90 % at most", |percentiles| percentiles.p90),
+    ("99 % at most", |percentiles| percentiles.p99),
+    ("all", |percentiles| percentiles.max),
+];
+
+fn limits_json(limits: &Limits) -> Value {
+    json!({
+        "packets_per_second_batched": limits.packets_per_second_batched,
+        "packets_per_second_single": limits.packets_per_second_single,
+        "added_delay": percentiles_json(&limits.added_delay),
+        "late_mean_ns": limits.lateness.mean().as_nanos(),
+        "late_max_ns": limits.lateness.max.as_nanos(),
+    })
+}
+
+fn percentiles_json(percentiles: &Percentiles) -> Value {
+    json!({
+        "count": percentiles.count,
+        "p50_ns": percentiles.p50.as_nanos(),
+        "p90_ns": percentiles.p90.as_nanos(),
+        "p99_ns": percentiles.p99.as_nanos(),
+        "max_ns": percentiles.max.as_nanos(),
+    })
+}
+
+#[expect(clippy::print_stdout, reason = "this is where the command speaks")]
+fn print(text: &str) {
+    print!("{text}");
+}

@@ -1,0 +1,156 @@
+//! The arguments of `litz scenario`.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use scenario::model::{SEEDS_MAX, Scenario};
+
+/// For the end of the help text.
+pub(crate) const HELP: &str = "\
+Exit status:
+  0    every check holds
+  1    a check does not hold
+  2    an error: bad arguments, a file that cannot be read, a run that cannot be made
+  130  interrupted";
+
+#[derive(Args, Debug)]
+pub(crate) struct ScenarioOptions {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Command {
+    /// Run scenarios and judge them by their own checks
+    #[command(after_help = HELP)]
+    Run(RunOptions),
+    /// Read scenarios and say what is wrong with them; nothing is run
+    Check {
+        /// Scenario files, or folders of them
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// List the scenarios of a folder
+    List {
+        /// The folder [default: scenarios]
+        folder: Option<PathBuf>,
+    },
+}
+
+/// Where to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum WorldName {
+    /// In this process, in virtual time: the same seed gives the same result
+    Memory,
+    /// Between network namespaces, with real sockets
+    Netns,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RunOptions {
+    /// Scenario files, or folders of them
+    #[arg(required = true, value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+
+    /// Where to run
+    #[arg(long, value_name = "NAME", default_value = "memory")]
+    pub(super) world: WorldName,
+
+    /// This seed only
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    seed: Option<u64>,
+
+    /// This many seeds, from one [default: what the file says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SEEDS_MAX)))]
+    seeds: Option<u32>,
+
+    /// These paths only, separated by commas; subsets of the file are not run then
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(super) paths: Vec<String>,
+
+    /// Path scheduler instead of the file's: earliest, lowest-rtt, round-robin or redundant:N
+    #[arg(long, value_name = "NAME")]
+    scheduler: Option<quic::Strategy>,
+
+    /// Congestion controller instead of the file's: cubic, bbr or newreno
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<recovery::Algorithm>,
+
+    /// Write everything that was measured there as JSON; - is standard output, and then there is no table
+    #[arg(long, value_name = "PATH")]
+    pub(super) json: Option<PathBuf>,
+
+    /// Runs at a time [default: the processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) jobs: Option<u16>,
+
+    /// No progress, only results and errors
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+}
+
+impl RunOptions {
+    pub(super) fn json_to_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    pub(super) fn seeds(&self, scenario: &Scenario) -> RangeInclusive<u64> {
+        match (self.seed, self.seeds) {
+            (Some(seed), _) => seed..=seed,
+            (None, count) => 1..=u64::from(count.unwrap_or(scenario.seeds)),
+        }
+    }
+
+    /// What the command line says goes before what the file says.
+    pub(super) fn change(&self, scenario: &mut Scenario) {
+        let transport = &mut scenario.transport;
+        transport.scheduler = self.scheduler.unwrap_or(transport.scheduler);
+        transport.congestion = self.congestion.unwrap_or(transport.congestion);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::args::{Arguments, Command as Top};
+    use super::*;
+    use clap::Parser;
+
+    fn parse(arguments: &[&str]) -> Result<RunOptions, clap::Error> {
+        let head = ["litz", "scenario", "run"];
+        match Arguments::try_parse_from(head.iter().chain(arguments))?.command {
+            Top::Scenario(ScenarioOptions { command: Command::Run(options) }) => Ok(options),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_file() {
+        let text = "version = 1\n[scenario]\nname = 'x'\nabout = 'x'\nduration = '1s'\nseeds = 4\n\
+                    [[link]]\nname = 'a'\n[[workload]]\nkind = 'stream'\n";
+        let mut scenario = scenario::parse::parse("x.toml", text, &|_| Err(String::new())).expect("it is right");
+        let options = parse(&["x.toml"]).expect("enough");
+        assert_eq!(options.seeds(&scenario), 1..=4);
+        assert_eq!(parse(&["x.toml", "--seeds", "2"]).expect("right").seeds(&scenario), 1..=2);
+        let options = parse(&["x.toml", "--seed", "9", "--congestion", "bbr", "--scheduler", "redundant:2"]);
+        let options = options.expect("right");
+        assert_eq!(options.seeds(&scenario), 9..=9);
+        options.change(&mut scenario);
+        assert_eq!(scenario.transport.congestion.to_string(), "bbr");
+        assert_eq!(scenario.transport.scheduler, quic::Strategy::Redundant { copies: 2 });
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in [
+            &[][..],
+            &["x", "--seed", "1", "--seeds", "2"],
+            &["x", "--seeds", "0"],
+            &["x", "--world", "moon"],
+            &["x", "--scheduler", "best"],
+            &["x", "--congestion", "reno"],
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The applications at both ends of a connection, without IO: they write, read and check what the scenario says.
+//!
+//! The sending host opens all streams. Everything that travels has a stream of its own and names itself
+//! ([`crate::content`]), so the receiving host needs the scenario and nothing else.
+
+mod due;
+mod reader;
+mod writer;
+
+use std::collections::BTreeMap;
+
+use quic::{Connection, Dir, Event, StreamId};
+use units::{Instant, Rng};
+
+use crate::content::Name;
+use crate::model::{Scenario, Work};
+use crate::recorder::Recorder;
+use due::Items;
+use reader::{Read, Reader};
+use writer::{Writer, Written};
+
+/// The application of one host.
+#[derive(Debug)]
+pub(crate) struct App {
+    /// What this host begins: all parts at the sending host, none at the other.
+    items: Vec<Items>,
+    works: Vec<(Work, i32)>,
+    writers: BTreeMap<StreamId, Writer>,
+    readers: BTreeMap<StreamId, Reader>,
+    /// The peer may allow more streams.
+    may_open: bool,
+}
+
+impl App {
+    /// The application of the sending host.
+    pub(crate) fn sending(scenario: &Scenario, rng: &Rng) -> Self {
+        let items = scenario.parts.iter().enumerate().map(|(index, part)| Items::new(index, part, rng)).collect();
+        Self { items, ..Self::receiving(scenario) }
+    }
+
+    /// The application of the other one.
+    pub(crate) fn receiving(scenario: &Scenario) -> Self {
+        Self {
+            items: Vec::new(),
+            works: scenario.parts.iter().map(|part| (part.work.clone(), part.priority)).collect(),
+            writers: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            may_open: true,
+        }
+    }
+
+    /// The connection can be used from now on.
+    pub(crate) fn on_connected(&mut self, now: Instant) {
+        for items in &mut self.items {
+            items.on_connected(now);
+        }
+    }
+
+    /// When [`App::pump`] has something to do without an event before.
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        self.items.iter().filter_map(Items::timeout).min()
+    }
+
+    /// Begins what is due.
+    pub(crate) fn pump(&mut self, now: Instant, connection: &mut Connection, recorder: &mut Recorder) {
+        for index in 0..self.items.len() {
+            self.items[index].pump(now, recorder);
+            while self.may_open && self.items[index].has_next() {
+                self.open_next(index, connection, recorder);
+            }
+        }
+    }
+
+    fn open_next(&mut self, index: usize, connection: &mut Connection, recorder: &mut Recorder) {
+        let (work, priority) = &self.works[index];
+        let asks = matches!(work, Work::RequestResponse { .. });
+        let Some(id) = connection.open(if asks { Dir::Bi } else { Dir::Uni }) else {
+            self.may_open = false;
+            return;
+        };
+        let item = self.items[index].take_next();
+        let name = Name { part: index as u16, is_answer: false, item };
+        let writer = Writer::new(name, work.item_len(item), *priority);
+        if asks {
+            self.readers.insert(id, Reader::new());
+        }
+        self.write(id, writer, connection, recorder);
+    }
+
+    fn write(&mut self, id: StreamId, mut writer: Writer, connection: &mut Connection, recorder: &mut Recorder) {
+        match writer.pump(id, connection, recorder) {
+            Written::All => {
+                let name = writer.name();
+                if let Some(items) = self.items.get_mut(usize::from(name.part)).filter(|_| !name.is_answer) {
+                    items.on_written();
+                }
+            }
+            Written::Part => {
+                self.writers.insert(id, writer);
+            }
+        }
+    }
+
+    /// Reacts to what the connection says.
+    pub(crate) fn on_event(
+        &mut self,
+        now: Instant,
+        event: &Event,
+        connection: &mut Connection,
+        recorder: &mut Recorder,
+    ) {
+        match event {
+            Event::StreamsAvailable(_) => self.may_open = true,
+            Event::Writable(id) => {
+                if let Some(writer) = self.writers.remove(id) {
+                    self.write(*id, writer, connection, recorder);
+                }
+            }
+            Event::Opened(dir) => {
+                while let Some(id) = connection.accept(*dir) {
+                    self.readers.insert(id, Reader::new());
+                    self.read(now, id, connection, recorder);
+                }
+            }
+            Event::Readable(id) => self.read(now, *id, connection, recorder),
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, now: Instant, id: StreamId, connection: &mut Connection, recorder: &mut Recorder) {
+        let Some(reader) = self.readers.get_mut(&id) else { return };
+        match reader.pump(now, id, connection, recorder) {
+            Read::Blocked => {}
+            Read::Foreign => {
+                self.readers.remove(&id);
+            }
+            Read::End(name) => {
+                self.readers.remove(&id);
+                self.answer(id, name, connection, recorder);
+            }
+        }
+    }
+
+    /// What a whole request deserves.
+    fn answer(&mut self, id: StreamId, name: Name, connection: &mut Connection, recorder: &mut Recorder) {
+        let Some((Work::RequestResponse { response, .. }, priority)) = self.works.get(usize::from(name.part)) else {
+            return;
+        };
+        if name.is_answer || !self.items.is_empty() {
+            return;
+        }
+        let writer = Writer::new(Name { is_answer: true, ..name }, Some(*response), *priority);
+        self.write(id, writer, connection, recorder);
+    }
+}

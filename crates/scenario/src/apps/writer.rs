@@ -1,0 +1,82 @@
+//! Writes one thing into its stream.
+
+use bytes::Bytes;
+use quic::{Connection, StreamId, WriteError};
+
+use crate::content::Name;
+use crate::recorder::Recorder;
+
+/// Bytes made at a time: enough for a batch of datagrams.
+const PIECE_BYTES: u64 = 64 << 10;
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    name: Name,
+    /// `None` is without end.
+    len: Option<u64>,
+    priority: i32,
+    /// Bytes made so far.
+    made: u64,
+    /// Of those, what the connection has not taken.
+    rest: Bytes,
+    is_first: bool,
+}
+
+/// How far it got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// To the end, or the stream takes no more.
+    All,
+    /// Until the connection would take no more.
+    Part,
+}
+
+impl Writer {
+    pub(super) fn new(name: Name, len: Option<u64>, priority: i32) -> Self {
+        Self { name, len, priority, made: 0, rest: Bytes::new(), is_first: true }
+    }
+
+    pub(super) const fn name(&self) -> Name {
+        self.name
+    }
+
+    /// Writes until blocked.
+    pub(super) fn pump(&mut self, id: StreamId, connection: &mut Connection, recorder: &mut Recorder) -> Written {
+        if std::mem::take(&mut self.is_first) && self.priority != 0 {
+            // It cannot be closed already; if the connection is, the next write says so.
+            let _is_open = connection.set_priority(id, self.priority);
+        }
+        loop {
+            if self.rest.is_empty() && !self.make() {
+                // Closed meanwhile: then the run ends, and says why.
+                let _is_open = connection.finish(id);
+                return Written::All;
+            }
+            let before = self.rest.len();
+            let result = connection.write_some(id, &mut self.rest);
+            let taken = (before - self.rest.len()) as u64;
+            if !self.name.is_answer {
+                recorder.on_sent(usize::from(self.name.part), taken);
+            }
+            match result {
+                Ok(()) => {}
+                Err(WriteError::Blocked) => return Written::Part,
+                // Stopped or closed: nothing more can be written, and what is missing will be counted.
+                Err(_) => return Written::All,
+            }
+        }
+    }
+
+    /// Makes the next piece; false at the end.
+    fn make(&mut self) -> bool {
+        let len = self.len.map_or(PIECE_BYTES, |len| (len - self.made).min(PIECE_BYTES));
+        if len == 0 {
+            return false;
+        }
+        let mut piece = vec![0; len as usize];
+        self.name.fill(self.made, &mut piece);
+        self.made += len;
+        self.rest = Bytes::from(piece);
+        true
+    }
+}

@@ -1,0 +1,157 @@
+//! Checks of one run.
+
+use units::{Duration, Instant, Rate};
+
+use super::{Bound, Value, Verdict};
+use crate::capacity::capacity_bytes;
+use crate::model::{Check, CheckKind, Counter, Scenario, Window, Work};
+use crate::outcome::{Outcome, PartOutcome};
+
+/// The verdicts on a run: those that are made always, then the file's in its order. [`CheckKind::AgainstBestPath`] needs
+/// other runs: see [`super::against_best`]. A check about a path or a link that the run did not use is left out.
+pub fn verdicts(scenario: &Scenario, outcome: &Outcome) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    always(scenario, outcome, &mut verdicts);
+    faults(scenario, outcome, &mut verdicts);
+    for check in &scenario.checks {
+        judge(scenario, outcome, check, &mut verdicts);
+    }
+    verdicts
+}
+
+/// The verdicts on every run, whatever the file says.
+pub(super) fn always(scenario: &Scenario, outcome: &Outcome, verdicts: &mut Vec<Verdict>) {
+    for (part, measured) in scenario.parts.iter().zip(&outcome.parts) {
+        let took = took(measured).map(Value::Time);
+        verdicts.push(Verdict::new("complete", &part.name, took, Bound::default(), None));
+    }
+    let wrong: u64 = outcome.parts.iter().map(|part| part.misplaced_bytes + part.surplus_bytes).sum();
+    let wrong = Some(Value::Count(wrong + outcome.foreign_streams));
+    verdicts.push(Verdict::new("content", "", wrong, Bound::at_most(Value::Count(0)), None));
+}
+
+/// One verdict for each fault on the links in use: packets met it.
+fn faults(scenario: &Scenario, outcome: &Outcome, verdicts: &mut Vec<Verdict>) {
+    for met in &outcome.fault_outcomes {
+        let fault = &scenario.faults[met.fault];
+        let of = format!("{} (line {})", scenario.links[fault.link].name, fault.line);
+        let packets = Some(Value::Count(met.packets));
+        verdicts.push(Verdict::new("fault", of, packets, Bound::at_least(Value::Count(1)), None));
+    }
+}
+
+fn took(part: &PartOutcome) -> Option<Duration> {
+    Some(part.finished_at?.saturating_since(part.started_at?))
+}
+
+fn judge(scenario: &Scenario, outcome: &Outcome, check: &Check, verdicts: &mut Vec<Verdict>) {
+    let line = Some(check.line);
+    match &check.kind {
+        CheckKind::PathShare { path, at_least, at_most } => {
+            let all: u64 = outcome.path_outcomes.iter().map(|path| path.bytes[0]).sum();
+            if let Some(one) = outcome.path_outcomes.iter().find(|outcome| outcome.path == *path) {
+                let share = (all > 0).then(|| Value::Share(one.bytes[0] as f64 / all as f64));
+                let bound = Bound { at_least: Some(Value::Share(*at_least)), at_most: Some(Value::Share(*at_most)) };
+                verdicts.push(Verdict::new("path-share", &scenario.paths[*path].name, share, bound, line));
+            }
+        }
+        CheckKind::Happened { link, counter, at_least } => {
+            if let Some(one) = outcome.link_outcomes.iter().find(|outcome| outcome.link == *link) {
+                let count: u64 = one.stats.iter().map(|stats| counter.of(stats)).sum();
+                let of = format!("{} {}", scenario.links[*link].name, Counter::name(*counter));
+                let bound = Bound::at_least(Value::Count(*at_least));
+                verdicts.push(Verdict::new("happened", of, Some(Value::Count(count)), bound, line));
+            }
+        }
+        CheckKind::AgainstBestPath { .. } => {}
+        kind => {
+            for (index, part) in outcome.parts.iter().enumerate() {
+                if check.of.is_none_or(|of| of == index)
+                    && let Some((name, value, bound)) = judge_part(scenario, outcome, index, part, kind)
+                {
+                    verdicts.push(Verdict::new(name, &scenario.parts[index].name, value, bound, line));
+                }
+            }
+        }
+    }
+}
+
+type Judged = (&'static str, Option<Value>, Bound);
+
+/// What a check says about a part; `None` if it is not about such parts.
+fn judge_part(
+    scenario: &Scenario,
+    outcome: &Outcome,
+    index: usize,
+    part: &PartOutcome,
+    kind: &CheckKind,
+) -> Option<Judged> {
+    let work = &scenario.parts[index].work;
+    Some(match kind {
+        CheckKind::ShareOfCapacity { at_least, window } if work.is_bulk() => {
+            let value = span(outcome, part, *window).and_then(|(from, until)| {
+                let capacity = capacity_bytes(scenario, &outcome.paths, from.since_start(), until.since_start());
+                let capacity = capacity.filter(|bytes| *bytes > 0)?;
+                Some(Value::Share(bytes_between(part, from, until) as f64 / capacity as f64))
+            });
+            ("share-of-capacity", value, Bound::at_least(Value::Share(*at_least)))
+        }
+        CheckKind::Goodput { at_least, window } if work.is_bulk() => {
+            let value = span(outcome, part, *window).and_then(|(from, until)| {
+                Rate::from_transfer(bytes_between(part, from, until), until - from).map(Value::Rate)
+            });
+            ("goodput", value, Bound::at_least(Value::Rate(*at_least)))
+        }
+        CheckKind::Gap { at_most, window } if work.is_bulk() => {
+            let value = part.started_at.map(|_| Value::Time(longest_gap(part, *window)));
+            ("gap", value, Bound::at_most(Value::Time(*at_most)))
+        }
+        CheckKind::Latency { percentile_hundredths, at_most } if work.times().is_some() => {
+            // What never came is late beyond all bounds.
+            let value = if part.missing_bytes() > 0 { None } else { part.latency(*percentile_hundredths) };
+            ("latency", value.map(Value::Time), Bound::at_most(Value::Time(*at_most)))
+        }
+        CheckKind::NothingLost => {
+            let missing = part.started_at.map(|_| Value::Count(part.missing_bytes()));
+            ("nothing-lost", missing, Bound::at_most(Value::Count(0)))
+        }
+        CheckKind::OrderKept if matches!(work, Work::Stream { .. }) => {
+            let wrong = part.delivered.last_at.map(|_| Value::Count(part.misplaced_bytes + part.surplus_bytes));
+            ("order-kept", wrong, Bound::at_most(Value::Count(0)))
+        }
+        CheckKind::Complete { within } => {
+            ("complete", took(part).map(Value::Time), Bound::at_most(Value::Time(*within)))
+        }
+        _ => return None,
+    })
+}
+
+/// The part's time within the window; `None` if that is no time at all.
+fn span(outcome: &Outcome, part: &PartOutcome, window: Window) -> Option<(Instant, Instant)> {
+    let at = |since: Duration| Instant::ZERO + since;
+    let end = part.finished_at.unwrap_or(outcome.ended_at);
+    let from = window.from.map_or(part.started_at?, at).max(part.started_at?);
+    let until = window.until.map_or(end, at).min(end);
+    (from < until).then_some((from, until))
+}
+
+fn bytes_between(part: &PartOutcome, from: Instant, until: Instant) -> u64 {
+    let delivered = &part.delivered;
+    // The last bytes end the time exactly, not evenly over their step.
+    let by_end =
+        if part.finished_at.is_some_and(|at| at <= until) { delivered.bytes } else { delivered.bytes_by(until) };
+    by_end.saturating_sub(if part.started_at == Some(from) { 0 } else { delivered.bytes_by(from) })
+}
+
+/// Goodput of a part over its whole time.
+pub(super) fn goodput(outcome: &Outcome, part: &PartOutcome) -> Option<Rate> {
+    let (from, until) = span(outcome, part, Window::default())?;
+    Rate::from_transfer(bytes_between(part, from, until), until - from)
+}
+
+fn longest_gap(part: &PartOutcome, window: Window) -> Duration {
+    let from = Instant::ZERO + window.from.unwrap_or_default();
+    let until = window.until.map_or(Instant::FAR_FUTURE, |until| Instant::ZERO + until);
+    let overlaps = |gap: &&crate::outcome::Gap| gap.from < until && gap.from + gap.length > from;
+    part.delivered.gaps.iter().filter(overlaps).map(|gap| gap.length).max().unwrap_or(Duration::ZERO)
+}

@@ -1,0 +1,149 @@
+//! What applications send: bytes that say where they belong, so that the receiver can check each of them.
+//!
+//! Every thing that travels (a chunk, a stream, a message, a request, an answer) begins with a header of
+//! [`HEADER_BYTES`] bytes which names it, and goes on with words of a fixed function of that name and the offset. A byte at a
+//! wrong place, twice, or of another thing is found with near certainty.
+
+/// Bytes of the header; nothing shorter can be sent.
+pub const HEADER_BYTES: u64 = 16;
+
+/// The first bytes of every header.
+const MAGIC: [u8; 4] = *b"LSC1";
+
+/// Which thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// The part of the workload.
+    pub part: u16,
+    /// True for what answers a request.
+    pub is_answer: bool,
+    /// Its number within the part, from zero.
+    pub item: u64,
+}
+
+impl Name {
+    /// The header: magic, part, 1 for an answer, a zero byte, number; in network order.
+    pub fn header(self) -> [u8; HEADER_BYTES as usize] {
+        let mut header = [0; HEADER_BYTES as usize];
+        header[..4].copy_from_slice(&MAGIC);
+        header[4..6].copy_from_slice(&self.part.to_be_bytes());
+        header[6] = u8::from(self.is_answer);
+        header[8..].copy_from_slice(&self.item.to_be_bytes());
+        header
+    }
+
+    /// The name in a header; `None` if it is none.
+    pub fn from_header(header: &[u8; HEADER_BYTES as usize]) -> Option<Self> {
+        let [m0, m1, m2, m3, p0, p1, answer, 0, item @ ..] = *header else { return None };
+        if [m0, m1, m2, m3] != MAGIC || answer > 1 {
+            return None;
+        }
+        Some(Self { part: u16::from_be_bytes([p0, p1]), is_answer: answer == 1, item: u64::from_be_bytes(item) })
+    }
+
+    /// Fills `out` with what belongs at `offset`.
+    pub fn fill(self, offset: u64, out: &mut [u8]) {
+        let head = out.len().min(to_whole_words(offset));
+        let (head, whole) = out.split_at_mut(head);
+        for (at, byte) in head.iter_mut().enumerate() {
+            *byte = self.byte(offset + at as u64);
+        }
+        let from = offset + head.len() as u64;
+        let (words, tail) = whole.as_chunks_mut::<8>();
+        for (index, word) in (from / 8..).zip(&mut *words) {
+            *word = self.word(index).to_le_bytes();
+        }
+        let from = from + (words.len() * 8) as u64;
+        for (at, byte) in tail.iter_mut().enumerate() {
+            *byte = self.byte(from + at as u64);
+        }
+    }
+
+    /// How many bytes of `bytes` do not belong at `offset`.
+    pub fn count_wrong(self, offset: u64, bytes: &[u8]) -> u64 {
+        let (head, whole) = bytes.split_at(bytes.len().min(to_whole_words(offset)));
+        let from = offset + head.len() as u64;
+        let (words, tail) = whole.as_chunks::<8>();
+        let mut wrong = self.count_wrong_bytes(offset, head);
+        for (index, word) in (from / 8..).zip(words) {
+            if u64::from_le_bytes(*word) != self.word(index) {
+                wrong += self.count_wrong_bytes(index * 8, word);
+            }
+        }
+        wrong + self.count_wrong_bytes(from + (words.len() * 8) as u64, tail)
+    }
+
+    fn count_wrong_bytes(self, offset: u64, bytes: &[u8]) -> u64 {
+        (offset..).zip(bytes).filter(|(at, byte)| self.byte(*at) != **byte).count() as u64
+    }
+
+    fn byte(self, offset: u64) -> u8 {
+        self.word(offset / 8).to_le_bytes()[(offset % 8) as usize]
+    }
+
+    /// Word `index`, in little-endian order.
+    fn word(self, index: u64) -> u64 {
+        if index < HEADER_BYTES / 8 {
+            let header = self.header();
+            let at = index as usize * 8;
+            return u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
+        }
+        let product = (index ^ self.key()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        product ^ (product >> 29)
+    }
+
+    fn key(self) -> u64 {
+        let name = (u64::from(self.part) << 1 | u64::from(self.is_answer)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        name ^ self.item.wrapping_mul(0xa076_1d64_78bd_642f).rotate_left(17)
+    }
+}
+
+/// Bytes from `offset` to the next whole word.
+const fn to_whole_words(offset: u64) -> usize {
+    ((8 - offset % 8) % 8) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: Name = Name { part: 3, is_answer: false, item: 77 };
+
+    fn bytes(name: Name, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        name.fill(offset, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn pieces_make_the_whole_wherever_it_is_cut() {
+        let whole = bytes(NAME, 0, 100);
+        for cut in 0..100 {
+            let (head, tail) = (bytes(NAME, 0, cut), bytes(NAME, cut as u64, 100 - cut));
+            assert_eq!([head, tail].concat(), whole, "cut at {cut}");
+            assert_eq!(NAME.count_wrong(cut as u64, &whole[cut..]), 0);
+        }
+        assert_eq!(Name::from_header(whole[..16].try_into().unwrap()), Some(NAME));
+    }
+
+    #[test]
+    fn what_is_elsewhere_or_another_thing_or_changed_is_found() {
+        let whole = bytes(NAME, 0, 4096);
+        assert!(NAME.count_wrong(1, &whole) > 3900);
+        assert!(NAME.count_wrong(64, &whole[..4000]) > 3900);
+        for other in [Name { part: 4, ..NAME }, Name { is_answer: true, ..NAME }, Name { item: 78, ..NAME }] {
+            assert!(other.count_wrong(0, &whole) > 3900, "{other:?}");
+        }
+        let mut changed = whole;
+        changed[1000] ^= 1;
+        assert_eq!(NAME.count_wrong(0, &changed), 1);
+    }
+
+    #[test]
+    fn a_header_that_is_none_is_refused() {
+        let mut header = NAME.header();
+        header[7] = 1;
+        assert_eq!(Name::from_header(&header), None);
+        assert_eq!(Name::from_header(&[0; 16]), None);
+    }
+}

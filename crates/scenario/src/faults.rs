@@ -1,0 +1,197 @@
+//! From faults to schedules of the links, and back: what happened when.
+//!
+//! A fault with an end puts back, when it ends, what was in force when it began. One without lasts until another fault sets
+//! the same. Two that would undo each other's end are refused.
+
+use netem::{Change, ConfigError, LinkConfig, Schedule};
+use units::Duration;
+
+use crate::model::{Fault, OCCURRENCES_MAX, Scenario};
+use crate::parse::{Problem, explain};
+
+/// One time that a fault happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occurrence {
+    /// Which of the scenario's faults.
+    pub fault: usize,
+    /// From when.
+    pub from: Duration,
+    /// Until when; at most the end of the run.
+    pub to: Duration,
+}
+
+/// The settings of one direction of a link, with all faults as its schedule. Direction 0 leads to the receiving host.
+///
+/// # Panics
+/// If [`parse`](crate::parse::parse) would have refused the scenario.
+pub fn scheduled(scenario: &Scenario, link: usize, direction: usize) -> LinkConfig {
+    let base = base(scenario, link, direction);
+    let compiled = compile(scenario, link, direction).unwrap_or_else(|problem| panic!("{}", problem.words));
+    if compiled.is_empty() {
+        return base.clone();
+    }
+    let schedule = Schedule::once(compiled.into_iter().map(|step| (step.at, step.change)));
+    LinkConfig { schedule: Some(schedule.unwrap_or_else(|error| panic!("{error}"))), ..base.clone() }
+}
+
+/// Every time that every fault happens before the run ends, by beginning.
+pub fn occurrences(scenario: &Scenario) -> Vec<Occurrence> {
+    let mut all = Vec::new();
+    for (index, fault) in scenario.faults.iter().enumerate() {
+        for (from, until) in times(fault, scenario.duration) {
+            let to = until.unwrap_or_else(|| end_of(scenario, index, from));
+            all.push(Occurrence { fault: index, from, to: to.min(scenario.duration) });
+        }
+    }
+    all.sort_by_key(|occurrence| occurrence.from);
+    all
+}
+
+/// When a fault without an end ends: when another one sets something that it has set.
+fn end_of(scenario: &Scenario, index: usize, from: Duration) -> Duration {
+    let fault = &scenario.faults[index];
+    let ends = |other: &Fault| {
+        let meets = (0..2).any(|direction| fault.directions[direction] && other.directions[direction]);
+        let same = |change: &Change| other.changes.iter().any(|other| is_same_kind(change, other));
+        other.link == fault.link && meets && fault.changes.iter().any(same)
+    };
+    let others = scenario.faults.iter().filter(|other| ends(other));
+    others
+        .flat_map(|other| times(other, scenario.duration))
+        .map(|(at, _)| at)
+        .filter(|at| *at > from)
+        .min()
+        .unwrap_or(scenario.duration)
+}
+
+/// All that is wrong with the faults of a scenario that is right otherwise.
+pub(crate) fn problems(scenario: &Scenario) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for fault in &scenario.faults {
+        if fault.at >= scenario.duration {
+            let words = format!("comes after the end of the run, which is {}", scenario.duration);
+            problems.push(Problem { line: fault.line, key: "fault.at".to_owned(), words });
+        }
+        if fault.every.is_some_and(|every| scenario.duration.as_nanos() / every.as_nanos() >= OCCURRENCES_MAX) {
+            let words = format!("would happen more than {OCCURRENCES_MAX} times");
+            problems.push(Problem { line: fault.line, key: "fault.every".to_owned(), words });
+        }
+    }
+    if !problems.is_empty() {
+        return problems;
+    }
+    for link in 0..scenario.links.len() {
+        for direction in 0..2 {
+            if let Err(problem) = validated(scenario, link, direction)
+                && !problems.contains(&problem)
+            {
+                problems.push(problem);
+            }
+        }
+    }
+    problems
+}
+
+fn validated(scenario: &Scenario, link: usize, direction: usize) -> Result<(), Problem> {
+    let steps = compile(scenario, link, direction)?;
+    let schedule =
+        Schedule::once(steps.iter().map(|step| (step.at, step.change.clone()))).map_err(|error| Problem {
+            line: scenario.links[link].line,
+            key: "fault".to_owned(),
+            words: format!("too many on link {:?}: {error}", scenario.links[link].name),
+        })?;
+    let config = LinkConfig { schedule: Some(schedule), ..base(scenario, link, direction).clone() };
+    config.validate().map_err(|error| match error {
+        ConfigError::Scheduled { index, error } => {
+            let (key, words) = explain(&error);
+            Problem {
+                line: scenario.faults[steps[index].fault].line,
+                key: format!("fault.{key}"),
+                words: format!("link {:?} cannot be so: {words}", scenario.links[link].name),
+            }
+        }
+        other => Problem { line: scenario.links[link].line, key: "link".to_owned(), words: other.to_string() },
+    })
+}
+
+/// A change of a schedule and the fault it comes from.
+#[derive(Clone, Debug)]
+struct Step {
+    at: Duration,
+    fault: usize,
+    change: Change,
+}
+
+/// A beginning or an end, before it is known what the end puts back.
+struct Edge {
+    at: Duration,
+    is_begin: bool,
+    fault: usize,
+    /// Which of the fault's changes.
+    change: usize,
+}
+
+/// The changes of one direction of a link in the order of time.
+fn compile(scenario: &Scenario, link: usize, direction: usize) -> Result<Vec<Step>, Problem> {
+    let mut edges = Vec::new();
+    for (fault, settings) in scenario.faults.iter().enumerate() {
+        if settings.link != link || !settings.directions[direction] {
+            continue;
+        }
+        for (from, until) in times(settings, scenario.duration) {
+            for change in 0..settings.changes.len() {
+                edges.push(Edge { at: from, is_begin: true, fault, change });
+                edges.extend(until.map(|at| Edge { at, is_begin: false, fault, change }));
+            }
+        }
+    }
+    // An end comes before a beginning at the same moment, so that faults can follow each other.
+    edges.sort_by_key(|edge| (edge.at, edge.is_begin));
+    let mut config = base(scenario, link, direction).clone();
+    let mut steps = Vec::with_capacity(edges.len());
+    // What is to be put back, by which change of which fault.
+    let mut open: Vec<(usize, usize, Change)> = Vec::new();
+    for Edge { at, is_begin, fault, change: index } in edges {
+        let change = &scenario.faults[fault].changes[index];
+        let change = if is_begin {
+            if let Some((other, ..)) = open.iter().find(|(_, _, back)| is_same_kind(back, change)) {
+                let line = scenario.faults[*other].line;
+                let words = format!("overlaps with the fault in line {line}, which sets the same and has not ended");
+                return Err(Problem { line: scenario.faults[fault].line, key: "fault.at".to_owned(), words });
+            }
+            if scenario.faults[fault].until.is_some() {
+                open.push((fault, index, change.undo(&config)));
+            }
+            change.clone()
+        } else {
+            let place = open.iter().position(|(by, which, _)| (*by, *which) == (fault, index));
+            let Some(place) = place else { continue };
+            open.swap_remove(place).2
+        };
+        change.apply(&mut config);
+        steps.push(Step { at, fault, change });
+    }
+    Ok(steps)
+}
+
+/// Each time that a fault happens before `end`, and until when.
+fn times(fault: &Fault, end: Duration) -> impl Iterator<Item = (Duration, Option<Duration>)> {
+    let (at, until, every) = (fault.at, fault.until, fault.every);
+    (0..).map_while(move |round| {
+        let later = every.map_or(Duration::ZERO, |every| every * round);
+        let happens = at + later < end && (every.is_some() || round == 0) && round < OCCURRENCES_MAX;
+        happens.then(|| (at + later, until.map(|until| until + later)))
+    })
+}
+
+fn is_same_kind(one: &Change, other: &Change) -> bool {
+    core::mem::discriminant(one) == core::mem::discriminant(other)
+}
+
+fn base(scenario: &Scenario, link: usize, direction: usize) -> &LinkConfig {
+    let link = &scenario.links[link];
+    if direction == 0 { &link.forward } else { &link.back }
+}
+
+#[cfg(test)]
+mod tests;

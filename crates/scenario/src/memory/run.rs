@@ -1,0 +1,223 @@
+//! One run, step by step.
+
+use quic::{Event, Side};
+use units::{Duration, Instant, Rng};
+
+use super::network::Network;
+use super::node::Node;
+use crate::apps::App;
+use crate::faults::{Occurrence, occurrences};
+use crate::model::Scenario;
+use crate::outcome::Outcome;
+use crate::proof::Proof;
+use crate::recorder::Recorder;
+use crate::world::{Order, Progress, Watch, WorldError};
+
+/// Steps without time passing after which somebody spins: far more than what can happen in one moment.
+const SPIN_MAX: u32 = 1_000_000;
+
+/// Steps between two looks of whoever watches.
+const STEPS_BETWEEN_WATCHES: u64 = 4096;
+
+pub(super) struct Run<'a> {
+    scenario: &'a Scenario,
+    order: &'a Order,
+    now: Instant,
+    end: Instant,
+    /// The sending host, then the other.
+    nodes: [Node; 2],
+    apps: [App; 2],
+    network: Network,
+    recorder: Recorder,
+    proof: Proof,
+    /// Moments at which a fault begins or ends, the next one last.
+    edges: Vec<(Instant, bool, Occurrence)>,
+    /// The path that the connection begins on.
+    first: usize,
+    connected_at: Option<Instant>,
+    failure: Option<String>,
+    spins: u32,
+    steps: u64,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(scenario: &'a Scenario, order: &'a Order) -> Result<Self, WorldError> {
+        let root = Rng::from_seed(order.seed);
+        let node = |side, name| Node::new(scenario, side, order.paths.len(), &root.split(name));
+        let links = scenario.links_under(&order.paths);
+        let mut edges: Vec<_> = occurrences(scenario)
+            .into_iter()
+            .filter(|occurrence| links.contains(&scenario.faults[occurrence.fault].link))
+            .flat_map(|occurrence| {
+                let at = |since: Duration| Instant::ZERO + since;
+                [(at(occurrence.from), true, occurrence), (at(occurrence.to), false, occurrence)]
+            })
+            .collect();
+        edges.sort_by_key(|(at, begins, _)| core::cmp::Reverse((*at, *begins)));
+        let is_backup = |place: &usize| scenario.paths[order.paths[*place]].is_backup;
+        let first = (0..order.paths.len()).find(|place| !is_backup(place)).unwrap_or(0);
+        Ok(Self {
+            scenario,
+            order,
+            now: Instant::ZERO,
+            end: Instant::ZERO + scenario.duration,
+            nodes: [node(Side::Client, "host a")?, node(Side::Server, "host b")?],
+            apps: [App::sending(scenario, &root), App::receiving(scenario)],
+            network: Network::new(scenario, &order.paths, &root),
+            recorder: Recorder::new(scenario),
+            proof: Proof::new(scenario, &links),
+            edges,
+            first,
+            connected_at: None,
+            failure: None,
+            spins: 0,
+            steps: 0,
+        })
+    }
+
+    pub(super) fn to_end(mut self, watch: Watch<'_>) -> Result<Outcome, WorldError> {
+        self.nodes[0].connect(self.now, self.first)?;
+        loop {
+            self.settle(0);
+            self.settle(1);
+            if self.failure.is_some() || self.recorder.is_done() || !self.step()? {
+                return Ok(self.finish());
+            }
+            self.steps += 1;
+            if self.steps.is_multiple_of(STEPS_BETWEEN_WATCHES) {
+                let delivered_bytes = self.recorder.delivered_bytes();
+                let progress = Progress { now: self.now, duration: self.scenario.duration, delivered_bytes };
+                if !watch(&progress) {
+                    return Err(WorldError::Stopped);
+                }
+            }
+        }
+    }
+
+    /// Advances to the next thing that happens; false at the end.
+    fn step(&mut self) -> Result<bool, WorldError> {
+        let next = [
+            self.network.timeout(),
+            self.nodes[0].timeout(),
+            self.nodes[1].timeout(),
+            self.apps[0].timeout(),
+            self.edges.last().map(|(at, ..)| *at),
+        ];
+        let next = next.into_iter().flatten().min().unwrap_or(self.end).max(self.now);
+        if next >= self.end {
+            self.now = self.end;
+            // The counters and deliveries of the last moment.
+            self.receive();
+            self.settle(0);
+            self.settle(1);
+            return Ok(false);
+        }
+        self.spins = if next > self.now { 0 } else { self.spins + 1 };
+        if self.spins > SPIN_MAX {
+            return Err(WorldError::Spins { at: self.now });
+        }
+        self.now = next;
+        self.receive();
+        self.look_at_faults();
+        for node in &mut self.nodes {
+            if node.timeout().is_some_and(|at| at <= next) {
+                node.handle_timeout(next);
+            }
+        }
+        Ok(true)
+    }
+
+    fn receive(&mut self) {
+        while let Some((direction, frame)) = self.network.receive(self.now) {
+            self.nodes[1 - direction].receive(self.now, frame);
+        }
+    }
+
+    fn look_at_faults(&mut self) {
+        while let Some((_, begins, occurrence)) = self.edges.pop_if(|(at, ..)| *at <= self.now) {
+            let link = self.scenario.faults[occurrence.fault].link;
+            let Some(stats) = self.network.stats(link) else { continue };
+            if begins {
+                self.proof.begin(occurrence, stats);
+            } else {
+                self.proof.end(self.scenario, occurrence, stats);
+            }
+        }
+    }
+
+    /// Lets a host's application react, and the host send, until it has nothing more to say.
+    fn settle(&mut self, host: usize) {
+        loop {
+            let mut is_quiet = true;
+            while let Some(event) = self.nodes[host].poll_event() {
+                is_quiet = false;
+                self.react(host, &event);
+            }
+            let (node, app) = (&mut self.nodes[host], &mut self.apps[host]);
+            if let Some(connection) = &mut node.connection {
+                app.pump(self.now, connection, &mut self.recorder);
+            }
+            let network = &mut self.network;
+            node.send(self.now, |frame| {
+                is_quiet = false;
+                network.send(self.now, host, frame);
+            });
+            if is_quiet {
+                return;
+            }
+        }
+    }
+
+    fn react(&mut self, host: usize, event: &Event) {
+        match event {
+            Event::Connected if host == 0 => {
+                self.connected_at = Some(self.now);
+                self.apps[0].on_connected(self.now);
+            }
+            Event::Confirmed if host == 0 => self.open_paths(),
+            Event::Closed(error) => {
+                self.failure.get_or_insert_with(|| error.to_string());
+            }
+            _ => {}
+        }
+        if let Some(connection) = &mut self.nodes[host].connection {
+            self.apps[host].on_event(self.now, event, connection, &mut self.recorder);
+        }
+    }
+
+    fn open_paths(&mut self) {
+        for (place, &path) in self.order.paths.iter().enumerate() {
+            let is_backup = self.scenario.paths[path].is_backup;
+            if place != self.first {
+                if let Err(error) = self.nodes[0].open_path(self.now, place, is_backup) {
+                    let name = &self.scenario.paths[path].name;
+                    self.failure.get_or_insert_with(|| format!("path {name:?} cannot be opened: {error}"));
+                }
+            } else if is_backup && self.order.paths.len() > 1 {
+                self.nodes[0].set_first_backup(self.now);
+            }
+        }
+    }
+
+    fn finish(self) -> Outcome {
+        let network = self.network;
+        let fault_outcomes =
+            self.proof.finish(self.scenario, |link| network.stats(link).expect("only faults of links in use begin"));
+        let (path_outcomes, link_outcomes) = network.outcomes();
+        let (parts, foreign_streams) = self.recorder.finish(self.now);
+        Outcome {
+            scenario: self.scenario.name.clone(),
+            world: "memory",
+            seed: self.order.seed,
+            paths: self.order.paths.clone(),
+            connected_at: self.connected_at,
+            ended_at: self.now,
+            failure: self.failure,
+            parts,
+            path_outcomes,
+            link_outcomes,
+            fault_outcomes,
+            foreign_streams,
+        }
+    }
+}

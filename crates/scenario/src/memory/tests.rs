@@ -1,0 +1,115 @@
+use units::Duration;
+
+use super::*;
+use crate::model::Work;
+use crate::testing::scenario;
+
+fn outcome(body: &str, paths: &[usize], seed: u64) -> Outcome {
+    let scenario = scenario(body);
+    let order = Order { paths: paths.to_vec(), seed };
+    Memory.run(&scenario, &order, &mut |_| true).expect("it runs")
+}
+
+const TWO: &str = "
+    [[link]]
+    name = 'a'
+    rate = '50Mb/s'
+    delay = '10ms'
+    queue = '50ms'
+    [[link]]
+    name = 'b'
+    rate = '50Mb/s'
+    delay = '10ms'
+    queue = '50ms'
+";
+
+#[test]
+fn a_file_arrives_whole_and_in_the_time_its_link_takes() {
+    let outcome = outcome(&format!("{TWO}[[workload]]\nkind = 'file'\nsize = '10MB'\n"), &[0], 1);
+    assert!(outcome.is_complete(), "{outcome:?}");
+    let part = &outcome.parts[0];
+    assert_eq!((part.delivered.bytes, part.missing_bytes(), part.items_delivered), (10_000_000, 0, 10));
+    assert_eq!((part.misplaced_bytes, part.surplus_bytes, outcome.foreign_streams), (0, 0, 0));
+    let took = part.finished_at.unwrap().saturating_since(part.started_at.unwrap());
+    assert!((1600..1900).contains(&took.as_millis()), "{took}");
+}
+
+#[test]
+fn two_paths_carry_more_than_one() {
+    let body = format!("{TWO}[[workload]]\nkind = 'file'\nsize = '20MB'\n");
+    let times = [&[0][..], &[1], &[0, 1]].map(|paths| outcome(&body, paths, 1).ended_at.as_nanos() as f64 / 1e9);
+    assert!(times[2] < 0.6 * times[0] && times[2] < 0.6 * times[1], "{times:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_outcome_and_another_seed_another() {
+    let body = format!("{TWO}loss = '1%'\n[[workload]]\nkind = 'stream'\nsize = '3MB'\n");
+    let [one, same, other] = [1, 1, 2].map(|seed| outcome(&body, &[0, 1], seed));
+    assert_eq!(one, same);
+    assert!(one.is_complete() && other.is_complete());
+    assert_ne!(one.ended_at, other.ended_at);
+}
+
+#[test]
+fn messages_and_answers_take_a_one_way_and_a_round_trip() {
+    let body = format!(
+        "{TWO}[[workload]]\nkind = 'messages'\nsize = '200B'\nevery = '10ms'\ncount = 50\narrivals = 'poisson'\n\
+         [[workload]]\nkind = 'request-response'\nrequest = '100B'\nresponse = '2000B'\nevery = '20ms'\ncount = 30\n"
+    );
+    let outcome = outcome(&body, &[0], 3);
+    assert!(outcome.is_complete(), "{outcome:?}");
+    let [messages, requests] = &outcome.parts[..] else { panic!("two parts") };
+    assert_eq!((messages.latencies.len(), requests.latencies.len()), (50, 30));
+    let (message, request) = (messages.latency(50_00).unwrap(), requests.latency(50_00).unwrap());
+    assert!((10_000..11_500).contains(&message.as_micros()), "{message}");
+    assert!((20_000..23_000).contains(&request.as_micros()), "{request}");
+    assert_eq!((requests.delivered.bytes, requests.sent_bytes), (60_000, 3_000));
+}
+
+#[test]
+fn work_without_end_ends_with_the_run() {
+    let body = format!("{TWO}[[workload]]\nkind = 'stream'\n");
+    let scenario = scenario(&body);
+    assert_eq!(scenario.parts[0].work, Work::Stream { size: None });
+    let outcome = outcome(&body, &[0], 1);
+    assert_eq!(outcome.ended_at.since_start(), Duration::from_secs(10));
+    assert!(outcome.is_complete());
+    let share = outcome.parts[0].delivered.bytes as f64 * 8.0 / 10.0 / 50e6;
+    assert!((0.9..0.98).contains(&share), "{share}");
+}
+
+#[test]
+fn a_cut_is_met_and_measured() {
+    let body = format!(
+        "{TWO}[[fault]]\nlink = 'a'\nat = '500ms'\nuntil = '1500ms'\nstate = 'silent'\n\
+         [[workload]]\nkind = 'stream'\nsize = '10MB'\n"
+    );
+    let outcome = outcome(&body, &[0], 1);
+    assert!(outcome.is_complete());
+    let fault = outcome.fault_outcomes[0];
+    assert_eq!((fault.occurrences, fault.effective), (1, 1));
+    assert!(fault.packets > 5, "{fault:?}");
+    let gap = outcome.parts[0].delivered.gaps[0];
+    assert!((1000..2500).contains(&gap.length.as_millis()), "{gap:?}");
+}
+
+#[test]
+fn a_link_that_is_never_there_leaves_everything_missing() {
+    let body = format!("{TWO}[[fault]]\nlink = 'a'\nat = '0'\nstate = 'silent'\n");
+    let outcome = outcome(&body, &[0], 1);
+    assert!(!outcome.is_complete());
+    assert_eq!((outcome.connected_at, outcome.parts[0].missing_bytes()), (None, 1_000_000));
+}
+
+#[test]
+fn whoever_watches_can_stop_it() {
+    let scenario = scenario(&format!("{TWO}[[workload]]\nkind = 'file'\n"));
+    let order = Order { paths: vec![0], seed: 1 };
+    let mut looks = 0;
+    let stopped = Memory.run(&scenario, &order, &mut |progress| {
+        looks += 1;
+        progress.now.since_start() < Duration::from_secs(1)
+    });
+    assert_eq!(stopped, Err(WorldError::Stopped));
+    assert!(looks > 1);
+}

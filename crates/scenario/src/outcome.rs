@@ -1,0 +1,185 @@
+//! What a run measured. Worlds make it, [`crate::check`] judges it, [`crate::report`] shows it.
+
+use netem::LinkStats;
+use units::{Duration, Instant};
+
+use crate::model::Scenario;
+
+/// The width of a step of [`Deliveries::cumulative_bytes`].
+pub const BIN: Duration = Duration::from_millis(10);
+
+/// Shorter times without a delivery are not gaps worth keeping.
+pub const GAP_MIN: Duration = Duration::from_millis(1);
+
+/// Gaps kept of one part: the longest.
+pub const GAPS_MAX: usize = 1024;
+
+/// A run and what it measured. All moments are since the run began; the connection is made first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The world that ran it.
+    pub world: &'static str,
+    /// The seed.
+    pub seed: u64,
+    /// The paths it could use, ascending, as indices into the scenario's.
+    pub paths: Vec<usize>,
+    /// When the connection could be used; `None` if it never could.
+    pub connected_at: Option<Instant>,
+    /// When everything was done, or the run's duration was over.
+    pub ended_at: Instant,
+    /// Why the connection ended too early, if it did.
+    pub failure: Option<String>,
+    /// As the scenario's parts.
+    pub parts: Vec<PartOutcome>,
+    /// As `paths`.
+    pub path_outcomes: Vec<PathOutcome>,
+    /// Of the links under the paths, ascending.
+    pub link_outcomes: Vec<LinkOutcome>,
+    /// Of the faults on those links that began before the run ended, as the scenario's.
+    pub fault_outcomes: Vec<FaultOutcome>,
+    /// Streams that named nothing that was sent.
+    pub foreign_streams: u64,
+}
+
+/// One part of the workload.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartOutcome {
+    /// When it began, if it did.
+    pub started_at: Option<Instant>,
+    /// When all of it had arrived; of one without end, when the run ended. `None` if it was not done.
+    pub finished_at: Option<Instant>,
+    /// Bytes given to the connection.
+    pub sent_bytes: u64,
+    /// Bytes that had to arrive by the end: all of it, or what had been sent of one without end, which nobody waits for.
+    pub due_bytes: u64,
+    /// What the receiving application got and when; of requests, the answers.
+    pub delivered: Deliveries,
+    /// From the moment a message or request was due until it, or its answer, was there; as they arrived.
+    pub latencies: Vec<Duration>,
+    /// Things that arrived whole: chunks, the stream, messages, answers.
+    pub items_delivered: u64,
+    /// Things that arrived whole after one with a higher number.
+    pub items_overtaken: u64,
+    /// Bytes that did not belong where they were.
+    pub misplaced_bytes: u64,
+    /// Bytes of things that had arrived whole before, or beyond their length.
+    pub surplus_bytes: u64,
+}
+
+/// What an application got, in time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Deliveries {
+    /// All bytes.
+    pub bytes: u64,
+    /// The last moment at which some came.
+    pub last_at: Option<Instant>,
+    /// All bytes so far at the end of each [`BIN`] since the run began.
+    pub cumulative_bytes: Vec<u64>,
+    /// The longest times without a byte, at most [`GAPS_MAX`], longest first; the first begins with the part.
+    pub gaps: Vec<Gap>,
+}
+
+/// A time in which nothing was delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Since when.
+    pub from: Instant,
+    /// For how long.
+    pub length: Duration,
+}
+
+/// One path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathOutcome {
+    /// Which of the scenario's.
+    pub path: usize,
+    /// Datagrams from the sending host, and back.
+    pub datagrams: [u64; 2],
+    /// Bytes in them, as UDP payload.
+    pub bytes: [u64; 2],
+}
+
+/// One link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkOutcome {
+    /// Which of the scenario's.
+    pub link: usize,
+    /// Towards the receiving host, and back.
+    pub stats: [LinkStats; 2],
+}
+
+/// One fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultOutcome {
+    /// Which of the scenario's.
+    pub fault: usize,
+    /// Times that it happened.
+    pub occurrences: u64,
+    /// Times that packets met it.
+    pub effective: u64,
+    /// Packets that met it: see [`crate::proof`].
+    pub packets: u64,
+}
+
+impl PartOutcome {
+    /// Bytes that should have arrived and did not.
+    pub const fn missing_bytes(&self) -> u64 {
+        self.due_bytes.saturating_sub(self.delivered.bytes)
+    }
+
+    /// The latency that this share of all did not exceed, in hundredths of a percent: 9900 is the 99th percentile. By the
+    /// nearest rank; `None` without any.
+    pub fn latency(&self, percentile_hundredths: u32) -> Option<Duration> {
+        let mut sorted = self.latencies.clone();
+        sorted.sort_unstable();
+        let rank = (sorted.len() as u64 * u64::from(percentile_hundredths)).div_ceil(10_000).max(1);
+        sorted.get(rank as usize - 1).copied()
+    }
+}
+
+impl Deliveries {
+    /// Bytes delivered by `at`, as if those of a [`BIN`] had come evenly over it.
+    pub fn bytes_by(&self, at: Instant) -> u64 {
+        let bin = (at.as_nanos() / BIN.as_nanos()) as usize;
+        let before = if bin == 0 { 0 } else { self.cumulative_bytes.get(bin - 1).copied().unwrap_or(self.bytes) };
+        let after = self.cumulative_bytes.get(bin).copied().unwrap_or(self.bytes);
+        let into = u128::from(at.as_nanos() % BIN.as_nanos());
+        before + (u128::from(after - before) * into / u128::from(BIN.as_nanos())) as u64
+    }
+}
+
+impl Outcome {
+    /// Everything was done.
+    pub fn is_complete(&self) -> bool {
+        self.failure.is_none() && self.parts.iter().all(|part| part.finished_at.is_some())
+    }
+
+    /// The names of its paths.
+    pub fn path_names(&self, scenario: &Scenario) -> String {
+        scenario.path_names(&self.paths).join("+")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_by_the_nearest_rank() {
+        let latencies = (1..=200).rev().map(Duration::from_millis).collect();
+        let part = PartOutcome { latencies, ..PartOutcome::default() };
+        for (hundredths, millis) in [(1, 1), (50_00, 100), (99_00, 198), (99_50, 199), (100_00, 200)] {
+            assert_eq!(part.latency(hundredths), Some(Duration::from_millis(millis)), "{hundredths}");
+        }
+        assert_eq!(PartOutcome::default().latency(50_00), None);
+    }
+
+    #[test]
+    fn bytes_between_two_steps_come_evenly() {
+        let delivered = Deliveries { bytes: 300, cumulative_bytes: vec![0, 100, 300], ..Deliveries::default() };
+        let by = |millis| delivered.bytes_by(Instant::ZERO + Duration::from_millis(millis));
+        assert_eq!([0, 10, 15, 20, 25, 30, 40].map(by), [0, 0, 50, 100, 200, 300, 300]);
+    }
+}

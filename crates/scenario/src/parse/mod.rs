@@ -1,0 +1,263 @@
+//! From text to [`Scenario`]: every key, its bounds, and what its absence means. The format stands in
+//! `docs/spec/scenario.md`.
+
+mod check;
+mod fault;
+mod link;
+mod problem;
+mod quantity;
+mod reader;
+mod work;
+
+use netem::Trace;
+use quic::Strategy;
+use recovery::Algorithm;
+use toml::de::DeTable;
+use units::Duration;
+
+use crate::faults;
+use crate::model::{
+    CHECKS_MAX, DATAGRAM_SIZE, DURATION_MAX, FAULTS_MAX, Host, LINKS_MAX, PARTS_MAX, Path, SEEDS_MAX, SUBSETS_MAX,
+    Scenario, Transport,
+};
+
+pub(crate) use link::explain;
+pub use problem::{PROBLEMS_MAX, ParseError, Problem};
+use reader::{Source, Table};
+
+/// The version of the format that is read.
+pub const VERSION: u64 = 1;
+
+/// The longest file that is read, in bytes.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// The longest name.
+const NAME_LEN_MAX: usize = 32;
+
+/// Seeds of a check, if the file does not say.
+const SEEDS: u32 = 10;
+
+/// What a host allows for, if the file does not say: more than any link here has on the way.
+const WINDOW_BYTES: u64 = 64 << 20;
+
+/// Finds the traces that a file names.
+pub type FindTrace<'a> = &'a dyn Fn(&str) -> Result<Trace, String>;
+
+/// Reads a scenario. `file` is what messages call it; `trace` finds what a link's `trace` names.
+///
+/// # Errors
+/// All that is wrong, each with its line and key, up to [`PROBLEMS_MAX`].
+pub fn parse(file: &str, text: &str, trace: FindTrace<'_>) -> Result<Scenario, ParseError> {
+    if text.len() > FILE_BYTES_MAX {
+        let words = format!("the file is longer than {FILE_BYTES_MAX} bytes");
+        return Err(ParseError::new(file, vec![Problem { line: 1, key: String::new(), words }]));
+    }
+    let source = Source::new(text);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let line = error.span().map_or(1, |span| source.line(span.start));
+        source.complain(line, "", error.message());
+    }
+    // What follows a broken line would only be found missing.
+    let scenario = if errors.is_empty() {
+        let root = Table::new(&source, String::new(), 0..0, document.get_ref());
+        read(&root, trace)
+    } else {
+        None
+    };
+    match scenario {
+        Some(scenario) if !source.has_problems() => Ok(scenario),
+        _ => Err(ParseError::new(file, source.into_problems())),
+    }
+}
+
+fn read(root: &Table<'_, '_>, trace: FindTrace<'_>) -> Option<Scenario> {
+    let version = root.required("version", root.integer("version", 0..u64::MAX));
+    if let Some(version) = version.filter(|version| *version != VERSION) {
+        root.complain("version", format!("is {version}; this program reads version {VERSION}"));
+        return None;
+    }
+    let head = root.table("scenario");
+    if head.is_none() && !root.has("scenario") {
+        root.complain("scenario", "is missing: begin with [scenario] and its name");
+    }
+    let head = head.map(|head| read_head(&head));
+    let hosts = read_hosts(root);
+    let links: Vec<_> = root.tables("link", LINKS_MAX).iter().filter_map(|table| link::read(table, trace)).collect();
+    if !root.has("link") {
+        root.complain("link", "is missing: describe at least one link as [[link]]");
+    }
+    require_unique(root, "link", links.iter().map(|link| (link.name.as_str(), link.line)));
+    let names: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
+    let paths = read_paths(root, &names);
+    let transport = read_transport(root);
+    let parts: Vec<_> = root.tables("workload", PARTS_MAX).iter().filter_map(work::read).collect();
+    if !root.has("workload") {
+        root.complain("workload", "is missing: say what the application does as [[workload]]");
+    }
+    require_unique(root, "workload", parts.iter().map(|part| (part.name.as_str(), part.line)));
+    let faults: Vec<_> =
+        root.tables("fault", FAULTS_MAX).iter().filter_map(|table| fault::read(table, &names)).collect();
+    let path_names: Vec<_> = paths.iter().map(|path| path.name.as_str()).collect();
+    let subsets = read_subsets(root, &path_names);
+    let checks: Vec<_> = root
+        .tables("check", CHECKS_MAX)
+        .iter()
+        .filter_map(|table| check::read(table, &check::Known { parts: &parts, paths: &path_names, links: &links }))
+        .collect();
+    root.finish();
+    let (name, about, duration, seeds) = head??;
+    // Half a scenario would only bring messages about what is missing in it.
+    if root.source.has_problems() {
+        return None;
+    }
+    let scenario =
+        Scenario { name, about, duration, seeds, hosts, links, paths, transport, parts, faults, checks, subsets };
+    for problem in faults::problems(&scenario) {
+        root.source.complain(problem.line, problem.key, problem.words);
+    }
+    Some(scenario)
+}
+
+fn read_head(head: &Table<'_, '_>) -> Option<(String, String, Duration, u32)> {
+    let name = head.required("name", read_name(head, "name"));
+    let about = head.required("about", head.text("about").map(|text| text.trim().to_owned()));
+    let duration = head.required("duration", head.duration_above_zero("duration"));
+    if duration.is_some_and(|duration| duration > DURATION_MAX) {
+        head.complain("duration", format!("must be at most {DURATION_MAX}"));
+    }
+    let seeds = head.integer("seeds", 1..u64::from(SEEDS_MAX) + 1).unwrap_or(u64::from(SEEDS)) as u32;
+    head.finish();
+    Some((name?, about?, duration?, seeds))
+}
+
+/// A name that can stand on a command line.
+fn read_name(table: &Table<'_, '_>, key: &'static str) -> Option<String> {
+    table.parsed(key, |text| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if text.is_empty() || text.len() > NAME_LEN_MAX || !text.bytes().all(is_plain) {
+            return Err(format!("{text:?} is no name: use 1 to {NAME_LEN_MAX} letters, digits, - and _"));
+        }
+        Ok(text.to_owned())
+    })
+}
+
+fn require_unique<'a>(root: &Table<'_, '_>, key: &str, names: impl Iterator<Item = (&'a str, usize)>) {
+    let mut seen: Vec<&str> = Vec::new();
+    for (name, line) in names {
+        if seen.contains(&name) {
+            root.source.complain(line, format!("{key}.name"), format!("{name:?} is taken: names must differ"));
+        }
+        seen.push(name);
+    }
+}
+
+fn read_hosts(root: &Table<'_, '_>) -> [Host; 2] {
+    let hosts = root.table("hosts");
+    let read = |key: &'static str| {
+        let host = hosts.as_ref().and_then(|hosts| hosts.table(key));
+        let name = host.as_ref().and_then(|host| read_name(host, "name"));
+        let size = |key| host.as_ref().and_then(|host| host.size(key, 64 << 10..1 << 40)).unwrap_or(WINDOW_BYTES);
+        let read = Host {
+            name: name.unwrap_or_else(|| key.to_owned()),
+            receive_window: size("receive-window"),
+            send_buffer: size("send-buffer"),
+        };
+        if let Some(host) = host {
+            host.finish();
+        }
+        read
+    };
+    let both = [read("a"), read("b")];
+    if let Some(hosts) = hosts {
+        hosts.finish();
+    }
+    both
+}
+
+/// Without any, every link makes a path.
+fn read_paths(root: &Table<'_, '_>, links: &[&str]) -> Vec<Path> {
+    if !root.has("path") {
+        let path = |(link, name): (usize, &&str)| Path { name: (*name).to_owned(), link, is_backup: false };
+        return links.iter().enumerate().map(path).collect();
+    }
+    let tables = root.tables("path", LINKS_MAX);
+    let paths: Vec<_> = tables.iter().filter_map(|table| read_path(table, links)).collect();
+    let lines = tables.iter().map(|table| table.line);
+    require_unique(root, "path", paths.iter().map(|path| path.name.as_str()).zip(lines));
+    if paths.iter().all(|path| path.is_backup) && !paths.is_empty() {
+        root.complain("path", "all paths are backups: at least one must not be");
+    }
+    paths
+}
+
+fn read_path(table: &Table<'_, '_>, links: &[&str]) -> Option<Path> {
+    let link = table.required("link", read_index(table, "link", "link", links));
+    let name = if table.has("name") { read_name(table, "name") } else { link.map(|link| links[link].to_owned()) };
+    let is_backup = table.boolean("backup").unwrap_or(false);
+    table.finish();
+    Some(Path { name: name?, link: link?, is_backup })
+}
+
+/// The place of what a key names.
+fn read_index(table: &Table<'_, '_>, key: &'static str, what: &str, names: &[&str]) -> Option<usize> {
+    table.parsed(key, |text| {
+        names
+            .iter()
+            .position(|name| *name == text)
+            .ok_or_else(|| format!("there is no {what} {text:?}; there are {}", names.join(", ")))
+    })
+}
+
+fn read_transport(root: &Table<'_, '_>) -> Transport {
+    let table = root.table("transport");
+    let transport = Transport {
+        scheduler: table
+            .as_ref()
+            .and_then(|table| table.parsed("scheduler", |text| text.parse::<Strategy>().map_err(|e| e.to_string())))
+            .unwrap_or_default(),
+        congestion: table
+            .as_ref()
+            .and_then(|table| table.parsed("congestion", |text| text.parse::<Algorithm>().map_err(|e| e.to_string())))
+            .unwrap_or_default(),
+        datagram_size: table
+            .as_ref()
+            .and_then(|table| table.size("datagram-size", 1200..quic::config::DATAGRAM_SIZE_MAX as u64 + 1))
+            .map_or(DATAGRAM_SIZE, |size| size as usize),
+        idle_timeout: table
+            .as_ref()
+            .and_then(|table| table.duration_above_zero("idle-timeout"))
+            .unwrap_or(Duration::from_secs(30)),
+    };
+    if let Some(table) = table {
+        table.finish();
+    }
+    transport
+}
+
+fn read_subsets(root: &Table<'_, '_>, paths: &[&str]) -> Vec<Vec<usize>> {
+    let tables = root.tables("subset", SUBSETS_MAX);
+    tables.iter().filter_map(|table| read_subset(table, paths)).collect()
+}
+
+fn read_subset(table: &Table<'_, '_>, paths: &[&str]) -> Option<Vec<usize>> {
+    let names = table.required("paths", table.texts("paths"));
+    table.finish();
+    let mut subset = Vec::new();
+    for name in names? {
+        match paths.iter().position(|path| *path == name) {
+            Some(path) if !subset.contains(&path) => subset.push(path),
+            Some(_) => table.complain("paths", format!("{name:?} stands there twice")),
+            None => table.complain("paths", format!("there is no path {name:?}; there are {}", paths.join(", "))),
+        }
+    }
+    if subset.len() < 2 {
+        table.complain("paths", "a subset needs at least two paths: each alone is run anyway");
+        return None;
+    }
+    subset.sort_unstable();
+    Some(subset)
+}
+
+#[cfg(test)]
+mod tests;

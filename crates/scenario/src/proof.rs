@@ -1,0 +1,118 @@
+//! Proof that a fault had an effect: which packets met it, by the link's own counters.
+//!
+//! | fault | packets that count |
+//! |---|---|
+//! | `state = "silent"` | vanished |
+//! | `state = "held"` | offered while the line stood still |
+//! | `loss`, `bursts`, `duplicate`, `corrupt`, `reorder` above zero | lost, lost in bursts, duplicated, corrupted, reordered |
+//! | anything else: another rate, delay or jitter, an impairment that ends, `state = "up"` | carried under the new setting |
+//!
+//! A fault that sets several things must be met in each of them; the smallest count is its own.
+
+use netem::{Change, LineState, LinkStats};
+
+use crate::faults::Occurrence;
+use crate::model::Scenario;
+use crate::outcome::FaultOutcome;
+
+/// Packets that met `change` between two looks at the counters of one direction.
+pub fn packets_met(change: &Change, before: &LinkStats, after: &LinkStats) -> u64 {
+    let count: fn(&LinkStats) -> u64 = match change {
+        Change::State(LineState::Silent) => |stats| stats.vanished,
+        Change::State(LineState::Held) => |stats| stats.offered,
+        Change::Loss(loss) if !loss.is_zero() => |stats| stats.lost,
+        Change::BurstLoss(Some(_)) => |stats| stats.lost_in_bursts,
+        Change::Duplicate(share) if !share.is_zero() => |stats| stats.duplicated,
+        Change::Corrupt(share) if !share.is_zero() => |stats| stats.corrupted,
+        Change::Reorder(share, _) if !share.is_zero() => |stats| stats.reordered,
+        _ => |stats| stats.carried,
+    };
+    count(after).saturating_sub(count(before))
+}
+
+/// Collects looks at counters at the beginning and the end of every occurrence.
+#[derive(Debug)]
+pub struct Proof {
+    open: Vec<(Occurrence, [LinkStats; 2])>,
+    outcomes: Vec<FaultOutcome>,
+}
+
+impl Proof {
+    /// For the faults on these links.
+    pub fn new(scenario: &Scenario, links: &[usize]) -> Self {
+        let outcome = |fault| FaultOutcome { fault, occurrences: 0, effective: 0, packets: 0 };
+        let faults = 0..scenario.faults.len();
+        let outcomes = faults.filter(|fault| links.contains(&scenario.faults[*fault].link)).map(outcome).collect();
+        Self { open: Vec::new(), outcomes }
+    }
+
+    /// An occurrence begins; the counters of its link.
+    pub fn begin(&mut self, occurrence: Occurrence, stats: [LinkStats; 2]) {
+        self.open.push((occurrence, stats));
+    }
+
+    /// An occurrence ends.
+    pub fn end(&mut self, scenario: &Scenario, occurrence: Occurrence, stats: [LinkStats; 2]) {
+        let Some(place) = self.open.iter().position(|(open, _)| *open == occurrence) else { return };
+        let (_, before) = self.open.swap_remove(place);
+        let fault = &scenario.faults[occurrence.fault];
+        let met = |change: &Change| -> u64 {
+            (0..2)
+                .filter(|&direction| fault.directions[direction])
+                .map(|direction| packets_met(change, &before[direction], &stats[direction]))
+                .sum()
+        };
+        let packets = fault.changes.iter().map(met).min().unwrap_or(0);
+        if let Some(outcome) = self.outcomes.iter_mut().find(|outcome| outcome.fault == occurrence.fault) {
+            outcome.occurrences += 1;
+            outcome.effective += u64::from(packets > 0);
+            outcome.packets += packets;
+        }
+    }
+
+    /// The run is over. `stats` gives the counters of a link, for what is still going on.
+    pub fn finish(mut self, scenario: &Scenario, stats: impl Fn(usize) -> [LinkStats; 2]) -> Vec<FaultOutcome> {
+        for (occurrence, _) in self.open.clone() {
+            self.end(scenario, occurrence, stats(scenario.faults[occurrence.fault].link));
+        }
+        self.outcomes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::occurrences;
+    use crate::testing::scenario;
+
+    #[test]
+    fn a_fault_that_sets_several_things_must_be_met_in_each() {
+        let scenario = scenario(
+            "[[link]]\nname = 'a'\n[[fault]]\nlink = 'a'\nat = '1s'\nuntil = '2s'\nevery = '3s'\nloss = '1%'\ndelay = '5ms'",
+        );
+        let mut proof = Proof::new(&scenario, &[0]);
+        let all = occurrences(&scenario);
+        assert_eq!(all.len(), 3);
+        let stats = |lost, carried| [LinkStats { lost, carried, ..LinkStats::default() }, LinkStats::default()];
+        for (occurrence, after) in all.iter().zip([stats(0, 50), stats(3, 60), stats(9, 62)]) {
+            proof.begin(*occurrence, stats(1, 10));
+            proof.end(&scenario, *occurrence, after);
+        }
+        let outcomes = proof.finish(&scenario, |_| unreachable!("nothing is open"));
+        assert_eq!(outcomes, [FaultOutcome { fault: 0, occurrences: 3, effective: 2, packets: 2 + 8 }]);
+    }
+
+    #[test]
+    fn faults_of_links_that_are_not_used_do_not_count_and_open_ones_end_with_the_run() {
+        let scenario = scenario(
+            "[[link]]\nname = 'a'\n[[link]]\nname = 'b'\n[[fault]]\nlink = 'a'\nat = '1s'\nstate = 'silent'\n\
+             [[fault]]\nlink = 'b'\nat = '1s'\nstate = 'silent'",
+        );
+        let mut proof = Proof::new(&scenario, &[1]);
+        let all = occurrences(&scenario);
+        proof.begin(all[1], Default::default());
+        let vanished = LinkStats { vanished: 4, ..LinkStats::default() };
+        let outcomes = proof.finish(&scenario, |_| [vanished, LinkStats::default()]);
+        assert_eq!(outcomes, [FaultOutcome { fault: 1, occurrences: 1, effective: 1, packets: 4 }]);
+    }
+}

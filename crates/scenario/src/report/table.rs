@@ -1,0 +1,139 @@
+//! A table for people: a row for each check, over all seeds.
+
+use core::fmt::Write;
+
+use crate::check::{Value, Verdict};
+use crate::model::Scenario;
+use crate::suite::Judgement;
+
+/// One check over all seeds.
+struct Row<'a> {
+    paths: String,
+    verdict: &'a Verdict,
+    values: Vec<Option<Value>>,
+    failed_seeds: Vec<u64>,
+}
+
+/// The verdicts on a scenario as aligned text, with a line at its end. Of several seeds, the least and the largest value.
+pub fn table(scenario: &Scenario, judgements: &[Judgement]) -> String {
+    let rows = rows(scenario, judgements);
+    let cells: Vec<[String; 5]> = rows.iter().map(cells).collect();
+    let head = ["paths", "check", "value", "allowed", "result"].map(str::to_owned);
+    let mut widths = [0; 5];
+    for row in cells.iter().chain([&head]) {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    for row in [&head].into_iter().chain(&cells) {
+        let mut line = String::from(" ");
+        for (cell, width) in row.iter().zip(widths) {
+            // Writing to a string cannot fail.
+            let _written = write!(line, " {cell:<width$} ");
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn rows<'a>(scenario: &Scenario, judgements: &'a [Judgement]) -> Vec<Row<'a>> {
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    for judgement in judgements {
+        let paths = if judgement.order.paths == scenario.all_paths() {
+            "all".to_owned()
+        } else {
+            scenario.path_names(&judgement.order.paths).join("+")
+        };
+        for verdict in &judgement.verdicts {
+            let is_same = |row: &&mut Row<'_>| {
+                let (one, other) = (row.verdict, verdict);
+                row.paths == paths && (one.kind, &one.of, one.line) == (other.kind, &other.of, other.line)
+            };
+            let row = match rows.iter_mut().find(is_same) {
+                Some(row) => row,
+                None => {
+                    rows.push(Row { paths: paths.clone(), verdict, values: Vec::new(), failed_seeds: Vec::new() });
+                    let last = rows.len() - 1;
+                    &mut rows[last]
+                }
+            };
+            row.values.push(verdict.value);
+            if !verdict.passes {
+                row.failed_seeds.push(judgement.order.seed);
+            }
+        }
+    }
+    // Sets of paths together, in the order in which they came.
+    let mut sets: Vec<String> = Vec::new();
+    for row in &rows {
+        if !sets.contains(&row.paths) {
+            sets.push(row.paths.clone());
+        }
+    }
+    rows.sort_by_key(|row| sets.iter().position(|set| *set == row.paths));
+    rows
+}
+
+fn cells(row: &Row<'_>) -> [String; 5] {
+    let verdict = row.verdict;
+    let check = format!("{} {}", verdict.kind, verdict.of).trim_end().to_owned();
+    let result = match row.failed_seeds.len() {
+        0 => "ok".to_owned(),
+        failed if failed == row.values.len() => "FAILED".to_owned(),
+        failed => {
+            let seeds: Vec<_> = row.failed_seeds.iter().map(u64::to_string).collect();
+            format!("FAILED {failed} of {}: seed {}", row.values.len(), seeds.join(", "))
+        }
+    };
+    let allowed = match (verdict.bound.at_least, verdict.bound.at_most) {
+        (None, None) => String::new(),
+        _ => verdict.bound.to_string(),
+    };
+    [row.paths.clone(), check, range(&row.values), allowed, result]
+}
+
+/// The least and the largest value, once if they look alike.
+fn range(values: &[Option<Value>]) -> String {
+    let mut found: Vec<Value> = values.iter().flatten().copied().collect();
+    found.sort_by(|one, other| one.number().total_cmp(&other.number()));
+    let shown = match (found.first(), found.last()) {
+        (Some(least), Some(most)) if least.to_string() != most.to_string() => format!("{least} to {most}"),
+        (Some(only), _) => only.to_string(),
+        _ => return "none".to_owned(),
+    };
+    if found.len() < values.len() { format!("{shown}, or none") } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Bound;
+    use crate::testing::scenario;
+    use crate::world::Order;
+
+    fn judgement(seed: u64, share: Option<f64>) -> Judgement {
+        let bound = Bound::at_least(Value::Share(0.9));
+        let value = share.map(Value::Share);
+        let passes = value.is_some_and(|value| bound.allows(value));
+        let verdict = Verdict { kind: "share-of-capacity", of: "file".to_owned(), value, bound, passes, line: Some(3) };
+        Judgement { order: Order { paths: vec![0], seed }, verdicts: vec![verdict] }
+    }
+
+    #[test]
+    fn seeds_are_one_row_and_failures_name_theirs() {
+        let scenario = scenario("[[link]]\nname = 'a'\n");
+        let text = table(&scenario, &[judgement(1, Some(0.95)), judgement(2, Some(0.8)), judgement(3, None)]);
+        let lines: Vec<_> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(
+            lines,
+            [
+                "paths check value allowed result",
+                "all share-of-capacity file 0.800 to 0.950, or none >= 0.900 FAILED 2 of 3: seed 2, 3"
+            ]
+        );
+        assert!(table(&scenario, &[judgement(1, Some(0.95))]).trim_end().ends_with("ok"));
+        assert!(table(&scenario, &[judgement(1, None)]).trim_end().ends_with("FAILED"));
+    }
+}

@@ -1,0 +1,122 @@
+//! The runs that a scenario's checks need, and their verdicts.
+
+use std::collections::BTreeMap;
+
+use crate::check::{Verdict, against_best, verdicts};
+use crate::model::{CheckKind, Scenario};
+use crate::outcome::Outcome;
+use crate::world::Order;
+
+/// What to run of a scenario.
+#[derive(Clone, Debug)]
+pub struct Suite<'a> {
+    scenario: &'a Scenario,
+    /// The paths of the run that all checks are about.
+    main: Vec<usize>,
+    /// The sets of paths compared with the best of them alone.
+    compared: Vec<Vec<usize>>,
+    seeds: Vec<u64>,
+}
+
+/// The verdicts on one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// Which run.
+    pub order: Order,
+    /// What was found.
+    pub verdicts: Vec<Verdict>,
+}
+
+impl<'a> Suite<'a> {
+    /// Everything that the file asks for: all paths, its subsets, with each seed.
+    pub fn new(scenario: &'a Scenario, seeds: impl IntoIterator<Item = u64>) -> Self {
+        let main = scenario.all_paths();
+        let mut compared = vec![main.clone()];
+        compared.extend(scenario.subsets.iter().filter(|subset| **subset != main).cloned());
+        Self { scenario, main, compared, seeds: seeds.into_iter().collect() }
+    }
+
+    /// These paths only, and no subsets.
+    #[must_use]
+    pub fn with_paths(mut self, paths: Vec<usize>) -> Self {
+        self.compared = vec![paths.clone()];
+        self.main = paths;
+        self
+    }
+
+    /// The runs that are needed, each once: seed by seed, the one with all paths first.
+    pub fn orders(&self) -> Vec<Order> {
+        let mut orders: Vec<Order> = Vec::new();
+        for &seed in &self.seeds {
+            let mut add = |paths: Vec<usize>| {
+                let order = Order { paths, seed };
+                if !orders.contains(&order) {
+                    orders.push(order);
+                }
+            };
+            add(self.main.clone());
+            for paths in self.compared() {
+                add(paths.clone());
+                paths.iter().for_each(|&path| add(vec![path]));
+            }
+        }
+        orders
+    }
+
+    /// The verdicts, by seed; first on the run with all paths, then on the subsets. Runs without an outcome are left out.
+    pub fn judge(&self, outcomes: &BTreeMap<Order, Outcome>) -> Vec<Judgement> {
+        let mut judgements = Vec::new();
+        for &seed in &self.seeds {
+            let find = |paths: &[usize]| outcomes.get(&Order { paths: paths.to_vec(), seed });
+            let mut found = find(&self.main).map(|outcome| verdicts(self.scenario, outcome)).unwrap_or_default();
+            for paths in self.compared() {
+                let alone: Vec<_> = paths.iter().filter_map(|&path| find(&[path])).collect();
+                let Some(together) = find(paths).filter(|_| alone.len() == paths.len()) else { continue };
+                let compared = against_best(self.scenario, together, &alone);
+                if *paths == self.main {
+                    found.extend(compared.into_iter().filter(|verdict| verdict.line.is_some()));
+                } else {
+                    let order = Order { paths: paths.clone(), seed };
+                    judgements.push(Judgement { order, verdicts: compared });
+                }
+            }
+            judgements.push(Judgement { order: Order { paths: self.main.clone(), seed }, verdicts: found });
+        }
+        judgements.sort_by_key(|judgement| (judgement.order.seed, judgement.order.paths != self.main));
+        judgements
+    }
+
+    fn compared(&self) -> impl Iterator<Item = &Vec<usize>> {
+        let compares = self.scenario.checks.iter().any(|check| matches!(check.kind, CheckKind::AgainstBestPath { .. }));
+        self.compared.iter().filter(move |paths| compares && paths.len() > 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::scenario;
+
+    const THREE: &str = "
+        [[link]]
+        name = 'a'
+        [[link]]
+        name = 'b'
+        [[link]]
+        name = 'c'
+        [[subset]]
+        paths = ['a', 'b']
+    ";
+
+    #[test]
+    fn every_run_is_made_once() {
+        let compared = scenario(&format!("{THREE}[[check]]\nkind = 'against-best-path'\n"));
+        let paths = |suite: Suite<'_>| suite.orders().into_iter().map(|order| order.paths).collect::<Vec<_>>();
+        assert_eq!(paths(Suite::new(&compared, [7])), [vec![0, 1, 2], vec![0], vec![1], vec![2], vec![0, 1]]);
+        assert_eq!(paths(Suite::new(&compared, [7]).with_paths(vec![1, 2])), [vec![1, 2], vec![1], vec![2]]);
+        assert_eq!(paths(Suite::new(&compared, [7]).with_paths(vec![1])), [vec![1]]);
+        assert_eq!(Suite::new(&compared, 1..=10).orders().len(), 50);
+        let plain = scenario(THREE);
+        assert_eq!(paths(Suite::new(&plain, [1, 2])), [vec![0, 1, 2], vec![0, 1, 2]]);
+    }
+}

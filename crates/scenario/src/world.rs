@@ -1,0 +1,74 @@
+//! Where scenarios run.
+
+use core::fmt;
+use std::error::Error;
+
+use units::{Duration, Instant};
+
+use crate::model::Scenario;
+use crate::outcome::Outcome;
+
+/// One run that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Order {
+    /// The paths that may be used, ascending, as indices into the scenario's; not empty.
+    pub paths: Vec<usize>,
+    /// Of everything that is random.
+    pub seed: u64,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The run's time.
+    pub now: Instant,
+    /// When it ends at the latest.
+    pub duration: Duration,
+    /// Application bytes delivered.
+    pub delivered_bytes: u64,
+}
+
+/// Hears how far a run is, now and then; false stops it.
+pub type Watch<'a> = &'a mut dyn FnMut(&Progress) -> bool;
+
+/// Something that runs scenarios and measures them.
+///
+/// The same file, paths and checks mean the same in each; how exactly time, losses and processors come out is the world's
+/// business.
+pub trait World {
+    /// Its name on the command line and in results.
+    fn name(&self) -> &'static str;
+
+    /// Runs `scenario` once.
+    ///
+    /// # Errors
+    /// [`WorldError`] if it could not be run to its end. A connection that fails is no error but an outcome.
+    fn run(&mut self, scenario: &Scenario, order: &Order, watch: Watch<'_>) -> Result<Outcome, WorldError>;
+}
+
+/// Why there is no outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WorldError {
+    /// Whoever watched did not want to go on.
+    Stopped,
+    /// The scenario cannot be run here, in words.
+    Unsuitable(String),
+    /// Something is due again and again without time passing: a fault of this program.
+    Spins {
+        /// When.
+        at: Instant,
+    },
+}
+
+impl fmt::Display for WorldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped => f.write_str("stopped"),
+            Self::Unsuitable(words) => f.write_str(words),
+            Self::Spins { at } => write!(f, "something is due again and again at {at:?}: please report this"),
+        }
+    }
+}
+
+impl Error for WorldError {}
