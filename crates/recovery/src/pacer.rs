@@ -112,6 +112,12 @@ impl Pacer {
         }
     }
 
+    /// What is worth a wake-up at `rate`: [`BATCH_TIME`] of it, in bytes.
+    #[must_use]
+    pub fn batch_bytes(rate: Rate) -> u64 {
+        batch_bytes(rate)
+    }
+
     /// When a packet of `bytes` may leave: `now` if it may already, otherwise when about a batch may, so that waiting for
     /// this moment again and again wakes up about once per [`BATCH_TIME`], or per packet if those take longer. Under a
     /// cap with a small burst the batches are half a burst. [`Instant::FAR_FUTURE`] at rate zero. A request larger than

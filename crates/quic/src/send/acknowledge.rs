@@ -283,12 +283,15 @@ impl SendHalf {
         let due = |at: usize| {
             let path = &self.paths[at];
             let waits = self.spaces[DATA + at].loss_time.is_some() || (at == 0 && handshake_waits);
+            let spaces = if at == 0 { &Space::ALL[..] } else { &[Space::Data][..] };
+            // Probes that could not leave yet, for want of room in the socket, need no timer: it would fire in vain, again and
+            // again.
+            let is_due = spaces.iter().any(|space| self.spaces[Self::index_of(*space, at)].probes_due > 0);
             // Nothing can be sent until the peer sends something; and a path that is asked whether it works has a timer of
             // its own.
-            if waits || !path.is_active() || path.amplification_room() == 0 {
+            if is_due || waits || !path.is_active() || path.amplification_room() == 0 {
                 return None;
             }
-            let spaces = if at == 0 { &Space::ALL[..] } else { &[Space::Data][..] };
             let deadlines = spaces.iter().filter_map(|space| {
                 if *space == Space::Data && !self.handshake_confirmed {
                     return None;
@@ -324,19 +327,19 @@ impl SendHalf {
         if self.blocked_deadline().is_some_and(|at| at <= now) {
             self.streams.repeat_blocked();
         }
-        let waits_for_loss = self.spaces.iter().any(|space| space.loss_time.is_some());
-        if waits_for_loss {
-            for index in 0..self.spaces.count() {
-                if self.spaces[index].loss_time.is_some_and(|at| at <= now) {
-                    self.detect_lost(now, index);
-                }
+        // The paths on which something was found lost just now.
+        let mut lost_on = 0_u64;
+        for index in 0..self.spaces.count() {
+            if self.spaces[index].loss_time.is_some_and(|at| at <= now) {
+                self.detect_lost(now, index);
+                lost_on |= 1 << index.saturating_sub(DATA).min(63);
             }
         }
         self.on_path_timeout(now, exchange);
         // What is lost now may be all there was to probe for.
         if let Some((due_at, at, space)) = self.probe_deadline()
             && due_at <= now
-            && !waits_for_loss
+            && lost_on >> at.min(63) & 1 == 0
         {
             self.probe(now, at, space);
         }

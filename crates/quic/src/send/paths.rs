@@ -21,6 +21,10 @@ use crate::stats::{PathState, PathStats};
 /// The first questions to a path of which nothing is known follow each other after this long.
 const FIRST_ASK_AGAIN: Duration = Duration::from_millis(250);
 
+/// How much longer than a probe timeout a path may be silent: a peer whose processor is busy with something else answers
+/// this much later, and round trips of a millisecond know nothing of that.
+const SILENCE_MARGIN: Duration = Duration::from_millis(40);
+
 /// Runs remembered of a path that does not answer: those whose acknowledgement would be good news.
 const SILENT_RUNS_MAX: usize = 64;
 
@@ -79,7 +83,11 @@ impl SendHalf {
     /// An answer, which may come on any path (RFC 9000, section 8.2.3).
     pub(super) fn on_response(&mut self, now: Instant, data: [u8; 8], exchange: &mut Exchange) {
         let Some(at) = self.paths.iter().position(|path| path.validation.is_answer(&data)) else { return };
-        self.paths[at].set_validated();
+        let path = &mut self.paths[at];
+        path.set_validated();
+        if path.state == PathState::Validating {
+            path.state = PathState::Silent;
+        }
         self.on_sign_of_life(now, at, exchange);
     }
 
@@ -87,15 +95,12 @@ impl SendHalf {
     pub(super) fn on_sign_of_life(&mut self, now: Instant, at: usize, exchange: &mut Exchange) {
         let path = &mut self.paths[at];
         path.acked_at = now;
-        let before = path.state;
-        if !matches!(before, PathState::Validating | PathState::Silent) {
-            return;
-        }
-        // A server waits for the answer itself: an acknowledgement may come from anywhere.
-        if before == PathState::Validating && path.amplification_room() != u64::MAX {
+        // A path that is new must answer itself: an acknowledgement may come from anywhere (RFC 9000, section 8.2.3).
+        if path.state != PathState::Silent {
             return;
         }
         path.validation.stop();
+        path.is_refused = false;
         path.state = PathState::Active;
         path.backoff.reset();
         exchange.to_control.push_back(ToControl::PathState { path: path.id, state: PathState::Active });
@@ -110,7 +115,8 @@ impl SendHalf {
         }
         let sent_at = self.spaces[DATA + at].log.first_eliciting_sent_at()?;
         let has_other = self.paths.iter().any(|other| other.id != path.id && other.is_active());
-        has_other.then(|| sent_at.max(path.acked_at) + path.rtt.pto_base() + self.ack_frequency.max_ack_delay())
+        let patience = path.rtt.pto_base() + self.ack_frequency.max_ack_delay() + SILENCE_MARGIN;
+        has_other.then(|| sent_at.max(path.acked_at) + patience)
     }
 
     /// The path does not answer: others carry what it was given, and it is asked whether it works again.

@@ -7,5 +7,6 @@ mod support;
 mod floods;
 mod frames;
 mod injection;
+mod multipath;
 mod packets;
 mod parameters;

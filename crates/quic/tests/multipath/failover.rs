@@ -17,7 +17,7 @@ const SHARE_AGAIN: f64 = 0.65;
 
 /// Four links of one round trip; the first is the best.
 fn four(round_trip_ms: u64) -> Vec<LinkConfig> {
-    [60, 30, 20, 15].map(|mbps| link_of(mbps, Duration::from_micros(round_trip_ms * 500))).to_vec()
+    [24, 12, 8, 6].map(|mbps| link_of(mbps, Duration::from_micros(round_trip_ms * 500))).to_vec()
 }
 
 /// Changes one direction of a link.
@@ -94,7 +94,7 @@ fn best_is_cut(seed: u64, round_trip_ms: u64, from: Side, directions: &[usize]) 
     let shown = show(&mut pair, from);
     println!("back: link carries {share} of what it did, all {rate} Mb/s, gap {gap} at {at:?}\n{shown}");
     assert!(share > SHARE_AGAIN && rate > 0.8 * before, "{what}: back: {share} {rate} Mb/s\n{shown}");
-    assert!(gap <= Duration::from_millis(100), "{what}: back: a gap of {gap} at {at:?}\n{shown}");
+    assert!(gap <= Duration::from_millis(100) + round_trip, "{what}: back: a gap of {gap} at {at:?}\n{shown}");
 }
 
 fn data_direction(from: Side) -> usize {
@@ -190,7 +190,7 @@ fn a_flapping_link_harms_nobody() {
 
 #[test]
 fn a_path_that_loses_a_third_does_not_hold_back_a_good_one() {
-    let links = [link_of(40, Duration::from_millis(10)), link_of(40, Duration::from_millis(10))];
+    let links = [link_of(15, Duration::from_millis(10)), link_of(15, Duration::from_millis(10))];
     let mut pair = connected(13, &links);
     let mut flow = Flow::new(&mut pair, Side::Client);
     flow.run(&mut pair, Duration::from_secs(1));
@@ -273,7 +273,7 @@ fn plans_refused_on_one_path_go_elsewhere() {
 #[test]
 fn a_path_that_is_refused_from_the_start_costs_nothing_but_a_question_a_second() {
     for (seed, side) in [(17, Side::Client), (18, Side::Server)] {
-        let link = || link_of(40, Duration::from_millis(10));
+        let link = || link_of(15, Duration::from_millis(10));
         let mut pair = crate::support::Setup::new(seed).over(&[link(), link(), link()]).build();
         let refusing = node(&mut pair, side);
         (refusing.refuse, refusing.refuse_only) = (Ratio::ONE, Some(1));
@@ -290,5 +290,52 @@ fn a_path_that_is_refused_from_the_start_costs_nothing_but_a_question_a_second()
         let rate = flow.mbps_lately(&pair);
         let all = capacity_mbps(&[link(), link(), link()]);
         assert!(rate > 0.8 * all, "{side:?}: {rate} Mb/s at last\n{}", show(&mut pair, side));
+    }
+}
+
+#[test]
+fn a_link_that_stands_still_and_goes_on_is_used_again() {
+    for (seed, held_ms) in [(19, 300), (20, 1000), (21, 4000)] {
+        let links = four(20);
+        let mut pair = connected(seed, &links);
+        let mut flow = Flow::new(&mut pair, Side::Client);
+        flow.run(&mut pair, WARM_UP);
+        let before = flow.mbps_lately(&pair);
+        let held_at = pair.now;
+        // What stands still on the way arrives later, so round trips are measured that say nothing about the link.
+        set_state(&mut pair, 0, BOTH, LineState::Held);
+        flow.run(&mut pair, Duration::from_millis(held_ms));
+        set_state(&mut pair, 0, BOTH, LineState::Up);
+        let up_at = pair.now;
+        flow.run(&mut pair, Duration::from_millis(1200));
+        let carried = pair.links[0].stats().delivered_bytes;
+        flow.run(&mut pair, Duration::from_secs(1));
+        let share = (pair.links[0].stats().delivered_bytes - carried) as f64 * 8.0 / 24e6;
+        let (gap, at) = flow.longest_gap(held_at, pair.now);
+        let rate = flow.mbps_lately(&pair);
+        let shown = show(&mut pair, Side::Client);
+        println!("held for {held_ms} ms: gap {gap} at {at:?} (up at {up_at:?}), carries {share}, {rate} Mb/s of {before}\n{shown}");
+        assert!(gap <= Duration::from_millis(160), "held for {held_ms} ms: a gap of {gap} at {at:?}\n{shown}");
+        assert!(share > SHARE_AGAIN && rate > 0.8 * before, "held for {held_ms} ms: {share}, {rate} of {before}\n{shown}");
+    }
+}
+
+#[test]
+fn a_socket_without_room_for_an_hour_makes_nobody_spin() {
+    for count in 1..=2 {
+        let links = vec![link_of(15, Duration::from_millis(10)); count];
+        let setup = crate::support::Setup::new(22).over(&links).with_config(|config| config.idle_timeout = Duration::ZERO);
+        let mut pair = setup.build();
+        pair.connect();
+        pair.open_paths();
+        let mut flow = Flow::new(&mut pair, Side::Client);
+        flow.run(&mut pair, Duration::from_millis(500));
+        pair.client.full.extend(0..count as u16);
+        // The harness says so if something is due without end.
+        flow.run(&mut pair, Duration::from_secs(3600));
+        pair.client.full.clear();
+        let read = flow.read();
+        flow.run(&mut pair, Duration::from_secs(2));
+        assert!(flow.read() > read + 1_000_000, "{count} paths: {} more\n{}", flow.read() - read, show(&mut pair, Side::Client));
     }
 }

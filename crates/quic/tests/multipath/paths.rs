@@ -135,6 +135,43 @@ fn a_wrong_answer_validates_nothing() {
 }
 
 #[test]
+fn a_client_too_waits_for_the_answer_itself() {
+    let mut duel = Duel::against_multipath_client(2, 1);
+    let (now, addresses) = (duel.now, Addresses { socket: 1, ..Addresses::of(hostile_on(1)) });
+    duel.victim.connection(0).open_path(now, addresses, false).expect("two are agreed on");
+    let issued = [duel.hostile.issue(1, 0)];
+    duel.say_and_ack(&payload(&issued));
+    let state = |duel: &mut Duel| duel.victim.connection(0).path_stats()[1].state;
+    // By another path, an acknowledgement says that packets get there, and nothing about the way back (RFC 9000, 8.2.3).
+    let ack = duel.hostile.path_ack(1);
+    duel.say(&ack);
+    assert_eq!(state(&mut duel), PathState::Validating);
+    let questions: Vec<[u8; 8]> = duel
+        .hostile
+        .heard
+        .iter()
+        .flat_map(|heard| heard.frames())
+        .filter_map(|frame| if let Frame::PathChallenge(data) = frame { Some(data) } else { None })
+        .collect();
+    duel.say_on(1, &payload(&[Frame::PathResponse(questions[0])]));
+    assert_eq!(state(&mut duel), PathState::Active);
+}
+
+#[test]
+fn an_address_that_has_not_answered_is_asked_in_small_datagrams_whatever_size_is_configured() {
+    let config = quic::TransportConfig { max_paths: 2, datagram_size: 3000, ..quic::TransportConfig::default() };
+    let hostile = crate::support::hostile::Hostile::multipath_client(7, 1);
+    let mut duel = Duel::established(Duel::with_server(config, hostile));
+    let issued = [duel.hostile.issue(1, 0)];
+    duel.say_and_ack(&payload(&issued));
+    duel.say_on(1, &payload(&[Frame::PathChallenge([5; 8]), Frame::Padding { len: 1160 }]));
+    duel.wait(Duration::from_secs(3));
+    // Three times what came are three questions.
+    let questions = heard_on(&duel, 1, |frame| matches!(frame, Frame::PathChallenge(_))).collect::<Vec<_>>();
+    assert_eq!(questions, [1200; 3]);
+}
+
+#[test]
 fn a_path_that_never_answers_is_asked_every_second_and_used_once_it_does() {
     let mut dead = link(100, 10);
     dead.state = LineState::Silent;
@@ -174,13 +211,13 @@ fn a_path_that_never_answers_is_asked_every_second_and_used_once_it_does() {
 
 #[test]
 fn thirty_two_paths_work_at_once() {
-    let links: Vec<_> = (0..32).map(|index| link(5, 2 + index % 7 * 3)).collect();
+    let links: Vec<_> = (0..32).map(|index| link(2, 2 + index % 7 * 3)).collect();
     let mut pair = connected(32, &links);
-    let took = apps::transfer(&mut pair, 20_000_000, Duration::from_secs(10));
+    let took = apps::transfer(&mut pair, 6_000_000, Duration::from_secs(10));
     for at in 0..32 {
         let [forward, backward] = pair.link_pair(at);
         let (there, back) = (forward.stats().delivered_bytes, backward.stats().delivered);
-        assert!(there > 200_000 && back > 0, "link {at}: {there} bytes in {took}, {back} packets back");
+        assert!(there > 60_000 && back > 0, "link {at}: {there} bytes in {took}, {back} packets back");
     }
 }
 
@@ -191,7 +228,7 @@ fn a_path_ends_when_either_side_gives_it_up_even_the_first() {
     for (seed, by) in [(41, Side::Client), (42, Side::Server)] {
         for path in 0..3 {
             let what = format!("{by:?} gives up path {path}");
-            let mut pair = connected(seed, &[link(50, 5), link(50, 20), link(50, 40)]);
+            let mut pair = connected(seed, &[link(15, 5), link(15, 20), link(15, 40)]);
             let mut flow = Flow::new(&mut pair, Side::Client);
             flow.run(&mut pair, Duration::from_millis(500));
             let now = pair.now;
@@ -213,7 +250,7 @@ fn a_path_ends_when_either_side_gives_it_up_even_the_first() {
             let (gap, at) = flow.longest_gap(now, pair.now);
             assert!(gap < Duration::from_millis(160), "{what}: a gap of {gap} at {at:?}");
             let rate = flow.mbps_lately(&pair);
-            assert!(rate > 80.0, "{what}: {rate} Mb/s");
+            assert!(rate > 24.0, "{what}: {rate} Mb/s");
             for node in [&mut pair.client, &mut pair.server] {
                 let stats = node.connection(0).stats();
                 assert_eq!(stats.receive.packets_unauthentic + stats.receive.datagrams_stray, 0, "{what}");
@@ -247,7 +284,7 @@ fn the_last_path_cannot_be_given_up_and_takes_the_connection_with_it_if_the_peer
 
 #[test]
 fn paths_are_forgotten_and_others_opened_two_hundred_times_in_a_row() {
-    let mut pair = connected(45, &[link(50, 2), link(50, 4), link(50, 6)]);
+    let mut pair = connected(45, &[link(3, 2), link(3, 4), link(3, 6)]);
     let mut flow = Flow::new(&mut pair, Side::Client);
     let mut routes = Vec::new();
     for round in 0..200_u32 {
@@ -361,7 +398,7 @@ fn a_backup_path_is_used_while_no_other_works_whichever_side_asked_for_it() {
         (54, Side::Server, Side::Server),
     ] {
         let what = format!("{asks:?} asks, {sends:?} sends");
-        let mut pair = connected(seed, &[link(50, 10), link(50, 5)]);
+        let mut pair = connected(seed, &[link(16, 10), link(16, 5)]);
         let now = pair.now;
         assert!(node(&mut pair, asks).connection(0).set_path_backup(now, PathId(1), true), "{what}");
         pair.run_for(Duration::from_millis(200));
@@ -377,7 +414,7 @@ fn a_backup_path_is_used_while_no_other_works_whichever_side_asked_for_it() {
         set_state(&mut pair, 0, LineState::Silent);
         let (before, cut_at) = (carried(&pair), pair.now);
         flow.run(&mut pair, Duration::from_secs(1));
-        assert!(carried(&pair) - before > 1_000_000, "{what}: the backup carries {}", carried(&pair) - before);
+        assert!(carried(&pair) - before > 500_000, "{what}: the backup carries {}", carried(&pair) - before);
         let (gap, at) = flow.longest_gap(cut_at, pair.now);
         assert!(gap <= Duration::from_millis(160), "{what}: a gap of {gap} at {at:?}");
         set_state(&mut pair, 0, LineState::Up);
@@ -391,7 +428,7 @@ fn a_backup_path_is_used_while_no_other_works_whichever_side_asked_for_it() {
         flow.run(&mut pair, Duration::from_millis(500));
         let before = carried(&pair);
         flow.run(&mut pair, Duration::from_secs(1));
-        assert!(carried(&pair) - before > 3_000_000, "{what}: {} bytes", carried(&pair) - before);
+        assert!(carried(&pair) - before > 1_000_000, "{what}: {} bytes", carried(&pair) - before);
     }
 }
 
@@ -484,26 +521,26 @@ fn connection_ids_are_retired_path_by_path() {
 
 #[test]
 fn keys_are_updated_again_and_again_while_unlike_paths_carry_data() {
-    let setup = Setup::new(61).over(&[link(40, 2), link(40, 60), link(20, 150)]).with_config(|config| {
-        config.key_update_interval = 300;
+    let setup = Setup::new(61).over(&[link(16, 2), link(16, 60), link(8, 150)]).with_config(|config| {
+        config.key_update_interval = 120;
         config.datagram_size = 1452;
     });
     let mut pair = connected_as(setup);
     let (mut up, mut down) = (Flow::new(&mut pair, Side::Client), Flow::new(&mut pair, Side::Server));
-    crate::flow::run_all(&mut pair, &mut [&mut up, &mut down], Duration::from_secs(8));
+    crate::flow::run_all(&mut pair, &mut [&mut up, &mut down], Duration::from_secs(6));
     for side in [Side::Client, Side::Server] {
         let stats = node(&mut pair, side).connection(0).stats();
         assert!(stats.send.key_updates >= 4, "{side:?}: {} updates", stats.send.key_updates);
         assert_eq!(stats.receive.packets_unauthentic, 0, "{side:?}: {:?}", stats.receive);
         assert_eq!(stats.receive.packets_dropped, 0, "{side:?}: {:?}", stats.receive);
     }
-    assert!(up.read() > 10_000_000 && down.read() > 10_000_000, "{} {}", up.read(), down.read());
+    assert!(up.read() > 5_000_000 && down.read() > 5_000_000, "{} {}", up.read(), down.read());
 }
 
 #[test]
 fn keys_are_updated_while_a_path_comes_and_goes() {
-    let setup = Setup::new(62).over(&[link(40, 2), link(40, 40)]).with_config(|config| {
-        config.key_update_interval = 200;
+    let setup = Setup::new(62).over(&[link(16, 2), link(16, 40)]).with_config(|config| {
+        config.key_update_interval = 100;
         config.datagram_size = 1452;
     });
     let mut pair = connected_as(setup);

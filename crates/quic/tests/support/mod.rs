@@ -390,7 +390,14 @@ impl Pair {
             return false;
         };
         self.spins = if next > self.now { 0 } else { self.spins + 1 };
-        assert!(self.spins < SPIN_MAX, "seed {}: something is due again and again at {:?}", self.seed, self.now);
+        if self.spins >= SPIN_MAX {
+            let who = [&self.client, &self.server].map(|node| {
+                let connections = node.connections.iter().flatten();
+                let paths: Vec<_> = connections.map(|connection| connection.path_stats()).collect();
+                format!("due at {:?}, sockets without room {:?}, {paths:?}", node.timeout(), node.full)
+            });
+            panic!("seed {}: something is due again and again at {:?}: {who:#?}", self.seed, self.now);
+        }
         self.now = self.now.max(next);
         while let Some(datagram) = self.links[0].poll_deliver(self.now) {
             self.server.receive(self.now, &datagram, CLIENT);
@@ -421,6 +428,9 @@ impl Pair {
                 let Addresses { remote, socket, .. } = addresses;
                 if socket > 0 {
                     assert_eq!(remote, [server_on(socket), client_on(socket)][direction], "a socket has one link");
+                    if let Some(record) = &mut self.record {
+                        record.push((self.now, direction, datagram.clone()));
+                    }
                     self.more_links[usize::from(socket) - 1][direction].send(self.now, datagram);
                     continue;
                 }
@@ -470,9 +480,9 @@ impl Pair {
         self.taps[direction] = Some(Box::new(pass));
     }
 
-    /// Changes both directions of the link from now on.
+    /// Changes both directions of all links from now on.
     pub fn set_links(&mut self, change: impl Fn(&mut LinkConfig)) {
-        for link in &mut self.links {
+        for link in self.links.iter_mut().chain(self.more_links.iter_mut().flatten()) {
             let mut config = link.config().clone();
             change(&mut config);
             link.set_config(self.now, config);

@@ -40,10 +40,12 @@ impl SendHalf {
             self.paths[at].release_at = None;
             return;
         }
+        let room = self.paths[at].amplification_room();
         let size = self.paths[at].datagram_size;
+        // Little may be sent to an address that has not answered: no more of it at a time than a question takes.
+        let size = if room == u64::MAX { size } else { size.min(MIN_INITIAL_SIZE) };
         plan.segment_size = size;
         let mut bytes_left = self.data_budget(now, at, size, has_data);
-        let room = self.paths[at].amplification_room();
         let number_len = self.number_len(at, Space::Data, datagrams_max as u64);
         let mut acks = Some(snapshot);
         let fixed_bit = self.fixed_bit(Space::Data);
@@ -124,7 +126,7 @@ impl SendHalf {
     ) -> Option<usize> {
         self.maybe_skip_number(at, plan);
         let fields = self.fields(at, Space::Data, number_len, &[], fixed_bit);
-        let mut draft = Draft::begin(plan, &fields, self.paths[at].datagram_size)?;
+        let mut draft = Draft::begin(plan, &fields, plan.segment_size)?;
         let mut frames = std::mem::take(&mut self.frame_scratch);
         let asks = may_elicit && self.paths[at].validation.has_due();
         self.fill_data(now, at, load, acks, may_elicit, &mut draft, plan, &mut frames, exchange);

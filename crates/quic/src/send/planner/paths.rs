@@ -1,12 +1,13 @@
 //! Several paths: what is bound to one goes first, then the scheduler says where the rest goes.
 
+use recovery::Pacer;
 use scheduler::{Choice, Demand, PATHS_MAX, PathView, Scheduler, Straggler};
 use units::{Duration, Instant};
 use wire::quic::{PathId, Space};
 
 use super::{Load, SendHalf, put_ack};
 use crate::exchange::Exchange;
-use crate::plan::Plan;
+use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::receive::Snapshot;
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
@@ -75,11 +76,12 @@ impl SendHalf {
         views: &mut Views,
     ) -> Option<(usize, u64, u32)> {
         views.clear();
+        let demand = self.demand();
         let carrying = self.paths.iter_mut().enumerate().filter(|(_, path)| path.carries_data());
         for (at, path) in carrying.take(PATHS_MAX) {
             let has_room = has_room(path.addresses.socket);
             path.note_room(now, has_room);
-            views.push(at, path.view(now, has_room));
+            views.push(at, path.view(now, has_room, demand.ready_bytes));
         }
         let has_data = self.has_control_due() || self.streams.has_ready();
         if !has_data && !self.reinject(now, scheduler, views) {
@@ -247,14 +249,17 @@ impl SendPath {
         matches!(self.state, PathState::Active | PathState::Silent)
     }
 
-    /// What the scheduler may know of it.
-    fn view(&mut self, now: Instant, has_room: bool) -> PathView {
+    /// What the scheduler may know of it, with `ready_bytes` to be sent.
+    fn view(&mut self, now: Instant, has_room: bool, ready_bytes: u64) -> PathView {
         let datagram_bytes = self.datagram_size as u64;
         let rate = self.congestion.pacing_rate(&self.rtt);
-        let release_at = if self.pacer.budget(now, rate) >= datagram_bytes {
+        // What happens on one path makes all of them be looked at: a path that took a packet each time would cost a system
+        // call for it, so bulk waits until the pacer lets a batch out.
+        let wanted = datagram_bytes.max(Pacer::batch_bytes(rate).min(ready_bytes).min(PLAN_BYTES_MAX as u64));
+        let release_at = if self.pacer.budget(now, rate) >= wanted {
             now
         } else {
-            self.pacer.next_release(now, rate, datagram_bytes)
+            self.pacer.next_release(now, rate, wanted)
         };
         let measured = self.rtt.has_sample();
         PathView {

@@ -4,11 +4,14 @@
 //! `LITZ_SEEDS=5000 cargo test -p litz-quic --test random_operations` runs more seeds than the default; `LITZ_SEED_FROM`
 //! chooses the first. A failure prints the seed and its whole configuration first: add the seed to [`REGRESSIONS`].
 
+mod paths;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use netem::{LineState, LinkStats};
 use quic::{Chunk, Connection, Dir, Event, ReadError, Side, StreamId, WriteError};
 use support::{Node, Pair, Setup, apps};
 use units::{Duration, Rate, Ratio, Rng};
@@ -45,6 +48,8 @@ enum Operation {
     Refusals,
     Step,
     Jump,
+    /// With several paths only.
+    Path(paths::PathOperation),
 }
 
 const OPERATIONS: [Operation; 13] = [
@@ -170,7 +175,11 @@ impl Run {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::from_seed(seed).split("operations");
         let setup = setup(seed, &mut rng);
-        let weights: Vec<_> = OPERATIONS
+        Self::with(seed, rng, setup, OPERATIONS.to_vec())
+    }
+
+    fn with(seed: u64, mut rng: Rng, setup: Setup, operations: Vec<Operation>) -> Self {
+        let weights: Vec<_> = operations
             .into_iter()
             .map(|operation| {
                 let needed = matches!(operation, Operation::Open | Operation::Write | Operation::Step);
@@ -179,8 +188,8 @@ impl Run {
             .collect();
         let fault_most = rng.below(4) * 12;
         let words = format!(
-            "seed {seed}: {:?} {:?} {:?} faults up to {fault_most} % {weights:?}",
-            setup.client, setup.server, setup.links
+            "seed {seed}: {:?} {:?} {:?} {:?} faults up to {fault_most} % {weights:?}",
+            setup.client, setup.server, setup.links, setup.more_links
         );
         let story = Story(words);
         let mut pair = setup.build();
@@ -266,6 +275,7 @@ impl Run {
                 let span = magnitude(&mut self.rng, 20_000);
                 self.pair.run_for(Duration::from_millis(span));
             }
+            Operation::Path(operation) => self.act_on_paths(side, operation),
         }
         operation
     }
@@ -397,14 +407,16 @@ impl Run {
 
     fn change_faults(&mut self) {
         let most = self.fault_most;
+        let link = self.pick_link();
         for direction in 0..2 {
-            let mut config = self.pair.links[direction].config().clone();
+            let mut config = self.pair.link_pair(link)[direction].config().clone();
             config.loss = ratio(&mut self.rng, most);
             config.duplicate = ratio(&mut self.rng, most);
             config.corrupt = ratio(&mut self.rng, most);
             config.reorder = ratio(&mut self.rng, most);
             config.delay = Duration::from_micros(self.rng.between(10, 60_000));
-            self.pair.links[direction].set_config(self.pair.now, config);
+            let now = self.pair.now;
+            self.pair.link_pair(link)[direction].set_config(now, config);
         }
     }
 
@@ -434,6 +446,7 @@ impl Run {
     /// The links heal, all flows end, and everything must come to rest.
     fn finish_all(&mut self) {
         self.pair.set_links(|link| {
+            link.state = LineState::Up;
             link.loss = Ratio::ZERO;
             link.duplicate = Ratio::ZERO;
             link.corrupt = Ratio::ZERO;
@@ -442,6 +455,7 @@ impl Run {
         });
         self.pair.client.refuse = Ratio::ZERO;
         self.pair.server.refuse = Ratio::ZERO;
+        [&mut self.pair.client, &mut self.pair.server].into_iter().for_each(|node| node.full.clear());
         let until = self.pair.now + LIVENESS;
         while self.pair.now < until {
             for side in [Side::Client, Side::Server] {
@@ -482,6 +496,8 @@ struct Happened {
     packets: u64,
     bytes_read: u64,
     lost: u64,
+    /// In links that were cut; there are such with several paths only.
+    vanished: u64,
     corrupted: u64,
     reordered: u64,
     duplicated: u64,
@@ -513,21 +529,27 @@ impl Happened {
 }
 
 fn run(seed: u64) -> Happened {
-    let mut run = Run::new(seed);
+    finish(&mut Run::new(seed))
+}
+
+fn finish(run: &mut Run) -> Happened {
     for _ in 0..STEPS {
         let operation = run.act();
         run.check(operation);
     }
     run.finish_all();
-    let [forward, backward] = run.pair.link_stats();
-    let clean = forward.duplicated + backward.duplicated == 0;
+    let links = run.pair.links.iter().chain(run.pair.more_links.iter().flatten()).map(|link| *link.stats());
+    let links: Vec<LinkStats> = links.collect();
+    let sum = |count: fn(&LinkStats) -> u64| links.iter().map(count).sum::<u64>();
+    let clean = sum(|link| link.duplicated) == 0;
     let [read, sent] = [run.datagrams_read, run.datagrams];
     assert!(read[0] <= sent[1] && read[1] <= sent[0], "duplicates are told, on clean links ({clean}) and others");
     let mut happened = Happened {
-        lost: forward.lost + backward.lost,
-        corrupted: forward.corrupted + backward.corrupted,
-        reordered: forward.reordered + backward.reordered,
-        duplicated: forward.duplicated + backward.duplicated,
+        lost: sum(|link| link.lost),
+        vanished: sum(|link| link.vanished),
+        corrupted: sum(|link| link.corrupted),
+        reordered: sum(|link| link.reordered),
+        duplicated: sum(|link| link.duplicated),
         datagrams: read[0] + read[1],
         resets: run.flows.values().filter(|flow| flow.reset_read).count() as u64,
         stops: run.flows.values().filter(|flow| flow.stopped).count() as u64,
