@@ -20,7 +20,7 @@
 //! | [`relay`](Relay) | datagrams through sockets |
 //! | [`tunnels`](Tunnels) | packets through TUN devices |
 //! | [`running`](Running) | links while they run: statistics, faults by hand, the end |
-//! | [`text`](LinkText) | links as people write them |
+//! | [`text`] | links as people write them |
 //! | [`namespace`](Namespace) | network namespaces of our own, and threads inside them |
 //! | [`report`](LinkReport) | what happened |
 //! | [`limits`] | what this machine can emulate, measured |
@@ -37,7 +37,7 @@ mod relay;
 mod report;
 mod running;
 mod sleep;
-mod text;
+pub mod text;
 #[cfg(target_os = "linux")]
 mod tunnels;
 mod worker;
@@ -49,7 +49,7 @@ pub use namespace::Namespace;
 pub use relay::{CLIENTS_MAX, Relay, RelayLink};
 pub use report::{DirectionReport, LATE_FROM, Lateness, LinkReport};
 pub use running::{Direction, Ended, Running};
-pub use text::{DeviceText, ITEMS_MAX, LinkText, LinkTextError};
+pub use text::{DeviceText, LinkText, LinkTextError};
 #[cfg(target_os = "linux")]
 pub use tunnels::{Side, TunLink, Tunnels};
 pub use worker::ChangeError;

@@ -2,7 +2,7 @@
 //! model says they come out.
 //!
 //! Both ends of each measurement run on this machine beside the link and share its processors, as they do in tests. The
-//! [baseline](Limits::baseline) says what sending, waking and receiving takes without a link in between.
+//! [`baseline`] says what sending, waking and receiving takes without a link in between.
 
 mod measure;
 

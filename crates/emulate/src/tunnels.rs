@@ -1,14 +1,20 @@
 //! Links between network namespaces: what the kernel sends into a TUN device of one side comes out of that of the other.
 //!
 //! ```text
-//!   namespace A                        this process                        namespace B
-//!   ┌─────────┐  super-packets  ┌─────────────────────────┐  packets  ┌─────────┐
-//!   │ kernel ─┼─▶ TUN ─────────▶│ cut ─▶ forward link  ───│─────────▶ TUN ─┼─▶ kernel
-//!   │        ◀┼── TUN ◀─────────│─── backward link ◀─ cut │◀───────── TUN ◀┼── │
-//!   └─────────┘                 └─────────────────────────┘           └─────────┘
+//!    namespace A                     this process                     namespace B
+//!   ┌────────┐                ┌─────────────────────────┐                ┌────────┐
+//!   │ kernel │ ─▶  TUN  ────▶ │ cut ─▶ forward ─▶ join  │ ────▶  TUN  ─▶ │ kernel │
+//!   │        │ ◀─  TUN  ◀──── │ join ◀─ backward ◀─ cut │ ◀────  TUN  ◀─ │        │
+//!   └────────┘ super-packets  └─────────────────────────┘  super-packets └────────┘
 //! ```
 //!
-//! Each link is a thread. Devices are removed by the kernel as soon as the process ends, however it ends.
+//! Each link is a thread. A thread for each direction carried 6 to 9 % more TCP where no rate bounds it, and took 45 % more
+//! processor time at 1 Gb/s (two processors, both ends beside it), so there is one.
+//!
+//! Segments that leave together are joined again: written one by one, a packet takes 5.2 µs of processor time, joined 3.2, most
+//! of it the receiving kernel's.
+//!
+//! Devices are removed by the kernel as soon as the process ends, however it ends.
 
 mod configure;
 mod lane;

@@ -10,8 +10,8 @@ use units::{Duration, Instant};
 
 use crate::sleep::Sleeper;
 
-/// Clients that one link of a relay serves at a time. Those that come when it has so many, and none has been silent for
-/// [`IDLE_FROM`], are turned away.
+/// Clients that one link of a relay serves at a time. Those that come when it has so many, and none has been silent for two
+/// minutes, are turned away.
 pub const CLIENTS_MAX: usize = 64;
 
 /// A client that has sent nothing for so long makes room for another: as long as routers remember silent UDP flows at
