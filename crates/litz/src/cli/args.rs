@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use units::{ByteSize, Duration, Rate, Ratio};
+use units::{ByteSize, Duration, Rate};
 
 use super::emulate::EmulateOptions;
 use super::exit;
@@ -33,7 +33,7 @@ pub(crate) enum Command {
     /// Send files and directories to the receiver who printed the ticket
     #[command(after_help = exit::HELP, override_usage = "litz send [OPTIONS] <PATH>... <TICKET>")]
     Send(SendOptions),
-    /// See a transfer on this machine: emulated link, a sender killed half-way, resumed, verified
+    /// See a transfer on this machine: four unlike links, each alone, all together, one cut and restored, verified
     #[command(after_help = exit::HELP)]
     Demo(DemoOptions),
     /// See where a packet's time goes on this machine: nanoseconds for each stage, and what more processors could gain
@@ -195,47 +195,32 @@ pub(crate) struct SendOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoOptions {
-    /// Rate of the emulated link
-    #[arg(long, value_name = "RATE", default_value = "200Mb/s")]
-    pub(crate) rate: Rate,
+    /// An emulated link; give it several times for several links, in place of these four
+    ///
+    /// A text of settings, apart by commas, as `litz emulate relay --help` tells. Each link needs a rate that stays as it is;
+    /// delays are one way.
+    #[arg(long = "link", value_name = "LINK", default_values = super::demo::LINKS)]
+    pub(crate) links: Vec<String>,
 
-    /// Delay of the emulated link, one way
-    #[arg(long, value_name = "TIME", default_value = "10ms")]
-    pub(crate) delay: Duration,
-
-    /// Share of packets the link loses, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = parse_percent)]
-    pub(crate) loss: Ratio,
-
-    /// Bytes that wait before the link, at most [default: what passes in 50 ms]
+    /// Size of the file that travels over all links together [default: what they carry in 4.5 s]
     #[arg(long, value_name = "SIZE")]
-    pub(crate) queue: Option<ByteSize>,
+    pub(crate) size: Option<ByteSize>,
 
-    /// Size of the file
-    #[arg(long, value_name = "SIZE", default_value = "100MB")]
-    pub(crate) size: ByteSize,
+    /// The fastest link is cut for this long, when 40 % of the file have arrived
+    #[arg(long, value_name = "TIME", default_value = "1s", conflicts_with = "no_cut")]
+    pub(crate) cut_for: Duration,
 
-    /// Seed of the file's content and of the link's faults
+    /// Cut no link
+    #[arg(long)]
+    pub(crate) no_cut: bool,
+
+    /// Seed of the files' content and of the links' faults
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 
     /// The result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-fn parse_percent(text: &str) -> Result<Ratio, String> {
-    let error = || "expected a percentage from 0 to 100 such as 0.5".to_owned();
-    let (whole, fraction) = text.trim_end_matches('%').split_once('.').unwrap_or((text.trim_end_matches('%'), ""));
-    if fraction.len() > 4 || whole.is_empty() && fraction.is_empty() {
-        return Err(error());
-    }
-    let digits = format!("{whole}{fraction:0<4}");
-    let millionths: u64 = digits.parse().map_err(|_| error())?;
-    if millionths > 1_000_000 {
-        return Err(error());
-    }
-    Ok(Ratio::from_millionths(millionths))
 }
 
 #[cfg(test)]
@@ -246,15 +231,6 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn percentages_are_exact() {
-        assert_eq!(parse_percent("0.5"), Ok(Ratio::from_millionths(5_000)));
-        assert_eq!(parse_percent("30%"), Ok(Ratio::from_millionths(300_000)));
-        for bad in ["", "-1", "101", "x", "1.23456"] {
-            assert!(parse_percent(bad).is_err(), "{bad:?}");
-        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `litz recv [DIR]`.
 
+mod arrivals;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,10 +22,11 @@ use super::connect::transport;
 use super::exit;
 use super::host::{self, State};
 use super::link::{CLOSE_CODE, ConnectionLink, control, log_connected, log_ended, peer_key, proof_context};
-use super::path_report::watch_paths;
+use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
 use super::signals;
 use super::takeover::{Current, TAKEOVER_TIMEOUT};
+use arrivals::NotedLink;
 
 /// How often the waiting receiver looks whether it was interrupted or its ticket has run out.
 const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
@@ -254,11 +257,22 @@ impl<'a> Receiver<'a> {
         log_connected(connection);
         let progress = Progress::new(Direction::Receiving, self.options.transport.json, self.options.transport.quiet);
         let mut authoriser = self.authoriser(connection);
+        let link = NotedLink::new(ConnectionLink(connection.clone()));
         let started = progress.now();
-        let result = self.transfer(connection, &mut authoriser, &progress);
+        let result = self.transfer(&link, connection, &mut authoriser, &progress);
         match &result {
             Ok(summary) => progress.finish(summary, progress.now() - started),
             Err(_) => progress.clear(),
+        }
+        if authoriser.let_in {
+            let (arrivals, paths) = (link.arrivals(), connection.stats().paths);
+            progress.json(&json!({
+                "event": "stats",
+                "first_byte_us": arrivals.first.as_micros(),
+                "last_byte_us": arrivals.last.as_micros(),
+                "longest_gap_us": arrivals.longest_gap.as_micros(),
+                "paths": paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
+            }));
         }
         if result.is_err() {
             connection.close(CLOSE_CODE, "the transfer ended");
@@ -272,6 +286,7 @@ impl<'a> Receiver<'a> {
 
     fn transfer(
         &self,
+        link: &NotedLink,
         connection: &Connection,
         authoriser: &mut Noting<'_>,
         progress: &Progress,
@@ -290,9 +305,8 @@ impl<'a> Receiver<'a> {
             cancel: self.cancel.clone(),
             ..ReceiveOptions::default()
         };
-        let link = ConnectionLink(connection.clone());
         watch_paths(connection, Direction::Receiving, progress, || {
-            receive::run(&link, control(streams), &context, &self.directory, &options, authoriser, progress)
+            receive::run(link, control(streams), &context, &self.directory, &options, authoriser, progress)
         })
     }
 

@@ -1,171 +1,250 @@
 //! What the demo tells in the end.
 
-use emulate::LinkReport;
-use netem::LinkConfig;
+use emulate::{Lateness, LinkReport};
 use serde_json::{Value, json};
-use units::{ByteSize, Duration, Rate};
+use units::{ByteSize, Rate};
 
-use super::number;
+use super::files::Comparison;
+use super::links::{self, DemoLink};
+use super::transfer::Outcome;
 
-/// One sender's run.
-pub(super) struct Attempt {
-    total: u64,
-    pub(super) bytes_done: u64,
-    bytes_resumed: u64,
-    handshake: Option<Duration>,
-    cipher: String,
-    key_exchange: String,
-    connected_at: Option<Duration>,
-    /// When the last bytes were told of, and how many were there.
-    last_progress: Option<(Duration, u64)>,
-    packets_sent: u64,
-    packets_lost: u64,
-}
+/// If packets left a millisecond late more often than this, in a thousand, the machine did not keep up with the links.
+const LATE_PERMILLE_MAX: u64 = 10;
 
-impl Attempt {
-    pub(super) fn new(total: u64) -> Self {
-        Self {
-            total,
-            bytes_done: 0,
-            bytes_resumed: 0,
-            handshake: None,
-            cipher: String::new(),
-            key_exchange: String::new(),
-            connected_at: None,
-            last_progress: None,
-            packets_sent: 0,
-            packets_lost: 0,
-        }
-    }
-
-    /// Takes an event of the sender's, `at` after it was started.
-    pub(super) fn note(&mut self, event: &Value, at: Duration) {
-        let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-        match event["event"].as_str().unwrap_or_default() {
-            "connected" => {
-                self.handshake = event["handshake_us"].as_u64().map(Duration::from_micros);
-                self.connected_at = Some(at);
-                self.cipher = text("cipher");
-                self.key_exchange = text("key_exchange");
-            }
-            "file_started" => self.bytes_resumed += number(event, "bytes_resumed"),
-            "progress" => {
-                self.bytes_done = number(event, "bytes_done");
-                self.last_progress = Some((at, self.bytes_done));
-            }
-            // What lies between the last byte and this is the receiver's disk.
-            "file_done" => self.bytes_done = self.total,
-            "stats" => {
-                self.packets_sent = number(event, "packets_sent");
-                self.packets_lost = number(event, "packets_lost");
-            }
-            _ => {}
-        }
-    }
-
-    /// How much of the file is there.
-    pub(super) fn percent(&self) -> u64 {
-        self.bytes_done.saturating_mul(100).checked_div(self.total).unwrap_or(100)
-    }
-
-    /// Bytes that travelled, and the time from the end of the handshake to the last of them.
-    fn moved(&self) -> (u64, Duration) {
-        match (self.connected_at, self.last_progress) {
-            (Some(from), Some((to, bytes))) => (bytes.saturating_sub(self.bytes_resumed), to.saturating_sub(from)),
-            _ => (0, Duration::ZERO),
-        }
-    }
-}
+/// If the processors were busy for this share of the time, in percent, they and not the links may have set the pace.
+const BUSY_PERCENT_MIN: u64 = 95;
 
 /// The whole demo.
 pub(super) struct Report {
-    pub(super) link: LinkConfig,
-    pub(super) bytes: u64,
-    pub(super) killed: Attempt,
-    pub(super) resumed: Attempt,
-    pub(super) stats: LinkReport,
-    pub(super) hash: String,
-    pub(super) verified: bool,
+    pub(super) seed: u64,
+    pub(super) links: Vec<DemoLink>,
+    /// Each link by itself, in the order of `links`.
+    pub(super) alone: Vec<Outcome>,
+    pub(super) together: Outcome,
+    pub(super) files: Comparison,
 }
 
 impl Report {
-    fn goodput(&self) -> Rate {
-        let ((before, first), (after, second)) = (self.killed.moved(), self.resumed.moved());
-        Rate::from_transfer(before + after, first + second).unwrap_or_default()
-    }
-
-    fn share_percent(&self) -> f64 {
-        self.link.rate.map_or(0.0, |rate| self.goodput().as_mbps_f64() / rate.as_mbps_f64() * 100.0)
-    }
-
     #[expect(clippy::print_stdout, reason = "this is where the command speaks")]
     pub(super) fn print(&self, as_json: bool) {
         if as_json {
             println!("{}", self.json());
-            return;
-        }
-        let resumed = &self.resumed;
-        let share_lost = resumed.packets_lost as f64 * 100.0 / resumed.packets_sent.max(1) as f64;
-        let forward = &self.stats.forward.link;
-        let rows = [
-            (
-                "handshake",
-                format!(
-                    "{}  {}, {}",
-                    // The second one waits behind what the killed sender has left in the link's queue.
-                    self.killed.handshake.unwrap_or_default(),
-                    resumed.key_exchange,
-                    resumed.cipher
-                ),
-            ),
-            ("goodput", format!("{}, {:.0} % of the link's rate", self.goodput(), self.share_percent())),
-            (
-                "retransmissions",
-                format!(
-                    "{} of {} packets ({share_lost:.2} %); the link lost {} and its queue dropped {}",
-                    resumed.packets_lost, resumed.packets_sent, forward.lost, forward.overflowed
-                ),
-            ),
-            (
-                "resumed",
-                format!(
-                    "{} of {} were not sent again",
-                    ByteSize::from_bytes(resumed.bytes_resumed),
-                    ByteSize::from_bytes(self.bytes)
-                ),
-            ),
-            (
-                "verified",
-                format!(
-                    "{}  BLAKE3 {}…",
-                    if self.verified { "both files are equal" } else { "THE FILES DIFFER" },
-                    &self.hash[..16]
-                ),
-            ),
-        ];
-        for (name, value) in rows {
-            println!("  {name:<16} {value}");
+        } else {
+            self.lines().iter().for_each(|line| println!("{line}"));
         }
     }
 
+    /// What the links could carry while the transfer ran, less what the cut took.
+    fn capacity_bytes(&self) -> u64 {
+        let together = &self.together;
+        let down = together.cut.as_ref().map_or(0, |cut| self.links[cut.link].rate.bytes_in(together.down));
+        links::sum(&self.links).bytes_in(together.span).saturating_sub(down)
+    }
+
+    /// Of what the links carried while they were up.
+    fn share_percent(&self) -> f64 {
+        self.together.bytes as f64 * 100.0 / self.capacity_bytes().max(1) as f64
+    }
+
+    /// Of the sum of all links, as if none had been cut.
+    fn share_of_whole_percent(&self) -> f64 {
+        percent_of(self.together.goodput(), links::sum(&self.links))
+    }
+
+    /// The emulator's own error in the transfer over all links.
+    fn lateness(&self) -> Lateness {
+        let ways = self.together.links.iter().flat_map(|link| [&link.forward, &link.backward]);
+        ways.fold(Lateness::default(), |sum, way| Lateness {
+            count: sum.count + way.lateness.count,
+            sum: sum.sum + way.lateness.sum,
+            max: sum.max.max(way.lateness.max),
+            late: sum.late + way.lateness.late,
+        })
+    }
+
+    /// Packets that did not cross the links, either way, by what took them.
+    fn gone(&self, what: impl Fn(&netem::LinkStats) -> u64) -> u64 {
+        let of = |link: &LinkReport| what(&link.forward.link) + what(&link.backward.link);
+        self.together.links.iter().map(of).sum()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mut lines = self.table();
+        lines.push(String::new());
+        lines.extend(self.rows().into_iter().map(|(name, value)| format!("  {name:<18} {value}")));
+        lines.extend(self.complaints().into_iter().map(|words| format!("\n  this machine was too busy: {words}")));
+        lines
+    }
+
+    /// Why this machine may not have carried what the links would.
+    fn complaints(&self) -> Vec<String> {
+        let lateness = self.lateness();
+        let late = is_too_late(&lateness).then(|| {
+            format!(
+                "packets left the links up to {} late, {} of {} times by {} or more",
+                lateness.max,
+                lateness.late,
+                lateness.count,
+                emulate::LATE_FROM
+            )
+        });
+        let busy = self.together.busy_percent.filter(|&percent| percent >= BUSY_PERCENT_MIN).map(|percent| {
+            format!(
+                "its processors had work for {percent} % of the time; the links may carry more than they let through"
+            )
+        });
+        late.into_iter().chain(busy).collect()
+    }
+
+    /// A line for each link.
+    fn table(&self) -> Vec<String> {
+        let line = |name: &str, link: &str, alone: &str, share: &str, together: &str| {
+            format!("  {name:<18} {link:<32} {alone:>11} {share:>6}   {together:>11}").trim_end().to_owned()
+        };
+        let mut lines = vec![line("", "the link", "alone", "", "together")];
+        for (index, (link, alone)) in self.links.iter().zip(&self.alone).enumerate() {
+            let carried = self.together.link_bytes.get(index).copied().unwrap_or(0);
+            lines.push(line(
+                &link.name,
+                &link.text(),
+                &alone.goodput().to_string(),
+                &format!("{:.0} %", percent_of(alone.goodput(), link.rate)),
+                &ByteSize::from_bytes(carried).to_string(),
+            ));
+        }
+        lines
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let together = &self.together;
+        let sum = links::sum(&self.links);
+        let lost_percent = together.packets_lost as f64 * 100.0 / together.packets_sent.max(1) as f64;
+        let gone = [
+            ("vanished in the cut", self.gone(|link| link.vanished)),
+            ("found a queue full", self.gone(|link| link.overflowed + link.dropped_by_codel)),
+            ("were lost on the way", self.gone(|link| link.lost + link.lost_in_bursts)),
+        ];
+        let gone: Vec<_> =
+            gone.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what}")).collect();
+        let short_hash = self.files.hash.get(..16).unwrap_or_default();
+        vec![
+            (
+                "all together",
+                format!("{}: {} in {}", together.goodput(), ByteSize::from_bytes(together.bytes), together.span),
+            ),
+            ("share of the sum", self.share_text(sum)),
+            ("the cut", self.cut_text()),
+            ("longest gap", format!("{} without a byte for the receiver", together.longest_gap)),
+            (
+                "bytes lost",
+                if self.files.is_same {
+                    format!("0: both files are equal, BLAKE3 {short_hash}…")
+                } else {
+                    format!("{}: THE FILES DIFFER", self.files.bytes_lost)
+                },
+            ),
+            (
+                "retransmissions",
+                format!(
+                    "{} of {} packets ({lost_percent:.2} %){}{}",
+                    together.packets_lost,
+                    together.packets_sent,
+                    if gone.is_empty() { "" } else { "; on the links " },
+                    gone.join(", ")
+                ),
+            ),
+            ("handshake", format!("{}  {}, {}", together.handshake, together.key_exchange, together.cipher)),
+        ]
+    }
+
+    fn share_text(&self, sum: Rate) -> String {
+        if self.together.down.is_zero() {
+            return format!("{:.0} % of {sum}", self.share_of_whole_percent());
+        }
+        format!(
+            "{:.0} % of what the links carried while they were up; {:.0} % of {sum}, as if none had been cut",
+            self.share_percent(),
+            self.share_of_whole_percent()
+        )
+    }
+
+    fn cut_text(&self) -> String {
+        let Some(cut) = &self.together.cut else { return "none".to_owned() };
+        let Some(began) = cut.began() else { return "none: the file was there before it was due".to_owned() };
+        format!(
+            "{}, both ways and silently, {} after the start, at {} %, {}",
+            self.links[cut.link].name,
+            began.saturating_since(self.together.connected_at),
+            cut.percent,
+            if cut.is_restored() { format!("for {}", self.together.down) } else { "to the end".to_owned() }
+        )
+    }
+
     fn json(&self) -> Value {
+        let together = &self.together;
+        let lateness = self.lateness();
+        let cut = together.cut.as_ref().and_then(|cut| {
+            let began = cut.began()?.saturating_since(together.connected_at);
+            Some(json!({
+                "link": self.links[cut.link].name, "at_percent": cut.percent, "at_us": began.as_micros(),
+                "down_us": together.down.as_micros(), "restored": cut.is_restored(),
+            }))
+        });
+        let links: Vec<_> = (0..self.links.len()).map(|index| self.link_json(index)).collect();
         json!({
-            "bytes": self.bytes,
-            "rate_bps": self.link.rate.map(Rate::as_bps),
-            "delay_us": self.link.delay.as_micros(),
-            "goodput_bps": self.goodput().as_bps(),
+            "bytes": together.bytes,
+            "seed": self.seed,
+            "links": links,
+            "sum_bps": links::sum(&self.links).as_bps(),
+            "span_us": together.span.as_micros(),
+            "goodput_bps": together.goodput().as_bps(),
             "share_percent": self.share_percent(),
-            "handshake_us": self.killed.handshake.map(Duration::as_micros),
-            "cipher": self.resumed.cipher,
-            "key_exchange": self.resumed.key_exchange,
-            "packets_sent": self.resumed.packets_sent,
-            "packets_lost": self.resumed.packets_lost,
-            "link_lost": self.stats.forward.link.lost,
-            "link_overflowed": self.stats.forward.link.overflowed,
-            "killed_at_percent": self.killed.percent(),
-            "bytes_resumed": self.resumed.bytes_resumed,
-            "blake3": self.hash,
-            "verified": self.verified,
+            "share_of_whole_percent": self.share_of_whole_percent(),
+            "longest_gap_us": together.longest_gap.as_micros(),
+            "bytes_lost": self.files.bytes_lost,
+            "cut": cut,
+            "handshake_us": together.handshake.as_micros(),
+            "cipher": together.cipher,
+            "key_exchange": together.key_exchange,
+            "packets_sent": together.packets_sent,
+            "packets_lost": together.packets_lost,
+            "late_max_us": lateness.max.as_micros(),
+            "late_count": lateness.late,
+            "departures": lateness.count,
+            "busy_percent": together.busy_percent,
+            "too_busy": !self.complaints().is_empty(),
+            "blake3": self.files.hash,
+            "verified": self.files.is_same,
+        })
+    }
+
+    fn link_json(&self, index: usize) -> Value {
+        let (link, alone) = (&self.links[index], &self.alone[index]);
+        let report = &self.together.links[index];
+        let both = |what: fn(&netem::LinkStats) -> u64| what(&report.forward.link) + what(&report.backward.link);
+        json!({
+            "name": link.name,
+            "rate_bps": link.rate.as_bps(),
+            "delay_us": link.config().delay.as_micros(),
+            "alone_bytes": alone.bytes,
+            "alone_goodput_bps": alone.goodput().as_bps(),
+            "alone_share_percent": percent_of(alone.goodput(), link.rate),
+            "alone_packets_lost": alone.packets_lost,
+            "together_bytes": self.together.link_bytes[index],
+            "lost": both(|link| link.lost + link.lost_in_bursts),
+            "vanished": both(|link| link.vanished),
+            "overflowed": both(|link| link.overflowed),
         })
     }
 }
+
+const fn is_too_late(lateness: &Lateness) -> bool {
+    lateness.late.saturating_mul(1000) > lateness.count.saturating_mul(LATE_PERMILLE_MAX)
+}
+
+fn percent_of(part: Rate, whole: Rate) -> f64 {
+    if whole.is_zero() { 0.0 } else { part.as_bps() as f64 * 100.0 / whole.as_bps() as f64 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! The demo's links.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use emulate::{DeviceText, LinkText, RelayLink};
+use netem::LinkConfig;
+use units::Rate;
+
+/// Four unlike links. Their queues hold what passes in 50 ms.
+pub(crate) const LINKS: [&str; 4] = [
+    "name=fibre,rate=400Mb/s,delay=5ms,queue=50ms",
+    "name=cable,rate=200Mb/s,delay=15ms,queue=50ms",
+    "name=wlan,rate=100Mb/s,delay=30ms,queue=50ms",
+    "name=mobile,rate=50Mb/s,delay=60ms,queue=50ms",
+];
+
+/// IPv4 and UDP headers, which the links carry too.
+const HEADER_BYTES: u64 = 28;
+
+/// One link.
+#[derive(Clone, Debug)]
+pub(super) struct DemoLink {
+    pub(super) name: String,
+    /// Towards the receiver.
+    pub(super) rate: Rate,
+    forward: LinkConfig,
+    backward: LinkConfig,
+}
+
+impl DemoLink {
+    /// Reads `texts`, one for each link.
+    ///
+    /// # Errors
+    /// In words for the user: no link, too many, or one that the demo cannot use.
+    pub(super) fn parse_all(texts: &[String]) -> Result<Vec<Self>, String> {
+        if texts.is_empty() || texts.len() > litz::paths::PATHS_MAX {
+            return Err(format!("{} links: 1 to {} can be used together", texts.len(), litz::paths::PATHS_MAX));
+        }
+        texts.iter().enumerate().map(|(index, text)| Self::parse(index, text)).collect()
+    }
+
+    fn parse(index: usize, text: &str) -> Result<Self, String> {
+        let wrong = |what: String| format!("--link {text}: {what}");
+        let LinkText { forward, backward, device } =
+            LinkText::parse(text, HEADER_BYTES, |path: &Path| std::fs::read_to_string(path))
+                .map_err(|error| wrong(error.to_string()))?;
+        let DeviceText { name, mtu, left, right } = device;
+        if mtu.is_some() || !left.is_empty() || !right.is_empty() {
+            return Err(wrong("the demo has no devices: leave mtu, left and right out".to_owned()));
+        }
+        for config in [&forward, &backward] {
+            config.validate().map_err(|error| wrong(error.to_string()))?;
+        }
+        // Or the share of what the links carry could not be told.
+        if forward.schedule.is_some() {
+            return Err(wrong("the demo makes the cuts: leave down, flap, at and every out".to_owned()));
+        }
+        let rate = forward.rate.filter(|rate| !rate.is_zero());
+        let rate = rate.ok_or_else(|| wrong("a link needs a rate above zero, such as rate=100Mb/s".to_owned()))?;
+        Ok(Self { name: name.unwrap_or_else(|| format!("l{index}")), rate, forward, backward })
+    }
+
+    /// As a relay emulates it, on a port of its own.
+    pub(super) fn relay_link(&self) -> RelayLink {
+        RelayLink {
+            name: self.name.clone(),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            // Known when it listens.
+            server: None,
+            forward: self.forward.clone(),
+            backward: self.backward.clone(),
+        }
+    }
+
+    /// Towards the receiver.
+    pub(super) const fn config(&self) -> &LinkConfig {
+        &self.forward
+    }
+
+    /// For people: what it carries and how late it brings it.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{}, {} each way", self.rate, self.forward.delay);
+        if !self.forward.loss.is_zero() {
+            text += &format!(", {:.2} % loss", self.forward.loss.as_f64() * 100.0);
+        }
+        text
+    }
+}
+
+/// What links carry together.
+pub(super) fn sum(links: &[DemoLink]) -> Rate {
+    Rate::from_bps(links.iter().fold(0, |sum, link| sum.saturating_add(link.rate.as_bps())))
+}
+
+/// The link that carries most; the first of them.
+pub(super) fn fastest(links: &[DemoLink]) -> usize {
+    let indices = 0..links.len();
+    // `max_by_key` takes the last of several.
+    indices.rev().max_by_key(|&index| links[index].rate).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Duration;
+
+    use super::*;
+
+    fn parse(texts: &[&str]) -> Result<Vec<DemoLink>, String> {
+        DemoLink::parse_all(&texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_four_links_are_unlike() {
+        let links = parse(&LINKS).unwrap();
+        let rates: Vec<_> = links.iter().map(|link| link.rate).collect();
+        assert_eq!(rates, [400, 200, 100, 50].map(Rate::from_mbps));
+        let delays: Vec<_> = links.iter().map(|link| link.config().delay).collect();
+        assert_eq!(delays, [5, 15, 30, 60].map(Duration::from_millis));
+        assert!(links.iter().all(|link| link.config().overhead_bytes == HEADER_BYTES));
+        assert_eq!((sum(&links), fastest(&links)), (Rate::from_mbps(750), 0));
+    }
+
+    #[test]
+    fn the_first_of_the_fastest_links_is_meant() {
+        let links = parse(&["rate=1Mb/s", "rate=5Mb/s", "rate=5Mb/s,name=x"]).unwrap();
+        assert_eq!(fastest(&links), 1);
+        assert_eq!(links.iter().map(|link| link.name.as_str()).collect::<Vec<_>>(), ["l0", "l1", "x"]);
+    }
+
+    #[test]
+    fn what_the_demo_cannot_use_is_told() {
+        for (text, expected) in [
+            ("delay=5ms", "needs a rate"),
+            ("rate=5", "rate"),
+            ("rate=1Mb/s,mtu=1400", "no devices"),
+            ("rate=1Mb/s,down=1s..2s silent", "makes the cuts"),
+            ("rate=1Mb/s,flap=1s 1s silent", "makes the cuts"),
+            ("rate=1Mb/s,at=1s rate=2Mb/s", "makes the cuts"),
+        ] {
+            let error = parse(&[text]).unwrap_err();
+            assert!(error.contains(expected) && error.contains(text), "{text}: {error}");
+        }
+        assert!(parse(&[]).unwrap_err().contains("0 links"));
+        assert!(parse(&["rate=1Mb/s"; 33]).unwrap_err().contains("33 links"));
+    }
+}

@@ -1,0 +1,131 @@
+//! What the demo shows while it runs: a bar and a line a link on a terminal, plain lines elsewhere.
+
+use std::io::IsTerminal;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use units::{Duration, Instant};
+
+/// Plain lines come this often.
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Says things to the user, or nothing at all.
+pub(super) enum Show {
+    Bars,
+    Lines,
+    Quiet,
+}
+
+/// One transfer, as it is shown. Dropping it clears the bars.
+pub(super) struct Screen {
+    title: String,
+    bytes: u64,
+    bars: Option<Bars>,
+    says_lines: bool,
+    line_at: Instant,
+    percent: u64,
+}
+
+struct Bars {
+    all: MultiProgress,
+    main: ProgressBar,
+    links: Vec<ProgressBar>,
+}
+
+impl Show {
+    pub(super) fn new(json: bool) -> Self {
+        match json {
+            true => Self::Quiet,
+            false if std::io::stderr().is_terminal() => Self::Bars,
+            false => Self::Lines,
+        }
+    }
+
+    pub(super) fn say(&self, text: &str) {
+        if !matches!(self, Self::Quiet) {
+            print_line(text);
+        }
+    }
+
+    /// A transfer of `bytes` begins.
+    pub(super) fn transfer(&self, title: &str, bytes: u64) -> Screen {
+        let (bars, says_lines) = match self {
+            Self::Bars => (Some(Bars::new(title, bytes)), false),
+            Self::Lines => (None, true),
+            Self::Quiet => (None, false),
+        };
+        if says_lines {
+            print_line(&format!("  {title}"));
+        }
+        Screen { title: title.to_owned(), bytes, bars, says_lines, line_at: Instant::ZERO, percent: 0 }
+    }
+}
+
+impl Screen {
+    /// So much has arrived.
+    pub(super) fn progress(&mut self, bytes_done: u64) {
+        self.percent = bytes_done.saturating_mul(100).checked_div(self.bytes).unwrap_or(100);
+        if let Some(bars) = &self.bars {
+            bars.main.set_position(bytes_done);
+        }
+    }
+
+    /// What each link does at `now`, a line each.
+    pub(super) fn links(&mut self, now: Instant, lines: &[String]) {
+        if let Some(bars) = &mut self.bars {
+            bars.show_links(lines);
+        } else if self.says_lines && now >= self.line_at {
+            print_line(&format!("  {}: {} %", self.title, self.percent));
+            lines.iter().for_each(|line| print_line(&format!("    {line}")));
+            self.line_at = now + LINE_INTERVAL;
+        }
+    }
+
+    /// Something happened.
+    pub(super) fn say(&self, text: &str) {
+        match &self.bars {
+            // A terminal that cannot be written to shows nothing; the transfer goes on.
+            Some(bars) => drop(bars.all.println(text)),
+            None if self.says_lines => print_line(text),
+            None => {}
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if let Some(bars) = &self.bars {
+            bars.links.iter().chain([&bars.main]).for_each(ProgressBar::finish_and_clear);
+        }
+    }
+}
+
+impl Bars {
+    fn new(title: &str, bytes: u64) -> Self {
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+        let main = all.add(ProgressBar::new(bytes));
+        let template = "  {prefix:<14} [{bar:32}] {percent:>3} %  {decimal_bytes} of {decimal_total_bytes}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            main.set_style(style.progress_chars("━╸─"));
+        }
+        main.set_prefix(title.to_owned());
+        Self { all, main, links: Vec::new() }
+    }
+
+    fn show_links(&mut self, lines: &[String]) {
+        while self.links.len() < lines.len() {
+            let bar = self.all.add(ProgressBar::new_spinner());
+            if let Ok(style) = ProgressStyle::with_template("    {wide_msg}") {
+                bar.set_style(style);
+            }
+            self.links.push(bar);
+        }
+        for (bar, line) in self.links.iter().zip(lines) {
+            bar.set_message(line.clone());
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "this is where the command speaks")]
+fn print_line(text: &str) {
+    eprintln!("{text}");
+}
