@@ -110,6 +110,9 @@ impl Slot {
                 tracing::debug!(%error, "a datagram was dropped");
             }
         }
+        if let Some(more) = todo.expected {
+            self.connection.expect_writes(more);
+        }
         self.paths.extend(todo.paths);
         self.serve_paths(now);
         for query in todo.queries {

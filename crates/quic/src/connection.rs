@@ -545,6 +545,13 @@ impl Connection {
         self.send.streams.write_some(id, chunk)
     }
 
+    /// Announces `more` bytes that the application will write soon, on whichever streams, beyond those it has announced and
+    /// written; `None` takes back what is left. With several paths it says whether slow ones are worth their time: bulk that
+    /// is written piece by piece looks like the end of something again and again.
+    pub fn expect_writes(&mut self, more: Option<u64>) {
+        self.send.streams.expect(more);
+    }
+
     /// Ends a stream after what was written.
     ///
     /// # Errors

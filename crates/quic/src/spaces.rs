@@ -142,7 +142,8 @@ mod tests {
         (2..6).for_each(|index| spaces[index] = index as u64);
         assert_eq!((spaces.count(), spaces.remove_path(2)), (6, 4));
         assert_eq!(spaces.iter().copied().collect::<Vec<_>>(), [2, 3, 5]);
-        (spaces.remove_path(1), spaces.remove_path(1));
+        spaces.remove_path(1);
+        spaces.remove_path(1);
         assert_eq!((spaces.count(), spaces[2]), (3, 2));
     }
 }

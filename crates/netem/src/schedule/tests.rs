@@ -149,3 +149,35 @@ fn the_end_of_time_has_no_change() {
     }
     assert!(steps <= 3, "{steps}");
 }
+
+#[test]
+fn what_undoes_a_change_brings_back_every_field() {
+    let plain = LinkConfig {
+        rate: Some(Rate::from_mbps(8)),
+        delay: ms(3),
+        reorder: Ratio::new(1, 7),
+        reorder_by: ms(2),
+        ..LinkConfig::default()
+    };
+    let some = Ratio::new(1, 3);
+    let jitter = Jitter { spread: crate::Spread::Uniform { max: ms(1) }, reorders: true };
+    let bursts = BurstLoss { good_to_bad: some, bad_to_good: some, loss_good: Ratio::ZERO, loss_bad: Ratio::ONE };
+    for change in [
+        state(LineState::Silent),
+        Change::Rate(None),
+        Change::Delay(ms(9)),
+        Change::Jitter(Some(jitter)),
+        Change::Loss(some),
+        Change::BurstLoss(Some(bursts)),
+        Change::Duplicate(some),
+        Change::Corrupt(some),
+        Change::Reorder(some, ms(5)),
+    ] {
+        let undo = change.undo(&plain);
+        let mut config = plain.clone();
+        change.apply(&mut config);
+        assert_ne!(config, plain, "{change:?}");
+        undo.apply(&mut config);
+        assert_eq!(config, plain, "{change:?}");
+    }
+}

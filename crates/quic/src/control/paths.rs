@@ -169,9 +169,11 @@ impl Paths {
         id.0 < self.next_issued
     }
 
-    /// How many paths are open, or over and not forgotten.
+    /// How many paths are open. Those that were given up do not count though they are not forgotten yet: another may be wanted in
+    /// their place at once, and waits for its ID.
     fn open_count(&self) -> usize {
-        self.others.iter().filter(|path| path.is_open).count() + usize::from(!self.first_is_forgotten)
+        let is_open = |path: &&OtherPath| path.is_open && !path.end.said;
+        self.others.iter().filter(is_open).count() + usize::from(!self.first_end.said)
     }
 
     /// Moves on to the next ID that a client may open: those that were given up before anybody used them are passed over
@@ -479,9 +481,7 @@ impl Control {
         };
         // Late packets of it are still recognised and acknowledged for a while.
         end.forget_at.get_or_insert(now + pto * CLOSE_PTOS);
-        let open = usize::from(!paths.first_end.said)
-            + paths.others.iter().filter(|path| path.is_open && !path.end.said).count();
-        if open == 0 {
+        if paths.open_count() == 0 {
             return Err(TransportError::new(ErrorCode::NO_ERROR, "the peer gave up the last path"));
         }
         Ok(())

@@ -165,6 +165,12 @@ impl SendHalf {
                 SentFrame::ResetStream(id) => self.streams.on_reset_acked(id, exchange),
                 SentFrame::Ack { path, largest } => Self::tell_ack_floor(exchange, space, path, largest),
                 SentFrame::AckFrequency { sequence } => self.ack_frequency.on_acked(sequence),
+                SentFrame::Answers(path) => {
+                    if let Some(at) = self.place_of(path) {
+                        let is_active = self.paths[at].is_active();
+                        self.paths[at].validation.on_answers_acked(is_active);
+                    }
+                }
                 _ => {}
             }
         }
@@ -233,8 +239,17 @@ impl SendHalf {
         let Content::Side(slot) = run.content else { return };
         let mut frames = std::mem::take(&mut self.frame_scratch);
         self.spaces[index].log.take_frames(slot, &mut frames);
-        for frame in frames.drain(..).filter(|_| !run.moved) {
-            self.requeue_frame(space, frame);
+        for frame in frames.drain(..) {
+            match frame {
+                // The peer may have no other occasion to ask again (RFC 9000, section 8.2.1).
+                SentFrame::Answers(path) => {
+                    if let Some(at) = self.place_of(path).filter(|at| self.paths[*at].is_open()) {
+                        self.paths[at].validation.ask();
+                    }
+                }
+                _ if run.moved => {}
+                frame => self.requeue_frame(space, frame),
+            }
         }
         self.frame_scratch = frames;
     }
@@ -259,7 +274,7 @@ impl SendHalf {
             SentFrame::StreamsBlocked(dir) => self.streams.on_streams_blocked_lost(dir),
             SentFrame::AckFrequency { sequence } => self.ack_frequency.on_lost(sequence),
             SentFrame::Datagram => self.stats.datagrams_lost += 1,
-            SentFrame::Ping | SentFrame::Control(_) | SentFrame::Ack { .. } => {}
+            SentFrame::Ping | SentFrame::Answers(_) | SentFrame::Control(_) | SentFrame::Ack { .. } => {}
         }
     }
 

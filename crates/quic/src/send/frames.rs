@@ -68,6 +68,8 @@ impl ControlFrame {
 pub(crate) enum SentFrame {
     /// Makes the peer answer and needs no repetition.
     Ping,
+    /// Answers to challenges, on this path. Not repeated (RFC 9000, section 13.3), but it matters that they arrive.
+    Answers(PathId),
     Control(ControlFrame),
     Crypto(Range<u64>),
     Stream {

@@ -237,7 +237,7 @@ impl SendHalf {
                     self.paths[at].on_received(bytes);
                 }
             }
-            ToSend::Challenge { path, data } => return self.on_challenge(path, data),
+            ToSend::Challenge { path, data } => self.on_challenge(path, data),
             ToSend::Response(data) => self.on_response(now, data, exchange),
             ToSend::Control(frame) => return self.queue_control(frame),
             ToSend::Crypto { space, bytes } => {
@@ -439,14 +439,15 @@ impl SendHalf {
     }
 
     /// Room for new bytes grows with the window, so that a long fat path is kept full and a short one does not hoard memory.
-    /// Bytes are held in order, so with several paths they are held for as long as the slowest takes.
+    /// Bytes are held in order, so with several paths they are held for as long as the slowest takes; and since one stream has
+    /// half of the room, that half must bridge it with something to spare, or the slowest path is never worth its wait.
     fn tune_buffer(&mut self, events: &mut Events) {
         let wanted = if let [path] = &self.paths[..] {
             path.congestion.window().saturating_mul(2)
         } else {
             let active = || self.paths.iter().filter(|path| path.is_active() && path.rtt.has_sample());
             let longest = active().map(|path| path.rtt.smoothed()).max().unwrap_or(Duration::ZERO);
-            active().map(|path| path.capacity().bytes_in(longest)).sum::<u64>().saturating_mul(2)
+            active().map(|path| path.capacity().bytes_in(longest)).sum::<u64>().saturating_mul(4)
         };
         let bytes = wanted.max(HELD_BYTES_MIN).min(self.config.send_buffer_max);
         self.streams.set_held_bytes_max(bytes, events);

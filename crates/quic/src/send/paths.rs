@@ -9,11 +9,10 @@
 use units::{Duration, Instant};
 use wire::quic::{ConnectionId, PathId, Space};
 
+use super::SendHalf;
 use super::path::{Addresses, SendPath};
 use super::sent_log::{Content, Run};
 use super::validation::ASK_AGAIN_MAX;
-use super::{CONTROL_QUEUE_MAX, SendHalf};
-use crate::error::TransportError;
 use crate::exchange::{Exchange, ToControl};
 use crate::spaces::DATA;
 use crate::stats::{PathState, PathStats};
@@ -72,12 +71,12 @@ impl SendHalf {
     }
 
     /// The peer asks whether a path works. The answer leaves there.
-    pub(super) fn on_challenge(&mut self, id: PathId, data: [u8; 8]) -> Result<(), TransportError> {
-        let Some(at) = self.place_of(id) else { return Ok(()) };
-        if self.paths[at].is_open() && self.paths[at].validation.queue_answer(data) >= CONTROL_QUEUE_MAX {
-            return Err(TransportError::violation("the peer asks for answers and reads none"));
+    pub(super) fn on_challenge(&mut self, id: PathId, data: [u8; 8]) {
+        if let Some(at) = self.place_of(id)
+            && self.paths[at].is_open()
+        {
+            self.paths[at].validation.queue_answer(data);
         }
-        Ok(())
     }
 
     /// An answer, which may come on any path (RFC 9000, section 8.2.3).
@@ -99,7 +98,7 @@ impl SendHalf {
         if path.state != PathState::Silent {
             return;
         }
-        path.validation.stop();
+        path.validation.on_active();
         path.is_refused = false;
         path.state = PathState::Active;
         path.backoff.reset();

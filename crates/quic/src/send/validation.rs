@@ -10,6 +10,17 @@ use crate::queue::Queue;
 /// Challenges whose answer still counts: an answer may come late, and each challenge has bytes of its own.
 const ASKED_MAX: usize = 8;
 
+/// Packets between two questions of ours that may leave although the window of the path is full of what was lost there: as
+/// many as a peer that asks in earnest needs, and few enough to be remembered.
+const OVER_WINDOW_MAX: u8 = 8;
+
+/// Questions to a path that works, for the peer's sake: see [`Validation::on_active`].
+const COURTESIES_MAX: u8 = 8;
+
+/// Answers that wait to be sent, at most. Beyond it the oldest are dropped: a path whose socket has no room for minutes is
+/// asked every second, and the peer expects answers to its last questions only.
+const ANSWERS_MAX: usize = 64;
+
 /// How often a path is asked at least.
 pub(crate) const ASK_AGAIN_MAX: Duration = Duration::from_secs(1);
 
@@ -24,12 +35,18 @@ pub(crate) struct Validation {
     interval: Duration,
     /// Answers to the peer's challenges, which must leave on this path (section 8.2.2).
     answers: Queue<[u8; 8]>,
+    /// Packets that left beyond the window since our last question became due.
+    over_window: u8,
+    /// An answer is on its way, and the peer has not said that it came.
+    is_unheard: bool,
+    /// Questions still to be asked although the path works.
+    courtesies: u8,
 }
 
 impl Validation {
     /// Asks now, again after `interval`, and then less and less often.
     pub(crate) fn start(&mut self, now: Instant, interval: Duration) {
-        self.is_due = true;
+        (self.is_due, self.over_window, self.courtesies) = (true, 0, 0);
         self.interval = interval.min(ASK_AGAIN_MAX);
         self.again_at = Some(now + self.interval);
     }
@@ -39,6 +56,29 @@ impl Validation {
         self.is_due = false;
         self.again_at = None;
         self.asked = Queue::new();
+    }
+
+    /// The path works, as far as we are concerned. The peer may still wait for our answer, and if that is lost it may have
+    /// nothing left to ask again with, being held to three times what it gets: so we go on for a while, unless it has said that
+    /// the answer came.
+    pub(crate) fn on_active(&mut self) {
+        if !self.is_unheard {
+            return self.stop();
+        }
+        (self.is_due, self.courtesies) = (false, COURTESIES_MAX);
+    }
+
+    /// The peer has an answer of ours.
+    pub(crate) fn on_answers_acked(&mut self, is_active: bool) {
+        self.is_unheard = false;
+        if is_active {
+            self.stop();
+        }
+    }
+
+    /// Asks once more.
+    pub(crate) fn ask(&mut self) {
+        self.is_due = true;
     }
 
     /// When [`on_timeout`](Self::on_timeout) has something to do.
@@ -51,15 +91,29 @@ impl Validation {
         if self.again_at.is_none_or(|at| at > now) {
             return false;
         }
-        self.is_due = true;
+        (self.is_due, self.over_window) = (true, 0);
         self.interval = (self.interval * 2).min(ASK_AGAIN_MAX);
         self.again_at = Some(now + self.interval);
+        if self.courtesies > 0 {
+            self.courtesies -= 1;
+            self.again_at = self.again_at.filter(|_| self.courtesies > 0);
+        }
         true
     }
 
     /// True if a frame waits.
     pub(crate) fn has_due(&self) -> bool {
         self.is_due || !self.answers.is_empty()
+    }
+
+    /// Whether what is due may leave although the window is full.
+    pub(crate) fn may_exceed_window(&self) -> bool {
+        self.is_due || self.over_window < OVER_WINDOW_MAX
+    }
+
+    /// A packet left although the window was full.
+    pub(crate) fn on_window_exceeded(&mut self) {
+        self.over_window = self.over_window.saturating_add(1);
     }
 
     /// The challenge that is due: bytes nobody can guess, new ones each time (section 8.2.1).
@@ -80,10 +134,12 @@ impl Validation {
         self.asked.iter().any(|asked| asked == data)
     }
 
-    /// The peer asks: returns how many answers wait now.
-    pub(crate) fn queue_answer(&mut self, data: [u8; 8]) -> usize {
+    /// The peer asks.
+    pub(crate) fn queue_answer(&mut self, data: [u8; 8]) {
+        if self.answers.len() == ANSWERS_MAX {
+            self.answers.pop_front();
+        }
         self.answers.push_back(data);
-        self.answers.len()
     }
 
     /// The answer that waits longest.
@@ -94,6 +150,7 @@ impl Validation {
     /// It is on its way. Not repeated if lost: the peer asks again (RFC 9000, section 13.3).
     pub(crate) fn pop_answer(&mut self) {
         self.answers.pop_front();
+        self.is_unheard = true;
     }
 
     /// Frees room that is not used.

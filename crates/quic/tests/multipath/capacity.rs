@@ -12,10 +12,6 @@ fn goodput_share(seed: u64, links: &[netem::LinkConfig], bytes: u64) -> f64 {
     let mut pair = connected(seed, links);
     let took = apps::transfer(&mut pair, bytes, Duration::from_secs(60));
     let mbps = bytes as f64 * 8.0 / took.as_nanos() as f64 * 1000.0;
-    for path in pair.client.connection(0).path_stats() {
-        println!("{path:?}");
-    }
-    println!("{mbps} Mb/s of {} in {took}", capacity_mbps(links));
     mbps / capacity_mbps(links)
 }
 
@@ -28,7 +24,7 @@ fn two_equal_links_carry_twice_as_much() {
 #[test]
 fn unlike_links_carry_their_sum() {
     let links = [link(80, 5), link(40, 20), link(20, 40), link(10, 75)];
-    let share = goodput_share(2, &links, 40_000_000);
+    let share = goodput_share(2, &links, 30_000_000);
     assert!(share > 0.85, "{share}");
 }
 
@@ -59,7 +55,6 @@ fn an_ordered_stream_fills_links_of_skewed_delays() {
             let mut flow = Flow::new(&mut pair, from);
             flow.run(&mut pair, Duration::from_secs(6));
             let (rate, capacity) = (flow.mbps(Instant::ZERO + Duration::from_secs(3), pair.now), capacity_mbps(&links));
-            println!("{seed} {from:?}: {rate} of {capacity}");
             assert!(rate > 0.85 * capacity, "seed {seed}, from {from:?}: {rate} of {capacity} Mb/s");
         }
     }
@@ -145,7 +140,6 @@ fn requests_are_answered_soon_beside_bulk() {
     let took = exchanges(&mut pair, &mut flow, Duration::from_secs(4));
     let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
     let rate = flow.mbps(from, pair.now);
-    println!("{} exchanges, median {median}, longest {worst}, {rate} Mb/s beside", took.len());
     // The short path and its queue of 30 ms, both ways.
     assert!(median < Duration::from_millis(60), "{median}");
     assert!(worst < Duration::from_millis(200), "{worst}");
@@ -172,7 +166,6 @@ fn each_strategy_moves_what_it_is_given() {
         let mut flow = Flow::new(&mut pair, Side::Client);
         flow.run(&mut pair, Duration::from_secs(4));
         let (rate, capacity) = (flow.mbps(Instant::ZERO + Duration::from_secs(2), pair.now), capacity_mbps(&links));
-        println!("{scheduler}: {rate} of {capacity}");
         assert!(rate > share * capacity, "{scheduler}: {rate} of {capacity} Mb/s");
         let carried: Vec<u64> = (0..3).map(|at| pair.link_pair(at)[0].stats().delivered_bytes).collect();
         assert!(carried.iter().all(|bytes| *bytes > 200_000), "{scheduler}: {carried:?}");
@@ -200,7 +193,6 @@ fn redundant_messages_outlive_a_path_without_waiting_for_a_timer() {
         longest[is_cut] = longest[is_cut].max(took);
         pair.run_for(Duration::from_millis(3));
     }
-    println!("{longest:?}");
     assert!(pair.links[0].stats().vanished > 0, "the cut did nothing");
     assert!(longest[0] < Duration::from_millis(6), "{longest:?}");
     // The other path's delay, and no more: the copy was on its way already.

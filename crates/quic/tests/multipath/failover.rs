@@ -37,7 +37,7 @@ fn vanished(pair: &mut Pair, link: usize) -> u64 {
     pair.link_pair(link).iter().map(|direction| direction.stats().vanished).sum()
 }
 
-fn show(pair: &mut Pair, side: Side) -> String {
+pub(crate) fn show(pair: &mut Pair, side: Side) -> String {
     let stats = node(pair, side).connection(0).path_stats();
     let line = |path: &quic::PathStats| {
         format!(
@@ -77,7 +77,6 @@ fn best_is_cut(seed: u64, round_trip_ms: u64, from: Side, directions: &[usize]) 
     let (gap, at) = flow.longest_gap(cut_at, pair.now);
     let rate = flow.mbps(cut_at + Duration::from_secs(1), pair.now);
     let capacity = capacity_mbps(&links[1..]);
-    println!("{what} gap {gap} at {at:?} (cut at {cut_at:?}), then {rate} of {capacity} Mb/s\n{shown}");
     assert!(gap <= Duration::from_millis(100) + round_trip * 3, "{what}: a gap of {gap} at {at:?}\n{shown}");
     assert!(rate >= 0.8 * capacity, "{what}: {rate} of {capacity} Mb/s\n{shown}");
 
@@ -92,7 +91,6 @@ fn best_is_cut(seed: u64, round_trip_ms: u64, from: Side, directions: &[usize]) 
     let rate = flow.mbps_lately(&pair);
     let (gap, at) = flow.longest_gap(up_at, pair.now);
     let shown = show(&mut pair, from);
-    println!("back: link carries {share} of what it did, all {rate} Mb/s, gap {gap} at {at:?}\n{shown}");
     assert!(share > SHARE_AGAIN && rate > 0.8 * before, "{what}: back: {share} {rate} Mb/s\n{shown}");
     assert!(gap <= Duration::from_millis(100) + round_trip, "{what}: back: a gap of {gap} at {at:?}\n{shown}");
 }
@@ -144,8 +142,6 @@ fn all_paths_are_cut_for_two_seconds() {
         let shown = show(&mut pair, Side::Client);
         let (gap, at) = flow.longest_gap(up_at, pair.now);
         let rate = flow.mbps(up_at + Duration::from_secs(3), pair.now);
-        let capacity = capacity_mbps(&links);
-        println!("seed {seed}: gap {gap} at {at:?}, up at {up_at:?}, then {rate} of {capacity} Mb/s\n{shown}");
         assert!(
             gap < Duration::from_millis(1100 + round_trip_ms),
             "seed {seed}: a gap of {gap} at {at:?}, up at {up_at:?}\n{shown}"
@@ -182,7 +178,6 @@ fn a_flapping_link_harms_nobody() {
     let (gap, at) = flow.longest_gap(from_at, pair.now);
     let (rate, rest) = (flow.mbps(from_at, pair.now), capacity_mbps(&links[1..]));
     let shown = show(&mut pair, Side::Client);
-    println!("gap {gap} at {at:?}, {rate} of {rest} Mb/s\n{shown}");
     assert!(vanished(&mut pair, 0) > 0, "the cuts did nothing");
     assert!(gap <= Duration::from_millis(160), "{gap} at {at:?}\n{shown}");
     assert!(rate >= 0.8 * rest, "{rate} of {rest} Mb/s\n{shown}");
@@ -200,7 +195,6 @@ fn a_path_that_loses_a_third_does_not_hold_back_a_good_one() {
     let (gap, at) = flow.longest_gap(from_at, pair.now);
     let (rate, good) = (flow.mbps(from_at + Duration::from_secs(1), pair.now), capacity_mbps(&links[..1]));
     let shown = show(&mut pair, Side::Client);
-    println!("gap {gap} at {at:?}, {rate} of {good} Mb/s\n{shown}");
     assert!(pair.link_pair(1)[0].stats().lost > 0);
     assert!(gap <= Duration::from_millis(160), "{gap} at {at:?}\n{shown}");
     assert!(rate >= 0.9 * good, "{rate} of {good} Mb/s\n{shown}");
@@ -220,7 +214,6 @@ fn a_socket_without_room_stops_no_other() {
     let (gap, at) = flow.longest_gap(from_at, pair.now);
     let (rate, rest) = (flow.mbps(from_at + Duration::from_millis(500), pair.now), capacity_mbps(&links[1..]));
     let shown = show(&mut pair, Side::Client);
-    println!("gap {gap} at {at:?}, {rate} of {rest} Mb/s\n{shown}");
     assert!(gap <= Duration::from_millis(160), "{gap} at {at:?}\n{shown}");
     assert!(rate >= 0.8 * rest, "{rate} of {rest} Mb/s\n{shown}");
     pair.client.full.clear();
@@ -236,7 +229,6 @@ fn a_message_does_not_wait_for_a_socket_without_room() {
     let mut pair = connected(15, &[link_of(50, Duration::from_millis(5)), link_of(50, Duration::from_millis(30))]);
     pair.client.full.push(0);
     let took = crate::support::apps::transfer(&mut pair, 200, Duration::from_secs(20));
-    println!("{took}");
     assert!(took < Duration::from_millis(200), "{took}");
 }
 
@@ -256,7 +248,6 @@ fn plans_refused_on_one_path_go_elsewhere() {
         let (gap, at) = flow.longest_gap(from_at, pair.now);
         let (rate, rest) = (flow.mbps(from_at + Duration::from_millis(500), pair.now), capacity_mbps(&links[1..]));
         let shown = show(&mut pair, Side::Client);
-        println!("{share:?}: {} refused, gap {gap} at {at:?}, {rate} of {rest} Mb/s\n{shown}", pair.client.refused);
         assert!(gap <= Duration::from_millis(160), "{gap} at {at:?}\n{shown}");
         assert!(rate >= 0.8 * rest, "{rate} of {rest} Mb/s\n{shown}");
         let lost = pair.client.connection(0).path_stats()[0].packets_lost - lost;
@@ -306,7 +297,6 @@ fn a_link_that_stands_still_and_goes_on_is_used_again() {
         set_state(&mut pair, 0, BOTH, LineState::Held);
         flow.run(&mut pair, Duration::from_millis(held_ms));
         set_state(&mut pair, 0, BOTH, LineState::Up);
-        let up_at = pair.now;
         flow.run(&mut pair, Duration::from_millis(1200));
         let carried = pair.links[0].stats().delivered_bytes;
         flow.run(&mut pair, Duration::from_secs(1));
@@ -314,9 +304,11 @@ fn a_link_that_stands_still_and_goes_on_is_used_again() {
         let (gap, at) = flow.longest_gap(held_at, pair.now);
         let rate = flow.mbps_lately(&pair);
         let shown = show(&mut pair, Side::Client);
-        println!("held for {held_ms} ms: gap {gap} at {at:?} (up at {up_at:?}), carries {share}, {rate} Mb/s of {before}\n{shown}");
         assert!(gap <= Duration::from_millis(160), "held for {held_ms} ms: a gap of {gap} at {at:?}\n{shown}");
-        assert!(share > SHARE_AGAIN && rate > 0.8 * before, "held for {held_ms} ms: {share}, {rate} of {before}\n{shown}");
+        assert!(
+            share > SHARE_AGAIN && rate > 0.8 * before,
+            "held for {held_ms} ms: {share}, {rate} of {before}\n{shown}"
+        );
     }
 }
 
@@ -324,7 +316,8 @@ fn a_link_that_stands_still_and_goes_on_is_used_again() {
 fn a_socket_without_room_for_an_hour_makes_nobody_spin() {
     for count in 1..=2 {
         let links = vec![link_of(15, Duration::from_millis(10)); count];
-        let setup = crate::support::Setup::new(22).over(&links).with_config(|config| config.idle_timeout = Duration::ZERO);
+        let setup =
+            crate::support::Setup::new(22).over(&links).with_config(|config| config.idle_timeout = Duration::ZERO);
         let mut pair = setup.build();
         pair.connect();
         pair.open_paths();
@@ -336,6 +329,11 @@ fn a_socket_without_room_for_an_hour_makes_nobody_spin() {
         pair.client.full.clear();
         let read = flow.read();
         flow.run(&mut pair, Duration::from_secs(2));
-        assert!(flow.read() > read + 1_000_000, "{count} paths: {} more\n{}", flow.read() - read, show(&mut pair, Side::Client));
+        assert!(
+            flow.read() > read + 1_000_000,
+            "{count} paths: {} more\n{}",
+            flow.read() - read,
+            show(&mut pair, Side::Client)
+        );
     }
 }

@@ -43,7 +43,10 @@ impl Flow {
             match connection.write(self.id, self.pending.clone()) {
                 Ok(()) => self.written += std::mem::take(&mut self.pending).len() as u64,
                 Err(WriteError::Blocked) => break,
-                Err(error) => panic!("stream {}: {error}", self.id),
+                Err(error) => {
+                    let last = std::iter::from_fn(|| connection.poll_event()).last();
+                    panic!("stream {}: {error}: {last:?}", self.id);
+                }
             }
         }
         let now = pair.now;

@@ -1,6 +1,6 @@
 //! How paths begin, live and end.
 
-use quic::{Addresses, ErrorCode, Event, PathId, PathState, Side};
+use quic::{Addresses, ErrorCode, Event, OpenPathError, PathId, PathState, Side};
 use units::{Duration, Instant};
 use wire::quic::Frame;
 
@@ -164,7 +164,7 @@ fn an_address_that_has_not_answered_is_asked_in_small_datagrams_whatever_size_is
     let mut duel = Duel::established(Duel::with_server(config, hostile));
     let issued = [duel.hostile.issue(1, 0)];
     duel.say_and_ack(&payload(&issued));
-    duel.say_on(1, &payload(&[Frame::PathChallenge([5; 8]), Frame::Padding { len: 1160 }]));
+    duel.say_on(1, &payload(&[Frame::PathChallenge([5; 8]), Frame::Padding { len: 1170 }]));
     duel.wait(Duration::from_secs(3));
     // Three times what came are three questions.
     let questions = heard_on(&duel, 1, |frame| matches!(frame, Frame::PathChallenge(_))).collect::<Vec<_>>();
@@ -325,21 +325,25 @@ fn paths_are_forgotten_and_others_opened_two_hundred_times_in_a_row() {
 
 #[test]
 fn the_first_path_makes_room_for_another_when_it_is_given_up() {
-    let mut pair = connected(46, &[link(50, 5), link(50, 5)]);
-    let now = pair.now;
-    assert!(pair.client.connection(0).abandon_path(now, PathId(0), 0));
-    pair.run_for(Duration::from_secs(2));
-    // A link for the first path's successor: the same one, whose sockets are the first.
-    let addresses = Addresses::of(crate::support::SERVER);
-    assert_eq!(pair.client.connection(0).open_path(pair.now, addresses, false), Ok(()));
-    pair.run_for(Duration::from_secs(1));
-    for side in [Side::Client, Side::Server] {
-        assert_eq!(state(&mut pair, side, 2), Some(PathState::Active), "{side:?}");
+    // Whether it is forgotten by then or not.
+    for wait in [Duration::from_secs(2), Duration::ZERO] {
+        let mut pair = connected(46, &[link(50, 5), link(50, 5)]);
+        let now = pair.now;
+        assert!(pair.client.connection(0).abandon_path(now, PathId(0), 0));
+        pair.run_for(wait);
+        // A link for the first path's successor: the same one, whose sockets are the first.
+        let addresses = Addresses::of(crate::support::SERVER);
+        assert_eq!(pair.client.connection(0).open_path(pair.now, addresses, false), Ok(()));
+        assert_eq!(pair.client.connection(0).open_path(pair.now, addresses, false), Err(OpenPathError::TooMany));
+        pair.run_for(Duration::from_secs(1));
+        for side in [Side::Client, Side::Server] {
+            assert_eq!(state(&mut pair, side, 2), Some(PathState::Active), "{side:?}");
+        }
+        let mut flow = Flow::new(&mut pair, Side::Client);
+        flow.run(&mut pair, Duration::from_secs(2));
+        let rate = flow.mbps_lately(&pair);
+        assert!(rate > 80.0, "{rate} Mb/s");
     }
-    let mut flow = Flow::new(&mut pair, Side::Client);
-    flow.run(&mut pair, Duration::from_secs(2));
-    let rate = flow.mbps_lately(&pair);
-    assert!(rate > 80.0, "{rate} Mb/s");
 }
 
 #[test]

@@ -283,6 +283,11 @@ impl Hostile {
         self.paths.get(&path).map_or(0, |path| path.remote_ids.len())
     }
 
+    /// Forgets a path that is over.
+    pub fn forget_path(&mut self, path: u32) {
+        self.paths.remove(&path);
+    }
+
     fn packet_to(&mut self, path: u32, remote_id: ConnectionId, payload: &[u8]) -> Vec<u8> {
         let known = self.paths.entry(path).or_default();
         let number = known.next_number;

@@ -13,6 +13,7 @@ use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::receive::Snapshot;
 use crate::send::draft::Draft;
 use crate::send::frames::{ControlFrame, SentFrame};
+use crate::send::path::SendPath;
 use crate::send::sent_log::RUNS_MAX;
 use crate::spaces::DATA;
 
@@ -54,9 +55,10 @@ impl SendHalf {
             let sent = plan.size_bytes as u64;
             let has_window = bytes_left >= size as u64 && self.spaces[DATA + at].log.run_count() < RUNS_MAX;
             // Probes leave whatever the window says (RFC 9002, section 7.5), and so does what asks a path that is in no use.
-            let asks = self.paths[at].validation.has_due() && (has_window || !self.paths[at].is_active());
+            let exceeds = !self.paths[at].is_active() && self.paths[at].validation.may_exceed_window();
+            let asks = self.paths[at].validation.has_due() && (has_window || exceeds);
             let may_elicit = (has_window && load == Load::All) || self.spaces[DATA + at].probes_due > 0 || asks;
-            if (!may_elicit && !(ack_due && acks.is_some())) || room < sent + size as u64 {
+            if !(may_elicit || ack_due && acks.is_some()) || room < sent + size as u64 {
                 break;
             }
             if load == Load::All && has_window && self.is_bulk_due(at, ack_pending && acks.is_some()) {
@@ -72,6 +74,9 @@ impl SendHalf {
             let packet_size =
                 self.plan_data_packet(now, at, load, first, may_elicit, number_len, fixed_bit, plan, exchange);
             let Some(packet_size) = packet_size else { break };
+            if asks && !has_window {
+                self.paths[at].validation.on_window_exceeded();
+            }
             bytes_left = bytes_left.saturating_sub(packet_size as u64);
             if packet_size < size {
                 break;
@@ -193,13 +198,16 @@ impl SendHalf {
 
     /// Answers to challenges, and a challenge of ours.
     fn fill_validation(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
-        let validation = &mut self.paths[at].validation;
-        while let Some(data) = validation.peek_answer() {
-            if !draft.put(plan, &Frame::PathResponse(data)) {
-                return;
-            }
+        let SendPath { id, validation, .. } = &mut self.paths[at];
+        let mut answered = false;
+        while let Some(data) = validation.peek_answer()
+            && draft.put(plan, &Frame::PathResponse(data))
+        {
             validation.pop_answer();
-            frames.push(SentFrame::Ping);
+            answered = true;
+        }
+        if answered {
+            frames.push(SentFrame::Answers(*id));
         }
         /// A type of two bytes at most, and eight of data.
         const CHALLENGE_LEN_MAX: usize = 10;

@@ -15,6 +15,9 @@ use crate::send::path::{Copy, SendPath};
 use crate::spaces::DATA;
 use crate::stats::PathState;
 
+/// How fast an unused path's round trip is taken for shorter again: slowly, since each mistake costs a message its time.
+const ROUND_TRIP_HALF_LIFE: Duration = Duration::from_secs(4);
+
 /// Bytes made due again at a time for a path with nothing else to send: a batch.
 const REINJECTED_BYTES_MAX: u64 = 64 * 1024;
 
@@ -110,7 +113,9 @@ impl SendHalf {
     fn demand(&self) -> Demand {
         let control = u64::from(self.has_control_due());
         Demand {
-            ready_bytes: self.streams.ready_bytes() + self.datagram_bytes + control,
+            // What is announced is as good as written: it decides whether slow paths are worth their time.
+            ready_bytes: (self.streams.ready_bytes() + self.datagram_bytes + control)
+                .saturating_add(self.streams.expected_bytes()),
             is_last: !self.streams.has_waiting_writers(),
         }
     }
@@ -249,6 +254,18 @@ impl SendPath {
         matches!(self.state, PathState::Active | PathState::Silent)
     }
 
+    /// The smoothed round trip; what it was above the least one fades while the path is not used. Otherwise one that was slow
+    /// for a moment would never be tried again.
+    fn expected_round_trip(&self, now: Instant) -> Duration {
+        let smoothed = self.rtt.smoothed();
+        if self.in_flight > 0 || !self.rtt.has_sample() {
+            return smoothed;
+        }
+        let halvings = now.saturating_since(self.acked_at).as_nanos() / ROUND_TRIP_HALF_LIFE.as_nanos();
+        let least = self.rtt.min().min(smoothed);
+        least + Duration::from_nanos((smoothed - least).as_nanos() >> halvings.min(63))
+    }
+
     /// What the scheduler may know of it, with `ready_bytes` to be sent.
     fn view(&mut self, now: Instant, has_room: bool, ready_bytes: u64) -> PathView {
         let datagram_bytes = self.datagram_size as u64;
@@ -256,17 +273,14 @@ impl SendPath {
         // What happens on one path makes all of them be looked at: a path that took a packet each time would cost a system
         // call for it, so bulk waits until the pacer lets a batch out.
         let wanted = datagram_bytes.max(Pacer::batch_bytes(rate).min(ready_bytes).min(PLAN_BYTES_MAX as u64));
-        let release_at = if self.pacer.budget(now, rate) >= wanted {
-            now
-        } else {
-            self.pacer.next_release(now, rate, wanted)
-        };
+        let release_at =
+            if self.pacer.budget(now, rate) >= wanted { now } else { self.pacer.next_release(now, rate, wanted) };
         let measured = self.rtt.has_sample();
         PathView {
             id: self.id.0,
             is_backup: self.is_backup || self.is_peers_backup,
             is_suspect: self.state == PathState::Silent || self.stuck_at().is_some_and(|at| at <= now),
-            srtt: self.rtt.smoothed(),
+            srtt: self.expected_round_trip(now),
             rttvar: self.rtt.variance(),
             min_rtt: if measured { self.rtt.min() } else { Duration::ZERO },
             window_bytes: self.congestion.window(),
