@@ -8,14 +8,14 @@ FUZZ_SECONDS ?= 20
 
 .PHONY: demo test bench instructions lint interop fuzz-smoke
 
-## A file crosses an encrypted connection over an emulated link, is cut off once, resumes, and is verified.
+## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the file is verified.
 demo:
 	@scripts/need cc cmake
 	$(CARGO) run --release --quiet --package litz -- demo
 
 ## All tests: unit, property, deterministic pairs, sockets, whole programs.
 test:
-	@scripts/need cc cmake
+	@scripts/need cc cmake ip
 	$(CARGO) test --workspace --quiet
 
 ## Side-by-side measurements against peers in network namespaces (root), raw results in bench/results/.

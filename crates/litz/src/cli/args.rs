@@ -58,7 +58,7 @@ pub(crate) struct TransportOptions {
     pub(crate) datagram_size: usize,
 
     /// Congestion controller: cubic, bbr or newreno
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    #[arg(long, value_name = "NAME", default_value = "bbr")]
     pub(crate) congestion: recovery::Algorithm,
 
     /// Which path the next packets take: earliest (by estimated delivery), lowest-rtt, round-robin, or redundant:N (each on N
