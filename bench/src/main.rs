@@ -8,6 +8,7 @@
 mod compare;
 mod contender;
 mod meter;
+mod multipath;
 mod namespaces;
 mod tls;
 mod usage;
@@ -38,6 +39,20 @@ enum Command {
         #[arg(long, default_value = "results")]
         results: PathBuf,
     },
+    /// Run contenders over several links at once, and write results and plots
+    Multipath {
+        #[command(flatten)]
+        plan: multipath::Plan,
+        /// Where raw results and plots go
+        #[arg(long, default_value = "results")]
+        results: PathBuf,
+    },
+    /// The serving process of one run over several links
+    #[command(hide = true)]
+    MultipathServe(multipath::Serve),
+    /// The driving process of one run over several links
+    #[command(hide = true)]
+    MultipathDrive(multipath::Drive),
     /// The serving process of one run: prints its address, serves, and prints its figures when its input ends
     Serve {
         contender: Name,
@@ -65,6 +80,9 @@ enum Command {
 fn main() -> Result<(), contender::Failure> {
     match Arguments::parse().command {
         Command::Compare { plan, results } => compare::run(&plan, &results),
+        Command::Multipath { plan, results } => multipath::run(&plan, &results),
+        Command::MultipathServe(serve) => multipath::serve(&serve),
+        Command::MultipathDrive(drive) => multipath::drive(&drive),
         Command::Serve { contender, job, listen, processor } => {
             pin(processor)?;
             work::serve(contender, &job, listen)

@@ -9,6 +9,18 @@ pub fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// How long the threads that this process has now were ready to run and did not, because the processors were busy with
+/// something else; zero where the system does not tell.
+pub fn waited() -> Duration {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+    let of = |path: std::path::PathBuf| {
+        let words = std::fs::read_to_string(path.join("schedstat")).unwrap_or_default();
+        // Time run, time waited, turns (Documentation/scheduler/sched-stats.rst).
+        words.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
+    };
+    Duration::from_nanos(threads.filter_map(|thread| Some(of(thread.ok()?.path()))).sum())
+}
+
 /// Resident memory of this process in bytes.
 pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

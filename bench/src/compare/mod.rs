@@ -3,10 +3,10 @@
 mod dips;
 mod figures;
 mod file;
-mod machine;
-mod process;
+pub mod machine;
+pub mod process;
 mod run;
-mod statistics;
+pub mod statistics;
 mod table;
 mod targets;
 

@@ -29,6 +29,11 @@ impl Exchanges {
         }
     }
 
+    /// How many were timed.
+    pub fn len(&self) -> usize {
+        self.samples.len()
+    }
+
     pub fn figures(&self) -> Figures {
         latencies(&self.samples)
     }
