@@ -1,0 +1,49 @@
+//! Data both ways over two and over four paths.
+
+use crate::flow::BYTES_MIN;
+use crate::pair::{Client, Pair, Wish};
+
+/// What we get acknowledged on each path at least.
+const OUR_BYTES_MIN: u64 = 100_000;
+
+/// STREAM frames that noq sends on each path at least. Few, because noq 1.4 fills the oldest path and turns to others only
+/// while the congestion window of that one is full: seldom, once it has grown.
+const THEIR_FRAMES_MIN: u64 = 10;
+
+fn check(client: Client, links: u8) {
+    let pair = Pair::with_paths(Wish::new(client, links));
+    assert!(pair.us.stats().is_multipath && pair.them.is_multipath_enabled());
+    let theirs: Vec<_> = (0..u32::from(links)).map(|id| pair.theirs(id)).collect();
+    pair.transfer(|flow| flow.goes_on_for(BYTES_MIN));
+    let stats = pair.us.stats();
+    assert_eq!(stats.paths.len(), usize::from(links));
+    assert_eq!(stats.receive.packets_unauthentic, 0, "every path has its own nonces: {:?}", stats.receive);
+    for (ours, theirs) in stats.paths.iter().zip(&theirs) {
+        let theirs = theirs.stats();
+        assert!(ours.bytes_acked >= OUR_BYTES_MIN, "{ours:?}");
+        assert!(theirs.frame_rx.stream > 0 && theirs.frame_tx.stream >= THEIR_FRAMES_MIN, "{ours:?} {theirs:?}");
+        // Both count the same packets, unless the system has dropped some.
+        assert!(ours.bytes_received <= theirs.udp_tx.bytes && theirs.udp_rx.bytes <= ours.bytes_sent);
+        assert!(ours.bytes_received > theirs.udp_tx.bytes / 2, "{ours:?} {theirs:?}");
+    }
+}
+
+#[test]
+fn our_client_and_noqs_server_over_two_paths() {
+    check(Client::Ours, 2);
+}
+
+#[test]
+fn our_client_and_noqs_server_over_four_paths() {
+    check(Client::Ours, 4);
+}
+
+#[test]
+fn noqs_client_and_our_server_over_two_paths() {
+    check(Client::Theirs, 2);
+}
+
+#[test]
+fn noqs_client_and_our_server_over_four_paths() {
+    check(Client::Theirs, 4);
+}
