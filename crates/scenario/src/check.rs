@@ -16,7 +16,8 @@ pub use value::{Bound, Value};
 pub struct Verdict {
     /// The check's kind in files; or `content` or `fault`, which are made always.
     pub kind: &'static str,
-    /// What it is about: a part of the workload, a path, a link, or a fault by link and line. Empty if about all.
+    /// What it is about: a part of the workload, with the percentile or window if any, a path, a link with the
+    /// counter, or a fault by link and line. Empty if about all.
     pub of: String,
     /// What was measured; `None` if there was nothing to measure, which passes no check.
     pub value: Option<Value>,

@@ -1,4 +1,24 @@
-//! Scenarios: links, faults, workload and checks in a file, to be run in any world.
+//! Scenarios: links, faults, workload and checks in a file, read once and run in any world.
+//!
+//! ```text
+//!   file ── parse ──▶ Scenario ── Suite ──▶ orders ── World ──▶ Outcome ── check ──▶ verdicts ── report ──▶ table, JSON
+//! ```
+//!
+//! Sans-IO: nothing here reads a file, a clock or a socket. Time in the world of this crate, [`memory`], is virtual; other
+//! worlds implement [`world::World`] elsewhere and share everything else.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`model`] | what a file says: start there |
+//! | [`mod@parse`] | the format, with errors that name file, line and key |
+//! | [`faults`], [`capacity`] | what a scenario means in time: schedules of links, and what they could carry |
+//! | [`world`], [`memory`] | where runs are made |
+//! | `apps`, [`content`], [`recorder`] | the applications at both ends, the bytes they send, and what they measure |
+//! | [`proof`] | that every fault was met by packets |
+//! | [`outcome`], [`mod@check`], [`suite`] | what a run measured, what that says, and which runs it takes |
+//! | [`report`] | tables and JSON |
+//!
+//! The format, the measures and the JSON stand in `docs/spec/scenario.md`.
 #![forbid(unsafe_code)]
 
 mod apps;

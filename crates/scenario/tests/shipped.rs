@@ -54,20 +54,76 @@ fn names() -> Vec<String> {
     names
 }
 
+macro_rules! shipped {
+    ($($test:ident: $name:literal,)*) => {
+        /// The scenarios that have a test below.
+        const TESTED: &[&str] = &[$($name),*];
+
+        $(#[test]
+        fn $test() {
+            let (table, passes) = judge(&read($name), 1..=1);
+            assert!(passes, "{}: run `litz scenario run` for more\n{table}", $name);
+        })*
+    };
+}
+
+shipped! {
+    backup: "backup",
+    bufferbloat: "bufferbloat",
+    bursty_wifi: "bursty-wifi",
+    codel: "codel",
+    dropped_link: "dropped-link",
+    emulator: "emulator",
+    flapping: "flapping",
+    four_equal: "four-equal",
+    four_unlike: "four-unlike",
+    four_unlike_ordered: "four-unlike-ordered",
+    gigabit: "gigabit",
+    leaving_wifi: "leaving-wifi",
+    lte_trace: "lte-trace",
+    messages_and_bulk: "messages-and-bulk",
+    reordering: "reordering",
+    requests: "requests",
+    satellite_dsl: "satellite-dsl",
+    two_equal: "two-equal",
+}
+
 #[test]
-#[ignore = "minutes: every scenario with all its seeds"]
-fn all_pass_with_all_their_seeds() {
-    let only = std::env::var("SCENARIO").ok();
-    let seeds: u64 = std::env::var("SEEDS").ok().map_or(10, |seeds| seeds.parse().expect("a number"));
-    let mut failed = Vec::new();
-    for name in names().into_iter().filter(|name| only.as_ref().is_none_or(|only| only == name)) {
-        let started = std::time::SystemTime::now();
-        let scenario = read(&name);
-        let (table, passes) = judge(&scenario, 1..=seeds);
-        println!("{name} {:.1} s\n{table}", started.elapsed().unwrap().as_secs_f64());
-        if !passes {
-            failed.push(name);
+fn every_file_has_a_test_and_is_named_after_its_scenario() {
+    assert_eq!(names(), TESTED);
+    for name in names() {
+        assert_eq!(read(&name).name, name);
+    }
+}
+
+#[test]
+fn the_trace_follows_its_rule() {
+    // docs/spec/scenario.md, "The shipped trace".
+    let mut expected = String::new();
+    let mut bits = 0;
+    for ms in 1..=4000_u64 {
+        let up = ms.min(4000 - ms);
+        let rate_bps = 6_000_000 + 30_000_000 * up / 2000;
+        bits += rate_bps / 1000;
+        while bits >= 12_000 {
+            bits -= 12_000;
+            expected += &format!("{ms}\n");
         }
     }
-    assert_eq!(failed, [""; 0]);
+    let found = std::fs::read_to_string(folder().join("traces/lte.mahi")).expect("it is there");
+    assert!(found == expected, "run the rule again: {} lines, not {}", found.lines().count(), expected.lines().count());
+}
+
+#[test]
+#[ignore = "minutes: every scenario with every seed that it asks for; `litz scenario run scenarios` does the same"]
+fn all_pass_with_all_their_seeds() {
+    let mut failed = String::new();
+    for name in names() {
+        let scenario = read(&name);
+        let (table, passes) = judge(&scenario, 1..=u64::from(scenario.seeds));
+        if !passes {
+            failed += &format!("{name}\n{table}\n");
+        }
+    }
+    assert!(failed.is_empty(), "{failed}");
 }

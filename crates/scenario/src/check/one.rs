@@ -69,10 +69,27 @@ fn judge(scenario: &Scenario, outcome: &Outcome, check: &Check, verdicts: &mut V
                 if check.of.is_none_or(|of| of == index)
                     && let Some((name, value, bound)) = judge_part(scenario, outcome, index, part, kind)
                 {
-                    verdicts.push(Verdict::new(name, &scenario.parts[index].name, value, bound, line));
+                    verdicts.push(Verdict::new(name, of(&scenario.parts[index].name, kind), value, bound, line));
                 }
             }
         }
+    }
+}
+
+/// The part, and what else tells two checks of a kind apart.
+fn of(part: &str, kind: &CheckKind) -> String {
+    match kind {
+        CheckKind::Latency { percentile_hundredths, .. } => {
+            format!("{part} p{}", f64::from(*percentile_hundredths) / 100.0)
+        }
+        CheckKind::ShareOfCapacity { window, .. }
+        | CheckKind::Goodput { window, .. }
+        | CheckKind::Gap { window, .. } => {
+            let from = window.from.map(|from| format!(" from {from}")).unwrap_or_default();
+            let until = window.until.map(|until| format!(" until {until}")).unwrap_or_default();
+            format!("{part}{from}{until}")
+        }
+        _ => part.to_owned(),
     }
 }
 

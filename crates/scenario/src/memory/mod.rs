@@ -27,7 +27,7 @@ impl World for Memory {
     }
 
     fn run(&mut self, scenario: &Scenario, order: &Order, watch: Watch<'_>) -> Result<Outcome, WorldError> {
-        run::Run::new(scenario, order)?.to_end(watch)
+        run::Run::new(scenario, order)?.finish(watch)
     }
 }
 

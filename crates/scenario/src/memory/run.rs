@@ -75,13 +75,13 @@ impl<'a> Run<'a> {
         })
     }
 
-    pub(super) fn to_end(mut self, watch: Watch<'_>) -> Result<Outcome, WorldError> {
+    pub(super) fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, WorldError> {
         self.nodes[0].connect(self.now, self.first)?;
         loop {
             self.settle(0);
             self.settle(1);
             if self.failure.is_some() || self.recorder.is_done() || !self.step()? {
-                return Ok(self.finish());
+                return Ok(self.into_outcome());
             }
             self.steps += 1;
             if self.steps.is_multiple_of(STEPS_BETWEEN_WATCHES) {
@@ -199,7 +199,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn finish(self) -> Outcome {
+    fn into_outcome(self) -> Outcome {
         let network = self.network;
         let fault_outcomes =
             self.proof.finish(self.scenario, |link| network.stats(link).expect("only faults of links in use begin"));

@@ -52,7 +52,21 @@ const KINDS: [(Kind, &str); 10] = [
 const AGAINST_AT_LEAST: f64 = 0.97;
 
 pub(super) fn read(table: &Table<'_, '_>, known: &Known<'_>) -> Option<Check> {
-    let kind = table.required("kind", table.word("kind", &KINDS))?;
+    let Some(kind) = table.required("kind", table.word("kind", &KINDS)) else {
+        table.finish_unknown_kind(&[
+            "of",
+            "at-least",
+            "at-most",
+            "from",
+            "until",
+            "percentile",
+            "within",
+            "path",
+            "link",
+            "counter",
+        ]);
+        return None;
+    };
     let about = match kind {
         Kind::Share | Kind::Goodput | Kind::Gap => About::Bulk,
         Kind::Latency => About::Timed,
@@ -85,10 +99,12 @@ fn read_kind(table: &Table<'_, '_>, kind: Kind, known: &Known<'_>) -> Option<Che
             let window = read_window(table);
             CheckKind::Gap { at_most: table.required("at-most", table.duration_above_zero("at-most"))?, window }
         }
-        Kind::Latency => CheckKind::Latency {
-            percentile_hundredths: table.required("percentile", table.hundredths("percentile", 100_00))?,
-            at_most: table.required("at-most", table.duration_above_zero("at-most"))?,
-        },
+        Kind::Latency => {
+            // Both are read before either is missed: what is not read counts as unknown.
+            let percentile = table.required("percentile", table.hundredths("percentile", 10_000));
+            let at_most = table.required("at-most", table.duration_above_zero("at-most"));
+            CheckKind::Latency { percentile_hundredths: percentile?, at_most: at_most? }
+        }
         Kind::NothingLost => CheckKind::NothingLost,
         Kind::OrderKept => CheckKind::OrderKept,
         Kind::Complete => {
@@ -115,7 +131,7 @@ fn read_kind(table: &Table<'_, '_>, kind: Kind, known: &Known<'_>) -> Option<Che
         }
         Kind::Against => CheckKind::AgainstBestPath {
             at_least: table.share("at-least").unwrap_or(AGAINST_AT_LEAST),
-            percentile_hundredths: table.hundredths("percentile", 100_00).unwrap_or(50_00),
+            percentile_hundredths: table.hundredths("percentile", 10_000).unwrap_or(5_000),
         },
     })
 }

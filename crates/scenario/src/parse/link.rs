@@ -114,23 +114,28 @@ pub(super) fn read_jitter(table: &Table<'_, '_>) -> Option<Jitter> {
     }
     let words = [(Kind::None, "none"), (Kind::Uniform, "uniform"), (Kind::Normal, "normal"), (Kind::Pareto, "pareto")];
     let kind = table.required("distribution", table.word("distribution", &words));
-    let reorders = |table: &Table<'_, '_>| table.boolean("reorders").unwrap_or(false);
     let span = |key| table.required(key, table.duration_above_zero(key));
-    let jitter = match kind? {
+    let Some(kind) = kind else {
+        table.finish_unknown_kind(&["max", "deviation", "scale", "shape", "cap", "reorders"]);
+        return None;
+    };
+    let spread = match kind {
         Kind::None => None,
-        Kind::Uniform => Some(Jitter { spread: Spread::Uniform { max: span("max")? }, reorders: reorders(table) }),
-        Kind::Normal => {
-            Some(Jitter { spread: Spread::Normal { deviation: span("deviation")? }, reorders: reorders(table) })
-        }
+        Kind::Uniform => span("max").map(|max| Spread::Uniform { max }),
+        Kind::Normal => span("deviation").map(|deviation| Spread::Normal { deviation }),
         Kind::Pareto => {
             let shape = table.required("shape", table.hundredths("shape", netem::PARETO_SHAPE_HUNDREDTHS_MAX));
             let (scale, cap) = (span("scale"), span("cap"));
-            let spread = Spread::Pareto { scale: scale?, shape_hundredths: shape?, cap: cap? };
-            Some(Jitter { spread, reorders: reorders(table) })
+            scale.zip(shape).zip(cap).map(|((scale, shape_hundredths), cap)| Spread::Pareto {
+                scale,
+                shape_hundredths,
+                cap,
+            })
         }
     };
+    let reorders = !matches!(kind, Kind::None) && table.boolean("reorders").unwrap_or(false);
     table.finish();
-    jitter
+    Some(Jitter { spread: spread?, reorders })
 }
 
 /// `{ enter = "0" }` is no bursts, for `back` and for faults.
@@ -139,7 +144,7 @@ pub(super) fn read_bursts(table: &Table<'_, '_>) -> Option<BurstLoss> {
     let leave = table.ratio("leave");
     let lost = table.ratio("loss").unwrap_or(Ratio::ONE);
     let lost_outside = table.ratio("loss-outside").unwrap_or(Ratio::ZERO);
-    if !enter?.is_zero() {
+    if enter.is_some_and(|enter| !enter.is_zero()) {
         table.required("leave", leave);
     }
     table.finish();

@@ -281,6 +281,13 @@ impl<'s, 'i> Table<'s, 'i> {
         tables
     }
 
+    /// As [`finish`](Self::finish), where it could not be found out which of several kinds the table is: what any of them
+    /// has is fine.
+    pub(super) fn finish_unknown_kind(&self, keys: &[&'static str]) {
+        self.asked.borrow_mut().extend(keys);
+        self.finish();
+    }
+
     /// Reports the keys that nobody asked for. Call it last.
     pub(super) fn finish(&self) {
         let mut asked = self.asked.borrow().clone();

@@ -250,6 +250,41 @@ fn impossible_values_say_what_is_allowed() {
 }
 
 #[test]
+fn one_mistake_hides_no_other_and_makes_none() {
+    for (body, expected) in [
+        // A key that is right stays right beside one that is missing or wrong.
+        (
+            format!("{LINK}[[workload]]\nkin = 'file'\nsize = '1MB'\nchunk = '1MiB'"),
+            &["workload.kind", "workload.kin"][..],
+        ),
+        (format!("{LINK}[[check]]\nkin = 'gap'\nat-most = '1s'"), &["check.kind", "check.kin"]),
+        (
+            format!(
+                "{LINK}[[workload]]\nkind = 'messages'\nsize = '20B'\nevery = '1s'\ncount = 1\n[[check]]\nkind = 'latency'\nat-most = '1s'"
+            ),
+            &["check.percentile"],
+        ),
+        (format!("{LINK}jitter = {{ max = '1ms', width = 1 }}"), &["link.jitter.distribution", "link.jitter.width"]),
+        (
+            format!("{LINK}jitter = {{ distribution = 'uniform', reorders = true, width = 1 }}"),
+            &["link.jitter.max", "link.jitter.width"],
+        ),
+        (
+            format!("{LINK}jitter = {{ distribution = 'pareto', scale = '1ms', width = 1 }}"),
+            &["link.jitter.shape", "link.jitter.cap", "link.jitter.width"],
+        ),
+        (format!("{LINK}bursts = {{ leave = '1%', p = 1 }}"), &["link.bursts.enter", "link.bursts.p"]),
+        (format!("{LINK}reorder = {{ by = '1ms', p = 1 }}"), &["link.reorder.share", "link.reorder.p"]),
+    ] {
+        let mut found: Vec<_> = problems(&body).into_iter().map(|(_, key, _)| key).collect();
+        found.sort();
+        let mut expected: Vec<_> = expected.iter().map(|key| (*key).to_owned()).collect();
+        expected.sort();
+        assert_eq!(found, expected, "{body}");
+    }
+}
+
+#[test]
 fn every_problem_is_told_at_once_in_the_order_of_the_file() {
     let found = problems("[[link]]\nname = 'a'\nrate = 'x'\nspeed = 3\nloss = '200%'\n[[fault]]\nat = 'soon'");
     let keys: Vec<_> = found.iter().map(|(line, key, _)| (*line, key.as_str())).collect();

@@ -40,7 +40,11 @@ pub(super) fn read(table: &Table<'_, '_>) -> Option<Part> {
     };
     let start = table.duration("start").unwrap_or(Duration::ZERO);
     let priority = table.signed("priority", 1_000_000).unwrap_or(0);
-    let work = match kind? {
+    let Some(kind) = kind else {
+        table.finish_unknown_kind(&["size", "chunk", "parallel", "request", "response", "every", "count", "arrivals"]);
+        return None;
+    };
+    let work = match kind {
         Kind::File => Some(Work::File {
             size: table.size("size", HEADER_BYTES..SIZE_MAX + 1),
             chunk: table.size("chunk", 4096..CHUNK_BYTES_MAX + 1).unwrap_or(CHUNK_BYTES),

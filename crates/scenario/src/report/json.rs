@@ -134,10 +134,10 @@ fn part_json(name: &str, kind: &str, part: &PartOutcome, with_timeline: bool) ->
         "longest_gap_ns": longest.map(|gap| gap.length.as_nanos()),
         "longest_gap_from_ns": longest.map(|gap| gap.from.as_nanos()),
         "latency_count": part.latencies.len(),
-        "latency_p50_ns": latency(50_00),
-        "latency_p90_ns": latency(90_00),
-        "latency_p99_ns": latency(99_00),
-        "latency_max_ns": latency(100_00),
+        "latency_p50_ns": latency(5_000),
+        "latency_p90_ns": latency(9_000),
+        "latency_p99_ns": latency(9_900),
+        "latency_max_ns": latency(10_000),
     });
     if with_timeline {
         json["bin_ns"] = BIN.as_nanos().into();
