@@ -96,7 +96,7 @@ pub(crate) struct RecvOptions {
     /// Address and port to listen on [default: every address of this host, and one free port on all of them]
     ///
     /// Each address gets a socket of its own, bound to its network device, so that every path answers from where it was
-    /// asked. 0.0.0.0 and [::] are all addresses of their family. Port 0 is any, or, when resuming, the ticket's.
+    /// asked. 0.0.0.0 and [::] are one socket for all addresses of their family. Port 0 is any, or, when resuming, the ticket's.
     #[arg(short, long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
 

@@ -10,15 +10,16 @@ use std::sync::mpsc;
 use litz::identity::store::Issued;
 use litz::identity::{AllowList, Proof, ProofContext, Refusal, Secret, Ticket, TicketAddress, server_config};
 use litz::paths::advice;
-use litz::paths::listen::{self, Listening};
+use litz::paths::listen;
 use litz::transfer::{
     Authoriser, CancelToken, KeyAuthoriser, ReceiveOptions, Summary, TicketAuthoriser, TransferError, receive,
 };
-use litz::{Connection, Endpoint, EndpointConfig, LiveSocket};
+use litz::{Connection, Endpoint, EndpointConfig, LiveSocket, UdpSocket};
+use net::DatagramSocket;
 use serde_json::json;
 
 use super::args::{Advertised, RecvOptions};
-use super::connect::transport;
+use super::connect::{socket, transport};
 use super::exit;
 use super::host::{self, State};
 use super::link::{CLOSE_CODE, ConnectionLink, control, log_connected, log_ended, peer_key, proof_context};
@@ -101,10 +102,9 @@ impl<'a> Receiver<'a> {
             ),
             None => error,
         })?;
-        let (port, addresses) = (listening.port, listening.ticket_addresses());
-        let sockets = listening.sockets.into_iter().map(|(_, socket)| Box::new(socket) as Box<dyn LiveSocket>);
+        let Listening { port, addresses, sockets } = listening;
         let config = EndpointConfig { transport, server_tls: Some(tls), ..EndpointConfig::default() };
-        let endpoint = Endpoint::with_sockets(config, sockets.collect()).map_err(|error| error.to_string())?;
+        let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
         let admission = match (&options.allow, unfinished) {
             (Some(path), _) => Admission::Keys(AllowList::load(path).map_err(|error| error.to_string())?),
             (None, Some(issued)) => {
@@ -323,7 +323,16 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// Opens a socket at each place where the options say to listen.
+/// The receiver's sockets.
+struct Listening {
+    port: u16,
+    /// What the ticket names.
+    addresses: Vec<TicketAddress>,
+    sockets: Vec<Box<dyn LiveSocket>>,
+}
+
+/// Opens the sockets that the options ask for: one for all addresses of a family if a wildcard is given, one at an address
+/// that is given, and otherwise one at each address of this host.
 fn listen(options: &RecvOptions, port: u16) -> Result<Listening, String> {
     let interfaces = net::interfaces().map_err(|error| format!("cannot list the network interfaces: {error}"))?;
     let mut places = listen::plan(&interfaces, options.listen.map(|listen| listen.ip()));
@@ -337,6 +346,13 @@ fn listen(options: &RecvOptions, port: u16) -> Result<Listening, String> {
             return Err(format!("cannot listen on {device}: it has no address, is down, or is no network device"));
         }
     }
+    if let Some(wildcard) = options.listen.filter(|listen| listen.ip().is_unspecified()) {
+        let bind = SocketAddr::new(wildcard.ip(), port);
+        let opened = UdpSocket::open(&socket(bind, options.device.as_deref())).map_err(|error| error.to_string())?;
+        let port = opened.local_addr().map_err(|error| error.to_string())?.port();
+        let addresses = places.iter().map(|place| TicketAddress::Socket(SocketAddr::new(place.address.ip, port)));
+        return Ok(Listening { port, addresses: addresses.collect(), sockets: vec![Box::new(opened)] });
+    }
     let listening = listen::open(&places, port).map_err(|error| error.to_string())?;
     for (place, why) in &listening.skipped {
         tracing::warn!(address = %place.address.ip, "not listening there: {why}");
@@ -345,7 +361,9 @@ fn listen(options: &RecvOptions, port: u16) -> Result<Listening, String> {
     for advice in advice::advise_here(&interfaces, &used.collect::<Vec<_>>()) {
         exit::advise(options.transport.json || options.transport.quiet, &advice);
     }
-    Ok(listening)
+    let (port, addresses) = (listening.port, listening.ticket_addresses());
+    let sockets = listening.sockets.into_iter().map(|(_, socket)| Box::new(socket) as Box<dyn LiveSocket>);
+    Ok(Listening { port, addresses, sockets: sockets.collect() })
 }
 
 /// An authoriser that remembers whether it let the sender in, and lets a ticket's sender take over from itself.

@@ -4,7 +4,8 @@
 //! scrambled and really authenticated (by a hash that catches every accident and stops no attacker), so a changed bit, a
 //! wrong key phase or a wrong packet number fails to open just as with a real cipher.
 //!
-//! **Never offer this to a network.** No command and no public function of the `litz` crate can reach it.
+//! **Never offer this to a network.** No public function of the `litz` crate can reach it, and of its commands only `litz
+//! scenario`, whose world is memory and has no sockets.
 
 use std::sync::{Arc, Mutex};
 
