@@ -31,9 +31,6 @@ const PATHS_MAX: u32 = 32;
 const FILE_THREADS: usize = 4;
 /// Bytes of a segment, and so of a stream of the file shape.
 const SEGMENT_BYTES: u64 = 4 << 20;
-
-/// More than any run sends.
-const ENDLESS_BYTES: u64 = 1 << 50;
 /// Streams that the sender of the file shape may have open, as the `litz` command has it: the receiver reads the oldest ones
 /// only.
 const FILE_STREAMS_MAX: u64 = 6;
@@ -241,14 +238,11 @@ fn pour_file(connection: &Connection, drive: &Drive, connected_ns: u64) -> Resul
             ended.push(stream);
         }
         let written_ns = monotonic_ns();
-        connection.expect_writes(None);
         for mut stream in ended {
             stream.wait_finished()?;
         }
         Ok((bytes, written_ns))
     };
-    // As a transfer announces its files.
-    connection.expect_writes(Some(ENDLESS_BYTES));
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..FILE_THREADS).map(|_| scope.spawn(work)).collect();
         let mut sent = Sent::default();

@@ -44,10 +44,6 @@ impl Link for ConnectionLink {
         Ok(Box::new(self.0.accept_uni()?))
     }
 
-    fn expect(&self, more: Option<u64>) {
-        self.0.expect_writes(more);
-    }
-
     fn close(&self, reason: &str) {
         self.0.close(CLOSE_CODE, reason);
     }

@@ -23,9 +23,6 @@ pub trait Link: Sync {
     /// If the connection has ended.
     fn accept_uni(&self) -> io::Result<Box<dyn Read + Send>>;
 
-    /// Announces `more` bytes that will be sent soon; `None`: nothing more follows. Only a hint.
-    fn expect(&self, _more: Option<u64>) {}
-
     /// Ends the connection at once, with `reason` for the peer's log. Repeated calls do nothing.
     fn close(&self, reason: &str);
 }

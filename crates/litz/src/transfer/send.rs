@@ -131,8 +131,6 @@ struct Ender<'s, 'a>(&'s Session<'a>);
 
 impl Drop for Ender<'_, '_> {
     fn drop(&mut self) {
-        // A file that failed was announced whole.
-        self.0.link.expect(None);
         self.0.work.close();
         self.0.inbox.close();
         if std::thread::panicking() {
@@ -242,8 +240,7 @@ impl Session<'_> {
         let layout = Layout::new(size, self.base_log2).ok_or(TransferError::Protocol("impossible layout"))?;
         let held = SegmentSet::from_bytes(held, layout.count())
             .ok_or(TransferError::Protocol("a plan with segments that the file does not have"))?;
-        let bytes_resumed: u64 = held.iter().map(|segment| layout.range(segment).1).sum();
-        self.link.expect(Some(size.saturating_sub(bytes_resumed)));
+        let bytes_resumed = held.iter().map(|segment| layout.range(segment).1).sum();
         let outgoing = Arc::new(Outgoing::new(index, layout, held));
         // A second plan replaces the first: what the receiver held turned out not to fit.
         if let Some(earlier) = standing.active.insert(index, Arc::clone(&outgoing)) {
