@@ -344,7 +344,7 @@ impl Driver {
         let Some(first) = datagrams.next() else { return 0 };
         let mut len = first.len();
         for datagram in datagrams {
-            if !same_short_header(first, datagram) && self.endpoint.route(datagram) != Route::Known(key) {
+            if !belongs_with(first, datagram, || self.endpoint.route(datagram) == Route::Known(key)) {
                 break;
             }
             len += datagram.len();
@@ -415,14 +415,25 @@ fn arrived_at(port: usize, meta: &RecvMeta) -> Addresses {
     Addresses { remote: meta.source, local_ip: meta.destination_ip, socket }
 }
 
+/// Whether `datagram` may be handed over with `first`, the first of its batch; `is_ours` says whether it is of the same connection.
+/// Short headers to different connection IDs may be of different paths, which are opened apart.
+fn belongs_with(first: &[u8], datagram: &[u8], is_ours: impl FnOnce() -> bool) -> bool {
+    same_short_header(first, datagram) || ((has_long_header(first) || has_long_header(datagram)) && is_ours())
+}
+
+fn has_long_header(datagram: &[u8]) -> bool {
+    const LONG: u8 = 0x80;
+    datagram.first().is_some_and(|first| first & LONG != 0)
+}
+
 /// Whether `datagram` has a short header with the connection ID of `first`, which has one too: its bits may differ, the
 /// eight bytes after them may not.
 fn same_short_header(first: &[u8], datagram: &[u8]) -> bool {
-    const LONG: u8 = 0x80;
     const ID_END: usize = 1 + LOCAL_ID_LEN;
     first.len() >= ID_END
         && datagram.len() >= ID_END
-        && (first[0] | datagram[0]) & LONG == 0
+        && !has_long_header(first)
+        && !has_long_header(datagram)
         && first[1..ID_END] == datagram[1..ID_END]
 }
 
@@ -460,5 +471,12 @@ mod tests {
         assert!(!same_short_header(&short(0x41, 7, 1200), &short(0x41, 8, 1200)));
         assert!(!same_short_header(&short(0xc1, 7, 1200), &short(0xc1, 7, 1200)), "long headers are routed one by one");
         assert!(!same_short_header(&short(0x41, 7, 1200), &short(0x41, 7, 8)));
+        // Another ID of the same connection may be another path's.
+        assert!(!belongs_with(&short(0x41, 7, 1200), &short(0x41, 8, 1200), || true));
+        assert!(belongs_with(&short(0x41, 7, 1200), &short(0x5e, 7, 40), || false));
+        assert!(
+            belongs_with(&short(0xc1, 7, 1200), &short(0x41, 9, 1200), || true),
+            "the handshake's IDs are one path's"
+        );
     }
 }

@@ -354,18 +354,6 @@ impl ConnectionHandle {
         if is_taken { Ok(()) } else { Err(Closed::TooMany) }
     }
 
-    /// Announces `more` bytes that will be written soon; `None` takes back what is left of such announcements. See
-    /// [`quic::Connection::expect_writes`].
-    pub fn expect_writes(&self, more: Option<u64>) {
-        // A connection that is over needs no announcements.
-        let _over = self.submit(|state| {
-            state.todo.expected = Some(match (state.todo.expected.flatten(), more) {
-                (Some(before), Some(more)) => Some(before.saturating_add(more)),
-                (_, more) => more,
-            });
-        });
-    }
-
     // ── Questions ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     /// The state of the moment, or the last one; none if the connection never was. Waits for the driver.

@@ -1,11 +1,11 @@
 //! Sleeping until a socket, a timer or a waker has something to do.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
-use net::MonotonicClock;
+use net::{FineTimer, MonotonicClock};
 use units::{Duration, Instant};
 
 const WAKER: Token = Token(0);
@@ -32,7 +32,7 @@ pub(crate) struct Ready {
 pub(crate) struct Sleeper {
     poll: Poll,
     events: Events,
-    timer: fine::Timer,
+    timer: Option<FineTimer>,
     /// When the timer fires.
     armed: Option<Instant>,
     clock: MonotonicClock,
@@ -43,7 +43,10 @@ impl Sleeper {
     /// A sleeper and what wakes it. It looks around for `busy_poll` before it sleeps.
     pub(crate) fn new(clock: MonotonicClock, busy_poll: Duration) -> io::Result<(Self, crate::wake::EngineWaker)> {
         let (poll, waker) = crate::wake::poll_and_waker(WAKER)?;
-        let timer = fine::Timer::new(poll.registry(), TIMER)?;
+        let timer = FineTimer::new()?;
+        if let Some(timer) = &timer {
+            poll.registry().register(&mut SourceFd(&timer.as_raw_fd()), TIMER, Interest::READABLE)?;
+        }
         Ok((Self { poll, events: Events::with_capacity(EVENTS_MAX), timer, armed: None, clock, busy_poll }, waker))
     }
 
@@ -68,7 +71,7 @@ impl Sleeper {
         if self.armed.is_some_and(|armed| now < armed && armed <= until) {
             return true;
         }
-        let done = self.timer.arm(until.saturating_since(now));
+        let done = self.timer.as_ref().is_some_and(|timer| timer.arm(until.saturating_since(now)));
         self.armed = done.then_some(until);
         done
     }
@@ -117,61 +120,6 @@ impl Sleeper {
             readable: event.is_readable() || event.is_error(),
             writable: event.is_writable() || event.is_error(),
         })
-    }
-}
-
-/// A timer of nanoseconds.
-#[cfg(target_os = "linux")]
-mod fine {
-    use std::io;
-    use std::os::fd::{AsRawFd, OwnedFd};
-
-    use mio::unix::SourceFd;
-    use mio::{Interest, Registry, Token};
-    use rustix::time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
-    };
-    use units::Duration;
-
-    pub(super) struct Timer(OwnedFd);
-
-    impl Timer {
-        pub(super) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
-            let descriptor = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-            // Edge-triggered, so nobody has to read it: each expiry is an edge of its own.
-            registry.register(&mut SourceFd(&descriptor.as_raw_fd()), token, Interest::READABLE)?;
-            Ok(Self(descriptor))
-        }
-
-        /// Ends the sleep that follows after `span`; replaces what was armed before. False if it cannot.
-        pub(super) fn arm(&self, span: Duration) -> bool {
-            let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let nanos = span.as_nanos();
-            let it_value = Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as _ };
-            let setting = Itimerspec { it_interval: zero, it_value };
-            timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &setting).is_ok()
-        }
-    }
-}
-
-/// Elsewhere sleeps are rounded to milliseconds.
-#[cfg(not(target_os = "linux"))]
-mod fine {
-    use std::io;
-
-    use mio::{Registry, Token};
-    use units::Duration;
-
-    pub(super) struct Timer;
-
-    impl Timer {
-        pub(super) fn new(_registry: &Registry, _token: Token) -> io::Result<Self> {
-            Ok(Self)
-        }
-
-        pub(super) fn arm(&self, _span: Duration) -> bool {
-            false
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use quic::{
 };
 use units::{Duration, Instant};
 
-use crate::cells::connection::{ACCEPTED_MAX, DATAGRAMS_IN_BYTES_MAX, OpenAnswer, PathTask, Query};
+use crate::cells::connection::{ACCEPTED_MAX, DATAGRAMS_IN_BYTES_MAX, OpenAnswer, PATH_TASKS_MAX, PathTask, Query};
 use crate::cells::recv::RecvEnd;
 use crate::cells::send::SendEnd;
 use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, StreamCells, StreamTask};
@@ -49,7 +49,7 @@ pub(crate) struct Slot {
     /// Wishes for streams that wait for the peer's permission.
     opens: [VecDeque<OpenAnswer>; 2],
     messages: Messages,
-    /// Wishes about paths that came before the handshake was confirmed; bounded by the handle.
+    /// Wishes about paths that came before the handshake was confirmed; at most [`PATH_TASKS_MAX`], later ones are dropped.
     paths: Vec<PathTask>,
 }
 
@@ -110,10 +110,8 @@ impl Slot {
                 tracing::debug!(%error, "a datagram was dropped");
             }
         }
-        if let Some(more) = todo.expected {
-            self.connection.expect_writes(more);
-        }
-        self.paths.extend(todo.paths);
+        let room = PATH_TASKS_MAX.saturating_sub(self.paths.len());
+        self.paths.extend(todo.paths.into_iter().take(room));
         self.serve_paths(now);
         for query in todo.queries {
             self.answer(query);

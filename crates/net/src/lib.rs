@@ -9,6 +9,7 @@
 //! | [`mod@interfaces`] | the host's interfaces and addresses, and what can be reached over them |
 //! | [`counters`] | what a socket did, counted |
 //! | [`clock`] | the one place that reads the clock |
+//! | [`timer`] | what ends a sleep to the nanosecond |
 //! | [`secret`] | random bytes from the operating system |
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ pub mod datagram;
 pub mod interfaces;
 pub mod memory;
 pub mod secret;
+pub mod timer;
 pub mod tun;
 pub mod udp;
 
@@ -27,4 +29,5 @@ pub use datagram::{BATCH_BYTES_MAX, DatagramSocket, Ecn, RECV_BUFFER_BYTES, Recv
 pub use interfaces::{Interface, InterfaceAddress, interfaces, reachable};
 pub use memory::{MemoryNetwork, MemorySocket};
 pub use secret::os_random;
+pub use timer::FineTimer;
 pub use udp::{OpenError, UdpSocket, UdpSocketOptions};

@@ -120,8 +120,6 @@ pub(crate) struct Todo {
     pub(crate) datagrams: VecDeque<Bytes>,
     pub(crate) queries: Vec<Query>,
     pub(crate) paths: Vec<PathTask>,
-    /// Bytes announced, or that nothing more follows, if either is news.
-    pub(crate) expected: Option<Option<u64>>,
     pub(crate) close: Option<(u64, String)>,
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use net::{SendError, Transmit};
-use quic::{ConnectionKey, Event, PLAN_DATAGRAMS_MAX, Side, seal};
+use quic::{ConnectionKey, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, Side, seal};
 use units::Instant;
 
 use super::{Driver, Tails, VISITS_PER_TURN};
@@ -104,9 +104,9 @@ impl Driver {
         }
         // The wait is over, whether there is something to send or not: a deadline in the past would fire for ever.
         slot.refused_until = None;
-        let segments = self.ports.iter().map(|port| port.socket.max_gso_segments());
-        let datagrams_max = segments.min().unwrap_or(1).min(PLAN_DATAGRAMS_MAX);
         let mut sent = 0;
+        // What the socket used last takes at a time.
+        let mut datagrams_max = PLAN_DATAGRAMS_MAX;
         for _ in 0..PLANS_PER_VISIT {
             if sent > 0
                 && tails == Tails::Held
@@ -116,12 +116,13 @@ impl Driver {
                 return (sent, Left::More);
             }
             let is_full = Cell::new(false);
-            let has_room = |socket: u16| {
-                let room = self.ports[usize::from(socket)].has_room();
-                is_full.set(is_full.get() || !room);
-                room
+            let room = |socket: u16| {
+                let port = &self.ports[usize::from(socket)];
+                let has_room = port.has_room();
+                is_full.set(is_full.get() || !has_room);
+                if has_room { port.socket.max_gso_segments().max(1) } else { 0 }
             };
-            let planned = slot.connection.poll_plan_where(self.clock.now(), datagrams_max, &has_room, &mut self.plan);
+            let planned = slot.connection.poll_plan_where(self.clock.now(), &room, &mut self.plan);
             self.shared.lap(Stage::Plan);
             if !planned {
                 return (sent, if is_full.get() { Left::NoRoom } else { Left::Nothing });
@@ -145,29 +146,15 @@ impl Driver {
             sent += 1;
             self.shared.lap(Stage::Report);
             let port = &mut self.ports[usize::from(addresses.socket)];
+            datagrams_max = port.socket.max_gso_segments().clamp(1, PLAN_DATAGRAMS_MAX);
             let outcome = port.send(now, &transmit, || {
                 Some(Parcel { key, cell: Arc::clone(&slot.cell), receipt: self.plan.receipt() })
             });
             self.shared.lap(Stage::SendCall);
             match outcome {
                 Sent::Taken => slot.on_taken(),
-                Sent::Lost(error) => {
-                    // Not the network's doing, so no loss: the same content is planned again, on another path or after a while.
-                    slot.connection.handle_not_emitted(&self.plan.receipt());
-                    if slot.connection.handle_refused(now, self.plan.path) {
-                        tracing::debug!(remote = %addresses.remote, %error, "a path is refused");
-                        slot.last_send_error = Some(error.to_string());
-                        continue;
-                    }
-                    let first = slot.last_send_error.is_none();
-                    if first && matches!(error, SendError::TooLarge) {
-                        tracing::warn!(size = self.plan.segment_size, %error, "datagram_size does not fit the route");
-                    } else {
-                        tracing::debug!(remote = %addresses.remote, %error, "a batch was lost");
-                    }
-                    slot.on_refused(now, error.to_string());
-                    return (sent, Left::Nothing);
-                }
+                Sent::Lost(error) if on_lost(slot, now, &self.plan, &error) => {}
+                Sent::Lost(_) => return (sent, Left::Nothing),
             }
         }
         (sent, Left::More)
@@ -187,9 +174,7 @@ impl Driver {
         {
             tracing::debug!(%error, "a batch that waited for room was lost");
             slot.connection.handle_not_emitted(&parcel.receipt);
-            if !slot.connection.handle_refused(now, parcel.receipt.path()) {
-                slot.on_refused(now, error.to_string());
-            }
+            goes_on(slot, now, parcel.receipt.path(), &error);
             self.schedule(parcel.key);
         }
         self.watch_room(index);
@@ -224,4 +209,27 @@ impl Driver {
             }
         }
     }
+}
+
+/// The system took a batch that did not leave, which is not the network's doing and so no loss: the same content is planned
+/// again. True if that may be now.
+fn on_lost(slot: &mut Slot, now: Instant, plan: &Plan, error: &SendError) -> bool {
+    slot.connection.handle_not_emitted(&plan.receipt());
+    goes_on(slot, now, plan.path, error)
+}
+
+/// The system refuses what a path was to carry. Smaller datagrams may do, or another path; otherwise there is a wait, and false.
+fn goes_on(slot: &mut Slot, now: Instant, path: PathId, error: &SendError) -> bool {
+    if matches!(error, SendError::TooLarge) && slot.connection.handle_too_large(now, path) {
+        tracing::info!(%path, "the route takes no datagrams of this size: they have 1200 bytes from now on");
+        return true;
+    }
+    if slot.connection.handle_refused(now, path) {
+        tracing::debug!(%path, %error, "a path is refused");
+        slot.last_send_error = Some(error.to_string());
+        return true;
+    }
+    tracing::debug!(%path, %error, "a batch was lost");
+    slot.on_refused(now, error.to_string());
+    false
 }
