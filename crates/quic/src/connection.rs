@@ -1,5 +1,7 @@
-//! One connection: three owners, and the calls a driver makes. Those that only ask are in `questions`.
+//! One connection: three owners, and the calls a driver makes. Those about paths are in `paths`,
+//! those that only ask in `questions`.
 
+mod paths;
 mod questions;
 
 use std::sync::Arc;
@@ -11,9 +13,9 @@ use wire::quic::{
     parse_packet,
 };
 
+use self::paths::Origin;
 use crate::config::TransportConfig;
 use crate::control::ids::LOCAL_ID_LEN;
-use crate::control::paths::OpenPathError;
 use crate::control::{Beginning, Control, RouteChange};
 use crate::error::{ConnectionError, TransportError};
 use crate::event::{Event, Events};
@@ -23,7 +25,6 @@ use crate::plan::{Plan, Receipt};
 use crate::receive::ReceiveHalf;
 use crate::receive::streams::{Chunk, ReadError};
 use crate::rest::{Due, RestTimer};
-use crate::send::frames::ControlFrame;
 use crate::send::path::{Addresses, SendPath};
 use crate::send::streams::WriteError;
 use crate::send::{SendDatagramError, SendHalf};
@@ -145,8 +146,8 @@ impl Connection {
     /// Takes datagrams that arrived together from one address at one socket: all `stride` bytes long but the last, which may
     /// be shorter. They are opened in place; what the application reads later are references into the buffer.
     ///
-    /// A path belongs to its two ends: datagrams of a path that come from elsewhere are dropped, since there is no migration
-    /// yet (RFC 9000, section 9; multipath draft-21, section 3.1.2).
+    /// A path belongs to its two ends. A server follows a client whose packets come from elsewhere (RFC 9000, section 9.3;
+    /// multipath draft-21, section 3.1.2); a client drops what does, since servers do not move.
     pub fn handle_datagrams(
         &mut self,
         now: Instant,
@@ -157,13 +158,9 @@ impl Connection {
         let (data, stride) = (buffer.bytes_mut(), stride.max(1));
         let count = data.len().div_ceil(stride) as u64;
         let path = self.path_of(data);
-        let is_new = match self.send.path_of(path) {
-            Some(known) if known.addresses.is_same_route(&addresses) => false,
-            None if self.control.takes_packets_of(path) => true,
-            _ => {
-                self.receive.stats.datagrams_stray += count;
-                return;
-            }
+        let Some(origin) = self.origin_of(path, &addresses) else {
+            self.receive.stats.datagrams_stray += count;
+            return;
         };
         if self.control.is_idle_too_long(now) {
             // We were suspended, or nobody called. The peer knows by its own clock that it is over (RFC 9000, section 10.1);
@@ -172,15 +169,24 @@ impl Connection {
         }
         self.rest.note_busy(now);
         let len = data.len() as u64;
-        self.receive.on_arrivals(path, count, len, &mut self.exchange);
+        if origin == Origin::Elsewhere {
+            self.receive.on_foreign_arrivals(count, len);
+        } else {
+            self.receive.on_arrivals(path, count, len, &mut self.exchange);
+        }
         if self.control.is_silent() {
             self.settle(now);
             return;
         }
         if self.control.is_confirmed() {
+            let heard_before = self.receive.largest(Space::Data, path);
             let context = self.open_batch(path, data, stride);
             let opened = std::mem::take(&mut self.opened);
-            if is_new && opened.packets.iter().any(|packet| packet.path == path) {
+            if origin == Origin::Elsewhere && self.moves(path, heard_before, &opened) {
+                self.exchange.to_send.push_back(ToSend::Moved { path, addresses, bytes: len });
+                self.settle(now);
+            }
+            if origin == Origin::New && opened.packets.iter().any(|packet| packet.path == path) {
                 // Only what is authentic opens a path; what came with it counts for what may be sent back.
                 self.control.on_packet_of(path, addresses, &mut self.exchange, &mut self.events);
                 self.exchange.to_send.push_back(ToSend::Received { path, bytes: len });
@@ -266,7 +272,8 @@ impl Connection {
 
     /// Opens and absorbs one packet; true if it was authentic.
     fn open_single(&mut self, now: Instant, mut packet: BytesMut, source: Option<ConnectionId>) -> bool {
-        let mut context = self.open_context(PathId::ZERO);
+        // While we close, packets come on any path (RFC 9000, section 10.2.1).
+        let mut context = self.open_context(self.path_of(&packet));
         let mut opened = std::mem::take(&mut self.opened);
         opened.clear();
         let step = open_packet(&mut context, &mut packet, 0, &mut opened);
@@ -409,26 +416,19 @@ impl Connection {
     /// Fills `plan` with what may leave now, at most `datagrams_max` datagrams; false if there is nothing.
     #[must_use]
     pub fn poll_plan(&mut self, now: Instant, datagrams_max: usize, plan: &mut Plan) -> bool {
-        self.poll_plan_where(now, datagrams_max, &|_| true, plan)
+        self.poll_plan_where(now, &|_| datagrams_max.max(1), plan)
     }
 
-    /// As [`poll_plan`](Self::poll_plan), on paths of those sockets only that have room.
+    /// As [`poll_plan`](Self::poll_plan), where each socket takes so many datagrams now, and none if it has no room.
     #[must_use]
-    pub fn poll_plan_where(
-        &mut self,
-        now: Instant,
-        datagrams_max: usize,
-        has_room: &dyn Fn(u16) -> bool,
-        plan: &mut Plan,
-    ) -> bool {
+    pub fn poll_plan_where(&mut self, now: Instant, room: &dyn Fn(u16) -> usize, plan: &mut Plan) -> bool {
         if self.control.is_silent() {
             return false;
         }
         if let Some(close) = self.control.repeat_close() {
             self.send.set_close(close);
         }
-        let planned =
-            self.send.plan(now, self.receive.snapshot(), datagrams_max.max(1), has_room, plan, &mut self.exchange);
+        let planned = self.send.plan(now, self.receive.snapshot(), room, plan, &mut self.exchange);
         self.settle(now);
         if planned {
             self.rest.note_busy(now);
@@ -453,48 +453,6 @@ impl Connection {
             return control;
         }
         [control, self.send.timeout(), self.receive.timeout(), self.rest.timeout()].into_iter().flatten().min()
-    }
-
-    // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    /// Opens another path, between the ends given. It is used once it has answered (RFC 9000, section 8.2), and asked again,
-    /// at least once a second, until it does: [`Event::PathOpened`] tells its ID, [`Event::PathState`] what becomes of it.
-    /// `is_backup` asks both sides to use it only if no other path works.
-    ///
-    /// # Errors
-    /// [`OpenPathError`] says why not.
-    pub fn open_path(&mut self, now: Instant, addresses: Addresses, is_backup: bool) -> Result<(), OpenPathError> {
-        self.control.want_path(addresses, is_backup)?;
-        self.control.open_wanted(&mut self.exchange, &mut self.events);
-        self.settle(now);
-        Ok(())
-    }
-
-    /// Gives a path up, for the reason `code` (multipath draft-21, section 4.2.1); false if there is no such path or it is the
-    /// last one.
-    pub fn abandon_path(&mut self, now: Instant, path: PathId, code: u64) -> bool {
-        let is_given_up = self.control.abandon_path(path, code, &mut self.exchange, &mut self.events);
-        self.settle(now);
-        is_given_up
-    }
-
-    /// Asks both sides to use a path only if no other works, or like the others; false if there is no such path.
-    pub fn set_path_backup(&mut self, now: Instant, path: PathId, is_backup: bool) -> bool {
-        let Some(sequence) = self.send.set_backup(path, is_backup).filter(|_| self.control.is_multipath()) else {
-            return false;
-        };
-        let frame = ControlFrame::PathStatus { path, sequence, available: !is_backup };
-        self.exchange.to_send.push_back(ToSend::Control(frame));
-        self.settle(now);
-        true
-    }
-
-    /// The system refuses to send on a path for good, which is as good as silence: others carry what it was given, and it is
-    /// asked again. False if there is no other.
-    pub fn handle_refused(&mut self, now: Instant, path: PathId) -> bool {
-        let has_other = self.send.on_refused(now, path, &mut self.exchange);
-        self.settle(now);
-        has_other
     }
 
     // ── The application's calls ──────────────────────────────────────────────────────────────────────────────────────
@@ -543,13 +501,6 @@ impl Connection {
             return Err(WriteError::Closed);
         }
         self.send.streams.write_some(id, chunk)
-    }
-
-    /// Announces `more` bytes that the application will write soon, on whichever streams, beyond those it has announced and
-    /// written; `None` takes back what is left. With several paths it says whether slow ones are worth their time: bulk that
-    /// is written piece by piece looks like the end of something again and again.
-    pub fn expect_writes(&mut self, more: Option<u64>) {
-        self.send.streams.expect(more);
     }
 
     /// Ends a stream after what was written.

@@ -233,9 +233,9 @@ impl Endpoint {
             initial_max_stream_data_uni: config.stream_window,
             initial_max_streams_bidi: config.max_concurrent_bidi_streams,
             initial_max_streams_uni: config.max_concurrent_uni_streams,
-            // There is no migration yet; where it is ruled out, no path to the same address may be opened (multipath
-            // draft-21, section 2.2).
-            disable_active_migration: config.max_paths == 0,
+            // There is no migration yet. Where it is ruled out, no path to the same address may be opened (multipath draft-21,
+            // section 2.2), so it cannot be where there may be several.
+            disable_active_migration: config.max_paths <= 1,
             initial_max_path_id: config.max_paths.checked_sub(1).map(PathId),
             active_connection_id_limit: REMOTE_IDS_MAX,
             initial_source_connection_id: Some(local_id),

@@ -41,8 +41,8 @@ pub enum Event {
     Closed(ConnectionError),
 }
 
-/// The events not yet taken by the application. Its length is bounded by the streams that exist: each event about a stream is said once until the
-/// application reacts.
+/// The events not yet taken by the application. Its length is bounded by the streams and paths that exist: each event about a
+/// stream is said once until the application reacts, and the state of a path changes by timers and round trips.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     queue: Queue<Event>,

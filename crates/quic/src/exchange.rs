@@ -48,6 +48,12 @@ pub(crate) enum ToSend {
         id: StreamId,
         code: u64,
     },
+    /// Packets of a path come from other addresses, so many bytes so far.
+    Moved {
+        path: PathId,
+        addresses: Addresses,
+        bytes: u64,
+    },
     /// The peer opened a bidirectional stream.
     PeerOpened(StreamId),
     GrantData(u64),

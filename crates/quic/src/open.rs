@@ -41,6 +41,15 @@ impl Opened {
         self.dropped_count = 0;
     }
 
+    /// Whether `packet` holds nothing but what probes a path (RFC 9000, section 9.1). One PING more or less is not seen.
+    pub(crate) fn only_probes(&self, packet: &OpenedPacket) -> bool {
+        let records = &self.records[packet.records.clone()];
+        let probes = |record: &Record| {
+            matches!(record, Record::PathChallenge(_) | Record::PathResponse(_) | Record::NewConnectionId { .. })
+        };
+        records.iter().all(probes) && !(records.is_empty() && packet.eliciting)
+    }
+
     /// Makes packet `number` part of the last row, if all it holds is data that continue that: bulk data become one record a
     /// batch. `payload` lies at `base`.
     fn extend_row(&mut self, path: PathId, number: u64, payload: &[u8], base: usize) -> bool {
@@ -252,25 +261,11 @@ fn open_protected(
 
     // Path IDs are part of the nonce of 1-RTT packets (multipath draft-21, section 2.4); the first path's is zero.
     let path = if space == Space::Data { context.path } else { PathId::ZERO };
-    let opens = match space {
-        Space::Data => {
-            let ring = context.data.as_ref().expect("the header key came from it");
-            ring.open(path, plain.key_phase, number, header_bytes, payload)
-        }
-        _ => {
-            let key = context.levels[space.index()].as_ref().map(|keys| &keys.packet);
-            key.and_then(|key| key.open(path, number, header_bytes, payload).ok()).map(|len| (len, false))
-        }
-    };
+    let opens = open_payload(context, space, path, plain.key_phase, number, header_bytes, payload);
     let Some((plain_len, advances)) = opens else {
         opened.unauthentic_count += 1;
         return Outcome::Dropped;
     };
-    if let Some(ring) = &mut context.data
-        && space == Space::Data
-    {
-        ring.note(advances, number, plain.key_phase);
-    }
     let largest = &mut context.largest[space.index()];
     *largest = (*largest).max(Some(number));
 
@@ -300,6 +295,27 @@ fn open_protected(
         error,
     });
     Outcome::Opened
+}
+
+/// Opens the payload of a packet whose header protection is off; says how long it is then, and whether it means that the peer
+/// has updated its keys.
+fn open_payload(
+    context: &mut OpenContext,
+    space: Space,
+    path: PathId,
+    phase: bool,
+    number: u64,
+    header: &[u8],
+    payload: &mut [u8],
+) -> Option<(usize, bool)> {
+    if space != Space::Data {
+        let key = &context.levels[space.index()].as_ref()?.packet;
+        return key.open(path, number, header, payload).ok().map(|len| (len, false));
+    }
+    let ring = context.data.as_mut()?;
+    let (len, advances) = ring.open(path, phase, number, header, payload)?;
+    ring.note(advances, number, phase);
+    Some((len, advances))
 }
 
 impl PhaseRing {

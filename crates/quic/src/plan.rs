@@ -135,7 +135,7 @@ impl Plan {
 
     /// What to report once it has left, or could not.
     pub fn receipt(&self) -> Receipt {
-        Receipt { path: self.path, numbers: self.numbers, acks: self.acks, size_bytes: self.size_bytes }
+        Receipt { path: self.path, numbers: self.numbers, acks: self.acks }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -193,7 +193,6 @@ pub struct Receipt {
     /// First and last number, per space.
     pub(crate) numbers: [Option<(u64, u64)>; 3],
     pub(crate) acks: [bool; 3],
-    pub(crate) size_bytes: usize,
 }
 
 impl Receipt {

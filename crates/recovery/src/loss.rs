@@ -25,12 +25,20 @@ pub struct LossDetector {
     largest_acked: u64,
     now: Instant,
     delay: Duration,
+    packets: u64,
 }
 
 impl LossDetector {
     /// The thresholds at `now`, when `largest_acked` is the largest number acknowledged so far.
     pub fn new(largest_acked: u64, now: Instant, rtt: &RttEstimator) -> Self {
-        Self { largest_acked, now, delay: rtt.loss_delay() }
+        Self { largest_acked, now, delay: rtt.loss_delay(), packets: PACKET_THRESHOLD }
+    }
+
+    /// The same with more patience, for a path that was seen to reorder: packets are lost only `packets` numbers before the
+    /// largest acknowledged one, and `delay` after they were sent. Never less patient than it was.
+    #[must_use]
+    pub fn tolerating(self, packets: u64, delay: Duration) -> Self {
+        Self { packets: self.packets.max(packets), delay: self.delay.max(delay), ..self }
     }
 
     /// Judges the outstanding packet `number`, sent at `sent_at`. A packet sent after the largest acknowledged one is
@@ -40,7 +48,7 @@ impl LossDetector {
             return Verdict::LostAt(Instant::FAR_FUTURE);
         }
         let lost_at = sent_at + self.delay;
-        if self.largest_acked - number >= PACKET_THRESHOLD || lost_at <= self.now {
+        if self.largest_acked - number >= self.packets || lost_at <= self.now {
             return Verdict::Lost;
         }
         Verdict::LostAt(lost_at)
@@ -49,7 +57,7 @@ impl LossDetector {
     /// Outstanding numbers up to and including this one are lost whenever they were sent; `None` if there is no such
     /// number. For a log that keeps runs of packets and wants to cut them without asking about each.
     pub const fn lost_through(&self) -> Option<u64> {
-        self.largest_acked.checked_sub(PACKET_THRESHOLD)
+        self.largest_acked.checked_sub(self.packets)
     }
 
     /// Packets below the largest acknowledged number that were sent at this moment or before are lost; `None` if that
@@ -88,6 +96,16 @@ mod tests {
         assert_eq!(detector.verdict(9, at_ms(910)), Verdict::Lost);
         assert_eq!(detector.verdict(9, at_ms(911)), Verdict::LostAt(at_ms(1001)));
         assert_eq!(detector.lost_if_sent_by(), Some(at_ms(910)));
+    }
+
+    #[test]
+    fn patience_is_only_ever_added() {
+        let detector = LossDetector::new(20, at_ms(1000), &rtt_of(80)).tolerating(9, Duration::from_millis(200));
+        assert_eq!(detector.verdict(11, at_ms(999)), Verdict::Lost);
+        assert_eq!(detector.verdict(12, at_ms(999)), Verdict::LostAt(at_ms(1199)));
+        assert_eq!(detector.verdict(19, at_ms(800)), Verdict::Lost);
+        let as_before = LossDetector::new(20, at_ms(1000), &rtt_of(80)).tolerating(1, Duration::ZERO);
+        assert_eq!((as_before.lost_through(), as_before.lost_if_sent_by()), (Some(17), Some(at_ms(910))));
     }
 
     #[test]

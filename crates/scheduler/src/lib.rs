@@ -62,7 +62,7 @@ pub enum Choice {
 ///
 /// Both calls do bounded work (at most [`PATHS_MAX`] paths), allocate nothing and never panic, whatever the views hold.
 pub trait Scheduler: Send {
-    /// Where the next of `demand`'s bytes go. `paths` is ordered by path ID; its length may change between calls.
+    /// Where the next of `demand`'s bytes go. `paths` is in the order in which they were opened; its length may change between calls.
     #[must_use]
     fn choose(&mut self, now: Instant, demand: &Demand, paths: &[PathView]) -> Choice;
 

@@ -1,4 +1,5 @@
-//! Every packet on several paths at once: capacity spent on not waiting for the path that fails.
+//! All stream data on several paths at once: capacity spent on not waiting for the path that fails. Datagrams go once: nobody
+//! could tell them from their copies.
 
 use units::Instant;
 

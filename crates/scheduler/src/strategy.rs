@@ -16,7 +16,7 @@ pub enum Strategy {
     RoundRobin,
     /// The lowest smoothed round trip time that may send; see [`LowestRtt`].
     LowestRtt,
-    /// Every packet on several paths at once; see [`Redundant`].
+    /// All stream data on several paths at once; see [`Redundant`].
     Redundant {
         /// On how many paths each packet leaves, the first one included; 0 counts as 1.
         copies: u8,

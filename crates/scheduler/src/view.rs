@@ -21,7 +21,7 @@ pub struct PathView {
     pub window_bytes: u64,
     /// Bytes sent there and neither acknowledged nor declared lost.
     pub in_flight_bytes: u64,
-    /// Estimated capacity: the delivery rate learnt; `window_bytes / srtt` before one is known.
+    /// Estimated capacity: the delivery rate measured, by controllers that measure one; `window_bytes / srtt` otherwise.
     pub rate: Rate,
     /// The pacer holds the next datagram back until then; `now` or earlier: not at all.
     pub release_at: Instant,

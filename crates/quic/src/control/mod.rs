@@ -116,6 +116,8 @@ pub(crate) struct Control {
     paths: Option<Box<Paths>>,
     /// Up to which path ID the peer said it goes.
     peer_max_path: Option<PathId>,
+    /// The peer said disable_active_migration.
+    peer_stays: bool,
     /// The peer's first Source Connection ID, once known.
     peer_first_id: Option<ConnectionId>,
     /// The destination of the client's first packet, and ours of the handshake: transport parameters must repeat them.
@@ -174,6 +176,7 @@ impl Control {
             remote_ids: RemoteIds::new(remote_id),
             paths: None,
             peer_max_path: None,
+            peer_stays: false,
             peer_first_id: (side == Side::Server).then_some(remote_id),
             original_destination,
             parameters_done: false,

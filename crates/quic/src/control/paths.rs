@@ -21,6 +21,8 @@ use crate::stats::PathState;
 /// The most paths one connection may have, so that looking through them stays cheap.
 pub const PATHS_MAX: u32 = 32;
 
+const _: () = assert!(PATHS_MAX as usize <= scheduler::PATHS_MAX, "every path can be chosen");
+
 /// What control knows of all paths.
 #[derive(Debug)]
 pub(super) struct Paths {
@@ -41,7 +43,9 @@ pub(super) struct Paths {
     first_status: Option<(u64, bool)>,
     /// What the application wants and the peer's limits do not let us have yet.
     wanted: VecDeque<(Addresses, bool)>,
+    /// The limit that we have said holds us back, and the path for which we have said that a connection ID is missing.
     blocked_at: Option<u32>,
+    missed_id_of: Option<u32>,
 }
 
 /// A path after the first, open or not.
@@ -85,6 +89,8 @@ pub enum OpenPathError {
     TooEarly,
     /// As many paths as there may be are open or wanted.
     TooMany,
+    /// The peer wants no other path to the address of the handshake (multipath draft-21, section 2.2).
+    Forbidden,
     /// The connection is over.
     Closed,
 }
@@ -96,6 +102,7 @@ impl std::fmt::Display for OpenPathError {
             Self::Unsupported => "the peer takes no second path",
             Self::TooEarly => "no path can be opened before the handshake is confirmed",
             Self::TooMany => "as many paths as there may be are open",
+            Self::Forbidden => "the peer takes no second path to this address",
             Self::Closed => "the connection is closed",
         })
     }
@@ -118,6 +125,7 @@ impl Paths {
             first_status: None,
             wanted: VecDeque::new(),
             blocked_at: None,
+            missed_id_of: None,
         }
     }
 
@@ -265,7 +273,13 @@ impl Control {
     }
 
     /// The application wants another path.
-    pub(crate) fn want_path(&mut self, addresses: Addresses, is_backup: bool) -> Result<(), OpenPathError> {
+    /// `is_handshake_address` says that it leads to where the handshake was made.
+    pub(crate) fn want_path(
+        &mut self,
+        addresses: Addresses,
+        is_backup: bool,
+        is_handshake_address: bool,
+    ) -> Result<(), OpenPathError> {
         if !self.is_open() {
             return Err(OpenPathError::Closed);
         }
@@ -276,6 +290,9 @@ impl Control {
             return Err(OpenPathError::TooEarly);
         }
         let paths = self.paths.as_mut().ok_or(OpenPathError::Unsupported)?;
+        if is_handshake_address && self.peer_stays {
+            return Err(OpenPathError::Forbidden);
+        }
         let open = paths.open_count() + paths.wanted.len();
         if open as u32 >= paths.count_max {
             return Err(if paths.count_max == 1 { OpenPathError::Unsupported } else { OpenPathError::TooMany });
@@ -316,6 +333,13 @@ impl Control {
         if !paths.wanted.is_empty() && paths.next_opened > paths.peer_max && paths.blocked_at != Some(paths.peer_max) {
             paths.blocked_at = Some(paths.peer_max);
             exchange.to_send.push_back(ToSend::Control(ControlFrame::PathsBlocked(PathId(paths.peer_max))));
+        }
+        // The limit allows it, and the peer has issued no connection ID (section 4.8).
+        let next = paths.next_opened;
+        if !paths.wanted.is_empty() && next <= paths.peer_max.min(paths.local_max) && paths.missed_id_of != Some(next) {
+            paths.missed_id_of = Some(next);
+            let frame = ControlFrame::PathCidsBlocked { path: PathId(next), next_sequence: 0 };
+            exchange.to_send.push_back(ToSend::Control(frame));
         }
         self.issue_path_ids(exchange);
     }
@@ -366,6 +390,9 @@ impl Control {
         }
         let named = self.is_multipath().then_some(path);
         let ids = if path == PathId::ZERO {
+            if self.paths.as_ref().is_some_and(|paths| paths.first_end.said) {
+                return Ok(());
+            }
             &mut self.remote_ids
         } else {
             let Some(known) = self.paths.as_mut().and_then(|paths| paths.get_or_new(path)) else { return Ok(()) };
@@ -396,7 +423,9 @@ impl Control {
         if path == PathId::ZERO {
             if let Some(id) = self.local_ids.retire(sequence)? {
                 self.routes.push_back(RouteChange::Remove(id));
-                self.issue_ids(exchange);
+                if !self.paths.as_ref().is_some_and(|paths| paths.first_end.said) {
+                    self.issue_ids(exchange);
+                }
             }
             return Ok(());
         }
@@ -447,10 +476,12 @@ impl Control {
             MultipathFrame::PathsBlocked(_) => {}
             MultipathFrame::PathCidsBlocked { path, next_sequence } => {
                 let next = match path {
-                    PathId::ZERO => self.local_ids.next_sequence(),
-                    path => paths.get_mut(path).map_or(0, |known| known.local.next_sequence()),
+                    PathId::ZERO => Some(self.local_ids.next_sequence()),
+                    path if path.0 >= paths.next_issued => Some(0),
+                    // Words about a path that is over come late, and are nobody's fault (section 4).
+                    path => paths.get_mut(path).map(|known| known.local.next_sequence()),
                 };
-                if next_sequence > next {
+                if next.is_some_and(|next| next_sequence > next) {
                     return Err(TransportError::violation("a connection ID is missed that was never announced"));
                 }
             }

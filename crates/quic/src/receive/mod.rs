@@ -284,6 +284,12 @@ impl ReceiveHalf {
         exchange.to_send.push_back(ToSend::Received { path, bytes });
     }
 
+    /// Datagrams arrived from elsewhere than where their path is.
+    pub(crate) fn on_foreign_arrivals(&mut self, count: u64, bytes: u64) {
+        self.stats.datagrams_received += count;
+        self.stats.bytes_received += bytes;
+    }
+
     /// A plan never left: the acknowledgements it carried are due again.
     pub(crate) fn on_not_emitted(&mut self, receipt: &Receipt) {
         for space in Space::ALL {

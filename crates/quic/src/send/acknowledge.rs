@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use recovery::{AckEvent, LossDetector, LossEvent, PersistentCongestion};
+use recovery::{AckEvent, LossEvent, PersistentCongestion, SpuriousLossEvent};
 use units::{Duration, Instant};
-use wire::quic::{PathId, Side, Space};
+use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
 
 use super::SendHalf;
 use super::frames::{ControlFrame, SentFrame};
@@ -16,6 +16,9 @@ use crate::spaces::DATA;
 
 /// Packets sent when a probe timeout fires (RFC 9002, section 6.2.4: one or two).
 const PROBES_PER_TIMEOUT: u8 = 2;
+
+/// Probe timeouts in a row that make us doubt the size of datagrams.
+const BLACK_HOLE_TIMEOUTS: u32 = 3;
 
 /// One acknowledgement; its ranges lie in the exchange, ascending.
 pub(crate) struct Acknowledgement {
@@ -32,6 +35,8 @@ struct NewlyAcked {
     packets: u64,
     eliciting: bool,
     newest: Option<(u64, Instant)>,
+    /// Of the largest packet.
+    largest_bytes: u16,
 }
 
 impl SendHalf {
@@ -60,14 +65,19 @@ impl SendHalf {
             newly.bytes += run.in_flight_bytes();
             newly.packets += u64::from(run.count);
             newly.eliciting |= run.eliciting;
+            newly.largest_bytes = newly.largest_bytes.max(run.size);
             newly.newest = Some((run.end() - 1, run.sent_at));
             delivery.on_acked(now, &run.stamp, run.sent_at, run.end() - 1, run.in_flight_bytes());
             runs.push(run);
         });
+        if index >= DATA && self.paths[at].reordering.has_lost() {
+            self.on_late(now, at, ack.ranges.clone(), exchange, events);
+        }
         let max_ack_delay = self.ack_frequency.max_ack_delay();
         if let Some((number, sent_at)) = newly.newest {
             let path = &mut self.paths[at];
             path.in_flight -= newly.bytes;
+            path.carries_large |= usize::from(newly.largest_bytes) > MIN_INITIAL_SIZE;
             // Only the largest number says something about the round trip (RFC 9002, section 5.1).
             if number == largest && newly.eliciting {
                 let delay = if self.handshake_confirmed { ack.delay.min(max_ack_delay) } else { ack.delay };
@@ -93,6 +103,24 @@ impl SendHalf {
         self.acked_runs = runs;
         self.tune_buffer(events);
         Ok(())
+    }
+
+    /// Packets that were declared lost have arrived: the controller may take back what it did about them, and their stream data
+    /// need not be sent again.
+    fn on_late(&mut self, now: Instant, at: usize, ranges: Range<usize>, exchange: &mut Exchange, events: &mut Events) {
+        let mut arrived = Vec::new();
+        let late =
+            self.paths[at].reordering.on_acked(now, &exchange.ranges[ranges], |run| arrived.extend(run.stream_range()));
+        for (id, range) in arrived {
+            self.streams.on_acked(id, range, false, exchange, events);
+        }
+        if let Some(late) = late {
+            self.paths[at].congestion.on_spurious_loss(&SpuriousLossEvent {
+                now,
+                newest_sent_at: late.newest_sent_at,
+                bytes: late.bytes,
+            });
+        }
     }
 
     fn on_newly_acked(&mut self, now: Instant, index: usize, newest_sent_at: Instant, number: u64, newly: &NewlyAcked) {
@@ -182,7 +210,7 @@ impl SendHalf {
         let space = &mut self.spaces[index];
         let Some(largest) = space.largest_acked else { return };
         let path = &mut self.paths[index.saturating_sub(DATA)];
-        let detector = LossDetector::new(largest, now, &path.rtt);
+        let detector = path.reordering.detector(largest, now, &path.rtt);
         let mut lost: Vec<Run> = Vec::new();
         space.loss_time = space.log.detect_lost(&detector, largest, |run| lost.push(run));
         let Some(newest) = lost.last() else { return };
@@ -224,6 +252,9 @@ impl SendHalf {
             self.paths[index.saturating_sub(DATA)].counts.packets_lost += u64::from(run.count);
             self.stats.packets_lost += u64::from(run.count);
             self.stats.bytes_lost += u64::from(run.size) * u64::from(run.count);
+            if index >= DATA {
+                self.paths[index - DATA].reordering.on_lost(run);
+            }
             self.requeue(wire_space, index, run);
         }
     }
@@ -247,6 +278,7 @@ impl SendHalf {
                         self.paths[at].validation.ask();
                     }
                 }
+                SentFrame::Datagram => self.stats.datagrams_lost += 1,
                 _ if run.moved => {}
                 frame => self.requeue_frame(space, frame),
             }
@@ -273,8 +305,11 @@ impl SendHalf {
             SentFrame::StreamDataBlocked(id) => self.streams.on_stream_blocked_lost(id),
             SentFrame::StreamsBlocked(dir) => self.streams.on_streams_blocked_lost(dir),
             SentFrame::AckFrequency { sequence } => self.ack_frequency.on_lost(sequence),
-            SentFrame::Datagram => self.stats.datagrams_lost += 1,
-            SentFrame::Ping | SentFrame::Answers(_) | SentFrame::Control(_) | SentFrame::Ack { .. } => {}
+            SentFrame::Datagram
+            | SentFrame::Ping
+            | SentFrame::Answers(_)
+            | SentFrame::Control(_)
+            | SentFrame::Ack { .. } => {}
         }
     }
 
@@ -364,6 +399,9 @@ impl SendHalf {
     fn probe(&mut self, now: Instant, at: usize, space: Space) {
         let index = Self::index_of(space, at);
         self.paths[at].backoff.on_expired();
+        if self.paths[at].backoff.count() == BLACK_HOLE_TIMEOUTS {
+            self.doubt_size(at);
+        }
         self.stats.probe_timeouts += 1;
         self.paths[at].probe_anchor = now;
         self.spaces[index].probes_due = PROBES_PER_TIMEOUT;

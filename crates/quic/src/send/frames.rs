@@ -33,6 +33,10 @@ pub(crate) enum ControlFrame {
     },
     MaxPathId(PathId),
     PathsBlocked(PathId),
+    PathCidsBlocked {
+        path: PathId,
+        next_sequence: u64,
+    },
     StopSending {
         id: StreamId,
         code: u64,
@@ -52,6 +56,7 @@ impl ControlFrame {
             Self::PathStatus { path, sequence, available } => Frame::PathStatus { path, sequence, available },
             Self::MaxPathId(path) => Frame::MaxPathId(path),
             Self::PathsBlocked(path) => Frame::PathsBlocked(path),
+            Self::PathCidsBlocked { path, next_sequence } => Frame::PathCidsBlocked { path, next_sequence },
             Self::StopSending { id, code } => Frame::StopSending { id, code },
             Self::Ping => Frame::Ping,
         }

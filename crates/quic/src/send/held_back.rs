@@ -4,6 +4,7 @@ use units::{Duration, Instant};
 
 use super::SendHalf;
 use crate::control::KEEP_ALIVES_PER_IDLE_TIMEOUT;
+use crate::spaces::DATA;
 
 /// How long we wait before we say again that we are held back, at most.
 const REPEAT_AFTER_MAX: Duration = Duration::from_secs(10);
@@ -16,13 +17,20 @@ impl SendHalf {
             shortest.map_or(REPEAT_AFTER_MAX, |timeout| REPEAT_AFTER_MAX.min(timeout / KEEP_ALIVES_PER_IDLE_TIMEOUT));
     }
 
+    /// Something is in flight where somebody answers: what lies on a path that does not is asked about for ever.
+    fn awaits_answers(&self) -> bool {
+        let early = self.spaces.iter().take(DATA).any(|space| space.log.has_eliciting());
+        early
+            || (0..self.paths.len()).any(|at| self.paths[at].is_active() && self.spaces[DATA + at].log.has_eliciting())
+    }
+
     /// When to say again that the peer's credit holds us back. RFC 9000, section 4.1: a sender that is flow control blocked
     /// should do so periodically when it has no ack-eliciting packets in flight; the peer's answers keep both idle timers
     /// from firing.
     pub(super) fn blocked_deadline(&self) -> Option<Instant> {
         let waits = self.handshake_confirmed
             && self.close.is_none()
-            && self.spaces.iter().all(|space| !space.log.has_eliciting())
+            && !self.awaits_answers()
             && self.streams.is_held_back()
             // What is due already waits for a packet, not for this timer.
             && !self.streams.has_control_due();

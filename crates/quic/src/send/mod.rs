@@ -22,9 +22,11 @@ pub(crate) mod draft;
 pub(crate) mod frames;
 pub(crate) mod grants;
 mod held_back;
+mod migration;
 pub(crate) mod path;
 mod paths;
 pub(crate) mod planner;
+mod reordering;
 pub(crate) mod sent_log;
 pub(crate) mod space;
 pub(crate) mod streams;
@@ -108,7 +110,8 @@ pub(crate) struct SendHalf {
     repeat_blocked_after: Duration,
     /// Said instead of everything else, each time it is due.
     close: Option<Box<CloseValue>>,
-    close_due: bool,
+    /// The paths on which a goodbye is due, as bits by place.
+    close_due: u64,
     /// Whether an ack-eliciting packet was sent since something was received.
     elicited: bool,
     /// Both sides speak multipath: acknowledgements name their path.
@@ -186,7 +189,7 @@ impl SendHalf {
             peer_validated_us: side == Side::Server,
             repeat_blocked_after: Duration::ZERO,
             close: None,
-            close_due: false,
+            close_due: 0,
             elicited: false,
             is_multipath: false,
             scheduler: None,
@@ -237,7 +240,8 @@ impl SendHalf {
                     self.paths[at].on_received(bytes);
                 }
             }
-            ToSend::Challenge { path, data } => self.on_challenge(path, data),
+            ToSend::Moved { path, addresses, bytes } => self.on_moved(now, path, addresses, bytes, exchange),
+            ToSend::Challenge { path, data } => self.on_challenge(now, path, data),
             ToSend::Response(data) => self.on_response(now, data, exchange),
             ToSend::Control(frame) => return self.queue_control(frame),
             ToSend::Crypto { space, bytes } => {
@@ -351,18 +355,21 @@ impl SendHalf {
         if !self.handshake_complete || self.peer.max_datagram_frame_size == 0 {
             return None;
         }
-        // Any path may have to carry it.
-        let path = self.paths.iter().filter(|path| path.is_open()).min_by_key(|path| path.datagram_size)?;
         // Short header with a number of four bytes, frame type, no length field.
-        let room = path.datagram_size - (1 + path.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
+        let room = |path: &SendPath| path.datagram_size - (1 + path.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
+        // Any path may have to carry it.
+        let room = self.paths.iter().filter(|path| path.is_open()).map(room).min()?;
         let limit = usize::try_from(self.peer.max_datagram_frame_size).unwrap_or(usize::MAX);
         Some(room.min(limit.saturating_sub(3)))
     }
 
-    /// Says goodbye: the next plan carries a CONNECTION_CLOSE and nothing else.
+    /// Says goodbye: from now on plans carry a CONNECTION_CLOSE and nothing else, one on each path that works.
     pub(crate) fn set_close(&mut self, close: CloseValue) {
         self.close = Some(Box::new(close));
-        self.close_due = true;
+        // Whichever of them the peer still hears. Places past the bits are those of paths that are given up, or of more than there
+        // can be at a time.
+        let active = (0..self.paths.len().min(64)).filter(|at| self.paths[*at].is_active());
+        self.close_due = active.fold(1 << self.best_place().min(63), |due, at| due | 1 << at);
     }
 
     /// The plan left at `at`. To be reported before the system call, so that no acknowledgement can overtake it.
@@ -391,8 +398,15 @@ impl SendHalf {
             self.acked_runs = runs;
         }
         // A goodbye is in no log.
-        self.close_due |= self.close.is_some();
+        if self.close.is_some() && self.close_due == 0 {
+            self.close_due = 1 << self.best_place().min(63);
+        }
         self.stats.plans_not_sent += 1;
+    }
+
+    /// True if anything waits that any path can carry. Streams first: they find out whether they have something to complain of.
+    fn has_anything_due(&mut self) -> bool {
+        self.streams.has_ready() || self.has_control_due()
     }
 
     /// True if frames wait that are neither acknowledgements nor stream data.
@@ -415,7 +429,10 @@ impl SendHalf {
         self.grants.shrink();
         self.crypto.iter_mut().for_each(SendBuffer::shrink);
         self.spaces.iter_mut().for_each(|space| space.log.shrink());
-        self.paths.iter_mut().for_each(|path| path.validation.shrink());
+        for path in &mut self.paths {
+            path.validation.shrink();
+            path.reordering.shrink();
+        }
         self.views = Views::default();
     }
 

@@ -7,6 +7,7 @@ use units::{Duration, Instant, Rate, Rng};
 use wire::quic::{ConnectionId, PathId, StreamId};
 
 use super::planner::SKIP_INTERVAL;
+use super::reordering::Reordering;
 use super::validation::Validation;
 use crate::config::TransportConfig;
 use crate::queue::Queue;
@@ -17,7 +18,7 @@ const AMPLIFICATION_FACTOR: u64 = 3;
 
 /// Less room than this holds no packet with a long header, so it is none: otherwise a probe timer would fire in vain, again
 /// and again.
-const AMPLIFICATION_ROOM_MIN: u64 = 64;
+pub(crate) const AMPLIFICATION_ROOM_MIN: u64 = 64;
 
 /// The two ends of a path: together with the socket's port they are its 4-tuple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,12 +62,15 @@ pub(crate) struct SendPath {
     pub(crate) remote_id: ConnectionId,
     /// The largest UDP payload to send, bytes.
     pub(crate) datagram_size: usize,
+    /// Since it last failed to answer, a datagram that not every path carries has arrived.
+    pub(crate) carries_large: bool,
     pub(crate) rtt: RttEstimator,
     pub(crate) first_rtt_sample_at: Option<Instant>,
     pub(crate) congestion: Box<dyn CongestionController>,
     pub(crate) delivery: DeliveryRate,
     pub(crate) pacer: Pacer,
     pub(crate) backoff: PtoBackoff,
+    pub(crate) reordering: Reordering,
     /// Bytes in flight, all spaces.
     pub(crate) in_flight: u64,
     /// Sending stopped for lack of data, not for lack of window.
@@ -79,8 +83,12 @@ pub(crate) struct SendPath {
     pub(crate) probe_anchor: Instant,
     /// When something was last newly acknowledged.
     pub(crate) acked_at: Instant,
-    /// The system refused to send on it: it is let be until it is asked again.
-    pub(crate) is_refused: bool,
+    /// It is late to answer while others do: others carry what it was given, and it gets nothing new.
+    pub(crate) is_doubted: bool,
+    /// How often it was, and answered after all, since it was last silent.
+    pub(crate) doubted_in_vain: u8,
+    /// The system refused to send on it: it is let be until then.
+    pub(crate) refused_until: Option<Instant>,
     /// Since when its socket has had no room, as far as anybody looked.
     pub(crate) full_since: Option<Instant>,
     /// Acknowledgement-only packets since one that the peer answers.
@@ -99,6 +107,8 @@ pub(crate) struct SendPath {
     pub(crate) copies: Queue<Copy>,
     pub(crate) counts: PathCounts,
     validated: bool,
+    /// Where it was before it moved, until the new address has answered: that one had proved itself.
+    pub(crate) former: Option<Box<Addresses>>,
     received_bytes: u64,
     sent_bytes: u64,
 }
@@ -131,19 +141,23 @@ impl SendPath {
             addresses,
             remote_id,
             datagram_size: config.datagram_size,
+            carries_large: false,
             rtt: RttEstimator::new(config.initial_rtt),
             first_rtt_sample_at: None,
             congestion: config.congestion.build_seeded(segment_size, rng),
             delivery: DeliveryRate::new(),
             pacer,
             backoff: PtoBackoff::new(),
+            reordering: Reordering::default(),
             in_flight: 0,
             app_limited: true,
             round_end: 0,
             release_at: None,
             probe_anchor: Instant::ZERO,
+            is_doubted: false,
+            doubted_in_vain: 0,
             acked_at: Instant::ZERO,
-            is_refused: false,
+            refused_until: None,
             full_since: None,
             silent_count: 0,
             next_skip: SKIP_INTERVAL,
@@ -155,6 +169,7 @@ impl SendPath {
             copies: Queue::new(),
             counts: PathCounts::default(),
             validated,
+            former: None,
             received_bytes: 0,
             sent_bytes: 0,
         }
@@ -178,6 +193,11 @@ impl SendPath {
 
     pub(crate) fn set_validated(&mut self) {
         self.validated = true;
+    }
+
+    /// Its address is another now, which has sent so many bytes and proved nothing.
+    pub(crate) fn set_unvalidated(&mut self, bytes: u64) {
+        (self.validated, self.received_bytes, self.sent_bytes) = (false, bytes, 0);
     }
 
     pub(crate) fn on_received(&mut self, bytes: u64) {
@@ -206,6 +226,11 @@ impl SendPath {
         self.full_since.map(|since| since + self.rtt.pto_base())
     }
 
+    /// About when the peer said what was last heard on it.
+    pub(crate) fn spoken_at(&self) -> Instant {
+        Instant::from_nanos(self.acked_at.as_nanos().saturating_sub(self.rtt.smoothed().as_nanos() / 2))
+    }
+
     /// Data may be sent on it.
     pub(crate) fn is_active(&self) -> bool {
         self.state == PathState::Active
@@ -221,8 +246,12 @@ impl SendPath {
         (self.received_bytes, self.sent_bytes)
     }
 
-    /// What the path can carry, as far as it was learnt: what the window lets through in a round trip.
+    /// What the path can carry, as far as it was learnt: what the controller has measured, or what the window lets through in a
+    /// round trip.
     pub(crate) fn capacity(&self) -> Rate {
+        if let Some(rate) = self.congestion.bandwidth() {
+            return rate;
+        }
         let round_trip = self.rtt.smoothed().max(Duration::from_micros(1));
         Rate::from_transfer(self.congestion.window(), round_trip).unwrap_or_default()
     }

@@ -7,25 +7,41 @@
 //! ```
 
 use units::{Duration, Instant};
-use wire::quic::{ConnectionId, PathId, Space};
+use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PathId, Side, Space};
 
 use super::SendHalf;
+use super::frames::SentFrame;
 use super::path::{Addresses, SendPath};
 use super::sent_log::{Content, Run};
-use super::validation::ASK_AGAIN_MAX;
+use super::validation::{ASK_AGAIN_MAX, FIRST_ASK_AGAIN};
 use crate::exchange::{Exchange, ToControl};
 use crate::spaces::DATA;
 use crate::stats::{PathState, PathStats};
-
-/// The first questions to a path of which nothing is known follow each other after this long.
-const FIRST_ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// How much longer than a probe timeout a path may be silent: a peer whose processor is busy with something else answers
 /// this much later, and round trips of a millisecond know nothing of that.
 const SILENCE_MARGIN: Duration = Duration::from_millis(40);
 
+/// How much longer than that a path may be silent while others are heard. The peer's processor is no excuse then; it takes what
+/// has arrived on several sockets in turn, and that is all this allows for.
+const DOUBT_MARGIN: Duration = Duration::from_millis(5);
+
+/// Each doubt that proves vain doubles the margin, so often at most: then it is that of silence.
+const DOUBTS_COUNTED_MAX: u8 = 3;
+
+/// How long the only path that works is let be when the system refuses to send on it.
+const REFUSED_FOR: Duration = Duration::from_millis(50);
+
 /// Runs remembered of a path that does not answer: those whose acknowledgement would be good news.
 const SILENT_RUNS_MAX: usize = 64;
+
+/// What all active paths together say about the peer.
+struct Others {
+    active_count: usize,
+    /// When the peer last said something, on any of them: a busy peer is silent everywhere, though its last words may still be
+    /// on their way over a long path.
+    spoken_at: Instant,
+}
 
 impl SendHalf {
     /// Where path `id` is, if it exists.
@@ -58,7 +74,7 @@ impl SendHalf {
     ) -> &mut SendPath {
         debug_assert!(self.place_of(id).is_none(), "a path is opened once");
         let rng = self.rng.split(&format!("path {}", id.0));
-        let limited = self.side == wire::quic::Side::Server;
+        let limited = self.side == Side::Server;
         let mut path = SendPath::new(id, addresses, remote_id, &self.config, !limited, &rng);
         path.set_datagram_size(self.paths[0].datagram_size);
         path.state = PathState::Validating;
@@ -71,11 +87,13 @@ impl SendHalf {
     }
 
     /// The peer asks whether a path works. The answer leaves there.
-    pub(super) fn on_challenge(&mut self, id: PathId, data: [u8; 8]) {
+    pub(super) fn on_challenge(&mut self, now: Instant, id: PathId, data: [u8; 8]) {
         if let Some(at) = self.place_of(id)
             && self.paths[at].is_open()
         {
-            self.paths[at].validation.queue_answer(data);
+            let path = &mut self.paths[at];
+            path.validation.queue_answer(data);
+            path.validation.on_peer_heard(now);
         }
     }
 
@@ -84,6 +102,11 @@ impl SendHalf {
         let Some(at) = self.paths.iter().position(|path| path.validation.is_answer(&data)) else { return };
         let path = &mut self.paths[at];
         path.set_validated();
+        path.former = None;
+        if path.is_active() {
+            // The only path, asked whether its new address works.
+            path.validation.on_active();
+        }
         if path.state == PathState::Validating {
             path.state = PathState::Silent;
         }
@@ -93,54 +116,122 @@ impl SendHalf {
     /// What was sent on the path has arrived.
     pub(super) fn on_sign_of_life(&mut self, now: Instant, at: usize, exchange: &mut Exchange) {
         let path = &mut self.paths[at];
-        path.acked_at = now;
+        if path.is_doubted {
+            path.doubted_in_vain = (path.doubted_in_vain + 1).min(DOUBTS_COUNTED_MAX);
+        }
+        (path.acked_at, path.is_doubted) = (now, false);
         // A path that is new must answer itself: an acknowledgement may come from anywhere (RFC 9000, section 8.2.3).
         if path.state != PathState::Silent {
             return;
         }
         path.validation.on_active();
-        path.is_refused = false;
+        path.refused_until = None;
         path.state = PathState::Active;
         path.backoff.reset();
         exchange.to_control.push_back(ToControl::PathState { path: path.id, state: PathState::Active });
     }
 
-    /// When the path will be taken for silent: nothing has been acknowledged for a probe timeout though something is
-    /// outstanding for as long. Only with another path to turn to; the last one has the timers of RFC 9002 alone.
+    /// When path `at` will be taken for silent: nothing has been acknowledged for a probe timeout though something is outstanding
+    /// for as long. Only with another path to turn to; the last one has the timers of RFC 9002 alone.
     fn silence_deadline(&self, at: usize) -> Option<Instant> {
         let path = &self.paths[at];
-        if self.paths.len() == 1 || !path.is_active() {
+        let sent_at = self.spaces[DATA + at].log.first_eliciting_sent_at()?;
+        let patience = path.rtt.pto_base() + self.ack_frequency.max_ack_delay() + SILENCE_MARGIN;
+        Some(sent_at.max(path.acked_at) + patience)
+    }
+
+    /// When path `at` will be doubted: its oldest packet should have been answered, and nothing at all was, for as long as round
+    /// trips vary and answers may be held back; and other paths were heard meanwhile.
+    fn doubt_deadline(&self, at: usize, others: &Others) -> Option<Instant> {
+        let path = &self.paths[at];
+        let sent_at = self.spaces[DATA + at].log.first_eliciting_sent_at()?;
+        let margin = (DOUBT_MARGIN * (1 << path.doubted_in_vain)).min(SILENCE_MARGIN);
+        let slack = path.rtt.pto_base() - path.rtt.smoothed() + self.ack_frequency.max_ack_delay() + margin;
+        let are_heard = others.spoken_at >= path.spoken_at() + slack / 2;
+        (are_heard && !path.is_doubted).then(|| (sent_at + path.rtt.smoothed()).max(path.acked_at) + slack)
+    }
+
+    /// When [`on_no_answer`](Self::on_no_answer) has something to do about path `at`.
+    fn no_answer_deadline(&self, at: usize, others: &Others) -> Option<Instant> {
+        if others.active_count < 2 || !self.paths[at].is_active() {
             return None;
         }
-        let sent_at = self.spaces[DATA + at].log.first_eliciting_sent_at()?;
-        let has_other = self.paths.iter().any(|other| other.id != path.id && other.is_active());
-        let patience = path.rtt.pto_base() + self.ack_frequency.max_ack_delay() + SILENCE_MARGIN;
-        has_other.then(|| sent_at.max(path.acked_at) + patience)
+        self.doubt_deadline(at, others).into_iter().chain(self.silence_deadline(at)).min()
+    }
+
+    fn others(&self) -> Others {
+        let active = self.paths.iter().filter(|path| path.is_active());
+        active.fold(Others { active_count: 0, spoken_at: Instant::ZERO }, |others, path| Others {
+            active_count: others.active_count + 1,
+            spoken_at: others.spoken_at.max(path.spoken_at()),
+        })
+    }
+
+    /// The path's silence has lasted: it is doubted at first, then taken for silent.
+    fn on_no_answer(&mut self, now: Instant, at: usize, exchange: &mut Exchange) {
+        if self.silence_deadline(at).is_some_and(|deadline| now < deadline) {
+            // Others carry what the receiver would wait for. If it was only late, some of it arrives twice.
+            self.paths[at].is_doubted = true;
+            self.move_content(at, u64::MAX);
+        } else {
+            self.silence(now, at, exchange);
+        }
     }
 
     /// The path does not answer: others carry what it was given, and it is asked whether it works again.
     pub(crate) fn silence(&mut self, now: Instant, at: usize, exchange: &mut Exchange) {
         let interval = self.paths[at].rtt.pto_base();
         let path = &mut self.paths[at];
-        path.state = PathState::Silent;
+        (path.state, path.is_doubted, path.doubted_in_vain) = (PathState::Silent, false, 0);
         path.counts.suspected += 1;
         path.release_at = None;
+        path.copies = crate::queue::Queue::new();
         path.validation.start(now, interval);
         exchange.to_control.push_back(ToControl::PathState { path: path.id, state: PathState::Silent });
         self.spaces[DATA + at].probes_due = 0;
         self.move_content(at, u64::MAX);
+        self.doubt_size(at);
     }
 
-    /// The system does not send on the path: as good as silent, if there is another.
+    /// A path does not answer, which may be because its datagrams are too large: a size that was never seen to arrive is not
+    /// tried again (RFC 8899, section 4.3, on black holes).
+    pub(super) fn doubt_size(&mut self, at: usize) {
+        let path = &mut self.paths[at];
+        let is_large = |size: usize| size > MIN_INITIAL_SIZE;
+        let was_seen = std::mem::take(&mut path.carries_large);
+        let is_tried = || self.spaces[DATA + at].log.iter().any(|run| is_large(usize::from(run.size)));
+        if !was_seen && is_large(path.datagram_size) && is_tried() {
+            tracing::debug!(path = %path.id, size = path.datagram_size, "datagrams of 1200 bytes from now on");
+            path.set_datagram_size(MIN_INITIAL_SIZE);
+        }
+    }
+
+    /// The system does not send on the path: as good as silent, if there is another that works. In any case it is let be for a
+    /// while, so that the others have their turn; false if there are none.
     pub(crate) fn on_refused(&mut self, now: Instant, id: PathId, exchange: &mut Exchange) -> bool {
         let Some(at) = self.place_of(id) else { return false };
-        let has_other = self.paths.iter().any(|other| other.id != id && other.is_active());
-        if has_other && self.paths[at].is_active() {
-            self.silence(now, at, exchange);
+        let mut others = self.paths.iter().filter(|other| other.id != id && other.is_open()).peekable();
+        let has_other = others.peek().is_some();
+        if has_other {
+            if others.any(SendPath::is_active) && self.paths[at].is_active() {
+                self.silence(now, at, exchange);
+            }
+            // What could not leave would be due there again at once.
+            let path = &mut self.paths[at];
+            path.refused_until = Some(path.validation.timeout().unwrap_or(now + REFUSED_FOR));
         }
-        // Otherwise what could not leave would be due there again at once.
-        self.paths[at].is_refused = has_other && self.paths[at].validation.timeout().is_some();
         has_other
+    }
+
+    /// The system takes no datagrams of this size there; false if they are as small as can be.
+    pub(crate) fn on_too_large(&mut self, id: PathId) -> bool {
+        let Some(at) = self.place_of(id) else { return false };
+        let path = &mut self.paths[at];
+        let is_large = path.datagram_size > MIN_INITIAL_SIZE;
+        if is_large {
+            path.set_datagram_size(MIN_INITIAL_SIZE);
+        }
+        is_large
     }
 
     /// Makes the content of the oldest packets outstanding on a path due again, for others to carry.
@@ -152,7 +243,9 @@ impl SendHalf {
             if let Some((id, range)) = run.stream_range() {
                 self.streams.on_lost(id, range, false);
             } else if let Content::Side(_) = run.content {
-                for frame in self.spaces[DATA + at].log.frames_of(&run).to_vec() {
+                let frames = self.spaces[DATA + at].log.frames_of(&run).to_vec();
+                // Datagrams are not repeated, and are not lost yet either.
+                for frame in frames.into_iter().filter(|frame| *frame != SentFrame::Datagram) {
                     self.requeue_frame(Space::Data, frame);
                 }
             }
@@ -195,8 +288,12 @@ impl SendHalf {
         if self.paths.len() == 1 {
             return self.paths[0].validation.timeout();
         }
+        let others = self.others();
         let paths = (0..self.paths.len()).filter(|at| self.paths[*at].is_open());
-        let deadlines = paths.flat_map(|at| [self.paths[at].validation.timeout(), self.silence_deadline(at)]);
+        let deadlines = paths.flat_map(|at| {
+            let path = &self.paths[at];
+            [path.validation.timeout(), path.refused_until, self.no_answer_deadline(at, &others)]
+        });
         deadlines.chain([self.ask_again_at]).flatten().min()
     }
 
@@ -206,18 +303,25 @@ impl SendHalf {
             self.ask_again_at = None;
         }
         for at in 0..self.paths.len() {
-            if self.paths[at].validation.on_timeout(now) {
-                self.paths[at].is_refused = false;
+            if self.paths[at].refused_until.is_some_and(|until| until <= now) {
+                self.paths[at].refused_until = None;
+            }
+            if self.paths[at].validation.on_timeout(now, self.side) {
+                self.maybe_move_back(now, at);
                 match self.paths[at].state {
                     // Nothing but questions went there. That they had no answer says nothing about how much the path carries
                     // once it works, so no controller hears of it.
                     PathState::Validating => self.forget_sent(at, 0),
-                    PathState::Silent => self.forget_sent(at, SILENT_RUNS_MAX),
+                    // What was sent there because every other way was shut goes elsewhere, too.
+                    PathState::Silent => {
+                        self.move_content(at, u64::MAX);
+                        self.forget_sent(at, SILENT_RUNS_MAX);
+                    }
                     PathState::Active | PathState::Abandoned => {}
                 }
             }
-            if self.silence_deadline(at).is_some_and(|deadline| deadline <= now) {
-                self.silence(now, at, exchange);
+            if self.no_answer_deadline(at, &self.others()).is_some_and(|deadline| deadline <= now) {
+                self.on_no_answer(now, at, exchange);
             }
         }
     }

@@ -40,30 +40,30 @@ const PATH_LEN_MAX: usize = 8;
 pub(crate) const SKIP_INTERVAL: u64 = 1 << 12;
 
 impl SendHalf {
-    /// Fills `plan` with what may leave now, at most `datagrams_max` datagrams, on a path whose socket has room; false if that
-    /// is nothing.
+    /// Fills `plan` with what may leave now on one path, as many datagrams as its socket takes; false if that is nothing.
     pub(crate) fn plan(
         &mut self,
         now: Instant,
         snapshot: &Snapshot,
-        datagrams_max: usize,
-        has_room: &dyn Fn(u16) -> bool,
+        room: &dyn Fn(u16) -> usize,
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) -> bool {
         plan.clear();
         plan.planned_at = now;
-        let datagrams_max = datagrams_max.min(PLAN_DATAGRAMS_MAX);
+        let room = |socket: u16| room(socket).min(PLAN_DATAGRAMS_MAX);
         let at = if self.close.is_some() {
-            let at = self.best_place();
-            if has_room(self.paths[at].addresses.socket) {
+            let has_room = |at: &usize| room(self.paths[*at].addresses.socket) > 0;
+            let due = (0..self.paths.len().min(64)).filter(|at| self.close_due & 1 << at != 0).find(has_room);
+            if let Some(at) = due {
                 self.plan_close(at, plan);
             }
-            at
+            due.unwrap_or(0)
         } else if self.paths.len() > 1 {
-            self.plan_paths(now, snapshot, datagrams_max, has_room, plan, exchange)
+            self.plan_paths(now, snapshot, &room, plan, exchange)
         } else {
-            if !has_room(self.paths[0].addresses.socket) {
+            let datagrams_max = room(self.paths[0].addresses.socket);
+            if datagrams_max == 0 {
                 return false;
             }
             if self.keys.has_handshake() {
@@ -215,6 +215,8 @@ impl SendHalf {
 pub(super) enum Load {
     /// Everything that is due.
     All,
+    /// As much of it as the probes that are due take.
+    Probes,
     /// What is bound to the path: acknowledgements, challenges and their answers.
     Bound,
 }

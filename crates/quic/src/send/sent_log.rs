@@ -59,7 +59,7 @@ impl Run {
     }
 
     /// The part of the run with numbers in `range`, which must lie inside it.
-    fn part(&self, range: Range<u64>) -> Self {
+    pub(crate) fn part(&self, range: Range<u64>) -> Self {
         debug_assert!(self.first <= range.start && range.end <= self.end() && !range.is_empty());
         let content = match self.content {
             Content::Stream { id, offset, stride } => {

@@ -137,8 +137,6 @@ pub(crate) struct SendStreams {
     initial_bidi_local: u64,
     initial_bidi_remote: u64,
     initial_uni: u64,
-    /// Bytes the application said it will write beyond those it has.
-    expected: u64,
     /// Bytes held in all buffers, and how many may be.
     held_bytes: u64,
     held_bytes_max: u64,
@@ -166,7 +164,6 @@ impl SendStreams {
             initial_bidi_local: 0,
             initial_bidi_remote: 0,
             initial_uni: 0,
-            expected: 0,
             held_bytes: 0,
             held_bytes_max,
         }
@@ -334,16 +331,6 @@ impl SendStreams {
         let credit = self.max_data - self.data_sent;
         let streams = self.ready.values().flatten().take(READY_COUNTED_MAX).filter_map(|id| self.map.get(id));
         streams.map(|stream| stream.buffer.ready_bytes(stream.max_data.min(stream.buffer.unsent() + credit))).sum()
-    }
-
-    /// The application will write `more` bytes beyond what it has announced and written so far; none: nothing more.
-    pub(crate) fn expect(&mut self, more: Option<u64>) {
-        self.expected = more.map_or(0, |more| self.expected.saturating_add(more));
-    }
-
-    /// Bytes that are announced and not written yet.
-    pub(crate) fn expected_bytes(&self) -> u64 {
-        self.expected
     }
 
     /// Applications wait for room: more will follow.

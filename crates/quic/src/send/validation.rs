@@ -1,9 +1,11 @@
 //! Asking whether a path works: challenges, their answers, and when to ask again (RFC 9000, section 8.2).
 //!
 //! A path that was opened is asked until it answers, and so is one that has fallen silent: first soon, then at least once a
-//! second for as long as the connection lives, so that a link that comes back is found within a second.
+//! second for as long as the connection lives, so that a link that comes back is found within a second. A server leaves most of
+//! that to the client after a minute.
 
 use units::{Duration, Instant, Rng};
+use wire::quic::Side;
 
 use crate::queue::Queue;
 
@@ -20,6 +22,14 @@ const COURTESIES_MAX: u8 = 8;
 /// Answers that wait to be sent, at most. Beyond it the oldest are dropped: a path whose socket has no room for minutes is
 /// asked every second, and the peer expects answers to its last questions only.
 const ANSWERS_MAX: usize = 64;
+
+/// The first questions to a path of which nothing is known follow each other after this long.
+pub(crate) const FIRST_ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Questions without an answer, about one a second, after which a server asks rarely: the address may be somebody else's by
+/// now (RFC 9000, section 8.2.4). The client asks on, and hearing it brings the server's own questions back.
+const IN_VAIN_MAX: u8 = 60;
+const ASK_RARELY_MAX: Duration = Duration::from_secs(60);
 
 /// How often a path is asked at least.
 pub(crate) const ASK_AGAIN_MAX: Duration = Duration::from_secs(1);
@@ -41,12 +51,14 @@ pub(crate) struct Validation {
     is_unheard: bool,
     /// Questions still to be asked although the path works.
     courtesies: u8,
+    /// Questions in a row that had no answer.
+    in_vain: u8,
 }
 
 impl Validation {
     /// Asks now, again after `interval`, and then less and less often.
     pub(crate) fn start(&mut self, now: Instant, interval: Duration) {
-        (self.is_due, self.over_window, self.courtesies) = (true, 0, 0);
+        (self.is_due, self.over_window, self.courtesies, self.in_vain) = (true, 0, 0, 0);
         self.interval = interval.min(ASK_AGAIN_MAX);
         self.again_at = Some(now + self.interval);
     }
@@ -81,18 +93,32 @@ impl Validation {
         self.is_due = true;
     }
 
+    /// Questions in a row that had no answer.
+    pub(crate) fn in_vain(&self) -> u8 {
+        self.in_vain
+    }
+
     /// When [`on_timeout`](Self::on_timeout) has something to do.
     pub(crate) fn timeout(&self) -> Option<Instant> {
         self.again_at
     }
 
+    /// The peer is there, so that questions may be worth the while.
+    pub(crate) fn on_peer_heard(&mut self, now: Instant) {
+        if self.in_vain >= IN_VAIN_MAX && self.again_at.is_some() {
+            self.start(now, FIRST_ASK_AGAIN);
+        }
+    }
+
     /// Asks again if it is time; true if so.
-    pub(crate) fn on_timeout(&mut self, now: Instant) -> bool {
+    pub(crate) fn on_timeout(&mut self, now: Instant, side: Side) -> bool {
         if self.again_at.is_none_or(|at| at > now) {
             return false;
         }
         (self.is_due, self.over_window) = (true, 0);
-        self.interval = (self.interval * 2).min(ASK_AGAIN_MAX);
+        self.in_vain = self.in_vain.saturating_add(1);
+        let is_tired = side == Side::Server && self.in_vain >= IN_VAIN_MAX;
+        self.interval = (self.interval * 2).min(if is_tired { ASK_RARELY_MAX } else { ASK_AGAIN_MAX });
         self.again_at = Some(now + self.interval);
         if self.courtesies > 0 {
             self.courtesies -= 1;
@@ -174,7 +200,7 @@ mod tests {
                 asked.push(now.as_nanos() / 1_000_000);
             }
             now = validation.timeout().expect("it goes on");
-            assert!(validation.on_timeout(now) && !validation.on_timeout(now));
+            assert!(validation.on_timeout(now, Side::Client) && !validation.on_timeout(now, Side::Client));
         }
         assert_eq!(asked, [0, 300, 900, 1900, 2900, 3900]);
     }

@@ -319,6 +319,8 @@ fn packets_on_paths_that_are_over() {
     }
     assert_eq!(duel.victim.connection(0).stats().receive.packets_received, before, "it is forgotten");
     assert!(duel.victim.connection(0).path_stats().iter().all(|path| path.id != PathId(1)), "and not opened again");
+    // Words about it are late and nobody's fault (section 4).
+    duel.say(&payload(&[Frame::PathCidsBlocked { path: PathId(1), next_sequence: 2 }]));
     duel.assert_alive("packets on a path that is over");
 }
 
@@ -344,7 +346,7 @@ fn packets_on_paths_that_the_client_has_not_opened() {
 }
 
 #[test]
-fn a_path_from_many_addresses_has_one() {
+fn a_path_from_many_addresses_follows_and_answers_little() {
     let mut duel = Duel::against_multipath_server(2, 1);
     let issued = [duel.hostile.issue(1, 0)];
     duel.say_and_ack(&payload(&issued));
@@ -355,11 +357,11 @@ fn a_path_from_many_addresses_has_one() {
         duel.deliver_on(socket, &packet);
     }
     duel.wait(Duration::from_secs(2));
-    let answered = (1..=200).filter(|socket| duel.answered_bytes.contains_key(&hostile_on(*socket))).count();
-    assert_eq!(answered, 1, "a path belongs to its ends");
-    assert_eq!(duel.victim.connection(0).stats().receive.datagrams_stray, 199);
-    let sent = duel.answered_bytes[&hostile_on(1)];
-    assert!(sent <= 3 * 1200, "{sent} bytes for one packet");
+    for socket in 1..=200 {
+        let sent = duel.answered_bytes.get(&hostile_on(socket)).copied().unwrap_or(0);
+        assert!(sent <= 3 * 1200, "{sent} bytes for one packet from {socket}");
+    }
+    assert_eq!(duel.victim.connection(0).path_stats().len(), 2);
     duel.assert_alive("many addresses");
 }
 

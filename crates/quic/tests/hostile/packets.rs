@@ -235,17 +235,43 @@ fn initial_packets_in_small_datagrams_are_dropped_by_servers() {
 }
 
 #[test]
-fn datagrams_from_another_address_are_dropped_and_buy_nothing() {
+fn datagrams_from_another_address_buy_nothing_unless_they_are_the_clients() {
     let elsewhere = std::net::SocketAddr::from(([192, 0, 2, 9], 9));
-    for mut duel in [Duel::against_server(), Duel::against_client()] {
-        let before = duel.victim.connection(0).stats().receive;
-        let packet = duel.hostile.packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 20 }]));
-        duel.deliver_as_it_is(&packet, elsewhere);
-        let after = duel.victim.connection(0).stats().receive;
-        assert_eq!(after.datagrams_stray, before.datagrams_stray + 1, "RFC 9000, section 9");
-        assert_eq!(after.packets_received, before.packets_received);
-        assert_eq!(after.bytes_received, before.bytes_received, "no credit for anti-amplification");
-        duel.deliver(&packet);
-        assert_eq!(duel.victim.connection(0).stats().receive.packets_received, before.packets_received + 1);
-    }
+    // What does not authenticate moves nothing.
+    let mut duel = Duel::against_server();
+    let packet = duel.hostile.packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 20 }]));
+    let mut forged = packet.clone();
+    *forged.last_mut().expect("it has bytes") ^= 1;
+    duel.deliver_as_it_is(&forged, elsewhere);
+    assert_eq!(duel.victim.connection(0).path_stats()[0].addresses.remote, HOSTILE);
+    assert!(!duel.answered_bytes.contains_key(&elsewhere));
+    // What does, and is the newest, does (RFC 9000, section 9.3); what is older does not.
+    let newer = duel.hostile.packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 20 }]));
+    duel.deliver(&newer);
+    duel.deliver_as_it_is(&packet, elsewhere);
+    assert_eq!(duel.victim.connection(0).path_stats()[0].addresses.remote, HOSTILE);
+    let newest = duel.hostile.packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 20 }]));
+    duel.deliver_as_it_is(&newest, elsewhere);
+    assert_eq!(duel.victim.connection(0).path_stats()[0].addresses.remote, elsewhere);
+    assert!(duel.answered_bytes.get(&elsewhere).copied().unwrap_or(0) <= 3 * newest.len() as u64);
+    // Nobody answers there, so it goes back to where it was (section 9.3.2).
+    duel.wait(units::Duration::from_secs(3));
+    assert_eq!(duel.victim.connection(0).path_stats()[0].addresses.remote, HOSTILE);
+    // Questions alone may come from anywhere (section 9.2).
+    let mut duel = Duel::against_server();
+    let probe =
+        duel.hostile.packet(Space::Data, &payload(&[Frame::PathChallenge([7; 8]), Frame::Padding { len: 1100 }]));
+    duel.deliver_as_it_is(&probe, elsewhere);
+    assert_eq!(duel.victim.connection(0).path_stats()[0].addresses.remote, HOSTILE);
+    // Servers do not move.
+    let mut duel = Duel::against_client();
+    let before = duel.victim.connection(0).stats().receive;
+    let packet = duel.hostile.packet(Space::Data, &payload(&[Frame::Ping, Frame::Padding { len: 20 }]));
+    duel.deliver_as_it_is(&packet, elsewhere);
+    let after = duel.victim.connection(0).stats().receive;
+    assert_eq!(after.datagrams_stray, before.datagrams_stray + 1, "RFC 9000, section 9");
+    assert_eq!(after.packets_received, before.packets_received);
+    assert_eq!(after.bytes_received, before.bytes_received, "no credit for anti-amplification");
+    duel.deliver(&packet);
+    assert_eq!(duel.victim.connection(0).stats().receive.packets_received, before.packets_received + 1);
 }

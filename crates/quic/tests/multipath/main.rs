@@ -7,5 +7,7 @@ mod capacity;
 mod failover;
 mod flow;
 mod links;
+mod migration;
 mod negotiation;
 mod paths;
+mod troubles;

@@ -48,7 +48,7 @@ fn keys_are_updated_many_times_under_loss_by_both_at_once() {
             .with_config(|config| config.key_update_interval = 100)
             .build();
         pair.connect();
-        transfer_both_ways(&mut pair, 1_500_000);
+        transfer_both_ways(&mut pair, 6_000_000);
         for node in [&mut pair.client, &mut pair.server] {
             let stats = node.connection(0).stats();
             assert!(stats.send.key_updates >= 4, "seed {seed}: {} updates", stats.send.key_updates);

@@ -626,8 +626,20 @@ impl Duel {
 
     /// Against a client with `max_paths` paths; the hostile peer takes path IDs up to `max`.
     pub fn against_multipath_client(max_paths: u32, max: u32) -> Self {
+        Self::against_multipath_client_with(max_paths, max, |_| {})
+    }
+
+    /// As [`against_multipath_client`](Self::against_multipath_client), with other parameters of the hostile peer.
+    pub fn against_multipath_client_with(
+        max_paths: u32,
+        max: u32,
+        change: impl FnOnce(&mut TransportParameters),
+    ) -> Self {
         let config = TransportConfig { max_paths, ..TransportConfig::default() };
-        Self::against_client_with(config, |parameters| parameters.initial_max_path_id = Some(PathId(max)))
+        Self::against_client_with(config, |parameters| {
+            parameters.initial_max_path_id = Some(PathId(max));
+            change(parameters);
+        })
     }
 
     fn against_client_with(config: TransportConfig, change: impl FnOnce(&mut TransportParameters)) -> Self {

@@ -14,7 +14,7 @@ pub mod apps;
 pub mod hostile;
 pub mod injection;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -159,7 +159,11 @@ impl Node {
             let Some(connection) = &mut self.connections[index] else { continue };
             let (mut rounds, mut refusals) = (0, 0);
             let full = &self.full;
-            while connection.poll_plan_where(now, BATCH, &|socket| !full.contains(&socket), &mut self.plan) {
+            while connection.poll_plan_where(
+                now,
+                &|socket| if full.contains(&socket) { 0 } else { BATCH },
+                &mut self.plan,
+            ) {
                 rounds += 1;
                 assert!(rounds < ROUNDS_MAX, "a connection never runs out of plans: {:?}", connection.stats());
                 seal(&self.plan, &mut self.sealed);
@@ -304,6 +308,8 @@ pub struct Pair {
     pub tapped: [u64; 2],
     /// What the server sent to addresses that are not the client's.
     pub strays: Vec<(SocketAddr, Vec<u8>)>,
+    /// As whom the server sees sockets of the client, where that is not their own address.
+    mappings: BTreeMap<u16, SocketAddr>,
     spins: u32,
 }
 
@@ -335,6 +341,7 @@ impl Pair {
             taps: [None, None],
             tapped: [0; 2],
             strays: Vec::new(),
+            mappings: BTreeMap::new(),
             spins: 0,
         }
     }
@@ -399,8 +406,9 @@ impl Pair {
             panic!("seed {}: something is due again and again at {:?}: {who:#?}", self.seed, self.now);
         }
         self.now = self.now.max(next);
+        let seen_as = self.seen_as(0);
         while let Some(datagram) = self.links[0].poll_deliver(self.now) {
-            self.server.receive(self.now, &datagram, CLIENT);
+            self.server.receive(self.now, &datagram, seen_as);
         }
         while let Some(datagram) = self.links[1].poll_deliver(self.now) {
             self.client.receive(self.now, &datagram, SERVER);
@@ -408,7 +416,8 @@ impl Pair {
         for (socket, [forward, backward]) in (1..).zip(&mut self.more_links) {
             let at = |remote| Addresses { socket, ..Addresses::of(remote) };
             while let Some(datagram) = forward.poll_deliver(self.now) {
-                self.server.receive_on(self.now, &datagram, at(client_on(socket)));
+                let seen_as = self.mappings.get(&socket).copied().unwrap_or(client_on(socket));
+                self.server.receive_on(self.now, &datagram, at(seen_as));
             }
             while let Some(datagram) = backward.poll_deliver(self.now) {
                 self.client.receive_on(self.now, &datagram, at(server_on(socket)));
@@ -426,15 +435,21 @@ impl Pair {
             node.flush(self.now);
             for (addresses, datagram) in std::mem::take(&mut node.outbox) {
                 let Addresses { remote, socket, .. } = addresses;
+                let own = if socket == 0 { CLIENT } else { client_on(socket) };
+                let seen_as = self.mappings.get(&socket).copied().unwrap_or(own);
                 if socket > 0 {
-                    assert_eq!(remote, [server_on(socket), client_on(socket)][direction], "a socket has one link");
+                    if direction == 1 && remote != seen_as && self.mappings.contains_key(&socket) {
+                        self.strays.push((remote, datagram));
+                        continue;
+                    }
+                    assert_eq!(remote, [server_on(socket), seen_as][direction], "a socket has one link");
                     if let Some(record) = &mut self.record {
                         record.push((self.now, direction, datagram.clone()));
                     }
                     self.more_links[usize::from(socket) - 1][direction].send(self.now, datagram);
                     continue;
                 }
-                if remote != [SERVER, CLIENT][direction] {
+                if remote != [SERVER, seen_as][direction] {
                     self.strays.push((remote, datagram));
                     continue;
                 }
@@ -473,6 +488,17 @@ impl Pair {
     pub fn run_for(&mut self, span: Duration) {
         let limit = self.now + span;
         while self.step(limit) {}
+    }
+
+    /// As whom the server sees a socket of the client.
+    fn seen_as(&self, socket: u16) -> SocketAddr {
+        let own = if socket == 0 { CLIENT } else { client_on(socket) };
+        self.mappings.get(&socket).copied().unwrap_or(own)
+    }
+
+    /// An address translator between the two gives a socket of the client another address, and forgets the one before.
+    pub fn remap(&mut self, socket: u16, address: SocketAddr) {
+        self.mappings.insert(socket, address);
     }
 
     /// Puts a filter before the link of `direction`.

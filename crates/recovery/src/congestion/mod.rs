@@ -127,6 +127,11 @@ pub trait CongestionController: Send + fmt::Debug {
         Rate::from_transfer(paced, rtt.smoothed()).unwrap_or(Rate::MAX)
     }
 
+    /// What the path was measured to deliver, by controllers that measure it; none while they have not found its limit.
+    fn bandwidth(&self) -> Option<Rate> {
+        None
+    }
+
     /// The largest packet is now `bytes` long. Before the first acknowledgement or loss this sets the initial window
     /// anew (RFC 9002, section 7.2); later it only moves the minimum and the speed of growth.
     fn set_segment_size(&mut self, bytes: u64);

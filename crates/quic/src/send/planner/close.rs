@@ -11,9 +11,7 @@ use crate::send::draft::Draft;
 impl SendHalf {
     /// One datagram with a CONNECTION_CLOSE at every level the peer may be able to open (RFC 9000, section 10.2.3).
     pub(super) fn plan_close(&mut self, at: usize, plan: &mut Plan) {
-        if !std::mem::take(&mut self.close_due) {
-            return;
-        }
+        self.close_due &= !(1 << at);
         let Some(close) = self.close.take() else { return };
         let path = &self.paths[at];
         let size_max = path.datagram_size.min(usize::try_from(path.amplification_room()).unwrap_or(usize::MAX));

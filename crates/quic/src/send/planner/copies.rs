@@ -55,13 +55,7 @@ impl SendHalf {
                 break;
             }
         }
-        if plan.datagram_count > 0 {
-            self.paths[at].pacer.on_sent(now, plan.size_bytes as u64);
-            if plan.datagram_count == 1 {
-                plan.segment_size = plan.size_bytes;
-            }
-        }
-        self.note_wear(plan.packet_count as u64, exchange);
+        self.settle_plan(now, at, plan, exchange);
     }
 
     fn fill_copies(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {

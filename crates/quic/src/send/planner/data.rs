@@ -13,7 +13,7 @@ use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::receive::Snapshot;
 use crate::send::draft::Draft;
 use crate::send::frames::{ControlFrame, SentFrame};
-use crate::send::path::SendPath;
+use crate::send::path::{AMPLIFICATION_ROOM_MIN, SendPath};
 use crate::send::sent_log::RUNS_MAX;
 use crate::spaces::DATA;
 
@@ -33,18 +33,24 @@ impl SendHalf {
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) {
-        let has_data = load == Load::All && (self.has_control_due() || self.streams.has_ready());
+        let has_data = load != Load::Bound && self.has_anything_due();
         let has_bound = self.spaces[DATA + at].probes_due > 0 || self.paths[at].validation.has_due();
         let (ack_pending, ack_due) = self.ack_wishes(at, snapshot);
         if !has_data && !ack_due && !has_bound {
-            self.paths[at].set_app_limited(true);
-            self.paths[at].release_at = None;
+            if load == Load::All {
+                self.paths[at].set_app_limited(true);
+                self.paths[at].release_at = None;
+            }
             return;
         }
         let room = self.paths[at].amplification_room();
         let size = self.paths[at].datagram_size;
         // Little may be sent to an address that has not answered: no more of it at a time than a question takes.
-        let size = if room == u64::MAX { size } else { size.min(MIN_INITIAL_SIZE) };
+        let size = if room == u64::MAX {
+            size
+        } else {
+            size.min(MIN_INITIAL_SIZE).min(room.max(AMPLIFICATION_ROOM_MIN) as usize)
+        };
         plan.segment_size = size;
         let mut bytes_left = self.data_budget(now, at, size, has_data);
         let number_len = self.number_len(at, Space::Data, datagrams_max as u64);
@@ -57,7 +63,8 @@ impl SendHalf {
             // Probes leave whatever the window says (RFC 9002, section 7.5), and so does what asks a path that is in no use.
             let exceeds = !self.paths[at].is_active() && self.paths[at].validation.may_exceed_window();
             let asks = self.paths[at].validation.has_due() && (has_window || exceeds);
-            let may_elicit = (has_window && load == Load::All) || self.spaces[DATA + at].probes_due > 0 || asks;
+            let probes = self.spaces[DATA + at].probes_due > 0;
+            let may_elicit = (has_window && load == Load::All) || probes || asks;
             if !(may_elicit || ack_due && acks.is_some()) || room < sent + size as u64 {
                 break;
             }
@@ -74,6 +81,9 @@ impl SendHalf {
             let packet_size =
                 self.plan_data_packet(now, at, load, first, may_elicit, number_len, fixed_bit, plan, exchange);
             let Some(packet_size) = packet_size else { break };
+            if load == Load::Probes && self.spaces[DATA + at].probes_due == 0 {
+                break;
+            }
             if asks && !has_window {
                 self.paths[at].validation.on_window_exceeded();
             }
@@ -84,15 +94,25 @@ impl SendHalf {
         }
         if load == Load::All {
             self.streams.rotate();
+            let is_starved = bytes_left >= size as u64 && plan.datagram_count < limit;
+            self.note_starved(at, size, is_starved);
         }
+        self.settle_plan(now, at, plan, exchange);
+    }
+
+    /// Tells the controller whether more could have left than there was.
+    fn note_starved(&mut self, at: usize, size: usize, is_starved: bool) {
         let path = &mut self.paths[at];
         // A user's cap leaves the window unused just as an application without data does, and must not let it grow (RFC 9002,
         // section 7.8); what congestion control paces by itself does not count.
         let rate = path.congestion.pacing_rate(&path.rtt);
         let capped = path.pacer.cap().is_some_and(|cap| cap.rate < rate) && path.window_room() >= size as u64;
-        path.set_app_limited(
-            load == Load::Bound || capped || (bytes_left >= size as u64 && plan.datagram_count < limit),
-        );
+        path.set_app_limited(is_starved || capped);
+    }
+
+    /// Tells pacer and key of a plan that is complete.
+    pub(super) fn settle_plan(&mut self, now: Instant, at: usize, plan: &mut Plan, exchange: &mut Exchange) {
+        let path = &mut self.paths[at];
         if plan.datagram_count > 0 {
             path.pacer.on_sent(now, plan.size_bytes as u64);
             if plan.datagram_count == 1 {
@@ -143,7 +163,8 @@ impl SendHalf {
         let (number, eliciting) = (draft.number, draft.eliciting);
         let pieces_to = plan.pieces.len();
         // Challenges and answers travel in full datagrams: they show that the path carries those (RFC 9000, section 8.2.1).
-        let padding = if asks { MIN_INITIAL_SIZE.saturating_sub(draft.size()) } else { 0 };
+        // Not beyond what may be sent to an address that has not answered.
+        let padding = if asks { MIN_INITIAL_SIZE.min(plan.segment_size).saturating_sub(draft.size()) } else { 0 };
         let size = draft.finish(plan, &fields, padding, pieces_to);
         plan.size_bytes += size;
         plan.datagram_count += 1;
@@ -173,16 +194,16 @@ impl SendHalf {
         }
         if may_elicit {
             self.fill_validation(at, draft, plan, frames);
-            if load == Load::All && self.has_control_due() {
+            if load != Load::Bound && self.has_control_due() {
                 self.fill_control(draft, plan, frames);
                 self.fill_credit(draft, plan, frames);
                 self.fill_datagrams(draft, plan, frames);
             }
-            if load == Load::All && self.handshake_complete {
+            if load != Load::Bound && self.handshake_complete {
                 self.fill_streams(draft, plan, frames);
             }
         }
-        if draft.body_len > 0 && !draft.eliciting && (may_elicit || load == Load::Bound) {
+        if draft.body_len > 0 && !draft.eliciting && (may_elicit || load != Load::All) {
             self.paths[at].silent_count += 1;
             if self.paths[at].silent_count >= SILENT_PACKETS_MAX && draft.put(plan, &Frame::Ping) {
                 frames.push(SentFrame::Ping);

@@ -12,6 +12,7 @@ use crate::receive::Snapshot;
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
 use crate::send::path::{Copy, SendPath};
+use crate::send::sent_log::RUNS_MAX;
 use crate::spaces::DATA;
 use crate::stats::PathState;
 
@@ -30,22 +31,22 @@ impl SendHalf {
         &mut self,
         now: Instant,
         snapshot: &Snapshot,
-        datagrams_max: usize,
-        has_room: &dyn Fn(u16) -> bool,
+        room: &dyn Fn(u16) -> usize,
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) -> usize {
         self.ask_again_at = None;
         for at in 0..self.paths.len() {
             let path = &self.paths[at];
-            if !path.is_open() || path.is_refused || !has_room(path.addresses.socket) {
+            let datagrams_max = room(path.addresses.socket);
+            if !path.is_open() || path.refused_until.is_some() || datagrams_max == 0 {
                 continue;
             }
             let probes = path.is_active() && self.spaces[DATA + at].probes_due > 0;
             if probes || path.validation.has_due() || self.ack_wishes(at, snapshot).1 {
-                let load = if probes { Load::All } else { Load::Bound };
+                let load = if probes { Load::Probes } else { Load::Bound };
                 self.plan_data(now, at, load, snapshot, datagrams_max, plan, exchange);
-            } else if !path.copies.is_empty() {
+            } else if path.is_active() && !path.copies.is_empty() {
                 self.plan_copies(now, at, datagrams_max, plan, exchange);
             }
             if !plan.items.is_empty() {
@@ -54,10 +55,12 @@ impl SendHalf {
         }
         let Some(mut scheduler) = self.scheduler.take() else { return 0 };
         let mut views = std::mem::take(&mut self.views);
-        let at = match self.choose(now, &mut *scheduler, has_room, &mut views) {
+        let at = match self.choose(now, &mut *scheduler, room, &mut views) {
             Some((at, bytes_max, copies)) => {
-                let datagrams = usize::try_from(bytes_max).unwrap_or(usize::MAX) / self.paths[at].datagram_size;
-                self.plan_data(now, at, Load::All, snapshot, datagrams_max.min(datagrams.max(1)), plan, exchange);
+                let path = &self.paths[at];
+                let datagrams = usize::try_from(bytes_max).unwrap_or(usize::MAX) / path.datagram_size;
+                let datagrams_max = room(path.addresses.socket).min(datagrams).max(1);
+                self.plan_data(now, at, Load::All, snapshot, datagrams_max, plan, exchange);
                 if copies != 0 {
                     self.queue_copies(at, copies, &views, plan);
                 }
@@ -75,19 +78,20 @@ impl SendHalf {
         &mut self,
         now: Instant,
         scheduler: &mut dyn Scheduler,
-        has_room: &dyn Fn(u16) -> bool,
+        room: &dyn Fn(u16) -> usize,
         views: &mut Views,
     ) -> Option<(usize, u64, u32)> {
         views.clear();
         let demand = self.demand();
         let carrying = self.paths.iter_mut().enumerate().filter(|(_, path)| path.carries_data());
         for (at, path) in carrying.take(PATHS_MAX) {
-            let has_room = has_room(path.addresses.socket);
+            let has_room = room(path.addresses.socket) > 0;
             path.note_room(now, has_room);
+            let can_remember = self.spaces[DATA + at].log.run_count() < RUNS_MAX;
+            let has_room = has_room && can_remember && path.refused_until.is_none();
             views.push(at, path.view(now, has_room, demand.ready_bytes));
         }
-        let has_data = self.has_control_due() || self.streams.has_ready();
-        if !has_data && !self.reinject(now, scheduler, views) {
+        if !self.has_anything_due() && !self.reinject(now, scheduler, views) {
             for path in &mut self.paths {
                 path.set_app_limited(true);
                 path.release_at = None;
@@ -113,9 +117,7 @@ impl SendHalf {
     fn demand(&self) -> Demand {
         let control = u64::from(self.has_control_due());
         Demand {
-            // What is announced is as good as written: it decides whether slow paths are worth their time.
-            ready_bytes: (self.streams.ready_bytes() + self.datagram_bytes + control)
-                .saturating_add(self.streams.expected_bytes()),
+            ready_bytes: self.streams.ready_bytes() + self.datagram_bytes + control,
             is_last: !self.streams.has_waiting_writers(),
         }
     }
@@ -123,20 +125,15 @@ impl SendHalf {
     /// Nothing new is to be sent, so what is outstanding is all the receiver waits for: gives the oldest of it another chance on
     /// a faster path, if the scheduler thinks that it would arrive there earlier. True if something is due now.
     fn reinject(&mut self, now: Instant, scheduler: &mut dyn Scheduler, views: &Views) -> bool {
-        for (on, view) in views.views.iter().enumerate() {
-            if !view.may_send(now) {
-                continue;
-            }
-            for from in (0..views.views.len()).filter(|from| *from != on) {
-                let at = views.places[from];
-                let Some(oldest) = self.spaces[DATA + at].log.first_unmoved() else { continue };
-                let bytes = u64::from(oldest.size) * u64::from(oldest.count);
-                let straggler = Straggler { path: from, sent_at: oldest.sent_at, bytes };
-                if scheduler.reinjects(now, &straggler, on, &views.views) {
-                    self.move_content(at, REINJECTED_BYTES_MAX);
-                    if self.has_control_due() || self.streams.has_ready() {
-                        return true;
-                    }
+        for (from, &at) in views.places.iter().enumerate() {
+            let Some(oldest) = self.spaces[DATA + at].log.first_unmoved() else { continue };
+            let bytes = u64::from(oldest.size) * u64::from(oldest.count);
+            let straggler = Straggler { path: from, sent_at: oldest.sent_at, bytes };
+            let mut others = views.views.iter().enumerate().filter(|(on, view)| *on != from && view.may_send(now));
+            if others.any(|(on, _)| scheduler.reinjects(now, &straggler, on, &views.views)) {
+                self.move_content(at, REINJECTED_BYTES_MAX);
+                if self.has_anything_due() {
+                    return true;
                 }
             }
         }
@@ -166,8 +163,9 @@ impl SendHalf {
     /// Whether the packets of `path` are acknowledged on that path. The standard leaves the choice to us (multipath draft-21,
     /// section 5.3): on its own path, so that round trips are those of one path, unless nothing can be sent there.
     fn acknowledges_itself(&self, path: PathId) -> bool {
-        let can_send =
-            |path: &SendPath| matches!(path.state, PathState::Active | PathState::Validating) && !path.is_refused;
+        let can_send = |path: &SendPath| {
+            matches!(path.state, PathState::Active | PathState::Validating) && path.refused_until.is_none()
+        };
         self.place_of(path).is_some_and(|at| can_send(&self.paths[at]))
     }
 
@@ -279,7 +277,9 @@ impl SendPath {
         PathView {
             id: self.id.0,
             is_backup: self.is_backup || self.is_peers_backup,
-            is_suspect: self.state == PathState::Silent || self.stuck_at().is_some_and(|at| at <= now),
+            is_suspect: self.state == PathState::Silent
+                || self.is_doubted
+                || self.stuck_at().is_some_and(|at| at <= now),
             srtt: self.expected_round_trip(now),
             rttvar: self.rtt.variance(),
             min_rtt: if measured { self.rtt.min() } else { Duration::ZERO },

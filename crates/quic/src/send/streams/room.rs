@@ -49,7 +49,6 @@ impl SendStreams {
     fn put(&mut self, id: StreamId, chunk: Bytes) {
         let Some(stream) = self.map.get_mut(&id) else { return };
         self.held_bytes += chunk.len() as u64;
-        self.expected = self.expected.saturating_sub(chunk.len() as u64);
         stream.buffer.write(chunk);
         self.make_ready(id);
     }

@@ -256,6 +256,10 @@ impl CongestionController for Bbr {
         self.pacing.unwrap_or_else(|| self.initial_pacing_rate(rtt))
     }
 
+    fn bandwidth(&self) -> Option<Rate> {
+        Some(self.max_bandwidth.get()).filter(|rate| self.full_pipe.was_reached() && !rate.is_zero())
+    }
+
     fn set_segment_size(&mut self, bytes: u64) {
         self.segment = clamp_segment(bytes);
         self.initial_window = initial_window(bytes);

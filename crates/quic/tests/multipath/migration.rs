@@ -1,0 +1,118 @@
+//! Clients whose address changes under way: address translators forget, and somebody may pretend.
+
+use std::net::SocketAddr;
+
+use quic::{Addresses, PathState, Side};
+use units::{Duration, Instant};
+
+use crate::failover::show;
+use crate::flow::{Flow, node};
+use crate::links::{capacity_mbps, connected, link};
+use crate::support::{CLIENT, Pair, Setup, client_on};
+
+fn elsewhere(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+/// Another port of the same host, and another host.
+fn moves(of: SocketAddr) -> [SocketAddr; 2] {
+    [SocketAddr::new(of.ip(), 40_000), elsewhere("192.0.2.77:40000")]
+}
+
+fn server_path(pair: &mut Pair, at: usize) -> quic::PathStats {
+    node(pair, Side::Server).connection(0).path_stats()[at].clone()
+}
+
+#[test]
+fn the_only_path_follows_a_client_that_another_address_is_given() {
+    for (from, to) in [Side::Client, Side::Server].into_iter().flat_map(|from| moves(CLIENT).map(|to| (from, to))) {
+        let what = format!("from {from:?}, to {to}");
+        let mut pair = Setup::new(1).over(&[link(20, 10)]).build();
+        pair.connect();
+        let mut flow = Flow::new(&mut pair, from);
+        flow.run(&mut pair, Duration::from_secs(2));
+        pair.remap(0, to);
+        let moved_at = pair.now;
+        flow.run(&mut pair, Duration::from_secs(4));
+        let rate = flow.mbps_lately(&pair);
+        assert_eq!(server_path(&mut pair, 0).addresses.remote, to, "{what}");
+        assert!(rate > 0.8 * capacity_mbps(&[link(20, 10)]), "{what}: {rate} Mb/s");
+        // A server that sends hears of it with the client's next acknowledgement or probe.
+        let (gap, at) = flow.longest_gap(moved_at, pair.now);
+        assert!(gap < Duration::from_millis(1500), "{what}: {gap} at {at:?}");
+    }
+}
+
+#[test]
+fn a_path_beside_others_follows_too() {
+    for to in moves(client_on(1)) {
+        let links = [link(20, 10), link(20, 10)];
+        for from in [Side::Client, Side::Server] {
+            let mut pair = connected(2, &links);
+            let mut flow = Flow::new(&mut pair, from);
+            flow.run(&mut pair, Duration::from_secs(2));
+            pair.remap(1, to);
+            let moved_at = pair.now;
+            flow.run(&mut pair, Duration::from_secs(5));
+            let what = format!("from {from:?}, to {to}\n{}", show(&mut pair, from));
+            let (rate, (gap, at)) = (flow.mbps_lately(&pair), flow.longest_gap(moved_at, pair.now));
+            let moved = server_path(&mut pair, 1);
+            assert_eq!((moved.addresses.remote, moved.state), (to, PathState::Active), "{what}");
+            assert!(rate > 0.8 * capacity_mbps(&links), "{rate} Mb/s {what}");
+            assert!(gap < Duration::from_millis(200), "{gap} at {at:?} {what}");
+        }
+    }
+}
+
+#[test]
+fn a_path_that_was_silent_is_found_under_its_new_address() {
+    let links = [link(20, 10), link(20, 10)];
+    let mut pair = connected(3, &links);
+    let mut flow = Flow::new(&mut pair, Side::Client);
+    flow.run(&mut pair, Duration::from_secs(1));
+    let set = |pair: &mut Pair, state| {
+        let now = pair.now;
+        for direction in pair.link_pair(1) {
+            let config = netem::LinkConfig { state, ..direction.config().clone() };
+            direction.set_config(now, config);
+        }
+    };
+    set(&mut pair, netem::LineState::Silent);
+    flow.run(&mut pair, Duration::from_secs(3));
+    assert_eq!(server_path(&mut pair, 1).state, PathState::Silent);
+    pair.remap(1, elsewhere("192.0.2.77:40000"));
+    set(&mut pair, netem::LineState::Up);
+    flow.run(&mut pair, Duration::from_secs(4));
+    let (rate, least) = (flow.mbps_lately(&pair), 0.8 * capacity_mbps(&links));
+    assert_eq!(server_path(&mut pair, 1).state, PathState::Active);
+    assert!(rate > least, "{rate} Mb/s\n{}", show(&mut pair, Side::Client));
+}
+
+/// What the client sends next arrives first from somebody else, who has copied it (RFC 9000, section 9.3.3).
+#[test]
+fn copies_sent_from_elsewhere_take_no_path_away() {
+    let attacker = elsewhere("203.0.113.9:666");
+    let mut pair = Setup::new(4).over(&[link(20, 10)]).build();
+    pair.record = Some(Vec::new());
+    pair.connect();
+    let mut flow = Flow::new(&mut pair, Side::Server);
+    flow.run(&mut pair, Duration::from_secs(1));
+    let end = pair.now + Duration::from_secs(3);
+    let mut copies = 0;
+    while pair.now < end {
+        flow.run(&mut pair, Duration::from_millis(5));
+        let record = std::mem::take(pair.record.as_mut().expect("it records"));
+        let Some((_, _, newest)) = record.into_iter().rfind(|(_, direction, _)| *direction == 0) else { continue };
+        copies += 1;
+        pair.server.receive_on(pair.now, &newest, Addresses::of(attacker));
+    }
+    pair.record = None;
+    let from: Instant = pair.now;
+    flow.run(&mut pair, Duration::from_secs(8));
+    assert!(copies > 10, "{copies} copies");
+    assert_eq!(server_path(&mut pair, 0).addresses.remote, CLIENT);
+    let rate = flow.mbps(from + Duration::from_secs(4), pair.now);
+    assert!(rate > 0.7 * capacity_mbps(&[link(20, 10)]), "afterwards {rate} Mb/s");
+    let astray: usize = pair.strays.iter().filter(|(to, _)| *to == attacker).map(|(_, datagram)| datagram.len()).sum();
+    assert!(astray <= 3 * 1500 * copies, "{astray} bytes to the attacker for {copies} copies");
+}
