@@ -15,6 +15,8 @@ use units::Duration;
 use crate::{Lateness, Relay, RelayLink, StartError};
 use measure::{Ends, added_delay, packets_per_second};
 
+pub use measure::IsCancelled;
+
 /// Payload of the datagrams that are counted: what fits every path (RFC 9000, section 14.1).
 pub const DATAGRAM_BYTES: usize = 1200;
 
@@ -62,23 +64,26 @@ pub enum LimitsError {
     Open(OpenError),
     /// The system refused something else.
     Io(std::io::Error),
+    /// Whoever wanted it does so no more.
+    Cancelled,
 }
 
-/// What a datagram takes over loopback without a link in between. Takes a few seconds.
+/// What a datagram takes over loopback without a link in between. Takes a few seconds; less if `is_cancelled` says so, which
+/// all measurements ask many times a second.
 ///
 /// # Errors
 /// [`LimitsError`].
-pub fn baseline() -> Result<Percentiles, LimitsError> {
+pub fn baseline(is_cancelled: IsCancelled<'_>) -> Result<Percentiles, LimitsError> {
     let (sender, receiver) = (open_local()?, open_local()?);
     let to = receiver.local_addr()?;
-    added_delay(Ends { sender, receiver, to, clock: MonotonicClock::start() }, Duration::ZERO)
+    added_delay(Ends { sender, receiver, to, clock: MonotonicClock::start() }, Duration::ZERO, is_cancelled)
 }
 
 /// Measures a relay for about `span` a figure.
 ///
 /// # Errors
 /// [`LimitsError`].
-pub fn relay(span: Duration) -> Result<Limits, LimitsError> {
+pub fn relay(span: Duration, is_cancelled: IsCancelled<'_>) -> Result<Limits, LimitsError> {
     let through = |config: LinkConfig| -> Result<(Relay, Ends), LimitsError> {
         let (sender, receiver) = (open_local()?, open_local()?);
         let link = RelayLink {
@@ -94,28 +99,27 @@ pub fn relay(span: Duration) -> Result<Limits, LimitsError> {
     };
     let rate = |batch| -> Result<u64, LimitsError> {
         let (_relay, ends) = through(measure::open_config())?;
-        packets_per_second(ends, batch, span)
+        packets_per_second(ends, batch, span, is_cancelled)
     };
     let (packets_per_second_batched, packets_per_second_single) = (rate(BATCH_DATAGRAMS)?, rate(1)?);
     let (relay, ends) = through(measure::delayed_config())?;
-    let added_delay = added_delay(ends, PROBED_DELAY)?;
+    let added_delay = added_delay(ends, PROBED_DELAY, is_cancelled)?;
     let lateness = relay.stop().reports.first().map(|report| report.forward.lateness).unwrap_or_default();
     Ok(Limits { packets_per_second_batched, packets_per_second_single, added_delay, lateness })
 }
 
-/// Measures a link between two namespaces, which it makes and removes, for about `span` a figure. Needs root.
+/// Measures a link between two namespaces, which it makes and removes, also when it is cancelled, for about `span` a figure. Needs root.
 ///
 /// # Errors
 /// [`LimitsError`].
 #[cfg(target_os = "linux")]
-pub fn tunnels(span: Duration) -> Result<Limits, LimitsError> {
+pub fn tunnels(span: Duration, is_cancelled: IsCancelled<'_>) -> Result<Limits, LimitsError> {
     use crate::{Namespace, Running, Side, TunLink, Tunnels};
 
     const LEFT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
     const RIGHT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
-    let unique = format!("litz-limits-{}", std::process::id());
-    let (left, right) = (Namespace::create(&format!("{unique}-a"))?, Namespace::create(&format!("{unique}-b"))?);
+    let [left, right] = Namespace::create_pair("litz-limits")?;
     let side = |namespace: &Namespace, address: Ipv4Addr| Side {
         namespace: Some(namespace.name().to_owned()),
         addresses: vec![crate::Cidr { address: address.into(), prefix_bits: 24 }],
@@ -141,11 +145,11 @@ pub fn tunnels(span: Duration) -> Result<Limits, LimitsError> {
     };
     let rate = |batch| -> Result<u64, LimitsError> {
         let (_running, ends) = through(measure::open_config())?;
-        packets_per_second(ends, batch, span)
+        packets_per_second(ends, batch, span, is_cancelled)
     };
     let (packets_per_second_batched, packets_per_second_single) = (rate(BATCH_DATAGRAMS)?, rate(1)?);
     let (running, ends) = through(measure::delayed_config())?;
-    let added_delay = added_delay(ends, PROBED_DELAY)?;
+    let added_delay = added_delay(ends, PROBED_DELAY, is_cancelled)?;
     let lateness = running.stop().reports.first().map(|report| report.forward.lateness).unwrap_or_default();
     Ok(Limits { packets_per_second_batched, packets_per_second_single, added_delay, lateness })
 }
@@ -174,17 +178,19 @@ impl std::fmt::Display for LimitsError {
             Self::Start(error) => error.fmt(f),
             Self::Open(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
+            Self::Cancelled => f.write_str("cancelled"),
         }
     }
 }
 
 impl std::error::Error for LimitsError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(match self {
-            Self::Start(error) => error,
-            Self::Open(error) => error,
-            Self::Io(error) => error,
-        })
+        match self {
+            Self::Start(error) => Some(error),
+            Self::Open(error) => Some(error),
+            Self::Io(error) => Some(error),
+            Self::Cancelled => None,
+        }
     }
 }
 
@@ -209,9 +215,19 @@ mod tests {
 
     #[test]
     fn a_relay_is_measured() {
-        let limits = relay(Duration::from_millis(100)).unwrap();
+        let limits = relay(Duration::from_millis(100), &|| false).unwrap();
         assert!(limits.packets_per_second_batched > 1000 && limits.packets_per_second_single > 1000, "{limits:?}");
         assert!(limits.added_delay.count > 0 && limits.added_delay.p50 < Duration::from_millis(5), "{limits:?}");
         assert!(limits.lateness.count > 0);
+    }
+
+    #[test]
+    fn measurements_end_when_nobody_wants_them() {
+        let clock = MonotonicClock::start();
+        let cancelled = |error: LimitsError| matches!(error, LimitsError::Cancelled);
+        assert!(baseline(&|| true).is_err_and(cancelled));
+        let later = || clock.now().since_start() > Duration::from_millis(100);
+        assert!(relay(Duration::from_secs(3600), &later).is_err_and(cancelled));
+        assert!(clock.now().since_start() < Duration::from_secs(10));
     }
 }

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -27,6 +29,23 @@ impl Namespace {
         let namespace = Self { name: name.to_owned() };
         ip(Some(name), &["link", "set", "dev", "lo", "up"])?;
         Ok(namespace)
+    }
+
+    /// Makes two namespaces, named `prefix`, the number of this process, a number that nobody has, and `a` or `b`. What is
+    /// there already is left alone: a process that was killed leaves its namespaces behind, and another one may come to
+    /// its number.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); then neither is there.
+    pub fn create_pair(prefix: &str) -> io::Result<[Self; 2]> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let names = ["a", "b"].map(|side| format!("{prefix}-{}-{number}-{side}", std::process::id()));
+            if !names.iter().any(|name| Path::new(FOLDER).join(name).exists()) {
+                return Ok([Self::create(&names[0])?, Self::create(&names[1])?]);
+            }
+        }
     }
 
     /// What `ip netns` calls it.

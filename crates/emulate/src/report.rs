@@ -17,6 +17,10 @@ pub struct LinkReport {
     pub backward: DirectionReport,
     /// Datagrams of clients that a relay did not take, because it had too many already.
     pub turned_away: u64,
+    /// Datagrams of clients that a relay did not take, because the system gave it no socket for them.
+    pub unserved: u64,
+    /// What the system said then, the first time.
+    pub unserved_why: Option<String>,
     /// Clients that a relay has had.
     pub clients: u64,
 }

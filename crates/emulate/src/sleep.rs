@@ -3,11 +3,11 @@
 //! A packet is due to the nanosecond, and epoll rounds up to milliseconds, so short sleeps end by a timer of their own.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use net::MonotonicClock;
+use net::{FineTimer, MonotonicClock};
 use units::{Duration, Instant};
 
 const WAKER: Token = Token(0);
@@ -25,7 +25,7 @@ const COARSE_FROM: Duration = Duration::from_millis(50);
 pub(crate) struct Sleeper {
     poll: Poll,
     events: Events,
-    timer: fine::Timer,
+    timer: Option<FineTimer>,
     clock: MonotonicClock,
 }
 
@@ -33,7 +33,10 @@ impl Sleeper {
     pub(crate) fn new(clock: MonotonicClock) -> io::Result<(Self, Waker)> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
-        let timer = fine::Timer::new(poll.registry(), TIMER)?;
+        let timer = FineTimer::new()?;
+        if let Some(timer) = &timer {
+            poll.registry().register(&mut SourceFd(&timer.as_raw_fd()), TIMER, Interest::READABLE)?;
+        }
         Ok((Self { poll, events: Events::with_capacity(EVENTS_MAX), timer, clock }, waker))
     }
 
@@ -53,7 +56,13 @@ impl Sleeper {
     pub(crate) fn wait(&mut self, until: Option<Instant>, ready: impl FnMut(usize)) -> io::Result<()> {
         let span = until.map(|until| until.saturating_since(self.clock.now()));
         let timeout = match span {
-            Some(span) if !span.is_zero() && span < COARSE_FROM && self.timer.arm(span) => None,
+            Some(span)
+                if !span.is_zero()
+                    && span < COARSE_FROM
+                    && self.timer.as_ref().is_some_and(|timer| timer.arm(span)) =>
+            {
+                None
+            }
             Some(span) if span >= COARSE_FROM => Some(span.saturating_sub(COARSE_FROM / 2)),
             other => other,
         };
@@ -65,60 +74,6 @@ impl Sleeper {
         }
         self.events.iter().filter_map(|event| event.token().0.checked_sub(SOURCES_FROM)).for_each(ready);
         Ok(())
-    }
-}
-
-/// A timer of nanoseconds.
-#[cfg(target_os = "linux")]
-mod fine {
-    use std::io;
-    use std::os::fd::{AsRawFd, OwnedFd};
-
-    use mio::unix::SourceFd;
-    use mio::{Interest, Registry, Token};
-    use rustix::time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
-    };
-    use units::Duration;
-
-    pub(super) struct Timer(OwnedFd);
-
-    impl Timer {
-        pub(super) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
-            let descriptor = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-            // Watched for edges, so nobody has to read it: each expiry is an edge of its own.
-            registry.register(&mut SourceFd(&descriptor.as_raw_fd()), token, Interest::READABLE)?;
-            Ok(Self(descriptor))
-        }
-
-        /// Ends the sleep that follows after `span`, which is not zero; replaces what was armed before. False if it cannot.
-        pub(super) fn arm(&self, span: Duration) -> bool {
-            let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let nanos = span.as_nanos();
-            let it_value = Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as _ };
-            timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value }).is_ok()
-        }
-    }
-}
-
-/// Elsewhere sleeps are rounded to milliseconds.
-#[cfg(not(target_os = "linux"))]
-mod fine {
-    use std::io;
-
-    use mio::{Registry, Token};
-    use units::Duration;
-
-    pub(super) struct Timer;
-
-    impl Timer {
-        pub(super) fn new(_registry: &Registry, _token: Token) -> io::Result<Self> {
-            Ok(Self)
-        }
-
-        pub(super) fn arm(&self, _span: Duration) -> bool {
-            false
-        }
     }
 }
 

@@ -61,8 +61,11 @@ pub struct Side {
     pub addresses: Vec<Cidr>,
 }
 
-/// Links between namespaces.
-pub struct Tunnels;
+/// Links between namespaces: their devices are there, with addresses, so that sockets can be bound to them. What is sent
+/// waits in the devices until the links start. Dropping it removes the devices.
+pub struct Tunnels {
+    tunnels: Vec<Tunnel>,
+}
 
 impl Tunnels {
     /// Creates the devices, gives them their addresses, sets them up and starts to emulate. The same `seed` and the same
@@ -72,18 +75,35 @@ impl Tunnels {
     /// # Errors
     /// [`StartError`]; then nothing is left behind.
     pub fn start(links: Vec<TunLink>, seed: u64) -> Result<Running, StartError> {
+        // The clock starts when all devices are there: a link that cannot be made disturbs none that already runs.
+        let tunnels = Self::open(links, seed)?;
+        tunnels.run(MonotonicClock::start())
+    }
+
+    /// The first half of [`start`](Self::start): the devices.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn open(links: Vec<TunLink>, seed: u64) -> Result<Self, StartError> {
         if links.len() > LINKS_MAX {
             return Err(StartError::new(format!("{} links: at most {LINKS_MAX} run at a time", links.len())));
         }
-        let clock = MonotonicClock::start();
         let root = Rng::from_seed(seed);
-        // All devices first: then a link that cannot be made disturbs none that already runs.
-        let tunnels: Vec<_> = links
+        let tunnels = links
             .into_iter()
             .enumerate()
             .map(|(index, link)| Tunnel::open(link, &root.split(&format!("link {index}"))))
             .collect::<Result<_, _>>()?;
-        let workers = tunnels
+        Ok(Self { tunnels })
+    }
+
+    /// The other half: emulates. Schedules and traces of links count from the beginning of `clock`.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn run(self, clock: MonotonicClock) -> Result<Running, StartError> {
+        let workers = self
+            .tunnels
             .into_iter()
             .map(|tunnel| {
                 let name = tunnel.name.clone();

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use emulate::{Direction, Namespace, Running, Side, TunLink, Tunnels};
 use net::{DatagramSocket, Ecn, RECV_BUFFER_BYTES, RecvMeta, Transmit, UdpSocketOptions};
-use netem::{Change, CoDel, Discipline, LinkConfig};
+use netem::{Change, CoDel, Discipline, LineState, LinkConfig, Schedule};
 use support::{Namespaces, count, echo, inside, ip, ping, udp};
 use units::{Rate, Ratio};
 
@@ -270,6 +270,43 @@ fn two_links_run_at_a_time_each_with_its_own_delay() {
         echoing.join().unwrap();
     }
     assert!(running.stats().iter().all(|report| report.forward.link.delivered > 0));
+}
+
+#[test]
+fn devices_take_sockets_before_the_links_run_and_time_begins_with_the_clock() {
+    let Some(namespaces) = Namespaces::new() else { return };
+    let silent = Schedule::once([(millis(300), Change::State(LineState::Silent))]).unwrap();
+    let config = LinkConfig { delay: millis(20), schedule: Some(silent), ..LinkConfig::default() };
+    let tunnels = Tunnels::open(vec![link(&namespaces, &config)], 7).unwrap();
+    let (server, socket) = (udp_in(&namespaces.right, "10.77.0.2:706"), udp_in(&namespaces.left, "10.77.0.1:0"));
+    socket.send_to(b"early", "10.77.0.2:706").unwrap();
+    server.set_read_timeout(Some(Duration::from_millis(400))).unwrap();
+    let mut buffer = [0; 64];
+    assert_eq!(server.recv_from(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock, "no link runs");
+    // More than the schedule's 300 ms have passed, but not on this clock.
+    let clock = net::MonotonicClock::start();
+    let running = tunnels.run(clock).unwrap();
+    let (bytes, _) = server.recv_from(&mut buffer).expect("it waited in the device");
+    assert_eq!(&buffer[..bytes], b"early");
+    assert!(clock.now().since_start() >= millis(20));
+    std::thread::sleep(Duration::from_millis(350));
+    socket.send_to(b"late", "10.77.0.2:706").unwrap();
+    assert!(server.recv_from(&mut buffer).is_err());
+    assert_eq!(running.stats()[0].forward.link.vanished, 1);
+}
+
+#[test]
+fn namespaces_of_a_pair_leave_alone_what_is_there() {
+    let Some(_namespaces) = Namespaces::new() else { return };
+    let name = |number: u32, side| format!("litz-pair-{}-{number}-{side}", std::process::id());
+    // Tests beside this one take numbers, too, so some that come are taken.
+    let others: Vec<_> = (0..40).step_by(2).map(|number| Namespace::create(&name(number, "b")).unwrap()).collect();
+    let pairs: Vec<_> = (0..4).map(|_| Namespace::create_pair("litz-pair").unwrap()).collect();
+    let made: Vec<_> = pairs.iter().flatten().map(|namespace| namespace.name().to_owned()).collect();
+    assert!(made.iter().all(|made| others.iter().all(|other| other.name() != made)), "{made:?}");
+    drop((pairs, others));
+    let left = ip(&["netns"]);
+    assert!(!left.contains(&format!("litz-pair-{}-", std::process::id())), "{left}");
 }
 
 #[test]

@@ -33,6 +33,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Receive buffers.
 const BUFFERS: usize = 8;
 
+/// Asked many times a second whether to give up.
+pub type IsCancelled<'a> = &'a dyn Fn() -> bool;
+
 /// A sender, a receiver, and where to send so that it arrives there.
 pub(super) struct Ends {
     pub(super) sender: UdpSocket,
@@ -51,16 +54,24 @@ pub(super) fn delayed_config() -> LinkConfig {
 }
 
 /// How many datagrams a second arrive when so many are kept under way, sent `batch` at a time.
-pub(super) fn packets_per_second(ends: Ends, batch: usize, span: Duration) -> Result<u64, LimitsError> {
-    let (arrived, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+pub(super) fn packets_per_second(
+    ends: Ends,
+    batch: usize,
+    span: Duration,
+    is_cancelled: IsCancelled<'_>,
+) -> Result<u64, LimitsError> {
+    let arrived = Arc::new(AtomicU64::new(0));
     let Ends { sender, mut receiver, to, clock } = ends;
-    let flooding = flood(sender, to, clock, batch, (Arc::clone(&arrived), Arc::clone(&stop)))?;
+    let flooding = flood(sender, to, clock, batch, Arc::clone(&arrived))?;
     let begin = clock.now();
     // Buffers grow and caches fill before the count begins.
     let (mut counted_from, mut counted) = (None, 0);
     let end = begin + span / 4 + span;
     let mut buffers = vec![vec![0; RECV_BUFFER_BYTES]; BUFFERS];
     while clock.now() < end {
+        if is_cancelled() {
+            return Err(LimitsError::Cancelled);
+        }
         receive(&mut receiver, &mut buffers, Duration::from_millis(10), |_| {
             arrived.fetch_add(1, Ordering::Relaxed);
         })?;
@@ -71,8 +82,7 @@ pub(super) fn packets_per_second(ends: Ends, batch: usize, span: Duration) -> Re
     }
     let measured = counted_from.map_or(Duration::ZERO, |from| clock.now().saturating_since(from));
     let arrivals = arrived.load(Ordering::Relaxed) - counted;
-    stop.store(true, Ordering::Relaxed);
-    joined(flooding)?;
+    flooding.end()?;
     Ok((arrivals as f64 / measured.as_secs_f64().max(1e-9)) as u64)
 }
 
@@ -82,10 +92,10 @@ fn flood(
     to: SocketAddr,
     clock: MonotonicClock,
     batch: usize,
-    (arrived, stop): (Arc<AtomicU64>, Arc<AtomicBool>),
-) -> Result<JoinHandle<()>, LimitsError> {
+    arrived: Arc<AtomicU64>,
+) -> Result<Sending, LimitsError> {
     let contents = vec![0x5a; DATAGRAM_BYTES * batch];
-    let run = move || {
+    Sending::start(move |stop| {
         let segment_size = (batch > 1).then_some(DATAGRAM_BYTES);
         let transmit = Transmit { destination: to, source_ip: None, ecn: None, contents: &contents, segment_size };
         let (mut sent, mut seen, mut seen_at) = (0, 0, clock.now());
@@ -102,16 +112,22 @@ fn flood(
                 sent += batch as u64;
             }
         }
-    };
-    spawn(run)
+    })
 }
 
 /// How much later than `delay` single datagrams arrive.
-pub(super) fn added_delay(ends: Ends, delay: Duration) -> Result<Percentiles, LimitsError> {
+pub(super) fn added_delay(
+    ends: Ends,
+    delay: Duration,
+    is_cancelled: IsCancelled<'_>,
+) -> Result<Percentiles, LimitsError> {
     let Ends { mut sender, mut receiver, to, clock } = ends;
-    let run = move || {
+    let probing = Sending::start(move |stop| {
         let mut rng = Rng::from_seed(1);
         for _ in 0..PROBES {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
             sleep(PROBE_INTERVAL + Duration::from_nanos(rng.below(PROBE_INTERVAL.as_nanos())));
             let contents = clock.now().as_nanos().to_be_bytes();
             let transmit =
@@ -119,11 +135,13 @@ pub(super) fn added_delay(ends: Ends, delay: Duration) -> Result<Percentiles, Li
             // One that was not sent does not arrive, and is not counted.
             let _sent = sender.send(&transmit);
         }
-    };
-    let probing = spawn(run)?;
+    })?;
     let mut times = Vec::with_capacity(PROBES);
     let mut buffers = vec![vec![0; RECV_BUFFER_BYTES]; BUFFERS];
     while times.len() < PROBES {
+        if is_cancelled() {
+            return Err(LimitsError::Cancelled);
+        }
         let received = receive(&mut receiver, &mut buffers, PATIENCE, |datagram| {
             if let Ok(sent) = datagram.try_into().map(u64::from_be_bytes) {
                 times.push(clock.now().saturating_since(Instant::from_nanos(sent)).saturating_sub(delay));
@@ -133,7 +151,7 @@ pub(super) fn added_delay(ends: Ends, delay: Duration) -> Result<Percentiles, Li
             break;
         }
     }
-    joined(probing)?;
+    probing.end()?;
     Ok(Percentiles::of(times))
 }
 
@@ -165,17 +183,60 @@ fn receive(
     }
 }
 
-fn spawn(run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, LimitsError> {
-    #[expect(clippy::disallowed_methods, reason = "a measurement has two ends; the thread is joined at its end")]
-    let thread = std::thread::Builder::new().name("litz-limits".into()).spawn(run)?;
-    Ok(thread)
+/// The thread of the sending end. Dropping it ends the thread, so that none outlives a measurement that failed.
+struct Sending {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
-fn joined(thread: JoinHandle<()>) -> Result<(), LimitsError> {
-    thread.join().map_err(|_| LimitsError::Io(io::Error::other("a thread of the measurement panicked")))
+impl Sending {
+    /// Runs `run`, which looks often whether it is to stop.
+    fn start(run: impl FnOnce(&AtomicBool) + Send + 'static) -> Result<Self, LimitsError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let theirs = Arc::clone(&stop);
+        #[expect(clippy::disallowed_methods, reason = "a measurement has two ends; the thread is joined at its end")]
+        let thread = std::thread::Builder::new().name("litz-limits".into()).spawn(move || run(&theirs))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// Ends the thread.
+    fn end(mut self) -> Result<(), LimitsError> {
+        self.join().map_err(|_| LimitsError::Io(io::Error::other("a thread of the measurement panicked")))
+    }
+
+    fn join(&mut self) -> std::thread::Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().map_or(Ok(()), JoinHandle::join)
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        // If it panicked, whoever measures has failed already for another reason.
+        let _joined = self.join();
+    }
 }
 
 fn sleep(span: Duration) {
     #[expect(clippy::disallowed_methods, reason = "an application that waits, not the link")]
     std::thread::sleep(span.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use net::UdpSocketOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_ends_with_the_measurement_that_wanted_it() {
+        let open = || UdpSocket::open(&UdpSocketOptions::new(SocketAddr::from(([127, 0, 0, 1], 0)))).unwrap();
+        let (sender, receiver) = (open(), open());
+        let to = receiver.local_addr().unwrap();
+        let arrived = Arc::new(AtomicU64::new(0));
+        let flooding = flood(sender, to, MonotonicClock::start(), 1, Arc::clone(&arrived)).unwrap();
+        assert_eq!(Arc::strong_count(&arrived), 2, "it runs");
+        drop(flooding);
+        assert_eq!(Arc::strong_count(&arrived), 1, "its thread is gone");
+    }
 }

@@ -78,6 +78,9 @@ pub(super) struct RelayStation {
     buffers: Vec<Vec<u8>>,
     pool: Pool,
     turned_away: u64,
+    unserved: u64,
+    /// What the system said the first time.
+    unserved_why: Option<String>,
 }
 
 impl Way {
@@ -136,6 +139,8 @@ impl RelayStation {
             buffers: vec![vec![0; RECV_BUFFER_BYTES]; BUFFERS],
             pool: Pool::default(),
             turned_away: 0,
+            unserved: 0,
+            unserved_why: None,
         }
     }
 
@@ -161,11 +166,18 @@ impl RelayStation {
                 };
                 match self.clients.admit(meta.source, server, now, sleeper) {
                     Ok(client) => self.forward.offer(now, client, meta, buffer, &mut self.pool),
-                    Err(error) => {
+                    Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
                         if self.turned_away == 0 {
                             tracing::warn!(%error, client = %meta.source, "the relay turns clients away");
                         }
                         self.turned_away += meta.datagrams(buffer).count() as u64;
+                    }
+                    Err(error) => {
+                        self.unserved += meta.datagrams(buffer).count() as u64;
+                        self.unserved_why.get_or_insert_with(|| {
+                            tracing::warn!(%error, client = %meta.source, "the relay has no socket for a client");
+                            error.to_string()
+                        });
                     }
                 }
             }
@@ -253,6 +265,8 @@ impl Station for RelayStation {
             forward: self.forward.report(),
             backward: self.backward.report(),
             turned_away: self.turned_away,
+            unserved: self.unserved,
+            unserved_why: self.unserved_why.clone(),
             clients: self.clients.count(),
         }
     }

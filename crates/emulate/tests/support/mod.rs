@@ -10,7 +10,6 @@
 
 use std::net::UdpSocket;
 use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -25,14 +24,12 @@ pub(crate) struct Namespaces {
 impl Namespaces {
     /// Two new ones; none, and a line that says so, without root.
     pub(crate) fn new() -> Option<Self> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         if !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED: network namespaces need root");
             return None;
         }
-        let unique = format!("litz-emulate-{}-{}", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let create = |side| Namespace::create(&format!("{unique}-{side}")).unwrap();
-        Some(Self { left: create("a"), right: create("b") })
+        let [left, right] = Namespace::create_pair("litz-emulate").unwrap();
+        Some(Self { left, right })
     }
 }
 
