@@ -1,7 +1,7 @@
 //! From outcomes to verdicts: pure functions.
 //!
-//! Beside the checks of the file, three are made of every run: each part is done, every byte is where it belongs, and each
-//! fault was met by packets. A run that does not show its faults proves nothing.
+//! Beside the checks of the file, four are made of every run: the connection lived, each part is done, every byte is where
+//! it belongs, and each fault was met by packets. A run that does not show its faults proves nothing.
 
 mod against;
 mod one;
@@ -14,7 +14,7 @@ pub use value::{Bound, Value};
 /// What became of one check in one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The check's kind in files; or `content` or `fault`, which are made always.
+    /// The check's kind in files; or `connection`, `content` or `fault`, which are made always.
     pub kind: &'static str,
     /// What it is about: a part of the workload, with the percentile or window if any, a path, a link with the
     /// counter, or a fault by link and line. Empty if about all.

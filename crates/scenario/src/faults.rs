@@ -3,10 +3,10 @@
 //! A fault with an end puts back, when it ends, what was in force when it began. One without lasts until another fault sets
 //! the same. Two that would undo each other's end are refused.
 
-use netem::{Change, ConfigError, LinkConfig, Schedule};
+use netem::{CHANGES_MAX as SCHEDULE_CHANGES_MAX, Change, ConfigError, LinkConfig, Schedule};
 use units::Duration;
 
-use crate::model::{Fault, OCCURRENCES_MAX, Scenario};
+use crate::model::{CHANGES_MAX, Fault, OCCURRENCES_MAX, Scenario};
 use crate::parse::{Problem, explain};
 
 /// One time that a fault happens.
@@ -80,6 +80,10 @@ pub(crate) fn problems(scenario: &Scenario) -> Vec<Problem> {
     if !problems.is_empty() {
         return problems;
     }
+    // Before any list of them is made.
+    if let Err(problem) = check_counts(scenario) {
+        return vec![problem];
+    }
     for link in 0..scenario.links.len() {
         for direction in 0..2 {
             if let Err(problem) = validated(scenario, link, direction)
@@ -90,6 +94,30 @@ pub(crate) fn problems(scenario: &Scenario) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// The changes of all faults can be held: of each direction of a link by its schedule, and all together.
+fn check_counts(scenario: &Scenario) -> Result<(), Problem> {
+    let mut all = 0;
+    let mut by_direction = vec![[0; 2]; scenario.links.len()];
+    for fault in &scenario.faults {
+        let edges = if fault.until.is_some() { 2 } else { 1 };
+        let changes = count(fault, scenario.duration) * fault.changes.len() as u64 * edges;
+        let key = if fault.every.is_some() { "fault.every" } else { "fault" };
+        let refuse = |words| Err(Problem { line: fault.line, key: key.to_owned(), words });
+        for direction in (0..2).filter(|&direction| fault.directions[direction]) {
+            let here = &mut by_direction[fault.link][direction];
+            (*here, all) = (*here + changes, all + changes);
+            if *here > SCHEDULE_CHANGES_MAX as u64 {
+                let name = &scenario.links[fault.link].name;
+                return refuse(format!("with this, link {name:?} changes more than {SCHEDULE_CHANGES_MAX} times"));
+            }
+        }
+        if all > CHANGES_MAX {
+            return refuse(format!("with this, the links change more than {CHANGES_MAX} times together"));
+        }
+    }
+    Ok(())
 }
 
 fn validated(scenario: &Scenario, link: usize, direction: usize) -> Result<(), Problem> {
@@ -182,6 +210,15 @@ fn times(fault: &Fault, end: Duration) -> impl Iterator<Item = (Duration, Option
         let happens = at + later < end && (every.is_some() || round == 0) && round < OCCURRENCES_MAX;
         happens.then(|| (at + later, until.map(|until| until + later)))
     })
+}
+
+/// As many as [`times`] gives.
+fn count(fault: &Fault, end: Duration) -> u64 {
+    match fault.every {
+        _ if fault.at >= end => 0,
+        Some(every) => (end - fault.at).as_nanos().div_ceil(every.as_nanos()).min(OCCURRENCES_MAX),
+        None => 1,
+    }
 }
 
 fn is_same_kind(one: &Change, other: &Change) -> bool {

@@ -4,8 +4,8 @@
 //!   file ── parse ──▶ Scenario ── Suite ──▶ orders ── World ──▶ Outcome ── check ──▶ verdicts ── report ──▶ table, JSON
 //! ```
 //!
-//! Sans-IO: nothing here reads a file, a clock or a socket. Time in the world of this crate, [`memory`], is virtual; other
-//! worlds implement [`world::World`] elsewhere and share everything else.
+//! Sans-IO: nothing here reads a file, a clock or a socket. Time in the world of this crate, [`memory`], is virtual; the one
+//! between network namespaces implements [`world::World`] in the `litz` command and shares everything else.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -13,7 +13,8 @@
 //! | [`mod@parse`] | the format, with errors that name file, line and key |
 //! | [`faults`], [`capacity`] | what a scenario means in time: schedules of links, and what they could carry |
 //! | [`world`], [`memory`] | where runs are made |
-//! | `apps`, [`content`], [`recorder`] | the applications at both ends, the bytes they send, and what they measure |
+//! | [`begin`] | how a run's connection behaves, and which paths it opens when |
+//! | [`apps`], [`content`], [`recorder`] | the applications at both ends, the bytes they send, and what they measure |
 //! | [`proof`] | that every fault was met by packets |
 //! | [`outcome`], [`mod@check`], [`suite`] | what a run measured, what that says, and which runs it takes |
 //! | [`report`] | tables and JSON |
@@ -21,7 +22,8 @@
 //! The format, the measures and the JSON stand in `docs/spec/scenario.md`.
 #![forbid(unsafe_code)]
 
-mod apps;
+pub mod apps;
+pub mod begin;
 pub mod capacity;
 pub mod check;
 pub mod content;

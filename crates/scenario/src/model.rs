@@ -13,6 +13,9 @@ pub const PARTS_MAX: usize = 16;
 pub const FAULTS_MAX: usize = 256;
 /// Times that one repeating fault happens, at most.
 pub const OCCURRENCES_MAX: u64 = 10_000;
+/// Changes of all links that all faults make at most: one for each setting and direction, at each beginning and each end.
+/// They take some tens of megabytes.
+pub const CHANGES_MAX: u64 = 1 << 18;
 /// Checks at most.
 pub const CHECKS_MAX: usize = 64;
 /// Subsets of paths at most.
@@ -253,11 +256,11 @@ pub enum CheckKind {
         /// Bound.
         at_most: Duration,
     },
-    /// Everything sent has arrived.
+    /// Everything has arrived, of parts that have an end.
     NothingLost,
     /// A stream was delivered in order, each byte once and where it belongs.
     OrderKept,
-    /// The part is done, this long after it began at the latest.
+    /// The part, which has an end, is done this long after it began at the latest.
     Complete {
         /// Bound.
         within: Duration,
@@ -387,6 +390,11 @@ impl Work {
             Self::Messages { size, times } => Some(*size * times.count),
             Self::RequestResponse { response, times, .. } => Some(*response * times.count),
         }
+    }
+
+    /// Whether it can be done before the run ends.
+    pub const fn has_end(&self) -> bool {
+        self.delivered_bytes().is_some()
     }
 
     /// When messages are due, if it has any.

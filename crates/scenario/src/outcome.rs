@@ -3,12 +3,12 @@
 use netem::LinkStats;
 use units::{Duration, Instant};
 
-use crate::model::Scenario;
+use crate::model::{CheckKind, Scenario, Window};
 
 /// The width of a step of [`Deliveries::cumulative_bytes`].
 pub const BIN: Duration = Duration::from_millis(10);
 
-/// Shorter times without a delivery are not gaps worth keeping.
+/// Shorter times without a delivery are no gaps, so none may be demanded to be shorter.
 pub const GAP_MIN: Duration = Duration::from_millis(1);
 
 /// Gaps kept of one part: the longest.
@@ -41,6 +41,8 @@ pub struct Outcome {
     pub fault_outcomes: Vec<FaultOutcome>,
     /// Streams that named nothing that was sent.
     pub foreign_streams: u64,
+    /// What whoever reads the figures must know about how they came about, in words; nothing in virtual time.
+    pub notes: Vec<String>,
 }
 
 /// One part of the workload.
@@ -48,11 +50,13 @@ pub struct Outcome {
 pub struct PartOutcome {
     /// When it began, if it did.
     pub started_at: Option<Instant>,
-    /// When all of it had arrived; of one without end, when the run ended. `None` if it was not done.
+    /// When all of it had arrived. One without end is done when the run ends, if anything came and the connection had not
+    /// failed. `None` if it was not done.
     pub finished_at: Option<Instant>,
     /// Bytes given to the connection.
     pub sent_bytes: u64,
-    /// Bytes that had to arrive by the end: all of it, or what had been sent of one without end, which nobody waits for.
+    /// Bytes that had to arrive by the end: all of it. Of one without end, what arrived, as nobody waits for what is on the
+    /// way when the run ends; or all that was sent, if the connection failed.
     pub due_bytes: u64,
     /// What the receiving application got and when; of requests, the answers.
     pub delivered: Deliveries,
@@ -79,6 +83,8 @@ pub struct Deliveries {
     pub cumulative_bytes: Vec<u64>,
     /// The longest times without a byte, at most [`GAPS_MAX`], longest first; the first begins with the part.
     pub gaps: Vec<Gap>,
+    /// For each window that a check of gaps has, once: the longest of all gaps that overlap it, kept above or not.
+    pub window_gaps: Vec<(Window, Duration)>,
 }
 
 /// A time in which nothing was delivered.
@@ -140,6 +146,45 @@ impl PartOutcome {
 }
 
 impl Deliveries {
+    /// Nothing yet, of this part of the scenario.
+    pub fn new(scenario: &Scenario, part: usize) -> Self {
+        let mut delivered = Self::default();
+        for check in scenario.checks.iter().filter(|check| check.of.is_none_or(|of| of == part)) {
+            if let CheckKind::Gap { window, .. } = check.kind
+                && delivered.longest_gap(window).is_none()
+            {
+                delivered.window_gaps.push((window, Duration::ZERO));
+            }
+        }
+        delivered
+    }
+
+    /// A gap has ended.
+    pub fn note_gap(&mut self, gap: Gap) {
+        for (window, longest) in &mut self.window_gaps {
+            let begins_in_time = window.until.is_none_or(|until| gap.from < Instant::ZERO + until);
+            let ends_in_time = gap.from + gap.length > Instant::ZERO + window.from.unwrap_or_default();
+            if begins_in_time && ends_in_time {
+                *longest = (*longest).max(gap.length);
+            }
+        }
+        self.gaps.push(gap);
+        if self.gaps.len() >= 2 * GAPS_MAX {
+            self.shorten_gaps();
+        }
+    }
+
+    /// Sorts the gaps and keeps the longest.
+    pub fn shorten_gaps(&mut self) {
+        self.gaps.sort_by_key(|gap| (core::cmp::Reverse(gap.length), gap.from));
+        self.gaps.truncate(GAPS_MAX);
+    }
+
+    /// The longest gap that overlaps a window; zero without any of [`GAP_MIN`]. `None` if no check has this window.
+    pub fn longest_gap(&self, window: Window) -> Option<Duration> {
+        self.window_gaps.iter().find(|(known, _)| *known == window).map(|(_, longest)| *longest)
+    }
+
     /// Bytes delivered by `at`, as if those of a [`BIN`] had come evenly over it.
     pub fn bytes_by(&self, at: Instant) -> u64 {
         let bin = (at.as_nanos() / BIN.as_nanos()) as usize;

@@ -10,13 +10,14 @@
 //! A fault that sets several things must be met in each of them; the smallest count is its own.
 
 use netem::{Change, LineState, LinkStats};
+use units::{Duration, Instant};
 
-use crate::faults::Occurrence;
+use crate::faults::{Occurrence, occurrences};
 use crate::model::Scenario;
 use crate::outcome::FaultOutcome;
 
 /// Packets that met `change` between two looks at the counters of one direction.
-pub fn packets_met(change: &Change, before: &LinkStats, after: &LinkStats) -> u64 {
+fn packets_met(change: &Change, before: &LinkStats, after: &LinkStats) -> u64 {
     let count: fn(&LinkStats) -> u64 = match change {
         Change::State(LineState::Silent) => |stats| stats.vanished,
         Change::State(LineState::Held) => |stats| stats.offered,
@@ -33,6 +34,8 @@ pub fn packets_met(change: &Change, before: &LinkStats, after: &LinkStats) -> u6
 /// Collects looks at counters at the beginning and the end of every occurrence.
 #[derive(Debug)]
 pub struct Proof {
+    /// Moments at which a fault begins or ends, the next one last.
+    edges: Vec<(Instant, bool, Occurrence)>,
     open: Vec<(Occurrence, [LinkStats; 2])>,
     outcomes: Vec<FaultOutcome>,
 }
@@ -40,19 +43,39 @@ pub struct Proof {
 impl Proof {
     /// For the faults on these links.
     pub fn new(scenario: &Scenario, links: &[usize]) -> Self {
+        let is_used = |fault: usize| links.contains(&scenario.faults[fault].link);
+        let mut edges: Vec<_> = occurrences(scenario)
+            .into_iter()
+            .filter(|occurrence| is_used(occurrence.fault))
+            .flat_map(|occurrence| {
+                let at = |since: Duration| Instant::ZERO + since;
+                [(at(occurrence.from), true, occurrence), (at(occurrence.to), false, occurrence)]
+            })
+            .collect();
+        edges.sort_by_key(|(at, begins, _)| core::cmp::Reverse((*at, *begins)));
         let outcome = |fault| FaultOutcome { fault, occurrences: 0, effective: 0, packets: 0 };
-        let faults = 0..scenario.faults.len();
-        let outcomes = faults.filter(|fault| links.contains(&scenario.faults[*fault].link)).map(outcome).collect();
-        Self { open: Vec::new(), outcomes }
+        let outcomes = (0..scenario.faults.len()).filter(|fault| is_used(*fault)).map(outcome).collect();
+        Self { edges, open: Vec::new(), outcomes }
     }
 
-    /// An occurrence begins; the counters of its link.
-    pub fn begin(&mut self, occurrence: Occurrence, stats: [LinkStats; 2]) {
-        self.open.push((occurrence, stats));
+    /// When to look next.
+    pub fn timeout(&self) -> Option<Instant> {
+        self.edges.last().map(|(at, ..)| *at)
     }
 
-    /// An occurrence ends.
-    pub fn end(&mut self, scenario: &Scenario, occurrence: Occurrence, stats: [LinkStats; 2]) {
+    /// Looks at what begins and ends by `now`. `stats` gives the counters of a link.
+    pub fn look(&mut self, now: Instant, scenario: &Scenario, stats: impl Fn(usize) -> [LinkStats; 2]) {
+        while let Some((_, begins, occurrence)) = self.edges.pop_if(|(at, ..)| *at <= now) {
+            let stats = stats(scenario.faults[occurrence.fault].link);
+            if begins {
+                self.open.push((occurrence, stats));
+            } else {
+                self.end(scenario, occurrence, stats);
+            }
+        }
+    }
+
+    fn end(&mut self, scenario: &Scenario, occurrence: Occurrence, stats: [LinkStats; 2]) {
         let Some(place) = self.open.iter().position(|(open, _)| *open == occurrence) else { return };
         let (_, before) = self.open.swap_remove(place);
         let fault = &scenario.faults[occurrence.fault];
@@ -82,7 +105,6 @@ impl Proof {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::faults::occurrences;
     use crate::testing::scenario;
 
     #[test]
@@ -91,13 +113,15 @@ mod tests {
             "[[link]]\nname = 'a'\n[[fault]]\nlink = 'a'\nat = '1s'\nuntil = '2s'\nevery = '3s'\nloss = '1%'\ndelay = '5ms'",
         );
         let mut proof = Proof::new(&scenario, &[0]);
-        let all = occurrences(&scenario);
-        assert_eq!(all.len(), 3);
         let stats = |lost, carried| [LinkStats { lost, carried, ..LinkStats::default() }, LinkStats::default()];
-        for (occurrence, after) in all.iter().zip([stats(0, 50), stats(3, 60), stats(9, 62)]) {
-            proof.begin(*occurrence, stats(1, 10));
-            proof.end(&scenario, *occurrence, after);
+        for (from, after) in [(1, stats(0, 50)), (4, stats(3, 60)), (7, stats(9, 62))] {
+            for (millis, stats) in [(from * 1000, stats(1, 10)), (from * 1000 + 1000, after)] {
+                let at = Instant::ZERO + Duration::from_millis(millis);
+                assert_eq!(proof.timeout(), Some(at));
+                proof.look(at, &scenario, |_| stats);
+            }
         }
+        assert_eq!(proof.timeout(), None);
         let outcomes = proof.finish(&scenario, |_| unreachable!("nothing is open"));
         assert_eq!(outcomes, [FaultOutcome { fault: 0, occurrences: 3, effective: 2, packets: 2 + 8 }]);
     }
@@ -109,8 +133,10 @@ mod tests {
              [[fault]]\nlink = 'b'\nat = '1s'\nstate = 'silent'",
         );
         let mut proof = Proof::new(&scenario, &[1]);
-        let all = occurrences(&scenario);
-        proof.begin(all[1], Default::default());
+        proof.look(Instant::ZERO + Duration::from_secs(1), &scenario, |link| {
+            assert_eq!(link, 1);
+            Default::default()
+        });
         let vanished = LinkStats { vanished: 4, ..LinkStats::default() };
         let outcomes = proof.finish(&scenario, |_| [vanished, LinkStats::default()]);
         assert_eq!(outcomes, [FaultOutcome { fault: 1, occurrences: 1, effective: 1, packets: 4 }]);

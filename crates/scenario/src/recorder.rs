@@ -6,7 +6,7 @@ use units::{Duration, Instant};
 
 use crate::content::Name;
 use crate::model::{Part, Scenario, Work};
-use crate::outcome::{BIN, GAP_MIN, GAPS_MAX, Gap, PartOutcome};
+use crate::outcome::{BIN, Deliveries, GAP_MIN, Gap, PartOutcome};
 
 /// Words of a bit set that knows which things have begun: the smallest chunks of the largest file.
 const BEGUN_WORDS_MAX: usize = (crate::model::SIZE_MAX / 4096 / 64) as usize;
@@ -39,15 +39,15 @@ struct Record {
 impl Recorder {
     /// Nothing has happened yet.
     pub fn new(scenario: &Scenario) -> Self {
-        let record = |part: &Part| Record {
+        let record = |(index, part): (usize, &Part)| Record {
             part: part.clone(),
-            outcome: PartOutcome::default(),
+            outcome: PartOutcome { delivered: Deliveries::new(scenario, index), ..PartOutcome::default() },
             last_at: Instant::ZERO,
             due: BTreeMap::new(),
             highest: None,
             begun: [Vec::new(), Vec::new()],
         };
-        Self { parts: scenario.parts.iter().map(record).collect(), foreign_streams: 0 }
+        Self { parts: scenario.parts.iter().enumerate().map(record).collect(), foreign_streams: 0 }
     }
 
     /// A part begins.
@@ -136,9 +136,11 @@ impl Recorder {
         self.parts.iter().map(|record| record.outcome.delivered.bytes).sum()
     }
 
-    /// The run is over: the parts' measurements, and the streams that named nothing.
-    pub fn finish(self, now: Instant) -> (Vec<PartOutcome>, u64) {
-        (self.parts.into_iter().map(|record| record.finish(now)).collect(), self.foreign_streams)
+    /// The run is over, because the connection has failed or not: the parts' measurements, and the streams that named
+    /// nothing.
+    pub fn finish(self, now: Instant, has_failed: bool) -> (Vec<PartOutcome>, u64) {
+        let parts = self.parts.into_iter().map(|record| record.finish(now, has_failed)).collect();
+        (parts, self.foreign_streams)
     }
 }
 
@@ -181,38 +183,30 @@ impl Record {
 
     fn note_gap(&mut self, now: Instant) {
         let length = now.saturating_since(self.last_at);
-        if length < GAP_MIN || self.outcome.started_at.is_none() {
-            return;
-        }
-        let gaps = &mut self.outcome.delivered.gaps;
-        gaps.push(Gap { from: self.last_at, length });
-        if gaps.len() >= 2 * GAPS_MAX {
-            shorten(gaps);
+        if length >= GAP_MIN && self.outcome.started_at.is_some() {
+            self.outcome.delivered.note_gap(Gap { from: self.last_at, length });
         }
     }
 
-    fn finish(mut self, now: Instant) -> PartOutcome {
-        let intended = self.part.work.delivered_bytes();
-        match (intended, self.outcome.started_at) {
-            (Some(bytes), _) => self.outcome.due_bytes = bytes,
-            // Nobody waits for the end of what has none: what is on the way when the run ends is not lost.
-            (None, Some(_)) => {
-                self.outcome.due_bytes = self.outcome.delivered.bytes;
-                self.outcome.finished_at = Some(now);
-            }
-            (None, None) => {}
-        }
-        if intended.is_none() || self.outcome.finished_at.is_none() {
+    fn finish(mut self, now: Instant, has_failed: bool) -> PartOutcome {
+        if self.outcome.finished_at.is_none() {
             self.note_gap(now);
         }
-        shorten(&mut self.outcome.delivered.gaps);
+        let outcome = &mut self.outcome;
+        outcome.due_bytes = match self.part.work.delivered_bytes() {
+            Some(bytes) => bytes,
+            // What a dead connection has on the way never comes.
+            None if has_failed => outcome.sent_bytes,
+            // Nobody waits for the end of what has none: what is on the way when the run ends is not lost.
+            None => outcome.delivered.bytes,
+        };
+        let is_endless = self.part.work.delivered_bytes().is_none();
+        if is_endless && !has_failed && outcome.delivered.bytes > 0 {
+            outcome.finished_at = Some(now);
+        }
+        outcome.delivered.shorten_gaps();
         self.outcome
     }
-}
-
-fn shorten(gaps: &mut Vec<Gap>) {
-    gaps.sort_by_key(|gap| (core::cmp::Reverse(gap.length), gap.from));
-    gaps.truncate(GAPS_MAX);
 }
 
 /// When things of a part are due, counted from its beginning: the sum of times between them, from the run's seed.
@@ -254,6 +248,8 @@ impl DueTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Window;
+    use crate::outcome::GAPS_MAX;
     use crate::testing::scenario;
 
     fn at(millis: u64) -> Instant {
@@ -270,10 +266,50 @@ mod tests {
         recorder.on_started(at(100), 0);
         recorder.on_bytes(at(150), 0, 10, 0);
         recorder.on_bytes(at(152), 0, 10, 0);
-        let (parts, _) = recorder.finish(at(252));
+        let (parts, _) = recorder.finish(at(252), false);
         let gaps: Vec<_> = parts[0].delivered.gaps.iter().map(|gap| (gap.from, gap.length.as_millis())).collect();
         assert_eq!(gaps, [(at(152), 100), (at(100), 50), (at(150), 2)]);
         assert_eq!(parts[0].finished_at, Some(at(252)));
+    }
+
+    #[test]
+    fn work_without_end_is_done_when_the_run_is_unless_the_connection_failed_or_nothing_came() {
+        for (bytes, has_failed, finished_at, missing) in
+            [(30, false, Some(at(252)), 0), (30, true, None, 70), (0, false, None, 0), (0, true, None, 100)]
+        {
+            let mut recorder = recorder("kind = 'stream'");
+            recorder.on_started(at(100), 0);
+            recorder.on_sent(0, 100);
+            recorder.on_bytes(at(152), 0, bytes, 0);
+            let (parts, _) = recorder.finish(at(252), has_failed);
+            assert_eq!(
+                (parts[0].finished_at, parts[0].missing_bytes()),
+                (finished_at, missing),
+                "{bytes} {has_failed}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_longest_gap_of_a_window_is_known_though_a_thousand_longer_ones_are_outside() {
+        let checks = "[[check]]\nkind = 'gap'\nat-most = '1s'\nuntil = '290ms'\n\
+                      [[check]]\nkind = 'gap'\nat-most = '1s'\nfrom = '1s'";
+        let mut recorder = recorder(&format!("kind = 'stream'\n{checks}"));
+        recorder.on_started(at(0), 0);
+        let mut now = at(0);
+        for index in 0..3000 {
+            now += Duration::from_millis(if index < 100 { 2 + index % 3 } else { 5 + index % 7 });
+            recorder.on_bytes(now, 0, 1, 0);
+        }
+        let delivered = &recorder.finish(now, false).0[0].delivered;
+        let longest = |from, until| {
+            let millis = |at: Option<u64>| at.map(Duration::from_millis);
+            delivered.longest_gap(Window { from: millis(from), until: millis(until) }).map(Duration::as_millis)
+        };
+        // The first hundred take 299 ms.
+        assert!(delivered.gaps.iter().all(|gap| gap.length.as_millis() > 4));
+        assert_eq!((longest(None, Some(290)), longest(Some(1000), None)), (Some(4), Some(11)));
+        assert_eq!(longest(None, Some(500)), None, "nobody asked for it");
     }
 
     #[test]
@@ -284,7 +320,7 @@ mod tests {
         assert!(!recorder.is_done());
         recorder.on_item(at(0), Name { part: 0, is_answer: false, item: 0 });
         assert!(recorder.is_done());
-        let (parts, _) = recorder.finish(at(900));
+        let (parts, _) = recorder.finish(at(900), false);
         assert_eq!(parts[0].delivered.gaps, []);
         assert_eq!((parts[0].missing_bytes(), parts[0].finished_at), (0, Some(at(0))));
     }
@@ -298,7 +334,7 @@ mod tests {
             recorder.on_bytes(at(50), 0, 20, 0);
             recorder.on_item(at(50), Name { part: 0, is_answer: false, item });
         }
-        let (parts, _) = recorder.finish(at(100));
+        let (parts, _) = recorder.finish(at(100), false);
         assert_eq!(parts[0].latencies, [40, 50].map(Duration::from_millis));
         assert_eq!((parts[0].missing_bytes(), parts[0].items_overtaken, parts[0].finished_at), (20, 1, None));
     }
@@ -312,7 +348,7 @@ mod tests {
             now += Duration::from_millis(1 + index % 977);
             recorder.on_bytes(now, 0, 1, 0);
         }
-        let (parts, _) = recorder.finish(now);
+        let (parts, _) = recorder.finish(now, false);
         let gaps = &parts[0].delivered.gaps;
         assert_eq!((gaps.len(), gaps[0].length), (GAPS_MAX, Duration::from_millis(977)));
         assert!(gaps.windows(2).all(|pair| pair[0].length >= pair[1].length));

@@ -1,6 +1,6 @@
 //! The runs that a scenario's checks need, and their verdicts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::{Verdict, against_best, verdicts};
 use crate::model::{CheckKind, Scenario};
@@ -44,23 +44,22 @@ impl<'a> Suite<'a> {
         self
     }
 
-    /// The runs that are needed, each once: seed by seed, the one with all paths first.
+    /// The runs that are needed, each once: seed by seed, ascending, the one with all paths first.
     pub fn orders(&self) -> Vec<Order> {
-        let mut orders: Vec<Order> = Vec::new();
-        for &seed in &self.seeds {
-            let mut add = |paths: Vec<usize>| {
-                let order = Order { paths, seed };
-                if !orders.contains(&order) {
-                    orders.push(order);
-                }
-            };
-            add(self.main.clone());
-            for paths in self.compared() {
-                add(paths.clone());
-                paths.iter().for_each(|&path| add(vec![path]));
+        // The same sets for each seed.
+        let (mut sets, mut known) = (Vec::new(), BTreeSet::new());
+        let mut add = |paths: Vec<usize>| {
+            if known.insert(paths.clone()) {
+                sets.push(paths);
             }
+        };
+        add(self.main.clone());
+        for paths in self.compared() {
+            add(paths.clone());
+            paths.iter().for_each(|&path| add(vec![path]));
         }
-        orders
+        let seeds: BTreeSet<u64> = self.seeds.iter().copied().collect();
+        seeds.iter().flat_map(|&seed| sets.iter().map(move |paths| Order { paths: paths.clone(), seed })).collect()
     }
 
     /// The verdicts, by seed; first on the run with all paths, then on the subsets. Runs without an outcome are left out.
@@ -95,6 +94,7 @@ impl<'a> Suite<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{LINKS_MAX, SEEDS_MAX, SUBSETS_MAX};
     use crate::testing::scenario;
 
     const THREE: &str = "
@@ -117,6 +117,19 @@ mod tests {
         assert_eq!(paths(Suite::new(&compared, [7]).with_paths(vec![1])), [vec![1]]);
         assert_eq!(Suite::new(&compared, 1..=10).orders().len(), 50);
         let plain = scenario(THREE);
-        assert_eq!(paths(Suite::new(&plain, [1, 2])), [vec![0, 1, 2], vec![0, 1, 2]]);
+        assert_eq!(paths(Suite::new(&plain, [1, 2, 2])), [vec![0, 1, 2], vec![0, 1, 2]]);
+    }
+
+    /// Whoever compares each run with all others needs minutes for these.
+    #[test]
+    fn the_most_runs_that_a_file_can_ask_for_are_soon_listed() {
+        let links: String = (0..LINKS_MAX).map(|link| format!("[[link]]\nname = 'l{link}'\n")).collect();
+        let pairs = (1..LINKS_MAX).flat_map(|other| (0..other).map(move |one| (one, other))).take(SUBSETS_MAX);
+        let subsets: String =
+            pairs.map(|(one, other)| format!("[[subset]]\npaths = ['l{one}', 'l{other}']\n")).collect();
+        let scenario = scenario(&format!("{links}{subsets}[[check]]\nkind = 'against-best-path'\n"));
+        let orders = Suite::new(&scenario, 1..=u64::from(SEEDS_MAX)).orders();
+        assert_eq!(orders.len(), SEEDS_MAX as usize * (1 + LINKS_MAX + SUBSETS_MAX));
+        assert_eq!((orders[0].paths.len(), orders[96].seed, orders[97].seed), (LINKS_MAX, 1, 2));
     }
 }

@@ -54,6 +54,8 @@ pub enum WorldError {
     Stopped,
     /// The scenario cannot be run here, in words.
     Unsuitable(String),
+    /// This world cannot be made, or broke down during the run: what and why, in words.
+    Broken(String),
     /// Something is due again and again without time passing: a fault of this program.
     Spins {
         /// When.
@@ -65,7 +67,7 @@ impl fmt::Display for WorldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stopped => f.write_str("stopped"),
-            Self::Unsuitable(words) => f.write_str(words),
+            Self::Unsuitable(words) | Self::Broken(words) => f.write_str(words),
             Self::Spins { at } => write!(f, "something is due again and again at {at:?}: please report this"),
         }
     }

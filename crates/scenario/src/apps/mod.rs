@@ -1,15 +1,17 @@
 //! The applications at both ends of a connection, without IO: they write, read and check what the scenario says.
 //!
 //! The sending host opens all streams. Everything that travels has a stream of its own and names itself
-//! ([`crate::content`]), so the receiving host needs the scenario and nothing else.
+//! ([`crate::content`]), so the receiving host needs the scenario and nothing else. Used by every world, so that all do the
+//! same work.
 
 mod due;
 mod reader;
+mod streams;
 mod writer;
 
 use std::collections::BTreeMap;
 
-use quic::{Connection, Dir, Event, StreamId};
+use quic::{Dir, Event, StreamId};
 use units::{Instant, Rng};
 
 use crate::content::Name;
@@ -19,9 +21,12 @@ use due::Items;
 use reader::{Read, Reader};
 use writer::{Writer, Written};
 
-/// The application of one host.
+pub use streams::Streams;
+
+/// The application of one host. Whoever owns the connection tells it what happens there, and calls [`App::pump`] after
+/// that and at [`App::timeout`].
 #[derive(Debug)]
-pub(crate) struct App {
+pub struct App {
     /// What this host begins: all parts at the sending host, none at the other.
     items: Vec<Items>,
     works: Vec<(Work, i32)>,
@@ -33,13 +38,13 @@ pub(crate) struct App {
 
 impl App {
     /// The application of the sending host.
-    pub(crate) fn sending(scenario: &Scenario, rng: &Rng) -> Self {
+    pub fn sending(scenario: &Scenario, rng: &Rng) -> Self {
         let items = scenario.parts.iter().enumerate().map(|(index, part)| Items::new(index, part, rng)).collect();
         Self { items, ..Self::receiving(scenario) }
     }
 
     /// The application of the other one.
-    pub(crate) fn receiving(scenario: &Scenario) -> Self {
+    pub fn receiving(scenario: &Scenario) -> Self {
         Self {
             items: Vec::new(),
             works: scenario.parts.iter().map(|part| (part.work.clone(), part.priority)).collect(),
@@ -50,19 +55,19 @@ impl App {
     }
 
     /// The connection can be used from now on.
-    pub(crate) fn on_connected(&mut self, now: Instant) {
+    pub fn on_connected(&mut self, now: Instant) {
         for items in &mut self.items {
             items.on_connected(now);
         }
     }
 
     /// When [`App::pump`] has something to do without an event before.
-    pub(crate) fn timeout(&self) -> Option<Instant> {
+    pub fn timeout(&self) -> Option<Instant> {
         self.items.iter().filter_map(Items::timeout).min()
     }
 
     /// Begins what is due.
-    pub(crate) fn pump(&mut self, now: Instant, connection: &mut Connection, recorder: &mut Recorder) {
+    pub fn pump(&mut self, now: Instant, connection: &mut dyn Streams, recorder: &mut Recorder) {
         for index in 0..self.items.len() {
             self.items[index].pump(now, recorder);
             while self.may_open && self.items[index].has_next() {
@@ -71,7 +76,7 @@ impl App {
         }
     }
 
-    fn open_next(&mut self, index: usize, connection: &mut Connection, recorder: &mut Recorder) {
+    fn open_next(&mut self, index: usize, connection: &mut dyn Streams, recorder: &mut Recorder) {
         let (work, priority) = &self.works[index];
         let asks = matches!(work, Work::RequestResponse { .. });
         let Some(id) = connection.open(if asks { Dir::Bi } else { Dir::Uni }) else {
@@ -87,7 +92,7 @@ impl App {
         self.write(id, writer, connection, recorder);
     }
 
-    fn write(&mut self, id: StreamId, mut writer: Writer, connection: &mut Connection, recorder: &mut Recorder) {
+    fn write(&mut self, id: StreamId, mut writer: Writer, connection: &mut dyn Streams, recorder: &mut Recorder) {
         match writer.pump(id, connection, recorder) {
             Written::All => {
                 let name = writer.name();
@@ -102,13 +107,7 @@ impl App {
     }
 
     /// Reacts to what the connection says.
-    pub(crate) fn on_event(
-        &mut self,
-        now: Instant,
-        event: &Event,
-        connection: &mut Connection,
-        recorder: &mut Recorder,
-    ) {
+    pub fn on_event(&mut self, now: Instant, event: &Event, connection: &mut dyn Streams, recorder: &mut Recorder) {
         match event {
             Event::StreamsAvailable(_) => self.may_open = true,
             Event::Writable(id) => {
@@ -127,7 +126,7 @@ impl App {
         }
     }
 
-    fn read(&mut self, now: Instant, id: StreamId, connection: &mut Connection, recorder: &mut Recorder) {
+    fn read(&mut self, now: Instant, id: StreamId, connection: &mut dyn Streams, recorder: &mut Recorder) {
         let Some(reader) = self.readers.get_mut(&id) else { return };
         match reader.pump(now, id, connection, recorder) {
             Read::Blocked => {}
@@ -142,7 +141,7 @@ impl App {
     }
 
     /// What a whole request deserves.
-    fn answer(&mut self, id: StreamId, name: Name, connection: &mut Connection, recorder: &mut Recorder) {
+    fn answer(&mut self, id: StreamId, name: Name, connection: &mut dyn Streams, recorder: &mut Recorder) {
         let Some((Work::RequestResponse { response, .. }, priority)) = self.works.get(usize::from(name.part)) else {
             return;
         };

@@ -1,13 +1,11 @@
 //! Reads one stream, finds out what it is, and checks every byte.
 
-use quic::{Chunk, Connection, ReadError, StreamId};
+use quic::{Chunk, ReadError, StreamId};
 use units::Instant;
 
+use super::Streams;
 use crate::content::{HEADER_BYTES, Name};
 use crate::recorder::Recorder;
-
-/// Bytes read at a time.
-const READ_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -46,11 +44,11 @@ impl Reader {
         &mut self,
         now: Instant,
         id: StreamId,
-        connection: &mut Connection,
+        connection: &mut dyn Streams,
         recorder: &mut Recorder,
     ) -> Read {
         loop {
-            match connection.read(now, id, READ_BYTES) {
+            match connection.read(now, id) {
                 Ok(Chunk::Bytes(bytes)) => {
                     for piece in bytes.pieces() {
                         if !self.take(now, piece, recorder) {

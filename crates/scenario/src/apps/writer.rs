@@ -1,8 +1,9 @@
 //! Writes one thing into its stream.
 
 use bytes::Bytes;
-use quic::{Connection, StreamId, WriteError};
+use quic::{StreamId, WriteError};
 
+use super::Streams;
 use crate::content::Name;
 use crate::recorder::Recorder;
 
@@ -41,19 +42,19 @@ impl Writer {
     }
 
     /// Writes until blocked.
-    pub(super) fn pump(&mut self, id: StreamId, connection: &mut Connection, recorder: &mut Recorder) -> Written {
+    pub(super) fn pump(&mut self, id: StreamId, connection: &mut dyn Streams, recorder: &mut Recorder) -> Written {
         if std::mem::take(&mut self.is_first) && self.priority != 0 {
             // It cannot be closed already; if the connection is, the next write says so.
-            let _is_open = connection.set_priority(id, self.priority);
+            connection.set_priority(id, self.priority);
         }
         loop {
             if self.rest.is_empty() && !self.make() {
                 // Closed meanwhile: then the run ends, and says why.
-                let _is_open = connection.finish(id);
+                connection.finish(id);
                 return Written::All;
             }
             let before = self.rest.len();
-            let result = connection.write_some(id, &mut self.rest);
+            let result = connection.write(id, &mut self.rest);
             let taken = (before - self.rest.len()) as u64;
             if !self.name.is_answer {
                 recorder.on_sent(usize::from(self.name.part), taken);

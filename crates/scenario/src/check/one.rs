@@ -21,6 +21,8 @@ pub fn verdicts(scenario: &Scenario, outcome: &Outcome) -> Vec<Verdict> {
 
 /// The verdicts on every run, whatever the file says.
 pub(super) fn always(scenario: &Scenario, outcome: &Outcome, verdicts: &mut Vec<Verdict>) {
+    let failures = Some(Value::Count(u64::from(outcome.failure.is_some())));
+    verdicts.push(Verdict::new("connection", "", failures, Bound::at_most(Value::Count(0)), None));
     for (part, measured) in scenario.parts.iter().zip(&outcome.parts) {
         let took = took(measured).map(Value::Time);
         verdicts.push(Verdict::new("complete", &part.name, took, Bound::default(), None));
@@ -120,7 +122,8 @@ fn judge_part(
             ("goodput", value, Bound::at_least(Value::Rate(*at_least)))
         }
         CheckKind::Gap { at_most, window } if work.is_bulk() => {
-            let value = part.started_at.map(|_| Value::Time(longest_gap(part, *window)));
+            // Where there was no time, there was no gap either, and that proves nothing.
+            let value = span(outcome, part, *window).and_then(|_| part.delivered.longest_gap(*window)).map(Value::Time);
             ("gap", value, Bound::at_most(Value::Time(*at_most)))
         }
         CheckKind::Latency { percentile_hundredths, at_most } if work.times().is_some() => {
@@ -128,7 +131,7 @@ fn judge_part(
             let value = if part.missing_bytes() > 0 { None } else { part.latency(*percentile_hundredths) };
             ("latency", value.map(Value::Time), Bound::at_most(Value::Time(*at_most)))
         }
-        CheckKind::NothingLost => {
+        CheckKind::NothingLost if work.has_end() => {
             let missing = part.started_at.map(|_| Value::Count(part.missing_bytes()));
             ("nothing-lost", missing, Bound::at_most(Value::Count(0)))
         }
@@ -136,7 +139,7 @@ fn judge_part(
             let wrong = part.delivered.last_at.map(|_| Value::Count(part.misplaced_bytes + part.surplus_bytes));
             ("order-kept", wrong, Bound::at_most(Value::Count(0)))
         }
-        CheckKind::Complete { within } => {
+        CheckKind::Complete { within } if work.has_end() => {
             ("complete", took(part).map(Value::Time), Bound::at_most(Value::Time(*within)))
         }
         _ => return None,
@@ -164,11 +167,4 @@ fn bytes_between(part: &PartOutcome, from: Instant, until: Instant) -> u64 {
 pub(super) fn goodput(outcome: &Outcome, part: &PartOutcome) -> Option<Rate> {
     let (from, until) = span(outcome, part, Window::default())?;
     Rate::from_transfer(bytes_between(part, from, until), until - from)
-}
-
-fn longest_gap(part: &PartOutcome, window: Window) -> Duration {
-    let from = Instant::ZERO + window.from.unwrap_or_default();
-    let until = window.until.map_or(Instant::FAR_FUTURE, |until| Instant::ZERO + until);
-    let overlaps = |gap: &&crate::outcome::Gap| gap.from < until && gap.from + gap.length > from;
-    part.delivered.gaps.iter().filter(overlaps).map(|gap| gap.length).max().unwrap_or(Duration::ZERO)
 }

@@ -18,10 +18,18 @@ fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
 }
 
+fn deliveries_with_gaps(scenario: &Scenario, part: usize) -> Deliveries {
+    let mut delivered = Deliveries::new(scenario, part);
+    for (from, millis) in [(500, 80), (100, 20)] {
+        delivered.note_gap(Gap { from: at(from), length: Duration::from_millis(millis) });
+    }
+    delivered
+}
+
 /// A run over both paths whose first part began at 100 ms and got `bytes` evenly until `millis`.
 fn outcome(scenario: &Scenario, bytes: u64, millis: u64) -> Outcome {
     let bins = millis / 10;
-    let part = PartOutcome {
+    let part = |index| PartOutcome {
         started_at: Some(at(100)),
         finished_at: Some(at(millis)),
         sent_bytes: bytes,
@@ -30,10 +38,7 @@ fn outcome(scenario: &Scenario, bytes: u64, millis: u64) -> Outcome {
             bytes,
             last_at: Some(at(millis)),
             cumulative_bytes: (1..=bins).map(|bin| bytes * bin.saturating_sub(10) / (bins - 10)).collect(),
-            gaps: vec![
-                Gap { from: at(500), length: Duration::from_millis(80) },
-                Gap { from: at(100), length: Duration::from_millis(20) },
-            ],
+            ..deliveries_with_gaps(scenario, index)
         },
         latencies: (1..=100).map(Duration::from_millis).collect(),
         ..PartOutcome::default()
@@ -46,7 +51,7 @@ fn outcome(scenario: &Scenario, bytes: u64, millis: u64) -> Outcome {
         connected_at: Some(at(100)),
         ended_at: at(millis),
         failure: None,
-        parts: vec![part; scenario.parts.len()],
+        parts: (0..scenario.parts.len()).map(part).collect(),
         path_outcomes: vec![
             PathOutcome { path: 0, bytes: [300, 9], ..PathOutcome::default() },
             PathOutcome { path: 1, bytes: [100, 9], ..PathOutcome::default() },
@@ -54,6 +59,7 @@ fn outcome(scenario: &Scenario, bytes: u64, millis: u64) -> Outcome {
         link_outcomes: vec![LinkOutcome { link: 0, stats: Default::default() }],
         fault_outcomes: Vec::new(),
         foreign_streams: 0,
+        notes: Vec::new(),
     }
 }
 
@@ -82,6 +88,26 @@ fn shares_goodputs_and_gaps_are_of_their_window() {
     assert_eq!(value("[[check]]\nkind = 'gap'\nat-most = '1s'"), 0.08);
     assert_eq!(value("[[check]]\nkind = 'gap'\nat-most = '1s'\nuntil = '500ms'"), 0.02);
     assert_eq!(value("[[check]]\nkind = 'gap'\nat-most = '1s'\nfrom = '580ms'"), 0.0);
+}
+
+#[test]
+fn where_there_was_no_time_to_measure_nothing_holds() {
+    for check in ["gap'\nat-most = '1s'", "goodput'\nat-least = '0.001Mb/s'", "share-of-capacity'\nat-least = 0"] {
+        // The part lives from 100 ms to 1100 ms.
+        for (window, passes) in [("from = '1099ms'", true), ("from = '1100ms'", false), ("until = '100ms'", false)] {
+            let verdicts = file_verdicts(&format!("[[check]]\nkind = '{check}\n{window}"), |_| {});
+            let found = (verdicts.len(), verdicts[0].passes, verdicts[0].value.is_some());
+            assert_eq!(found, (1, passes, passes), "{check} {window}");
+        }
+    }
+}
+
+#[test]
+fn work_without_end_has_no_end_to_be_in_time_for() {
+    let body = "[[workload]]\nname = 'goes-on'\nkind = 'stream'\n[[workload]]\nkind = 'file'\nsize = '20MB'\n\
+                [[check]]\nkind = 'nothing-lost'\n[[check]]\nkind = 'complete'\nwithin = '1s'";
+    let found: Vec<_> = file_verdicts(body, |_| {}).into_iter().map(|verdict| (verdict.kind, verdict.of)).collect();
+    assert_eq!(found, ["nothing-lost", "complete"].map(|kind| (kind, "file".to_owned())));
 }
 
 #[test]
@@ -128,6 +154,7 @@ fn every_run_must_be_done_right_and_show_its_faults() {
         verdicts.map(|verdict| verdict.kind).collect::<Vec<_>>()
     };
     assert_eq!(fails(|_| {}), [""; 0]);
+    assert_eq!(fails(|outcome| outcome.failure = Some("idle".to_owned())), ["connection"]);
     assert_eq!(fails(|outcome| outcome.parts[0].finished_at = None), ["complete"]);
     assert_eq!(fails(|outcome| outcome.parts[0].misplaced_bytes = 1), ["content"]);
     assert_eq!(fails(|outcome| outcome.parts[0].surplus_bytes = 1), ["content"]);
@@ -173,4 +200,7 @@ fn several_paths_are_measured_against_the_best_alone() {
         .map(|verdict| (verdict.of, verdict.value.unwrap().number(), verdict.passes))
         .collect();
     assert_eq!(ratios, [("file".to_owned(), 1.25, true), ("messages".to_owned(), 0.5, false)]);
+    let dead = Outcome { failure: Some("idle".to_owned()), ..together };
+    let verdicts = against_best(&scenario, &dead, &alone);
+    assert!(verdicts.iter().any(|verdict| verdict.kind == "connection" && !verdict.passes), "{verdicts:?}");
 }

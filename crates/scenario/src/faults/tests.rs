@@ -91,6 +91,65 @@ fn what_no_link_can_be_is_told_with_the_fault() {
     assert!(error.starts_with("test.toml:9: fault.rate: link \"a\" cannot be so: a link has a rate"), "{error}");
 }
 
+/// So many links, and so many faults on them in turn: each sets nine things some ten thousand times.
+fn crowded(links: usize, faults: usize) -> String {
+    let mut body: String = (0..links).map(|link| format!("[[link]]\nname = 'l{link}'\n")).collect();
+    for fault in 0..faults {
+        let (link, at) = (fault % links, fault / links);
+        body += &format!(
+            "[[fault]]\nlink = 'l{link}'\nat = '{at}us'\nuntil = '{at}.1us'\nevery = '1001us'\nstate = 'silent'\n\
+             delay = '1ms'\nloss = '1%'\nduplicate = '1%'\ncorrupt = '1%'\njitter = {{ distribution = 'none' }}\n\
+             bursts = {{ enter = '0' }}\nreorder = {{ share = '0' }}\nrate = '1Mb/s'\n"
+        );
+    }
+    body
+}
+
+#[test]
+fn changes_are_counted_before_they_are_made() {
+    // Of all, 46 million each way: they would take gigabytes.
+    let refused = |links, faults| {
+        let text = whole(&crowded(links, faults));
+        parsed(&text).unwrap_err().problems.into_iter().map(|problem| (problem.key, problem.words)).collect::<Vec<_>>()
+    };
+    let one = refused(1, 256);
+    assert_eq!((one.len(), one[0].0.as_str()), (1, "fault.every"), "{one:?}");
+    assert!(one[0].1.contains("link \"l0\" changes more than 65536 times"), "{one:?}");
+    let all = refused(2, 2);
+    assert!(all.len() == 1 && all[0].1.contains("changes more than 65536"), "{all:?}");
+}
+
+#[test]
+fn the_changes_of_all_links_have_a_bound_together() {
+    // Three settings, both ways, both edges: 12 a time, of which 5000 times on five links are too many, and on four not.
+    let text = |links: usize| {
+        let link = |link| {
+            format!(
+                "[[link]]\nname = 'l{link}'\n[[fault]]\nlink = 'l{link}'\nat = '0'\nuntil = '1us'\nevery = '2ms'\n\
+                 state = 'silent'\ndelay = '1ms'\nloss = '1%'\n"
+            )
+        };
+        (0..links).map(link).collect::<String>()
+    };
+    let fine = scenario(&text(4));
+    assert_eq!(occurrences(&fine).len(), 4 * 5000);
+    let error = parsed(&whole(&text(5))).unwrap_err();
+    assert_eq!((error.problems.len(), error.problems[0].key.as_str()), (1, "fault.every"), "{error}");
+    assert!(error.problems[0].words.contains("more than 262144 times together"), "{error}");
+}
+
+#[test]
+fn counts_are_those_of_the_times_that_happen() {
+    let end = ms(10_000);
+    for (at, every) in [("0", "2ms"), ("1s", "3s"), ("1s", "4.5s"), ("9999999us", "2ms"), ("3ms", "1.5ms")] {
+        let fault = with(&format!(
+            "[[fault]]\nlink = 'a'\nat = '{at}'\nuntil = '{}ns'\nevery = '{every}'\nstate = 'held'\n",
+            at.parse::<Duration>().unwrap().as_nanos() + 1
+        ));
+        assert_eq!(count(&fault.faults[0], end), times(&fault.faults[0], end).count() as u64, "{at} {every}");
+    }
+}
+
 #[test]
 fn what_never_happens_or_too_often_is_refused() {
     for (fault, words) in [

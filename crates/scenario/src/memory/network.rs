@@ -76,10 +76,11 @@ impl Network {
         self.links.iter().flat_map(|(_, link)| link).filter_map(Link::poll_timeout).min()
     }
 
-    /// The counters of one of the scenario's links, if it is in use.
-    pub(super) fn stats(&self, link: usize) -> Option<[LinkStats; 2]> {
-        let (_, found) = self.links.iter().find(|(index, _)| *index == link)?;
-        Some([*found[0].stats(), *found[1].stats()])
+    /// The counters of one of the scenario's links, which is in use.
+    pub(super) fn stats(&self, link: usize) -> [LinkStats; 2] {
+        let found = self.links.iter().find(|(index, _)| *index == link);
+        let (_, [forward, back]) = found.expect("only links in use are asked about");
+        [*forward.stats(), *back.stats()]
     }
 
     pub(super) fn outcomes(&self) -> (Vec<PathOutcome>, Vec<LinkOutcome>) {

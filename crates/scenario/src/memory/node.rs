@@ -8,19 +8,17 @@ use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{
     Addresses, Connection, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, ReceiveBuffer, Route,
-    SecretSource, Side, TransportConfig, seal,
+    SecretSource, Side, seal,
 };
 use units::{Instant, Rng};
 
 use super::network::Frame;
-use crate::model::{Host, Scenario};
+use crate::begin::transport_config;
+use crate::model::Scenario;
 use crate::world::WorldError;
 
 /// The name that each endpoint gives its only connection.
 const KEY: ConnectionKey = ConnectionKey(0);
-
-/// Credit that streams begin with, in bytes: as a connection of the command does.
-const FIRST_WINDOW: u64 = 8 << 20;
 
 pub(super) struct Node {
     pub(super) side: Side,
@@ -54,30 +52,14 @@ fn addresses(path: usize, side: Side) -> Addresses {
     Addresses { remote: there, local_ip: Some(here.ip()), socket: path as u16 }
 }
 
-fn transport(scenario: &Scenario, host: &Host, path_count: usize) -> TransportConfig {
-    let window = host.receive_window;
-    TransportConfig {
-        max_paths: path_count as u32,
-        scheduler: scenario.transport.scheduler,
-        congestion: scenario.transport.congestion,
-        datagram_size: scenario.transport.datagram_size,
-        idle_timeout: scenario.transport.idle_timeout,
-        connection_window: window.min(FIRST_WINDOW),
-        connection_window_max: window,
-        stream_window_max: (window / 2).max(1),
-        send_buffer_max: host.send_buffer,
-        ..TransportConfig::default()
-    }
-}
-
 impl Node {
     pub(super) fn new(scenario: &Scenario, side: Side, path_count: usize, rng: &Rng) -> Result<Self, WorldError> {
-        let host = &scenario.hosts[if side == Side::Client { 0 } else { 1 }];
+        let host = if side == Side::Client { 0 } else { 1 };
         let mut key = [0; 32];
         rng.split("secrets").fill(&mut key);
         let factory: Arc<dyn SessionFactory> = Arc::new(DeterministicFactory::new(side, rng.split("sessions")));
         let listening = (side == Side::Server).then(|| factory.clone());
-        let endpoint = Endpoint::new(transport(scenario, host, path_count), listening, SecretSource::new(&key))
+        let endpoint = Endpoint::new(transport_config(scenario, host, path_count), listening, SecretSource::new(&key))
             .map_err(|error| WorldError::Unsuitable(error.to_string()))?;
         Ok(Self { side, endpoint, connection: None, factory, plan: Plan::new(), sealed: Vec::new() })
     }

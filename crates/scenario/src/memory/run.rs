@@ -1,12 +1,12 @@
 //! One run, step by step.
 
 use quic::{Event, Side};
-use units::{Duration, Instant, Rng};
+use units::{Instant, Rng};
 
 use super::network::Network;
 use super::node::Node;
 use crate::apps::App;
-use crate::faults::{Occurrence, occurrences};
+use crate::begin::PathPlan;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
 use crate::proof::Proof;
@@ -30,10 +30,7 @@ pub(super) struct Run<'a> {
     network: Network,
     recorder: Recorder,
     proof: Proof,
-    /// Moments at which a fault begins or ends, the next one last.
-    edges: Vec<(Instant, bool, Occurrence)>,
-    /// The path that the connection begins on.
-    first: usize,
+    plan: PathPlan,
     connected_at: Option<Instant>,
     failure: Option<String>,
     spins: u32,
@@ -45,17 +42,6 @@ impl<'a> Run<'a> {
         let root = Rng::from_seed(order.seed);
         let node = |side, name| Node::new(scenario, side, order.paths.len(), &root.split(name));
         let links = scenario.links_under(&order.paths);
-        let mut edges: Vec<_> = occurrences(scenario)
-            .into_iter()
-            .filter(|occurrence| links.contains(&scenario.faults[occurrence.fault].link))
-            .flat_map(|occurrence| {
-                let at = |since: Duration| Instant::ZERO + since;
-                [(at(occurrence.from), true, occurrence), (at(occurrence.to), false, occurrence)]
-            })
-            .collect();
-        edges.sort_by_key(|(at, begins, _)| core::cmp::Reverse((*at, *begins)));
-        let is_backup = |place: &usize| scenario.paths[order.paths[*place]].is_backup;
-        let first = (0..order.paths.len()).find(|place| !is_backup(place)).unwrap_or(0);
         Ok(Self {
             scenario,
             order,
@@ -66,8 +52,7 @@ impl<'a> Run<'a> {
             network: Network::new(scenario, &order.paths, &root),
             recorder: Recorder::new(scenario),
             proof: Proof::new(scenario, &links),
-            edges,
-            first,
+            plan: PathPlan::new(scenario, &order.paths),
             connected_at: None,
             failure: None,
             spins: 0,
@@ -76,7 +61,7 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, WorldError> {
-        self.nodes[0].connect(self.now, self.first)?;
+        self.nodes[0].connect(self.now, self.plan.first)?;
         loop {
             self.settle(0);
             self.settle(1);
@@ -101,7 +86,7 @@ impl<'a> Run<'a> {
             self.nodes[0].timeout(),
             self.nodes[1].timeout(),
             self.apps[0].timeout(),
-            self.edges.last().map(|(at, ..)| *at),
+            self.proof.timeout(),
         ];
         let next = next.into_iter().flatten().min().unwrap_or(self.end).max(self.now);
         if next >= self.end {
@@ -118,7 +103,8 @@ impl<'a> Run<'a> {
         }
         self.now = next;
         self.receive();
-        self.look_at_faults();
+        let network = &self.network;
+        self.proof.look(next, self.scenario, |link| network.stats(link));
         for node in &mut self.nodes {
             if node.timeout().is_some_and(|at| at <= next) {
                 node.handle_timeout(next);
@@ -130,18 +116,6 @@ impl<'a> Run<'a> {
     fn receive(&mut self) {
         while let Some((direction, frame)) = self.network.receive(self.now) {
             self.nodes[1 - direction].receive(self.now, frame);
-        }
-    }
-
-    fn look_at_faults(&mut self) {
-        while let Some((_, begins, occurrence)) = self.edges.pop_if(|(at, ..)| *at <= self.now) {
-            let link = self.scenario.faults[occurrence.fault].link;
-            let Some(stats) = self.network.stats(link) else { continue };
-            if begins {
-                self.proof.begin(occurrence, stats);
-            } else {
-                self.proof.end(self.scenario, occurrence, stats);
-            }
         }
     }
 
@@ -186,25 +160,22 @@ impl<'a> Run<'a> {
     }
 
     fn open_paths(&mut self) {
-        for (place, &path) in self.order.paths.iter().enumerate() {
-            let is_backup = self.scenario.paths[path].is_backup;
-            if place != self.first {
-                if let Err(error) = self.nodes[0].open_path(self.now, place, is_backup) {
-                    let name = &self.scenario.paths[path].name;
-                    self.failure.get_or_insert_with(|| format!("path {name:?} cannot be opened: {error}"));
-                }
-            } else if is_backup && self.order.paths.len() > 1 {
-                self.nodes[0].set_first_backup(self.now);
+        for &(place, is_backup) in &self.plan.others {
+            if let Err(error) = self.nodes[0].open_path(self.now, place, is_backup) {
+                let name = &self.scenario.paths[self.order.paths[place]].name;
+                self.failure.get_or_insert_with(|| format!("path {name:?} cannot be opened: {error}"));
             }
+        }
+        if self.plan.is_first_backup {
+            self.nodes[0].set_first_backup(self.now);
         }
     }
 
     fn into_outcome(self) -> Outcome {
         let network = self.network;
-        let fault_outcomes =
-            self.proof.finish(self.scenario, |link| network.stats(link).expect("only faults of links in use begin"));
+        let fault_outcomes = self.proof.finish(self.scenario, |link| network.stats(link));
         let (path_outcomes, link_outcomes) = network.outcomes();
-        let (parts, foreign_streams) = self.recorder.finish(self.now);
+        let (parts, foreign_streams) = self.recorder.finish(self.now, self.failure.is_some());
         Outcome {
             scenario: self.scenario.name.clone(),
             world: "memory",
@@ -218,6 +189,7 @@ impl<'a> Run<'a> {
             link_outcomes,
             fault_outcomes,
             foreign_streams,
+            notes: Vec::new(),
         }
     }
 }

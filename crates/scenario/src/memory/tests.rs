@@ -1,6 +1,7 @@
 use units::Duration;
 
 use super::*;
+use crate::check::verdicts;
 use crate::model::Work;
 use crate::testing::scenario;
 
@@ -76,6 +77,20 @@ fn work_without_end_ends_with_the_run() {
     assert!(outcome.is_complete());
     let share = outcome.parts[0].delivered.bytes as f64 * 8.0 / 10.0 / 50e6;
     assert!((0.9..0.98).contains(&share), "{share}");
+}
+
+#[test]
+fn a_connection_that_dies_does_not_hold_though_its_work_has_no_end() {
+    let body = format!(
+        "{TWO}[transport]\nidle-timeout = '1s'\n[[fault]]\nlink = 'a'\nat = '2s'\nstate = 'silent'\n\
+         [[workload]]\nkind = 'stream'\n"
+    );
+    let outcome = outcome(&body, &[0], 1);
+    assert!(outcome.failure.is_some() && outcome.ended_at.since_start() < Duration::from_secs(5), "{outcome:?}");
+    let part = &outcome.parts[0];
+    assert!(part.finished_at.is_none() && part.missing_bytes() > 0, "{part:?}");
+    let failed = verdicts(&scenario(&body), &outcome).into_iter().filter(|verdict| !verdict.passes);
+    assert_eq!(failed.map(|verdict| verdict.kind).collect::<Vec<_>>(), ["connection", "complete"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::read_index;
 use super::reader::Table;
 use crate::model::{Check, CheckKind, Counter, Link, Part, Window, Work};
+use crate::outcome::GAP_MIN;
 
 /// What checks can speak of.
 pub(super) struct Known<'a> {
@@ -17,6 +18,7 @@ enum About {
     Bulk,
     Timed,
     Stream,
+    Ended,
     Any,
     Nothing,
 }
@@ -71,7 +73,8 @@ pub(super) fn read(table: &Table<'_, '_>, known: &Known<'_>) -> Option<Check> {
         Kind::Share | Kind::Goodput | Kind::Gap => About::Bulk,
         Kind::Latency => About::Timed,
         Kind::OrderKept => About::Stream,
-        Kind::NothingLost | Kind::Complete | Kind::Against => About::Any,
+        Kind::NothingLost | Kind::Complete => About::Ended,
+        Kind::Against => About::Any,
         Kind::PathShare | Kind::Happened => About::Nothing,
     };
     let of = if about == About::Nothing { None } else { read_of(table, about, known.parts) };
@@ -97,7 +100,11 @@ fn read_kind(table: &Table<'_, '_>, kind: Kind, known: &Known<'_>) -> Option<Che
         }
         Kind::Gap => {
             let window = read_window(table);
-            CheckKind::Gap { at_most: table.required("at-most", table.duration_above_zero("at-most"))?, window }
+            let at_most = table.required("at-most", table.duration("at-most"));
+            if at_most.is_some_and(|at_most| at_most < GAP_MIN) {
+                table.complain("at-most", format!("must be at least {GAP_MIN}: shorter gaps are not measured"));
+            }
+            CheckKind::Gap { at_most: at_most?, window }
         }
         Kind::Latency => {
             // Both are read before either is missed: what is not read counts as unknown.
@@ -146,12 +153,14 @@ fn read_of(table: &Table<'_, '_>, about: About, parts: &[Part]) -> Option<usize>
         About::Bulk => part.work.is_bulk(),
         About::Timed => part.work.times().is_some(),
         About::Stream => matches!(part.work, Work::Stream { .. }),
+        About::Ended => part.work.has_end(),
         About::Any | About::Nothing => true,
     };
     let wanted = match about {
         About::Bulk => "a file or a stream",
         About::Timed => "messages or request-response",
         About::Stream => "a stream",
+        About::Ended => "a part that has an end: give it a size",
         About::Any | About::Nothing => "a part",
     };
     let names: Vec<_> = parts.iter().map(|part| part.name.as_str()).collect();

@@ -53,7 +53,7 @@ fn read_direction(table: &Table<'_, '_>, mut config: LinkConfig, trace: FindTrac
     if let Some(rate) = table.rate("rate") {
         (config.rate, config.trace) = (Some(rate), None);
     }
-    if let Some(found) = table.parsed("trace", trace) {
+    if let Some(found) = table.parsed("trace", |name| check_file_name(name).and_then(|()| trace(name))) {
         if table.has("rate") {
             table.complain("trace", "a link has a rate or a trace, not both");
         }
@@ -78,6 +78,15 @@ fn read_direction(table: &Table<'_, '_>, mut config: LinkConfig, trace: FindTrac
         config.discipline = Discipline::CoDel(read_codel(&codel));
     }
     config
+}
+
+/// A scenario names files beside it or in folders there, wherever it stands, and no others of the one who runs it.
+fn check_file_name(name: &str) -> Result<(), String> {
+    let is_plain = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['\\', ':', '\0']);
+    if name.split('/').all(is_plain) {
+        return Ok(());
+    }
+    Err(format!("{name:?} must name a file beside this one or in a folder there: no \"..\", no absolute path"))
 }
 
 /// A size or a time: their units tell them apart.
@@ -169,7 +178,8 @@ fn read_codel(table: &Table<'_, '_>) -> CoDel {
     let codel = CoDel {
         target: table.duration_above_zero("target").unwrap_or(usual.target),
         interval: table.duration_above_zero("interval").unwrap_or(usual.interval),
-        ecn: table.boolean("ecn").unwrap_or(usual.ecn),
+        // No sender here says that it understands marks, so none could be set.
+        ecn: false,
     };
     table.finish();
     codel

@@ -9,6 +9,8 @@ mod quantity;
 mod reader;
 mod work;
 
+use core::ops::Range;
+
 use netem::Trace;
 use quic::Strategy;
 use recovery::Algorithm;
@@ -39,6 +41,9 @@ const SEEDS: u32 = 10;
 
 /// What a host allows for, if the file does not say: more than any link here has on the way.
 const WINDOW_BYTES: u64 = 64 << 20;
+
+/// What it may allow for: from 64KiB to 1TiB.
+const HOST_BYTES: Range<u64> = 64 << 10..(1 << 40) + 1;
 
 /// Finds the traces that a file names.
 pub type FindTrace<'a> = &'a dyn Fn(&str) -> Result<Trace, String>;
@@ -157,7 +162,7 @@ fn read_hosts(root: &Table<'_, '_>) -> [Host; 2] {
     let read = |key: &'static str| {
         let host = hosts.as_ref().and_then(|hosts| hosts.table(key));
         let name = host.as_ref().and_then(|host| read_name(host, "name"));
-        let size = |key| host.as_ref().and_then(|host| host.size(key, 64 << 10..1 << 40)).unwrap_or(WINDOW_BYTES);
+        let size = |key| host.as_ref().and_then(|host| host.size(key, HOST_BYTES)).unwrap_or(WINDOW_BYTES);
         let read = Host {
             name: name.unwrap_or_else(|| key.to_owned()),
             receive_window: size("receive-window"),

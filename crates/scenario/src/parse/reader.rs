@@ -10,28 +10,36 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use units::{ByteSize, Duration, Rate, Ratio};
 
-use super::problem::Problem;
+use super::problem::{PROBLEMS_MAX, Problem};
 use super::quantity::{parse_ratio, parse_share};
 
 /// A file being read.
 #[derive(Debug)]
-pub(super) struct Source<'a> {
-    text: &'a str,
+pub(super) struct Source {
+    /// Where lines end.
+    line_ends: Vec<usize>,
     problems: RefCell<Vec<Problem>>,
 }
 
-impl<'a> Source<'a> {
-    pub(super) const fn new(text: &'a str) -> Self {
-        Self { text, problems: RefCell::new(Vec::new()) }
+impl Source {
+    pub(super) fn new(text: &str) -> Self {
+        let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+        Self { line_ends, problems: RefCell::default() }
     }
 
     /// The line of a byte, from one.
     pub(super) fn line(&self, at: usize) -> usize {
-        1 + self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|&&byte| byte == b'\n').count()
+        1 + self.line_ends.partition_point(|end| *end < at)
     }
 
+    /// Notes a problem. Of very many, those of the first lines are kept.
     pub(super) fn complain(&self, line: usize, key: impl Into<String>, words: impl Into<String>) {
-        self.problems.borrow_mut().push(Problem { line, key: key.into(), words: words.into() });
+        let mut problems = self.problems.borrow_mut();
+        problems.push(Problem { line, key: key.into(), words: words.into() });
+        if problems.len() >= 64 * PROBLEMS_MAX {
+            problems.sort_by_key(|problem| problem.line);
+            problems.truncate(PROBLEMS_MAX);
+        }
     }
 
     pub(super) fn has_problems(&self) -> bool {
@@ -46,7 +54,7 @@ impl<'a> Source<'a> {
 /// A table being read.
 #[derive(Debug)]
 pub(super) struct Table<'s, 'i> {
-    pub(super) source: &'s Source<'s>,
+    pub(super) source: &'s Source,
     table: &'i DeTable<'i>,
     /// The keys above, for messages.
     path: String,
@@ -55,7 +63,7 @@ pub(super) struct Table<'s, 'i> {
 }
 
 impl<'s, 'i> Table<'s, 'i> {
-    pub(super) fn new(source: &'s Source<'s>, path: String, span: Range<usize>, table: &'i DeTable<'i>) -> Self {
+    pub(super) fn new(source: &'s Source, path: String, span: Range<usize>, table: &'i DeTable<'i>) -> Self {
         let line = source.line(span.start);
         Self { source, table, path, line, asked: RefCell::default() }
     }

@@ -8,6 +8,7 @@ use super::*;
 
 /// Lines before the body that [`whole`] adds.
 const HEAD_LINES: usize = 5;
+const ENDLESS: &str = "[[workload]]\nkind = 'stream'\n";
 const LINK: &str = "[[link]]\nname = 'a'\nrate = '10Mb/s'\n";
 
 /// The problems of a body, with the line within it.
@@ -24,62 +25,63 @@ fn problem(body: &str) -> (usize, String, String) {
     all.remove(0)
 }
 
+/// Everything that can be said, said.
+const WHOLE: &str = "
+    seeds = 3
+    [hosts.a]
+    name = 'laptop'
+    send-buffer = '4MiB'
+    [[link]]
+    name = 'wifi'
+    rate = '200Mb/s'
+    delay = '5ms'
+    jitter = { distribution = 'pareto', scale = '1ms', shape = 1.5, cap = '50ms', reorders = true }
+    loss = '0.5%'
+    bursts = { enter = '0.1%', leave = '20%', loss = '80%' }
+    reorder = { share = '1%', by = '3ms' }
+    queue = '30ms'
+    codel = { target = '10ms' }
+    back = { rate = '50Mb/s', jitter = { distribution = 'none' }, bursts = { enter = '0' }, queue = '64KiB' }
+    [[link]]
+    name = 'lte'
+    trace = 'one-a-millisecond'
+    overhead = '28B'
+    [[path]]
+    link = 'wifi'
+    [[path]]
+    link = 'lte'
+    name = 'mobile'
+    backup = true
+    [transport]
+    scheduler = 'redundant:2'
+    congestion = 'bbr'
+    datagram-size = '1300B'
+    [[workload]]
+    kind = 'messages'
+    size = '200B'
+    every = '20ms'
+    count = 100
+    arrivals = 'poisson'
+    start = '1s'
+    priority = 1
+    [[workload]]
+    name = 'bulk'
+    kind = 'stream'
+    [[check]]
+    kind = 'latency'
+    percentile = 99.5
+    at-most = '50ms'
+    [[check]]
+    kind = 'share-of-capacity'
+    at-least = '90%'
+    from = '1s'
+    [[subset]]
+    paths = ['mobile', 'wifi']
+";
+
 #[test]
-fn a_whole_file_is_read() {
-    let scenario = scenario(
-        "
-        seeds = 3
-        [hosts.a]
-        name = 'laptop'
-        send-buffer = '4MiB'
-        [[link]]
-        name = 'wifi'
-        rate = '200Mb/s'
-        delay = '5ms'
-        jitter = { distribution = 'pareto', scale = '1ms', shape = 1.5, cap = '50ms', reorders = true }
-        loss = '0.5%'
-        bursts = { enter = '0.1%', leave = '20%', loss = '80%' }
-        reorder = { share = '1%', by = '3ms' }
-        queue = '30ms'
-        codel = { target = '10ms' }
-        back = { rate = '50Mb/s', jitter = { distribution = 'none' }, bursts = { enter = '0' }, queue = '64KiB' }
-        [[link]]
-        name = 'lte'
-        trace = 'one-a-millisecond'
-        overhead = '28B'
-        [[path]]
-        link = 'wifi'
-        [[path]]
-        link = 'lte'
-        name = 'mobile'
-        backup = true
-        [transport]
-        scheduler = 'redundant:2'
-        congestion = 'bbr'
-        datagram-size = '1300B'
-        [[workload]]
-        kind = 'messages'
-        size = '200B'
-        every = '20ms'
-        count = 100
-        arrivals = 'poisson'
-        start = '1s'
-        priority = 1
-        [[workload]]
-        name = 'bulk'
-        kind = 'stream'
-        [[check]]
-        kind = 'latency'
-        percentile = 99.5
-        at-most = '50ms'
-        [[check]]
-        kind = 'share-of-capacity'
-        at-least = '90%'
-        from = '1s'
-        [[subset]]
-        paths = ['mobile', 'wifi']
-        ",
-    );
+fn links_are_read_whole() {
+    let scenario = scenario(WHOLE);
     let [wifi, lte] = &scenario.links[..] else { panic!("two links") };
     assert_eq!((wifi.forward.rate, wifi.back.rate), (Some(Rate::from_mbps(200)), Some(Rate::from_mbps(50))));
     let pareto =
@@ -93,6 +95,11 @@ fn a_whole_file_is_read() {
     assert_eq!((wifi.forward.queue_bytes_max(), wifi.back.queue_bytes_max()), (750_000, 65_536));
     assert_eq!((lte.forward.overhead_bytes, wifi.forward.overhead_bytes), (28, 42));
     assert_eq!(lte.forward.rate, None);
+}
+
+#[test]
+fn all_but_links_is_read_whole() {
+    let scenario = scenario(WHOLE);
     assert!(scenario.paths[1].is_backup && scenario.paths[1].name == "mobile" && scenario.paths[0].name == "wifi");
     assert_eq!((scenario.hosts[0].name.as_str(), scenario.hosts[1].name.as_str()), ("laptop", "b"));
     assert_eq!(scenario.hosts[0].send_buffer, 4 << 20);
@@ -113,6 +120,7 @@ fn unknown_keys_are_named_in_every_table() {
         (format!("{LINK}bursts = {{ enter = '1%', leave = '1%', p = '1%' }}"), 4, "link.bursts.p"),
         (format!("{LINK}reorder = {{ share = '1%', by = '1ms', x = 1 }}"), 4, "link.reorder.x"),
         (format!("{LINK}codel = {{ limit = 3 }}"), 4, "link.codel.limit"),
+        (format!("{LINK}codel = {{ ecn = true }}"), 4, "link.codel.ecn"),
         (format!("{LINK}[[fault]]\nlink = 'a'\nat = '1s'\nstate = 'held'\nhow = 'x'"), 8, "fault.how"),
         (format!("{LINK}[[path]]\nlink = 'a'\nrate = '1Mb/s'"), 6, "path.rate"),
         (format!("{LINK}[hosts.c]\nname = 'c'"), 4, "hosts.c"),
@@ -136,9 +144,19 @@ fn unknown_keys_are_named_in_every_table() {
     }
 }
 
+/// Each body has one problem: in this line, with this key, in words that have these among them.
+#[track_caller]
+fn assert_problems<const N: usize>(cases: [(String, usize, &str, &str); N]) {
+    for (body, line, key, expected) in cases {
+        let (at, found, words) = problem(&body);
+        assert_eq!((at, found.as_str()), (line, key), "{body}: {words}");
+        assert!(words.contains(expected), "{body}: {words}");
+    }
+}
+
 #[test]
-fn impossible_values_say_what_is_allowed() {
-    for (body, line, key, expected) in [
+fn impossible_values_of_links_say_what_is_allowed() {
+    assert_problems([
         ("[[link]]\nname = 'a'\nrate = 'fast'".to_owned(), 3, "link.rate", "400Mb/s"),
         ("[[link]]\nname = 'a'\nrate = '0'".to_owned(), 3, "link.rate", "above zero"),
         ("[[link]]\nname = 'a'\nrate = 100".to_owned(), 3, "link.rate", "a text in quotes, found a whole number"),
@@ -146,11 +164,22 @@ fn impossible_values_say_what_is_allowed() {
         ("[[link]]\nname = 'a b'".to_owned(), 2, "link.name", "letters, digits"),
         (format!("{LINK}trace = 'one-a-millisecond'"), 4, "link.trace", "a rate or a trace"),
         ("[[link]]\nname = 'a'\ntrace = 'no'".to_owned(), 3, "link.trace", "no trace \"no\""),
+        ("[[link]]\nname = 'a'\ntrace = '/etc/passwd'".to_owned(), 3, "link.trace", "beside this one"),
+        ("[[link]]\nname = 'a'\ntrace = 'x/../../y'".to_owned(), 3, "link.trace", "no \"..\""),
+        ("[[link]]\nname = 'a'\nback = { trace = '..' }".to_owned(), 3, "link.back.trace", "beside this one"),
+        ("[[link]]\nname = 'a'\ntrace = ''".to_owned(), 3, "link.trace", "beside this one"),
+        ("[[link]]\nname = 'a'\ntrace = 'in/a/folder'".to_owned(), 3, "link.trace", "no trace \"in/a/folder\""),
         (format!("{LINK}delay = '10'"), 4, "link.delay", "30ms"),
         (format!("{LINK}loss = '101%'"), 4, "link.loss", "0% to 100%"),
         (format!("{LINK}loss = 0.1"), 4, "link.loss", "found a number"),
         (format!("{LINK}queue = '5 packets'"), 4, "link.queue", "256KiB"),
         ("[[link]]\nname = 'a'\nqueue = '30ms'".to_owned(), 3, "link.queue", "needs a rate"),
+    ]);
+}
+
+#[test]
+fn impossible_values_of_what_links_do_to_packets_say_what_is_allowed() {
+    assert_problems([
         (format!("{LINK}jitter = {{ distribution = 'gauss' }}"), 4, "link.jitter.distribution", "normal, pareto"),
         (format!("{LINK}jitter = {{ distribution = 'normal' }}"), 4, "link.jitter.deviation", "is missing"),
         (format!("{LINK}jitter = {{ distribution = 'uniform', max = '0' }}"), 4, "link.jitter.max", "above zero"),
@@ -165,15 +194,28 @@ fn impossible_values_say_what_is_allowed() {
         (format!("{LINK}reorder = {{ share = '1%' }}"), 4, "link.reorder.by", "is missing"),
         (format!("{LINK}codel = {{ target = '1s' }}"), 4, "link.codel", "at most interval"),
         (format!("{LINK}overhead = '1MB'"), 4, "link.overhead", "between 0 and 10000 bytes"),
+    ]);
+}
+
+#[test]
+fn impossible_values_of_paths_hosts_and_transport_say_what_is_allowed() {
+    assert_problems([
         (format!("{LINK}{LINK}"), 4, "link.name", "is taken"),
         (format!("{LINK}[[path]]\nlink = 'b'"), 5, "path.link", "there are a"),
         (format!("{LINK}[[path]]\nlink = 'a'\nbackup = 1"), 6, "path.backup", "true or false"),
         (format!("{LINK}[[path]]\nlink = 'a'\nbackup = true"), 4, "path", "at least one must not be"),
         (format!("{LINK}[hosts.b]\nreceive-window = '1B'"), 5, "hosts.b.receive-window", "between 65536"),
+        (format!("{LINK}[hosts.b]\nsend-buffer = '1025GiB'"), 5, "hosts.b.send-buffer", "and 1099511627776 bytes"),
         (format!("{LINK}[transport]\ncongestion = 'reno'"), 5, "transport.congestion", "reno"),
         (format!("{LINK}[transport]\nscheduler = 'best'"), 5, "transport.scheduler", "round-robin"),
         (format!("{LINK}[transport]\nscheduler = 'earliest:3'"), 5, "transport.scheduler", "no scheduler"),
         (format!("{LINK}[transport]\ndatagram-size = '900B'"), 5, "transport.datagram-size", "between 1200"),
+    ]);
+}
+
+#[test]
+fn impossible_values_of_workloads_say_what_is_allowed() {
+    assert_problems([
         (format!("{LINK}[[workload]]\nkind = 'video'"), 5, "workload.kind", "request-response"),
         (format!("{LINK}[[workload]]\nkind = 'file'\nsize = '3B'"), 6, "workload.size", "between 16"),
         (
@@ -195,6 +237,12 @@ fn impossible_values_say_what_is_allowed() {
             "workload.priority",
             "between -1000000",
         ),
+    ]);
+}
+
+#[test]
+fn impossible_values_of_faults_say_what_is_allowed() {
+    assert_problems([
         (format!("{LINK}[[fault]]\nat = '1s'\nstate = 'held'"), 4, "fault.link", "is missing"),
         (format!("{LINK}[[fault]]\nlink = 'a'\nat = '1s'"), 4, "fault", "changes nothing"),
         (format!("{LINK}[[fault]]\nlink = 'a'\nat = '1s'\nstate = 'dead'"), 7, "fault.state", "silent, held, up"),
@@ -217,9 +265,18 @@ fn impossible_values_say_what_is_allowed() {
             "fault.direction",
             "back",
         ),
+    ]);
+}
+
+#[test]
+fn impossible_values_of_checks_say_what_is_allowed() {
+    assert_problems([
         (format!("{LINK}[[check]]\nkind = 'speed'"), 5, "check.kind", "share-of-capacity"),
         (format!("{LINK}[[check]]\nkind = 'latency'\npercentile = 99\nat-most = '1s'"), 5, "check.kind", "messages or"),
         (format!("{LINK}[[check]]\nkind = 'order-kept'\nof = 'file'"), 6, "check.of", "a stream"),
+        (format!("{LINK}{ENDLESS}[[check]]\nkind = 'nothing-lost'"), 7, "check.kind", "give it a size"),
+        (format!("{LINK}{ENDLESS}[[check]]\nkind = 'complete'\nwithin = '1s'\nof = 'stream'"), 9, "check.of", "a size"),
+        (format!("{LINK}[[check]]\nkind = 'gap'\nat-most = '999us'"), 6, "check.at-most", "at least 1.0 ms"),
         (format!("{LINK}[[check]]\nkind = 'goodput'\nat-least = 0.5"), 6, "check.at-least", "found a number"),
         (format!("{LINK}[[check]]\nkind = 'gap'\nat-most = '1s'\nof = 'x'"), 7, "check.of", "there are file"),
         (
@@ -242,11 +299,7 @@ fn impossible_values_say_what_is_allowed() {
             "no rate",
         ),
         (format!("{LINK}[[subset]]\npaths = ['a']"), 5, "subset.paths", "at least two"),
-    ] {
-        let (at, found, words) = problem(&body);
-        assert_eq!((at, found.as_str()), (line, key), "{body}: {words}");
-        assert!(words.contains(expected), "{body}: {words}");
-    }
+    ]);
 }
 
 #[test]
@@ -317,4 +370,19 @@ fn a_file_without_bounds_is_refused() {
     assert!(error.contains("longer than"), "{error}");
     let error = parsed(&whole(&LINK.repeat(LINKS_MAX + 1))).unwrap_err();
     assert!(error.problems[0].words.contains("at most 32"), "{error}");
+}
+
+#[test]
+fn of_very_many_problems_those_of_the_first_lines_are_told() {
+    // The keys come sorted by name, not by line.
+    let keys: String = (0..20_000).map(|index| format!("k{:05} = 0\n", 99_999 - index)).collect();
+    let error = parsed(&whole(&format!("{LINK}{keys}"))).unwrap_err();
+    let lines: Vec<_> = error.problems.iter().map(|problem| problem.line - HEAD_LINES).collect();
+    assert_eq!(lines, (4..4 + PROBLEMS_MAX).collect::<Vec<_>>());
+}
+
+#[test]
+fn hosts_may_allow_for_as_much_as_is_documented() {
+    let scenario = scenario(&format!("{LINK}[hosts.a]\nreceive-window = '64KiB'\nsend-buffer = '1TiB'"));
+    assert_eq!((scenario.hosts[0].receive_window, scenario.hosts[0].send_buffer), (65_536, 1 << 40));
 }

@@ -112,6 +112,7 @@ fn run_json(scenario: &Scenario, outcome: &Outcome) -> Json {
         "path_use": paths.collect::<Vec<_>>(),
         "links": links.collect::<Vec<_>>(),
         "faults": faults.collect::<Vec<_>>(),
+        "notes": outcome.notes,
     })
 }
 
@@ -151,7 +152,7 @@ fn link_json(stats: &LinkStats) -> Json {
         "offered": stats.offered, "offered_bytes": stats.offered_bytes,
         "delivered": stats.delivered, "delivered_bytes": stats.delivered_bytes,
         "lost": stats.lost, "lost_in_bursts": stats.lost_in_bursts, "vanished": stats.vanished,
-        "overflowed": stats.overflowed, "dropped_by_codel": stats.dropped_by_codel, "marked": stats.marked,
+        "overflowed": stats.overflowed, "dropped_by_codel": stats.dropped_by_codel,
         "reordered": stats.reordered, "duplicated": stats.duplicated, "corrupted": stats.corrupted,
         "queue_bytes_max": stats.queue_bytes_max,
         "queue_delay_mean_ns": stats.queue_delay_mean().as_nanos(),

@@ -101,9 +101,9 @@ fn range(values: &[Option<Value>]) -> String {
     let shown = match (found.first(), found.last()) {
         (Some(least), Some(most)) if least.to_string() != most.to_string() => format!("{least} to {most}"),
         (Some(only), _) => only.to_string(),
-        _ => return "none".to_owned(),
+        _ => return "nothing was measured".to_owned(),
     };
-    if found.len() < values.len() { format!("{shown}, or none") } else { shown }
+    if found.len() < values.len() { format!("{shown}, or nothing") } else { shown }
 }
 
 #[cfg(test)]
@@ -130,10 +130,11 @@ mod tests {
             lines,
             [
                 "paths check value allowed result",
-                "all share-of-capacity file 0.800 to 0.950, or none >= 0.900 FAILED 2 of 3: seed 2, 3"
+                "all share-of-capacity file 0.800 to 0.950, or nothing >= 0.900 FAILED 2 of 3: seed 2, 3"
             ]
         );
         assert!(table(&scenario, &[judgement(1, Some(0.95))]).trim_end().ends_with("ok"));
-        assert!(table(&scenario, &[judgement(1, None)]).trim_end().ends_with("FAILED"));
+        let text = table(&scenario, &[judgement(1, None)]);
+        assert!(text.contains("nothing was measured") && text.trim_end().ends_with("FAILED"), "{text}");
     }
 }
