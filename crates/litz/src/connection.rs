@@ -92,13 +92,6 @@ impl Connection {
         self.handle.set_path_backup(path, is_backup)
     }
 
-    /// Announces `more` bytes that will be written soon, on whichever streams; `None` takes back what is left of such
-    /// announcements. Over several paths it tells bulk that is written piece by piece from the end of something, which is worth
-    /// no slow path.
-    pub fn expect_writes(&self, more: Option<u64>) {
-        self.handle.expect_writes(more);
-    }
-
     // ── Streams ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     /// Opens a stream both sides send on; waits while the peer allows no more. The peer hears of it with the first bytes.

@@ -215,7 +215,25 @@ impl Endpoint {
         tls: Arc<rustls::ClientConfig>,
     ) -> Result<Connection, ConnectError> {
         not_inline(&self.engine)?;
-        let handle = self.begin(None, remote, server_name, tls)?;
+        Self::connected_async(self.begin(None, remote, server_name, tls)?).await
+    }
+
+    /// As [`connect_from`](Self::connect_from).
+    ///
+    /// # Errors
+    /// As [`connect_from`](Self::connect_from); and under [`Placement::Inline`].
+    pub async fn connect_from_async(
+        &self,
+        socket: usize,
+        remote: SocketAddr,
+        server_name: &str,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Result<Connection, ConnectError> {
+        not_inline(&self.engine)?;
+        Self::connected_async(self.begin(Some(socket), remote, server_name, tls)?).await
+    }
+
+    async fn connected_async(handle: engine::ConnectionHandle) -> Result<Connection, ConnectError> {
         poll_fn(|context| handle.poll_connected(context.waker())).await?;
         Ok(Connection::new(handle))
     }

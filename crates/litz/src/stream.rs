@@ -163,6 +163,16 @@ impl RecvStream {
         Ok(if self.wait_ready()? { Some(std::mem::take(self.handle.front_mut())) } else { None })
     }
 
+    /// As [`read_strip`](Self::read_strip).
+    ///
+    /// # Errors
+    /// As [`read_chunk`](Self::read_chunk).
+    pub async fn read_strip_async(&mut self) -> Result<Option<Strip>, ReadError> {
+        self.connection().can_async().map_err(ReadError::ConnectionClosed)?;
+        let has_bytes = poll_fn(|context| self.handle.poll_ready(context.waker())).await?;
+        Ok(has_bytes.then(|| std::mem::take(self.handle.front_mut())))
+    }
+
     /// As [`read_chunk`](Self::read_chunk); the outer none if nothing arrives within `timeout`.
     ///
     /// # Errors

@@ -313,6 +313,142 @@ fn every_command_explains_its_exit_statuses() {
     }
 }
 
+/// A port where somebody listens who never says a word; it is his as long as this is there.
+#[expect(clippy::disallowed_methods, reason = "a host that never answers")]
+fn silent() -> std::net::UdpSocket {
+    std::net::UdpSocket::bind("127.0.0.1:0").unwrap()
+}
+
+#[test]
+fn a_dead_path_that_was_asked_for_is_not_replaced_by_another() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    let dead = silent().local_addr().unwrap();
+    let (_receiver, ticket) = place.recv(&[&format!("--advertise={dead}"), "--advertise=127.0.0.1"]);
+    let path = format!("--path=127.0.0.1-{dead}");
+    place.send(&[&file], &ticket, &[&path]).fail(2, "cannot reach");
+    assert_eq!(std::fs::read_dir(place.inbox()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_chosen_path_is_opened_when_another_address_answers() {
+    let place = Place::new();
+    let file = place.file("file", 300_000, 1);
+    let dead = silent();
+    let advertise = format!("--advertise={}", dead.local_addr().unwrap());
+    let (mut receiver, ticket) = place.recv(&[&advertise, "--advertise=127.0.0.1"]);
+    let mut sender = place.send(&[&file], &ticket, &["--rate=2Mb/s"]);
+    sender.succeed();
+    receiver.succeed();
+    let connected = sender.seen.iter().find(|event| event["event"] == "connected").unwrap();
+    assert_eq!((&connected["paths_wanted"], &connected["multipath"]), (&2.into(), &true.into()), "{connected}");
+    let stats = sender.seen.iter().find(|event| event["event"] == "stats").unwrap();
+    let remotes: Vec<_> = stats["paths"].as_array().unwrap().iter().map(|path| path["remote"].clone()).collect();
+    assert_eq!(remotes, [format!("127.0.0.1:{}", receiver.port), dead.local_addr().unwrap().to_string()], "{stats}");
+}
+
+#[test]
+fn a_path_whose_port_is_taken_is_refused() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    let taken = silent();
+    let (_receiver, ticket) = place.recv(&[]);
+    let path = format!("--path={}", taken.local_addr().unwrap());
+    place.send(&[&file], &ticket, &[&path, "--path=lo"]).fail(2, "another socket has this port");
+}
+
+#[test]
+fn the_trace_of_a_short_transfer_is_complete_and_a_lost_one_is_told() {
+    let place = Place::new();
+    let file = place.file("file", 400_000, 1);
+    let trace = place.path("trace");
+    let option = format!("--trace-scheduler={}", trace.display());
+    // The last way would be tried five seconds after the first.
+    let paths = ["--path=127.0.0.1"; 21];
+    let (mut receiver, ticket) = place.recv(&["--overwrite"]);
+    place.send(&[&file], &ticket, &[&paths[..], &[&option]].concat()).succeed();
+    receiver.succeed();
+    let text = std::fs::read_to_string(&trace).unwrap();
+    assert!(text.ends_with('\n') && text.lines().count() > 10, "{} bytes", text.len());
+    let replay = format!("--replay={}", trace.display());
+    let (status, told) = Litz::start(&["paths", &replay, "--json"]).finish("replay");
+    assert_eq!((status, &told.expect("a result")["differences_count"]), (0, &0.into()));
+
+    let (mut receiver, ticket) = place.recv(&["--overwrite"]);
+    let mut sender = place.send(&[&file], &ticket, &[&paths[..], &["--trace-scheduler=/dev/full"]].concat());
+    sender.succeed();
+    receiver.succeed();
+    let words = warnings(&sender, "trace");
+    assert!(words.len() == 1 && words[0].contains("/dev/full is not complete"), "{words:?}");
+
+    // With one path nothing is chosen.
+    let (mut receiver, ticket) = place.recv(&["--overwrite"]);
+    let mut sender = place.send(&[&file], &ticket, &["--path=127.0.0.1", &option]);
+    sender.succeed();
+    receiver.succeed();
+    assert!(warnings(&sender, "trace")[0].contains("nothing was chosen"), "{:#?}", sender.seen);
+    Litz::start(&["paths", &replay, "--json"]).fail(2, "is empty");
+}
+
+/// What was warned of.
+fn warnings(litz: &Litz, kind: &str) -> Vec<String> {
+    let warnings = litz.seen.iter().filter(|event| event["event"] == "warning" && event["kind"] == kind);
+    warnings.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Runs the command with an output that nobody reads any more, and with one that is full: the status and the other output.
+fn unheard(arguments: &[&str], stream: &str) -> [(Option<i32>, String); 2] {
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    [closed.into(), full.into()].map(|target: std::process::Stdio| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_litz"));
+        command.args(arguments);
+        match stream {
+            "stdout" => command.stdout(target),
+            _ => command.stderr(target),
+        };
+        let output = command.output().unwrap();
+        let heard = if stream == "stdout" { output.stderr } else { output.stdout };
+        (output.status.code(), String::from_utf8(heard).unwrap())
+    })
+}
+
+#[test]
+fn an_output_that_takes_nothing_is_no_panic() {
+    let place = Place::new();
+    let (_receiver, ticket) = place.recv(&[]);
+    let relay = ["emulate", "relay", "--listen=127.0.0.1:0", "--to=127.0.0.1:9", "--for=50ms"];
+    for arguments in [&["paths", &ticket][..], &["paths", &ticket, "--json"], &relay[..], &["--help"]] {
+        let [closed, full] = unheard(arguments, "stdout");
+        let is_silent = closed.1.lines().all(|line| line.starts_with("link "));
+        assert!(closed.0 == Some(0) && is_silent, "{arguments:?}: {closed:?}");
+        assert_eq!(full.0, Some(2), "{arguments:?}: {full:?}");
+        assert!(full.1.contains("cannot write to standard output: No space left"), "{arguments:?}: {full:?}");
+    }
+    let inbox = place.inbox().display().to_string();
+    let state = format!("--state-dir={}", place.path("state-unheard").display());
+    for arguments in [&["recv", &inbox, &state, "--listen=127.0.0.1:0"][..], &["recv", &inbox, &state, "--json"]] {
+        let [closed, full] = unheard(arguments, "stdout");
+        assert_eq!((closed.0, full.0), (Some(2), Some(2)), "nobody could come: {closed:?} {full:?}");
+        assert!(full.1.contains("No space left"), "{full:?}");
+    }
+    for arguments in [&["recv", "/nowhere/at/all"][..], &["paths", "hello"]] {
+        assert_eq!(unheard(arguments, "stderr").map(|(status, _)| status), [Some(2), Some(2)], "{arguments:?}");
+    }
+}
+
+#[test]
+fn more_addresses_than_a_ticket_names_are_refused() {
+    let place = Place::new();
+    let inbox = place.inbox().display().to_string();
+    let state = format!("--state-dir={}", place.path("state-in").display());
+    let addresses: Vec<String> = (1..=17).map(|number| format!("--advertise=192.0.2.{number}")).collect();
+    let mut arguments = vec!["recv", &inbox, &state, "--json"];
+    arguments.extend(addresses.iter().map(String::as_str));
+    Litz::start(&arguments).fail(2, "--advertise is given 17 times");
+}
+
 #[test]
 fn all_addresses_of_a_ticket_are_tried_and_the_first_to_answer_is_enough() {
     let place = Place::new();

@@ -95,6 +95,7 @@ fn links_that_the_demo_cannot_use_are_told_with_status_2() {
         (&["--link=delay=5ms"][..], "needs a rate"),
         (&["--link=rate=1Mb/s,flap=1s 1s silent"], "makes the cuts"),
         (&["--link=rate=0b/s"], "rate"),
+        (&["--link=trace=/dev/zero"], "no regular file"),
         (&["--size=0B"], "--size"),
     ] {
         Litz::start(&[&["demo", "--json"], arguments].concat()).fail(2, words);

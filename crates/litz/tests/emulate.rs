@@ -82,6 +82,7 @@ fn what_is_wrong_is_told_with_status_2() {
     for (arguments, words) in [
         (vec!["relay", "--listen=127.0.0.1:0", "--to=127.0.0.1:9", "--link=speed=1"], "there is no such key"),
         (vec!["relay", "--listen=127.0.0.1:0", "--to=127.0.0.1:9", "--link=trace=no/such"], "cannot read the file"),
+        (vec!["relay", "--listen=127.0.0.1:0", "--to=127.0.0.1:9", "--link=trace=/dev/zero"], "no regular file"),
         (vec!["relay", &listen, "--to=127.0.0.1:9"], "another socket has this port"),
         (vec!["tun", "--left-netns=litz-no-such", "--link=left=10.0.0.1"], "10.1.0.1/24"),
     ] {
@@ -92,14 +93,74 @@ fn what_is_wrong_is_told_with_status_2() {
     }
 }
 
+#[test]
+fn a_relay_without_sockets_for_its_clients_says_so() {
+    let server = udp();
+    let script = "ulimit -n 14; exec \"$@\"";
+    let to = format!("--to={}", server.local_addr().expect("an address"));
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_litz")]);
+    command.args(["emulate", "relay", "--listen=127.0.0.1:0", &to, "--json"]);
+    let mut litz = Litz::of(&mut command);
+    let running = litz.wait_for("running");
+    let listen = running["links"][0]["listen"].as_str().expect("an address");
+    let clients: Vec<_> = (0..20).map(|_| udp()).collect();
+    for client in &clients {
+        client.send_to(b"there", listen).expect("sent");
+    }
+    let warning = litz.wait_for("warning");
+    assert_eq!(warning["kind"], "clients_not_served");
+    assert!(warning["message"].as_str().is_some_and(|words| words.contains("Too many open files")), "{warning}");
+    litz.signal("INT");
+    let (status, stats) = litz.finish("stats");
+    let link = &stats.expect("statistics")["links"][0];
+    assert_eq!((status, &link["turned_away"]), (130, &0.into()), "{link}");
+    assert!(link["unserved"].as_u64() > Some(0) && link["clients"].as_u64() > Some(0), "{link}");
+}
+
+#[test]
+fn interrupted_measurements_leave_no_namespace() {
+    if !cfg!(target_os = "linux") || !rustix::process::geteuid().is_root() {
+        skipped();
+        return;
+    }
+    let mut litz = Litz::start(&["emulate", "limits", "--for=100ms", "--json"]);
+    let ours = format!("litz-limits-{}-", litz.id());
+    let clock = MonotonicClock::start();
+    // Both are there, and what is measured first is over.
+    while ip(&["netns", "list"]).matches(&ours).count() < 2 {
+        assert!(clock.now().since_start() < units::Duration::from_secs(60), "no namespaces");
+        pause();
+    }
+    litz.signal("INT");
+    litz.fail(130, "interrupted");
+    assert!(!ip(&["netns", "list"]).contains(&ours), "{}", ip(&["netns", "list"]));
+}
+
+#[test]
+fn measuring_has_a_help_of_its_own() {
+    let output = Command::new(env!("CARGO_BIN_EXE_litz")).args(["emulate", "limits", "--help"]).output();
+    let help = String::from_utf8(output.expect("it runs").stdout).expect("text");
+    assert!(help.contains("130  interrupted") && !help.contains("rate=100Mb/s"), "{help}");
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test looks again now and then")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(20));
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test says why")]
+fn skipped() {
+    eprintln!("SKIPPED: network namespaces need root on Linux");
+}
+
 /// Two namespaces, removed when dropped.
 struct Namespaces([String; 2]);
 
 impl Namespaces {
-    #[expect(clippy::print_stderr, reason = "a skipped test says why")]
     fn new(name: &str) -> Option<Self> {
         if !cfg!(target_os = "linux") || !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: network namespaces need root on Linux");
+            skipped();
             return None;
         }
         let names = ["a", "b"].map(|side| format!("litz-{name}-{}-{side}", std::process::id()));
@@ -168,6 +229,6 @@ fn a_device_that_is_taken_away_ends_it_with_status_2() {
     let mut litz = Litz::start(&["emulate", "tun", &sides[0], &sides[1], "--link=name=one", "--json"]);
     litz.wait_for("running");
     ip(&["-netns", left, "link", "delete", "one"]);
-    litz.fail(2, "link one has ended");
+    litz.fail(2, "link one has ended by itself");
     assert!(litz.seen.iter().any(|event| event["event"] == "stats"), "the statistics come first: {:?}", litz.seen);
 }

@@ -93,6 +93,78 @@ fn what_is_wrong_is_told_with_status_2_as_send_tells_it() {
     place.send(&[&file], "hello", &[]).fail(2, "must be the ticket");
 }
 
+#[test]
+fn a_replay_tells_what_differs() {
+    let place = support::Place::new();
+    let spec = include_str!("../../../docs/spec/scheduler-trace.md");
+    let example = spec.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let path = place.path("trace");
+    let option = format!("--replay={}", path.display());
+    std::fs::write(&path, example).unwrap();
+    let (status, _, text) = run(litz(), &[&option]);
+    assert!(status == 0 && text.contains("3 choices by earliest, all the same again"), "{text}");
+
+    // Nineteen wrong answers: more than are kept.
+    let (choice, verdict) = (example.lines().nth(2).unwrap(), example.lines().nth(4).unwrap());
+    let wrong = choice.replace("send 0 76800 0", "wait 7");
+    let more = format!("{}{}", format!("{wrong}\n").repeat(18), verdict.replace("| no", "| yes"));
+    let head = example.lines().take(2).collect::<Vec<_>>().join("\n");
+    std::fs::write(&path, format!("{head}\n{more}\n")).unwrap();
+    let (status, _, text) = run(litz(), &[&option]);
+    assert_eq!(status, 2, "{text}");
+    assert!(text.contains(r#"line 3: recorded "wait 7", replayed "send 0 76800 0""#), "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("line ")).count(), 16, "{text}");
+    assert!(text.contains("and 3 more") && text.contains("19 of 19 choices come out otherwise"), "{text}");
+    let (status, objects, _) = run(litz(), &[&option, "--json"]);
+    assert_eq!((status, &objects[0]["event"], &objects[0]["differences_count"]), (2, &"replay".into(), &19.into()));
+    assert_eq!(objects[0]["differences"][15]["line"], 18);
+    assert_eq!(objects[0]["differences"][0]["recorded"], "wait 7");
+    assert_eq!(objects[1]["event"], "error");
+    assert_eq!(run(litz(), &[&option, "--paths=2"]).0, 2, "it has no paths to choose");
+}
+
+#[test]
+fn addresses_without_a_path_are_tried_last_unless_the_paths_are_given() {
+    let ticket = ticket(&sockets(&["127.0.0.1:4433", "127.0.0.1:4434"]), LATE);
+    let (_, objects, _) = run(litz(), &[&ticket, "--json"]);
+    assert_eq!(objects[0]["tried_last"], serde_json::json!(["127.0.0.1:4434"]));
+    let (_, objects, _) = run(litz(), &[&ticket, "--json", "--path=127.0.0.1-127.0.0.1:4434"]);
+    assert_eq!(objects[0]["tried_last"], serde_json::json!([]));
+}
+
+#[test]
+fn a_sender_waits_for_an_interface_that_goes_and_a_receiver_tells_of_settings() {
+    if !available() {
+        return;
+    }
+    let world = OneSubnet::new();
+    // The card that the routes do not prefer; nothing is sent to it here.
+    world.right.set("ipv4.conf.r2.rp_filter", "1");
+    let place = support::Place::new();
+    let file = place.file("file", 3_000_000, 1);
+    let state = |name: &str| format!("--state-dir={}", place.path(name).display());
+    let mut command = inside(&world.right);
+    let mut receiver = support::Litz::of(command.arg("recv").arg(place.inbox()).args(["--json", &state("in-state")]));
+    let listening = receiver.wait_for("listening");
+    assert!(listening["advice"].to_string().contains("r2.rp_filter=2"), "{listening}");
+
+    let mut command = inside(&world.left);
+    command.args(["send", "--json", "--path=l1", "--idle-timeout=2s", "--rate=4Mb/s", &state("out-state")]);
+    let mut sender = support::Litz::of(command.arg(&file).arg(listening["ticket"].as_str().unwrap()));
+    sender.wait_for_bytes(100_000);
+    world.left.ip("link set l1 down");
+    world.left.ip("link set l1 name away");
+    let retrying = sender.wait_until(|event| {
+        event["event"] == "retrying" && event["message"].as_str().is_some_and(|words| words.contains("called l1"))
+    });
+    assert!(retrying["message"].as_str().is_some_and(|words| words.contains("no interface")), "{retrying}");
+    world.left.ip("link set away name l1");
+    world.left.ip("link set l1 up");
+    sender.succeed();
+    receiver.succeed();
+    support::assert_same(&file, &place.inbox().join("file"));
+}
+
 fn inside(namespace: &Namespace) -> Command {
     namespace.command(env!("CARGO_BIN_EXE_litz"))
 }

@@ -1,7 +1,7 @@
 //! `litz scenario`: what it prints and how it ends.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A link of 20 Mb/s, half a megabyte over it, and a check that says how much of the rate must be used.
 fn file(at_least: &str) -> String {
@@ -59,14 +59,86 @@ fn what_is_wrong_ends_with_two_and_names_the_line() {
         assert!(text.contains("bad.toml:9: link.speed: unknown key; allowed here: "), "{text}");
     }
     std::fs::write(folder.path().join("good.toml"), file("0.5")).expect("written");
-    for (arguments, words) in [
-        (&["run", "good.toml", "--paths", "b"][..], "there is no path \"b\"; the scenario has a"),
-        (&["run", "good.toml", "--world", "netns"], "--world netns is not built yet"),
-    ] {
+    let (output, text) = litz(folder.path(), &["run", "good.toml", "--paths", "b"]);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("there is no path \"b\"; the scenario has a"), "{text}");
+}
+
+#[test]
+fn what_files_say_and_what_is_wrong_with_them_is_there_as_json() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("good.toml"), file("0.5")).expect("written");
+    let json = |arguments: &[&str], status| -> serde_json::Value {
         let (output, text) = litz(folder.path(), arguments);
-        assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains(words), "{text}");
+        assert_eq!((output.status.code(), output.stderr.len()), (Some(status), 0), "{text}");
+        serde_json::from_slice(&output.stdout).expect("one JSON value and nothing else")
+    };
+    for arguments in [&["check", "--json", "good.toml"][..], &["list", "--json", "."]] {
+        let read = json(arguments, 0);
+        assert_eq!((read["format"].as_str(), read["version"].as_u64()), (Some("litz-scenario-list"), Some(1)));
+        let scenario = &read["scenarios"][0];
+        assert_eq!((&scenario["name"], &scenario["paths"][0]), (&"small".into(), &"a".into()), "{read}");
+        assert_eq!(scenario["duration_ns"], 5_000_000_000_u64);
+        assert_eq!(read["problems"], serde_json::json!([]));
     }
+    std::fs::write(folder.path().join("bad.toml"), file("0.5").replace("rate", "speed")).expect("written");
+    let read = json(&["check", "--json", "good.toml", "none.toml", "bad.toml"], 2);
+    assert_eq!(
+        (read["scenarios"].as_array().map(Vec::len), &read["scenarios"][0]["file"]),
+        (Some(1), &"good.toml".into())
+    );
+    let [none, bad] = [0, 1].map(|index| &read["problems"][index]);
+    assert_eq!((&none["file"], none["line"].is_null(), none["key"].is_null()), (&"none.toml".into(), true, true));
+    assert_eq!((&bad["file"], &bad["line"], &bad["key"]), (&"bad.toml".into(), &9.into(), &"link.speed".into()));
+    assert!(bad["message"].as_str().is_some_and(|words| words.starts_with("unknown key")), "{bad}");
+    // There is no folder of the usual name here.
+    assert_eq!(json(&["list", "--json"], 2)["problems"][0]["file"], "scenarios");
+}
+
+#[test]
+fn the_statuses_stand_in_the_help_of_each_command() {
+    for command in ["run", "check", "list"] {
+        let (output, text) = litz(Path::new("."), &[command, "--help"]);
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert!(text.contains("Exit status:") && text.contains("\n  2    an error: "), "{text}");
+    }
+}
+
+/// The reader has gone before the first line; a disk is full.
+#[test]
+fn nobody_who_reads_takes_nothing_down() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("small.toml"), file("0.5")).expect("written");
+    for arguments in
+        [&["run", "small.toml"][..], &["run", "small.toml", "--json", "-"], &["check", "."], &["list", "."]]
+    {
+        let run = |stdout: Stdio| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_litz"));
+            command.arg("scenario").args(arguments).current_dir(folder.path()).stdout(stdout).stderr(Stdio::piped());
+            let output = command.output().expect("the command starts");
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        assert_eq!(run(writer.into()), (Some(0), String::new()), "{arguments:?}");
+        if let Ok(full) = std::fs::File::options().write(true).open("/dev/full") {
+            let (status, words) = run(full.into());
+            assert!(status == Some(2) && words.contains("cannot write to standard output"), "{arguments:?}: {words}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_dies_fails_whatever_the_file_checks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "version = 1\n[scenario]\nname = 'dies'\nabout = 'A test.'\nduration = '10s'\n\
+                [[link]]\nname = 'a'\nrate = '5Mb/s'\ndelay = '1ms'\n[transport]\nidle-timeout = '1s'\n\
+                [[workload]]\nkind = 'stream'\n[[fault]]\nlink = 'a'\nat = '2s'\nstate = 'silent'\n";
+    std::fs::write(folder.path().join("dies.toml"), text).expect("written");
+    let (output, text) = litz(folder.path(), &["run", "dies.toml", "--seed", "1"]);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let failed = |kind: &str| text.lines().any(|line| line.contains(kind) && line.trim_end().ends_with("FAILED"));
+    assert!(failed(" connection ") && failed(" complete ") && text.contains("the connection failed: "), "{text}");
 }
 
 #[test]

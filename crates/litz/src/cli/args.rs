@@ -39,7 +39,7 @@ pub(crate) enum Command {
     /// See where a packet's time goes on this machine: nanoseconds for each stage, and what more processors could gain
     #[command(after_help = super::profile::HELP)]
     Profile(ProfileOptions),
-    /// Run scenario files, links, faults, workload and checks, in memory, in virtual time
+    /// Run scenario files: links, faults, workload and checks, in virtual time or between network namespaces
     #[command(after_help = super::scenario::HELP)]
     Scenario(ScenarioOptions),
     /// See which paths a sender would use for a ticket, and why; nothing is sent

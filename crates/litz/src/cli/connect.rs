@@ -1,19 +1,30 @@
 //! Making endpoints and reaching a receiver.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`ways`] | the ways to the receiver, and their sockets |
+//! | [`gate`] | where the threads that try them wait for their turn |
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+mod gate;
+mod ways;
+
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use litz::identity::{ClientTls, Ticket, TicketAddress};
 use litz::transfer::CancelToken;
-use litz::{Connection, Endpoint, EndpointConfig, LiveSocket, TransportConfig, UdpSocket, UdpSocketOptions};
+use litz::{Closed, Connection, Endpoint, EndpointConfig, TransportConfig, UdpSocket, UdpSocketOptions};
 use recovery::RateCap;
 use units::Duration;
 
 use super::args::TransportOptions;
 use super::path_options::PathOptions;
-use super::scheduler_trace;
+use super::scheduler_trace::Trace;
+use gate::Gate;
+use ways::{Opened, Way, Ways};
+
+pub(super) use ways::tried_last;
 
 /// A PING this often keeps an idle connection and the address translators on its way awake.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -25,37 +36,34 @@ const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 /// handshake is made and not one for each way.
 const HEAD_START: std::time::Duration = std::time::Duration::from_millis(250);
 
-/// Ways tried to reach a receiver, at most: sockets that an endpoint takes.
-const WAYS_MAX: usize = 48;
+/// Spare ways wait this much longer, so that a path with a long delay has answered before them if it does.
+const SPARE_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 
 const NO_WAY: &str = "no address of the ticket can be reached from the chosen local address";
 
 /// The name TLS wants and nobody sees: hosts are known by their keys.
 const SERVER_NAME: &str = "litz.invalid";
 
-/// Streams of data that a sender may have open. A receiver reads the oldest ones only, so what the younger ones bring in
-/// advance must never use up the connection's credit: nothing would be left for those it reads, and both sides would wait
-/// for ever.
-pub(crate) const DATA_STREAMS_MAX: u64 = 6;
-
 /// The transport configuration of a transfer.
 ///
 /// # Errors
-/// If it cannot work, or the trace cannot be written.
-pub(crate) fn transport(options: &TransportOptions, cap: Option<RateCap>) -> Result<TransportConfig, String> {
-    let config = TransportConfig {
-        max_concurrent_uni_streams: DATA_STREAMS_MAX,
-        connection_window: TransportConfig::default().connection_window_max,
+/// If it cannot work.
+pub(crate) fn transport(
+    options: &TransportOptions,
+    cap: Option<RateCap>,
+    trace: Option<&Trace>,
+) -> Result<TransportConfig, String> {
+    let config = litz::transfer::transport(TransportConfig {
         idle_timeout: options.idle_timeout,
         keep_alive: Some(KEEP_ALIVE),
         datagram_size: options.datagram_size,
         congestion: options.congestion,
         max_paths: litz::PATHS_MAX,
         scheduler: options.scheduler,
-        scheduler_trace: options.trace_scheduler.as_deref().map(scheduler_trace::sink).transpose()?,
+        scheduler_trace: trace.map(Trace::sink),
         rate_cap: cap,
         ..TransportConfig::default()
-    };
+    });
     config.validate()?;
     Ok(config)
 }
@@ -63,6 +71,17 @@ pub(crate) fn transport(options: &TransportOptions, cap: Option<RateCap>) -> Res
 /// A socket's options.
 pub(crate) fn socket(bind: SocketAddr, device: Option<&str>) -> UdpSocketOptions {
     UdpSocketOptions { bind, device: device.map(str::to_owned), ..UdpSocketOptions::default() }
+}
+
+/// What to tell if the system grants this socket less than it asks for: the commonest reason for loss on a fast link.
+pub(crate) fn small_buffers(socket: &UdpSocket, asked: &UdpSocketOptions) -> Option<String> {
+    let ((_, granted), asked) = (socket.granted_buffers(), asked.recv_buffer_bytes);
+    (granted < asked).then(|| {
+        format!(
+            "the system grants receive buffers of {granted} bytes and not {asked}, which loses packets on fast links: \
+             `sysctl -w net.core.rmem_max={asked}`"
+        )
+    })
 }
 
 /// How a sender reaches out.
@@ -74,35 +93,47 @@ pub(crate) struct Reach<'a> {
     /// Made for this attempt: it remembers a wrong host.
     pub(crate) tls: &'a ClientTls,
     pub(crate) cancel: &'a CancelToken,
-}
-
-/// One way to the receiver: a socket of ours and an address of its.
-#[derive(Clone)]
-struct Way {
-    socket: UdpSocketOptions,
-    remote: SocketAddr,
-    backup: bool,
-    /// Worth a try if nobody answers elsewhere, and no path of its own otherwise.
-    spare: bool,
+    /// Whether nobody has answered before: then what the user asked for in vain is told, and not done without.
+    pub(crate) is_first: bool,
 }
 
 /// Why no host was reached, in words for the user.
 pub(crate) enum Unreached {
     /// Another host answered: coming back does not help.
     WrongHost(String),
+    /// A path that the user gave cannot be: wrong if it never could, and back one day if it once was.
+    NoSuchPath(String),
     /// Nobody answered; later somebody may.
     Silent(String),
     /// The user does not want to wait.
     Interrupted,
 }
 
-/// A connection, and the endpoint that must outlive it.
+/// A connection with its endpoint, whose thread has ended and whose sockets are closed once this is dropped.
 pub(crate) struct Reached {
     pub(crate) connection: Connection,
-    _endpoint: Arc<Endpoint>,
-    /// Paths it shall have, and whether the receiver takes more than one.
+    _endpoint: Closing,
+    /// Paths it shall have, those that were left out among them, and whether the receiver takes more than one.
     pub(crate) paths_wanted: usize,
     pub(crate) is_multipath: bool,
+    /// Paths that are left out, each with its reason in words.
+    pub(crate) left_out: Vec<String>,
+    /// What to tell of the sockets' buffers.
+    pub(crate) advice: Option<String>,
+}
+
+/// Closes the endpoint when it is dropped, and lets the threads go that would try it later: otherwise these would keep it,
+/// and its sockets, for a while.
+struct Closing {
+    endpoint: Arc<Endpoint>,
+    gate: Arc<Gate>,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.gate.close();
+        self.endpoint.close();
+    }
 }
 
 impl Reach<'_> {
@@ -114,19 +145,24 @@ impl Reach<'_> {
     pub(crate) fn connect(&self, ticket: &Ticket) -> Result<Reached, Unreached> {
         let remotes = self.resolve(&ticket.addresses)?;
         let ways = self.ways(&remotes)?;
-        if ways.is_empty() {
+        if ways.ways.is_empty() {
             return Err(Unreached::Silent(NO_WAY.to_owned()));
         }
-        let (endpoint, ways) = self.endpoint_for(ways)?;
+        let Opened { ways, sockets, advice } = self.open(ways)?;
+        let paths_max = paths_max(&ways.ways);
+        let transport = TransportConfig { max_paths: paths_max, ..self.transport.clone() };
+        let config = EndpointConfig { transport, ..EndpointConfig::default() };
+        let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| Unreached::Silent(error.to_string()))?;
+        let closing = Closing { endpoint: Arc::new(endpoint), gate: Arc::default() };
         let (answers, results) = mpsc::channel();
-        let answered = Arc::new(AtomicBool::new(false));
-        for (index, way) in ways.iter().enumerate() {
-            let (endpoint, answers, answered) = (Arc::clone(&endpoint), answers.clone(), Arc::clone(&answered));
+        for (index, way) in ways.ways.iter().enumerate() {
+            let (endpoint, gate, answers) = (Arc::clone(&closing.endpoint), Arc::clone(&closing.gate), answers.clone());
             let (tls, remote) = (Arc::clone(&self.tls.config), way.remote);
+            let turn = HEAD_START * u32::try_from(index).unwrap_or(u32::MAX);
+            let turn = if way.spare && index > 0 { turn + SPARE_WAIT } else { turn };
             #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread a way")]
             std::thread::spawn(move || {
-                std::thread::sleep(HEAD_START * u32::try_from(index).unwrap_or(u32::MAX));
-                if !answered.load(Ordering::Relaxed) {
+                if gate.wait(turn) {
                     // Nobody listens any more if another way was faster.
                     let _sent = answers.send((index, endpoint.connect_from(index, remote, SERVER_NAME, tls)));
                 }
@@ -137,10 +173,19 @@ impl Reach<'_> {
         while let Some((index, result)) = self.wait(&results)? {
             match result {
                 Ok(connection) => {
-                    answered.store(true, Ordering::Relaxed);
-                    return Ok(open_paths(endpoint, connection, &ways, index));
+                    closing.gate.close();
+                    let mut reached = Reached {
+                        is_multipath: connection.stats().is_multipath,
+                        connection,
+                        _endpoint: closing,
+                        paths_wanted: 1,
+                        left_out: Vec::new(),
+                        advice,
+                    };
+                    reached.open_paths(ways, index, paths_max);
+                    return Ok(reached);
                 }
-                Err(error) => failures.push(format!("{}: {error}", ways[index].remote)),
+                Err(error) => failures.push(format!("{}: {error}", ways.ways[index].remote)),
             }
         }
         if let Some(wrong) = self.tls.wrong_host() {
@@ -151,64 +196,6 @@ impl Reach<'_> {
             )));
         }
         Err(Unreached::Silent(format!("cannot reach the receiver: {}", failures.join("; "))))
-    }
-
-    /// The ways that the user wants, or that are there.
-    fn ways(&self, remotes: &[SocketAddr]) -> Result<Vec<Way>, Unreached> {
-        let plain = |remote: SocketAddr, spare| {
-            let unspecified: IpAddr =
-                if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-            let bind = self.bind.unwrap_or(SocketAddr::new(unspecified, 0));
-            let way = Way { socket: socket(bind, self.device), remote, backup: false, spare };
-            (bind.is_ipv4() == remote.is_ipv4()).then_some(way)
-        };
-        if self.bind.is_some() || self.device.is_some() {
-            // One path from there, to whichever address answers.
-            return Ok((0..).zip(remotes).filter_map(|(index, remote)| plain(*remote, index > 0)).collect());
-        }
-        let choice = self.paths.choose(remotes).map_err(|error| Unreached::WrongHost(error.to_string()))?;
-        let mut ways: Vec<Way> = choice
-            .candidates
-            .iter()
-            .map(|path| Way {
-                socket: socket(path.local, path.device.as_deref()),
-                remote: path.remote,
-                backup: path.backup,
-                spare: false,
-            })
-            .collect();
-        // An address that no path goes to may be the only one that answers: the routes choose the way then.
-        let missing = remotes.iter().filter(|remote| ways.iter().all(|way| way.remote != **remote));
-        let missing: Vec<Way> = missing.filter_map(|remote| plain(*remote, true)).collect();
-        ways.extend(missing);
-        ways.truncate(WAYS_MAX);
-        Ok(ways)
-    }
-
-    /// An endpoint with a socket for each way; those whose socket cannot be opened are left out.
-    fn endpoint_for(&self, ways: Vec<Way>) -> Result<(Arc<Endpoint>, Vec<Way>), Unreached> {
-        let (mut sockets, mut usable, mut failures) = (Vec::<Box<dyn LiveSocket>>::new(), Vec::new(), Vec::new());
-        for way in ways {
-            match UdpSocket::open(&way.socket) {
-                Ok(socket) => {
-                    sockets.push(Box::new(socket));
-                    usable.push(way);
-                }
-                Err(error) => failures.push(error.to_string()),
-            }
-        }
-        if sockets.is_empty() {
-            return Err(Unreached::Silent(failures.join("; ")));
-        }
-        for failure in failures {
-            tracing::warn!("a path is left out: {failure}");
-        }
-        let paths = usable.iter().filter(|way| !way.spare).count().max(1);
-        let max_paths = u32::try_from(paths).unwrap_or(u32::MAX).min(litz::PATHS_MAX);
-        let transport = TransportConfig { max_paths, ..self.transport.clone() };
-        let config = EndpointConfig { transport, ..EndpointConfig::default() };
-        let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| Unreached::Silent(error.to_string()))?;
-        Ok((Arc::new(endpoint), usable))
     }
 
     /// All socket addresses of a ticket, in its order, each once.
@@ -243,20 +230,41 @@ impl Reach<'_> {
     }
 }
 
-/// Gives the connection that was made by way `first` the other ways as paths.
-fn open_paths(endpoint: Arc<Endpoint>, connection: Connection, ways: &[Way], first: usize) -> Reached {
-    let is_multipath = connection.stats().is_multipath;
-    let others = ways.iter().enumerate().filter(|(index, way)| *index != first && !way.spare);
-    let mut paths_wanted = 1;
-    for (index, way) in others {
-        paths_wanted += 1;
-        // A connection that ends meanwhile says why elsewhere.
-        let _over = connection.open_path(index, way.remote, way.backup);
+/// Paths that a connection over these ways may have: the ways that are paths, and a spare way in case it is the one that
+/// answers.
+fn paths_max(ways: &[Way]) -> u32 {
+    let paths = ways.iter().filter(|way| !way.spare).count() + usize::from(ways.iter().any(|way| way.spare));
+    u32::try_from(paths).unwrap_or(u32::MAX).min(litz::PATHS_MAX)
+}
+
+impl Reached {
+    /// Gives the connection, which was made by way `first`, the other ways as paths, `paths_max` in all.
+    fn open_paths(&mut self, Ways { ways, left_out }: Ways, first: usize, paths_max: u32) {
+        self.left_out = left_out;
+        self.paths_wanted += self.left_out.len();
+        let mut room = (paths_max as usize).saturating_sub(1);
+        for (index, way) in ways.iter().enumerate().filter(|(index, way)| *index != first && !way.spare) {
+            self.paths_wanted += 1;
+            if room == 0 {
+                let why = format!("a connection has {paths_max} paths at most, and another one reached the receiver");
+                self.left_out.push(format!("to {}: {why}", way.remote));
+                continue;
+            }
+            room -= 1;
+            match self.connection.open_path(index, way.remote, way.backup) {
+                Ok(()) => {}
+                Err(error @ (Closed::NoSocket | Closed::TooMany)) => {
+                    self.left_out.push(format!("to {}: {error}", way.remote));
+                }
+                // The connection is over, and says why wherever it is used next.
+                Err(_) => return,
+            }
+        }
+        if ways[first].backup {
+            // It can only be that the connection is over.
+            let _over = self.connection.set_path_backup(litz::PathId::ZERO, true);
+        }
     }
-    if ways[first].backup {
-        let _over = connection.set_path_backup(litz::PathId::ZERO, true);
-    }
-    Reached { connection, _endpoint: endpoint, paths_wanted, is_multipath }
 }
 
 /// All socket addresses of a ticket, in its order, each once.
@@ -281,13 +289,22 @@ pub(super) fn resolve(addresses: &[TicketAddress]) -> Result<Vec<SocketAddr>, St
 mod tests {
     use super::*;
 
-    /// What a stream may bring before somebody reads it, in its first windows: the engine reads a little ahead, which may
-    /// let the window double once or twice.
-    const WINDOWS_AHEAD: u64 = 4;
+    #[test]
+    fn buffers_that_are_smaller_than_asked_for_are_told() {
+        let mut asked = socket("127.0.0.1:0".parse().unwrap(), None);
+        let opened = UdpSocket::open(&asked).unwrap();
+        let (_, granted) = opened.granted_buffers();
+        asked.recv_buffer_bytes = granted;
+        assert_eq!(small_buffers(&opened, &asked), None);
+        asked.recv_buffer_bytes = granted + 1;
+        assert!(small_buffers(&opened, &asked).unwrap().contains("net.core.rmem_max"));
+    }
 
     #[test]
-    fn streams_nobody_reads_yet_leave_credit_for_those_that_are_read() {
-        let config = TransportConfig::default();
-        assert!(DATA_STREAMS_MAX * WINDOWS_AHEAD * config.stream_window <= config.connection_window_max / 2);
+    fn a_spare_way_that_answers_takes_no_path_away() {
+        let remote = "127.0.0.1:9".parse().unwrap();
+        let way = |spare| Way { socket: socket(remote, None), remote, backup: false, spare };
+        let count = |regular, spare| paths_max(&[vec![way(false); regular], vec![way(true); spare]].concat());
+        assert_eq!([count(1, 0), count(4, 0), count(1, 1), count(2, 5), count(32, 3)], [1, 4, 2, 3, litz::PATHS_MAX]);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use super::out;
+
 /// Everything is in place.
 pub(crate) const DONE: u8 = 0;
 /// The transfer ran to its end, and something in it failed or was skipped.
@@ -30,19 +32,17 @@ pub(crate) fn fail(json: bool, status: u8, message: &str) -> ExitCode {
     ExitCode::from(status)
 }
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "this is where the command speaks")]
 pub(crate) fn report(json: bool, status: u8, message: &str) {
     if json {
-        println!("{}", serde_json::json!({ "event": "error", "status": status, "message": message }));
+        out::json(&serde_json::json!({ "event": "error", "status": status, "message": message }));
     } else {
-        eprintln!("litz: {message}");
+        out::note(&format!("litz: {message}"));
     }
 }
 
 /// Something the user may want to change, for the way things are.
-#[expect(clippy::print_stderr, reason = "this is where the command speaks")]
 pub(crate) fn advise(quiet: bool, text: &str) {
     if !quiet {
-        eprintln!("note: {text}");
+        out::note(&format!("note: {text}"));
     }
 }

@@ -1,12 +1,15 @@
 //! The command line: arguments in, exit status out.
 
 mod args;
+mod bounded;
 pub(crate) mod connect;
 mod demo;
 mod emulate;
 mod exit;
 mod host;
+mod lines;
 pub(crate) mod link;
+mod out;
 mod path_options;
 mod path_report;
 mod paths;
@@ -19,6 +22,7 @@ mod send;
 mod signals;
 mod takeover;
 mod ticket;
+mod warning;
 
 use std::process::ExitCode;
 
@@ -31,13 +35,13 @@ pub(crate) fn run() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // A broken pipe while printing help is no failure of ours.
-            let _printed = error.print();
-            return ExitCode::from(if error.use_stderr() { exit::FAILED } else { exit::DONE });
+            let status = if error.use_stderr() { exit::FAILED } else { exit::DONE };
+            out::note_failure(error.print());
+            return out::conclude(ExitCode::from(status));
         }
     };
     start_logging(arguments.verbose);
-    match arguments.command {
+    let status = match arguments.command {
         Command::Recv(options) => recv::run(&options),
         Command::Send(options) => send::run(&options),
         Command::Demo(options) => demo::run(&options),
@@ -45,7 +49,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Scenario(options) => scenario::run(&options),
         Command::Paths(options) => paths::run(&options),
         Command::Emulate(options) => emulate::run(&options),
-    }
+    };
+    out::conclude(status)
 }
 
 /// Traces go to standard error, so that they never mix with `--json` lines.

@@ -11,7 +11,7 @@ pub(crate) struct PathOptions {
     /// while no other one works. LOCAL is a network interface or an address of this host, REMOTE an address of the
     /// receiver; without it one of the ticket's is chosen. IPv6 addresses stand in brackets when a port follows. Examples:
     /// eth0; wlan0,backup; 192.0.2.1:5000; eth1-192.0.2.9:4433; [2001:db8::1]:5000-2001:db8::9. Each --path makes one path, and
-    /// no others are used. How fast a path is needs no saying: that is measured.
+    /// no others are used; if the socket of one cannot be opened at the start, nothing is sent. How fast a path is needs no saying: that is measured.
     #[arg(long = "path", value_name = "PATH")]
     pub(crate) paths: Vec<PathSpec>,
 

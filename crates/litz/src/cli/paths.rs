@@ -3,23 +3,24 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use litz::paths::{Candidate, Choice, Rejected, advice};
+use scheduler::trace::{Difference, Replay};
 use serde_json::{Value, json};
 
 use super::path_options::PathOptions;
-use super::{connect, exit, scheduler_trace, ticket};
+use super::{connect, exit, out, scheduler_trace, ticket};
 
 /// For the end of the help text.
 pub(crate) const HELP: &str = "\
 Nothing is sent: what is shown is what this host's interfaces and routes allow. Whether somebody answers shows in a transfer.
 
 Exit status:
-  0    at least one path would be used
-  2    an error: bad arguments, a bad or expired ticket, no path";
+  0    at least one path would be used; with --replay: all choices came out the same
+  2    an error: bad arguments, a bad or expired ticket, no path; with --replay: no trace, or a choice came out otherwise";
 
 #[derive(Args, Debug)]
 pub(crate) struct PathsOptions {
@@ -28,7 +29,7 @@ pub(crate) struct PathsOptions {
     pub(crate) ticket: Option<OsString>,
 
     /// Make the choices of a trace that --trace-scheduler wrote again, and say whether they are the same
-    #[arg(long, value_name = "FILE", exclusive = true)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ticket", "paths", "limit"])]
     pub(crate) replay: Option<PathBuf>,
 
     #[command(flatten)]
@@ -48,17 +49,18 @@ pub(crate) fn run(options: &PathsOptions) -> ExitCode {
 
 fn show(options: &PathsOptions) -> Result<(), String> {
     if let Some(trace) = &options.replay {
-        return print(&format!("{}\n", scheduler_trace::replay_file(trace)?));
+        return show_replay(trace, options.json);
     }
     let ticket = ticket::read(options.ticket.as_ref().ok_or("name the ticket")?)?;
     ticket::refuse_expired(&ticket)?;
     let remotes = connect::resolve(&ticket.addresses)?;
     let choice = options.paths.choose(&remotes).map_err(|error| error.to_string())?;
     let advice = advice_for(&choice)?;
+    let last = connect::tried_last(&options.paths, &choice, &remotes);
     if options.json {
-        print(&format!("{}\n", as_json(&choice, &advice)))?;
+        out::json(&as_json(&choice, &last, &advice));
     } else {
-        print(&as_text(&choice, &advice))?;
+        out::print(&as_text(&choice, &last, &advice));
     }
     if choice.candidates.is_empty() {
         return Err("no path leads to the receiver".to_owned());
@@ -66,9 +68,29 @@ fn show(options: &PathsOptions) -> Result<(), String> {
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "this is where the command speaks")]
-fn print(text: &str) -> Result<(), String> {
-    print!("{text}");
+fn show_replay(trace: &Path, json: bool) -> Result<(), String> {
+    let replay = scheduler_trace::replay_file(trace)?;
+    let Replay { strategy, decisions, differences, differences_count } = &replay;
+    if json {
+        let differences = differences.iter().map(|Difference { line, recorded, replayed }| {
+            json!({ "line": line, "recorded": recorded, "replayed": replayed })
+        });
+        out::json(&json!({
+            "event": "replay", "strategy": strategy.to_string(), "decisions": decisions,
+            "differences_count": differences_count, "differences": differences.collect::<Vec<_>>(),
+        }));
+    } else if *differences_count == 0 {
+        out::line(&format!("{decisions} choices by {strategy}, all the same again"));
+    } else {
+        differences.iter().for_each(|difference| out::line(&difference.to_string()));
+        let more = differences_count - differences.len() as u64;
+        if more > 0 {
+            out::line(&format!("and {more} more"));
+        }
+    }
+    if *differences_count > 0 {
+        return Err(format!("{}: {differences_count} of {decisions} choices come out otherwise", trace.display()));
+    }
     Ok(())
 }
 
@@ -79,7 +101,7 @@ fn advice_for(choice: &Choice) -> Result<Vec<String>, String> {
     Ok(advice::advise_here(&interfaces, &used))
 }
 
-fn as_json(choice: &Choice, advice: &[String]) -> Value {
+fn as_json(choice: &Choice, last: &[SocketAddr], advice: &[String]) -> Value {
     let path = |path: &Candidate| {
         json!({
             "local": path.local.to_string(), "device": path.device, "remote": path.remote.to_string(),
@@ -98,11 +120,12 @@ fn as_json(choice: &Choice, advice: &[String]) -> Value {
         "event": "paths",
         "paths": choice.candidates.iter().map(path).collect::<Vec<_>>(),
         "unused": choice.rejected.iter().map(unused).collect::<Vec<_>>(),
+        "tried_last": last.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "advice": advice,
     })
 }
 
-fn as_text(choice: &Choice, advice: &[String]) -> String {
+fn as_text(choice: &Choice, last: &[SocketAddr], advice: &[String]) -> String {
     let mut used = vec![["", "device", "from", "to", "why"].map(str::to_owned)];
     for (path, number) in choice.candidates.iter().zip(1..) {
         let backup = if path.backup { "backup; " } else { "" };
@@ -131,6 +154,11 @@ fn as_text(choice: &Choice, advice: &[String]) -> String {
             // Writing to a string does not fail.
             let _written = write!(text, "{gap}{title}\n{}", table(rows));
         }
+    }
+    if !last.is_empty() {
+        let addresses = last.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let gap = if text.is_empty() { "" } else { "\n" };
+        let _written = writeln!(text, "{gap}Tried last, by whatever way the routes choose: {addresses}");
     }
     for sentence in advice {
         let _written = write!(text, "\nnote: {sentence}\n");
@@ -175,7 +203,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let text = as_text(&choice(), &["turn the knob".to_owned()]);
+        let text = as_text(&choice(), &["10.0.9.9:4433".parse().unwrap()], &["turn the knob".to_owned()]);
         let expected = "\
 Used:
    device  from      to             why
@@ -185,6 +213,8 @@ Not used:
   device  from  to  why not
   lo                loopback leads to this host only
 
+Tried last, by whatever way the routes choose: 10.0.9.9:4433
+
 note: turn the knob
 ";
         assert_eq!(text, expected);
@@ -192,12 +222,13 @@ note: turn the knob
 
     #[test]
     fn programs_get_the_same_in_fields() {
-        let value = as_json(&choice(), &[]);
+        let value = as_json(&choice(), &["10.0.9.9:4433".parse().unwrap()], &[]);
         assert_eq!(value["paths"][0]["device"], "enp1s0");
         assert_eq!(value["paths"][0]["link"], "same_subnet");
         assert_eq!(value["paths"][0]["turn"], "idle_interface");
         assert_eq!(value["paths"][0]["backup"], true);
         assert_eq!(value["unused"][0]["reason"], "loopback");
         assert_eq!(value["unused"][0]["spare"], false);
+        assert_eq!(value["tried_last"], json!(["10.0.9.9:4433"]));
     }
 }

@@ -9,7 +9,10 @@ use litz::transfer::{Events, Summary, TransferEvent};
 use net::MonotonicClock;
 use units::{ByteSize, Instant, Rate};
 
+use super::lines::Lines;
+use super::out;
 use super::path_report::PathLine;
+use super::warning::Warning;
 
 /// Plain lines come this often.
 const LINE_INTERVAL: units::Duration = units::Duration::from_secs(2);
@@ -25,36 +28,29 @@ pub(crate) enum Direction {
 
 /// The bar of the transfer, and below it a line for each path.
 struct Bars {
-    all: MultiProgress,
     main: ProgressBar,
-    paths: Mutex<Vec<ProgressBar>>,
+    paths: Mutex<Lines>,
 }
 
 impl Bars {
     fn new(direction: Direction) -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
         let main = all.add(bar(direction));
-        Self { all, main, paths: Mutex::default() }
+        Self { main, paths: Mutex::new(Lines::new(all, 2)) }
     }
 
+    /// One path alone needs no line of its own, and a path that is gone has none.
     fn show_paths(&self, paths: &[PathLine]) {
-        let Ok(mut lines) = self.paths.lock() else { return };
-        while lines.len() < paths.len() {
-            let line = self.all.add(ProgressBar::new_spinner());
-            if let Ok(style) = ProgressStyle::with_template("  {wide_msg}") {
-                line.set_style(style);
-            }
-            lines.push(line);
-        }
-        for (line, path) in lines.iter().zip(paths) {
-            line.set_message(path.text());
+        let texts = if paths.len() > 1 { paths.iter().map(PathLine::text).collect() } else { Vec::new() };
+        if let Ok(mut lines) = self.paths.lock() {
+            lines.show(&texts);
         }
     }
 
     fn clear(&self) {
         self.main.finish_and_clear();
         if let Ok(mut lines) = self.paths.lock() {
-            lines.drain(..).for_each(|line| line.finish_and_clear());
+            lines.clear();
         }
     }
 }
@@ -100,15 +96,24 @@ impl Progress {
     pub(crate) fn note(&self, text: &str) {
         match &self.mode {
             Mode::Bar(bars) if !bars.main.is_hidden() => bars.main.println(text),
-            Mode::Bar(_) | Mode::Lines => print_line(text),
+            Mode::Bar(_) | Mode::Lines => out::note(text),
             Mode::Json | Mode::Quiet => {}
+        }
+    }
+
+    /// Something is not as the user wanted it, and the transfer goes on.
+    pub(crate) fn warn(&self, warning: Warning, message: &str) {
+        match &self.mode {
+            Mode::Json => out::json(&warning.json(message)),
+            Mode::Quiet if warning.is_advice() => {}
+            Mode::Bar(_) | Mode::Lines | Mode::Quiet => self.problem(&format!("warning: {message}")),
         }
     }
 
     /// An event of ours as a JSON line; nothing in the other modes.
     pub(crate) fn json(&self, value: &serde_json::Value) {
         if matches!(self.mode, Mode::Json) {
-            print_json(value);
+            out::json(value);
         }
     }
 
@@ -120,15 +125,15 @@ impl Progress {
     /// What each path does. One alone needs no line of its own.
     pub(crate) fn paths(&self, paths: &[PathLine]) {
         match &self.mode {
-            Mode::Bar(bars) if paths.len() > 1 => bars.show_paths(paths),
+            Mode::Bar(bars) => bars.show_paths(paths),
             Mode::Lines if paths.len() > 1 && self.is_time_for_paths() => {
-                paths.iter().for_each(|path| print_line(&format!("  {}", path.text())));
+                paths.iter().for_each(|path| out::note(&format!("  {}", path.text())));
             }
             Mode::Json => {
                 let paths: Vec<_> = paths.iter().map(PathLine::json).collect();
-                print_json(&serde_json::json!({ "event": "paths", "paths": paths }));
+                out::json(&serde_json::json!({ "event": "paths", "paths": paths }));
             }
-            Mode::Bar(_) | Mode::Lines | Mode::Quiet => {}
+            Mode::Lines | Mode::Quiet => {}
         }
     }
 
@@ -164,7 +169,7 @@ impl Progress {
         if matches!(self.mode, Mode::Json) {
             return;
         }
-        print_line(&conclusion(self.direction, summary, span));
+        out::note(&conclusion(self.direction, summary, span));
     }
 
     fn show(&self, event: &TransferEvent<'_>) {
@@ -189,7 +194,7 @@ impl Progress {
         {
             let percent = bytes_done.saturating_mul(100).checked_div(*bytes_total).unwrap_or(100);
             let (done, total) = (ByteSize::from_bytes(*bytes_done), ByteSize::from_bytes(*bytes_total));
-            print_line(&format!("{done} of {total} ({percent} %)"));
+            out::note(&format!("{done} of {total} ({percent} %)"));
         }
     }
 
@@ -197,7 +202,7 @@ impl Progress {
     fn problem(&self, text: &str) {
         match &self.mode {
             Mode::Bar(bars) if !bars.main.is_hidden() => bars.main.println(text),
-            Mode::Bar(_) | Mode::Lines | Mode::Quiet => print_line(text),
+            Mode::Bar(_) | Mode::Lines | Mode::Quiet => out::note(text),
             Mode::Json => {}
         }
     }
@@ -237,7 +242,7 @@ impl Events for Progress {
         if (!is_frequent || self.is_time(JSON_INTERVAL))
             && let Ok(value) = serde_json::to_value(&event)
         {
-            print_json(&value);
+            out::json(&value);
         }
     }
 }
@@ -272,16 +277,6 @@ fn bar(direction: Direction) -> ProgressBar {
     }
     bar.enable_steady_tick(Duration::from_millis(250));
     bar
-}
-
-#[expect(clippy::print_stderr, reason = "this is where the command speaks")]
-fn print_line(text: &str) {
-    eprintln!("{text}");
-}
-
-#[expect(clippy::print_stdout, reason = "this is where the command speaks")]
-pub(crate) fn print_json(value: &serde_json::Value) {
-    println!("{value}");
 }
 
 #[cfg(test)]

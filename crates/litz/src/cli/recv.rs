@@ -2,12 +2,13 @@
 
 mod arrivals;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 
 use litz::identity::store::Issued;
+use litz::identity::ticket::ADDRESSES_MAX;
 use litz::identity::{AllowList, Proof, ProofContext, Refusal, Secret, Ticket, TicketAddress, server_config};
 use litz::paths::advice;
 use litz::paths::listen;
@@ -19,14 +20,17 @@ use net::DatagramSocket;
 use serde_json::json;
 
 use super::args::{Advertised, RecvOptions};
-use super::connect::{socket, transport};
+use super::connect::{small_buffers, socket, transport};
 use super::exit;
 use super::host::{self, State};
 use super::link::{CLOSE_CODE, ConnectionLink, control, log_connected, log_ended, peer_key, proof_context};
+use super::out;
 use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
+use super::scheduler_trace::Trace;
 use super::signals;
 use super::takeover::{Current, TAKEOVER_TIMEOUT};
+use super::warning::Warning;
 use arrivals::NotedLink;
 
 /// How often the waiting receiver looks whether it was interrupted or its ticket has run out.
@@ -38,12 +42,9 @@ const CONTROL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 /// Senders served at a time: one is let in by a ticket, the others are on their way to a refusal.
 const SENDERS_MAX: usize = 16;
 
-/// Tickets name at most this many addresses.
-const ADDRESSES_MAX: usize = 16;
-
 pub(crate) fn run(options: &RecvOptions) -> ExitCode {
     let json = options.transport.json;
-    match Receiver::prepare(options).and_then(|receiver| receiver.serve()) {
+    match Receiver::prepare(options).and_then(|receiver| receiver.run()) {
         Ok(status) => ExitCode::from(status),
         Err(message) => exit::fail(json, exit::FAILED, &message),
     }
@@ -57,6 +58,9 @@ struct Receiver<'a> {
     endpoint: Endpoint,
     /// Where it listens, best first.
     addresses: Vec<TicketAddress>,
+    /// Settings of this host that the user may want to change.
+    advice: Vec<String>,
+    trace: Option<Trace>,
     admission: Admission,
     cancel: CancelToken,
     current: Current,
@@ -83,9 +87,16 @@ impl<'a> Receiver<'a> {
         if !directory.is_dir() {
             return Err(format!("cannot receive into {shown}: it is no directory"));
         }
+        if options.advertise.len() > ADDRESSES_MAX {
+            let given = options.advertise.len();
+            return Err(format!(
+                "--advertise is given {given} times, and a ticket names {ADDRESSES_MAX} addresses at most"
+            ));
+        }
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-        let transport = transport(&options.transport, None)?;
+        let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
+        let transport = transport(&options.transport, None, trace.as_ref())?;
         let now = host::now_unix();
         let unfinished = match (&options.allow, options.new_ticket) {
             (None, false) => state.store.usable(now, &directory).map_err(|error| error.to_string())?.pop(),
@@ -102,7 +113,7 @@ impl<'a> Receiver<'a> {
             ),
             None => error,
         })?;
-        let Listening { port, addresses, sockets } = listening;
+        let Listening { port, addresses, sockets, advice } = listening;
         let config = EndpointConfig { transport, server_tls: Some(tls), ..EndpointConfig::default() };
         let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
         let admission = match (&options.allow, unfinished) {
@@ -118,13 +129,13 @@ impl<'a> Receiver<'a> {
             }
         };
         let current = Current::new(TAKEOVER_TIMEOUT);
-        let receiver = Self { options, directory, state, endpoint, addresses, admission, cancel, current };
+        let receiver =
+            Self { options, directory, state, endpoint, addresses, advice, trace, admission, cancel, current };
         receiver.announce()?;
         Ok(receiver)
     }
 
-    /// Prints the ticket.
-    #[expect(clippy::print_stdout, clippy::print_stderr, reason = "this is where the command speaks")]
+    /// Prints the ticket: without it nobody can come.
     fn announce(&self) -> Result<(), String> {
         let fingerprint = self.state.key.public().fingerprint();
         let (secret, expires_unix, resumed) = match &self.admission {
@@ -138,42 +149,60 @@ impl<'a> Receiver<'a> {
         let directory = self.directory.display();
         if self.options.transport.json {
             let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-            println!(
-                "{}",
-                json!({
-                    "event": "listening", "ticket": text, "directory": directory.to_string(),
-                    "port": self.endpoint.local_addr().port(), "addresses": addresses,
-                    "expires_unix": expires_unix, "fingerprint": fingerprint.to_string(), "resumed": resumed,
-                })
-            );
-            return Ok(());
+            out::json(&json!({
+                "event": "listening", "ticket": text, "directory": directory.to_string(),
+                "port": self.endpoint.local_addr().port(), "addresses": addresses,
+                "expires_unix": expires_unix, "fingerprint": fingerprint.to_string(), "resumed": resumed,
+                "advice": self.advice,
+            }));
+            return out::check();
+        }
+        for advice in &self.advice {
+            exit::advise(self.options.transport.quiet, advice);
         }
         let by_key = if matches!(self.admission, Admission::Keys(_)) { " --by-key" } else { "" };
         let what = if resumed { "Going on receiving" } else { "Receiving" };
-        eprintln!("{what} into {directory}. On the other host:\n");
-        println!("litz send{by_key} PATH... {text}");
-        match &self.admission {
-            Admission::Ticket(_) => {
-                eprintln!("\nThe ticket is a secret, and good for one sender until it is used or expires.")
-            }
-            Admission::Keys(_) => eprintln!("\nListed keys may send again and again. Ctrl-C ends."),
-        }
+        out::note(&format!("{what} into {directory}. On the other host:\n"));
+        out::line(&format!("litz send{by_key} PATH... {text}"));
+        out::check()?;
+        out::note(match &self.admission {
+            Admission::Ticket(_) => "\nThe ticket is a secret, and good for one sender until it is used or expires.",
+            Admission::Keys(_) => "\nListed keys may send again and again. Ctrl-C ends.",
+        });
         Ok(())
     }
 
     fn addresses(&self) -> Vec<TicketAddress> {
-        let mut addresses: Vec<TicketAddress> = if self.options.advertise.is_empty() {
-            self.addresses.clone()
-        } else {
-            let port = self.endpoint.local_addr().port();
-            let chosen = self.options.advertise.iter().map(|address| match *address {
-                Advertised::Ip(ip) => SocketAddr::new(ip, port),
-                Advertised::Socket(address) => address,
-            });
-            chosen.map(TicketAddress::Socket).collect()
-        };
-        addresses.truncate(ADDRESSES_MAX);
-        addresses
+        if self.options.advertise.is_empty() {
+            return self.addresses.clone();
+        }
+        let port = self.endpoint.local_addr().port();
+        let chosen = self.options.advertise.iter().map(|address| match *address {
+            Advertised::Ip(ip) => SocketAddr::new(ip, port),
+            Advertised::Socket(address) => address,
+        });
+        chosen.map(TicketAddress::Socket).collect()
+    }
+
+    /// Serves, and ends with all that was to be written in its file.
+    fn run(&self) -> Result<u8, String> {
+        let result = self.serve();
+        self.endpoint.close();
+        self.tell_of_the_trace();
+        if let Some(words) = self.trace.as_ref().and_then(Trace::emptiness) {
+            self.warn(Warning::Trace, &words);
+        }
+        result
+    }
+
+    fn tell_of_the_trace(&self) {
+        for complaint in self.trace.iter().flat_map(Trace::complaints) {
+            self.warn(Warning::Trace, &complaint);
+        }
+    }
+
+    fn warn(&self, warning: Warning, message: &str) {
+        warning.tell(self.options.transport.json, self.options.transport.quiet, message);
     }
 
     /// Serves senders until a transfer has run to its end, the ticket expires or somebody interrupts.
@@ -182,6 +211,7 @@ impl<'a> Receiver<'a> {
         std::thread::scope(|scope| {
             let mut guests = 0;
             loop {
+                self.tell_of_the_trace();
                 while let Ok(visit) = visits.try_recv() {
                     guests -= 1;
                     if let Some(outcome) = self.judge(&visit) {
@@ -240,7 +270,7 @@ impl<'a> Receiver<'a> {
             Err(error) => {
                 let note = if visit.authorised && is_ticket { "; waiting for the sender to come back" } else { "" };
                 if self.options.transport.json {
-                    super::progress::print_json(&json!({
+                    out::json(&json!({
                         "event": "visit_ended", "peer": visit.peer.to_string(),
                         "authorised": visit.authorised, "message": error.to_string(),
                     }));
@@ -329,6 +359,8 @@ struct Listening {
     /// What the ticket names.
     addresses: Vec<TicketAddress>,
     sockets: Vec<Box<dyn LiveSocket>>,
+    /// Settings of this host that the user may want to change.
+    advice: Vec<String>,
 }
 
 /// Opens the sockets that the options ask for: one for all addresses of a family if a wildcard is given, one at an address
@@ -348,22 +380,33 @@ fn listen(options: &RecvOptions, port: u16) -> Result<Listening, String> {
     }
     if let Some(wildcard) = options.listen.filter(|listen| listen.ip().is_unspecified()) {
         let bind = SocketAddr::new(wildcard.ip(), port);
-        let opened = UdpSocket::open(&socket(bind, options.device.as_deref())).map_err(|error| error.to_string())?;
+        let asked = socket(bind, options.device.as_deref());
+        let opened = UdpSocket::open(&asked).map_err(|error| error.to_string())?;
+        let buffers = small_buffers(&opened, &asked);
         let port = opened.local_addr().map_err(|error| error.to_string())?.port();
         let addresses = places.iter().map(|place| TicketAddress::Socket(SocketAddr::new(place.address.ip, port)));
-        return Ok(Listening { port, addresses: addresses.collect(), sockets: vec![Box::new(opened)] });
+        let (addresses, sockets) = (addresses.collect(), vec![Box::new(opened) as Box<dyn LiveSocket>]);
+        warn_of_buffers(options, buffers);
+        return Ok(Listening { port, addresses, sockets, advice: Vec::new() });
     }
     let listening = listen::open(&places, port).map_err(|error| error.to_string())?;
     for (place, why) in &listening.skipped {
-        tracing::warn!(address = %place.address.ip, "not listening there: {why}");
+        let words = format!("not listening at {}: {why}", place.address.ip);
+        Warning::NotListening.tell(options.transport.json, options.transport.quiet, &words);
     }
     let used = listening.sockets.iter().filter_map(|(place, _)| Some((place.device.as_deref()?, place.address.ip)));
-    for advice in advice::advise_here(&interfaces, &used.collect::<Vec<_>>()) {
-        exit::advise(options.transport.json || options.transport.quiet, &advice);
-    }
+    let advice = advice::advise_here(&interfaces, &used.collect::<Vec<_>>());
+    let asked = socket(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), None);
+    warn_of_buffers(options, listening.sockets.iter().find_map(|(_, socket)| small_buffers(socket, &asked)));
     let (port, addresses) = (listening.port, listening.ticket_addresses());
     let sockets = listening.sockets.into_iter().map(|(_, socket)| Box::new(socket) as Box<dyn LiveSocket>);
-    Ok(Listening { port, addresses, sockets: sockets.collect() })
+    Ok(Listening { port, addresses, sockets: sockets.collect(), advice })
+}
+
+fn warn_of_buffers(options: &RecvOptions, advice: Option<String>) {
+    if let Some(advice) = advice {
+        Warning::SmallBuffers.tell(options.transport.json, options.transport.quiet, &advice);
+    }
 }
 
 /// An authoriser that remembers whether it let the sender in, and lets a ticket's sender take over from itself.

@@ -17,6 +17,8 @@ use super::host::{self, State};
 use super::link::{CLOSE_CODE, ConnectionLink, control, log_connected, log_ended, proof_context};
 use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
+use super::scheduler_trace::Trace;
+use super::warning::Warning;
 use super::{signals, ticket};
 
 /// A rate without a burst gets this one: a batch of the kernel's size.
@@ -59,7 +61,7 @@ impl From<TransferError> for Failure {
 impl From<Unreached> for Failure {
     fn from(unreached: Unreached) -> Self {
         match unreached {
-            Unreached::Silent(message) => Self { is_passing: true, ..message.into() },
+            Unreached::Silent(message) | Unreached::NoSuchPath(message) => Self { is_passing: true, ..message.into() },
             Unreached::WrongHost(message) => message.into(),
             Unreached::Interrupted => TransferError::Cancelled.into(),
         }
@@ -74,6 +76,7 @@ struct Job<'a> {
     source: Source,
     cancel: CancelToken,
     transport: TransportConfig,
+    trace: Option<Trace>,
     progress: Progress,
 }
 
@@ -86,10 +89,11 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let burst = options.burst.map_or(BURST_DEFAULT, |burst| burst.as_bytes());
     let cap = options.rate.map(|rate| RateCap { rate, burst });
-    let transport = transport(&options.transport, cap)?;
+    let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
+    let transport = transport(&options.transport, cap, trace.as_ref())?;
     let source = Source::scan(paths, &cancel)?;
     let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
-    Ok(Job { options, ticket, state, source, cancel, transport, progress })
+    Ok(Job { options, ticket, state, source, cancel, transport, trace, progress })
 }
 
 /// The last argument is the ticket.
@@ -99,15 +103,24 @@ fn split(arguments: &[PathBuf]) -> Result<(Ticket, &[PathBuf]), String> {
 }
 
 impl Job<'_> {
-    /// Attempts until the transfer has run to its end or there is no hope.
     fn run(&self) -> Result<Summary, Failure> {
+        let result = self.transfer();
+        if let Some(words) = self.trace.as_ref().filter(|_| result.is_ok()).and_then(Trace::emptiness) {
+            self.progress.warn(Warning::Trace, &words);
+        }
+        result
+    }
+
+    /// Attempts until the transfer has run to its end or there is no hope.
+    fn transfer(&self) -> Result<Summary, Failure> {
         let started = self.progress.now();
         let mut reached_before = false;
         loop {
-            let failure = match self.reach() {
+            let failure = match self.reach(!reached_before) {
                 Ok(reached) => {
+                    self.warn(&reached, !reached_before);
                     reached_before = true;
-                    match self.attempt(&reached) {
+                    match self.attempt(reached) {
                         Ok(summary) => {
                             self.progress.finish(&summary, self.progress.now() - started);
                             return Ok(summary);
@@ -151,7 +164,17 @@ impl Job<'_> {
         }
     }
 
-    fn reach(&self) -> Result<Reached, Failure> {
+    /// Tells what is not as it was wanted; of the system's settings once.
+    fn warn(&self, reached: &Reached, is_first: bool) {
+        if let Some(advice) = reached.advice.as_ref().filter(|_| is_first) {
+            self.progress.warn(Warning::SmallBuffers, advice);
+        }
+        for path in &reached.left_out {
+            self.progress.warn(Warning::PathLeftOut, &format!("a path is left out: {path}"));
+        }
+    }
+
+    fn reach(&self, is_first: bool) -> Result<Reached, Failure> {
         let tls = client_config(&self.state.key, &[self.ticket.receiver]).map_err(|error| error.to_string())?;
         let reach = Reach {
             transport: self.transport.clone(),
@@ -160,11 +183,22 @@ impl Job<'_> {
             paths: &self.options.paths,
             tls: &tls,
             cancel: &self.cancel,
+            is_first,
         };
         Ok(reach.connect(&self.ticket)?)
     }
 
-    fn attempt(&self, reached: &Reached) -> Result<Summary, TransferError> {
+    /// Sends over the connection, which is gone afterwards, with its endpoint and all that it wrote.
+    fn attempt(&self, reached: Reached) -> Result<Summary, TransferError> {
+        let result = self.send_over(&reached);
+        drop(reached);
+        for complaint in self.trace.iter().flat_map(Trace::complaints) {
+            self.progress.warn(Warning::Trace, &complaint);
+        }
+        result
+    }
+
+    fn send_over(&self, reached: &Reached) -> Result<Summary, TransferError> {
         let connection = &reached.connection;
         log_connected(connection);
         let stats = connection.stats();

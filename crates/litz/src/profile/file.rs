@@ -7,7 +7,7 @@ use std::path::Path;
 
 use litz::identity::{self, KeyPair};
 use litz::transfer::{
-    Authoriser, CancelToken, Credential, ReceiveOptions, SendOptions, Source, TransferEvent, receive, send,
+    Authoriser, CancelToken, Credential, ReceiveOptions, SendOptions, Source, TransferEvent, receive, send, transport,
 };
 use litz::{Connection, Endpoint, EndpointConfig, TransportConfig};
 use net::MonotonicClock;
@@ -19,7 +19,6 @@ use super::Failure;
 use super::fit::median;
 use super::row::Part;
 use super::run::{CONNECT_TIMEOUT, NOBODY_CAME, words};
-use crate::cli::connect::DATA_STREAMS_MAX;
 use crate::cli::link::{ConnectionLink, control, peer_key, proof_context};
 
 /// The file. Less than the caches of a disk, many times those of a processor.
@@ -160,12 +159,8 @@ fn transfer(source: &Path, target: &Path, datagram_size: usize, cancel: &CancelT
     let fingerprint = key.public().fingerprint();
     let server_tls = identity::server_config(&key).map_err(|error| failed(error.to_string()))?;
     let client_tls = identity::client_config(&key, &[fingerprint]).map_err(|error| failed(error.to_string()))?;
-    let transport = TransportConfig {
-        datagram_size,
-        max_concurrent_uni_streams: DATA_STREAMS_MAX,
-        idle_timeout: IDLE_TIMEOUT,
-        ..TransportConfig::default()
-    };
+    let transport =
+        transport(TransportConfig { datagram_size, idle_timeout: IDLE_TIMEOUT, ..TransportConfig::default() });
     let config = EndpointConfig { transport, ..EndpointConfig::loopback() };
     let bind = |config| Endpoint::bind(config).map_err(|error| failed(error.to_string()));
     let server = bind(EndpointConfig { server_tls: Some(server_tls), ..config.clone() })?;

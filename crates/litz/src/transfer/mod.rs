@@ -35,6 +35,7 @@ mod record;
 mod room;
 mod segment;
 pub mod send;
+mod transport;
 mod tree;
 
 #[cfg(test)]
@@ -51,3 +52,4 @@ pub use names::{NameError, RelativePath};
 pub use receive::ReceiveOptions;
 pub use segment::FileHash;
 pub use send::SendOptions;
+pub use transport::{STREAMS_MAX, transport};

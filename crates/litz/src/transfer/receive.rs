@@ -32,6 +32,7 @@ use super::queue::Queue;
 use super::record::RecordReader;
 use super::segment::{FileHash, Layout, SegmentSet};
 use super::send::default_threads;
+use super::transport::STREAMS_MAX;
 use super::tree::TargetTree;
 use crate::identity::ProofContext;
 
@@ -43,8 +44,8 @@ mod planner;
 /// How to receive.
 #[derive(Clone, Debug)]
 pub struct ReceiveOptions {
-    /// Threads that take and write data, and as many that sync and rename. Default: the processors, 1 to 8. Each of the
-    /// first kind holds 256 KiB.
+    /// Threads that sync and rename. Default: the processors, 1 to 8. Beside them [`STREAMS_MAX`] threads take and write
+    /// data, each with 256 KiB of its own.
     pub threads: usize,
     /// Whether a file may replace another of the same name. Default: no. A directory is never replaced, and nothing is
     /// touched before the new file is complete and verified.
@@ -86,7 +87,7 @@ pub fn run(
         link,
         control: ControlWriter::new(control.writer),
         inbox: Queue::new(INBOX_LEN),
-        streams: Queue::new(options.threads.max(1)),
+        streams: Queue::new(STREAMS_MAX),
         finished: Queue::new(FILES_AHEAD),
         options,
         context,
@@ -191,8 +192,10 @@ impl<'a> Session<'a> {
         let _ = self.list.set(list);
         scope.spawn(|| self.plan());
         scope.spawn(|| self.accept());
-        for _ in 0..self.options.threads.max(1) {
+        for _ in 0..STREAMS_MAX {
             scope.spawn(|| self.take_streams());
+        }
+        for _ in 0..self.options.threads.max(1) {
             scope.spawn(|| self.finish_files());
         }
         self.serve()?;

@@ -32,8 +32,8 @@ fn survives(kind: Kind) {
     assert!(beside.taken * 100 < under.taken, "{kind:?}: {} strays", beside.taken);
     match kind {
         Kind::Noise => assert_eq!((under.stray, under.unauthentic), (0, 0), "{under:?}"),
-        Kind::Addressed => assert!(under.stray >= least, "{under:?}"),
-        Kind::Forged => assert!(under.unauthentic >= least, "{under:?}"),
+        // From elsewhere, too, it may be the client's, whose address has changed: only the key tells.
+        Kind::Addressed | Kind::Forged => assert!(under.unauthentic >= least, "{under:?}"),
     }
     let ratio = under.goodput() / beside.goodput();
     let lost = [under.lost, beside.lost];

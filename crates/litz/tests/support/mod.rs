@@ -89,8 +89,12 @@ pub struct Litz {
 
 impl Litz {
     pub fn start<S: AsRef<OsStr>>(arguments: &[S]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_litz"))
-            .args(arguments)
+        Self::of(Command::new(env!("CARGO_BIN_EXE_litz")).args(arguments))
+    }
+
+    /// Starts what becomes `litz`.
+    pub fn of(command: &mut Command) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,11 +1,12 @@
 //! The demo's links.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 
 use emulate::{DeviceText, LinkText, RelayLink};
 use netem::LinkConfig;
-use units::Rate;
+use units::{Duration, Rate};
+
+use crate::cli::bounded::read_trace;
 
 /// Four unlike links. Their queues hold what passes in 50 ms.
 pub(crate) const LINKS: [&str; 4] = [
@@ -43,8 +44,7 @@ impl DemoLink {
     fn parse(index: usize, text: &str) -> Result<Self, String> {
         let wrong = |what: String| format!("--link {text}: {what}");
         let LinkText { forward, backward, device } =
-            LinkText::parse(text, HEADER_BYTES, |path: &Path| std::fs::read_to_string(path))
-                .map_err(|error| wrong(error.to_string()))?;
+            LinkText::parse(text, HEADER_BYTES, read_trace).map_err(|error| wrong(error.to_string()))?;
         let DeviceText { name, mtu, left, right } = device;
         if mtu.is_some() || !left.is_empty() || !right.is_empty() {
             return Err(wrong("the demo has no devices: leave mtu, left and right out".to_owned()));
@@ -78,9 +78,18 @@ impl DemoLink {
         &self.forward
     }
 
+    /// From the receiver to the sender.
+    pub(super) const fn delay_back(&self) -> Duration {
+        self.backward.delay
+    }
+
     /// For people: what it carries and how late it brings it.
     pub(super) fn text(&self) -> String {
-        let mut text = format!("{}, {} each way", self.rate, self.forward.delay);
+        let (there, back) = (self.forward.delay, self.backward.delay);
+        let mut text = format!("{}, {there} {}", self.rate, if there == back { "each way" } else { "there" });
+        if there != back {
+            text += &format!(" and {back} back");
+        }
         if !self.forward.loss.is_zero() {
             text += &format!(", {:.2} % loss", self.forward.loss.as_f64() * 100.0);
         }
@@ -119,6 +128,13 @@ mod tests {
         assert_eq!(delays, [5, 15, 30, 60].map(Duration::from_millis));
         assert!(links.iter().all(|link| link.config().overhead_bytes == HEADER_BYTES));
         assert_eq!((sum(&links), fastest(&links)), (Rate::from_mbps(750), 0));
+    }
+
+    #[test]
+    fn both_delays_are_told_if_they_differ() {
+        let links = parse(&["rate=8Mb/s,delay=5ms", "rate=8Mb/s,delay=5ms,back.delay=40ms,loss=1%"]).unwrap();
+        let texts: Vec<_> = links.iter().map(DemoLink::text).collect();
+        assert_eq!(texts, ["8.0 Mb/s, 5.0 ms each way", "8.0 Mb/s, 5.0 ms there and 40.0 ms back, 1.00 % loss"]);
     }
 
     #[test]

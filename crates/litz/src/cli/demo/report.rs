@@ -7,6 +7,7 @@ use units::{ByteSize, Rate};
 use super::files::Comparison;
 use super::links::{self, DemoLink};
 use super::transfer::Outcome;
+use crate::cli::out;
 
 /// If packets left a millisecond late more often than this, in a thousand, the machine did not keep up with the links.
 const LATE_PERMILLE_MAX: u64 = 10;
@@ -25,12 +26,11 @@ pub(super) struct Report {
 }
 
 impl Report {
-    #[expect(clippy::print_stdout, reason = "this is where the command speaks")]
     pub(super) fn print(&self, as_json: bool) {
         if as_json {
-            println!("{}", self.json());
+            out::json(&self.json());
         } else {
-            self.lines().iter().for_each(|line| println!("{line}"));
+            self.lines().iter().for_each(|line| out::line(line));
         }
     }
 
@@ -226,6 +226,7 @@ impl Report {
             "name": link.name,
             "rate_bps": link.rate.as_bps(),
             "delay_us": link.config().delay.as_micros(),
+            "delay_back_us": link.delay_back().as_micros(),
             "alone_bytes": alone.bytes,
             "alone_goodput_bps": alone.goodput().as_bps(),
             "alone_share_percent": percent_of(alone.goodput(), link.rate),

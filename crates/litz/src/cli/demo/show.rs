@@ -5,6 +5,9 @@ use std::io::IsTerminal;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use units::{Duration, Instant};
 
+use crate::cli::lines::Lines;
+use crate::cli::out;
+
 /// Plain lines come this often.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -28,7 +31,7 @@ pub(super) struct Screen {
 struct Bars {
     all: MultiProgress,
     main: ProgressBar,
-    links: Vec<ProgressBar>,
+    links: Lines,
 }
 
 impl Show {
@@ -42,7 +45,7 @@ impl Show {
 
     pub(super) fn say(&self, text: &str) {
         if !matches!(self, Self::Quiet) {
-            print_line(text);
+            out::note(text);
         }
     }
 
@@ -54,7 +57,7 @@ impl Show {
             Self::Quiet => (None, false),
         };
         if says_lines {
-            print_line(&format!("  {title}"));
+            out::note(&format!("  {title}"));
         }
         Screen { title: title.to_owned(), bytes, bars, says_lines, line_at: Instant::ZERO, percent: 0 }
     }
@@ -72,10 +75,10 @@ impl Screen {
     /// What each link does at `now`, a line each.
     pub(super) fn links(&mut self, now: Instant, lines: &[String]) {
         if let Some(bars) = &mut self.bars {
-            bars.show_links(lines);
+            bars.links.show(lines);
         } else if self.says_lines && now >= self.line_at {
-            print_line(&format!("  {}: {} %", self.title, self.percent));
-            lines.iter().for_each(|line| print_line(&format!("    {line}")));
+            out::note(&format!("  {}: {} %", self.title, self.percent));
+            lines.iter().for_each(|line| out::note(&format!("    {line}")));
             self.line_at = now + LINE_INTERVAL;
         }
     }
@@ -85,7 +88,7 @@ impl Screen {
         match &self.bars {
             // A terminal that cannot be written to shows nothing; the transfer goes on.
             Some(bars) => drop(bars.all.println(text)),
-            None if self.says_lines => print_line(text),
+            None if self.says_lines => out::note(text),
             None => {}
         }
     }
@@ -93,8 +96,9 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        if let Some(bars) = &self.bars {
-            bars.links.iter().chain([&bars.main]).for_each(ProgressBar::finish_and_clear);
+        if let Some(bars) = &mut self.bars {
+            bars.links.clear();
+            bars.main.finish_and_clear();
         }
     }
 }
@@ -108,24 +112,6 @@ impl Bars {
             main.set_style(style.progress_chars("━╸─"));
         }
         main.set_prefix(title.to_owned());
-        Self { all, main, links: Vec::new() }
+        Self { links: Lines::new(all.clone(), 4), all, main }
     }
-
-    fn show_links(&mut self, lines: &[String]) {
-        while self.links.len() < lines.len() {
-            let bar = self.all.add(ProgressBar::new_spinner());
-            if let Ok(style) = ProgressStyle::with_template("    {wide_msg}") {
-                bar.set_style(style);
-            }
-            self.links.push(bar);
-        }
-        for (bar, line) in self.links.iter().zip(lines) {
-            bar.set_message(line.clone());
-        }
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "this is where the command speaks")]
-fn print_line(text: &str) {
-    eprintln!("{text}");
 }

@@ -2,32 +2,32 @@
 
 use std::process::ExitCode;
 
-use emulate::limits::{self, BATCH_DATAGRAMS, DATAGRAM_BYTES, Limits, LimitsError, PROBED_DELAY, Percentiles};
+use emulate::limits::{
+    self, BATCH_DATAGRAMS, DATAGRAM_BYTES, IsCancelled, Limits, LimitsError, PROBED_DELAY, Percentiles,
+};
 use serde_json::{Value, json};
 use units::Duration;
 
 use super::options::LimitsOptions;
-use super::show::note;
-use crate::cli::exit;
-use crate::cli::progress::print_json;
+use crate::cli::{exit, out, signals};
 
 pub(super) fn run(options: &LimitsOptions) -> ExitCode {
-    let fail = |error: &LimitsError| exit::fail(options.json, exit::FAILED, &format!("cannot measure: {error}"));
-    if !options.json {
-        note("measuring: leave the machine alone meanwhile");
-    }
-    let measured = limits::baseline().and_then(|baseline| Ok((baseline, limits::relay(options.span)?)));
-    let (baseline, relay) = match measured {
-        Ok(measured) => measured,
-        Err(error) => return fail(&error),
+    let fail = |status, message: &str| exit::fail(options.json, status, message);
+    let cancel = match signals::cancel_token() {
+        Ok(cancel) => cancel,
+        Err(error) => return fail(exit::FAILED, &format!("cannot handle interrupts: {error}")),
     };
-    let tunnels = match tunnels(options.span) {
-        Some(Ok(tunnels)) => Some(tunnels),
-        Some(Err(error)) => return fail(&error),
-        None => None,
+    if !options.json {
+        out::note("measuring: leave the machine alone meanwhile");
+    }
+    let (baseline, relay, tunnels) = match measure(options.span, &|| cancel.is_cancelled()) {
+        Ok(measured) => measured,
+        // A child of ours may have heard of the interrupt first.
+        Err(_) if cancel.is_cancelled() => return fail(exit::INTERRUPTED, "interrupted; nothing was measured"),
+        Err(error) => return fail(exit::FAILED, &format!("cannot measure: {error}")),
     };
     if options.json {
-        print_json(&json!({
+        out::json(&json!({
             "event": "limits",
             "datagram_bytes": DATAGRAM_BYTES,
             "batch_datagrams": BATCH_DATAGRAMS,
@@ -37,19 +37,27 @@ pub(super) fn run(options: &LimitsOptions) -> ExitCode {
             "tun": tunnels.as_ref().map(limits_json),
         }));
     } else {
-        print(&render(&baseline, &relay, tunnels.as_ref()));
+        out::print(&render(&baseline, &relay, tunnels.as_ref()));
     }
     ExitCode::from(exit::DONE)
 }
 
+/// The baseline, what a relay can do, and what links between namespaces can.
+type Measured = (Percentiles, Limits, Option<Limits>);
+
+fn measure(span: Duration, is_cancelled: IsCancelled<'_>) -> Result<Measured, LimitsError> {
+    let (baseline, relay) = (limits::baseline(is_cancelled)?, limits::relay(span, is_cancelled)?);
+    Ok((baseline, relay, tunnels(span, is_cancelled).transpose()?))
+}
+
 /// None without root.
 #[cfg(target_os = "linux")]
-fn tunnels(span: Duration) -> Option<Result<Limits, LimitsError>> {
-    rustix::process::geteuid().is_root().then(|| limits::tunnels(span))
+fn tunnels(span: Duration, is_cancelled: IsCancelled<'_>) -> Option<Result<Limits, LimitsError>> {
+    rustix::process::geteuid().is_root().then(|| limits::tunnels(span, is_cancelled))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn tunnels(_span: Duration) -> Option<Result<Limits, LimitsError>> {
+fn tunnels(_span: Duration, _is_cancelled: IsCancelled<'_>) -> Option<Result<Limits, LimitsError>> {
     None
 }
 
@@ -110,9 +118,4 @@ fn percentiles_json(percentiles: &Percentiles) -> Value {
         "p99_ns": percentiles.p99.as_nanos(),
         "max_ns": percentiles.max.as_nanos(),
     })
-}
-
-#[expect(clippy::print_stdout, reason = "this is where the command speaks")]
-fn print(text: &str) {
-    print!("{text}");
 }

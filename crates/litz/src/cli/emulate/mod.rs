@@ -11,8 +11,8 @@ use net::MonotonicClock;
 use serde_json::json;
 use units::{Duration, Instant};
 
-use super::progress::print_json;
-use super::{exit, signals};
+use super::warning::Warning;
+use super::{exit, out, signals};
 use options::{Form, RelayOptions, RunOptions, TunOptions};
 
 pub(crate) use options::{EmulateOptions, HELP};
@@ -48,7 +48,7 @@ fn relay(options: &RelayOptions) -> Result<ExitCode, String> {
             (text, json!({ "name": name, "listen": listen.to_string(), "to": server }))
         })
         .collect();
-    emulate_until_the_end(&options.run, relay.into_running(), &lines)
+    emulate_until_the_end(&options.run, relay.into_running(), &lines, "")
 }
 
 #[cfg(target_os = "linux")]
@@ -56,7 +56,7 @@ fn tun(options: &TunOptions) -> Result<ExitCode, String> {
     let links = options.links()?;
     let lines: Vec<_> = links.iter().map(show::tun_link).collect();
     let running = emulate::Tunnels::start(links, options.run.seed).map_err(|error| error.to_string())?;
-    emulate_until_the_end(&options.run, running, &lines)
+    emulate_until_the_end(&options.run, running, &lines, " (is its device gone?)")
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -64,29 +64,36 @@ fn tun(_options: &TunOptions) -> Result<ExitCode, String> {
     Err("links between network namespaces are there on Linux only; `litz emulate relay` runs here".to_owned())
 }
 
-/// Emulates until it is interrupted, the time has passed or a device is gone; then tells what happened.
+/// Emulates until it is interrupted, the time has passed, a link ends by itself or nobody reads what is printed; then tells
+/// what happened. A fault is followed by `hint`.
 fn emulate_until_the_end(
     options: &RunOptions,
     running: Running,
     lines: &[(String, serde_json::Value)],
+    hint: &str,
 ) -> Result<ExitCode, String> {
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle interrupts: {error}"))?;
     let clock = MonotonicClock::start();
     if options.json {
         let links: Vec<_> = lines.iter().map(|(_, json)| json).collect();
-        print_json(&json!({ "event": "running", "seed": options.seed, "links": links }));
+        out::json(&json!({ "event": "running", "seed": options.seed, "links": links }));
     } else {
-        lines.iter().for_each(|(text, _)| show::note(text));
+        lines.iter().for_each(|(text, _)| out::note(text));
     }
     let end = options.span.map_or(Instant::FAR_FUTURE, |span| Instant::ZERO + span);
     let mut progress = options.progress.then(|| show::Progress::new(options.json, running.stats()));
-    let mut told_at = Instant::ZERO;
-    while !cancel.is_cancelled() && !running.has_fault() && clock.now() < end {
-        if let Some(progress) = &mut progress
-            && clock.now() >= told_at + PROGRESS_INTERVAL
-        {
-            let now = clock.now();
-            progress.tell(now, running.stats());
+    let (mut told_at, mut has_warned) = (Instant::ZERO, false);
+    while !cancel.is_cancelled() && !running.has_fault() && clock.now() < end && !out::has_failed() {
+        let now = clock.now();
+        if now >= told_at + PROGRESS_INTERVAL {
+            let reports = running.stats();
+            if let Some(words) = show::clients_not_served(&reports).filter(|_| !has_warned) {
+                Warning::ClientsNotServed.tell(options.json, false, &words);
+                has_warned = true;
+            }
+            if let Some(progress) = &mut progress {
+                progress.tell(now, reports);
+            }
             // Late by a look now and then, and not by one look more each time.
             told_at += PROGRESS_INTERVAL;
         }
@@ -102,7 +109,7 @@ fn emulate_until_the_end(
     show::statistics(options.json, span, &ended.reports);
     if let Some((link, error)) = ended.fault {
         let name = &ended.reports[link].name;
-        return Err(format!("link {name} has ended, because its device is gone: {error}"));
+        return Err(format!("link {name} has ended by itself: {error}{hint}"));
     }
     Ok(ExitCode::from(if is_interrupted { exit::INTERRUPTED } else { exit::DONE }))
 }

@@ -1,11 +1,12 @@
 //! The arguments of `litz emulate`, and the links they mean.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use clap::{Args, Subcommand};
 use emulate::{DeviceText, LinkText, RelayLink};
 use units::Duration;
+
+use crate::cli::bounded::read_trace;
 
 /// For the end of the help texts.
 pub(crate) const HELP: &str = "\
@@ -21,6 +22,15 @@ Exit status:
   0    the time given by --for has passed
   2    an error: bad arguments, no privilege, a device that is gone
   130  ended by Ctrl-C or a termination signal, after the statistics";
+
+/// For the end of the help text of `limits`.
+pub(crate) const LIMITS_HELP: &str = "\
+Takes some twenty seconds and all of the machine. Without root, links between network namespaces are not measured.
+
+Exit status:
+  0    measured
+  2    an error: bad arguments, no socket, a namespace that cannot be made
+  130  interrupted: nothing is told, and the namespaces are removed";
 
 /// IPv4 and UDP headers, which a link carries with each datagram; on IPv6 there are 20 bytes more.
 const IPV4_UDP_HEADER_BYTES: u64 = 28;
@@ -41,7 +51,7 @@ pub(super) enum Form {
     #[command(after_help = HELP)]
     Tun(TunOptions),
     /// Measure what this machine can emulate: packets a second, and how late they come out
-    #[command(after_help = HELP)]
+    #[command(after_help = LIMITS_HELP)]
     Limits(LimitsOptions),
 }
 
@@ -193,8 +203,7 @@ fn parse(link: Option<&String>, back: Option<&String>, overhead_bytes: u64) -> R
         }
         text += &format!("back.{}", item.trim());
     }
-    LinkText::parse(&text, overhead_bytes, |path: &Path| std::fs::read_to_string(path))
-        .map_err(|error| format!("--link: {error}"))
+    LinkText::parse(&text, overhead_bytes, read_trace).map_err(|error| format!("--link: {error}"))
 }
 
 #[cfg(test)]

@@ -4,13 +4,7 @@ use emulate::{DirectionReport, LinkReport};
 use serde_json::{Value, json};
 use units::{ByteSize, Duration, Instant, Rate};
 
-use crate::cli::progress::print_json;
-
-/// A line that is no result.
-#[expect(clippy::print_stderr, reason = "this is where the command speaks")]
-pub(super) fn note(text: &str) {
-    eprintln!("{text}");
-}
+use crate::cli::out;
 
 /// A link between namespaces, as it is announced.
 #[cfg(target_os = "linux")]
@@ -45,7 +39,7 @@ impl Progress {
         }
         if self.json {
             let links: Vec<_> = reports.iter().map(link_json).collect();
-            print_json(&json!({ "event": "progress", "at_us": now.since_start().as_micros(), "links": links }));
+            out::json(&json!({ "event": "progress", "at_us": now.since_start().as_micros(), "links": links }));
         } else {
             for (report, last) in reports.iter().zip(&self.last) {
                 let way = |now: &DirectionReport, last: &DirectionReport| {
@@ -54,7 +48,7 @@ impl Progress {
                     let rate = Rate::from_transfer(bytes, span).unwrap_or_default();
                     format!("{rate:>10} gone {gone:>5} held {:>5}", now.held)
                 };
-                note(&format!(
+                out::note(&format!(
                     "{:>6.1}s  {:<16} forward {}   back {}",
                     now.since_start().as_secs_f64(),
                     report.name,
@@ -71,22 +65,43 @@ impl Progress {
 pub(super) fn statistics(json: bool, span: Duration, reports: &[LinkReport]) {
     if json {
         let links: Vec<_> = reports.iter().map(link_json).collect();
-        print_json(&json!({ "event": "stats", "span_us": span.as_micros(), "links": links }));
+        out::json(&json!({ "event": "stats", "span_us": span.as_micros(), "links": links }));
         return;
     }
     for report in reports {
-        print(&format!("link {}, {span}", report.name));
+        out::line(&format!("link {}, {span}", report.name));
         for (name, way) in [("forward", &report.forward), ("back", &report.backward)] {
-            direction_lines(name, way, span).iter().for_each(|line| print(line));
+            direction_lines(name, way, span).iter().for_each(|line| out::line(line));
         }
         if report.turned_away > 0 {
-            print(&format!(
+            out::line(&format!(
                 "  {} datagrams of clients beyond {} were turned away",
                 report.turned_away,
                 emulate::CLIENTS_MAX
             ));
         }
+        if let Some(words) = unserved(report) {
+            out::line(&format!("  {words}"));
+        }
     }
+}
+
+/// Clients that the system gave no socket for, if there are any.
+fn unserved(report: &LinkReport) -> Option<String> {
+    let why = report.unserved_why.as_deref()?;
+    Some(format!("{} datagrams of clients came to nothing, because the system gave no socket: {why}", report.unserved))
+}
+
+/// What to warn of while it runs: the first link that does not serve every client.
+pub(super) fn clients_not_served(reports: &[LinkReport]) -> Option<String> {
+    reports.iter().find_map(|report| {
+        let words = match unserved(report) {
+            Some(words) => words,
+            None if report.turned_away > 0 => format!("clients beyond {} are turned away", emulate::CLIENTS_MAX),
+            None => return None,
+        };
+        Some(format!("link {}: {words}", report.name))
+    })
 }
 
 fn direction_lines(name: &str, report: &DirectionReport, span: Duration) -> Vec<String> {
@@ -147,6 +162,8 @@ fn link_json(report: &LinkReport) -> Value {
         "backward": direction_json(&report.backward),
         "clients": report.clients,
         "turned_away": report.turned_away,
+        "unserved": report.unserved,
+        "unserved_why": report.unserved_why,
     })
 }
 
@@ -176,11 +193,6 @@ fn direction_json(report: &DirectionReport) -> Value {
         "late_max_ns": lateness.max.as_nanos(),
         "late_over_1ms": lateness.late,
     })
-}
-
-#[expect(clippy::print_stdout, reason = "this is where the command speaks")]
-fn print(text: &str) {
-    println!("{text}");
 }
 
 #[cfg(test)]

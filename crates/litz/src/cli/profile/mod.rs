@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{exit, signals};
+use super::{exit, out, signals};
 use crate::profile::{self, Failure, Settings};
 
 pub(crate) use options::{HELP, ProfileOptions};
@@ -37,19 +37,14 @@ pub(crate) fn run(options: &ProfileOptions) -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "this is where the command speaks")]
 fn print(text: &str) -> ExitCode {
-    print!("{text}");
+    out::print(text);
     ExitCode::from(exit::DONE)
 }
 
-#[expect(clippy::print_stdout, reason = "this is where the command speaks")]
 fn print_json(report: &profile::Report) -> ExitCode {
     match serde_json::to_string(report) {
-        Ok(line) => {
-            println!("{line}");
-            ExitCode::from(exit::DONE)
-        }
+        Ok(line) => print(&format!("{line}\n")),
         Err(error) => exit::fail(true, exit::FAILED, &format!("the result has no JSON form: {error}")),
     }
 }

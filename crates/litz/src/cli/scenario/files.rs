@@ -1,10 +1,15 @@
 //! Scenario files and the traces beside them.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use netem::Trace;
 use scenario::model::Scenario;
-use scenario::parse::{FILE_BYTES_MAX, parse};
+use scenario::parse::{FILE_BYTES_MAX, ParseError, parse};
+
+use super::super::bounded::{read_text, read_trace};
 
 /// A file and what it says.
 pub(super) struct ScenarioFile {
@@ -12,90 +17,141 @@ pub(super) struct ScenarioFile {
     pub(super) scenario: Scenario,
 }
 
-/// The scenarios of these files, and of all `.toml` files in these folders, by name.
-///
-/// # Errors
-/// All that is wrong with any of them, in words, a line each.
-pub(super) fn read_all<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<Vec<ScenarioFile>, String> {
-    let mut files = Vec::new();
-    for path in paths {
-        if path.is_dir() {
-            files.extend(in_folder(path)?);
-        } else {
-            files.push(path.to_owned());
-        }
-    }
-    let mut errors = Vec::new();
-    let mut read = Vec::new();
-    for path in files {
-        match read_file(&path) {
-            Ok(scenario) => read.push(ScenarioFile { path, scenario }),
-            Err(error) => errors.push(error),
-        }
-    }
-    if errors.is_empty() { Ok(read) } else { Err(errors.join("\n")) }
+/// Why a file gave no scenario.
+pub(super) enum FileError {
+    /// It cannot be read.
+    Unreadable { path: PathBuf, words: String },
+    /// What it says is wrong.
+    Wrong(ParseError),
 }
 
-fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let error = |error| format!("cannot read the folder {}: {error}", folder.display());
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, words } => write!(f, "cannot read {}: {words}", path.display()),
+            Self::Wrong(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Scenarios, and the files that gave none.
+pub(super) struct Found {
+    pub(super) files: Vec<ScenarioFile>,
+    pub(super) errors: Vec<FileError>,
+}
+
+impl Found {
+    /// The scenarios, if all files gave one.
+    ///
+    /// # Errors
+    /// All that is wrong with any of them, in words, a line each.
+    pub(super) fn all(self) -> Result<Vec<ScenarioFile>, String> {
+        if self.errors.is_empty() {
+            return Ok(self.files);
+        }
+        let words: Vec<_> = self.errors.iter().map(FileError::to_string).collect();
+        Err(words.join("\n"))
+    }
+
+    fn read(&mut self, path: PathBuf) {
+        match read_file(&path) {
+            Ok(scenario) => self.files.push(ScenarioFile { path, scenario }),
+            Err(error) => self.errors.push(error),
+        }
+    }
+}
+
+/// The scenarios of these files, and of all `.toml` files in these folders, by name.
+pub(super) fn read_all<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Found {
+    let mut found = Found { files: Vec::new(), errors: Vec::new() };
+    for path in paths {
+        match if path.is_dir() { in_folder(path) } else { Ok(vec![path.to_owned()]) } {
+            Ok(paths) => paths.into_iter().for_each(|path| found.read(path)),
+            Err(error) => found.errors.push(error),
+        }
+    }
+    found
+}
+
+fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let unreadable = |words: String| FileError::Unreadable { path: folder.to_owned(), words };
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(error)? {
-        let path = entry.map_err(error)?.path();
+    for entry in std::fs::read_dir(folder).map_err(|error| unreadable(error.to_string()))? {
+        let path = entry.map_err(|error| unreadable(error.to_string()))?.path();
         if path.extension().is_some_and(|extension| extension == "toml") {
             found.push(path);
         }
     }
     if found.is_empty() {
-        return Err(format!("there is no scenario (a .toml file) in the folder {}", folder.display()));
+        return Err(unreadable("there is no scenario (a .toml file) in this folder".to_owned()));
     }
     found.sort();
     Ok(found)
 }
 
-fn read_file(path: &Path) -> Result<Scenario, String> {
-    let text = read_text(path, FILE_BYTES_MAX as u64)?;
+fn read_file(path: &Path) -> Result<Scenario, FileError> {
+    let text = read_text(path, FILE_BYTES_MAX as u64)
+        .map_err(|error| FileError::Unreadable { path: path.to_owned(), words: error.to_string() })?;
     let beside = path.parent().unwrap_or(Path::new(""));
+    // Clones of a trace share it, so however often a file names one, it is there once.
+    let known: RefCell<BTreeMap<String, Trace>> = RefCell::default();
     let trace = |name: &str| -> Result<Trace, String> {
+        if let Some(trace) = known.borrow().get(name) {
+            return Ok(trace.clone());
+        }
         let path = beside.join(name);
-        let text = read_text(&path, TRACE_BYTES_MAX)?;
-        text.parse().map_err(|error| format!("{}: {error}", path.display()))
+        let text = read_trace(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let trace: Trace = text.parse().map_err(|error| format!("{}: {error}", path.display()))?;
+        known.borrow_mut().insert(name.to_owned(), trace.clone());
+        Ok(trace)
     };
-    parse(&path.display().to_string(), &text, &trace).map_err(|error| error.to_string())
-}
-
-/// Longer than any trace that is taken.
-const TRACE_BYTES_MAX: u64 = 11 * netem::OPPORTUNITIES_MAX as u64;
-
-fn read_text(path: &Path, len_max: u64) -> Result<String, String> {
-    let error = |error| format!("cannot read {}: {error}", path.display());
-    if std::fs::metadata(path).map_err(error)?.len() > len_max {
-        return Err(format!("{} is longer than {len_max} bytes", path.display()));
-    }
-    std::fs::read_to_string(path).map_err(error)
+    parse(&path.display().to_string(), &text, &trace).map_err(FileError::Wrong)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const GOOD: &str = "version = 1\n[scenario]\nname = 'x'\nabout = 'x'\nduration = '1s'\n\
+                        [[link]]\nname = 'a'\ntrace = 'a.trace'\n[[workload]]\nkind = 'stream'\n";
+
+    fn wrong(path: &Path) -> String {
+        read_all([path]).all().err().expect("something is wrong")
+    }
+
     #[test]
     fn every_file_that_is_wrong_is_named() {
         let folder = tempfile::tempdir().expect("a folder");
-        let good = "version = 1\n[scenario]\nname = 'x'\nabout = 'x'\nduration = '1s'\n\
-                    [[link]]\nname = 'a'\ntrace = 'a.trace'\n[[workload]]\nkind = 'stream'\n";
-        std::fs::write(folder.path().join("good.toml"), good).expect("written");
+        std::fs::write(folder.path().join("good.toml"), GOOD).expect("written");
         std::fs::write(folder.path().join("other.txt"), "no scenario").expect("written");
         std::fs::write(folder.path().join("a.trace"), "1\n2\n").expect("written");
-        let read = read_all([folder.path()]).unwrap_or_else(|error| panic!("{error}"));
+        let read = read_all([folder.path()]).all().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((read.len(), read[0].scenario.name.as_str()), (1, "x"));
 
-        std::fs::write(folder.path().join("bad.toml"), good.replace("kind", "kin")).expect("written");
+        std::fs::write(folder.path().join("bad.toml"), GOOD.replace("kind", "kin")).expect("written");
         std::fs::write(folder.path().join("a.trace"), "1\nx\n").expect("written");
-        let error = read_all([folder.path()]).err().expect("both are wrong");
+        let error = wrong(folder.path());
         for words in ["bad.toml:10: workload.kin: unknown key", "good.toml:8: link.trace: ", "line 2 of the trace"] {
             assert!(error.contains(words), "{error}");
         }
-        let error = read_all([Path::new("/nowhere/x.toml")]).err().expect("it is not there");
-        assert!(error.contains("/nowhere/x.toml"), "{error}");
+        assert!(wrong(Path::new("/nowhere/x.toml")).contains("/nowhere/x.toml"));
+    }
+
+    /// One that waits for a writer, or for the end of what has none, would hang here.
+    #[test]
+    fn what_is_no_file_is_refused_unread() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+        for path in [Path::new("/dev/zero"), &pipe] {
+            assert!(wrong(path).contains("it is no regular file"), "{}", wrong(path));
+        }
+        let file = folder.path().join("x.toml");
+        std::fs::write(&file, GOOD.replace("a.trace", "pipe")).expect("written");
+        let error = wrong(&file);
+        assert!(error.contains("x.toml:8: link.trace: ") && error.contains("it is no regular file"), "{error}");
+        std::fs::write(&file, GOOD.replace("a.trace", "/dev/zero")).expect("written");
+        let error = wrong(&file);
+        assert!(error.contains("x.toml:8: link.trace: \"/dev/zero\" must name a file beside this one"), "{error}");
     }
 }

@@ -1,8 +1,12 @@
 //! `litz scenario`: links, faults, workload and checks from files, run and judged.
 
 mod files;
+mod listing;
+#[cfg(target_os = "linux")]
+mod netns;
 mod options;
 mod runs;
+mod worlds;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,9 +16,10 @@ use scenario::model::Scenario;
 use scenario::report::{Report, scenario_json, table};
 use scenario::suite::Suite;
 
+use super::out::print;
 use super::{exit, signals};
 use files::{ScenarioFile, read_all};
-use options::{Command, RunOptions, WorldName};
+use options::{Command, RunOptions};
 use runs::{Runs, Stop};
 
 pub(crate) use options::{HELP, ScenarioOptions};
@@ -28,8 +33,12 @@ type Failure = (u8, String);
 pub(crate) fn run(options: &ScenarioOptions) -> ExitCode {
     let done = match &options.command {
         Command::Run(options) => run_files(options),
-        Command::Check { files } => check(files.iter().map(AsRef::as_ref)),
-        Command::List { folder } => list(folder.as_deref().unwrap_or(Path::new(FOLDER))),
+        Command::Check { files, json } => {
+            listing::show(read_all(files.iter().map(AsRef::as_ref)), *json, listing::check)
+        }
+        Command::List { folder, json } => {
+            listing::show(read_all([folder.as_deref().unwrap_or(Path::new(FOLDER))]), *json, listing::list)
+        }
     };
     match done {
         Ok(status) => ExitCode::from(status),
@@ -41,37 +50,11 @@ fn failed(message: impl Into<String>) -> Failure {
     (exit::FAILED, message.into())
 }
 
-#[expect(clippy::print_stdout, reason = "this is where the command speaks")]
-fn print(text: &str) {
-    print!("{text}");
-}
-
-fn check<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<u8, Failure> {
-    for ScenarioFile { path, scenario } in read_all(files).map_err(failed)? {
-        let (links, faults, checks) = (scenario.links.len(), scenario.faults.len(), scenario.checks.len());
-        print(&format!("{}: {links} links, {faults} faults, {checks} checks\n", path.display()));
-    }
-    Ok(exit::DONE)
-}
-
-fn list(folder: &Path) -> Result<u8, Failure> {
-    let files = read_all([folder]).map_err(failed)?;
-    let width = files.iter().map(|file| file.scenario.name.len()).max().unwrap_or(0);
-    for ScenarioFile { scenario, .. } in &files {
-        print(&format!("{:<width$}  {}\n", scenario.name, scenario.about));
-    }
-    Ok(exit::DONE)
-}
-
 fn run_files(options: &RunOptions) -> Result<u8, Failure> {
-    if options.world == WorldName::Netns {
-        let words =
-            "--world netns is not built yet: the same files will run between network namespaces. Use --world memory";
-        return Err(failed(words));
-    }
-    let files = read_all(options.files.iter().map(AsRef::as_ref)).map_err(failed)?;
+    options.world.check().map_err(failed)?;
+    let files = read_all(options.files.iter().map(AsRef::as_ref)).all().map_err(failed)?;
     let cancel = signals::cancel_token().map_err(|error| failed(format!("cannot handle interrupts: {error}")))?;
-    let mut report = Report::new("memory");
+    let mut report = Report::new(options.world.make().name());
     let mut failures = Vec::new();
     for ScenarioFile { path, mut scenario } in files {
         options.change(&mut scenario);
@@ -104,8 +87,9 @@ fn run_one(
         let paths = scenario.paths_named(names).map_err(|error| failed(format!("{}: {error}", path.display())))?;
         suite = suite.with_paths(paths);
     }
-    let runs = Runs { scenario, orders: suite.orders(), quiet: options.quiet, cancel };
-    let outcomes = runs.make(options.jobs).map_err(|stop| match stop {
+    let runs = Runs { scenario, world: options.world, orders: suite.orders(), quiet: options.quiet, cancel };
+    let jobs = if options.world.is_live() { Some(1) } else { options.jobs };
+    let outcomes = runs.make(jobs).map_err(|stop| match stop {
         Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),
         Stop::Error(words) => failed(format!("{}: {words}", path.display())),
     })?;
@@ -118,8 +102,15 @@ fn run_one(
     } else {
         format!("seeds {} to {}", seeds.start(), seeds.end())
     };
-    let text = format!("{} in memory, {seeds}\n{}\n", scenario.name, table(scenario, &judgements));
-    Ok((text, json, passes))
+    let mut text = format!("{} {}, {seeds}\n{}", scenario.name, options.world.place(), table(scenario, &judgements));
+    for outcome in outcomes.values() {
+        let paths = outcome.path_names(scenario);
+        if let Some(failure) = &outcome.failure {
+            text.push_str(&format!("  note: seed {}, {paths}: the connection failed: {failure}\n", outcome.seed));
+        }
+        text.extend(outcome.notes.iter().map(|note| format!("  note: seed {}, {paths}: {note}\n", outcome.seed)));
+    }
+    Ok((text + "\n", json, passes))
 }
 
 fn write_json(options: &RunOptions, report: &Report) -> Result<(), Failure> {

@@ -8,11 +8,24 @@ use scenario::model::{SEEDS_MAX, Scenario};
 
 /// For the end of the help text.
 pub(crate) const HELP: &str = "\
+Worlds:
+  memory  virtual time: a run takes as long as it takes to work it out; the same
+          file, paths and seed give the same result to the byte
+  netns   real time between two network namespaces: emulated links, sockets, TLS;
+          a run takes what its file says, and they follow one another, with one
+          seed unless told; needs Linux and root
+
 Exit status:
   0    every check holds
   1    a check does not hold
   2    an error: bad arguments, a file that cannot be read, a run that cannot be made
   130  interrupted";
+
+/// For the end of the help text of what only reads.
+const READ_HELP: &str = "\
+Exit status:
+  0    every file is a scenario
+  2    an error: a file that cannot be read or is wrong";
 
 #[derive(Args, Debug)]
 pub(crate) struct ScenarioOptions {
@@ -26,15 +39,25 @@ pub(super) enum Command {
     #[command(after_help = HELP)]
     Run(RunOptions),
     /// Read scenarios and say what is wrong with them; nothing is run
+    #[command(after_help = READ_HELP)]
     Check {
         /// Scenario files, or folders of them
-        #[arg(required = true)]
+        #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
+
+        /// One JSON object on standard output: what the files say and what is wrong with them
+        #[arg(long)]
+        json: bool,
     },
     /// List the scenarios of a folder
+    #[command(after_help = READ_HELP)]
     List {
         /// The folder [default: scenarios]
         folder: Option<PathBuf>,
+
+        /// One JSON object on standard output: what the files say and what is wrong with them
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -43,7 +66,7 @@ pub(super) enum Command {
 pub(super) enum WorldName {
     /// In this process, in virtual time: the same seed gives the same result
     Memory,
-    /// Between network namespaces, with real sockets
+    /// In real time between two network namespaces, with real sockets over emulated links; Linux, root
     Netns,
 }
 
@@ -61,7 +84,7 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
 
-    /// This many seeds, from one [default: what the file says]
+    /// This many seeds, from one [default: what the file says; one with --world netns]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SEEDS_MAX)))]
     seeds: Option<u32>,
 
@@ -81,7 +104,7 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "PATH")]
     pub(super) json: Option<PathBuf>,
 
-    /// Runs at a time [default: the processors]
+    /// Runs at a time [default: the processors; always one with --world netns]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) jobs: Option<u16>,
 
@@ -98,7 +121,10 @@ impl RunOptions {
     pub(super) fn seeds(&self, scenario: &Scenario) -> RangeInclusive<u64> {
         match (self.seed, self.seeds) {
             (Some(seed), _) => seed..=seed,
-            (None, count) => 1..=u64::from(count.unwrap_or(scenario.seeds)),
+            (None, Some(count)) => 1..=u64::from(count),
+            // There a run takes the time it takes, and another seed is only one more of many things that vary.
+            (None, None) if self.world == WorldName::Netns => 1..=1,
+            (None, None) => 1..=u64::from(scenario.seeds),
         }
     }
 
@@ -131,6 +157,8 @@ mod tests {
         let mut scenario = scenario::parse::parse("x.toml", text, &|_| Err(String::new())).expect("it is right");
         let options = parse(&["x.toml"]).expect("enough");
         assert_eq!(options.seeds(&scenario), 1..=4);
+        let live = |more: &[&str]| parse(&[&["x.toml", "--world", "netns"], more].concat()).expect("right");
+        assert_eq!((live(&[]).seeds(&scenario), live(&["--seeds", "2"]).seeds(&scenario)), (1..=1, 1..=2));
         assert_eq!(parse(&["x.toml", "--seeds", "2"]).expect("right").seeds(&scenario), 1..=2);
         let options = parse(&["x.toml", "--seed", "9", "--congestion", "bbr", "--scheduler", "redundant:2"]);
         let options = options.expect("right");

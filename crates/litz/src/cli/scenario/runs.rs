@@ -1,4 +1,4 @@
-//! Makes the runs of one scenario, as many at a time as there are processors.
+//! Makes the runs of one scenario: in memory as many at a time as there are processors, in real time one after the other.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use litz::transfer::CancelToken;
-use scenario::memory::Memory;
 use scenario::model::Scenario;
 use scenario::outcome::Outcome;
-use scenario::world::{Order, World, WorldError};
+use scenario::world::{Order, Progress, WorldError};
+
+use super::options::WorldName;
 
 /// The runs that are wanted.
 pub(super) struct Runs<'a> {
     pub(super) scenario: &'a Scenario,
+    pub(super) world: WorldName,
     pub(super) orders: Vec<Order>,
     pub(super) quiet: bool,
     pub(super) cancel: &'a CancelToken,
@@ -39,7 +41,7 @@ struct Shared {
 }
 
 impl Runs<'_> {
-    /// Makes them, `jobs` at a time. Each is deterministic, so their number changes no outcome.
+    /// Makes them, `jobs` at a time where time is virtual: their number changes no outcome there.
     ///
     /// # Errors
     /// [`Stop`].
@@ -74,13 +76,17 @@ impl Runs<'_> {
             if !goes_on() {
                 return;
             }
-            bar.set_message(format!(
-                "{} seed {} {}",
-                self.scenario.name,
-                order.seed,
-                self.scenario.path_names(&order.paths).join("+")
-            ));
-            match Memory.run(self.scenario, order, &mut |_| goes_on()) {
+            let paths = self.scenario.path_names(&order.paths).join("+");
+            let what = format!("{} seed {} {paths}", self.scenario.name, order.seed);
+            bar.set_message(what.clone());
+            let mut watch = |progress: &Progress| {
+                if self.world.is_live() {
+                    let (so_far, at_most) = (progress.now.since_start().as_secs_f64(), progress.duration.as_secs_f64());
+                    bar.set_message(format!("{what}, {so_far:.0} s of at most {at_most:.0} s"));
+                }
+                goes_on()
+            };
+            match self.world.make().run(self.scenario, order, &mut watch) {
                 Ok(outcome) => {
                     if let Ok(mut outcomes) = shared.outcomes.lock() {
                         outcomes.insert(order.clone(), outcome);
