@@ -10,7 +10,7 @@ use crate::meter::{Bins, monotonic_ns};
 const PERIOD: usize = 65_521;
 /// Shorter silences are not kept.
 const GAP_NS_MIN: u64 = 2_000_000;
-/// More are not kept; the longest is known anyway.
+/// More are not kept: with a gap of two milliseconds at least, they fill more than eight seconds.
 const GAPS_MAX: usize = 4096;
 
 /// A silence at the receiving application.

@@ -126,7 +126,9 @@ impl Case {
     pub fn contenders(self) -> Vec<Contender> {
         use Contender::{LitzBest, LitzFile, LitzMessage, LitzMessageBest, LitzPlain, LitzStream, Mptcp, TcpBest};
         match self {
-            Self::Messages => vec![LitzMessage, LitzMessageBest, LitzStream, LitzBest, Mptcp, TcpBest],
+            Self::Messages => {
+                Contender::with_noq(vec![LitzMessage, LitzMessageBest, LitzStream, LitzBest, Mptcp, TcpBest])
+            }
             Self::Cost => vec![LitzStream, LitzPlain],
             _ if self.is_failover() => Contender::with_noq(vec![LitzStream, Mptcp]),
             _ => Contender::with_noq(vec![LitzFile, LitzStream, LitzBest, Mptcp, TcpBest]),

@@ -27,13 +27,10 @@ use crate::work::{SOCKET_BUFFER, Timing};
 const DATAGRAM_SIZE: usize = 1472;
 /// Paths that both sides allow.
 const PATHS_MAX: u32 = 32;
-/// Threads of the file shape, each with a stream at a time.
+/// Threads that write segments in the file shape.
 const FILE_THREADS: usize = 4;
 /// Bytes of a segment, and so of a stream of the file shape.
 const SEGMENT_BYTES: u64 = 4 << 20;
-/// Streams that the sender of the file shape may have open, as the `litz` command has it: the receiver reads the oldest ones
-/// only.
-const FILE_STREAMS_MAX: u64 = 6;
 /// How often paths are looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// Bytes that a response has at most.
@@ -71,8 +68,7 @@ fn config(shape: Shape, controller: Controller, addresses: &[SocketAddr]) -> End
         ..TransportConfig::default()
     };
     if shape == Shape::File {
-        transport.max_concurrent_uni_streams = FILE_STREAMS_MAX;
-        transport.connection_window = transport.connection_window_max;
+        transport = litz::transfer::transport(transport);
     }
     EndpointConfig {
         sockets: addresses.iter().map(socket).collect(),
@@ -158,7 +154,7 @@ fn sink_file(connection: &Connection) -> Result<Received, Failure> {
         Ok(())
     };
     std::thread::scope(|scope| {
-        for _ in 0..FILE_THREADS {
+        for _ in 0..litz::transfer::STREAMS_MAX {
             scope.spawn(|| {
                 // Accepting fails when the connection is over, and that is the end. Cut-off streams show in the count.
                 while let Ok(stream) = connection.accept_uni() {
@@ -268,6 +264,9 @@ fn exchange(connection: &Connection, drive: &Drive) -> Result<Sent, Failure> {
         send.write_all(&[7; REQUEST_LEN])?;
         send.flush()?;
         recv.read_exact(&mut response)?;
+        if response != [7; REQUEST_LEN] {
+            return Err("a response that is not the request".into());
+        }
         exchanges.end(begun);
     }
     let mut sent = Sent::default();
@@ -280,8 +279,8 @@ fn exchange_messages(connection: &Connection, drive: &Drive) -> Result<Sent, Fai
     let mut exchanges = Exchanges::new(timing(drive));
     while let Some(begun) = exchanges.begin() {
         connection.send_message(request.clone())?;
-        if connection.get_message()?.len() != REQUEST_LEN {
-            return Err("a response of another length".into());
+        if connection.get_message()? != request {
+            return Err("a response that is not the request".into());
         }
         exchanges.end(begun);
     }

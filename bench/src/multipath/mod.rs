@@ -38,7 +38,7 @@ use crate::contender::Failure;
 use case::Case;
 use contender::{Contender, Controller};
 use run::{Row, Run};
-use targets::Verdict;
+use targets::{FailedRound, Verdict};
 
 pub use side::{Drive, Serve, drive, serve};
 
@@ -79,7 +79,7 @@ struct Results<'a> {
     time_s: f64,
     links: &'a [usize],
     verdicts: &'a [Verdict],
-    failures: &'a [String],
+    failures: &'a [FailedRound],
     runs: &'a [Run],
 }
 
@@ -116,10 +116,11 @@ pub fn run(plan: &Plan, results: &Path) -> Result<(), Failure> {
         measure(plan, case, &mut rng, &mut runs, &mut failures);
     }
     table::print(&runs);
-    let verdicts = targets::judge(&runs);
+    let verdicts = targets::judge(&runs, &failures);
     targets::print(&verdicts);
     for failure in &failures {
-        println!("failed: {failure}");
+        let FailedRound { case, row, round, error } = failure;
+        println!("failed: {}, {row}, round {}: {error}", run::name(case), round + 1);
     }
     let date_unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     let all = Results {
@@ -147,7 +148,7 @@ pub fn run(plan: &Plan, results: &Path) -> Result<(), Failure> {
 }
 
 /// All rounds of one case.
-fn measure(plan: &Plan, case: Case, rng: &mut Rng, runs: &mut Vec<Run>, failures: &mut Vec<String>) {
+fn measure(plan: &Plan, case: Case, rng: &mut Rng, runs: &mut Vec<Run>, failures: &mut Vec<FailedRound>) {
     for round in 0..plan.runs {
         let mut rows = plan.rows(case);
         shuffle(&mut rows, rng);
@@ -156,11 +157,14 @@ fn measure(plan: &Plan, case: Case, rng: &mut Rng, runs: &mut Vec<Run>, failures
             match run::one(case, row, &plan.links(case, row), case.time_s().unwrap_or(plan.time)) {
                 Ok(measured) => {
                     eprintln!("{words}: {}", measured.figures.words());
+                    for note in &measured.sent.notes {
+                        eprintln!("    {note}");
+                    }
                     runs.push(Run { round, place, ..measured });
                 }
                 Err(error) => {
                     eprintln!("{words}: {error}");
-                    failures.push(format!("{words}: {error}"));
+                    failures.push(FailedRound { case, row, round, error: error.to_string() });
                 }
             }
         }

@@ -177,6 +177,9 @@ async fn exchange(connection: &Connection, drive: &Drive, sent: &mut Sent) -> Re
     while let Some(begun) = exchanges.begin() {
         send.write_all(&[7; REQUEST_LEN]).await?;
         recv.read_exact(&mut response).await?;
+        if response != [7; REQUEST_LEN] {
+            return Err("a response that is not the request".into());
+        }
         exchanges.end(begun);
     }
     sent.note_exchanges(&exchanges);

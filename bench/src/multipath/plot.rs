@@ -52,11 +52,17 @@ fn measure(case: Case, run: &Run) -> Option<f64> {
     }
 }
 
+/// The whole transfers of a row, in % of the capacity.
+fn wholes(runs: &[&Run], row: Row) -> Vec<f64> {
+    let of_row = runs.iter().filter(|run| run.row == row);
+    of_row.filter_map(|run| Some(run.figures.whole_share? * 100.0)).collect()
+}
+
 fn unit(case: Case) -> &'static str {
     match (case.workload(), case.capacity_bps()) {
         (Workload::Exchanges, _) => "round trip of 200 bytes, 99th percentile, ms",
-        (Workload::Bulk, Some(_)) => "goodput, % of the capacity of all links",
-        (Workload::Bulk, None) => "goodput, Mb/s",
+        (Workload::Bulk, Some(_)) => "goodput, % of the capacity of all links: steady (bar), whole transfer (mark)",
+        (Workload::Bulk, None) => "steady goodput, Mb/s",
     }
 }
 
@@ -82,6 +88,12 @@ fn bars(case: Case, runs: &[&Run], file: &Path) -> Result<(), Failure> {
         chart.draw_series([Rectangle::new([(0.0, low), (spread.median, high)], BAR.filled())])?;
         let whisker = vec![(spread.min, middle), (spread.max, middle)];
         chart.draw_series([PathElement::new(whisker, INK.stroke_width(2))])?;
+        if let Some(whole) = Spread::of(wholes(runs, *row)) {
+            chart.draw_series([PathElement::new(
+                vec![(whole.median, low), (whole.median, high)],
+                ALARM.stroke_width(2),
+            )])?;
+        }
         let words = format!("{row}: {:.1} [{:.1} .. {:.1}]", spread.median, spread.min, spread.max);
         let style = ("sans-serif", LABEL_PIXELS).into_font().color(&INK);
         chart.draw_series([Text::new(words, (end * 0.01, index as f64 + 0.66), style)])?;
@@ -100,7 +112,8 @@ fn lines(case: Case, runs: &[&Run], file: &Path) -> Result<(), Failure> {
     let most = case.capacity_bps().unwrap_or(1e9) / 1e6 * 1.3;
     for (area, run) in root.split_evenly((firsts.len(), 1)).iter().zip(firsts) {
         let Some(failover) = &run.figures.failover else { continue };
-        let title = format!("{}, {}: longest gap {:.0} ms", name(&case), run.row, failover.gap_ms);
+        let (round, gap) = (run.round + 1, failover.gap_ms);
+        let title = format!("{}, {}, round {round}: longest gap {gap:.0} ms", name(&case), run.row);
         let mut chart = ChartBuilder::on(area)
             .caption(title, ("sans-serif", LABEL_PIXELS))
             .margin(MARGIN)

@@ -44,8 +44,13 @@ fn lines(runs: &[&Run]) -> Vec<String> {
     say("gap", "ms", 1.0, &|run| run.figures.failover.map(|failover| failover.gap_ms));
     say("rest", "% of the other links", 100.0, &|run| run.figures.failover.map(|failover| failover.rest_share));
     say("share again after", "ms", 1.0, &|run| run.figures.failover.and_then(|failover| failover.until_share_ms));
+    let failovers = || runs.iter().filter_map(|run| run.figures.failover);
+    let never = failovers().filter(|failover| failover.until_share_ms.is_none()).count();
     say("processor", "s per GB", 1.0, &|run| run.figures.cpu_s_per_gb);
     say("waited for a processor", "s, both sides", 1.0, &|run| Some(run.sent.waited_s + run.received.waited_s));
+    if never > 0 {
+        lines.push(format!("no share again in {never} of {} runs", failovers().count()));
+    }
     let broken = runs.iter().filter(|run| !run.figures.is_intact).count();
     if broken > 0 {
         lines.push(format!("NOT INTACT in {broken} of {} runs", runs.len()));

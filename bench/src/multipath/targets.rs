@@ -28,7 +28,8 @@ pub enum Bound {
     AtMost(f64),
 }
 
-/// The median of the rounds beside what is wanted.
+/// The median of the rounds beside what is wanted. A round that failed, or whose data did not arrive as they were sent, counts as
+/// one that is as bad as can be.
 #[derive(Serialize)]
 pub struct Verdict {
     pub case: Case,
@@ -36,9 +37,22 @@ pub struct Verdict {
     pub row: Row,
     pub figure: &'static str,
     pub bound: Bound,
+    /// Absent if no round had a figure.
     #[serde(flatten)]
-    pub spread: Spread,
+    pub spread: Option<Spread>,
+    /// Rounds without one.
+    pub failed: usize,
     pub is_met: bool,
+}
+
+/// A round of a row that came to nothing.
+#[derive(Clone, Debug, Serialize)]
+pub struct FailedRound {
+    pub case: Case,
+    #[serde(flatten)]
+    pub row: Row,
+    pub round: usize,
+    pub error: String,
 }
 
 impl Bound {
@@ -50,22 +64,33 @@ impl Bound {
     }
 }
 
-/// Every target that the runs tell of.
-pub fn judge(runs: &[Run]) -> Vec<Verdict> {
-    let rows: BTreeSet<(Case, Row)> = runs.iter().map(|run| (run.case, run.row)).collect();
-    rows.into_iter().flat_map(|(case, row)| of_row(runs, case, row)).collect()
+/// Every target of the rows that took part.
+pub fn judge(runs: &[Run], failures: &[FailedRound]) -> Vec<Verdict> {
+    let failed = failures.iter().map(|failure| (failure.case, failure.row));
+    let rows: BTreeSet<(Case, Row)> = runs.iter().map(|run| (run.case, run.row)).chain(failed).collect();
+    let intact: Vec<&Run> = runs.iter().filter(|run| run.figures.is_intact).collect();
+    let rounds = |row: (Case, Row)| {
+        let failed = failures.iter().filter(|failure| (failure.case, failure.row) == row).count();
+        failed + runs.iter().filter(|run| (run.case, run.row) == row).count()
+    };
+    rows.into_iter().flat_map(|(case, row)| of_row(&intact, &rounds, case, row)).collect()
 }
 
-fn of_row(runs: &[Run], case: Case, row: Row) -> Vec<Verdict> {
+/// `rounds` says how many rounds a row took part in, whatever came of them.
+fn of_row(runs: &[&Run], rounds: &dyn Fn((Case, Row)) -> usize, case: Case, row: Row) -> Vec<Verdict> {
     let values = |of: &dyn Fn(&Run) -> Option<f64>| -> Vec<f64> {
-        runs.iter().filter(|run| (run.case, run.row) == (case, row)).filter_map(of).collect()
+        runs.iter().filter(|run| (run.case, run.row) == (case, row)).filter_map(|run| of(run)).collect()
     };
     let mut verdicts = Vec::new();
     let mut judge = |figure, bound: Bound, values: Vec<f64>| {
-        if let Some(spread) = Spread::of(values) {
-            let is_met = bound.is_met(spread.median);
-            verdicts.push(Verdict { case, row, figure, bound, spread, is_met });
-        }
+        let failed = rounds((case, row)).saturating_sub(values.len());
+        let worst = match bound {
+            Bound::AtLeast(_) => f64::NEG_INFINITY,
+            Bound::AtMost(_) => f64::INFINITY,
+        };
+        let all = values.iter().copied().chain(std::iter::repeat_n(worst, failed));
+        let is_met = Spread::of(all).is_some_and(|all| bound.is_met(all.median));
+        verdicts.push(Verdict { case, row, figure, bound, spread: Spread::of(values), failed, is_met });
     };
     if let Some(wanted) = case.wanted().into_iter().find(|wanted| wanted.contender == row.contender) {
         let shares = values(&|run| run.figures.steady_share);
@@ -94,12 +119,13 @@ fn of_row(runs: &[Run], case: Case, row: Row) -> Vec<Verdict> {
         (Case::Messages, Contender::LitzStream) => Some(Contender::LitzBest),
         _ => None,
     };
-    if let Some(best) = best {
+    let took_part = |contender| rounds((case, Row { contender, ..row })) > 0;
+    if let Some(best) = best.filter(|best| took_part(*best)) {
         let bound = Bound::AtMost(ROUND_TRIP_RATIO);
         judge("median beside the best link alone", bound, beside(best, &|run| run.figures.median_us));
         judge("p99 beside the best link alone", bound, beside(best, &|run| run.figures.p99_us));
     }
-    if (case, row.contender) == (Case::Cost, Contender::LitzStream) {
+    if (case, row.contender) == (Case::Cost, Contender::LitzStream) && took_part(Contender::LitzPlain) {
         let ratios = beside(Contender::LitzPlain, &|run| run.figures.steady_bps);
         judge("goodput beside multipath not spoken of", Bound::AtLeast(COST_RATIO), ratios);
     }
@@ -109,14 +135,18 @@ fn of_row(runs: &[Run], case: Case, row: Row) -> Vec<Verdict> {
 /// One line a target.
 pub fn print(verdicts: &[Verdict]) {
     println!();
-    for Verdict { case, row, figure, bound, spread, is_met } in verdicts {
+    for Verdict { case, row, figure, bound, spread, failed, is_met } in verdicts {
         let word = if *is_met { "met   " } else { "MISSED" };
         let wanted = match bound {
             Bound::AtLeast(least) => format!("at least {least:.2}"),
             Bound::AtMost(most) => format!("at most {most:.2}"),
         };
-        let Spread { median, min, max } = spread;
-        println!("{word} {}, {row}: {figure} {median:.3} [{min:.3} .. {max:.3}], {wanted} wanted", name(case));
+        let value = spread.as_ref().map_or_else(
+            || "without a value".to_owned(),
+            |Spread { median, min, max }| format!("{median:.3} [{min:.3} .. {max:.3}]"),
+        );
+        let failed = if *failed > 0 { format!(", {failed} rounds failed") } else { String::new() };
+        println!("{word} {}, {row}: {figure} {value}, {wanted} wanted{failed}", name(case));
     }
 }
 
@@ -144,7 +174,8 @@ mod tests {
 
     #[test]
     fn round_trips_are_compared_within_their_round() {
-        let figures = |us| Figures { median_us: Some(us), p99_us: Some(2.0 * us), ..Figures::default() };
+        let figures =
+            |us| Figures { median_us: Some(us), p99_us: Some(2.0 * us), is_intact: true, ..Figures::default() };
         // The second round was slow for both; the third has no partner.
         let runs = [
             run(Case::Messages, Contender::LitzMessage, 0, figures(102.0)),
@@ -153,17 +184,35 @@ mod tests {
             run(Case::Messages, Contender::LitzMessageBest, 1, figures(1000.0)),
             run(Case::Messages, Contender::LitzMessage, 2, figures(9000.0)),
         ];
-        let verdicts = judge(&runs);
-        assert_eq!(verdicts.len(), 2);
-        assert!(verdicts.iter().all(|verdict| verdict.is_met && (verdict.spread.max - 1.02).abs() < 1e-9));
+        let verdicts = judge(&runs, &[]);
+        let of_both: Vec<&Verdict> =
+            verdicts.iter().filter(|verdict| verdict.row.contender == Contender::LitzMessage).collect();
+        assert_eq!(of_both.len(), 2);
+        let is_close =
+            |verdict: &Verdict| verdict.spread.as_ref().is_some_and(|spread| (spread.max - 1.02).abs() < 1e-9);
+        assert!(of_both.iter().all(|verdict| verdict.is_met && is_close(verdict) && verdict.failed == 1));
     }
 
     #[test]
     fn a_link_that_never_carries_its_share_again_misses_the_target() {
         let failover = Failover { gap_ms: 114.0, usual_gap_ms: 3.0, rest_share: 0.9, until_share_ms: None };
-        let figures = Figures { failover: Some(failover), ..Figures::default() };
-        let verdicts = judge(&[run(Case::Failover5, Contender::LitzStream, 0, figures)]);
+        let figures = Figures { failover: Some(failover), is_intact: true, ..Figures::default() };
+        let verdicts = judge(&[run(Case::Failover5, Contender::LitzStream, 0, figures)], &[]);
         // 100 ms and three round trips of 5 ms are 115 ms.
         assert_eq!(verdicts.iter().map(|verdict| verdict.is_met).collect::<Vec<_>>(), [true, true, false]);
+    }
+
+    #[test]
+    fn rounds_that_fail_or_break_data_count_as_missed() {
+        let figures = |is_intact| Figures { steady_share: Some(0.99), is_intact, ..Figures::default() };
+        let good = |round| run(Case::Equal4, Contender::LitzFile, round, figures(true));
+        let broken = run(Case::Equal4, Contender::LitzFile, 2, figures(false));
+        let failed = |round| FailedRound { case: Case::Equal4, row: good(0).row, round, error: "it hung".to_owned() };
+        let is_met = |runs: &[Run], failures: &[FailedRound]| {
+            judge(runs, failures).iter().map(|verdict| (verdict.failed, verdict.is_met)).collect::<Vec<_>>()
+        };
+        assert_eq!(is_met(&[good(0), good(1), broken], &[]), [(1, true)], "the median of three");
+        assert_eq!(is_met(&[good(0)], &[failed(1), failed(2)]), [(2, false)]);
+        assert_eq!(is_met(&[], &[failed(0)]), [(1, false)], "a target without a value is missed");
     }
 }

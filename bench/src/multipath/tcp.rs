@@ -109,6 +109,9 @@ pub fn drive(transport: Transport, drive: &Drive, remotes: &[SocketAddr]) -> Res
             while let Some(begun) = exchanges.begin() {
                 stream.write_all(&[7; REQUEST_LEN])?;
                 stream.read_exact(&mut response)?;
+                if response != [7; REQUEST_LEN] {
+                    return Err("a response that is not the request".into());
+                }
                 exchanges.end(begun);
             }
             sent.note_exchanges(&exchanges);
