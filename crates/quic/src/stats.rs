@@ -26,7 +26,9 @@ pub struct SendStats {
     pub packets_acked: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
-    /// Their bytes.
+    /// Of these, packets that were acknowledged after all: they were only late.
+    pub packets_late: u64,
+    /// Bytes of the packets declared lost.
     pub bytes_lost: u64,
     /// Times the probe timer fired.
     pub probe_timeouts: u64,

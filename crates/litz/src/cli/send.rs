@@ -232,6 +232,7 @@ impl Job<'_> {
             "event": "stats",
             "packets_sent": stats.send.packets_sent,
             "packets_lost": stats.send.packets_lost,
+            "packets_late": stats.send.packets_late,
             "bytes_sent": stats.send.bytes_sent,
             "round_trip_us": stats.round_trip.as_micros(),
             "round_trip_min_us": stats.round_trip_min.as_micros(),

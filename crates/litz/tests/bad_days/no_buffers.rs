@@ -92,6 +92,8 @@ fn transfer(world: &World, receiving: Box<dyn LiveSocket>, sending: Box<dyn Live
             let mut all = Vec::new();
             connection.accept_uni().unwrap().read_to_end(&mut all).unwrap();
             assert!(all == pattern(LEN, 3));
+            // The last acknowledgements, also of what was only late, are to reach the sender before the end does.
+            std::thread::sleep(std::time::Duration::from_millis(100));
             let stats = connection.stats();
             connection.close(0, "done");
             connection.closed();
@@ -117,9 +119,16 @@ fn nothing_is_lost(wire: Wire, placement: Placement, choose: Choose, least: u64)
     let (sent, received) = transfer(&world, at_server, at_client);
     let [at_client, at_server] = refused.map(|refused| refused.load(Ordering::Relaxed));
     assert!(at_client >= least && at_server >= least, "{wire:?}, {placement:?}: {at_client} and {at_server} refusals");
-    let lost = [sent.send.packets_lost, received.send.packets_lost];
-    assert_eq!(lost, [0, 0], "{wire:?}, {placement:?}: refusals are no losses: {:?}", sent.send);
-    assert_eq!(received.receive.packets_duplicate, 0, "{wire:?}, {placement:?}: nothing was sent twice");
+    let received_twice = received.receive.packets_duplicate;
+    let lost = [missing(&sent), missing(&received)];
+    assert_eq!(lost, [0, 0], "{wire:?}, {placement:?}: refusals are no losses");
+    assert_eq!(received_twice, 0, "{wire:?}, {placement:?}: nothing was sent twice");
+}
+
+/// Packets lost for good. A busy machine's loopback delivers from the queues of several cores, so packets can pass others
+/// and be declared lost until they are acknowledged after all.
+fn missing(stats: &Stats) -> u64 {
+    stats.send.packets_lost - stats.send.packets_late
 }
 
 #[test]
@@ -184,7 +193,7 @@ fn slow_loopback() -> u64 {
     let refused = Arc::new(AtomicU64::new(0));
     let socket = Refusing::new(Box::new(UdpSocket::open(&options).unwrap()), |_| None, &refused);
     let (sent, _) = transfer(&world, world.socket(0), Box::new(socket));
-    assert_eq!(sent.send.packets_lost, 0, "a full buffer is no loss: {:?}", sent.send);
+    assert_eq!(missing(&sent), 0, "a full buffer is no loss: {:?}", sent.send);
     refused.load(Ordering::Relaxed)
 }
 

@@ -115,6 +115,7 @@ impl SendHalf {
             self.streams.on_acked(id, range, false, exchange, events);
         }
         if let Some(late) = late {
+            self.stats.packets_late += late.packets;
             self.paths[at].congestion.on_spurious_loss(&SpuriousLossEvent {
                 now,
                 newest_sent_at: late.newest_sent_at,

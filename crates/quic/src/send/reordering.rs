@@ -36,6 +36,7 @@ struct Seen {
 /// Packets that had been declared lost and have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Late {
+    pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) newest_sent_at: Instant,
 }
@@ -80,26 +81,35 @@ impl Reordering {
         let seen = self.0.as_mut().filter(|seen| !seen.lost.is_empty())?;
         let largest = ranges.last()?.1;
         let mut late: Option<Late> = None;
-        seen.lost.retain_mut(|lost| {
-            let (first, end) = (lost.first, lost.end());
-            let Some(range) = ranges.iter().find(|range| range.0 < end && range.1 >= first) else { return true };
-            let arrived = lost.part(first.max(range.0)..end.min(range.1 + 1));
-            seen.packets = seen.packets.max((largest.saturating_sub(arrived.first) + 1).min(PACKETS_MAX));
-            seen.delay = seen.delay.max(now.saturating_since(arrived.sent_at));
-            seen.until = now + MEMORY;
-            let so_far = late.unwrap_or(Late { bytes: 0, newest_sent_at: Instant::ZERO });
-            late = Some(Late {
-                bytes: so_far.bytes + arrived.in_flight_bytes(),
-                newest_sent_at: so_far.newest_sent_at.max(arrived.sent_at),
-            });
-            sink(arrived);
-            // What lies behind it may still come; what lies before is forgotten.
-            let is_left = arrived.end() < end;
-            if is_left {
-                *lost = lost.part(arrived.end()..end);
+        let mut left = VecDeque::with_capacity(seen.lost.len());
+        for lost in seen.lost.drain(..) {
+            let mut rest = Some(lost);
+            for range in ranges.iter().filter(|range| range.1 >= lost.first) {
+                let Some(run) = rest else { break };
+                let (from, until) = (run.first.max(range.0), run.end().min(range.1 + 1));
+                if from >= until {
+                    break;
+                }
+                let arrived = run.part(from..until);
+                seen.packets = seen.packets.max((largest.saturating_sub(arrived.first) + 1).min(PACKETS_MAX));
+                seen.delay = seen.delay.max(now.saturating_since(arrived.sent_at));
+                seen.until = now + MEMORY;
+                let so_far = late.unwrap_or(Late { packets: 0, bytes: 0, newest_sent_at: Instant::ZERO });
+                late = Some(Late {
+                    packets: so_far.packets + u64::from(arrived.count),
+                    bytes: so_far.bytes + arrived.in_flight_bytes(),
+                    newest_sent_at: so_far.newest_sent_at.max(arrived.sent_at),
+                });
+                sink(arrived);
+                // What lies before and behind it may still come.
+                left.extend((run.first < from).then(|| run.part(run.first..from)));
+                rest = (until < run.end()).then(|| run.part(until..run.end()));
             }
-            is_left
-        });
+            left.extend(rest);
+        }
+        let excess = left.len().saturating_sub(LOST_MAX);
+        left.drain(..excess);
+        seen.lost = left;
         late
     }
 

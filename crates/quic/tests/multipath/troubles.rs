@@ -222,5 +222,10 @@ fn links_that_shuffle_packets_are_used_whole() {
         flow.run(&mut pair, Duration::from_secs(4));
         let (rate, capacity) = (flow.mbps_lately(&pair), capacity_mbps(&links));
         assert!(rate > 0.8 * capacity, "{rate} of {capacity} Mb/s\n{}", crate::failover::show(&mut pair, Side::Client));
+        let send = node(&mut pair, Side::Client).connection(0).stats().send;
+        let dropped: u64 = (0..links.len()).map(|at| pair.link_pair(at)[0].stats().overflowed).sum();
+        assert!(send.packets_late > 0, "{send:?}");
+        // The last few may still be on their way.
+        assert!(send.packets_lost - send.packets_late <= dropped + 4, "{dropped} were dropped: {send:?}");
     }
 }
