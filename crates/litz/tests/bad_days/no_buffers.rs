@@ -77,6 +77,11 @@ impl LiveSocket for Refusing {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test in which one side waits for what the other is told meanwhile")]
+fn pause() {
+    std::thread::sleep(std::time::Duration::from_millis(100));
+}
+
 /// A transfer between these sockets; what the sender and the receiver say of it.
 fn transfer(world: &World, receiving: Box<dyn LiveSocket>, sending: Box<dyn LiveSocket>) -> (Stats, Stats) {
     let mut config = world.config();
@@ -93,7 +98,7 @@ fn transfer(world: &World, receiving: Box<dyn LiveSocket>, sending: Box<dyn Live
             connection.accept_uni().unwrap().read_to_end(&mut all).unwrap();
             assert!(all == pattern(LEN, 3));
             // The last acknowledgements, also of what was only late, are to reach the sender before the end does.
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            pause();
             let stats = connection.stats();
             connection.close(0, "done");
             connection.closed();
