@@ -6,24 +6,16 @@ use quic::TransportConfig;
 use quic::session::SessionFactory;
 use units::Duration;
 
-/// Which processor runs the protocol. Never changes what is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Placement {
-    /// One engine thread.
-    #[default]
-    Thread,
-    /// No thread: the application's threads run the protocol inside their calls, one at a time, and hand it over when they
-    /// leave. Saves a change of threads on each side, costs the application its punctuality: while no call is made,
-    /// nothing is sent, acknowledged or kept alive. Calls that never block do one turn; `async` calls are refused.
-    Inline,
-}
+use crate::placement::Placement;
 
 /// The limits and settings of one engine.
 #[derive(Clone)]
 pub struct EngineConfig {
-    /// Which processor runs it.
+    /// Which processors run it.
     pub placement: Placement,
+    /// Where the engine's threads stay, by the system's numbers of processors: the first has what is serial. Those for whom
+    /// there is none, all by default, go where the system puts them.
+    pub cores: Vec<usize>,
     /// How connections behave.
     pub transport: TransportConfig,
     /// Makes the sessions of accepted connections; none: only connects.
@@ -53,6 +45,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             placement: Placement::default(),
+            cores: Vec::new(),
             transport: TransportConfig::default(),
             server: None,
             connections_max: 1024,

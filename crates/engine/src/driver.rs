@@ -4,6 +4,7 @@
 //! turn follows the work, not the number of connections.
 
 mod admit;
+mod parallel;
 mod transmit;
 
 use std::collections::VecDeque;
@@ -13,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
 use net::{MonotonicClock, RecvMeta};
-use quic::{Addresses, ConnectionKey, Endpoint, LOCAL_ID_LEN, Plan, ReceiveBuffer, Route};
+use quic::{Addresses, ConnectionKey, Endpoint, LOCAL_ID_LEN, Plan, Route};
 use units::{Duration, Instant};
 
 use crate::cells::ConnectionCell;
@@ -26,6 +27,7 @@ use crate::slab::Slab;
 use crate::sleep::Sleeper;
 use crate::slot::Slot;
 use crate::socket::Readiness;
+use crate::stage::Stage as ParallelStage;
 use crate::timers::Timers;
 
 /// Calls to one socket in one turn: with [`RECV_BUFFERS`] buffers each at most 2 MiB, well under a millisecond of work.
@@ -82,12 +84,18 @@ pub(crate) struct Driver {
     sleeper: Sleeper,
     buffers: Buffers,
     limits: DriverLimits,
+    /// Other processors that seal and open; none under the placements of one processor.
+    stage: Option<ParallelStage>,
+    /// Connections with more to send than the stage takes.
+    await_stage: Vec<ConnectionKey>,
     /// Connections of clients whose handshake goes on.
     half_open: usize,
     goodbyes_said: bool,
     // Kept from turn to turn, so that nothing is allocated in steady state.
     dirty: Vec<Arc<ConnectionCell>>,
     arrived: Vec<(RecvMeta, Arrived)>,
+    /// More batches have arrived than the one that is looked at.
+    others_may_open: bool,
     plan: Plan,
     sealed: Vec<u8>,
 }
@@ -106,6 +114,7 @@ impl Driver {
         endpoint: Endpoint,
         ports: Vec<Port>,
         sleeper: Sleeper,
+        stage: Option<ParallelStage>,
         limits: DriverLimits,
     ) -> io::Result<Self> {
         for (index, port) in ports.iter().enumerate() {
@@ -124,10 +133,13 @@ impl Driver {
             sleeper,
             buffers: Buffers::new(),
             limits,
+            stage,
+            await_stage: Vec::new(),
             half_open: 0,
             goodbyes_said: false,
             dirty: Vec::new(),
             arrived: Vec::with_capacity(RECV_BUFFERS),
+            others_may_open: false,
             plan: Plan::new(),
             sealed: Vec::new(),
         })
@@ -151,6 +163,7 @@ impl Driver {
         self.shared.lap(Stage::Route);
         let fired = self.fire_timers();
         self.shared.lap(Stage::Timers);
+        self.carry_on();
         let sent = self.transmit(tails);
         Work { asked, received, fired, sent, has_more: !self.run.is_empty() }
     }
@@ -159,8 +172,10 @@ impl Driver {
     pub(crate) fn wait(&mut self, deadline: Option<Instant>) {
         self.shared.lap(Stage::Application);
         self.shared.waker.announce_sleep();
+        let takes = self.takes_more();
         let busy = !self.run.is_empty()
-            || self.ports.iter().any(|port| port.readable || port.arrivals.has_some())
+            || (takes && self.ports.iter().any(|port| port.readable || port.arrivals.has_some()))
+            || self.stage.as_ref().is_some_and(ParallelStage::has_news)
             || self.shared.has_todo()
             || (self.shared.is_stopping() && !self.goodbyes_said);
         let now = self.clock.now();
@@ -168,7 +183,8 @@ impl Driver {
             Some(now)
         } else {
             let retries = self.ports.iter().filter_map(Port::retry_at);
-            self.timers.next().into_iter().chain(deadline).chain(retries).min()
+            let late = self.stage.as_ref().and_then(ParallelStage::deadline);
+            self.timers.next().into_iter().chain(deadline).chain(retries).chain(late).min()
         };
         let ready = self.sleeper.wait(now, until);
         self.shared.waker.announce_awake();
@@ -233,7 +249,9 @@ impl Driver {
 
     /// Every goodbye has left: the sockets have them.
     pub(crate) fn has_left(&mut self) -> bool {
-        if !self.goodbyes_said || !self.run.is_empty() || self.ports.iter().any(|port| !port.has_room()) {
+        let is_under_way = self.stage.as_ref().is_some_and(|stage| !stage.is_empty());
+        if !self.goodbyes_said || !self.run.is_empty() || is_under_way || self.ports.iter().any(|port| !port.has_room())
+        {
             return false;
         }
         // A goodbye that the system refused leaves after a wait.
@@ -245,6 +263,9 @@ impl Driver {
 
     fn receive(&mut self) -> usize {
         let mut received = 0;
+        if !self.takes_more() {
+            return received;
+        }
         for port in 0..self.ports.len() {
             if self.ports[port].arrivals.take() {
                 self.ports[port].readable = true;
@@ -293,7 +314,11 @@ impl Driver {
         port.readable = count >= RECV_BUFFERS.min(net::udp::RECV_BATCH_MAX);
         let mut arrived = std::mem::take(&mut self.arrived);
         arrived.extend((0..count).map(|batch| (self.buffers.metas[batch], self.buffers.take(batch))));
+        // The last of them the driver opens itself, so that what comes alone is not handed over.
+        let mut left = count;
         for (meta, batch) in arrived.drain(..) {
+            left -= 1;
+            self.others_may_open = left > 0;
             self.deliver(index, &meta, batch);
         }
         self.arrived = arrived;
@@ -317,7 +342,7 @@ impl Driver {
             match self.endpoint.route(first) {
                 Route::Known(key) => {
                     len = self.run_of(key, data, stride);
-                    self.hand_over(port, key, meta, BytesMut::from(&data[..len]));
+                    self.hand_over(port, key, meta, Arrived::Copied(BytesMut::from(&data[..len])));
                 }
                 Route::First => self.admit(port, meta, first.into()),
                 Route::UnknownVersion => self.negotiate(port, meta, first),
@@ -327,7 +352,11 @@ impl Driver {
         }
     }
 
-    fn hand_over(&mut self, port: usize, key: ConnectionKey, meta: &RecvMeta, batch: impl ReceiveBuffer) {
+    fn hand_over(&mut self, port: usize, key: ConnectionKey, meta: &RecvMeta, batch: Arrived) {
+        if self.stage.is_some() {
+            self.open_by_stage(port, key, meta, batch);
+            return;
+        }
         let now = self.clock.now();
         if let Some(slot) = self.slots.get_mut(key.0) {
             self.shared.lap(Stage::Route);

@@ -11,16 +11,18 @@ use quic::{Endpoint, SecretSource, Side};
 use units::{Duration, Instant};
 
 use crate::cells::ConnectionCell;
-use crate::config::{EngineConfig, Placement};
+use crate::config::EngineConfig;
 use crate::driver::{Driver, DriverLimits, Tails};
 use crate::error::{Closed, StartError};
 use crate::handle::ConnectionHandle;
 use crate::inline::Inline;
 use crate::meter::Costs;
+use crate::placement::{PROCESSORS_MAX, Placement};
 use crate::port::Port;
 use crate::shared::{AcceptOutcome, ConnectRequest, Limits, Shared};
 use crate::sleep::Sleeper;
 use crate::socket::LiveSocket;
+use crate::stage::{Figures, Stage, StageStats};
 use crate::sync::{Parker, lock};
 use crate::wake::ArrivalWaker;
 
@@ -39,7 +41,10 @@ pub struct Engine {
 
 struct Core {
     shared: Arc<Shared>,
-    placement: Placed,
+    placement: Placement,
+    /// What other processors did, if there are any.
+    figures: Option<Arc<Figures>>,
+    placed: Placed,
 }
 
 /// Where the driver is.
@@ -59,6 +64,10 @@ impl Engine {
         }
         if sockets.len() > SOCKETS_MAX {
             let words = format!("an endpoint takes at most {SOCKETS_MAX} sockets, not {}", sockets.len());
+            return Err(StartError::Configuration(words));
+        }
+        if config.placement.thread_count() > PROCESSORS_MAX {
+            let words = format!("an endpoint takes at most {PROCESSORS_MAX} processors, not {}", config.placement);
             return Err(StartError::Configuration(words));
         }
         let clock = MonotonicClock::start();
@@ -89,13 +98,23 @@ impl Engine {
             connections_max: config.connections_max,
             handshake_timeout: config.handshake_timeout,
         };
-        let driver = Driver::new(Arc::clone(&shared), endpoint, ports, sleeper, limits)
-            .map_err(|error| StartError::System("watch a socket", error))?;
-        let placement = match config.placement {
-            Placement::Inline => Placed::Inline(Box::new(Inline::new(driver))),
-            Placement::Thread => Placed::Thread(Mutex::new(Some(spawn(driver)?))),
+        let stage = match config.placement {
+            Placement::Packet(count) => {
+                let cores = config.cores.get(1..).unwrap_or_default();
+                let stage = Stage::start(count.saturating_sub(1), cores, clock, config.busy_poll, &shared.waker);
+                Some(stage.map_err(|error| StartError::System("start a worker", error))?)
+            }
+            Placement::Thread | Placement::Inline => None,
         };
-        Ok(Self { core: Arc::new(Core { shared, placement }) })
+        let figures = stage.as_ref().map(|stage| Arc::clone(stage.figures()));
+        let driver = Driver::new(Arc::clone(&shared), endpoint, ports, sleeper, stage, limits)
+            .map_err(|error| StartError::System("watch a socket", error))?;
+        let placed = if config.placement.is_inline() {
+            Placed::Inline(Box::new(Inline::new(driver)))
+        } else {
+            Placed::Thread(Mutex::new(Some(spawn(driver, config.cores.first().copied())?)))
+        };
+        Ok(Self { core: Arc::new(Core { shared, placement: config.placement, figures, placed }) })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -166,12 +185,14 @@ impl Engine {
         self.core.shared.meter.as_ref().map(|meter| meter.read())
     }
 
-    /// Which processor runs it.
+    /// Which processors run it.
     pub fn placement(&self) -> Placement {
-        match self.core.placement {
-            Placed::Thread(_) => Placement::Thread,
-            Placed::Inline(_) => Placement::Inline,
-        }
+        self.core.placement
+    }
+
+    /// What the processors beside the serial one did; none if there are none.
+    pub fn stage_stats(&self) -> Option<StageStats> {
+        self.core.figures.as_ref().map(|figures| figures.read())
     }
 
     /// The engine's clock now; deadlines for [`block_on`](Self::block_on) are on it.
@@ -181,7 +202,7 @@ impl Engine {
 
     /// Work was published for the driver: wakes its thread, or does a turn of it.
     pub(crate) fn kick(&self, tails: Tails) {
-        match &self.core.placement {
+        match &self.core.placed {
             Placed::Thread(_) => self.core.shared.waker.wake(),
             Placed::Inline(inline) => inline.kick(&self.core.shared, tails),
         }
@@ -190,7 +211,7 @@ impl Engine {
     /// Sends what earlier calls left to later ones, because more was to be expected or because their turn was over. Where the
     /// engine has a thread of its own there is no such thing.
     pub fn flush(&self) {
-        if let Placed::Inline(inline) = &self.core.placement {
+        if let Placed::Inline(inline) = &self.core.placed {
             inline.flush(&self.core.shared);
         }
     }
@@ -199,7 +220,7 @@ impl Engine {
     pub fn block_on<T>(&self, deadline: Option<Instant>, mut poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
         let parker = Parker::current();
         let waker = Waker::from(Arc::clone(&parker));
-        if let Placed::Inline(inline) = &self.core.placement {
+        if let Placed::Inline(inline) = &self.core.placed {
             return inline.block_on(&self.core.shared, deadline, &parker, &waker, &mut poll);
         }
         loop {
@@ -216,7 +237,7 @@ impl Engine {
     /// nothing.
     pub fn stop(&self) {
         self.core.shared.stop();
-        match &self.core.placement {
+        match &self.core.placed {
             Placed::Thread(thread) => {
                 let thread = lock(thread).take();
                 if let Some(thread) = thread
@@ -239,10 +260,15 @@ impl Drop for Core {
 
 /// Gives the driver a thread of its own.
 #[expect(clippy::disallowed_methods, reason = "this is where processors are given out")]
-fn spawn(mut driver: Driver) -> Result<JoinHandle<()>, StartError> {
+fn spawn(mut driver: Driver, core: Option<usize>) -> Result<JoinHandle<()>, StartError> {
     std::thread::Builder::new()
         .name("litz-engine".to_owned())
         .spawn(move || {
+            if let Some(core) = core
+                && let Err(error) = net::processors::stay_on(core)
+            {
+                tracing::warn!(%error, core, "cannot stay on one processor");
+            }
             while !driver.is_stopping() {
                 let work = driver.turn(Tails::Sent);
                 tracing::trace!(?work, "a turn");

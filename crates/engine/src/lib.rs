@@ -13,6 +13,7 @@
 //! | [`engine`] | [`Engine`]: starting, stopping, waiting; where handles come from: start here |
 //! | [`handle`] | what the application holds of a connection and of streams, as `poll` functions |
 //! | `driver` | the duty cycle |
+//! | `stage` | batches sealed and opened on several processors, and in order |
 //! | `slot`, `messages` | one connection as the driver keeps it |
 //! | `cells` | what both sides share |
 //! | `receive`, `port`, `sleep`, `wake` | buffers, sockets, sleeping and waking |
@@ -33,6 +34,7 @@ pub mod handle;
 mod inline;
 mod messages;
 mod meter;
+pub mod placement;
 mod port;
 mod receive;
 mod shared;
@@ -40,13 +42,16 @@ mod slab;
 mod sleep;
 mod slot;
 mod socket;
+mod stage;
 mod sync;
 mod timers;
 mod wake;
 
-pub use config::{EngineConfig, Placement};
+pub use config::EngineConfig;
 pub use engine::{Engine, SOCKETS_MAX};
 pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
 pub use handle::{ConnectionHandle, Opening, RecvHandle, SendHandle};
 pub use meter::{Costs, LAP_MAX, Stage, StageKind, Traffic};
+pub use placement::{PROCESSORS_MAX, Placement, PlacementError};
 pub use socket::{LiveSocket, Readiness};
+pub use stage::{StageStats, WorkerStats};

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use net::{SendError, Transmit};
-use quic::{ConnectionKey, Receipt};
+use quic::{ConnectionKey, PLAN_DATAGRAMS_MAX, Receipt};
 use units::{Duration, Instant};
 
 use crate::cells::ConnectionCell;
@@ -94,6 +94,11 @@ impl Port {
 
     pub(crate) fn has_room(&self) -> bool {
         self.room == Room::Free
+    }
+
+    /// Datagrams it takes in one call.
+    pub(crate) fn batch_max(&self) -> usize {
+        self.socket.max_gso_segments().clamp(1, PLAN_DATAGRAMS_MAX)
     }
 
     /// Waits for the system to say that the socket is writable.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use engine::{Closed, Costs, Engine, EngineConfig, LiveSocket, Placement, StartError};
+use engine::{Closed, Costs, Engine, EngineConfig, LiveSocket, Placement, StageStats, StartError};
 use net::{UdpSocket, UdpSocketOptions};
 use quic::TransportConfig;
 use quic::session::SessionFactory;
@@ -25,8 +25,11 @@ pub struct EndpointConfig {
     /// The sockets to open, for [`Endpoint::bind`]. Outgoing connections use the first one of the peer's address family.
     /// Default: one, any IPv4 address, any port.
     pub sockets: Vec<UdpSocketOptions>,
-    /// Which processor runs the protocol. Default: a thread of the endpoint.
+    /// Which processors run the protocol. Default: a thread of the endpoint.
     pub placement: Placement,
+    /// Where the endpoint's threads stay, by the system's numbers of processors: the first has what is serial. Those for
+    /// whom there is none go where the system puts them. Default: none.
+    pub cores: Vec<usize>,
     /// How connections behave.
     pub transport: TransportConfig,
     /// TLS settings for connections that are accepted. Default none: this endpoint only connects.
@@ -56,6 +59,7 @@ impl Default for EndpointConfig {
         Self {
             sockets: vec![UdpSocketOptions::default()],
             placement: engine.placement,
+            cores: engine.cores,
             transport: engine.transport,
             server_tls: None,
             connections_max: engine.connections_max,
@@ -154,6 +158,7 @@ impl Endpoint {
         let server = server.map_err(|words| BindError::Start(StartError::Configuration(words)))?;
         let config = EngineConfig {
             placement: config.placement,
+            cores: config.cores,
             transport: config.transport,
             server: server.map(|server| Arc::new(server) as Arc<dyn SessionFactory>),
             connections_max: config.connections_max,
@@ -294,6 +299,11 @@ impl Endpoint {
     /// [`measure`](EndpointConfig::measure). `litz profile` shows what can be made of it.
     pub fn costs(&self) -> Option<Costs> {
         self.engine.costs()
+    }
+
+    /// What the processors beside the serial one did; none under the placements of one processor.
+    pub fn stage_stats(&self) -> Option<StageStats> {
+        self.engine.stage_stats()
     }
 
     /// Connections that exist, those that are ending included.

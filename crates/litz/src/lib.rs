@@ -99,8 +99,8 @@ pub mod transfer;
 pub use connection::Connection;
 pub use endpoint::{BindError, ConnectError, Endpoint, EndpointConfig};
 pub use engine::{
-    AcceptStreamError, Closed, Costs, DatagramError, LAP_MAX, LiveSocket, MessageError, OpenError, Placement,
-    ReadError, Readiness, Stage, StageKind, Traffic, WriteError,
+    AcceptStreamError, Closed, Costs, DatagramError, LAP_MAX, LiveSocket, MessageError, OpenError, PROCESSORS_MAX,
+    Placement, PlacementError, ReadError, Readiness, Stage, StageKind, StageStats, Traffic, WorkerStats, WriteError,
 };
 pub use net::{UdpSocket, UdpSocketOptions};
 pub use quic::session::ExportError;

@@ -1,4 +1,4 @@
-//! The library as its users see it: every scenario over both wires and under both placements.
+//! The library as its users see it: every scenario over both wires and under every placement.
 
 #[path = "library/world.rs"]
 mod world;
@@ -22,6 +22,8 @@ macro_rules! scenarios {
         scenarios!(@arm udp_inline, Wire::Udp, Placement::Inline, $($module::$name),*);
         scenarios!(@arm memory_thread, Wire::Memory, Placement::Thread, $($module::$name),*);
         scenarios!(@arm memory_inline, Wire::Memory, Placement::Inline, $($module::$name),*);
+        scenarios!(@arm udp_packet, Wire::Udp, Placement::Packet(3), $($module::$name),*);
+        scenarios!(@arm memory_packet, Wire::Memory, Placement::Packet(2), $($module::$name),*);
     };
     (@arm $arm:ident, $wire:expr, $placement:expr, $($module:ident::$name:ident),*) => {
         mod $arm {

@@ -10,6 +10,7 @@
 //! | [`counters`] | what a socket did, counted |
 //! | [`clock`] | the one place that reads the clock |
 //! | [`timer`] | what ends a sleep to the nanosecond |
+//! | [`processors`] | which processors there are, and threads that stay on one |
 //! | [`secret`] | random bytes from the operating system |
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ pub mod counters;
 pub mod datagram;
 pub mod interfaces;
 pub mod memory;
+pub mod processors;
 pub mod secret;
 pub mod timer;
 pub mod tun;

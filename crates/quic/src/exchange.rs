@@ -189,8 +189,8 @@ pub(crate) enum ToControl {
     PacketAccepted {
         space: Space,
     },
-    /// A packet of the next key phase was authentic.
-    PhaseAdvanced,
+    /// A packet of this key phase, which is the next one, was authentic.
+    PhaseAdvanced(u64),
 
     // From the send half.
     /// What has become of a path.

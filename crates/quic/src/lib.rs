@@ -54,6 +54,7 @@ pub use control::paths::{OpenPathError, PATHS_MAX};
 pub use endpoint::{BeginError, ConnectionKey, Endpoint, Route};
 pub use error::{ConnectionError, TransportError};
 pub use event::Event;
+pub use open::OpenJob;
 pub use plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, Receipt};
 pub use receive::streams::{Chunk, ReadError};
 pub use scheduler::Strategy;

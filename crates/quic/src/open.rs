@@ -16,6 +16,7 @@ use wire::quic::{
 
 use crate::error::TransportError;
 use crate::exchange::MultipathFrame;
+use crate::send::path::Addresses;
 use crate::session::{DirectionKeys, HeaderKey, PacketKey};
 use crate::strip::Layout;
 
@@ -30,6 +31,56 @@ pub struct Opened {
     pub(crate) unauthentic_count: u64,
     /// Packets dropped before an attempt to open them.
     pub(crate) dropped_count: u64,
+    /// The key phase that a packet which advances it begins.
+    pub(crate) epoch: u64,
+}
+
+/// A batch of datagrams on its way through the open stage. It holds keys and values, and shares nothing with the connection
+/// that lent them, so any processor can carry it out. Kept by the caller and filled again and again:
+/// see [`Connection::begin_open`](crate::Connection::begin_open).
+#[derive(Default)]
+pub struct OpenJob {
+    pub(crate) context: Option<OpenContext>,
+    pub(crate) opened: Opened,
+    pub(crate) addresses: Option<Addresses>,
+    pub(crate) stride: usize,
+    /// Bytes that arrived.
+    pub(crate) len: u64,
+}
+
+impl OpenJob {
+    /// Opens the datagrams in `data`, in place. Does nothing if there is nothing to open.
+    pub fn open(&mut self, data: &mut [u8]) {
+        let Some(context) = &mut self.context else { return };
+        let opened = &mut self.opened;
+        opened.clear();
+        let len = data.len();
+        let mut datagram_at = 0;
+        while datagram_at < len {
+            let datagram_end = (datagram_at + self.stride).min(len);
+            let mut at = datagram_at;
+            while at < datagram_end {
+                let step = open_packet(context, &mut data[at..datagram_end], at, opened);
+                if matches!(step.outcome, Outcome::NoKeys(_) | Outcome::Special) {
+                    opened.dropped_count += 1;
+                }
+                at += step.len.max(1);
+            }
+            datagram_at = datagram_end;
+        }
+    }
+
+    /// The path of the datagrams; none if there is nothing to open.
+    pub fn path(&self) -> Option<PathId> {
+        self.context.as_ref().map(|context| context.path)
+    }
+
+    /// Lets go of the keys, and of what was opened.
+    pub fn clear(&mut self) {
+        self.context = None;
+        self.addresses = None;
+        self.opened.clear();
+    }
 }
 
 impl Opened {
@@ -39,6 +90,7 @@ impl Opened {
         self.ack_ranges.clear();
         self.unauthentic_count = 0;
         self.dropped_count = 0;
+        self.epoch = 0;
     }
 
     /// Whether `packet` holds nothing but what probes a path (RFC 9000, section 9.1). One PING more or less is not seen.
@@ -170,8 +222,8 @@ pub(crate) enum Record {
 pub(crate) struct PhaseRing {
     pub(crate) header: Arc<dyn HeaderKey>,
     pub(crate) current: Arc<dyn PacketKey>,
-    /// The phase bit that goes with `current`.
-    pub(crate) phase: bool,
+    /// The number of the phase of `current`; its lowest bit is the phase bit.
+    pub(crate) epoch: u64,
     /// The lowest number seen in the current phase on the path whose packets are opened; none before the first.
     pub(crate) phase_from: Option<u64>,
     pub(crate) previous: Option<Arc<dyn PacketKey>>,
@@ -269,6 +321,9 @@ fn open_protected(
     let largest = &mut context.largest[space.index()];
     *largest = (*largest).max(Some(number));
 
+    if advances && let Some(ring) = &context.data {
+        opened.epoch = ring.epoch;
+    }
     let at = base + payload_at;
     if space == Space::Data
         && plain.reserved_ok
@@ -322,7 +377,7 @@ impl PhaseRing {
     /// Opens a packet; says how long it is then, and whether it means that the peer has updated its keys.
     fn open(&self, path: PathId, phase: bool, number: u64, header: &[u8], payload: &mut [u8]) -> Option<(usize, bool)> {
         let open = |key: &Arc<dyn PacketKey>, payload: &mut [u8]| key.open(path, number, header, payload).ok();
-        if phase == self.phase {
+        if phase == self.phase() {
             return open(&self.current, payload).map(|len| (len, false));
         }
         // The other bit is the phase before for numbers below the present phase, and the next one otherwise. Each path counts
@@ -346,13 +401,18 @@ impl PhaseRing {
         self.next.as_ref().and_then(|key| open(key, payload)).map(|len| (len, true))
     }
 
+    /// The phase bit that goes with `current`.
+    fn phase(&self) -> bool {
+        self.epoch % 2 == 1
+    }
+
     fn note(&mut self, advances: bool, number: u64, phase: bool) {
         if advances {
             let next = self.next.take().expect("the packet was opened with it");
             self.previous = Some(std::mem::replace(&mut self.current, next));
-            self.phase = phase;
+            self.epoch += 1;
             self.phase_from = Some(number);
-        } else if phase == self.phase {
+        } else if phase == self.phase() {
             self.phase_from = Some(self.phase_from.map_or(number, |from| from.min(number)));
         }
     }

@@ -138,6 +138,11 @@ impl Plan {
         Receipt { path: self.path, numbers: self.numbers, acks: self.acks }
     }
 
+    /// Lets go of the application's bytes and of the keys, and keeps the memory for the next plan.
+    pub fn release(&mut self) {
+        self.clear();
+    }
+
     pub(crate) fn clear(&mut self) {
         self.addresses = None;
         self.segment_size = 0;

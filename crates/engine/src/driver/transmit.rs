@@ -14,11 +14,11 @@ use crate::slot::Slot;
 use crate::socket::Readiness;
 
 /// Batches a connection may send before the next one has its turn: at most 256 datagrams.
-const PLANS_PER_VISIT: usize = 4;
+pub(super) const PLANS_PER_VISIT: usize = 4;
 
 /// What a visit left.
 #[derive(Debug, PartialEq, Eq)]
-enum Left {
+pub(super) enum Left {
     /// Nothing to send.
     Nothing,
     /// More to send than its turn allowed, or a tail that is [held](Tails::Held).
@@ -104,60 +104,91 @@ impl Driver {
         }
         // The wait is over, whether there is something to send or not: a deadline in the past would fire for ever.
         slot.refused_until = None;
+        if self.stage.is_some() {
+            return self.send_by_stage(key);
+        }
         let mut sent = 0;
         // What the socket used last takes at a time.
         let mut datagrams_max = PLAN_DATAGRAMS_MAX;
         for _ in 0..PLANS_PER_VISIT {
-            if sent > 0
-                && tails == Tails::Held
-                && self.plan.is_full(datagrams_max)
-                && slot.connection.has_only_a_tail(datagrams_max)
-            {
+            if sent > 0 && tails == Tails::Held && self.has_only_a_tail(key, datagrams_max) {
                 return (sent, Left::More);
             }
-            let is_full = Cell::new(false);
-            let room = |socket: u16| {
-                let port = &self.ports[usize::from(socket)];
-                let has_room = port.has_room();
-                is_full.set(is_full.get() || !has_room);
-                if has_room { port.socket.max_gso_segments().max(1) } else { 0 }
-            };
-            let planned = slot.connection.poll_plan_where(self.clock.now(), &room, &mut self.plan);
-            self.shared.lap(Stage::Plan);
-            if !planned {
-                return (sent, if is_full.get() { Left::NoRoom } else { Left::Nothing });
+            if let Err(left) = self.plan(key) {
+                return (sent, left);
             }
             seal(&self.plan, &mut self.sealed);
-            let now = self.clock.now();
-            if let Some(meter) = &self.shared.meter {
-                meter.lap_at(Stage::Seal, now);
-                meter.count_sent(self.plan.datagram_count(), self.sealed.len());
+            if let Some(addresses) = self.plan.addresses {
+                datagrams_max = self.ports[usize::from(addresses.socket)].batch_max();
             }
-            // Before the system call, so that no acknowledgement can overtake the report.
-            slot.connection.handle_emitted(now, &self.plan.receipt());
-            let Some(addresses) = self.plan.addresses else { continue };
-            let transmit = Transmit {
-                destination: addresses.remote,
-                source_ip: addresses.local_ip,
-                ecn: None,
-                contents: &self.sealed,
-                segment_size: (self.plan.datagram_count() > 1).then_some(self.plan.segment_size),
-            };
             sent += 1;
-            self.shared.lap(Stage::Report);
-            let port = &mut self.ports[usize::from(addresses.socket)];
-            datagrams_max = port.socket.max_gso_segments().clamp(1, PLAN_DATAGRAMS_MAX);
-            let outcome = port.send(now, &transmit, || {
-                Some(Parcel { key, cell: Arc::clone(&slot.cell), receipt: self.plan.receipt() })
-            });
-            self.shared.lap(Stage::SendCall);
-            match outcome {
-                Sent::Taken => slot.on_taken(),
-                Sent::Lost(error) if on_lost(slot, now, &self.plan, &error) => {}
-                Sent::Lost(_) => return (sent, Left::Nothing),
+            let (plan, sealed) = (std::mem::take(&mut self.plan), std::mem::take(&mut self.sealed));
+            let goes_on = self.emit(key, &plan, &sealed);
+            (self.plan, self.sealed) = (plan, sealed);
+            if !goes_on {
+                return (sent, Left::Nothing);
             }
         }
         (sent, Left::More)
+    }
+
+    fn has_only_a_tail(&mut self, key: ConnectionKey, datagrams_max: usize) -> bool {
+        let Some(slot) = self.slots.get_mut(key.0) else { return false };
+        self.plan.is_full(datagrams_max) && slot.connection.has_only_a_tail(datagrams_max)
+    }
+
+    /// Fills the plan with what a connection may send now.
+    ///
+    /// # Errors
+    /// If that is nothing, what it waits for.
+    pub(super) fn plan(&mut self, key: ConnectionKey) -> Result<(), Left> {
+        let Some(slot) = self.slots.get_mut(key.0) else { return Err(Left::Nothing) };
+        let is_full = Cell::new(false);
+        let room = |socket: u16| {
+            let port = &self.ports[usize::from(socket)];
+            let has_room = port.has_room();
+            is_full.set(is_full.get() || !has_room);
+            if has_room { port.socket.max_gso_segments().max(1) } else { 0 }
+        };
+        let planned = slot.connection.poll_plan_where(self.clock.now(), &room, &mut self.plan);
+        self.shared.lap(Stage::Plan);
+        match planned {
+            true => Ok(()),
+            false if is_full.get() => Err(Left::NoRoom),
+            false => Err(Left::Nothing),
+        }
+    }
+
+    /// A sealed batch leaves. False if the connection may send no more for now.
+    pub(super) fn emit(&mut self, key: ConnectionKey, plan: &Plan, sealed: &[u8]) -> bool {
+        let Some(slot) = self.slots.get_mut(key.0) else { return false };
+        let now = self.clock.now();
+        if let Some(meter) = &self.shared.meter {
+            meter.lap_at(Stage::Seal, now);
+            meter.count_sent(plan.datagram_count(), sealed.len());
+        }
+        // Before the system call, so that no acknowledgement can overtake the report.
+        slot.connection.handle_emitted(now, &plan.receipt());
+        let Some(addresses) = plan.addresses else { return true };
+        let transmit = Transmit {
+            destination: addresses.remote,
+            source_ip: addresses.local_ip,
+            ecn: None,
+            contents: sealed,
+            segment_size: (plan.datagram_count() > 1).then_some(plan.segment_size),
+        };
+        self.shared.lap(Stage::Report);
+        let port = &mut self.ports[usize::from(addresses.socket)];
+        let parcel = || Some(Parcel { key, cell: Arc::clone(&slot.cell), receipt: plan.receipt() });
+        let outcome = port.send(now, &transmit, parcel);
+        self.shared.lap(Stage::SendCall);
+        match outcome {
+            Sent::Taken => {
+                slot.on_taken();
+                true
+            }
+            Sent::Lost(error) => on_lost(slot, now, plan, &error),
+        }
     }
 
     /// A socket may have room again.

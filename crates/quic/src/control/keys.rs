@@ -32,7 +32,7 @@ impl Control {
         self.ring = Some(PhaseRing {
             header: keys.header,
             current: keys.packet,
-            phase: false,
+            epoch: 0,
             phase_from: None,
             previous: None,
             next: None,
@@ -87,7 +87,11 @@ impl Control {
     }
 
     /// The peer updated its keys: ours follow before anything of the new phase is acknowledged (RFC 9001, section 6.2).
-    pub(super) fn on_phase_advanced(&mut self, now: Instant, pto: Duration, exchange: &mut Exchange) {
+    /// Several batches that were opened at the same time may tell of the same `epoch`.
+    pub(super) fn on_phase_advanced(&mut self, now: Instant, epoch: u64, pto: Duration, exchange: &mut Exchange) {
+        if epoch <= self.receive_phase {
+            return;
+        }
         if self.send_phase == self.receive_phase {
             self.update_send_keys(exchange);
         }
@@ -97,7 +101,7 @@ impl Control {
         self.session.advance_phase();
         let ring = self.ring.as_mut().expect("a packet was opened with it");
         ring.previous = Some(std::mem::replace(&mut ring.current, open));
-        ring.phase = self.receive_phase % 2 == 1;
+        ring.epoch = self.receive_phase;
         ring.next = None;
         ring.phase_from = None;
         self.forget_phase_from();
@@ -111,11 +115,17 @@ impl Control {
         Some(PhaseRing { phase_from, ..ring })
     }
 
-    /// The lowest number of the present phase on a path, as the stage has seen it.
-    pub(crate) fn note_phase_from(&mut self, path: PathId, number: Option<u64>) {
-        match &mut self.ring {
-            Some(ring) if path == PathId::ZERO => ring.phase_from = number,
-            _ => self.set_phase_from(path, number),
+    /// The lowest number of phase `epoch` on a path, as the stage has seen it.
+    pub(crate) fn note_phase_from(&mut self, path: PathId, epoch: u64, number: Option<u64>) {
+        let (Some(ring), Some(number)) = (&mut self.ring, number) else { return };
+        if epoch != ring.epoch {
+            // It was opened before the phase advanced.
+            return;
+        }
+        if path == PathId::ZERO {
+            ring.phase_from = Some(ring.phase_from.map_or(number, |known| known.min(number)));
+        } else {
+            self.lower_phase_from(path, number);
         }
     }
 }

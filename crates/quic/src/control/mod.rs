@@ -232,7 +232,7 @@ impl Control {
                 self.on_closed_by_peer(now, error, application, reason, pto, events);
             }
             ToControl::PacketAccepted { space } => self.on_packet(now, space, pto, exchange),
-            ToControl::PhaseAdvanced => self.on_phase_advanced(now, pto, exchange),
+            ToControl::PhaseAdvanced(epoch) => self.on_phase_advanced(now, epoch, pto, exchange),
             ToControl::ElicitingSent { at } => self.restart_idle(at, pto),
             ToControl::FirstSent(space) => {
                 // RFC 9001, section 4.9.1: a client needs no Initial keys once it sends Handshake packets.

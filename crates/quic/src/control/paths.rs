@@ -229,9 +229,9 @@ impl Control {
         self.paths.as_ref()?.others.iter().find(|known| known.id == path)?.phase_from
     }
 
-    pub(super) fn set_phase_from(&mut self, path: PathId, number: Option<u64>) {
+    pub(super) fn lower_phase_from(&mut self, path: PathId, number: u64) {
         if let Some(known) = self.paths.as_mut().and_then(|paths| paths.get_mut(path)) {
-            known.phase_from = number;
+            known.phase_from = Some(known.phase_from.map_or(number, |known| known.min(number)));
         }
     }
 

@@ -99,7 +99,7 @@ impl ReceiveHalf {
         events: &mut Events,
     ) -> Result<(), TransportError> {
         if packet.phase_advanced {
-            exchange.to_control.push_back(ToControl::PhaseAdvanced);
+            exchange.to_control.push_back(ToControl::PhaseAdvanced(opened.epoch));
         }
         let records = &opened.records[packet.records.clone()];
         if packet.count > 1 && !self.acks.is_ahead(packet.space, packet.path, packet.number) {

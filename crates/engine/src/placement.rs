@@ -1,0 +1,106 @@
+//! Which processors run the protocol.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Processors of one engine, at most: more than any machine this was measured on has.
+pub const PROCESSORS_MAX: usize = 64;
+
+/// Which processor runs what. Never changes what is sent, so the two ends of a connection choose for themselves.
+///
+/// In words, as in `litz bench speedup`: `inline`, `thread`, `packet(4)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Placement {
+    /// One engine thread.
+    #[default]
+    Thread,
+    /// No thread: the application's threads run the protocol inside their calls, one at a time, and hand it over when they
+    /// leave. Saves a change of threads on each side, costs the application its punctuality: while no call is made,
+    /// nothing is sent, acknowledged or kept alive. Calls that never block do one turn; `async` calls are refused.
+    Inline,
+    /// So many processors share the batches of all connections: what is serial runs on one of them, sealing and opening on
+    /// all (document 000's packet-level parallelism). Of use when the cipher is dear or one core is not enough.
+    Packet(usize),
+}
+
+impl Placement {
+    /// How many threads of its own an engine has.
+    pub fn thread_count(self) -> usize {
+        match self {
+            Self::Inline => 0,
+            Self::Thread => 1,
+            Self::Packet(count) => count,
+        }
+    }
+
+    /// The application's threads run the protocol.
+    pub fn is_inline(self) -> bool {
+        self == Self::Inline
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Thread => f.write_str("thread"),
+            Self::Inline => f.write_str("inline"),
+            Self::Packet(count) => write!(f, "packet({count})"),
+        }
+    }
+}
+
+/// Why words name no placement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacementError(String);
+
+impl fmt::Display for PlacementError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for PlacementError {}
+
+impl FromStr for Placement {
+    type Err = PlacementError;
+
+    fn from_str(words: &str) -> Result<Self, PlacementError> {
+        let (name, count) = match words.split_once('(') {
+            Some((name, rest)) => (name, rest.strip_suffix(')')),
+            None => (words, None),
+        };
+        let counted = |make: fn(usize) -> Self| {
+            let count = count.and_then(|count| count.trim().parse().ok());
+            let count = count.filter(|count| (1..=PROCESSORS_MAX).contains(count));
+            count.map(make).ok_or_else(|| {
+                PlacementError(format!("{name} needs a number of processors from 1 to {PROCESSORS_MAX}: {name}(2)"))
+            })
+        };
+        match name {
+            "inline" if words == name => Ok(Self::Inline),
+            "thread" if words == name => Ok(Self::Thread),
+            "packet" => counted(Self::Packet),
+            _ => Err(PlacementError(format!("there is no placement {words:?}: inline, thread or packet(N)"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_placements_and_placements_are_told_in_the_same_words() {
+        for placement in [Placement::Inline, Placement::Thread, Placement::Packet(1), Placement::Packet(64)] {
+            assert_eq!(placement.to_string().parse(), Ok(placement));
+        }
+        for words in
+            ["", "threads", "thread(2)", "packet", "packet()", "packet(0)", "packet(65)", "packet(2", "packet(-1)"]
+        {
+            assert!(words.parse::<Placement>().is_err(), "{words:?}");
+        }
+        let error = "packet".parse::<Placement>().unwrap_err();
+        assert_eq!(error.to_string(), "packet needs a number of processors from 1 to 64: packet(2)");
+    }
+}

@@ -1,0 +1,230 @@
+//! A processor of a parallel stage: a thread that takes jobs from one ring and puts them, done, into another.
+//!
+//! A worker that panics is gone, and gives back what it has not begun. One that hangs keeps what it has; its owner does
+//! without, and uses it again once it has given everything back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::thread::JoinHandle;
+
+use net::MonotonicClock;
+use rtrb::{Consumer, Producer, RingBuffer};
+use units::{Duration, Instant};
+
+use super::doze::Doze;
+use super::job::Job;
+use super::order::Ticket;
+use crate::wake::EngineWaker;
+
+/// Batches a worker has at a time, at most: one that it works on, and enough beside it to bridge what its owner does meanwhile.
+/// A batch takes a worker some tens of microseconds, so nothing waits for as long as a millisecond.
+pub(crate) const JOBS_MAX: usize = 4;
+
+/// A job with its slot.
+struct Errand {
+    ticket: Ticket,
+    job: Job,
+}
+
+/// What became of a job.
+pub(crate) enum Fate {
+    Done(Job),
+    /// It was not begun: the worker is gone.
+    Returned(Job),
+    /// It was begun and not finished: the worker is gone.
+    Broken,
+}
+
+/// A job that came back.
+pub(crate) struct Returned {
+    pub(crate) ticket: Ticket,
+    pub(crate) fate: Fate,
+}
+
+/// What a worker has done, for people.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    jobs: AtomicU64,
+    busy_ns: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn read(&self) -> (u64, Duration) {
+        let busy = Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed));
+        (self.jobs.load(Ordering::Relaxed), busy)
+    }
+
+    /// One writer: a load and a store do.
+    fn add(&self, spent: Duration) {
+        self.jobs.store(self.jobs.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.busy_ns.store(self.busy_ns.load(Ordering::Relaxed) + spent.as_nanos(), Ordering::Relaxed);
+    }
+}
+
+/// A worker as its owner sees it.
+pub(crate) struct Worker {
+    jobs: Producer<Errand>,
+    returned: Consumer<Returned>,
+    doze: Arc<Doze>,
+    thread: Option<JoinHandle<()>>,
+    pub(crate) tally: Arc<Tally>,
+    /// Jobs it has, those included that came back and were not looked at.
+    in_flight: usize,
+    /// It takes too long over something: gets nothing more until it has given everything back.
+    pub(crate) is_late: bool,
+    /// Its thread has ended.
+    pub(crate) is_gone: bool,
+}
+
+/// What a worker is started with.
+pub(crate) struct Start {
+    pub(crate) name: String,
+    /// The core it stays on, if any.
+    pub(crate) core: Option<usize>,
+    pub(crate) clock: MonotonicClock,
+    /// How long it looks for more work before it sleeps.
+    pub(crate) busy_poll: Duration,
+    /// Wakes its owner.
+    pub(crate) owner: Arc<EngineWaker>,
+}
+
+/// The worker's own end.
+struct Hand {
+    start: Start,
+    jobs: Consumer<Errand>,
+    returned: Producer<Returned>,
+    doze: Arc<Doze>,
+    tally: Arc<Tally>,
+}
+
+impl Worker {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    #[expect(clippy::disallowed_methods, reason = "this is where processors are given out")]
+    pub(crate) fn start(start: Start) -> std::io::Result<Self> {
+        let (jobs, to_do) = RingBuffer::new(JOBS_MAX);
+        let (done, returned) = RingBuffer::new(JOBS_MAX);
+        let (doze, tally) = (Arc::new(Doze::default()), Arc::new(Tally::default()));
+        let name = start.name.clone();
+        let hand = Hand { start, jobs: to_do, returned: done, doze: doze.clone(), tally: tally.clone() };
+        let thread = std::thread::Builder::new().name(name).spawn(move || hand.run())?;
+        Ok(Self { jobs, returned, doze, thread: Some(thread), tally, in_flight: 0, is_late: false, is_gone: false })
+    }
+
+    /// Whether it takes another job.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.is_gone && !self.is_late && self.in_flight < JOBS_MAX
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Gives it a job.
+    ///
+    /// # Panics
+    /// If it has no room.
+    pub(crate) fn give(&mut self, ticket: Ticket, job: Job) {
+        assert!(self.has_room(), "the caller has asked");
+        self.in_flight += 1;
+        // In flight are fewer than the ring holds.
+        assert!(self.jobs.push(Errand { ticket, job }).is_ok(), "a ring has room for what may be in flight");
+        self.doze.wake();
+    }
+
+    /// Whether something came back.
+    pub(crate) fn has_returned(&self) -> bool {
+        !self.returned.is_empty()
+    }
+
+    /// The next job that came back.
+    pub(crate) fn take_back(&mut self) -> Option<Returned> {
+        let returned = self.returned.pop().ok()?;
+        self.in_flight -= 1;
+        self.is_gone |= !matches!(returned.fate, Fate::Done(_));
+        self.is_late &= self.in_flight > 0;
+        Some(returned)
+    }
+}
+
+/// The end of a worker that is not needed any more. One that hangs is left to itself.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // The worker sees that its ring is abandoned.
+        let (jobs, _) = RingBuffer::new(1);
+        drop(std::mem::replace(&mut self.jobs, jobs));
+        self.doze.wake();
+        if let Some(thread) = self.thread.take().filter(|_| !self.is_late) {
+            // A panic was told when it happened.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+impl Hand {
+    fn run(mut self) {
+        self.doze.settle();
+        if let Some(core) = self.start.core
+            && let Err(error) = net::processors::stay_on(core)
+        {
+            tracing::warn!(%error, core, "cannot stay on one processor");
+        }
+        loop {
+            while let Ok(errand) = self.jobs.pop() {
+                if !self.serve(errand) {
+                    return;
+                }
+            }
+            if self.jobs.is_abandoned() {
+                return;
+            }
+            self.rest();
+        }
+    }
+
+    /// Does one job; false if that has gone wrong, and the thread is to end.
+    fn serve(&mut self, errand: Errand) -> bool {
+        let Errand { ticket, mut job } = errand;
+        let begun = self.start.clock.now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| job.run()));
+        self.tally.add(self.start.clock.now().saturating_since(begun));
+        if outcome.is_ok() {
+            self.give_back(Returned { ticket, fate: Fate::Done(job) });
+            return true;
+        }
+        tracing::error!(worker = %self.start.name, "a worker has panicked: others do its work from now on");
+        self.give_back(Returned { ticket, fate: Fate::Broken });
+        while let Ok(Errand { ticket, job }) = self.jobs.pop() {
+            self.give_back(Returned { ticket, fate: Fate::Returned(job) });
+        }
+        false
+    }
+
+    fn give_back(&mut self, returned: Returned) {
+        // Every job came by a ring of the same size. Nobody may be left to take it.
+        let _abandoned = self.returned.push(returned);
+        fence(Ordering::SeqCst);
+        self.start.owner.wake();
+    }
+
+    /// Nothing to do: looks around for a while if that was asked for, then sleeps.
+    fn rest(&self) {
+        if !self.start.busy_poll.is_zero() {
+            let until: Instant = self.start.clock.now() + self.start.busy_poll;
+            while self.start.clock.now() < until {
+                if self.has_work() {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        self.doze.sleep_unless(|| self.has_work());
+    }
+
+    fn has_work(&self) -> bool {
+        !self.jobs.is_empty() || self.jobs.is_abandoned()
+    }
+}

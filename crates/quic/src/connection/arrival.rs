@@ -1,0 +1,273 @@
+//! What arrives: datagrams on their way through the open stage into the receive half.
+//!
+//! Once the handshake is confirmed this has three steps, so that the middle one may run on any processor:
+//! [`begin_open`](Connection::begin_open) notes the arrival and lends keys, [`OpenJob::open`] opens and parses in place,
+//! [`handle_opened`](Connection::handle_opened) absorbs. [`handle_datagrams`](Connection::handle_datagrams) is all three.
+
+use bytes::{Bytes, BytesMut};
+use units::Instant;
+use wire::quic::{
+    ConnectionId, ErrorCode, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Side, Space, destination, parse_packet,
+};
+
+use super::paths::Origin;
+use super::{Connection, EARLY_PACKETS_MAX, ReceiveBuffer};
+use crate::control::ids::LOCAL_ID_LEN;
+use crate::error::{ConnectionError, TransportError};
+use crate::exchange::ToSend;
+use crate::open::{OpenContext, OpenJob, Opened, Outcome, open_packet};
+use crate::send::path::Addresses;
+
+impl Connection {
+    /// Takes datagrams that arrived together from one address at one socket: all `stride` bytes long but the last, which may
+    /// be shorter. They are opened in place; what the application reads later are references into the buffer.
+    ///
+    /// A path belongs to its two ends. A server follows a client whose packets come from elsewhere (RFC 9000, section 9.3;
+    /// multipath draft-21, section 3.1.2); a client drops what does, since servers do not move.
+    pub fn handle_datagrams(
+        &mut self,
+        now: Instant,
+        addresses: Addresses,
+        mut buffer: impl ReceiveBuffer,
+        stride: usize,
+    ) {
+        let (data, stride) = (buffer.bytes_mut(), stride.max(1));
+        let Some(path) = self.note_arrival(now, &addresses, data, stride) else { return };
+        if self.control.is_confirmed() {
+            let mut job = OpenJob { opened: std::mem::take(&mut self.opened), ..OpenJob::default() };
+            self.lend(path, addresses, data.len(), stride, &mut job);
+            job.open(data);
+            self.take_opened(now, &mut job, &buffer.freeze());
+            self.opened = job.opened;
+        } else {
+            // Handshake packets are few and may be kept: each gets memory of its own.
+            for datagram in data.chunks(stride) {
+                self.open_datagram(now, datagram.into());
+            }
+            if self.control.is_confirmed() {
+                // Thousands of connections may begin within a second and then idle: what each handshake needed goes at once.
+                self.shrink();
+            }
+        }
+        self.settle(now);
+    }
+
+    /// The first third of [`handle_datagrams`](Self::handle_datagrams), for a driver that opens on another processor: fills
+    /// `job` with what [`OpenJob::open`] needs. False if there is nothing to open elsewhere: the whole is for
+    /// `handle_datagrams` then, while the handshake goes on and when the connection ends.
+    ///
+    /// Batches of one path are to come back to [`handle_opened`](Self::handle_opened) in the order in which they began, or
+    /// not at all: one that is missing counts as lost on the way.
+    #[must_use]
+    pub fn begin_open(
+        &mut self,
+        now: Instant,
+        addresses: Addresses,
+        data: &[u8],
+        stride: usize,
+        job: &mut OpenJob,
+    ) -> bool {
+        if !self.control.is_confirmed() {
+            return false;
+        }
+        let stride = stride.max(1);
+        match self.note_arrival(now, &addresses, data, stride) {
+            Some(path) => self.lend(path, addresses, data.len(), stride, job),
+            // Noted, and nothing to be opened.
+            None => job.clear(),
+        }
+        true
+    }
+
+    /// The last third: takes what a job has opened. `buffer` is the memory it was opened in.
+    pub fn handle_opened(&mut self, now: Instant, job: &mut OpenJob, buffer: &Bytes) {
+        // What was begun before the end began is a late packet now.
+        if self.control.is_confirmed() {
+            self.take_opened(now, job, buffer);
+        }
+        self.settle(now);
+    }
+
+    /// Counts datagrams that arrived; says which path's they are, if anything is to be made of them.
+    fn note_arrival(&mut self, now: Instant, addresses: &Addresses, data: &[u8], stride: usize) -> Option<PathId> {
+        let count = data.len().div_ceil(stride) as u64;
+        let path = self.path_of(data);
+        let Some(origin) = self.origin_of(path, addresses) else {
+            self.receive.stats.datagrams_stray += count;
+            return None;
+        };
+        if self.control.is_idle_too_long(now) {
+            // We were suspended, or nobody called. The peer knows by its own clock that it is over (RFC 9000, section 10.1);
+            // what it sent before is no sign of life.
+            self.handle_timeout(now);
+        }
+        self.rest.note_busy(now);
+        let len = data.len() as u64;
+        if origin == Origin::Elsewhere {
+            self.receive.on_foreign_arrivals(count, len);
+        } else {
+            self.receive.on_arrivals(path, count, len, &mut self.exchange);
+        }
+        if self.control.is_silent() {
+            self.settle(now);
+            return None;
+        }
+        Some(path)
+    }
+
+    /// Lends a job what it needs to open datagrams of `path`.
+    fn lend(&mut self, path: PathId, addresses: Addresses, len: usize, stride: usize, job: &mut OpenJob) {
+        job.clear();
+        job.context = Some(self.open_context(path));
+        (job.addresses, job.stride, job.len) = (Some(addresses), stride, len as u64);
+    }
+
+    /// Absorbs what a job has opened, if it was lent anything.
+    fn take_opened(&mut self, now: Instant, job: &mut OpenJob, buffer: &Bytes) {
+        let (Some(context), Some(addresses)) = (job.context.take(), job.addresses) else { return };
+        let path = context.path;
+        // It may have changed since the job began.
+        let Some(origin) = self.origin_of(path, &addresses) else { return };
+        let heard_before = self.receive.largest(Space::Data, path);
+        if origin == Origin::Elsewhere && self.moves(path, heard_before, &job.opened) {
+            self.exchange.to_send.push_back(ToSend::Moved { path, addresses, bytes: job.len });
+            self.settle(now);
+        }
+        if origin == Origin::New && job.opened.packets.iter().any(|packet| packet.path == path) {
+            // Only what is authentic opens a path; what came with it counts for what may be sent back.
+            self.control.on_packet_of(path, addresses, &mut self.exchange, &mut self.events);
+            self.exchange.to_send.push_back(ToSend::Received { path, bytes: job.len });
+            self.settle(now);
+        }
+        self.absorb(now, &job.opened, buffer, &context);
+    }
+
+    /// The path a datagram belongs to: that of the connection ID it is sent to, once there may be several.
+    fn path_of(&self, datagram: &[u8]) -> PathId {
+        if !self.control.is_multipath() {
+            return PathId::ZERO;
+        }
+        let id = destination(datagram, LOCAL_ID_LEN).map(|destination| destination.dcid);
+        id.and_then(|id| self.control.path_of_id(id)).unwrap_or(PathId::ZERO)
+    }
+
+    /// During the handshake: keys may come with each packet, so packets are opened one by one.
+    fn open_datagram(&mut self, now: Instant, mut datagram: BytesMut) {
+        let mut first_destination = None;
+        let is_short = datagram.len() < MIN_INITIAL_SIZE;
+        while !datagram.is_empty() {
+            let header = match parse_packet(&datagram, LOCAL_ID_LEN) {
+                Ok(Parsed::Protected(header)) => header,
+                Ok(Parsed::VersionNegotiation { .. }) => return self.on_version_negotiation(&datagram),
+                // Retry comes with address validation; until then it counts as noise.
+                _ => {
+                    self.receive.stats.packets_dropped += 1;
+                    return;
+                }
+            };
+            // RFC 9000, section 12.2: coalesced packets are for one connection.
+            let is_stray = *first_destination.get_or_insert(header.dcid) != header.dcid;
+            // RFC 9000, section 14.1: a client that sends less cannot be told from one that amplifies.
+            let is_small = is_short && header.ty == PacketType::Initial && self.side == Side::Server;
+            let is_foreign =
+                header.ty != PacketType::OneRtt && self.control.peer_first_id().is_some_and(|id| id != header.scid);
+            let packet = datagram.split_to(header.end.clamp(1, datagram.len()));
+            if is_stray || is_small || is_foreign {
+                self.receive.stats.packets_dropped += 1;
+                continue;
+            }
+            let source = (header.ty != PacketType::OneRtt).then_some(header.scid);
+            if self.open_single(now, packet, source) {
+                self.retry_early(now);
+            }
+        }
+    }
+
+    /// Opens and absorbs one packet; true if it was authentic.
+    fn open_single(&mut self, now: Instant, mut packet: BytesMut, source: Option<ConnectionId>) -> bool {
+        // While we close, packets come on any path (RFC 9000, section 10.2.1).
+        let mut context = self.open_context(self.path_of(&packet));
+        let mut opened = std::mem::take(&mut self.opened);
+        opened.clear();
+        let step = open_packet(&mut context, &mut packet, 0, &mut opened);
+        let is_open = matches!(step.outcome, Outcome::Opened);
+        if let Outcome::NoKeys(space) = step.outcome {
+            // Its keys may still come: a later flight overtook an earlier one.
+            let early = self.control.is_handshaking() && space != Space::Initial;
+            if early && self.early.len() < EARLY_PACKETS_MAX {
+                self.early.push(packet);
+                self.opened = opened;
+                return false;
+            }
+            opened.dropped_count += 1;
+        } else if is_open
+            && self.side == Side::Client
+            && let Some(source) = source
+        {
+            self.control.on_peer_first_id(source, &mut self.exchange);
+        }
+        self.absorb(now, &opened, &packet.freeze(), &context);
+        self.opened = opened;
+        self.settle(now);
+        is_open
+    }
+
+    /// Tries the packets again that came before their keys.
+    fn retry_early(&mut self, now: Instant) {
+        if self.early.is_empty() {
+            return;
+        }
+        for packet in std::mem::take(&mut self.early) {
+            self.open_single(now, packet, None);
+        }
+    }
+
+    fn open_context(&mut self, path: PathId) -> OpenContext {
+        let largest = Space::ALL.map(|space| self.receive.largest(space, path));
+        self.control.open_context(path, largest)
+    }
+
+    fn absorb(&mut self, now: Instant, opened: &Opened, buffer: &Bytes, context: &OpenContext) {
+        self.receive.stats.packets_unauthentic += opened.unauthentic_count;
+        self.receive.stats.packets_dropped += opened.dropped_count;
+        if !opened.packets.is_empty() {
+            self.heard = true;
+            self.exchange.to_send.push_back(ToSend::Heard);
+        }
+        for packet in &opened.packets {
+            let result = self.receive.absorb(now, packet, opened, buffer, &mut self.exchange, &mut self.events);
+            if let Err(error) = result {
+                self.settle(now);
+                self.fail(now, error);
+                return;
+            }
+        }
+        if opened.unauthentic_count > 0 {
+            self.unauthentic_count += opened.unauthentic_count;
+            // The limit is the negotiated AEAD's, once there is one; Initial packets have their own.
+            let limit = context.data.as_ref().map_or(self.integrity_limit, |ring| ring.current.integrity_limit());
+            if self.unauthentic_count >= limit {
+                let reason = "too many packets failed to authenticate";
+                self.fail(now, TransportError::new(ErrorCode::AEAD_LIMIT_REACHED, reason));
+                return;
+            }
+        }
+        self.settle(now);
+        if let Some(ring) = &context.data {
+            self.control.note_phase_from(context.path, ring.epoch, ring.phase_from);
+        }
+    }
+
+    /// RFC 9000, section 6.2: only before anything authentic came, and only if it does not offer what we speak.
+    fn on_version_negotiation(&mut self, datagram: &[u8]) {
+        let Ok(Parsed::VersionNegotiation { scid, versions, .. }) = parse_packet(datagram, LOCAL_ID_LEN) else {
+            return;
+        };
+        // It repeats the IDs of our packet; a sender who has not seen that can only guess (RFC 8999, section 6).
+        let is_answer = scid == self.control.original_destination().as_slice();
+        let offers_ours = wire::quic::versions(versions).any(|version| version == wire::quic::VERSION_1);
+        if self.side == Side::Client && is_answer && !self.heard && !offers_ours {
+            self.control.abandon(ConnectionError::VersionMismatch, &mut self.events);
+        }
+    }
+}
