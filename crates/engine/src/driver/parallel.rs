@@ -123,7 +123,7 @@ impl Driver {
     pub(super) fn carry_on(&mut self) {
         let now = self.clock.now();
         match &mut self.stage {
-            Some(stage) if !stage.is_empty() => stage.collect(now),
+            Some(stage) if !stage.is_empty() || stage.has_news() => stage.collect(now),
             _ => return,
         }
         loop {
