@@ -4,6 +4,7 @@
 //! turn follows the work, not the number of connections.
 
 mod admit;
+mod far;
 mod parallel;
 mod transmit;
 
@@ -20,7 +21,8 @@ use units::{Duration, Instant};
 use crate::cells::ConnectionCell;
 use crate::error::Closed;
 use crate::meter::Stage;
-use crate::port::Port;
+use crate::port::{NearPort, Port, PortPlace};
+use crate::processor::PathProcessor;
 use crate::receive::{Arrived, Buffers, RECV_BUFFERS};
 use crate::shared::Shared;
 use crate::slab::Slab;
@@ -32,9 +34,6 @@ use crate::timers::Timers;
 
 /// Calls to one socket in one turn: with [`RECV_BUFFERS`] buffers each at most 2 MiB, well under a millisecond of work.
 const RECV_CALLS_PER_TURN: usize = 2;
-
-/// Errors in a row after which a socket is not asked again before it says that something arrived.
-const RECV_ERRORS_MAX: u32 = 16;
 
 /// Connections visited in one turn.
 const VISITS_PER_TURN: usize = 64;
@@ -86,6 +85,8 @@ pub(crate) struct Driver {
     limits: DriverLimits,
     /// Other processors that seal and open; none under the placements of one processor.
     stage: Option<ParallelStage>,
+    /// Those that serve the paths of sockets that are not the driver's own.
+    processors: Vec<PathProcessor>,
     /// Connections with more to send than the stage takes.
     await_stage: Vec<ConnectionKey>,
     /// Connections of clients whose handshake goes on.
@@ -98,6 +99,13 @@ pub(crate) struct Driver {
     others_may_open: bool,
     plan: Plan,
     sealed: Vec<u8>,
+}
+
+/// The processors beside the driver's own.
+#[derive(Default)]
+pub(crate) struct Others {
+    pub(crate) stage: Option<ParallelStage>,
+    pub(crate) processors: Vec<PathProcessor>,
 }
 
 /// The bounds the driver applies.
@@ -114,11 +122,13 @@ impl Driver {
         endpoint: Endpoint,
         ports: Vec<Port>,
         sleeper: Sleeper,
-        stage: Option<ParallelStage>,
+        others: Others,
         limits: DriverLimits,
     ) -> io::Result<Self> {
         for (index, port) in ports.iter().enumerate() {
-            if let Readiness::Descriptor(descriptor) = port.readiness {
+            if let Some(port) = port.as_near()
+                && let Readiness::Descriptor(descriptor) = port.readiness
+            {
                 sleeper.add(index, descriptor)?;
             }
         }
@@ -133,7 +143,8 @@ impl Driver {
             sleeper,
             buffers: Buffers::new(),
             limits,
-            stage,
+            stage: others.stage,
+            processors: others.processors,
             await_stage: Vec::new(),
             half_open: 0,
             goodbyes_said: false,
@@ -174,17 +185,19 @@ impl Driver {
         self.shared.waker.announce_sleep();
         let takes = self.takes_more();
         let busy = !self.run.is_empty()
-            || (takes && self.ports.iter().any(|port| port.readable || port.arrivals.has_some()))
+            || (takes && self.near_ports().any(|port| port.readable || port.arrivals.has_some()))
             || self.stage.as_ref().is_some_and(ParallelStage::has_news)
+            || self.has_news()
             || self.shared.has_todo()
             || (self.shared.is_stopping() && !self.goodbyes_said);
         let now = self.clock.now();
         let until = if busy {
             Some(now)
         } else {
-            let retries = self.ports.iter().filter_map(Port::retry_at);
+            let retries = self.near_ports().filter_map(NearPort::retry_at);
             let late = self.stage.as_ref().and_then(ParallelStage::deadline);
-            self.timers.next().into_iter().chain(deadline).chain(retries).chain(late).min()
+            let hangs = self.processors.iter().filter_map(PathProcessor::deadline);
+            self.timers.next().into_iter().chain(deadline).chain(retries).chain(late).chain(hangs).min()
         };
         let ready = self.sleeper.wait(now, until);
         self.shared.waker.announce_awake();
@@ -192,13 +205,27 @@ impl Driver {
         match ready {
             Ok(ready) => {
                 for ready in ready {
-                    let Some(port) = self.ports.get_mut(ready.socket) else { continue };
+                    let port = self.ports.get_mut(ready.socket).and_then(Port::as_near_mut);
+                    let Some(port) = port else { continue };
                     port.readable |= ready.readable;
                     port.became_writable |= ready.writable;
                 }
             }
             // Only a broken poll descriptor fails. Going on slowly beats spinning or giving up.
             Err(error) => tracing::error!(%error, "cannot wait for sockets"),
+        }
+    }
+
+    /// The sockets that the driver serves.
+    fn near_ports(&self) -> impl Iterator<Item = &NearPort> {
+        self.ports.iter().filter_map(Port::as_near)
+    }
+
+    /// Whether a socket takes something now.
+    fn port_has_room(&self, index: usize) -> bool {
+        match &self.ports[index].place {
+            PortPlace::Near(port) => port.has_room(),
+            PortPlace::Far { processor, .. } => self.processors[*processor].has_room(),
         }
     }
 
@@ -250,8 +277,9 @@ impl Driver {
     /// Every goodbye has left: the sockets have them.
     pub(crate) fn has_left(&mut self) -> bool {
         let is_under_way = self.stage.as_ref().is_some_and(|stage| !stage.is_empty());
-        if !self.goodbyes_said || !self.run.is_empty() || is_under_way || self.ports.iter().any(|port| !port.has_room())
-        {
+        let has_held = self.near_ports().any(|port| !port.has_room());
+        let is_there = self.processors.iter().any(|processor| !processor.is_idle());
+        if !self.goodbyes_said || !self.run.is_empty() || is_under_way || has_held || is_there {
             return false;
         }
         // A goodbye that the system refused leaves after a wait.
@@ -266,52 +294,28 @@ impl Driver {
         if !self.takes_more() {
             return received;
         }
-        for port in 0..self.ports.len() {
-            if self.ports[port].arrivals.take() {
-                self.ports[port].readable = true;
-            }
+        for index in 0..self.ports.len() {
+            let Some(port) = self.ports[index].as_near_mut() else { continue };
+            port.readable |= port.arrivals.take();
             for _ in 0..RECV_CALLS_PER_TURN {
-                if !self.ports[port].readable {
+                if !self.ports[index].as_near().is_some_and(|port| port.readable) {
                     break;
                 }
-                received += self.receive_from(port);
+                received += self.receive_from(index);
             }
         }
-        received
+        received + self.take_news()
     }
 
     /// One call to a socket.
     fn receive_from(&mut self, index: usize) -> usize {
-        let port = &mut self.ports[index];
-        let shared = &self.shared;
-        let received = self.buffers.fill(|buffers, metas| {
-            shared.lap(Stage::Route);
-            let received = port.socket.recv(buffers, metas);
-            shared.lap(Stage::RecvCall);
-            if let Some(meter) = &shared.meter {
-                meter.count_received(&metas[..*received.as_ref().unwrap_or(&0)]);
-            }
-            received
-        });
-        let count = match received {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                port.readable = false;
-                return 0;
-            }
-            Err(error) => {
-                // A report about something sent earlier, such as a port nobody listens on. The socket goes on; one that
-                // fails again and again is left alone until something new arrives.
-                tracing::debug!(%error, "receiving failed");
-                port.recv_errors += 1;
-                port.readable = port.recv_errors < RECV_ERRORS_MAX;
-                return 0;
-            }
-        };
-        // Fewer than asked for: there were no more, and the next arrival is an event of its own. Sockets that are woken by
-        // arrival say so the same way.
-        port.recv_errors = 0;
-        port.readable = count >= RECV_BUFFERS.min(net::udp::RECV_BATCH_MAX);
+        let Some(port) = self.ports[index].as_near_mut() else { return 0 };
+        self.shared.lap(Stage::Route);
+        let count = port.receive(&mut self.buffers);
+        self.shared.lap(Stage::RecvCall);
+        if let Some(meter) = &self.shared.meter {
+            meter.count_received(&self.buffers.metas[..count]);
+        }
         let mut arrived = std::mem::take(&mut self.arrived);
         arrived.extend((0..count).map(|batch| (self.buffers.metas[batch], self.buffers.take(batch))));
         // The last of them the driver opens itself, so that what comes alone is not handed over.
@@ -357,6 +361,10 @@ impl Driver {
             self.open_by_stage(port, key, meta, batch);
             return;
         }
+        if let Some(processor) = self.ports[port].processor() {
+            self.open_there(port, processor, key, meta, batch);
+            return;
+        }
         let now = self.clock.now();
         if let Some(slot) = self.slots.get_mut(key.0) {
             self.shared.lap(Stage::Route);
@@ -385,11 +393,11 @@ impl Driver {
 
     fn fire_timers(&mut self) -> usize {
         let now = self.clock.now();
-        for port in 0..self.ports.len() {
-            let port_ref = &mut self.ports[port];
-            let writable = std::mem::take(&mut port_ref.became_writable) && port_ref.awaits_writable();
-            if writable || port_ref.retry_at().is_some_and(|at| at <= now) {
-                self.retry_port(now, port);
+        for index in 0..self.ports.len() {
+            let Some(port) = self.ports[index].as_near_mut() else { continue };
+            let writable = std::mem::take(&mut port.became_writable) && port.awaits_writable();
+            if writable || port.retry_at().is_some_and(|at| at <= now) {
+                self.retry_port(now, index);
             }
         }
         let mut fired = 0;

@@ -12,13 +12,14 @@ use units::{Duration, Instant};
 
 use crate::cells::ConnectionCell;
 use crate::config::EngineConfig;
-use crate::driver::{Driver, DriverLimits, Tails};
+use crate::driver::{Driver, DriverLimits, Others, Tails};
 use crate::error::{Closed, StartError};
 use crate::handle::ConnectionHandle;
 use crate::inline::Inline;
 use crate::meter::Costs;
 use crate::placement::{PROCESSORS_MAX, Placement};
-use crate::port::Port;
+use crate::port::{NearPort, Port};
+use crate::processor::{PathProcessor, Start};
 use crate::shared::{AcceptOutcome, ConnectRequest, Limits, Shared};
 use crate::sleep::Sleeper;
 use crate::socket::LiveSocket;
@@ -74,11 +75,11 @@ impl Engine {
         let (sleeper, waker) =
             Sleeper::new(clock, config.busy_poll).map_err(|error| StartError::System("set up polling", error))?;
         let waker = Arc::new(waker);
-        let mut ports = Vec::with_capacity(sockets.len());
-        for socket in sockets {
+        let mut local_addrs = Vec::with_capacity(sockets.len());
+        for socket in &sockets {
             let local =
                 socket.local_addr().map_err(|error| StartError::System("ask a socket for its address", error))?;
-            ports.push(Port::new(socket, local, Arc::new(ArrivalWaker::new(Arc::clone(&waker)))));
+            local_addrs.push(local);
         }
         let limits = Limits {
             outbox_bytes_max: config.outbox_bytes_max,
@@ -86,9 +87,9 @@ impl Engine {
             message_len_max: config.message_len_max,
             is_listening: config.server.is_some(),
         };
-        let local_addrs = ports.iter().map(|port| port.local).collect();
         let shared = Shared::new(clock, waker, local_addrs, limits, config.measure);
         let shared = Arc::new(shared);
+        let (ports, others) = place(&config, clock, &shared, sockets)?;
         let mut key = [0; 32];
         os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
         let endpoint = Endpoint::new(config.transport, config.server, SecretSource::new(&key))
@@ -98,16 +99,8 @@ impl Engine {
             connections_max: config.connections_max,
             handshake_timeout: config.handshake_timeout,
         };
-        let stage = match config.placement {
-            Placement::Packet(count) => {
-                let cores = config.cores.get(1..).unwrap_or_default();
-                let stage = Stage::start(count.saturating_sub(1), cores, clock, config.busy_poll, &shared.waker);
-                Some(stage.map_err(|error| StartError::System("start a worker", error))?)
-            }
-            Placement::Thread | Placement::Inline => None,
-        };
-        let figures = stage.as_ref().map(|stage| Arc::clone(stage.figures()));
-        let driver = Driver::new(Arc::clone(&shared), endpoint, ports, sleeper, stage, limits)
+        let figures = others.stage.as_ref().map(|stage| Arc::clone(stage.figures()));
+        let driver = Driver::new(Arc::clone(&shared), endpoint, ports, sleeper, others, limits)
             .map_err(|error| StartError::System("watch a socket", error))?;
         let placed = if config.placement.is_inline() {
             Placed::Inline(Box::new(Inline::new(driver)))
@@ -249,6 +242,53 @@ impl Engine {
             Placed::Inline(inline) => inline.stop(&self.core.shared),
         }
     }
+}
+
+/// Gives out sockets and processors, as the placement says.
+fn place(
+    config: &EngineConfig,
+    clock: MonotonicClock,
+    shared: &Shared,
+    sockets: Vec<Box<dyn LiveSocket>>,
+) -> Result<(Vec<Port>, Others), StartError> {
+    let near = |socket, local| {
+        Port::near(NearPort::new(socket, local, Arc::new(ArrivalWaker::new(Arc::clone(&shared.waker)))))
+    };
+    let cores = config.cores.get(1..).unwrap_or_default();
+    let mut others = Others::default();
+    if let Placement::Packet(count) = config.placement {
+        let stage = Stage::start(count.saturating_sub(1), cores, clock, config.busy_poll, &shared.waker);
+        others.stage = Some(stage.map_err(|error| StartError::System("start a worker", error))?);
+    }
+    let wanted = if let Placement::Path(count) = config.placement { count.max(1) } else { 1 };
+    // Those who would have no socket are not needed.
+    let count = wanted.min(sockets.len() + 1);
+    // The driver has what belongs to all paths, so it serves a socket only if there are as many as processors.
+    let spares_driver = usize::from(count > sockets.len());
+    let mut ports = Vec::with_capacity(sockets.len());
+    let mut given: Vec<Vec<_>> = (1..count).map(|_| Vec::new()).collect();
+    for (index, socket) in sockets.into_iter().enumerate() {
+        let local = shared.local_addrs[index];
+        match ((index + spares_driver) % count).checked_sub(1) {
+            None => ports.push(near(socket, local)),
+            Some(processor) => {
+                ports.push(Port::far(local, processor, socket.max_gso_segments().max(1)));
+                given[processor].push((index, local, socket));
+            }
+        }
+    }
+    for (index, sockets) in given.into_iter().enumerate() {
+        let start = Start {
+            name: format!("litz-path-{}", index + 1),
+            core: cores.get(index).copied(),
+            clock,
+            busy_poll: config.busy_poll,
+            owner: Arc::clone(&shared.waker),
+        };
+        let processor = PathProcessor::start(start, sockets);
+        others.processors.push(processor.map_err(|error| StartError::System("start a processor", error))?);
+    }
+    Ok((ports, others))
 }
 
 /// Nobody is left who could use the engine, and its owner has not stopped it: the thread ends on its own.

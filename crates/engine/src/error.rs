@@ -47,6 +47,8 @@ pub enum Closed {
     NoSocket,
     /// The endpoint is gone.
     EndpointClosed,
+    /// The processor that had the connection, or the last of its paths, has failed: a fault of ours. Other connections go on.
+    ProcessorGone,
 }
 
 /// The codes that stand for TLS alerts (RFC 9001, section 4.8).
@@ -104,6 +106,9 @@ impl fmt::Display for Closed {
             Self::TooMany => f.write_str("there are as many connections as the configuration allows"),
             Self::NoSocket => f.write_str("no socket of this endpoint speaks the address family"),
             Self::EndpointClosed => f.write_str("the endpoint is closed"),
+            Self::ProcessorGone => {
+                f.write_str("the processor that had the connection has failed: an error of this program")
+            }
         }
     }
 }
@@ -121,7 +126,9 @@ impl From<Closed> for io::Error {
             Closed::ByPeer { .. } => ConnectionReset,
             Closed::TimedOut | Closed::HandshakeTimedOut { .. } => TimedOut,
             Closed::Tls { .. } | Closed::VersionMismatch | Closed::TooMany => ConnectionRefused,
-            Closed::PeerMisbehaved(_) | Closed::ByPeerTransport(_) | Closed::EndpointClosed => ConnectionAborted,
+            Closed::PeerMisbehaved(_) | Closed::ByPeerTransport(_) | Closed::EndpointClosed | Closed::ProcessorGone => {
+                ConnectionAborted
+            }
             Closed::Configuration(_) => InvalidInput,
             Closed::NoSocket => AddrNotAvailable,
         };

@@ -14,6 +14,7 @@
 //! | [`handle`] | what the application holds of a connection and of streams, as `poll` functions |
 //! | `driver` | the duty cycle |
 //! | `stage` | batches sealed and opened on several processors, and in order |
+//! | `processor` | processors that serve paths: their sockets, sealing and opening |
 //! | `slot`, `messages` | one connection as the driver keeps it |
 //! | `cells` | what both sides share |
 //! | `receive`, `port`, `sleep`, `wake` | buffers, sockets, sleeping and waking |
@@ -36,6 +37,7 @@ mod messages;
 mod meter;
 pub mod placement;
 mod port;
+mod processor;
 mod receive;
 mod shared;
 mod slab;

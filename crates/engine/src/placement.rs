@@ -22,6 +22,10 @@ pub enum Placement {
     /// So many processors share the batches of all connections: what is serial runs on one of them, sealing and opening on
     /// all (document 000's packet-level parallelism). Of use when the cipher is dear or one core is not enough.
     Packet(usize),
+    /// So many processors share the sockets, and with them the paths: each receives, opens, seals and sends for its own
+    /// (document 004's replicated channels). One has what belongs to connections as a whole, and a share of the sockets if
+    /// there are as many as processors. More processors than sockets and that one are not used.
+    Path(usize),
 }
 
 impl Placement {
@@ -30,7 +34,7 @@ impl Placement {
         match self {
             Self::Inline => 0,
             Self::Thread => 1,
-            Self::Packet(count) => count,
+            Self::Packet(count) | Self::Path(count) => count,
         }
     }
 
@@ -46,6 +50,7 @@ impl fmt::Display for Placement {
             Self::Thread => f.write_str("thread"),
             Self::Inline => f.write_str("inline"),
             Self::Packet(count) => write!(f, "packet({count})"),
+            Self::Path(count) => write!(f, "path({count})"),
         }
     }
 }
@@ -81,7 +86,8 @@ impl FromStr for Placement {
             "inline" if words == name => Ok(Self::Inline),
             "thread" if words == name => Ok(Self::Thread),
             "packet" => counted(Self::Packet),
-            _ => Err(PlacementError(format!("there is no placement {words:?}: inline, thread or packet(N)"))),
+            "path" => counted(Self::Path),
+            _ => Err(PlacementError(format!("there is no placement {words:?}: inline, thread, packet(N) or path(N)"))),
         }
     }
 }
@@ -92,7 +98,9 @@ mod tests {
 
     #[test]
     fn words_name_placements_and_placements_are_told_in_the_same_words() {
-        for placement in [Placement::Inline, Placement::Thread, Placement::Packet(1), Placement::Packet(64)] {
+        for placement in
+            [Placement::Inline, Placement::Thread, Placement::Packet(1), Placement::Packet(64), Placement::Path(3)]
+        {
             assert_eq!(placement.to_string().parse(), Ok(placement));
         }
         for words in

@@ -23,6 +23,8 @@ macro_rules! scenarios {
         scenarios!(@arm memory_thread, Wire::Memory, Placement::Thread, $($module::$name),*);
         scenarios!(@arm memory_inline, Wire::Memory, Placement::Inline, $($module::$name),*);
         scenarios!(@arm udp_packet, Wire::Udp, Placement::Packet(3), $($module::$name),*);
+        scenarios!(@arm udp_path, Wire::Udp, Placement::Path(2), $($module::$name),*);
+        scenarios!(@arm memory_path, Wire::Memory, Placement::Path(2), $($module::$name),*);
         scenarios!(@arm memory_packet, Wire::Memory, Placement::Packet(2), $($module::$name),*);
     };
     (@arm $arm:ident, $wire:expr, $placement:expr, $($module:ident::$name:ident),*) => {

@@ -12,6 +12,7 @@ use super::{Driver, arrived_at};
 use crate::cells::ConnectionCell;
 use crate::cells::connection::Place;
 use crate::error::Closed;
+use crate::port::PortPlace;
 use crate::shared::ConnectRequest;
 use crate::slot::Slot;
 
@@ -92,7 +93,7 @@ impl Driver {
 
     /// Answers a version we do not speak (RFC 9000, section 6).
     pub(super) fn negotiate(&mut self, port: usize, meta: &RecvMeta, datagram: &[u8]) {
-        if !self.endpoint.version_negotiation(datagram, &mut self.sealed) || !self.ports[port].has_room() {
+        if !self.endpoint.version_negotiation(datagram, &mut self.sealed) || !self.port_has_room(port) {
             return;
         }
         let now = self.clock.now();
@@ -103,8 +104,13 @@ impl Driver {
             contents: &self.sealed,
             segment_size: None,
         };
-        // The client asks again if it is lost.
-        let _sent = self.ports[port].send(now, &transmit, || None);
+        match &mut self.ports[port].place {
+            // The client asks again if it is lost.
+            PortPlace::Near(near) => drop(near.send(now, &transmit, || None)),
+            PortPlace::Far { processor, .. } => {
+                self.processors[*processor].reply(port, meta.source, meta.destination_ip, &self.sealed);
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use quic::{ConnectionKey, PathId, Plan, ReceiveBuffer, seal};
 use super::transmit::{Left, PLANS_PER_VISIT};
 use super::{Driver, arrived_at};
 use crate::meter::Stage;
+use crate::port::NearPort;
 use crate::receive::Arrived;
 use crate::stage::{Finished, Job, Lane, Way};
 
@@ -86,7 +87,7 @@ impl Driver {
     }
 
     fn ports_have_room(&self, plan: &Plan) -> bool {
-        plan.addresses.is_none_or(|addresses| self.ports[usize::from(addresses.socket)].has_room())
+        plan.addresses.is_none_or(|addresses| self.port_has_room(usize::from(addresses.socket)))
     }
 
     /// Datagrams of a connection are opened by another processor if it has room, or here.
@@ -131,7 +132,8 @@ impl Driver {
             let ports = &self.ports;
             let may_go = |finished: &Finished| match finished {
                 Finished::Sealed { plan, .. } => {
-                    plan.addresses.is_none_or(|addresses| ports[usize::from(addresses.socket)].has_room())
+                    let port = plan.addresses.map(|addresses| &ports[usize::from(addresses.socket)]);
+                    port.and_then(|port| port.as_near()).is_none_or(NearPort::has_room)
                 }
                 Finished::Opened { .. } | Finished::Lost => true,
             };

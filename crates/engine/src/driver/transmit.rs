@@ -9,7 +9,7 @@ use units::Instant;
 
 use super::{Driver, Tails, VISITS_PER_TURN};
 use crate::meter::Stage;
-use crate::port::{Parcel, Sent};
+use crate::port::{Parcel, PortPlace, Sent};
 use crate::slot::Slot;
 use crate::socket::Readiness;
 
@@ -38,8 +38,10 @@ impl Driver {
         self.shared.lap(Stage::HandOver);
         let now = self.clock.now();
         for index in 0..self.ports.len() {
-            self.ports[index].flush(now);
-            self.watch_room(index);
+            if let Some(port) = self.ports[index].as_near_mut() {
+                port.flush(now);
+                self.watch_room(index);
+            }
         }
         self.shared.lap(Stage::SendCall);
         sent
@@ -69,15 +71,23 @@ impl Driver {
             Left::More => self.schedule(key),
             Left::NoRoom => {
                 // Visited all the same when something arrives: only sending has to wait.
-                for (index, port) in self.ports.iter_mut().enumerate().filter(|(_, port)| !port.has_room()) {
-                    if slot.awaits_room & 1 << index == 0 {
-                        slot.awaits_room |= 1 << index;
-                        port.waiting.push_back(key);
-                    }
-                }
+                let full = (0..self.ports.len()).filter(|index| !self.port_has_room(*index));
+                let full = full.fold(0, |full, index| full | 1 << index);
+                self.await_room(key, full);
             }
         }
         sent
+    }
+
+    /// Puts a connection into the queues of these sockets, bit by bit.
+    fn await_room(&mut self, key: ConnectionKey, full: u64) {
+        let Some(slot) = self.slots.get_mut(key.0) else { return };
+        for (index, port) in self.ports.iter_mut().enumerate() {
+            if full & !slot.awaits_room & 1 << index != 0 {
+                slot.awaits_room |= 1 << index;
+                port.waiting.push_back(key);
+            }
+        }
     }
 
     /// Tells the application what happened.
@@ -117,11 +127,16 @@ impl Driver {
             if let Err(left) = self.plan(key) {
                 return (sent, left);
             }
-            seal(&self.plan, &mut self.sealed);
-            if let Some(addresses) = self.plan.addresses {
-                datagrams_max = self.ports[usize::from(addresses.socket)].batch_max();
-            }
             sent += 1;
+            if let Some(addresses) = self.plan.addresses {
+                let port = &self.ports[usize::from(addresses.socket)];
+                datagrams_max = port.batch_max();
+                if let Some(processor) = port.processor() {
+                    self.send_there(key, processor);
+                    continue;
+                }
+            }
+            seal(&self.plan, &mut self.sealed);
             let (plan, sealed) = (std::mem::take(&mut self.plan), std::mem::take(&mut self.sealed));
             let goes_on = self.emit(key, &plan, &sealed);
             (self.plan, self.sealed) = (plan, sealed);
@@ -144,11 +159,14 @@ impl Driver {
     pub(super) fn plan(&mut self, key: ConnectionKey) -> Result<(), Left> {
         let Some(slot) = self.slots.get_mut(key.0) else { return Err(Left::Nothing) };
         let is_full = Cell::new(false);
+        let (ports, processors) = (&self.ports, &self.processors);
         let room = |socket: u16| {
-            let port = &self.ports[usize::from(socket)];
-            let has_room = port.has_room();
+            let (has_room, batch_max) = match &ports[usize::from(socket)].place {
+                PortPlace::Near(port) => (port.has_room(), port.socket.max_gso_segments().max(1)),
+                PortPlace::Far { processor, batch_max } => (processors[*processor].has_room(), *batch_max),
+            };
             is_full.set(is_full.get() || !has_room);
-            if has_room { port.socket.max_gso_segments().max(1) } else { 0 }
+            if has_room { batch_max } else { 0 }
         };
         let planned = slot.connection.poll_plan_where(self.clock.now(), &room, &mut self.plan);
         self.shared.lap(Stage::Plan);
@@ -178,7 +196,7 @@ impl Driver {
             segment_size: (plan.datagram_count() > 1).then_some(plan.segment_size),
         };
         self.shared.lap(Stage::Report);
-        let port = &mut self.ports[usize::from(addresses.socket)];
+        let Some(port) = self.ports[usize::from(addresses.socket)].as_near_mut() else { return true };
         let parcel = || Some(Parcel { key, cell: Arc::clone(&slot.cell), receipt: plan.receipt() });
         let outcome = port.send(now, &transmit, parcel);
         self.shared.lap(Stage::SendCall);
@@ -194,41 +212,41 @@ impl Driver {
     /// A socket may have room again.
     pub(super) fn retry_port(&mut self, now: Instant, index: usize) {
         // It leaves now, not when it was planned: round trips are measured from here.
-        let held = self.ports[index].held().cloned();
+        let held = self.ports[index].as_near().and_then(|port| port.held().cloned());
         if let Some(parcel) = &held
             && let Some(slot) = self.owner(parcel)
         {
             slot.connection.handle_emitted(now, &parcel.receipt);
         }
-        if let Some((Some(parcel), error)) = self.ports[index].retry(now)
-            && let Some(slot) = self.owner(&parcel)
-        {
-            tracing::debug!(%error, "a batch that waited for room was lost");
-            slot.connection.handle_not_emitted(&parcel.receipt);
-            goes_on(slot, now, parcel.receipt.path(), &error);
-            self.schedule(parcel.key);
+        let refused = self.ports[index].as_near_mut().and_then(|port| port.retry(now));
+        if let Some((Some(parcel), error)) = refused {
+            self.on_late_refusal(now, &parcel, &error);
         }
         self.watch_room(index);
-        if self.ports[index].has_room() {
-            // Those that waited go first, in their order.
-            while let Some(key) = self.ports[index].waiting.pop_front() {
-                // The key may have passed on to another connection, whose visit does no harm.
-                if let Some(slot) = self.slots.get_mut(key.0) {
-                    slot.awaits_room &= !(1 << index);
-                    self.schedule(key);
-                }
+        if self.port_has_room(index) {
+            self.schedule_waiting(index);
+        }
+    }
+
+    /// Those that waited for a socket go first, in their order.
+    pub(super) fn schedule_waiting(&mut self, index: usize) {
+        while let Some(key) = self.ports[index].waiting.pop_front() {
+            // The key may have passed on to another connection, whose visit does no harm.
+            if let Some(slot) = self.slots.get_mut(key.0) {
+                slot.awaits_room &= !(1 << index);
+                self.schedule(key);
             }
         }
     }
 
     /// The connection a batch belongs to, if it is there still.
-    fn owner(&mut self, parcel: &Parcel) -> Option<&mut Slot> {
+    pub(super) fn owner(&mut self, parcel: &Parcel) -> Option<&mut Slot> {
         self.slots.get_mut(parcel.key.0).filter(|slot| Arc::ptr_eq(&slot.cell, &parcel.cell))
     }
 
     /// Watches a socket for room exactly while it has none.
     fn watch_room(&mut self, index: usize) {
-        let port = &mut self.ports[index];
+        let Some(port) = self.ports[index].as_near_mut() else { return };
         let wanted = port.awaits_writable();
         if wanted == port.watched {
             return;
@@ -244,13 +262,13 @@ impl Driver {
 
 /// The system took a batch that did not leave, which is not the network's doing and so no loss: the same content is planned
 /// again. True if that may be now.
-fn on_lost(slot: &mut Slot, now: Instant, plan: &Plan, error: &SendError) -> bool {
+pub(super) fn on_lost(slot: &mut Slot, now: Instant, plan: &Plan, error: &SendError) -> bool {
     slot.connection.handle_not_emitted(&plan.receipt());
     goes_on(slot, now, plan.path, error)
 }
 
 /// The system refuses what a path was to carry. Smaller datagrams may do, or another path; otherwise there is a wait, and false.
-fn goes_on(slot: &mut Slot, now: Instant, path: PathId, error: &SendError) -> bool {
+pub(super) fn goes_on(slot: &mut Slot, now: Instant, path: PathId, error: &SendError) -> bool {
     if matches!(error, SendError::TooLarge) && slot.connection.handle_too_large(now, path) {
         tracing::info!(%path, "the route takes no datagrams of this size: they have 1200 bytes from now on");
         return true;
