@@ -9,6 +9,7 @@ use units::Duration;
 use wire::quic::MIN_INITIAL_SIZE;
 
 use crate::control::paths::PATHS_MAX;
+use crate::policy::Policy;
 
 /// How a connection behaves. Both sides choose on their own.
 #[derive(Debug, Clone)]
@@ -58,6 +59,10 @@ pub struct TransportConfig {
     pub max_paths: u32,
     /// Which path the next packets take. Default: that of the earliest delivery.
     pub scheduler: Strategy,
+    /// Whether each path sends again what it lost, and acknowledges for itself, or one decision is made for all of them. Central
+    /// acknowledgements are fewer and mix the round trips of paths; retransmissions on their own path wait for its window, and
+    /// the reader with them. Default [`Policy::CRDA`].
+    pub policy: Policy,
     /// Takes every decision of the scheduler, a line each, for replay. Default none.
     pub scheduler_trace: Option<TraceSink>,
     /// A hard limit on rate and burst, whatever congestion control allows. Default none.
@@ -91,6 +96,7 @@ impl Default for TransportConfig {
             congestion: Algorithm::default(),
             max_paths: 1,
             scheduler: Strategy::default(),
+            policy: Policy::default(),
             scheduler_trace: None,
             rate_cap: None,
             key_update_interval: 1 << 21,

@@ -4,6 +4,7 @@
 mod arrival;
 mod paths;
 mod questions;
+mod script;
 
 use std::sync::Arc;
 

@@ -28,10 +28,11 @@ use crate::stats::PathState;
 /// For the send half.
 pub(crate) enum ToSend {
     // From the receive half.
-    /// An ACK frame: ranges ascending, in [`Exchange::ranges`].
+    /// An ACK frame about `path` that came on path `via`: ranges ascending, in [`Exchange::ranges`].
     Acknowledged {
         space: Space,
         path: PathId,
+        via: PathId,
         delay: Duration,
         ranges: std::ops::Range<usize>,
     },

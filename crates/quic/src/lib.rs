@@ -21,7 +21,9 @@
 //! | `exchange` | the values they exchange |
 //! | [`plan`], [`mod@seal`] | what is to be sent, and the stage that seals it |
 //! | [`open`] | the stage that opens and parses what arrives |
+//! | [`policy`] | what is decided path by path, and what once for all paths |
 //! | [`session`] | what QUIC asks of TLS |
+//! | [`script`] | an end that only pretends, to measure the other one |
 #![forbid(unsafe_code)]
 
 pub mod config;
@@ -33,10 +35,12 @@ pub mod event;
 pub(crate) mod exchange;
 pub mod open;
 pub mod plan;
+pub mod policy;
 pub(crate) mod queue;
 pub mod range_set;
 pub(crate) mod receive;
 pub(crate) mod rest;
+pub mod script;
 pub mod seal;
 pub mod secret;
 pub(crate) mod send;
@@ -56,8 +60,10 @@ pub use error::{ConnectionError, TransportError};
 pub use event::Event;
 pub use open::OpenJob;
 pub use plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, Receipt};
+pub use policy::{AckPolicy, ParsePolicyError, Policy, RetransmissionPolicy};
 pub use receive::streams::{Chunk, ReadError};
 pub use scheduler::Strategy;
+pub use script::{NotScripted, ScriptedPeer};
 pub use seal::seal;
 pub use secret::SecretSource;
 pub use send::SendDatagramError;

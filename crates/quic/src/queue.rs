@@ -44,6 +44,10 @@ impl<T> Queue<T> {
         self.0.as_ref()?.front()
     }
 
+    pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
+        self.0.as_mut()?.back_mut()
+    }
+
     pub(crate) fn pop_front(&mut self) -> Option<T> {
         self.0.as_mut()?.pop_front()
     }

@@ -147,6 +147,9 @@ pub struct PathStats {
     pub packets_acked: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
+    /// Stream bytes lost here and sent here again because the policy keeps them on their path
+    /// ([`RetransmissionPolicy::OwnPath`](crate::RetransmissionPolicy)).
+    pub bytes_resent: u64,
     /// Bytes planned, as UDP payload.
     pub bytes_sent: u64,
     /// Bytes of packets acknowledged.

@@ -14,6 +14,7 @@ pub fn transport_config(scenario: &Scenario, host: usize, path_count: usize) -> 
         max_paths: path_count as u32,
         scheduler: transport.scheduler,
         congestion: transport.congestion,
+        policy: transport.policy,
         datagram_size: transport.datagram_size,
         idle_timeout: transport.idle_timeout,
         connection_window: host.receive_window.min(FIRST_WINDOW),

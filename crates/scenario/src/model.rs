@@ -1,7 +1,7 @@
 //! What a scenario file says, once it is known to be right.
 
 use netem::{Change, LinkConfig};
-use quic::Strategy;
+use quic::{Policy, Strategy};
 use recovery::Algorithm;
 use units::{Duration, Rate};
 
@@ -110,6 +110,8 @@ pub struct Transport {
     pub scheduler: Strategy,
     /// The congestion controller of each path.
     pub congestion: Algorithm,
+    /// What is decided path by path, and what once for all paths.
+    pub policy: Policy,
     /// Bytes of UDP payload.
     pub datagram_size: usize,
     /// The connection ends after so long without a word from the peer.

@@ -13,6 +13,7 @@ pub(crate) mod handshake;
 pub(crate) mod ids;
 mod keys;
 pub(crate) mod paths;
+pub(crate) mod script;
 
 use std::sync::Arc;
 

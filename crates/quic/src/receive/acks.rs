@@ -89,6 +89,14 @@ impl Snapshot {
         paths.enumerate().map(|(at, path)| (path, &self.spaces[DATA + at]))
     }
 
+    /// Whatever of any path is to be acknowledged is due.
+    fn make_data_due(&mut self) {
+        for at in 0..=self.paths.len() {
+            let ack = &mut self.spaces[DATA + at];
+            ack.due |= ack.pending;
+        }
+    }
+
     fn index(&self, space: Space, path: PathId) -> Option<usize> {
         if space != Space::Data || path == PathId::ZERO {
             return Some(space.index());
@@ -121,15 +129,18 @@ pub(crate) struct Acks {
     states: Spaces<AckState>,
     /// What the peer asked for 1-RTT packets.
     frequency: Frequency,
+    /// One decision for all paths: count and deadline of the first path's space are those of all of them.
+    is_central: bool,
 }
 
 impl Acks {
-    /// Nothing received.
-    pub(crate) fn new() -> Self {
+    /// Nothing received. `is_central` makes one decision for all paths ([`AckPolicy::Central`](crate::AckPolicy)).
+    pub(crate) fn new(is_central: bool) -> Self {
         Self {
             snapshot: Snapshot { spaces: Spaces::default(), paths: Vec::new() },
             states: Spaces::default(),
             frequency: Frequency::DEFAULT,
+            is_central,
         }
     }
 
@@ -195,6 +206,10 @@ impl Acks {
         }
         if eliciting {
             snapshot.pending = true;
+            if self.is_central && space == Space::Data {
+                self.count_for_all(now, count, in_order);
+                return true;
+            }
             state.eliciting_count += count;
             let Frequency { threshold, delay, reordering, .. } = self.frequency;
             // RFC 9000, section 13.2.1: at once during the handshake, and when packets are missing or late.
@@ -206,6 +221,18 @@ impl Acks {
             }
         }
         true
+    }
+
+    /// `count` ack-eliciting packets came on one of the paths: whether that makes acknowledgements of all of them due.
+    fn count_for_all(&mut self, now: Instant, count: u32, in_order: bool) {
+        let Frequency { threshold, delay, reordering, .. } = self.frequency;
+        let all = &mut self.states[DATA];
+        all.eliciting_count += count;
+        if (!in_order && reordering > 0) || all.eliciting_count > threshold {
+            self.snapshot.make_data_due();
+        } else {
+            all.deadline.get_or_insert(now + delay);
+        }
     }
 
     /// ACK_FREQUENCY: the peer wants to hear of its packets more or less often (draft-14, section 4).
@@ -233,6 +260,9 @@ impl Acks {
 
     /// IMMEDIATE_ACK (draft-14, section 5).
     pub(crate) fn ask_at_once(&mut self, path: PathId) {
+        if self.is_central {
+            return self.snapshot.make_data_due();
+        }
         if let Some(index) = self.snapshot.index(Space::Data, path) {
             let snapshot = &mut self.snapshot.spaces[index];
             snapshot.due |= snapshot.pending;
@@ -243,10 +273,17 @@ impl Acks {
     pub(crate) fn on_ack_sent(&mut self, space: Space, path: PathId) {
         let Some(index) = self.snapshot.index(space, path) else { return };
         let (state, snapshot) = (&mut self.states[index], &mut self.snapshot.spaces[index]);
-        state.eliciting_count = 0;
-        state.deadline = None;
         snapshot.pending = false;
         snapshot.due = false;
+        if self.is_central && space == Space::Data {
+            // What found no room in the packet stays due, and what came since is counted with it.
+            if self.snapshot.data_paths().all(|(_, ack)| !ack.pending) {
+                (self.states[DATA].eliciting_count, self.states[DATA].deadline) = (0, None);
+            }
+            return;
+        }
+        state.eliciting_count = 0;
+        state.deadline = None;
     }
 
     /// What was taken for an acknowledgement that left never did.
@@ -287,6 +324,10 @@ impl Acks {
         for index in 0..self.states.count() {
             if self.states[index].deadline.is_some_and(|at| at <= now) {
                 self.states[index].deadline = None;
+                if self.is_central && index == DATA {
+                    self.snapshot.make_data_due();
+                    continue;
+                }
                 let snapshot = &mut self.snapshot.spaces[index];
                 snapshot.due = snapshot.pending;
             }
@@ -304,7 +345,7 @@ mod tests {
 
     #[test]
     fn every_second_packet_is_acknowledged_at_once_and_a_lone_one_within_the_delay() {
-        let mut acks = Acks::new();
+        let mut acks = Acks::new(false);
         assert!(receive(&mut acks, 0));
         assert!(!acks.snapshot.get(Space::Data, PathId::ZERO).due);
         assert_eq!(acks.timeout(), Some(Instant::ZERO + MAX_ACK_DELAY));
@@ -314,7 +355,7 @@ mod tests {
 
     #[test]
     fn the_peer_may_ask_for_fewer_acknowledgements_and_for_one_at_once() {
-        let (mut acks, delay) = (Acks::new(), Duration::from_millis(5));
+        let (mut acks, delay) = (Acks::new(false), Duration::from_millis(5));
         let due = |acks: &Acks| acks.snapshot.get(Space::Data, PathId::ZERO).due;
         acks.on_frequency(PathId::ZERO, 3, 10, delay, 0).unwrap();
         // Overtaken by the one before, so not heeded.
@@ -335,7 +376,7 @@ mod tests {
 
     #[test]
     fn gaps_and_handshake_packets_are_acknowledged_at_once() {
-        let mut acks = Acks::new();
+        let mut acks = Acks::new(false);
         receive(&mut acks, 0);
         acks.on_ack_sent(Space::Data, PathId::ZERO);
         receive(&mut acks, 2);
@@ -346,7 +387,7 @@ mod tests {
 
     #[test]
     fn duplicates_are_told_even_after_their_range_was_forgotten() {
-        let mut acks = Acks::new();
+        let mut acks = Acks::new(false);
         for number in 0..10 {
             assert!(receive(&mut acks, number));
             assert!(!receive(&mut acks, number));
@@ -358,11 +399,75 @@ mod tests {
 
     #[test]
     fn ranges_are_bounded() {
-        let mut acks = Acks::new();
+        let mut acks = Acks::new(false);
         for number in 0..10_000 {
             assert!(receive(&mut acks, number * 2));
         }
         assert_eq!(acks.snapshot.get(Space::Data, PathId::ZERO).ranges.range_count(), RANGES_MAX);
         assert!(!receive(&mut acks, 1), "a number below the floor may have been seen");
+    }
+
+    const ONE: PathId = PathId(1);
+
+    fn receive_on(acks: &mut Acks, at_ms: u64, path: PathId, number: u64) {
+        assert!(acks.on_packets(Instant::ZERO + Duration::from_millis(at_ms), Space::Data, path, number, 1, true));
+    }
+
+    fn due_of(acks: &Acks) -> [bool; 2] {
+        [PathId::ZERO, ONE].map(|path| acks.snapshot.get(Space::Data, path).due)
+    }
+
+    #[test]
+    fn one_decision_for_all_paths_counts_their_packets_together() {
+        for (is_central, expected) in [(true, [true, true]), (false, [false, false])] {
+            let mut acks = Acks::new(is_central);
+            acks.on_frequency(PathId::ZERO, 0, 3, Duration::from_millis(5), 1).unwrap();
+            for number in 0..2 {
+                [PathId::ZERO, ONE].into_iter().for_each(|path| receive_on(&mut acks, 0, path, number));
+            }
+            assert_eq!(due_of(&acks), expected, "central: {is_central}");
+        }
+    }
+
+    #[test]
+    fn one_decision_for_all_paths_has_one_delay_which_begins_with_the_oldest_packet() {
+        let mut acks = Acks::new(true);
+        receive_on(&mut acks, 1, ONE, 0);
+        acks.on_frequency(PathId::ZERO, 0, 10, Duration::from_millis(5), 1).unwrap();
+        assert_eq!(due_of(&acks), [false, true], "a stricter rule holds for what waits, too");
+        acks.on_ack_sent(Space::Data, ONE);
+        assert_eq!(acks.timeout(), None);
+        receive_on(&mut acks, 2, ONE, 1);
+        receive_on(&mut acks, 4, PathId::ZERO, 0);
+        let at = Instant::ZERO + Duration::from_millis(7);
+        assert_eq!(acks.timeout(), Some(at));
+        acks.on_timeout(at);
+        assert_eq!(due_of(&acks), [true, true]);
+        // What found no room in the packet stays due.
+        acks.on_ack_sent(Space::Data, PathId::ZERO);
+        assert_eq!(due_of(&acks), [false, true]);
+        acks.on_ack_sent(Space::Data, ONE);
+        assert_eq!((due_of(&acks), acks.timeout()), ([false, false], None));
+    }
+
+    #[test]
+    fn a_gap_on_one_path_makes_what_waits_of_all_paths_due() {
+        let mut acks = Acks::new(true);
+        acks.on_frequency(PathId::ZERO, 0, 10, Duration::from_millis(5), 1).unwrap();
+        receive_on(&mut acks, 0, PathId::ZERO, 0);
+        receive_on(&mut acks, 0, ONE, 0);
+        assert_eq!(due_of(&acks), [false, false]);
+        receive_on(&mut acks, 0, ONE, 2);
+        assert_eq!(due_of(&acks), [true, true]);
+    }
+
+    #[test]
+    fn a_path_that_is_forgotten_takes_its_share_of_the_one_decision_with_it() {
+        let mut acks = Acks::new(true);
+        acks.on_frequency(PathId::ZERO, 0, 10, Duration::from_millis(5), 1).unwrap();
+        receive_on(&mut acks, 0, ONE, 0);
+        acks.forget_path(ONE);
+        acks.on_timeout(Instant::ZERO + Duration::from_millis(5));
+        assert_eq!((due_of(&acks), acks.timeout()), ([false, false], None));
     }
 }

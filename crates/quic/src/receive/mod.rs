@@ -53,7 +53,7 @@ pub(crate) struct ReceiveHalf {
 impl ReceiveHalf {
     pub(crate) fn new(side: Side, config: &TransportConfig) -> Self {
         Self {
-            acks: Acks::new(),
+            acks: Acks::new(config.policy.acknowledges_centrally()),
             streams: RecvStreams::new(side, config),
             datagrams: Queue::new(),
             datagram_bytes: 0,
@@ -168,7 +168,8 @@ impl ReceiveHalf {
                 let start = exchange.ranges.len();
                 exchange.ranges.extend_from_slice(&opened.ack_ranges[ranges.clone()]);
                 let ranges = start..exchange.ranges.len();
-                exchange.to_send.push_back(ToSend::Acknowledged { space: packet.space, path: *path, delay, ranges });
+                let (space, path, via) = (packet.space, *path, packet.path);
+                exchange.to_send.push_back(ToSend::Acknowledged { space, path, via, delay, ranges });
             }
             Record::Crypto { offset, data } => {
                 let bytes = buffer.slice(data.clone());

@@ -24,6 +24,8 @@ const BLACK_HOLE_TIMEOUTS: u32 = 3;
 pub(crate) struct Acknowledgement {
     pub(crate) space: Space,
     pub(crate) path: PathId,
+    /// The path it came on.
+    pub(crate) via: PathId,
     pub(crate) delay: Duration,
     pub(crate) ranges: Range<usize>,
 }
@@ -81,6 +83,12 @@ impl SendHalf {
             // Only the largest number says something about the round trip (RFC 9002, section 5.1).
             if number == largest && newly.eliciting {
                 let delay = if self.handshake_confirmed { ack.delay.min(max_ack_delay) } else { ack.delay };
+                // The least round trip belongs to the way back it was measured with (multipath draft-21, section 5.3). A peer
+                // that is not known to change it does so in an emergency only.
+                if self.config.policy.acknowledges_centrally() && path.acked_via != ack.via {
+                    path.acked_via = ack.via;
+                    path.rtt.forget_min();
+                }
                 path.rtt.update(now.saturating_since(sent_at), delay);
                 path.first_rtt_sample_at.get_or_insert(now);
                 self.tell_round_trip(exchange);
@@ -160,8 +168,11 @@ impl SendHalf {
         }
         let active = self.paths.iter().filter(|path| path.is_active() && path.rtt.has_sample());
         let wishes = active.map(|path| (path.congestion.window() / path.datagram_size as u64, path.rtt.smoothed()));
+        // Where packets of all paths count together, so do their windows.
+        let is_central = self.config.policy.acknowledges_centrally();
+        let both = |one: u64, other: u64| if is_central { one.saturating_add(other) } else { one.max(other) };
         let widest =
-            wishes.reduce(|(most, soonest), (packets, round_trip)| (most.max(packets), soonest.min(round_trip)));
+            wishes.reduce(|(all, soonest), (packets, round_trip)| (both(all, packets), soonest.min(round_trip)));
         if let Some((packets, round_trip)) = widest {
             self.ack_frequency.tune(packets, round_trip);
         }
@@ -264,7 +275,7 @@ impl SendHalf {
     pub(super) fn requeue(&mut self, space: Space, index: usize, run: Run) {
         if let Some((id, range)) = run.stream_range() {
             if !run.moved {
-                self.streams.on_lost(id, range, false);
+                self.requeue_stream(index, id, range, false);
             }
             return;
         }
@@ -281,6 +292,7 @@ impl SendHalf {
                 }
                 SentFrame::Datagram => self.stats.datagrams_lost += 1,
                 _ if run.moved => {}
+                SentFrame::Stream { id, range, fin } => self.requeue_stream(index, id, range, fin),
                 frame => self.requeue_frame(space, frame),
             }
         }

@@ -169,6 +169,12 @@ impl SendBuffer {
         }
     }
 
+    /// The first part of `range`, which was sent, that is not known to have arrived.
+    pub(crate) fn first_missing_in(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let range = range.start.max(self.floor)..range.end;
+        self.acked.gaps_in(range).next()
+    }
+
     /// Frees room that is not used.
     pub(crate) fn shrink(&mut self) {
         self.chunks.shrink_to_fit();

@@ -12,6 +12,7 @@
 //! | `grants` | credit to tell the peer of |
 //! | `held_back` | when the peer's credit is used up |
 //! | `ack_frequency` | how often the peer should acknowledge |
+//! | `resends` | lost data that wait for the path that lost them |
 //! | `paths`, `validation` | how paths begin and end, and whether they work |
 //! | `path`, `space`, `sent_log` | a path, a number space, what is outstanding in it |
 
@@ -27,6 +28,8 @@ pub(crate) mod path;
 mod paths;
 pub(crate) mod planner;
 mod reordering;
+mod resends;
+pub(crate) mod script;
 pub(crate) mod sent_log;
 pub(crate) mod space;
 pub(crate) mod streams;
@@ -118,6 +121,8 @@ pub(crate) struct SendHalf {
     is_multipath: bool,
     /// Made for the second path: with one there is nothing to choose.
     scheduler: Option<Box<dyn Scheduler>>,
+    /// With central acknowledgements: where those of all paths leave, by place, if anything can leave at all.
+    acks_leave_at: Option<usize>,
     /// When the scheduler wants to be asked again.
     ask_again_at: Option<Instant>,
     views: Views,
@@ -193,6 +198,7 @@ impl SendHalf {
             elicited: false,
             is_multipath: false,
             scheduler: None,
+            acks_leave_at: None,
             ask_again_at: None,
             views: Views::default(),
             stats: SendStats::default(),
@@ -215,8 +221,8 @@ impl SendHalf {
         events: &mut Events,
     ) -> Result<(), TransportError> {
         match value {
-            ToSend::Acknowledged { space, path, delay, ranges } => {
-                let ack = Acknowledgement { space, path, delay, ranges };
+            ToSend::Acknowledged { space, path, via, delay, ranges } => {
+                let ack = Acknowledgement { space, path, via, delay, ranges };
                 return self.on_acknowledged(now, &ack, exchange, events);
             }
             ToSend::MaxData(max) => self.streams.raise_max_data(max),
@@ -237,7 +243,7 @@ impl SendHalf {
             ToSend::Heard => self.elicited = false,
             ToSend::Received { path, bytes } => {
                 if let Some(at) = self.place_of(path) {
-                    self.paths[at].on_received(bytes);
+                    self.paths[at].on_received(now, bytes);
                 }
             }
             ToSend::Moved { path, addresses, bytes } => self.on_moved(now, path, addresses, bytes, exchange),
@@ -432,6 +438,7 @@ impl SendHalf {
         for path in &mut self.paths {
             path.validation.shrink();
             path.reordering.shrink();
+            path.resends.shrink();
         }
         self.views = Views::default();
     }

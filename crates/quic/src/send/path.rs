@@ -44,9 +44,9 @@ impl Addresses {
     }
 }
 
-/// Stream bytes of which a copy is to be sent on a path.
+/// Stream bytes that were sent before and are to be sent on a certain path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Copy {
+pub(crate) struct Repeat {
     pub(crate) id: StreamId,
     pub(crate) range: std::ops::Range<u64>,
     pub(crate) fin: bool,
@@ -104,7 +104,13 @@ pub(crate) struct SendPath {
     /// Challenges asked and to be answered; what a path that does not answer is asked.
     pub(crate) validation: Validation,
     /// Data that the scheduler wants sent here as well.
-    pub(crate) copies: Queue<Copy>,
+    pub(crate) copies: Queue<Repeat>,
+    /// Data that were lost here and are to be sent here again ([`RetransmissionPolicy::OwnPath`](crate::RetransmissionPolicy)).
+    pub(crate) resends: Queue<Repeat>,
+    /// On which path the peer's last acknowledgement of this one's packets came that measured a round trip.
+    pub(crate) acked_via: PathId,
+    /// When a datagram last came from it.
+    pub(crate) heard_at: Instant,
     pub(crate) counts: PathCounts,
     validated: bool,
     /// Where it was before it moved, until the new address has answered: that one had proved itself.
@@ -120,6 +126,8 @@ pub(crate) struct PathCounts {
     pub(crate) packets_acked: u64,
     pub(crate) packets_lost: u64,
     pub(crate) bytes_acked: u64,
+    /// Stream bytes.
+    pub(crate) bytes_resent: u64,
     pub(crate) suspected: u32,
 }
 
@@ -167,6 +175,9 @@ impl SendPath {
             status_sequence: 0,
             validation: Validation::default(),
             copies: Queue::new(),
+            resends: Queue::new(),
+            acked_via: id,
+            heard_at: Instant::ZERO,
             counts: PathCounts::default(),
             validated,
             former: None,
@@ -200,7 +211,8 @@ impl SendPath {
         (self.validated, self.received_bytes, self.sent_bytes) = (false, bytes, 0);
     }
 
-    pub(crate) fn on_received(&mut self, bytes: u64) {
+    pub(crate) fn on_received(&mut self, now: Instant, bytes: u64) {
+        self.heard_at = now;
         self.received_bytes = self.received_bytes.saturating_add(bytes);
     }
 

@@ -78,7 +78,7 @@ impl SendHalf {
         let mut path = SendPath::new(id, addresses, remote_id, &self.config, !limited, &rng);
         path.set_datagram_size(self.paths[0].datagram_size);
         path.state = PathState::Validating;
-        path.acked_at = now;
+        (path.acked_at, path.heard_at) = (now, now);
         path.validation.start(now, FIRST_ASK_AGAIN);
         self.paths.push(path);
         self.spaces.push_path();
@@ -269,8 +269,13 @@ impl SendHalf {
     pub(super) fn forget_path(&mut self, id: PathId) {
         // The first path keeps its place: its number space began with the connection.
         let Some(at) = self.place_of(id).filter(|at| *at > 0) else { return };
+        self.share_resends(at);
         self.paths.remove(at);
         self.spaces.remove_path(at);
+        if self.paths.len() == 1 {
+            // One path makes no difference between its own losses and all.
+            self.share_resends(0);
+        }
     }
 
     /// Forgets what was sent on a path but the newest `keep` runs; what nobody carries yet becomes due.
@@ -360,6 +365,7 @@ impl SendHalf {
                 packets_sent: path.counts.packets_sent,
                 packets_acked: path.counts.packets_acked,
                 packets_lost: path.counts.packets_lost,
+                bytes_resent: path.counts.bytes_resent,
                 bytes_sent,
                 bytes_acked: path.counts.bytes_acked,
                 bytes_received,

@@ -4,11 +4,12 @@
 //! batch of 1-RTT packets of one path, all of the same size but the last; which path is the scheduler's choice. Each of these
 //! is a file of its own; what they share is here. `at` is always the place of the path that a plan is made for.
 
+mod central_acks;
 mod close;
-mod copies;
 mod data;
 mod handshake;
 mod paths;
+mod repeats;
 mod row;
 
 pub(super) use paths::Views;

@@ -10,4 +10,5 @@ mod links;
 mod migration;
 mod negotiation;
 mod paths;
+mod policies;
 mod troubles;

@@ -1,7 +1,7 @@
 //! Random operations on several paths: opened, given up, cut, restored, refused, full, preferred or not.
 
 use netem::{LineState, LinkConfig};
-use quic::{Addresses, PathId, PathState, PathStats, Side, Strategy};
+use quic::{Addresses, PathId, PathState, PathStats, Policy, Side, Strategy};
 use units::{Duration, Rate, Rng};
 
 use super::support::{Pair, Setup, server_on};
@@ -58,6 +58,11 @@ fn path_setup(seed: u64, rng: &mut Rng) -> Setup {
     for config in [&mut setup.client, &mut setup.server] {
         config.max_paths = rng.between(1, 6) as u32;
         config.scheduler = if rng.below(2) == 0 { Strategy::default() } else { strategies[rng.below(4) as usize] };
+    }
+    // Of their own generator, so that seeds mean what they did before there were policies.
+    let mut rng = Rng::from_seed(seed).split("policies");
+    for config in [&mut setup.client, &mut setup.server] {
+        config.policy = if rng.below(2) == 0 { Policy::default() } else { Policy::ALL[rng.below(4) as usize] };
     }
     setup
 }

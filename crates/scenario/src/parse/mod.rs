@@ -12,7 +12,7 @@ mod work;
 use core::ops::Range;
 
 use netem::Trace;
-use quic::Strategy;
+use quic::{Policy, Strategy};
 use recovery::Algorithm;
 use toml::de::DeTable;
 use units::Duration;
@@ -224,6 +224,10 @@ fn read_transport(root: &Table<'_, '_>) -> Transport {
         congestion: table
             .as_ref()
             .and_then(|table| table.parsed("congestion", |text| text.parse::<Algorithm>().map_err(|e| e.to_string())))
+            .unwrap_or_default(),
+        policy: table
+            .as_ref()
+            .and_then(|table| table.parsed("policy", |text| text.parse::<Policy>().map_err(|e| e.to_string())))
             .unwrap_or_default(),
         datagram_size: table
             .as_ref()

@@ -55,6 +55,7 @@ const WHOLE: &str = "
     [transport]
     scheduler = 'redundant:2'
     congestion = 'bbr'
+    policy = 'DRCA'
     datagram-size = '1300B'
     [[workload]]
     kind = 'messages'
@@ -104,6 +105,7 @@ fn all_but_links_is_read_whole() {
     assert_eq!((scenario.hosts[0].name.as_str(), scenario.hosts[1].name.as_str()), ("laptop", "b"));
     assert_eq!(scenario.hosts[0].send_buffer, 4 << 20);
     assert_eq!((scenario.seeds, scenario.transport.datagram_size), (3, 1300));
+    assert_eq!(scenario.transport.policy, quic::Policy::DRCA);
     assert_eq!(scenario.parts[1].work, Work::Stream { size: None });
     assert_eq!(scenario.parts[0].name, "messages");
     assert!(matches!(scenario.checks[0].kind, CheckKind::Latency { percentile_hundredths: 9950, .. }));
@@ -209,6 +211,8 @@ fn impossible_values_of_paths_hosts_and_transport_say_what_is_allowed() {
         (format!("{LINK}[transport]\ncongestion = 'reno'"), 5, "transport.congestion", "reno"),
         (format!("{LINK}[transport]\nscheduler = 'best'"), 5, "transport.scheduler", "round-robin"),
         (format!("{LINK}[transport]\nscheduler = 'earliest:3'"), 5, "transport.scheduler", "no scheduler"),
+        (format!("{LINK}[transport]\npolicy = 'DCRA'"), 5, "transport.policy", "DRDA, DRCA, CRDA and CRCA"),
+        (format!("{LINK}[transport]\npolicy = 1"), 5, "transport.policy", "text"),
         (format!("{LINK}[transport]\ndatagram-size = '900B'"), 5, "transport.datagram-size", "between 1200"),
     ]);
 }

@@ -5,13 +5,14 @@ use scheduler::{Choice, Demand, PATHS_MAX, PathView, Scheduler, Straggler};
 use units::{Duration, Instant};
 use wire::quic::{PathId, Space};
 
+use super::repeats::Kind;
 use super::{Load, SendHalf, put_ack};
 use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
-use crate::receive::Snapshot;
+use crate::receive::{AckSnapshot, Snapshot};
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
-use crate::send::path::{Copy, SendPath};
+use crate::send::path::{Repeat, SendPath};
 use crate::send::sent_log::RUNS_MAX;
 use crate::spaces::DATA;
 use crate::stats::PathState;
@@ -36,6 +37,13 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) -> usize {
         self.ask_again_at = None;
+        let policy = self.config.policy;
+        if policy.acknowledges_centrally() {
+            self.acks_leave_at = self.choose_for_acks(room);
+        }
+        if policy.resends_on_own_path() {
+            self.share_stranded(now, room);
+        }
         for at in 0..self.paths.len() {
             let path = &self.paths[at];
             let datagrams_max = room(path.addresses.socket);
@@ -46,8 +54,10 @@ impl SendHalf {
             if probes || path.validation.has_due() || self.ack_wishes(at, snapshot).1 {
                 let load = if probes { Load::Probes } else { Load::Bound };
                 self.plan_data(now, at, load, snapshot, datagrams_max, plan, exchange);
+            } else if path.is_active() && !path.resends.is_empty() {
+                self.plan_repeats(now, at, Kind::Resend, datagrams_max, plan, exchange);
             } else if path.is_active() && !path.copies.is_empty() {
-                self.plan_copies(now, at, datagrams_max, plan, exchange);
+                self.plan_repeats(now, at, Kind::Copy, datagrams_max, plan, exchange);
             }
             if !plan.items.is_empty() {
                 return at;
@@ -70,6 +80,9 @@ impl SendHalf {
         };
         self.scheduler = Some(scheduler);
         self.views = views;
+        if policy.resends_on_own_path() && plan.items.is_empty() {
+            self.watch_resends(now);
+        }
         at
     }
 
@@ -92,7 +105,8 @@ impl SendHalf {
             views.push(at, path.view(now, has_room, demand.ready_bytes));
         }
         if !self.has_anything_due() && !self.reinject(now, scheduler, views) {
-            for path in &mut self.paths {
+            // One that has data of its own to repeat is held back by its window or its pacer.
+            for path in self.paths.iter_mut().filter(|path| path.resends.is_empty()) {
                 path.set_app_limited(true);
                 path.release_at = None;
             }
@@ -146,6 +160,11 @@ impl SendHalf {
         if self.paths.len() == 1 {
             return (own.pending, own.due);
         }
+        if self.config.policy.acknowledges_centrally() {
+            let is_here = self.acks_leave_at == Some(at);
+            let any = |wish: fn(&AckSnapshot) -> bool| is_here && snapshot.data_paths().any(|(_, ack)| wish(ack));
+            return (any(|ack| ack.pending), any(|ack| ack.due));
+        }
         let is_relay = self.paths[at].is_active() && at == self.best_place();
         let foreign = is_relay
             && snapshot
@@ -181,6 +200,9 @@ impl SendHalf {
         frames: &mut Vec<SentFrame>,
         exchange: &mut Exchange,
     ) {
+        if self.paths.len() > 1 && self.config.policy.acknowledges_centrally() {
+            return self.put_all_acks(now, at, snapshot, draft, plan, frames, exchange);
+        }
         let id = self.paths[at].id;
         let own = snapshot.get(Space::Data, id);
         if own.pending && self.carries_own_acks(at) {
@@ -198,15 +220,15 @@ impl SendHalf {
     /// What has just been planned for path `at` goes on other paths as well.
     fn queue_copies(&mut self, at: usize, copies: u32, views: &Views, plan: &Plan) {
         let Some((first, last)) = plan.numbers[Space::Data.index()] else { return };
-        let mut sent: Vec<Copy> = Vec::new();
+        let mut sent: Vec<Repeat> = Vec::new();
         let log = &self.spaces[DATA + at].log;
         for run in log.iter().rev().take_while(|run| run.first >= first).filter(|run| run.first <= last) {
             if let Some((id, range)) = run.stream_range() {
-                sent.push(Copy { id, range, fin: false });
+                sent.push(Repeat { id, range, fin: false });
             }
             for frame in log.frames_of(run) {
                 if let SentFrame::Stream { id, range, fin } = frame {
-                    sent.push(Copy { id: *id, range: range.clone(), fin: *fin });
+                    sent.push(Repeat { id: *id, range: range.clone(), fin: *fin });
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Copies: stream data that another path carries already, sent again at once because the scheduler wants it on both.
+//! Stream data that were sent before and go on a certain path: copies of what another path carries already, because the
+//! scheduler wants it on both, and what this path has lost, where the policy keeps that on it.
 
 use units::Instant;
 use wire::quic::Space;
@@ -9,17 +10,27 @@ use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
-use crate::send::path::Copy;
+use crate::send::path::Repeat;
 use crate::send::sent_log::RUNS_MAX;
+use crate::send::streams::Flag;
 use crate::spaces::DATA;
 
+/// Why data are sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The scheduler wants them here as well. Loss of a copy is not repaired: the original's would be.
+    Copy,
+    /// They were lost here.
+    Resend,
+}
+
 impl SendHalf {
-    /// Sends what waits in the path's queue of copies, as far as its window lets it. Loss of a copy is not repaired: the
-    /// original's would be.
-    pub(super) fn plan_copies(
+    /// Sends what waits in one of the path's queues, as far as its window lets it.
+    pub(super) fn plan_repeats(
         &mut self,
         now: Instant,
         at: usize,
+        kind: Kind,
         datagrams_max: usize,
         plan: &mut Plan,
         exchange: &mut Exchange,
@@ -37,7 +48,10 @@ impl SendHalf {
             let fields = self.fields(at, Space::Data, number_len, &[], fixed_bit);
             let Some(mut draft) = Draft::begin(plan, &fields, size) else { break };
             let mut frames = Vec::new();
-            self.fill_copies(at, &mut draft, plan, &mut frames);
+            match kind {
+                Kind::Copy => self.fill_copies(at, &mut draft, plan, &mut frames),
+                Kind::Resend => self.fill_resends(at, &mut draft, plan, &mut frames),
+            }
             if draft.body_len == 0 {
                 draft.abandon(plan);
                 break;
@@ -49,7 +63,9 @@ impl SendHalf {
             plan.note_numbers(Space::Data, number, number);
             self.spaces[DATA + at].next_number += 1;
             self.record(now, at, Space::Data, number, packet_size, true, true, &mut frames, exchange);
-            self.spaces[DATA + at].log.mark_last_moved();
+            if kind == Kind::Copy {
+                self.spaces[DATA + at].log.mark_last_moved();
+            }
             bytes_left -= packet_size as u64;
             if packet_size < size {
                 break;
@@ -59,7 +75,7 @@ impl SendHalf {
     }
 
     fn fill_copies(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
-        while let Some(Copy { id, range, fin }) = self.paths[at].copies.pop_front() {
+        while let Some(Repeat { id, range, fin }) = self.paths[at].copies.pop_front() {
             let Some(stream) = self.streams.get(id) else { continue };
             // What the peer has acknowledged meanwhile needs no copy.
             let range = range.start.max(stream.buffer.floor())..range.end;
@@ -69,7 +85,7 @@ impl SendHalf {
             let header_len = stream_header_len(id, range.start, draft.room, false);
             let len = (range.end - range.start).min(draft.room.saturating_sub(header_len) as u64);
             if header_len > draft.room || (len == 0 && !range.is_empty()) {
-                self.paths[at].copies.push_front(Copy { id, range, fin });
+                self.paths[at].copies.push_front(Repeat { id, range, fin });
                 return;
             }
             let part = range.start..range.start + len;
@@ -82,8 +98,36 @@ impl SendHalf {
             draft.eliciting = true;
             frames.push(SentFrame::Stream { id, range: part.clone(), fin: fin && is_whole });
             if !is_whole {
-                self.paths[at].copies.push_front(Copy { id, range: part.end..range.end, fin });
+                self.paths[at].copies.push_front(Repeat { id, range: part.end..range.end, fin });
                 return;
+            }
+        }
+    }
+
+    fn fill_resends(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
+        while let Some(Repeat { id, range, fin }) = self.paths[at].resends.pop_front() {
+            let Some(stream) = self.streams.get(id).filter(|stream| !stream.is_reset()) else { continue };
+            // Packets that were only late have told of some of it meanwhile.
+            let fin = fin && stream.fin == Flag::Sent;
+            let end = range.end;
+            let Some(missing) = stream.buffer.first_missing_in(range).or(fin.then_some(end..end)) else { continue };
+            let header_len = stream_header_len(id, missing.start, draft.room, false);
+            let len = (missing.end - missing.start).min(draft.room.saturating_sub(header_len) as u64);
+            if header_len > draft.room || (len == 0 && !missing.is_empty()) {
+                return self.paths[at].resends.push_front(Repeat { id, range: missing.start..end, fin });
+            }
+            let part = missing.start..missing.start + len;
+            let is_whole = part.end == end;
+            draft.put_head(plan, |out| emit_stream_header(id, part.start, len as usize, fin && is_whole, false, out));
+            if len > 0 {
+                stream.buffer.add_to_plan(part.clone(), plan);
+                draft.add_payload(len as usize);
+            }
+            draft.eliciting = true;
+            self.paths[at].counts.bytes_resent += len;
+            frames.push(SentFrame::Stream { id, range: part.clone(), fin: fin && is_whole });
+            if !is_whole {
+                self.paths[at].resends.push_front(Repeat { id, range: part.end..end, fin });
             }
         }
     }

@@ -1,0 +1,192 @@
+use bytes::BytesMut;
+use units::{Duration, Instant, Rng};
+use wire::quic::{Dir, Side};
+
+use super::*;
+use crate::session::deterministic::DeterministicFactory;
+use crate::{Chunk, Connection, Endpoint, SecretSource, TransportConfig, seal};
+
+const SIZE: usize = 1200;
+
+/// A client, and a server that has become a script.
+struct Pair {
+    client: Connection,
+    script: ScriptedPeer,
+    now: Instant,
+    plan: Plan,
+    sealed: Vec<u8>,
+}
+
+fn carry(now: Instant, from: &mut Connection, to: &mut Connection) {
+    let (mut plan, mut sealed) = (Plan::new(), Vec::new());
+    while from.poll_plan(now, 64, &mut plan) {
+        seal(&plan, &mut sealed);
+        from.handle_emitted(now, &plan.receipt());
+        let source = to.addresses();
+        to.handle_datagrams(now, source, BytesMut::from(&sealed[..]), plan.segment_size);
+    }
+    for end in [from, to] {
+        end.handle_timeout(now);
+        while end.poll_event().is_some() {}
+        while end.poll_route().is_some() {}
+    }
+}
+
+impl Pair {
+    fn new(config: TransportConfig) -> Self {
+        let config = TransportConfig { datagram_size: SIZE, max_paths: 0, ..config };
+        let rng = |side| Rng::from_seed(side as u64 + 7);
+        let factory = Arc::new(DeterministicFactory::new(Side::Server, rng(Side::Server)));
+        let mut listening = Endpoint::new(config.clone(), Some(factory), SecretSource::new(&[1; 32])).unwrap();
+        let mut dialling = Endpoint::new(config, None, SecretSource::new(&[2; 32])).unwrap();
+        let addresses = Addresses::of(([192, 0, 2, 1], 1).into());
+        let mut now = Instant::ZERO;
+        let factory = DeterministicFactory::new(Side::Client, rng(Side::Client));
+        let mut client = dialling.connect(now, &factory, "test", addresses).unwrap();
+        let (mut plan, mut sealed) = (Plan::new(), Vec::new());
+        assert!(client.poll_plan(now, 1, &mut plan));
+        seal(&plan, &mut sealed);
+        client.handle_emitted(now, &plan.receipt());
+        let mut server = listening.accept(now, addresses, BytesMut::from(&sealed[..])).unwrap();
+        assert!(!server.can_become_script(), "the handshake goes on");
+        for _ in 0..200 {
+            now += Duration::from_millis(1);
+            carry(now, &mut server, &mut client);
+            carry(now, &mut client, &mut server);
+        }
+        let script = server.into_script().expect("both are at rest");
+        Self { client, script, now, plan, sealed }
+    }
+
+    /// Gives the client the plan that the script has made.
+    fn deliver(&mut self) {
+        seal(&self.plan, &mut self.sealed);
+        let buffer = BytesMut::from(&self.sealed[..]);
+        let stride = self.plan.segment_size;
+        self.client.handle_datagrams(self.now, self.client.addresses(), buffer, stride);
+        self.client.handle_timeout(self.now);
+        while let Some(event) = self.client.poll_event() {
+            assert!(!matches!(event, crate::Event::Closed(_)), "{event:?}");
+        }
+    }
+
+    /// Whatever the client has to say goes to the script; how many packets that were.
+    fn take(&mut self) -> usize {
+        let mut packets = 0;
+        while self.client.poll_plan(self.now, 64, &mut self.plan) {
+            seal(&self.plan, &mut self.sealed);
+            self.client.handle_emitted(self.now, &self.plan.receipt());
+            self.script.note_arrived(&self.sealed, self.plan.segment_size).unwrap();
+            packets += self.plan.packet_count();
+        }
+        packets
+    }
+}
+
+/// Windows that hold the script back never, and a send buffer that keeps flights short.
+fn config() -> TransportConfig {
+    TransportConfig {
+        connection_window: 1 << 40,
+        stream_window: 1 << 40,
+        send_buffer_max: 256 << 10,
+        ..TransportConfig::default()
+    }
+}
+
+#[test]
+fn the_sender_hears_of_each_packet_and_of_none_that_it_left_out() {
+    let mut pair = Pair::new(config());
+    let id = pair.client.open(Dir::Uni).unwrap();
+    let (chunk, mut packets) = (Bytes::from(vec![7; 1 << 16]), 0);
+    let before = pair.script.largest;
+    for _ in 0..400 {
+        pair.now += Duration::from_millis(1);
+        while pair.client.write(id, chunk.clone()).is_ok() {}
+        packets += pair.take() as u64;
+        if pair.script.plan_ack(&mut pair.plan) {
+            // A client that is told of a number it never used closes: `deliver` would see that.
+            pair.deliver();
+        }
+        assert_eq!(pair.script.unacknowledged(), 0);
+    }
+    let stats = pair.client.stats();
+    let left_out = pair.script.largest.unwrap() - before.unwrap() - packets;
+    assert!(packets > 20_000 && left_out > 2, "{packets} packets, {left_out} numbers left out between them");
+    assert_eq!((stats.send.packets_lost, stats.in_flight_bytes), (0, 0));
+    assert_eq!(stats.send.packets_sent, stats.paths[0].packets_acked + before_the_script(&stats));
+}
+
+/// Packets of the handshake, and those that nobody acknowledges.
+fn before_the_script(stats: &crate::Stats) -> u64 {
+    let known = stats.send.packets_sent - stats.paths[0].packets_acked;
+    assert!(known < 40, "{known} packets were not acknowledged");
+    known
+}
+
+#[test]
+fn every_byte_of_a_scripted_stream_arrives_where_it_belongs() {
+    let mut pair = Pair::new(config());
+    let id = StreamId::new(Side::Server, Dir::Uni, 0);
+    let pattern: Bytes = (0..9973_u32).map(|byte| (byte % 251) as u8).collect::<Vec<_>>().into();
+    pair.script.plan_ack_frequency(256, 1000, &mut pair.plan);
+    pair.deliver();
+    let (mut written, mut read) = (0, 0);
+    for round in 0..300 {
+        pair.now += Duration::from_millis(1);
+        if round % 10 == 9 {
+            let number = pair.script.reserve_number();
+            pair.script.plan_ack_as(number, &mut pair.plan);
+            pair.deliver();
+        }
+        written += pair.script.plan_data(id, written, 1 + round % 60, SIZE, &pattern, &mut pair.plan);
+        pair.deliver();
+        let _once = pair.client.accept(Dir::Uni);
+        while let Ok(Chunk::Bytes(bytes)) = pair.client.read(pair.now, id, usize::MAX) {
+            for byte in bytes.iter() {
+                assert_eq!(*byte, pattern[read % pattern.len()], "at {read}");
+                read += 1;
+            }
+        }
+        pair.take();
+    }
+    let stats = pair.client.stats().receive;
+    assert_eq!(read as u64, written);
+    assert_eq!((stats.packets_unauthentic, stats.packets_duplicate), (0, 0));
+}
+
+#[test]
+fn key_updates_of_both_sides_are_followed() {
+    let mut pair = Pair::new(TransportConfig { key_update_interval: 500, ..config() });
+    let id = pair.client.open(Dir::Uni).unwrap();
+    let chunk = Bytes::from(vec![7; 1 << 16]);
+    let theirs = StreamId::new(Side::Server, Dir::Uni, 0);
+    let mut written = 0;
+    for round in 0..400 {
+        pair.now += Duration::from_millis(5);
+        if round % 50 == 25 {
+            pair.script.update_keys();
+        }
+        while pair.client.write(id, chunk.clone()).is_ok() {}
+        pair.take();
+        written += pair.script.plan_data(theirs, written, 3, SIZE, &chunk, &mut pair.plan);
+        pair.deliver();
+        if pair.script.plan_ack(&mut pair.plan) {
+            pair.deliver();
+        }
+    }
+    let stats = pair.client.stats();
+    assert!(pair.script.phase > 15 && stats.send.key_updates > 15, "{} {}", pair.script.phase, stats.send.key_updates);
+    assert_eq!((stats.receive.packets_unauthentic, stats.send.packets_lost), (0, 0));
+}
+
+#[test]
+fn what_is_no_packet_for_it_is_refused_and_counts_nothing() {
+    let mut pair = Pair::new(TransportConfig::default());
+    let long = [0xc0; 1200];
+    assert_eq!(pair.script.note_arrived(&long, 1200), Err(NotScripted));
+    for len in 0..30 {
+        let result = pair.script.note_arrived(&vec![0x40; len], 1200);
+        assert!(result.is_err() || len == 0 || len >= SAMPLE_AT + SAMPLE_LEN, "{len}");
+    }
+    assert!(!pair.script.plan_ack(&mut pair.plan) || pair.script.largest.is_some());
+}
