@@ -11,7 +11,6 @@ mod transmit;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
 use net::{MonotonicClock, RecvMeta};
@@ -24,7 +23,7 @@ use crate::meter::Stage;
 use crate::port::{NearPort, Port, PortPlace};
 use crate::processor::PathProcessor;
 use crate::receive::{Arrived, Buffers, RECV_BUFFERS};
-use crate::shared::Shared;
+use crate::shared::{Shared, Stray};
 use crate::slab::Slab;
 use crate::sleep::Sleeper;
 use crate::slot::Slot;
@@ -34,6 +33,9 @@ use crate::timers::Timers;
 
 /// Calls to one socket in one turn: with [`RECV_BUFFERS`] buffers each at most 2 MiB, well under a millisecond of work.
 const RECV_CALLS_PER_TURN: usize = 2;
+
+/// Batches taken from other drivers in one turn.
+const STRAYS_PER_TURN: usize = 32;
 
 /// Connections visited in one turn.
 const VISITS_PER_TURN: usize = 64;
@@ -90,7 +92,6 @@ pub(crate) struct Driver {
     /// Connections with more to send than the stage takes.
     await_stage: Vec<ConnectionKey>,
     /// Connections of clients whose handshake goes on.
-    half_open: usize,
     goodbyes_said: bool,
     // Kept from turn to turn, so that nothing is allocated in steady state.
     dirty: Vec<Arc<ConnectionCell>>,
@@ -146,7 +147,6 @@ impl Driver {
             stage: others.stage,
             processors: others.processors,
             await_stage: Vec::new(),
-            half_open: 0,
             goodbyes_said: false,
             dirty: Vec::new(),
             arrived: Vec::with_capacity(RECV_BUFFERS),
@@ -304,6 +304,11 @@ impl Driver {
                 received += self.receive_from(index);
             }
         }
+        for _ in 0..STRAYS_PER_TURN {
+            let Some(Stray { port, meta, batch }) = self.shared.pop_stray() else { break };
+            received += 1;
+            self.deliver(port, &meta, batch);
+        }
         received + self.take_news()
     }
 
@@ -333,11 +338,17 @@ impl Driver {
     fn deliver(&mut self, port: usize, meta: &RecvMeta, batch: Arrived) {
         let stride = meta.stride.max(1);
         let mut data = batch.bytes();
-        if let Route::Known(key) = self.endpoint.route(&data[..stride.min(data.len())])
-            && self.run_of(key, data, stride) == data.len()
-        {
-            self.hand_over(port, key, meta, batch);
-            return;
+        let first = &data[..stride.min(data.len())];
+        match self.endpoint.route(first) {
+            Route::Known(key) if self.run_of(key, data, stride) == data.len() => {
+                self.hand_over(port, key, meta, batch);
+                return;
+            }
+            Route::Unknown if self.run_of_id(data, stride) == data.len() => {
+                self.pass_on(port, meta, batch);
+                return;
+            }
+            _ => {}
         }
         // Several connections share the batch, or one begins: each gets a copy of its part.
         while !data.is_empty() {
@@ -350,10 +361,32 @@ impl Driver {
                 }
                 Route::First => self.admit(port, meta, first.into()),
                 Route::UnknownVersion => self.negotiate(port, meta, first),
-                Route::Unknown => {}
+                Route::Unknown => {
+                    len = self.run_of_id(data, stride);
+                    self.pass_on(port, meta, Arrived::Copied(BytesMut::from(&data[..len])));
+                }
             }
             data = &data[len..];
         }
+    }
+
+    /// Datagrams of no connection of this driver may be another driver's.
+    fn pass_on(&self, port: usize, meta: &RecvMeta, batch: Arrived) {
+        let count = self.shared.driver_count();
+        if count == 1 {
+            return;
+        }
+        let first = &batch.bytes()[..meta.stride.clamp(1, batch.bytes().len().max(1))];
+        if let Some(index) = Endpoint::shard_of(first, count).filter(|index| *index != self.shared.index) {
+            self.shared.pass_on(index, Stray { port, meta: *meta, batch });
+        }
+    }
+
+    /// How many bytes from the front of `data` have the connection ID of the first datagram.
+    fn run_of_id(&self, data: &[u8], stride: usize) -> usize {
+        let first = &data[..stride.min(data.len())];
+        let rest = data[first.len()..].chunks(stride);
+        first.len() + rest.take_while(|datagram| same_short_header(first, datagram)).map(<[u8]>::len).sum::<usize>()
     }
 
     fn hand_over(&mut self, port: usize, key: ConnectionKey, meta: &RecvMeta, batch: Arrived) {
@@ -436,13 +469,9 @@ impl Driver {
         while let Some(change) = slot.connection.poll_route() {
             self.endpoint.apply(key, change);
         }
-        if slot.half_open {
-            self.half_open -= 1;
-        }
         let now = self.clock.now();
         // Does nothing if the end was told already.
         slot.on_closed(now, Closed::EndpointClosed);
-        self.shared.connection_count.store(self.slots.len(), Ordering::Relaxed);
     }
 }
 
@@ -482,7 +511,9 @@ impl Drop for Driver {
             if !std::thread::panicking() {
                 self.forget(ConnectionKey(key));
             } else if let Some(mut slot) = self.slots.remove(key) {
-                slot.abandon(Closed::EndpointClosed);
+                // Where there are other drivers the endpoint lives on.
+                let is_last = self.shared.driver_count() == 1;
+                slot.abandon(if is_last { Closed::EndpointClosed } else { Closed::ProcessorGone });
             }
         }
         let rest = self.shared.mark_stopped();

@@ -48,7 +48,7 @@ fn close(cell: &Arc<ConnectionCell>, engine: &Engine, code: u64, reason: &str) {
     });
     // A connection that is over needs no end.
     if submitted.is_ok() {
-        engine.kick(Tails::Sent);
+        engine.kick(&cell.shared, Tails::Sent);
     }
 }
 
@@ -74,7 +74,7 @@ impl ConnectionHandle {
     /// As [`submit`](Self::submit), and says whether data to be sent may wait for more.
     fn submit_with(&self, tails: Tails, change: impl FnOnce(&mut crate::cells::ConnectionState)) -> Result<(), Closed> {
         if self.cell().submit(change)? {
-            self.engine().kick(tails);
+            self.engine().kick(&self.cell().shared, tails);
         }
         Ok(())
     }

@@ -157,6 +157,23 @@ impl Costs {
         Duration::from_nanos(self.spent_ns[stage as usize])
     }
 
+    /// This and what another driver did.
+    #[must_use]
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let traffic = |one: &Traffic, other: &Traffic| Traffic {
+            calls: one.calls + other.calls,
+            batches: one.batches + other.batches,
+            datagrams: one.datagrams + other.datagrams,
+            bytes: one.bytes + other.bytes,
+        };
+        Self {
+            spent_ns: std::array::from_fn(|index| self.spent_ns[index] + other.spent_ns[index]),
+            readings: self.readings + other.readings,
+            sent: traffic(&self.sent, &other.sent),
+            received: traffic(&self.received, &other.received),
+        }
+    }
+
     /// What was added since `earlier`, a reading of the same engine.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {

@@ -26,6 +26,10 @@ pub enum Placement {
     /// (document 004's replicated channels). One has what belongs to connections as a whole, and a share of the sockets if
     /// there are as many as processors. More processors than sockets and that one are not used.
     Path(usize),
+    /// So many processors share the connections: each has all of its own and nothing of the others' (document 000's several
+    /// connections, 004's classes of service). Each needs its own sockets: [`Engine::start`](crate::Engine::start) tells in
+    /// which order. One that dies takes its connections along, and no others.
+    Connection(usize),
 }
 
 impl Placement {
@@ -34,7 +38,15 @@ impl Placement {
         match self {
             Self::Inline => 0,
             Self::Thread => 1,
-            Self::Packet(count) | Self::Path(count) => count,
+            Self::Packet(count) | Self::Path(count) | Self::Connection(count) => count,
+        }
+    }
+
+    /// Drivers of an engine: processors that each have connections of their own.
+    pub fn driver_count(self) -> usize {
+        match self {
+            Self::Connection(count) => count.max(1),
+            _ => 1,
         }
     }
 
@@ -51,6 +63,7 @@ impl fmt::Display for Placement {
             Self::Inline => f.write_str("inline"),
             Self::Packet(count) => write!(f, "packet({count})"),
             Self::Path(count) => write!(f, "path({count})"),
+            Self::Connection(count) => write!(f, "connection({count})"),
         }
     }
 }
@@ -87,7 +100,10 @@ impl FromStr for Placement {
             "thread" if words == name => Ok(Self::Thread),
             "packet" => counted(Self::Packet),
             "path" => counted(Self::Path),
-            _ => Err(PlacementError(format!("there is no placement {words:?}: inline, thread, packet(N) or path(N)"))),
+            "connection" => counted(Self::Connection),
+            _ => Err(PlacementError(format!(
+                "there is no placement {words:?}: inline, thread, packet(N), path(N) or connection(N)"
+            ))),
         }
     }
 }
@@ -98,9 +114,14 @@ mod tests {
 
     #[test]
     fn words_name_placements_and_placements_are_told_in_the_same_words() {
-        for placement in
-            [Placement::Inline, Placement::Thread, Placement::Packet(1), Placement::Packet(64), Placement::Path(3)]
-        {
+        for placement in [
+            Placement::Inline,
+            Placement::Thread,
+            Placement::Packet(1),
+            Placement::Packet(64),
+            Placement::Path(3),
+            Placement::Connection(2),
+        ] {
             assert_eq!(placement.to_string().parse(), Ok(placement));
         }
         for words in

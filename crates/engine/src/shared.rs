@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use net::MonotonicClock;
+use net::{MonotonicClock, RecvMeta};
 use quic::session::SessionFactory;
 
 use crate::cells::ConnectionCell;
 use crate::meter::{Meter, Stage};
+use crate::receive::Arrived;
 use crate::sync::{WakerSet, lock};
 use crate::wake::EngineWaker;
 
@@ -22,12 +23,81 @@ pub(crate) struct Shared {
     pub(crate) waker: Arc<EngineWaker>,
     pub(crate) local_addrs: Vec<SocketAddr>,
     pub(crate) limits: Limits,
-    /// Connections that exist.
-    pub(crate) connection_count: AtomicUsize,
     /// Present if the owner wants to know where the time goes.
     pub(crate) meter: Option<Box<Meter>>,
     todo: Mutex<EngineTodo>,
+    pub(crate) common: Arc<Common>,
+    /// Its number among the drivers of the engine, and all of them, once there are several.
+    pub(crate) index: usize,
+    peers: OnceLock<Vec<Weak<Shared>>>,
+}
+
+/// Batches that arrived at another driver's socket and were not taken yet, at most: 16 MiB. More are dropped, as the network
+/// would.
+const STRAYS_MAX: usize = 256;
+
+/// A batch that arrived at the socket of number `port` of another driver.
+pub(crate) struct Stray {
+    pub(crate) port: usize,
+    pub(crate) meta: RecvMeta,
+    pub(crate) batch: Arrived,
+}
+
+/// What all drivers of an engine share.
+pub(crate) struct Common {
+    /// Connections that exist.
+    connections: AtomicUsize,
+    /// Connections of clients whose handshake goes on.
+    half_open: AtomicUsize,
     accepted: Mutex<Accepted>,
+}
+
+impl Common {
+    /// For so many drivers.
+    pub(crate) fn new(drivers: usize) -> Self {
+        let accepted = Mutex::new(Accepted { queue: VecDeque::new(), wakers: WakerSet::default(), drivers });
+        Self { connections: AtomicUsize::new(0), half_open: AtomicUsize::new(0), accepted }
+    }
+
+    pub(crate) fn connection_count(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections of clients whose handshake goes on.
+    pub(crate) fn half_open_count(&self) -> usize {
+        self.half_open.load(Ordering::Relaxed)
+    }
+
+    /// A connection begins, unless there are `max`.
+    pub(crate) fn enter(self: &Arc<Self>, max: usize) -> Option<Entered> {
+        let more = |count| (count < max).then_some(count + 1);
+        self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Entered(Arc::clone(self)))
+    }
+
+    /// The handshake of a client goes on.
+    pub(crate) fn half_open(self: &Arc<Self>) -> HalfOpen {
+        self.half_open.fetch_add(1, Ordering::Relaxed);
+        HalfOpen(Arc::clone(self))
+    }
+}
+
+/// A connection is counted as long as this lives.
+pub(crate) struct Entered(Arc<Common>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The handshake of a client is counted as long as this lives.
+pub(crate) struct HalfOpen(Arc<Common>);
+
+impl Drop for HalfOpen {
+    fn drop(&mut self) {
+        self.0.half_open.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The limits that handles apply.
@@ -54,18 +124,19 @@ pub(crate) struct EngineTodo {
     /// Connections with work, each once.
     pub(crate) dirty: Vec<Arc<ConnectionCell>>,
     pub(crate) connects: VecDeque<ConnectRequest>,
+    pub(crate) strays: VecDeque<Stray>,
     /// Say goodbye to all and take no more.
     pub(crate) stopping: bool,
     /// The driver is gone.
     stopped: bool,
 }
 
-/// Connections of clients, ready for the application. Bounded by `half_open_max`: see the driver's admission.
-#[derive(Default)]
+/// Connections of clients, ready for the application. Bounded by `half_open_max`: see the drivers' admission.
 struct Accepted {
     queue: VecDeque<Arc<ConnectionCell>>,
     wakers: WakerSet,
-    stopped: bool,
+    /// Drivers that live.
+    drivers: usize,
 }
 
 /// What `accept` found.
@@ -82,17 +153,50 @@ impl Shared {
         local_addrs: Vec<SocketAddr>,
         limits: Limits,
         measure: bool,
+        common: Arc<Common>,
+        index: usize,
     ) -> Self {
         Self {
             clock,
             waker,
             local_addrs,
             limits,
-            connection_count: AtomicUsize::new(0),
             meter: measure.then(|| Box::new(Meter::new(clock))),
             todo: Mutex::default(),
-            accepted: Mutex::default(),
+            common,
+            index,
+            peers: OnceLock::new(),
         }
+    }
+
+    /// Makes it known to the others, itself among them, in the order of their numbers.
+    pub(crate) fn meet(&self, peers: &[Arc<Self>]) {
+        // Said once, when the engine starts.
+        let _first = self.peers.set(peers.iter().map(Arc::downgrade).collect());
+    }
+
+    /// How many drivers the engine has.
+    pub(crate) fn driver_count(&self) -> usize {
+        self.peers.get().map_or(1, Vec::len)
+    }
+
+    /// Hands a batch over to the driver of number `index`.
+    pub(crate) fn pass_on(&self, index: usize, stray: Stray) {
+        let peer = self.peers.get().and_then(|peers| peers.get(index)).and_then(Weak::upgrade);
+        let Some(peer) = peer else { return };
+        {
+            let mut todo = lock(&peer.todo);
+            if todo.stopped || todo.strays.len() >= STRAYS_MAX {
+                return;
+            }
+            todo.strays.push_back(stray);
+        }
+        peer.waker.wake();
+    }
+
+    /// The next batch that another driver has handed over.
+    pub(crate) fn pop_stray(&self) -> Option<Stray> {
+        lock(&self.todo).strays.pop_front()
     }
 
     /// A stage of the driver ends; see [`Meter::lap`].
@@ -138,7 +242,7 @@ impl Shared {
     /// True if the driver has something to do.
     pub(crate) fn has_todo(&self) -> bool {
         let todo = lock(&self.todo);
-        !todo.dirty.is_empty() || !todo.connects.is_empty()
+        !todo.dirty.is_empty() || !todo.connects.is_empty() || !todo.strays.is_empty()
     }
 
     /// Asks the driver to end.
@@ -161,9 +265,9 @@ impl Shared {
             rest
         };
         let wakers = {
-            let mut accepted = lock(&self.accepted);
-            accepted.stopped = true;
-            accepted.wakers.take()
+            let mut accepted = lock(&self.common.accepted);
+            accepted.drivers -= 1;
+            if accepted.drivers == 0 { accepted.wakers.take() } else { WakerSet::default() }
         };
         wakers.wake();
         rest
@@ -172,7 +276,7 @@ impl Shared {
     /// A client's connection is ready.
     pub(crate) fn push_accepted(&self, cell: Arc<ConnectionCell>) {
         let wakers = {
-            let mut accepted = lock(&self.accepted);
+            let mut accepted = lock(&self.common.accepted);
             accepted.queue.push_back(cell);
             accepted.wakers.take()
         };
@@ -180,22 +284,18 @@ impl Shared {
     }
 
     pub(crate) fn accepted_len(&self) -> usize {
-        lock(&self.accepted).queue.len()
+        lock(&self.common.accepted).queue.len()
     }
 
     pub(crate) fn poll_accept(&self, waker: &std::task::Waker) -> AcceptOutcome {
-        let mut accepted = lock(&self.accepted);
+        let mut accepted = lock(&self.common.accepted);
         if let Some(cell) = accepted.queue.pop_front() {
             return AcceptOutcome::Connection(cell);
         }
-        if accepted.stopped {
+        if accepted.drivers == 0 {
             return AcceptOutcome::Stopped;
         }
         accepted.wakers.add(waker);
         AcceptOutcome::Pending
-    }
-
-    pub(crate) fn connection_count(&self) -> usize {
-        self.connection_count.load(Ordering::Relaxed)
     }
 }

@@ -16,6 +16,7 @@ use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, St
 use crate::error::{Closed, OpenError};
 use crate::messages::Messages;
 use crate::receive::COMPACT_BELOW;
+use crate::shared::{Entered, HalfOpen};
 
 /// Bytes taken from a stream in one call; chunks are references, so more would only mean less often.
 pub(crate) const READ_LEN_MAX: usize = 64 << 10;
@@ -37,7 +38,9 @@ pub(crate) struct Slot {
     /// In the queues of these sockets, which are full: bit by bit.
     pub(crate) awaits_room: u64,
     /// A client's connection whose handshake goes on.
-    pub(crate) half_open: bool,
+    pub(crate) half_open: Option<HalfOpen>,
+    /// It counts.
+    _entered: Entered,
     /// What the system last said when a batch was refused.
     pub(crate) last_send_error: Option<String>,
     /// Batches refused in a row, and until when nothing is sent because of them.
@@ -54,7 +57,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) fn new(connection: Connection, cell: Arc<ConnectionCell>) -> Self {
+    pub(crate) fn new(connection: Connection, cell: Arc<ConnectionCell>, entered: Entered) -> Self {
         let messages = Messages::new(cell.shared.limits.message_len_max);
         Self {
             connection,
@@ -63,7 +66,8 @@ impl Slot {
             handshake_until: None,
             scheduled: false,
             awaits_room: 0,
-            half_open: false,
+            half_open: None,
+            _entered: entered,
             last_send_error: None,
             refusals: 0,
             refused_until: None,

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use engine::{Closed, Costs, Engine, EngineConfig, LiveSocket, Placement, StageStats, StartError};
-use net::{UdpSocket, UdpSocketOptions};
+use net::{DatagramSocket, UdpSocket, UdpSocketOptions};
 use quic::TransportConfig;
 use quic::session::SessionFactory;
 use quic::session::tls::{TlsClient, TlsServer};
@@ -135,21 +135,36 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Opens the sockets of `config` and starts.
+    /// Opens the sockets of `config` and starts. Under [`Placement::Connection`] each processor has sockets of its own: an
+    /// endpoint that accepts has all of them on the same ports, one that only connects has ports for each, which is why it
+    /// must not ask for a certain one.
     ///
     /// # Errors
     /// If a socket cannot be opened, or the configuration cannot work.
     pub fn bind(config: EndpointConfig) -> Result<Self, BindError> {
-        let mut sockets: Vec<Box<dyn LiveSocket>> = Vec::with_capacity(config.sockets.len());
-        for options in &config.sockets {
-            let socket = UdpSocket::open(options).map_err(BindError::Socket)?;
-            report_buffers(&socket, options);
-            sockets.push(Box::new(socket));
+        let drivers = config.placement.driver_count();
+        let accepts = config.server_tls.is_some();
+        let mut options = config.sockets.clone();
+        let mut sockets: Vec<Box<dyn LiveSocket>> = Vec::with_capacity(options.len() * drivers);
+        for _ in 0..drivers {
+            for options in &mut options {
+                // Clients come to one port, whichever processor has them then. Who only connects has a port for each.
+                options.reuse_port |= accepts && drivers > 1;
+                let socket = UdpSocket::open(options).map_err(BindError::Socket)?;
+                report_buffers(&socket, options);
+                if options.reuse_port {
+                    options.bind = socket
+                        .local_addr()
+                        .map_err(|error| BindError::Start(StartError::System("ask a socket for its address", error)))?;
+                }
+                sockets.push(Box::new(socket));
+            }
         }
         Self::with_sockets(config, sockets)
     }
 
-    /// Starts over sockets that exist; `config.sockets` is not used.
+    /// Starts over sockets that exist; `config.sockets` is not used. Under [`Placement::Connection`] as many for each
+    /// processor, first those of the first.
     ///
     /// # Errors
     /// If there is no socket, or the configuration cannot work.

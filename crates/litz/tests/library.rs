@@ -25,6 +25,7 @@ macro_rules! scenarios {
         scenarios!(@arm udp_packet, Wire::Udp, Placement::Packet(3), $($module::$name),*);
         scenarios!(@arm udp_path, Wire::Udp, Placement::Path(2), $($module::$name),*);
         scenarios!(@arm memory_path, Wire::Memory, Placement::Path(2), $($module::$name),*);
+        scenarios!(@arm udp_connection, Wire::Udp, Placement::Connection(3), $($module::$name),*);
         scenarios!(@arm memory_packet, Wire::Memory, Placement::Packet(2), $($module::$name),*);
     };
     (@arm $arm:ident, $wire:expr, $placement:expr, $($module:ident::$name:ident),*) => {

@@ -17,7 +17,7 @@ use crate::config::TransportConfig;
 use crate::connection::{Connection, ConnectionSeed};
 use crate::control::ids::{LOCAL_ID_LEN, REMOTE_IDS_MAX};
 use crate::control::{Beginning, RouteChange};
-use crate::secret::SecretSource;
+use crate::secret::{SecretSource, shard_of};
 use crate::send::path::Addresses;
 use crate::session::SessionFactory;
 
@@ -111,6 +111,14 @@ impl Endpoint {
             Ok(Parsed::UnknownVersion { .. }) => Route::UnknownVersion,
             _ => Route::Unknown,
         }
+    }
+
+    /// To which of `count` endpoints behind one address the connection ID of a datagram leads, if it is one that they make
+    /// ([`SecretSource::split_for`]). The first datagrams of a client have an ID of its own making: they begin a connection
+    /// wherever they arrive.
+    pub fn shard_of(datagram: &[u8], count: usize) -> Option<usize> {
+        let destination = destination(datagram, LOCAL_ID_LEN)?;
+        (destination.dcid.len() == LOCAL_ID_LEN).then(|| shard_of(destination.dcid, count))?
     }
 
     /// Applies a connection's [`RouteChange`].

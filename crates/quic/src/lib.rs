@@ -65,7 +65,7 @@ pub use receive::streams::{Chunk, ReadError};
 pub use scheduler::Strategy;
 pub use script::{NotScripted, ScriptedPeer};
 pub use seal::seal;
-pub use secret::SecretSource;
+pub use secret::{SHARDS_MAX, SecretSource};
 pub use send::SendDatagramError;
 pub use send::path::Addresses;
 pub use send::streams::WriteError;

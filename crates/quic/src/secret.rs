@@ -16,6 +16,22 @@ pub struct SecretSource {
     /// As bytes: a prepared key takes more than a kilobyte, and each connection has a source.
     key: [u8; 32],
     counter: u64,
+    shard: Shard,
+}
+
+/// Which of several endpoints behind one address the connection IDs lead to.
+#[derive(Debug, Clone, Copy)]
+struct Shard {
+    index: u8,
+    count: u8,
+}
+
+/// The most endpoints behind one address: each must have some values of a byte, and none many fewer than another.
+pub const SHARDS_MAX: usize = 64;
+
+/// Which of `count` endpoints behind one address a connection ID of ours leads to.
+pub(crate) fn shard_of(id: &[u8], count: usize) -> Option<usize> {
+    id.first().map(|first| usize::from(*first) % count)
 }
 
 impl fmt::Debug for SecretSource {
@@ -27,7 +43,19 @@ impl fmt::Debug for SecretSource {
 impl SecretSource {
     /// A source whose values nobody without `key` can tell.
     pub fn new(key: &[u8; 32]) -> Self {
-        Self { key: *key, counter: 0 }
+        Self { key: *key, counter: 0, shard: Shard { index: 0, count: 1 } }
+    }
+
+    /// A source of its own for endpoint `index` of `count` behind one address. The connection IDs it makes can be told apart
+    /// from those of the others by [`Endpoint::shard_of`](crate::Endpoint::shard_of); whoever sees one learns no more than that.
+    ///
+    /// # Panics
+    /// If there are more than [`SHARDS_MAX`], or there is no such one.
+    #[must_use]
+    pub fn split_for(&self, index: usize, count: usize) -> Self {
+        assert!(index < count && count <= SHARDS_MAX, "{index} of {count}");
+        let source = Self::new(&self.derive(b"shard", &[index as u8]));
+        Self { shard: Shard { index: index as u8, count: count as u8 }, ..source }
     }
 
     fn derive(&self, label: &[u8], input: &[u8]) -> [u8; 32] {
@@ -44,12 +72,17 @@ impl SecretSource {
 
     /// A source of its own for one connection.
     pub(crate) fn split(&mut self) -> Self {
-        Self::new(&self.next(b"connection"))
+        Self { shard: self.shard, ..Self::new(&self.next(b"connection")) }
     }
 
     /// A connection ID of ours.
     pub(crate) fn connection_id(&mut self) -> ConnectionId {
-        ConnectionId::new(&self.next(b"id")[..LOCAL_ID_LEN]).expect("eight bytes are a connection ID")
+        let mut id = self.next(b"id");
+        let Shard { index, count } = self.shard;
+        // The value of its row that leads to us; the row before it, if the last one is not whole.
+        let (rest, first) = (id[0] % count, id[0] - id[0] % count);
+        id[0] = if count == 1 { first + rest } else { first.checked_add(index).unwrap_or_else(|| first - count + index) };
+        ConnectionId::new(&id[..LOCAL_ID_LEN]).expect("eight bytes are a connection ID")
     }
 
     /// The token that proves we have forgotten the connection with this ID (RFC 9000, section 10.3.2).
@@ -60,5 +93,27 @@ impl SecretSource {
     /// A seed for public randomness.
     pub(crate) fn seed(&mut self) -> u64 {
         u64::from_le_bytes(*self.next(b"seed").first_chunk().expect("8 of 32 bytes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_lead_to_their_shard_and_are_spread_over_all_values() {
+        for count in [1_usize, 2, 3, 5, 64] {
+            for index in 0..count {
+                let mut secrets = SecretSource::new(&[7; 32]).split_for(index, count).split();
+                let firsts: std::collections::BTreeSet<u8> = (0..4000)
+                    .map(|_| {
+                        let id = secrets.connection_id();
+                        assert_eq!(shard_of(id.as_slice(), count), Some(index));
+                        id.as_slice()[0]
+                    })
+                    .collect();
+                assert!(firsts.len() >= 255 / count, "{} of {count}", firsts.len());
+            }
+        }
     }
 }

@@ -1,11 +1,10 @@
 //! How connections begin.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
 use net::{RecvMeta, Transmit};
-use quic::{Addresses, Connection, ConnectionKey, Side};
+use quic::{Addresses, ConnectionKey, Side};
 use units::Instant;
 
 use super::{Driver, arrived_at};
@@ -24,17 +23,18 @@ impl Driver {
         let is_v4 = cell.remote.is_ipv4();
         let refusal = if self.goodbyes_said {
             Closed::EndpointClosed
-        } else if self.slots.is_full() {
-            Closed::TooMany
         } else if let Some(port) = socket.or_else(|| self.ports.iter().position(|port| port.local.is_ipv4() == is_v4)) {
             let now = self.clock.now();
             let addresses = Addresses { socket: port as u16, ..Addresses::of(cell.remote) };
-            match self.endpoint.connect(now, &*factory, &server_name, addresses) {
-                Ok(connection) => {
-                    self.install(now, connection, Arc::clone(&cell), port);
-                    return;
-                }
-                Err(error) => error.into(),
+            match self.shared.common.enter(self.limits.connections_max) {
+                None => Closed::TooMany,
+                Some(entered) => match self.endpoint.connect(now, &*factory, &server_name, addresses) {
+                    Ok(connection) => {
+                        self.install(now, Slot::new(connection, Arc::clone(&cell), entered), port);
+                        return;
+                    }
+                    Err(error) => error.into(),
+                },
             }
         } else {
             Closed::NoSocket
@@ -44,37 +44,37 @@ impl Driver {
 
     /// A datagram that may begin a client's connection.
     pub(super) fn admit(&mut self, port: usize, meta: &RecvMeta, datagram: BytesMut) {
-        let waiting = self.half_open + self.shared.accepted_len();
-        if self.goodbyes_said || self.slots.is_full() || waiting >= self.limits.half_open_max {
+        let waiting = self.shared.common.half_open_count() + self.shared.accepted_len();
+        let refuses = self.goodbyes_said || waiting >= self.limits.half_open_max;
+        let entered = self.shared.common.enter(self.limits.connections_max).filter(|_| !refuses);
+        let Some(entered) = entered else {
             // Not answered: the client tries again, and an attacker gets nothing for its packet.
             tracing::debug!(source = %meta.source, "no room for another connection");
             return;
-        }
+        };
         let now = self.clock.now();
         let addresses = arrived_at(port, meta);
         match self.endpoint.accept(now, addresses, datagram) {
             Ok(connection) => {
                 let cell = ConnectionCell::new(Arc::clone(&self.shared), meta.source, Side::Server);
-                self.install(now, connection, Arc::new(cell), port);
+                self.install(now, Slot::new(connection, Arc::new(cell), entered), port);
             }
             Err(error) => tracing::debug!(source = %meta.source, %error, "not accepted"),
         }
     }
 
-    fn install(&mut self, now: Instant, connection: Connection, cell: Arc<ConnectionCell>, port: usize) {
-        let is_server = connection.side() == Side::Server;
+    fn install(&mut self, now: Instant, mut slot: Slot, port: usize) {
+        let is_server = slot.connection.side() == Side::Server;
         let mut local = self.ports[port].local;
-        if let Some(ip) = connection.addresses().local_ip {
+        if let Some(ip) = slot.connection.addresses().local_ip {
             local.set_ip(ip);
         }
-        let mut slot = Slot::new(connection, Arc::clone(&cell));
         slot.handshake_until = Some(now + self.limits.handshake_timeout);
-        slot.half_open = is_server;
-        let key = self.slots.insert(slot).expect("checked before");
-        self.half_open += usize::from(is_server);
+        slot.half_open = is_server.then(|| self.shared.common.half_open());
+        let cell = Arc::clone(&slot.cell);
+        let key = self.slots.insert(slot).expect("the table holds as many as may enter");
         let place = Place { key: ConnectionKey(key), local };
         cell.place.set(place).expect("a cell belongs to one connection");
-        self.shared.connection_count.store(self.slots.len(), Ordering::Relaxed);
         // At once: the rest of the batch that began it may belong to it.
         self.apply_routes(place.key);
         // The application may have asked for something, such as the end, before there was a place to look for it.

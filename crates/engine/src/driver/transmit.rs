@@ -98,8 +98,8 @@ impl Driver {
             let connected = event == Event::Connected;
             let ended = connected || matches!(event, Event::Closed(_));
             slot.on_event(now, event);
-            if ended && std::mem::replace(&mut slot.half_open, false) {
-                self.half_open -= 1;
+            if ended {
+                slot.half_open = None;
             }
             if connected && slot.connection.side() == Side::Server {
                 self.shared.push_accepted(slot.cell.clone());

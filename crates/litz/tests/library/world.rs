@@ -62,7 +62,12 @@ impl World {
     }
 
     pub(crate) fn server_at(&self, config: EndpointConfig, port: u16) -> Endpoint {
-        self.server_over(config, self.socket(port))
+        if config.placement.driver_count() == 1 {
+            return self.server_over(config, self.socket(port));
+        }
+        let sockets = vec![UdpSocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port))];
+        let config = EndpointConfig { server_tls: Some(self.server_tls.clone()), sockets, ..config };
+        Endpoint::bind(config).unwrap()
     }
 
     pub(crate) fn server_over(&self, config: EndpointConfig, socket: Box<dyn LiveSocket>) -> Endpoint {
@@ -72,7 +77,8 @@ impl World {
 
     /// An endpoint that only connects.
     pub(crate) fn client(&self, config: EndpointConfig) -> Endpoint {
-        Endpoint::with_sockets(config, vec![self.socket(0)]).unwrap()
+        let count = config.placement.driver_count();
+        Endpoint::with_sockets(config, (0..count).map(|_| self.socket(0)).collect()).unwrap()
     }
 
     pub(crate) fn connect(&self, client: &Endpoint, address: SocketAddr) -> Connection {

@@ -1,0 +1,176 @@
+//! Starting an engine: who gets which sockets and which processors.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use net::{MonotonicClock, os_random};
+use quic::{Endpoint, SHARDS_MAX, SecretSource};
+
+use super::{Core, Placed, SOCKETS_MAX, Seat, run_to_the_end};
+use crate::config::EngineConfig;
+use crate::driver::{Driver, DriverLimits, Others, Tails};
+use crate::error::StartError;
+use crate::inline::Inline;
+use crate::placement::{PROCESSORS_MAX, Placement};
+use crate::port::{NearPort, Port};
+use crate::processor::{PathProcessor, Start};
+use crate::shared::{Common, Limits, Shared};
+use crate::sleep::Sleeper;
+use crate::socket::LiveSocket;
+use crate::stage::Stage;
+use crate::wake::ArrivalWaker;
+
+const _: () = assert!(PROCESSORS_MAX <= SHARDS_MAX, "connection IDs lead to every driver");
+
+pub(super) fn start(config: EngineConfig, mut sockets: Vec<Box<dyn LiveSocket>>) -> Result<Core, StartError> {
+    let drivers = config.placement.driver_count();
+    check(&config, drivers, sockets.len())?;
+    let clock = MonotonicClock::start();
+    let common = Arc::new(Common::new(drivers));
+    let mut key = [0; 32];
+    os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
+    let secrets = SecretSource::new(&key);
+    let each = sockets.len() / drivers;
+    let (mut started, mut figures) = (Vec::with_capacity(drivers), None);
+    for index in 0..drivers {
+        let rest = sockets.split_off(each);
+        let mine = std::mem::replace(&mut sockets, rest);
+        let (shared, sleeper) = share(&config, clock, &common, index, &mine)?;
+        let (ports, others) = place(&config, &shared, mine)?;
+        figures = others.stage.as_ref().map(|stage| Arc::clone(stage.figures()));
+        let secrets = secrets.split_for(index, drivers);
+        let endpoint = Endpoint::new(config.transport.clone(), config.server.clone(), secrets)
+            .map_err(|error| StartError::Configuration(error.to_string()))?;
+        let limits = DriverLimits {
+            half_open_max: config.half_open_max,
+            connections_max: config.connections_max,
+            handshake_timeout: config.handshake_timeout,
+        };
+        let driver = Driver::new(Arc::clone(&shared), endpoint, ports, sleeper, others, limits)
+            .map_err(|error| StartError::System("watch a socket", error))?;
+        started.push((shared, driver));
+    }
+    let all: Vec<Arc<Shared>> = started.iter().map(|(shared, _)| Arc::clone(shared)).collect();
+    all.iter().filter(|_| drivers > 1).for_each(|shared| shared.meet(&all));
+    let mut seats = Vec::with_capacity(drivers);
+    for (index, (shared, driver)) in started.into_iter().enumerate() {
+        let placed = if config.placement.is_inline() {
+            Placed::Inline(Box::new(Inline::new(driver)))
+        } else {
+            Placed::Thread(Mutex::new(Some(spawn(driver, config.cores.get(index).copied())?)))
+        };
+        seats.push(Seat { shared, placed });
+    }
+    Ok(Core { seats, next: AtomicUsize::new(0), placement: config.placement, figures })
+}
+
+/// Whether the configuration can work with so many sockets.
+fn check(config: &EngineConfig, drivers: usize, sockets: usize) -> Result<(), StartError> {
+    let words = if sockets == 0 {
+        "an endpoint needs at least one socket".to_owned()
+    } else if sockets % drivers != 0 {
+        format!("{} needs as many sockets for each processor, not {sockets} in all", config.placement)
+    } else if sockets / drivers > SOCKETS_MAX {
+        format!("an endpoint takes at most {SOCKETS_MAX} sockets, not {}", sockets / drivers)
+    } else if config.placement.thread_count() > PROCESSORS_MAX {
+        format!("an endpoint takes at most {PROCESSORS_MAX} processors, not {}", config.placement)
+    } else {
+        return Ok(());
+    };
+    Err(StartError::Configuration(words))
+}
+
+/// What handles share with a driver, and what the driver sleeps with.
+fn share(
+    config: &EngineConfig,
+    clock: MonotonicClock,
+    common: &Arc<Common>,
+    index: usize,
+    sockets: &[Box<dyn LiveSocket>],
+) -> Result<(Arc<Shared>, Sleeper), StartError> {
+    let (sleeper, waker) =
+        Sleeper::new(clock, config.busy_poll).map_err(|error| StartError::System("set up polling", error))?;
+    let mut local_addrs = Vec::with_capacity(sockets.len());
+    for socket in sockets {
+        let local = socket.local_addr().map_err(|error| StartError::System("ask a socket for its address", error))?;
+        local_addrs.push(local);
+    }
+    let limits = Limits {
+        outbox_bytes_max: config.outbox_bytes_max,
+        inbox_bytes_max: config.inbox_bytes_max,
+        message_len_max: config.message_len_max,
+        is_listening: config.server.is_some(),
+    };
+    let common = Arc::clone(common);
+    let shared = Shared::new(clock, Arc::new(waker), local_addrs, limits, config.measure, common, index);
+    Ok((Arc::new(shared), sleeper))
+}
+
+/// Gives out sockets and processors, as the placement says.
+fn place(
+    config: &EngineConfig,
+    shared: &Shared,
+    sockets: Vec<Box<dyn LiveSocket>>,
+) -> Result<(Vec<Port>, Others), StartError> {
+    let near = |socket, local| {
+        Port::near(NearPort::new(socket, local, Arc::new(ArrivalWaker::new(Arc::clone(&shared.waker)))))
+    };
+    let clock = shared.clock;
+    let cores = config.cores.get(1..).unwrap_or_default();
+    let mut others = Others::default();
+    if let Placement::Packet(count) = config.placement {
+        let stage = Stage::start(count.saturating_sub(1), cores, clock, config.busy_poll, &shared.waker);
+        others.stage = Some(stage.map_err(|error| StartError::System("start a worker", error))?);
+    }
+    let wanted = if let Placement::Path(count) = config.placement { count.max(1) } else { 1 };
+    // Those who would have no socket are not needed.
+    let count = wanted.min(sockets.len() + 1);
+    // The driver has what belongs to all paths, so it serves a socket only if there are as many as processors.
+    let spares_driver = usize::from(count > sockets.len());
+    let mut ports = Vec::with_capacity(sockets.len());
+    let mut given: Vec<Vec<_>> = (1..count).map(|_| Vec::new()).collect();
+    for (index, socket) in sockets.into_iter().enumerate() {
+        let local = shared.local_addrs[index];
+        match ((index + spares_driver) % count).checked_sub(1) {
+            None => ports.push(near(socket, local)),
+            Some(processor) => {
+                ports.push(Port::far(local, processor, socket.max_gso_segments().max(1)));
+                given[processor].push((index, local, socket));
+            }
+        }
+    }
+    for (index, sockets) in given.into_iter().enumerate() {
+        let start = Start {
+            name: format!("litz-path-{}", index + 1),
+            core: cores.get(index).copied(),
+            clock,
+            busy_poll: config.busy_poll,
+            owner: Arc::clone(&shared.waker),
+        };
+        let processor = PathProcessor::start(start, sockets);
+        others.processors.push(processor.map_err(|error| StartError::System("start a processor", error))?);
+    }
+    Ok((ports, others))
+}
+
+/// Gives the driver a thread of its own.
+#[expect(clippy::disallowed_methods, reason = "this is where processors are given out")]
+fn spawn(mut driver: Driver, core: Option<usize>) -> Result<JoinHandle<()>, StartError> {
+    std::thread::Builder::new()
+        .name("litz-engine".to_owned())
+        .spawn(move || {
+            if let Some(core) = core
+                && let Err(error) = net::processors::stay_on(core)
+            {
+                tracing::warn!(%error, core, "cannot stay on one processor");
+            }
+            while !driver.is_stopping() {
+                let work = driver.turn(Tails::Sent);
+                tracing::trace!(?work, "a turn");
+                driver.wait(None);
+            }
+            run_to_the_end(&mut driver);
+        })
+        .map_err(|error| StartError::System("start the engine thread", error))
+}
