@@ -3,6 +3,7 @@
 
 mod cli;
 mod profile;
+mod speedup;
 
 use std::process::ExitCode;
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use units::{ByteSize, Duration, Rate};
 
+use super::bench::BenchOptions;
 use super::emulate::EmulateOptions;
 use super::exit;
 use super::path_options::PathOptions;
@@ -39,6 +40,9 @@ pub(crate) enum Command {
     /// See where a packet's time goes on this machine: nanoseconds for each stage, and what more processors could gain
     #[command(after_help = super::profile::HELP)]
     Profile(ProfileOptions),
+    /// Experiments on this machine: what more processors gain
+    #[command(after_help = super::bench::HELP)]
+    Bench(BenchOptions),
     /// Run scenario files: links, faults, workload and checks, in virtual time or between network namespaces
     #[command(after_help = super::scenario::HELP)]
     Scenario(ScenarioOptions),
@@ -65,6 +69,15 @@ pub(crate) struct TransportOptions {
     /// paths)
     #[arg(long, value_name = "NAME", default_value = "earliest")]
     pub(crate) scheduler: litz::Strategy,
+
+    /// What is decided path by path (D) and what for all paths at once (C): retransmissions (R), then acknowledgements (A). DRDA,
+    /// DRCA, CRDA or CRCA
+    ///
+    /// DR.. sends what a path lost on that path again, CR.. wherever the scheduler says. ..DA acknowledges the packets of each path
+    /// on that path, ..CA those of all paths in one packet on the path that answers soonest. Each end chooses for what it sends;
+    /// give both the same unless you want to see them differ.
+    #[arg(long, value_name = "NAME", default_value = "CRDA")]
+    pub(crate) policy: quic::Policy,
 
     /// Write every choice of a path with what it was made from to this file; `litz paths --replay FILE` makes them again
     #[arg(long, value_name = "FILE")]

@@ -60,6 +60,7 @@ pub(crate) fn transport(
         congestion: options.congestion,
         max_paths: litz::PATHS_MAX,
         scheduler: options.scheduler,
+        policy: options.policy,
         scheduler_trace: trace.map(Trace::sink),
         rate_cap: cap,
         ..TransportConfig::default()

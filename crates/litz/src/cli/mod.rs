@@ -1,6 +1,7 @@
 //! The command line: arguments in, exit status out.
 
 mod args;
+mod bench;
 mod bounded;
 pub(crate) mod connect;
 mod demo;
@@ -46,6 +47,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Send(options) => send::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Profile(options) => profile::run(&options),
+        Command::Bench(options) => bench::run(&options),
         Command::Scenario(options) => scenario::run(&options),
         Command::Paths(options) => paths::run(&options),
         Command::Emulate(options) => emulate::run(&options),

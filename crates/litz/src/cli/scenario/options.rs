@@ -100,6 +100,10 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "NAME")]
     congestion: Option<recovery::Algorithm>,
 
+    /// Retransmissions and acknowledgements path by path (D) or central (C), instead of the file's: DRDA, DRCA, CRDA or CRCA
+    #[arg(long, value_name = "NAME")]
+    policy: Option<quic::Policy>,
+
     /// Write everything that was measured there as JSON; - is standard output, and then there is no table
     #[arg(long, value_name = "PATH")]
     pub(super) json: Option<PathBuf>,
@@ -133,6 +137,7 @@ impl RunOptions {
         let transport = &mut scenario.transport;
         transport.scheduler = self.scheduler.unwrap_or(transport.scheduler);
         transport.congestion = self.congestion.unwrap_or(transport.congestion);
+        transport.policy = self.policy.unwrap_or(transport.policy);
     }
 }
 
@@ -160,12 +165,13 @@ mod tests {
         let live = |more: &[&str]| parse(&[&["x.toml", "--world", "netns"], more].concat()).expect("right");
         assert_eq!((live(&[]).seeds(&scenario), live(&["--seeds", "2"]).seeds(&scenario)), (1..=1, 1..=2));
         assert_eq!(parse(&["x.toml", "--seeds", "2"]).expect("right").seeds(&scenario), 1..=2);
-        let options = parse(&["x.toml", "--seed", "9", "--congestion", "bbr", "--scheduler", "redundant:2"]);
-        let options = options.expect("right");
+        let transport = ["--congestion", "bbr", "--scheduler", "redundant:2", "--policy", "DRCA"];
+        let options = parse(&[&["x.toml", "--seed", "9"][..], &transport].concat()).expect("right");
         assert_eq!(options.seeds(&scenario), 9..=9);
         options.change(&mut scenario);
         assert_eq!(scenario.transport.congestion.to_string(), "bbr");
         assert_eq!(scenario.transport.scheduler, quic::Strategy::Redundant { copies: 2 });
+        assert_eq!(scenario.transport.policy, quic::Policy::DRCA);
     }
 
     #[test]
@@ -177,6 +183,7 @@ mod tests {
             &["x", "--world", "moon"],
             &["x", "--scheduler", "best"],
             &["x", "--congestion", "reno"],
+            &["x", "--policy", "DCRA"],
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }

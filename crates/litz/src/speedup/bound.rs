@@ -1,0 +1,134 @@
+//! What a packet costs by who may do it, and the speedup that follows.
+
+use std::collections::BTreeMap;
+
+use litz::{Stage, StageKind};
+use serde::Serialize;
+
+use super::Side;
+use super::run::Outcome;
+
+/// What one side spends on a packet, in nanoseconds, with one processor for everything.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct Shares {
+    /// The driver's own work, its calls to the socket included: one processor at a time.
+    pub(crate) serial_ns: f64,
+    /// Sealing or opening: any processor.
+    pub(crate) parallel_ns: f64,
+    /// The application's thread: one processor at a time, any one.
+    pub(crate) application_ns: f64,
+    /// The driver asleep, going to sleep and waking up: no work, and in no sum.
+    pub(crate) waiting_ns: f64,
+    /// What is metered, stage by stage.
+    pub(crate) stages_ns: BTreeMap<&'static str, f64>,
+    /// The share of time in which others had the processor, 0 to 1.
+    pub(crate) taken_away_share: f64,
+}
+
+impl Shares {
+    /// Divides what a metered run booked. `absorb_ns` is the serial part of opening, for each packet.
+    pub(crate) fn new(side: Side, outcome: &Outcome, absorb_ns: f64) -> Self {
+        let spent = |stage| {
+            let spent = outcome.costs.iter().map(|costs| costs.spent(stage).as_nanos() as f64);
+            spent.sum::<f64>() / outcome.packets
+        };
+        let application_ns = outcome.application.as_nanos() as f64 / outcome.packets;
+        let mut shares = Self { application_ns, ..Self::default() };
+        for stage in Stage::ALL.into_iter().filter(|stage| stage.kind() != StageKind::Idle) {
+            let ns = spent(stage);
+            shares.stages_ns.insert(stage.id(), ns);
+            let parallel = match (side, stage) {
+                (Side::Send, Stage::Seal) => ns,
+                (Side::Receive, Stage::OpenAbsorb) => (ns - absorb_ns).max(0.0),
+                // Acknowledgements: too short to be worth another processor.
+                _ => 0.0,
+            };
+            shares.parallel_ns += parallel;
+            shares.serial_ns += ns - parallel;
+        }
+        let taken_ns = spent(Stage::TakenAway);
+        // Not what was booked as such: that may have begun before the time that counts.
+        let booked_ns = shares.stages_ns.values().sum::<f64>() + taken_ns;
+        shares.waiting_ns = (outcome.time.as_nanos() as f64 / outcome.packets - booked_ns).max(0.0);
+        let all_ns = taken_ns + shares.total_ns();
+        shares.taken_away_share = if all_ns > 0.0 { taken_ns / all_ns } else { 0.0 };
+        shares
+    }
+
+    /// The middle one of each figure.
+    pub(crate) fn median(all: &[Self]) -> Self {
+        let of = |pick: &dyn Fn(&Self) -> f64| median(all.iter().map(pick).collect());
+        let ids = all.first().map(|shares| shares.stages_ns.keys().copied()).into_iter().flatten();
+        Self {
+            serial_ns: of(&|shares| shares.serial_ns),
+            parallel_ns: of(&|shares| shares.parallel_ns),
+            application_ns: of(&|shares| shares.application_ns),
+            waiting_ns: of(&|shares| shares.waiting_ns),
+            stages_ns: ids.map(|id| (id, of(&|shares| shares.stages_ns.get(id).copied().unwrap_or(0.0)))).collect(),
+            taken_away_share: all.iter().map(|shares| shares.taken_away_share).fold(0.0, f64::max),
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn total_ns(&self) -> f64 {
+        self.serial_ns + self.parallel_ns + self.application_ns
+    }
+
+    /// The most that so many processors gain: neither the driver nor the application can be in two places, and all processors
+    /// together do all the work. None if nothing was measured.
+    pub(crate) fn speedup(&self, processors: usize) -> Option<f64> {
+        let total_ns = self.total_ns();
+        let slowest_ns = self.serial_ns.max(self.application_ns).max(total_ns / processors.max(1) as f64);
+        (slowest_ns > 0.0).then(|| total_ns / slowest_ns)
+    }
+}
+
+/// The middle value, of an even number the mean of the two in the middle; zero of none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        len if len % 2 == 1 => values[len / 2],
+        len => f64::midpoint(values[len / 2 - 1], values[len / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(serial_ns: f64, parallel_ns: f64, application_ns: f64) -> Shares {
+        Shares { serial_ns, parallel_ns, application_ns, ..Shares::default() }
+    }
+
+    #[test]
+    fn the_processors_are_the_limit_before_the_serial_part_is() {
+        let shares = shares(50.0, 240.0, 10.0);
+        assert_eq!(shares.speedup(1), Some(1.0));
+        assert_eq!(shares.speedup(2), Some(2.0));
+        assert_eq!(shares.speedup(6), Some(6.0));
+        assert_eq!(shares.speedup(12), Some(6.0));
+    }
+
+    #[test]
+    fn the_papers_stacks_gain_what_they_printed() {
+        // Document 000: 237 us serial of 1820 us with MD5 and of 7124 us with DES, on twelve processors.
+        let md5 = shares(237.4, 1820.4 - 237.4, 0.0).speedup(12).unwrap();
+        let des = shares(237.4, 7123.5 - 237.4, 0.0).speedup(12).unwrap();
+        assert!((md5 - 7.67).abs() < 0.01 && (des - 12.0).abs() < 1e-9, "{md5} {des}");
+    }
+
+    #[test]
+    fn an_application_that_takes_longest_is_the_limit() {
+        assert_eq!(shares(10.0, 10.0, 20.0).speedup(64), Some(2.0));
+        assert_eq!(Shares::default().speedup(2), None);
+    }
+
+    #[test]
+    fn medians_are_taken_figure_by_figure() {
+        let all = [shares(1.0, 30.0, 5.0), shares(2.0, 10.0, 5.0), shares(9.0, 20.0, 6.0)];
+        let middle = Shares::median(&all);
+        assert_eq!((middle.serial_ns, middle.parallel_ns, middle.application_ns), (2.0, 20.0, 5.0));
+        assert!(median(vec![]).abs() < 1e-12 && (median(vec![4.0, 2.0]) - 3.0).abs() < 1e-12);
+    }
+}

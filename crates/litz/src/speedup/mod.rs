@@ -1,0 +1,195 @@
+//! How much faster more processors make one side of one connection: document 000's experiment on this machine.
+//!
+//! ```text
+//!   for each run, in turn:  metered packet(1) ── shares of a packet ── bound
+//!                           thread            ─┐
+//!                           packet(1), (2) ... ┴ throughput ── ratio to packet(1) of the same run ── speedup
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `cipher` | ciphers, and TLS that agrees on one |
+//! | `peer`, `socket` | the other end: a handshake, then a script inside the socket |
+//! | `world` | a real endpoint over that socket |
+//! | `run`, `send`, `receive` | one run of one side |
+//! | `absorb`, `bound` | what is serial, and what follows |
+//! | `statistics` | means with intervals |
+//! | `report`, `plot` | the result, as `docs/spec/speedup.md` has it, and as a picture |
+
+mod absorb;
+mod bound;
+mod cipher;
+mod peer;
+mod plot;
+mod receive;
+mod report;
+mod run;
+mod send;
+mod socket;
+mod statistics;
+mod world;
+
+use litz::Placement;
+use litz::transfer::CancelToken;
+use units::Duration;
+
+pub(crate) use cipher::Cipher;
+pub(crate) use plot::render as plot;
+pub(crate) use report::{Report, SideReport};
+pub(crate) use statistics::Estimate;
+
+use bound::Shares;
+use run::{Outcome, Span};
+use world::Stand;
+
+/// Which side is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Send,
+    Receive,
+}
+
+impl Side {
+    pub(crate) const fn id(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Receive => "receive",
+        }
+    }
+}
+
+/// Where the application's thread stays. Serial work that waits for it has a wake-up to pay, and work beside it shares a processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seat {
+    /// On the driver's processor.
+    First,
+    /// On the last of the processors in use.
+    Last,
+    /// On whichever of the machine's processors the system chooses.
+    Free,
+}
+
+impl Seat {
+    pub(crate) const fn id(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Last => "last",
+            Self::Free => "free",
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) sides: Vec<Side>,
+    /// How many processors, ascending, one among them.
+    pub(crate) processors: Vec<usize>,
+    /// Placements of one processor to measure beside `packet(1)`.
+    pub(crate) beside: Vec<Placement>,
+    /// Those that may be used, by the system's numbers; at least the most of `processors`.
+    pub(crate) cores: Vec<usize>,
+    pub(crate) seat: Seat,
+    pub(crate) cipher: Cipher,
+    /// In bytes of UDP payload.
+    pub(crate) datagram_size: usize,
+    pub(crate) runs: usize,
+    pub(crate) warm_up: Duration,
+    pub(crate) time: Duration,
+    /// Of the intervals, between 0 and 1.
+    pub(crate) confidence: f64,
+}
+
+/// Why there is no result.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// In words for the user.
+    Error(String),
+    /// The user does not want it any more.
+    Interrupted,
+}
+
+impl Settings {
+    /// What is measured in each run, the metered one apart.
+    pub(crate) fn placements(&self) -> Vec<Placement> {
+        let packets = self.processors.iter().map(|count| Placement::Packet(*count));
+        self.beside.iter().copied().chain(packets).collect()
+    }
+
+    /// The most processors, if that is more than one.
+    fn most_processors(&self) -> Option<usize> {
+        self.processors.iter().copied().max().filter(|most| *most > 1)
+    }
+
+    /// Runs of all kinds, for a progress bar.
+    pub(crate) fn steps(&self) -> usize {
+        let metered = 1 + usize::from(self.most_processors().is_some());
+        self.sides.len() * self.runs * (self.placements().len() + metered)
+    }
+
+    /// How long it takes, what is not measured apart.
+    pub(crate) fn duration(&self) -> Duration {
+        (self.warm_up + self.time) * self.steps() as u64
+    }
+
+    fn stand(&self, placement: Placement, metered: bool) -> Stand {
+        let count = placement.thread_count().max(1);
+        let cores = self.cores.iter().copied().take(count).collect();
+        let (seat, cipher, datagram_size) = (self.seat, self.cipher, self.datagram_size);
+        Stand { placement, cores, seat, cipher, datagram_size, metered }
+    }
+}
+
+/// One side's runs.
+struct Measured {
+    side: Side,
+    /// By placement, run after run.
+    outcomes: Vec<(Placement, Vec<Outcome>)>,
+    shares: Vec<Shares>,
+    /// What the driver does meanwhile where there are most processors; empty if that is one.
+    busiest: Vec<Shares>,
+}
+
+/// Measures; calls `progress` before each step.
+pub(crate) fn measure(settings: &Settings, cancel: &CancelToken, progress: &dyn Fn(&str)) -> Result<Report, Failure> {
+    let sides = settings.sides.iter().map(|side| measure_side(settings, *side, cancel, progress));
+    let sides = sides.collect::<Result<Vec<_>, _>>()?;
+    Ok(Report::new(settings, sides))
+}
+
+fn measure_side(
+    settings: &Settings,
+    side: Side,
+    cancel: &CancelToken,
+    progress: &dyn Fn(&str),
+) -> Result<Measured, Failure> {
+    let span = Span { warm_up: settings.warm_up, time: settings.time };
+    let placements = settings.placements();
+    let outcomes = placements.iter().map(|placement| (*placement, Vec::new())).collect();
+    let mut measured = Measured { side, outcomes, shares: Vec::new(), busiest: Vec::new() };
+    // All of them in turn, so that what disturbs the machine for a while disturbs all alike.
+    for number in 1..=settings.runs {
+        let step = |what: &str| progress(&format!("{}, run {number}: {what}", side.id()));
+        let absorb_ns = match side {
+            Side::Send => 0.0,
+            Side::Receive => absorb::packet_ns(settings.cipher, settings.datagram_size).map_err(Failure::Error)?,
+        };
+        let metered = |count: usize| {
+            step(&format!("costs of packet({count})"));
+            let outcome = run::run(side, &settings.stand(Placement::Packet(count), true), span, cancel)?;
+            Ok(Shares::new(side, &outcome, absorb_ns))
+        };
+        measured.shares.push(metered(1)?);
+        if let Some(most) = settings.most_processors() {
+            measured.busiest.push(metered(most)?);
+        }
+        for (placement, outcomes) in &mut measured.outcomes {
+            step(&placement.to_string());
+            outcomes.push(run::run(side, &settings.stand(*placement, false), span, cancel)?);
+        }
+    }
+    Ok(measured)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! The receive side: the script hands out what was sealed before, and an application reads and drops it.
+//!
+//! Sealing is not measured, so a run is a row of stretches: seal some, hand them out as fast as they are taken, note how long
+//! that took, until the stretches add up to the time that was asked for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+
+use bytes::Bytes;
+use litz::transfer::CancelToken;
+use litz::{Costs, StreamId};
+use net::MonotonicClock;
+use quic::{Dir, PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, ScriptedPeer, Side as QuicSide, seal};
+use units::{Duration, Instant};
+
+use super::Failure;
+use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span};
+use super::socket::{ACK_EVERY, Item};
+use super::world::{Stand, World, thread_time};
+
+/// Bytes of stream data in a stretch. Less, and its beginning and end show: the pipeline fills and drains within some ten
+/// batches. More, and every batch has left the caches before it is handed out.
+const STRETCH_BYTES: u64 = 64 << 20;
+
+/// Batches between two numbers kept for the script's own acknowledgements, so that the receiver is not left without an answer.
+const BATCHES_PER_ACK: usize = 64;
+
+/// How long the receiver may hold back an acknowledgement: as short as it offers, in microseconds.
+const ACK_DELAY_US: u64 = 1000;
+
+/// Packets sealed before the keys are updated: as our own send half does.
+const KEY_UPDATE_EVERY: u64 = 1 << 21;
+
+/// A stretch that takes longer has come to a stop.
+const STRETCH_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// A step of a stretch.
+enum Step {
+    Data(Box<Plan>),
+    /// Here an acknowledgement goes, under this number.
+    Ack(u64),
+}
+
+/// The application has read all of a stretch.
+struct Done {
+    at: Instant,
+    /// Its processor time so far.
+    application: Duration,
+}
+
+/// What the application is to read before it tells.
+struct Reading {
+    clock: MonotonicClock,
+    target: AtomicU64,
+}
+
+pub(super) fn run(stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
+    let world = World::new(stand, cancel)?;
+    let reading = Reading { clock: MonotonicClock::start(), target: AtomicU64::new(u64::MAX) };
+    let (tell, told) = channel();
+    let (measured, read) = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read(&world, &reading, &tell));
+        let measured = Stretches::new(&world, stand, &reading, &told).and_then(|mut all| all.run(span, cancel));
+        let unauthentic = world.connection.stats().receive.packets_unauthentic;
+        reading.target.store(0, Ordering::Relaxed);
+        world.endpoint.close();
+        (measured.map(|measured| (measured, unauthentic)), reader.join())
+    });
+    let read = read.map_err(|_| Failure::Error("the reading thread panicked".to_owned()))?;
+    let (mut outcome, unauthentic) = measured?;
+    read.map_err(Failure::Error)?;
+    if unauthentic > 0 {
+        return Err(Failure::Error(format!("{unauthentic} packets of the script did not authenticate")));
+    }
+    outcome.stage = world.endpoint.stage_stats();
+    Ok(outcome)
+}
+
+/// Reads and drops, and tells of each stretch when all of it is there.
+fn read(world: &World, reading: &Reading, tell: &Sender<Done>) -> Result<(), String> {
+    world.take_place()?;
+    let is_over = || reading.target.load(Ordering::Relaxed) == 0;
+    let mut stream = match world.connection.accept_uni() {
+        Ok(stream) => stream,
+        Err(_) if is_over() => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let (mut read_bytes, mut told_bytes) = (0, 0);
+    loop {
+        let strip = match stream.read_strip() {
+            Ok(Some(strip)) => strip,
+            Ok(None) => return Err("the script does not end streams".to_owned()),
+            Err(_) if is_over() => return Ok(()),
+            Err(error) => return Err(format!("the connection broke off: {error}")),
+        };
+        read_bytes += strip.len() as u64;
+        drop(strip);
+        let target = reading.target.load(Ordering::Acquire);
+        if read_bytes == target && told_bytes < target {
+            told_bytes = target;
+            if tell.send(Done { at: reading.clock.now(), application: thread_time() }).is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The script's part of a run.
+struct Stretches<'a> {
+    world: &'a World,
+    stand: &'a Stand,
+    reading: &'a Reading,
+    told: &'a Receiver<Done>,
+    pattern: Bytes,
+    /// Bytes of the stream that were planned so far.
+    offset: u64,
+    /// Packets since the last key update.
+    sealed_in_phase: u64,
+    application: Duration,
+}
+
+/// What a stretch took.
+struct Stretch {
+    packets: u64,
+    bytes: u64,
+    time: Duration,
+    application: Duration,
+    costs: Option<Costs>,
+}
+
+impl<'a> Stretches<'a> {
+    fn new(
+        world: &'a World,
+        stand: &'a Stand,
+        reading: &'a Reading,
+        told: &'a Receiver<Done>,
+    ) -> Result<Self, Failure> {
+        world.channel.stop_acknowledging();
+        let pattern = Bytes::from(vec![7; CHUNK_LEN]);
+        let (application, offset, sealed_in_phase) = (Duration::ZERO, 0, 0);
+        let mut plan = Plan::new();
+        let wish = |script: &mut ScriptedPeer| script.plan_ack_frequency(ACK_EVERY, ACK_DELAY_US, &mut plan);
+        world.channel.with_script(wish).map_err(Failure::Error)?;
+        let mut sealed = Vec::new();
+        seal(&plan, &mut sealed);
+        world.channel.feed(vec![Item::Batch(sealed)]);
+        Ok(Self { world, stand, reading, told, pattern, offset, sealed_in_phase, application })
+    }
+
+    fn run(&mut self, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
+        let mut warm = Duration::ZERO;
+        // One at least: it opens the stream and fills the caches.
+        while warm.is_zero() || warm < span.warm_up {
+            warm += self.stretch(cancel)?.time;
+        }
+        let mut sum = Outcome {
+            packets: 0.0,
+            bytes: 0.0,
+            time: Duration::ZERO,
+            application: Duration::ZERO,
+            costs: Vec::new(),
+            stage: None,
+            packets_lost: 0,
+        };
+        while sum.time.is_zero() || sum.time < span.time {
+            let stretch = self.stretch(cancel)?;
+            sum.packets += stretch.packets as f64;
+            sum.bytes += stretch.bytes as f64;
+            sum.time += stretch.time;
+            sum.application += stretch.application;
+            sum.costs.extend(stretch.costs);
+        }
+        Ok(sum)
+    }
+
+    fn stretch(&mut self, cancel: &CancelToken) -> Result<Stretch, Failure> {
+        let from = self.offset;
+        let plans = self.plan().map_err(Failure::Error)?;
+        let packets = plans.iter().map(Step::packets).sum();
+        let items = seal_all(plans, self.world.channel.take_spare());
+        let costs = self.world.endpoint.costs();
+        self.reading.target.store(self.offset, Ordering::Release);
+        let began_at = self.reading.clock.now();
+        self.world.channel.feed(items);
+        let done = self.wait(began_at, cancel)?;
+        let application = done.application.saturating_sub(self.application);
+        self.application = done.application;
+        let costs = self.world.endpoint.costs().zip(costs).map(|(end, begin)| end.since(&begin));
+        let time = done.at.saturating_since(began_at);
+        Ok(Stretch { packets, bytes: self.offset - from, time, application, costs })
+    }
+
+    fn wait(&self, began_at: Instant, cancel: &CancelToken) -> Result<Done, Failure> {
+        loop {
+            match self.told.recv_timeout(LOOK_INTERVAL.into()) {
+                Ok(done) => return Ok(done),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::Error("the reading thread has ended".to_owned()));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if cancel.is_cancelled() {
+                return Err(Failure::Interrupted);
+            }
+            self.world.check()?;
+            if self.reading.clock.now().saturating_since(began_at) > STRETCH_TIME_MAX {
+                return Err(Failure::Error("some bytes of the script never arrived".to_owned()));
+            }
+        }
+    }
+
+    /// Decides what a stretch consists of.
+    fn plan(&mut self) -> Result<Vec<Step>, String> {
+        let id = StreamId::new(QuicSide::Server, Dir::Uni, 0);
+        let size = self.stand.datagram_size;
+        let batch = (PLAN_BYTES_MAX / size).min(PLAN_DATAGRAMS_MAX);
+        let channel = &self.world.channel;
+        let (pattern, offset, sealed_in_phase) = (&self.pattern, &mut self.offset, &mut self.sealed_in_phase);
+        channel.with_script(|script| {
+            if *sealed_in_phase >= KEY_UPDATE_EVERY && script.update_keys() {
+                *sealed_in_phase = 0;
+            }
+            let (end, mut plans) = (*offset + STRETCH_BYTES, Vec::new());
+            while *offset < end {
+                if plans.len() % BATCHES_PER_ACK == 0 {
+                    plans.push(Step::Ack(script.reserve_number()));
+                }
+                let mut plan = Box::new(Plan::new());
+                *offset += script.plan_data(id, *offset, batch, size, pattern, &mut plan);
+                *sealed_in_phase += plan.packet_count() as u64;
+                plans.push(Step::Data(plan));
+            }
+            plans
+        })
+    }
+}
+
+impl Step {
+    fn packets(&self) -> u64 {
+        match self {
+            Self::Data(plan) => plan.packet_count() as u64,
+            Self::Ack(_) => 0,
+        }
+    }
+
+    fn seal(self, spare: &mut Vec<Vec<u8>>) -> Item {
+        match self {
+            Self::Ack(number) => Item::Ack(number),
+            Self::Data(plan) => {
+                let mut sealed = spare.pop().unwrap_or_default();
+                seal(&plan, &mut sealed);
+                Item::Batch(sealed)
+            }
+        }
+    }
+}
+
+/// Seals a stretch on all processors, into memory that was used before.
+fn seal_all(steps: Vec<Step>, mut spare: Vec<Vec<u8>>) -> Vec<Item> {
+    let threads = net::processors::count();
+    let share = steps.len().div_ceil(threads).max(1);
+    let mut steps = steps.into_iter();
+    std::thread::scope(|scope| {
+        let mut workers = Vec::with_capacity(threads);
+        for _ in 0..threads {
+            let part: Vec<Step> = steps.by_ref().take(share).collect();
+            let mut spare = spare.split_off(spare.len().saturating_sub(part.len()));
+            workers.push(scope.spawn(move || part.into_iter().map(|step| step.seal(&mut spare)).collect::<Vec<_>>()));
+        }
+        let sealed = workers.into_iter().map(|worker| worker.join().expect("sealing does not panic"));
+        sealed.flatten().collect()
+    })
+}

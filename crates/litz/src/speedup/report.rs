@@ -1,0 +1,248 @@
+//! The whole result. What is serialised here is the format of `docs/spec/speedup.md`: a change of meaning is a new version.
+
+use std::collections::BTreeMap;
+
+use litz::{Placement, StageStats};
+use serde::Serialize;
+
+use super::bound::Shares;
+use super::run::{Outcome, payload_len};
+use super::statistics::Estimate;
+use super::{Measured, Settings};
+
+/// The version of the JSON format.
+const VERSION: u32 = 1;
+
+/// A share of time in which others had the processor, above which the figures are theirs too.
+const TAKEN_AWAY_SHARE_MAX: f64 = 0.05;
+
+/// The result.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    format: &'static str,
+    version: u32,
+    litz_version: &'static str,
+    /// Seconds since 1970; none if nobody asked for a file.
+    pub(crate) date_unix: Option<u64>,
+    pub(crate) machine: Machine,
+    pub(crate) cipher: &'static str,
+    /// Where the application's thread stays: `first`, `last` or `free`.
+    seat: &'static str,
+    pub(crate) datagram_bytes: usize,
+    pub(crate) payload_bytes: usize,
+    pub(crate) runs: usize,
+    warm_up_ns: u64,
+    time_ns: u64,
+    /// Of all intervals, between 0 and 1.
+    pub(crate) confidence: f64,
+    pub(crate) sides: Vec<SideReport>,
+    /// What makes the figures doubtful, in words.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Where it was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    os: &'static str,
+    arch: &'static str,
+    /// As the system calls it, where it does.
+    pub(crate) processor: Option<String>,
+    /// Processors that may be used.
+    pub(crate) processors: usize,
+    /// False: built for debugging, so that the figures are those of another program.
+    optimised: bool,
+}
+
+/// One side.
+#[derive(Debug, Serialize)]
+pub(crate) struct SideReport {
+    /// `send` or `receive`.
+    pub(crate) side: &'static str,
+    /// Nanoseconds a packet, from the metered runs.
+    #[serde(flatten)]
+    pub(crate) shares: Shares,
+    /// The sum of the three.
+    pub(crate) total_ns: f64,
+    /// What a packet took with `packet(1)`, by its throughput.
+    pub(crate) measured_ns: f64,
+    /// What was metered, by what it took.
+    pub(crate) accounted_share: f64,
+    /// `packet(n)`, ascending.
+    pub(crate) points: Vec<Point>,
+    /// Other placements of one processor.
+    pub(crate) beside: Vec<Point>,
+    /// What the driver does with the most processors; none if that is one.
+    pub(crate) busiest: Option<Busiest>,
+}
+
+/// The driver's time with the most processors, in nanoseconds a packet of the whole connection.
+#[derive(Debug, Serialize)]
+pub(crate) struct Busiest {
+    pub(crate) placement: String,
+    pub(crate) waiting_ns: f64,
+    pub(crate) application_ns: f64,
+    pub(crate) stages_ns: BTreeMap<&'static str, f64>,
+}
+
+/// One placement.
+#[derive(Debug, Serialize)]
+pub(crate) struct Point {
+    pub(crate) placement: String,
+    pub(crate) processors: usize,
+    pub(crate) throughput_bps: Estimate,
+    /// By `packet(1)` of the same run.
+    pub(crate) speedup: Estimate,
+    /// The most that the costs allow; none if there are no costs.
+    pub(crate) bound: Option<f64>,
+    /// The speedup by the bound.
+    pub(crate) reached: Option<f64>,
+    runs_bps: Vec<f64>,
+    runs_speedup: Vec<f64>,
+    /// What the processors beside the driver's did, in the last run; none if there were none.
+    workers: Option<Workers>,
+}
+
+/// See [`StageStats`].
+#[derive(Debug, Serialize)]
+struct Workers {
+    batches: Vec<u64>,
+    busy_ns: Vec<u64>,
+    batches_by_driver: u64,
+    waits_full: u64,
+    batches_redone: u64,
+    batches_lost: u64,
+}
+
+impl Report {
+    pub(super) fn new(settings: &Settings, sides: Vec<Measured>) -> Self {
+        let machine = Machine {
+            os: std::env::consts::OS,
+            arch: std::env::consts::ARCH,
+            processor: processor(),
+            processors: settings.cores.len(),
+            optimised: !cfg!(debug_assertions),
+        };
+        let mut warnings = Vec::new();
+        if !machine.optimised {
+            warnings.push("this is a build for debugging: only a release build shows real costs".to_owned());
+        }
+        if settings.runs < 2 {
+            warnings.push("one run says nothing of others: intervals need --runs 2 at least".to_owned());
+        }
+        for measured in &sides {
+            warnings.extend(measured.warnings());
+        }
+        let sides = sides.into_iter().map(|measured| SideReport::new(settings, &measured)).collect();
+        Self {
+            format: "litz-speedup",
+            version: VERSION,
+            litz_version: env!("CARGO_PKG_VERSION"),
+            date_unix: None,
+            machine,
+            cipher: settings.cipher.id(),
+            seat: settings.seat.id(),
+            datagram_bytes: settings.datagram_size,
+            payload_bytes: payload_len(settings.datagram_size),
+            runs: settings.runs,
+            warm_up_ns: settings.warm_up.as_nanos(),
+            time_ns: settings.time.as_nanos(),
+            confidence: settings.confidence,
+            sides,
+            warnings,
+        }
+    }
+}
+
+impl Measured {
+    fn outcomes_of(&self, wanted: Placement) -> &[Outcome] {
+        let found = self.outcomes.iter().find(|(placement, _)| *placement == wanted);
+        found.map_or(&[], |(_, outcomes)| outcomes)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let side = self.side.id();
+        let mut warnings = Vec::new();
+        let taken = self.shares.iter().map(|shares| shares.taken_away_share).fold(0.0, f64::max);
+        if taken > TAKEN_AWAY_SHARE_MAX {
+            let percent = taken * 100.0;
+            warnings.push(format!(
+                "{side}: other programs had the processor for {percent:.0} % of a run: stop them and repeat"
+            ));
+        }
+        let all = || self.outcomes.iter().flat_map(|(_, outcomes)| outcomes);
+        let lost: u64 = all().map(|outcome| outcome.packets_lost).sum();
+        if lost > 0 {
+            warnings.push(format!("{side}: {lost} packets were taken for lost: the machine stood still for a while"));
+        }
+        let late: u64 = all().filter_map(|outcome| outcome.stage.as_ref()).map(|stage| stage.batches_redone).sum();
+        if late > 0 {
+            warnings.push(format!("{side}: {late} batches had to be done twice: a worker was late"));
+        }
+        warnings
+    }
+}
+
+impl SideReport {
+    fn new(settings: &Settings, measured: &Measured) -> Self {
+        let shares = Shares::median(&measured.shares);
+        let base: Vec<f64> = measured.outcomes_of(Placement::Packet(1)).iter().map(Outcome::throughput_bps).collect();
+        let point = |placement: Placement| {
+            let outcomes = measured.outcomes_of(placement);
+            Point::new(placement, outcomes, &base, &shares, settings.confidence)
+        };
+        let points: Vec<_> = settings.processors.iter().map(|count| point(Placement::Packet(*count))).collect();
+        let beside = settings.beside.iter().map(|placement| point(*placement)).collect();
+        let mean_bps = Estimate::of(&base, settings.confidence).mean;
+        let payload_bits = payload_len(settings.datagram_size) as f64 * 8.0;
+        let measured_ns = if mean_bps > 0.0 { payload_bits / mean_bps * 1e9 } else { 0.0 };
+        let total_ns = shares.total_ns();
+        let accounted_share = if measured_ns > 0.0 { total_ns / measured_ns } else { 0.0 };
+        let busiest = settings.most_processors().map(|most| {
+            let Shares { waiting_ns, application_ns, stages_ns, .. } = Shares::median(&measured.busiest);
+            Busiest { placement: Placement::Packet(most).to_string(), waiting_ns, application_ns, stages_ns }
+        });
+        Self { side: measured.side.id(), shares, total_ns, measured_ns, accounted_share, points, beside, busiest }
+    }
+}
+
+impl Point {
+    fn new(placement: Placement, outcomes: &[Outcome], base: &[f64], shares: &Shares, confidence: f64) -> Self {
+        let processors = placement.thread_count().max(1);
+        let runs_bps: Vec<f64> = outcomes.iter().map(Outcome::throughput_bps).collect();
+        let runs_speedup: Vec<f64> = runs_bps.iter().zip(base).map(|(here, one)| here / one).collect();
+        let speedup = Estimate::of(&runs_speedup, confidence);
+        let bound = shares.speedup(processors);
+        Self {
+            placement: placement.to_string(),
+            processors,
+            throughput_bps: Estimate::of(&runs_bps, confidence),
+            speedup,
+            bound,
+            reached: bound.map(|bound| speedup.mean / bound),
+            runs_bps,
+            runs_speedup,
+            workers: outcomes.last().and_then(|outcome| outcome.stage.as_ref()).map(Workers::new),
+        }
+    }
+}
+
+impl Workers {
+    fn new(stats: &StageStats) -> Self {
+        Self {
+            batches: stats.workers.iter().map(|worker| worker.batches).collect(),
+            busy_ns: stats.workers.iter().map(|worker| worker.busy.as_nanos()).collect(),
+            batches_by_driver: stats.batches_by_driver,
+            waits_full: stats.waits_full,
+            batches_redone: stats.batches_redone,
+            batches_lost: stats.batches_lost,
+        }
+    }
+}
+
+/// What the system calls its first processor.
+fn processor() -> Option<String> {
+    // No such file, no name.
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, name)| name.trim().to_owned())
+}

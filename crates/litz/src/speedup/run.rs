@@ -1,0 +1,65 @@
+//! One run of one side: how many packets in what time.
+
+use litz::transfer::CancelToken;
+use litz::{Costs, StageStats};
+use units::Duration;
+
+use super::world::Stand;
+use super::{Failure, Side, receive, send};
+
+/// How often somebody looks whether the user has interrupted.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The application's chunk.
+pub(crate) const CHUNK_LEN: usize = 64 * 1024;
+
+/// Application bytes in a datagram of `size` bytes, far into a stream: all but the header with two bytes of number, the header of
+/// the frame and the tag. A byte or two more or less hardly show, and are the same for all placements.
+pub(crate) const fn payload_len(size: usize) -> usize {
+    const HEADER_LEN: usize = 1 + quic::LOCAL_ID_LEN + 2;
+    const FRAME_HEADER_LEN: usize = 1 + 1 + 8;
+    size - HEADER_LEN - FRAME_HEADER_LEN - quic::session::TAG_LEN
+}
+
+/// How long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    /// Before anything counts.
+    pub(crate) warm_up: Duration,
+    /// What counts.
+    pub(crate) time: Duration,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    /// Full packets of data.
+    pub(crate) packets: f64,
+    /// The application's bytes.
+    pub(crate) bytes: f64,
+    /// How long they took.
+    pub(crate) time: Duration,
+    /// Processor time of the application's thread meanwhile.
+    pub(crate) application: Duration,
+    /// Of the driver, piece by piece of the time; none without the meter.
+    pub(crate) costs: Vec<Costs>,
+    /// Of the other processors since the endpoint was made; none if there are none.
+    pub(crate) stage: Option<StageStats>,
+    /// Packets that the sender took for lost, though nothing is.
+    pub(crate) packets_lost: u64,
+}
+
+impl Outcome {
+    /// Bits of the application in a second.
+    pub(crate) fn throughput_bps(&self) -> f64 {
+        self.bytes * 8.0 / self.time.as_secs_f64().max(1e-9)
+    }
+}
+
+/// Runs once.
+pub(crate) fn run(side: Side, stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
+    match side {
+        Side::Send => send::run(stand, span, cancel),
+        Side::Receive => receive::run(stand, span, cancel),
+    }
+}

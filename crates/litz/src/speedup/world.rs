@@ -1,0 +1,130 @@
+//! A real endpoint over the script's socket, connected and settled.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration as StdDuration;
+
+use litz::transfer::CancelToken;
+use litz::{Connection, Endpoint, EndpointConfig, Placement};
+use net::MonotonicClock;
+use rustix::time::{ClockId, clock_gettime};
+use units::Duration;
+
+use super::cipher::{Cipher, Tls};
+use super::peer::{PEER, Peer, transport};
+use super::socket::Channel;
+use super::{Failure, Seat};
+
+/// What waits between the application and the driver: enough that a thread that shares its processor with the driver has its
+/// turn about every hundred batches, so that changing turns hardly counts.
+const BETWEEN_BYTES: usize = 8 << 20;
+
+/// A handshake and what follows it take milliseconds.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
+
+/// How long the endpoint has the processor between two looks whether all is settled.
+const SETTLE_STEP: StdDuration = StdDuration::from_millis(1);
+
+/// What runs the measured end.
+#[derive(Debug, Clone)]
+pub(crate) struct Stand {
+    pub(crate) placement: Placement,
+    /// The processors in use, by the system's numbers.
+    pub(crate) cores: Vec<usize>,
+    /// Of the application's thread.
+    pub(crate) seat: Seat,
+    pub(crate) cipher: Cipher,
+    pub(crate) datagram_size: usize,
+    /// Book the time to stages.
+    pub(crate) metered: bool,
+}
+
+/// The measured end and its script.
+pub(crate) struct World {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) connection: Connection,
+    pub(crate) channel: Arc<Channel>,
+    core: Option<usize>,
+}
+
+impl World {
+    /// Connects, and turns the peer into a script.
+    pub(crate) fn new(stand: &Stand, cancel: &CancelToken) -> Result<Self, Failure> {
+        let tls = Tls::new(stand.cipher).map_err(Failure::Error)?;
+        let peer = Peer::new(&tls, stand.datagram_size).map_err(Failure::Error)?;
+        let channel = Channel::new(peer, stand.datagram_size);
+        let config = EndpointConfig {
+            placement: stand.placement,
+            cores: stand.cores.clone(),
+            transport: transport(stand.datagram_size),
+            outbox_bytes_max: BETWEEN_BYTES,
+            inbox_bytes_max: BETWEEN_BYTES,
+            measure: stand.metered,
+            ..EndpointConfig::default()
+        };
+        let endpoint = Endpoint::with_sockets(config, vec![Box::new(channel.socket())]);
+        let endpoint = endpoint.map_err(|error| Failure::Error(error.to_string()))?;
+        let connected = endpoint.connect(PEER, "litz.invalid", Arc::clone(&tls.client));
+        let connection = connected.map_err(|error| {
+            let why = channel.failure().unwrap_or_else(|| error.to_string());
+            Failure::Error(format!("the handshake in memory failed: {why}"))
+        })?;
+        let suite = connection.stats().session.cipher_suite.clone();
+        if suite.as_deref() != Some(&stand.cipher.suite_name()) {
+            return Err(Failure::Error(format!("the handshake chose {suite:?}, not {}", stand.cipher)));
+        }
+        let core = match stand.seat {
+            Seat::First => stand.cores.first().copied(),
+            Seat::Last => stand.cores.last().copied(),
+            Seat::Free => None,
+        };
+        let world = Self { endpoint, connection, channel, core };
+        world.settle(cancel)?;
+        Ok(world)
+    }
+
+    fn settle(&self, cancel: &CancelToken) -> Result<(), Failure> {
+        let clock = MonotonicClock::start();
+        let deadline = clock.now() + SETTLE_MAX;
+        while !self.channel.begin_script().map_err(Failure::Error)? {
+            if cancel.is_cancelled() {
+                return Err(Failure::Interrupted);
+            }
+            if clock.now() >= deadline {
+                return Err(Failure::Error("the handshake in memory does not come to an end".to_owned()));
+            }
+            // Nobody opens a stream: this gives an endpoint without a thread the time that it needs.
+            let nothing = self.connection.accept_uni_timeout(SETTLE_STEP);
+            nothing.map_err(|error| Failure::Error(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the calling thread, the application's, where it is to stay.
+    pub(crate) fn take_place(&self) -> Result<(), String> {
+        let Some(core) = self.core else { return Ok(()) };
+        net::processors::stay_on(core).map_err(|error| format!("cannot stay on processor {core}: {error}"))
+    }
+
+    /// Data packets that left so far.
+    pub(crate) fn packets_sent(&self) -> u64 {
+        self.channel.sent_full.load(Ordering::Relaxed)
+    }
+
+    /// Why the connection is of no use any more, if so.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if let Some(failure) = self.channel.failure() {
+            return Err(Failure::Error(failure));
+        }
+        match self.connection.close_reason() {
+            Some(reason) => Err(Failure::Error(format!("the connection ended: {reason}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Processor time of the calling thread.
+pub(crate) fn thread_time() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::from_secs(spent.tv_sec as u64) + Duration::from_nanos(spent.tv_nsec as u64)
+}

@@ -1,0 +1,115 @@
+//! `litz bench speedup`, small: that its figures fit together, that its files are what `docs/spec/speedup.md` says, and how it
+//! refuses.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// Short runs: what they measure means nothing, how it is told does.
+const SMALL: [&str; 7] = ["bench", "speedup", "--quick", "--time=0.1", "--warmup=0", "--runs=2", "--processors=1"];
+
+fn litz(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_litz")).args(arguments).stdin(Stdio::null()).output().expect("the command starts")
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().unwrap_or_else(|| panic!("not a list: {value}"))
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-6 * (1.0 + a.abs().max(b.abs()))
+}
+
+fn mean(values: &Value) -> f64 {
+    list(values).iter().map(number).sum::<f64>() / list(values).len() as f64
+}
+
+fn check_point(point: &Value, base: &Value) {
+    for (runs, estimate) in [("runs_bps", "throughput_bps"), ("runs_speedup", "speedup")] {
+        assert_eq!(list(&point[runs]).len(), 2, "{point:#}");
+        assert!(close(mean(&point[runs]), number(&point[estimate]["mean"])), "{point:#}");
+        assert!(number(&point[estimate]["plus_minus"]) >= 0.0, "{point:#}");
+    }
+    assert!(number(&point["throughput_bps"]["mean"]) > 1e6, "{point:#}");
+    for run in 0..2 {
+        let ratio = number(&point["runs_bps"][run]) / number(&base["runs_bps"][run]);
+        assert!(close(ratio, number(&point["runs_speedup"][run])), "{point:#}");
+    }
+    let reached = number(&point["speedup"]["mean"]) / number(&point["bound"]);
+    assert!(close(reached, number(&point["reached"])), "{point:#}");
+}
+
+fn check_side(side: &Value) {
+    let of = |name: &str| number(&side[name]);
+    let sum = of("serial_ns") + of("parallel_ns") + of("application_ns");
+    assert!(close(sum, of("total_ns")) && sum > 0.0, "{side:#}");
+    assert!(close(of("total_ns") / of("measured_ns"), of("accounted_share")), "{side:#}");
+    let base = &side["points"][0];
+    assert_eq!((&base["placement"], &base["processors"]), (&"packet(1)".into(), &1.into()));
+    assert!(close(number(&base["speedup"]["mean"]), 1.0) && close(number(&base["bound"]), 1.0));
+    for point in list(&side["points"]).iter().chain(list(&side["beside"])) {
+        check_point(point, base);
+    }
+}
+
+#[test]
+fn the_figures_fit_together_and_the_files_are_what_the_format_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, plot) = (format!("--out={}", folder.path().display()), folder.path().join("plot.svg"));
+    let plot_option = format!("--plot={}", plot.display());
+    let output = litz(&[&SMALL[..], &["--json", "--beside=thread,inline", &out, &plot_option]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!((&report["format"], &report["version"]), (&"litz-speedup".into(), &1.into()));
+    assert_eq!((&report["cipher"], &report["datagram_bytes"]), (&"aes128".into(), &1472.into()));
+    assert_eq!((&report["runs"], &report["time_ns"]), (&2.into(), &100_000_000.into()));
+    let sides = list(&report["sides"]);
+    assert_eq!(sides.iter().map(|side| &side["side"]).collect::<Vec<_>>(), ["send", "receive"]);
+    sides.iter().for_each(check_side);
+    let beside: Vec<_> = list(&sides[0]["beside"]).iter().map(|point| &point["placement"]).collect();
+    assert_eq!(beside, ["thread", "inline"]);
+
+    let name = format!("speedup-{}.json", report["date_unix"]);
+    let kept: Value = serde_json::from_slice(&std::fs::read(folder.path().join(name)).unwrap()).unwrap();
+    assert_eq!(kept, report);
+    let picture = std::fs::read_to_string(plot).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"), "{picture}");
+    assert_eq!(picture.matches("class=\"ideal\"").count(), 2);
+}
+
+#[test]
+fn the_table_names_each_placement_and_the_bound() {
+    let output = litz(&[&SMALL[..], &["--side=receive", "--cipher=chacha20", "--mtu=9000"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in ["receive side", "packet(1)", "thread", "bound", "±", "8972 bytes", "2 runs", "serial"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains("send side"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_with_status_2_and_what_to_do() {
+    let cases: [(&str, &str); 10] = [
+        ("--processors=0", "no number of processors"),
+        ("--processors=64", "give --processors 1.."),
+        ("--cipher=rot13", "aes128, aes256 or chacha20"),
+        ("--mtu=500", "--mtu takes 1228 to"),
+        ("--time=0", "--time takes"),
+        ("--warmup=-1", "warmup"),
+        ("--confidence=100", "--confidence takes"),
+        ("--beside=packet(2)", "--beside is for placements of one processor"),
+        ("--out=/no/such/folder", "--out needs a folder"),
+        ("--plot=/no/such/folder/plot.svg", "--plot needs a folder"),
+    ];
+    for (option, words) in cases {
+        let output = litz(&["bench", "speedup", "--quick", option]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{option}: {output:?}");
+        assert!(said.contains(words), "{option}: {said}");
+    }
+}
