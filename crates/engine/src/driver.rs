@@ -6,6 +6,7 @@
 mod admit;
 mod far;
 mod parallel;
+mod survive;
 mod transmit;
 
 use std::collections::VecDeque;
@@ -89,6 +90,8 @@ pub(crate) struct Driver {
     stage: Option<ParallelStage>,
     /// Those that serve the paths of sockets that are not the driver's own.
     processors: Vec<PathProcessor>,
+    /// The connection that something is asked of now: whose fault a panic is.
+    attended: Option<ConnectionKey>,
     /// Connections with more to send than the stage takes.
     await_stage: Vec<ConnectionKey>,
     /// Connections of clients whose handshake goes on.
@@ -146,6 +149,7 @@ impl Driver {
             limits,
             stage: others.stage,
             processors: others.processors,
+            attended: None,
             await_stage: Vec::new(),
             goodbyes_said: false,
             dirty: Vec::new(),
@@ -165,8 +169,7 @@ impl Driver {
         self.shared.is_stopping()
     }
 
-    /// One turn. Never blocks, never runs long.
-    pub(crate) fn turn(&mut self, tails: Tails) -> Work {
+    fn do_turn(&mut self, tails: Tails) -> Work {
         self.shared.lap(Stage::Application);
         let asked = self.take_todo();
         self.shared.lap(Stage::Serve);
@@ -232,21 +235,23 @@ impl Driver {
     // ── What the application asks for ────────────────────────────────────────────────────────────────────────────────
 
     fn take_todo(&mut self) -> usize {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        let stopping = self.shared.take_dirty(&mut dirty);
+        // What is left of a turn that was cut short goes first.
+        let stopping =
+            if self.dirty.is_empty() { self.shared.take_dirty(&mut self.dirty) } else { self.shared.is_stopping() };
         let mut asked = 0;
-        for cell in dirty.drain(..) {
+        while let Some(cell) = self.dirty.pop() {
             let Some(place) = cell.place.get() else { continue };
             let now = self.clock.now();
             let Some(slot) = self.slots.get_mut(place.key.0) else { continue };
             // The key may have passed on to another connection.
             if Arc::ptr_eq(&slot.cell, &cell) {
+                self.attended = Some(place.key);
                 slot.serve_todo(now);
+                self.attended = None;
                 self.schedule(place.key);
                 asked += 1;
             }
         }
-        self.dirty = dirty;
         if stopping {
             self.say_goodbyes();
         }
@@ -401,7 +406,9 @@ impl Driver {
         let now = self.clock.now();
         if let Some(slot) = self.slots.get_mut(key.0) {
             self.shared.lap(Stage::Route);
+            self.attended = Some(key);
             slot.connection.handle_datagrams(now, arrived_at(port, meta), batch, meta.stride);
+            self.attended = None;
             self.shared.lap(Stage::OpenAbsorb);
             self.schedule(key);
         }
@@ -440,6 +447,7 @@ impl Driver {
             fired += 1;
             let Some(slot) = self.slots.get_mut(key) else { continue };
             slot.deadline = None;
+            self.attended = Some(ConnectionKey(key));
             if slot.handshake_until.is_some_and(|until| until <= now) {
                 slot.handshake_until = None;
                 let last_send_error = slot.last_send_error.clone();
@@ -448,6 +456,7 @@ impl Driver {
             } else {
                 slot.connection.handle_timeout(now);
             }
+            self.attended = None;
             self.schedule(ConnectionKey(key));
         }
         fired

@@ -428,7 +428,33 @@ fn a_session_that_panics_in_an_answer_is_told_to_who_asked() {
     std::thread::spawn(move || sender.send(connection.export_keying_material(b"label", b"", &mut [0; 8])));
     let asked = asked.recv_timeout(PATIENCE).expect("who asked hangs");
     assert!(asked.is_err());
-    assert_eq!(wait(&world.failing, |waker| ours.poll_closed(waker)), Closed::EndpointClosed);
+    assert_eq!(wait(&world.failing, |waker| ours.poll_closed(waker)), Closed::ProcessorGone);
+}
+
+#[test]
+fn a_connection_that_breaks_takes_no_other_along() {
+    let world = World::new(config(), Faults::default());
+    let (others, others_there) = World::connect(&world.failing, &world.peer);
+    for _ in 0..3 {
+        let fragile = Arc::new(Fragile { in_start: false, in_export: true });
+        let breaks = world.failing.connect(world.peer.local_addrs()[0], "peer", fragile).unwrap();
+        wait(&world.failing, |waker| breaks.poll_connected(waker)).unwrap();
+        let (mut writing, _) = open(&breaks, Dir::Uni);
+        assert!(breaks.export_keying_material(b"label", b"", &mut [0; 8]).is_err());
+        assert_eq!(wait(&world.failing, |waker| breaks.poll_closed(waker)), Closed::ProcessorGone);
+        assert!(wait(&world.failing, |waker| writing.poll_write(b"late", waker)).is_err());
+        // The others notice nothing.
+        let (mut send, _) = open(&others, Dir::Uni);
+        assert!(wait(&world.failing, |waker| send.poll_write(&[7; 1000], waker)).is_ok());
+        send.finish().unwrap();
+        let mut recv = wait(&world.peer, |waker| others_there.poll_accept_uni(waker)).unwrap();
+        let mut len = 0;
+        while wait(&world.peer, |waker| recv.poll_ready(waker)).unwrap() {
+            len += std::mem::take(recv.front_mut()).len();
+        }
+        assert_eq!(len, 1000);
+    }
+    assert_eq!(world.failing.connection_count(), 1);
 }
 
 #[test]

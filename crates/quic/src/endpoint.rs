@@ -136,6 +136,11 @@ impl Endpoint {
         }
     }
 
+    /// Forgets every route to a connection that can no longer be asked for its changes. Looks at all routes.
+    pub fn forget(&mut self, key: ConnectionKey) {
+        self.routes.retain(|_, known| *known != key);
+    }
+
     /// How many connection IDs are routed.
     pub fn route_count(&self) -> usize {
         self.routes.len()

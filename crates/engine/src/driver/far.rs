@@ -56,6 +56,7 @@ impl Driver {
                 News::Emitted { parcel, at, .. } => self.on_emitted(at, &parcel),
                 News::Sent { parcel, plan, error, .. } => {
                     let now = self.clock.now();
+                    self.wake_waiting(index);
                     if let Some(slot) = self.owner(&parcel) {
                         match error {
                             None => slot.on_taken(),
@@ -64,7 +65,6 @@ impl Driver {
                         self.schedule(parcel.key);
                     }
                     self.processors[index].keep_plan(plan);
-                    self.wake_waiting(index);
                 }
                 News::Late { parcel, at, error: None } => self.on_emitted(at, &parcel),
                 News::Late { parcel, at, error: Some(error) } => self.on_late_refusal(at, &parcel, &error),
@@ -72,7 +72,9 @@ impl Driver {
                     let now = self.clock.now();
                     let slot = self.slots.get_mut(key.0).filter(|slot| Arc::ptr_eq(&slot.cell, &cell));
                     if let Some(slot) = slot {
+                        self.attended = Some(key);
                         slot.connection.handle_opened(now, &mut open, &quic::ReceiveBuffer::freeze(batch));
+                        self.attended = None;
                         self.schedule(key);
                     }
                     self.processors[index].keep_open(open);
@@ -135,9 +137,11 @@ impl Driver {
         self.shared.lap(Stage::Route);
         let addresses = arrived_at(port, meta);
         let processor = &mut self.processors[processor];
+        self.attended = Some(key);
         if batch.bytes().len() >= OPEN_THERE_FROM || processor.is_opening() {
             let mut open = processor.spare_open();
             if slot.connection.begin_open(now, addresses, batch.bytes(), meta.stride, &mut open) {
+                self.attended = None;
                 processor.open(now, key, Arc::clone(&slot.cell), open, batch);
                 self.shared.lap(Stage::Route);
                 self.schedule(key);
@@ -146,6 +150,7 @@ impl Driver {
             processor.keep_open(open);
         }
         slot.connection.handle_datagrams(now, addresses, batch, meta.stride);
+        self.attended = None;
         self.shared.lap(Stage::OpenAbsorb);
         self.schedule(key);
     }

@@ -97,8 +97,10 @@ impl Driver {
         self.shared.lap(Stage::Route);
         let mut open = stage.spare_open();
         let addresses = arrived_at(port, meta);
+        self.attended = Some(key);
         if !slot.connection.begin_open(now, addresses, batch.bytes(), meta.stride, &mut open) {
             slot.connection.handle_datagrams(now, addresses, batch, meta.stride);
+            self.attended = None;
             self.shared.lap(Stage::OpenAbsorb);
             self.schedule(key);
             return;
@@ -107,6 +109,7 @@ impl Driver {
         let cell = Arc::clone(&slot.cell);
         if self.others_may_open && batch.bytes().len() >= OPEN_ELSEWHERE_FROM && stage.has_room() {
             stage.give(now, lane, cell, Job::Open { open, batch });
+            self.attended = None;
             return;
         }
         open.open(batch.bytes_mut());
@@ -117,6 +120,7 @@ impl Driver {
             stage.keep_open(open);
             self.schedule(key);
         }
+        self.attended = None;
         self.shared.lap(Stage::OpenAbsorb);
     }
 
@@ -140,6 +144,8 @@ impl Driver {
             let Some((lane, cell, finished)) = stage.take(may_go) else { break };
             // The connection may be gone, and its key another's.
             let slot = self.slots.get_mut(lane.key.0).filter(|slot| Arc::ptr_eq(&slot.cell, &cell));
+            // Whoever was attended to when this was called goes on afterwards.
+            let attended = std::mem::replace(&mut self.attended, slot.is_some().then_some(lane.key));
             match (finished, slot) {
                 (Finished::Sealed { plan, sealed }, slot) => {
                     if slot.is_some() {
@@ -158,6 +164,7 @@ impl Driver {
                 }
                 (Finished::Lost, _) => {}
             }
+            self.attended = attended;
             self.schedule(lane.key);
         }
         if self.takes_more() {

@@ -48,6 +48,13 @@ impl Driver {
     }
 
     fn visit(&mut self, key: ConnectionKey, tails: Tails) -> usize {
+        self.attended = Some(key);
+        let sent = self.attend(key, tails);
+        self.attended = None;
+        sent
+    }
+
+    fn attend(&mut self, key: ConnectionKey, tails: Tails) -> usize {
         let Some(slot) = self.slots.get_mut(key.0) else { return 0 };
         slot.scheduled = false;
         self.apply_routes(key);
@@ -198,7 +205,10 @@ impl Driver {
         self.shared.lap(Stage::Report);
         let Some(port) = self.ports[usize::from(addresses.socket)].as_near_mut() else { return true };
         let parcel = || Some(Parcel { key, cell: Arc::clone(&slot.cell), receipt: plan.receipt() });
+        // Not the connection's fault if this breaks.
+        let attended = self.attended.take();
         let outcome = port.send(now, &transmit, parcel);
+        self.attended = attended;
         self.shared.lap(Stage::SendCall);
         match outcome {
             Sent::Taken => {
