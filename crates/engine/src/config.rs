@@ -16,6 +16,8 @@ pub struct EngineConfig {
     /// Where the engine's threads stay, by the system's numbers of processors: the first has what is serial. Those for whom
     /// there is none, all by default, go where the system puts them.
     pub cores: Vec<usize>,
+    /// What sealing a packet of 1440 bytes takes, for [`Placement::Auto`]; none if it is not known.
+    pub seal_cost: Option<Duration>,
     /// How connections behave.
     pub transport: TransportConfig,
     /// Makes the sessions of accepted connections; none: only connects.
@@ -46,6 +48,7 @@ impl Default for EngineConfig {
         Self {
             placement: Placement::default(),
             cores: Vec::new(),
+            seal_cost: None,
             transport: TransportConfig::default(),
             server: None,
             connections_max: 1024,

@@ -210,6 +210,11 @@ fn bad_arguments_are_told_with_status_2() {
     place.send(&[&file], "litz", &[]).fail(2, "ticket");
     place.send(&[Path::new("/nowhere/at/all")], &ticket, &[]).fail(2, "/nowhere/at/all");
     place.send(&[&file], &ticket, &["--datagram-size=100"]).fail(2, "1200");
+    for (words, told) in [("inline", "thread of its own"), ("connection(2)", "one connection"), ("path", "path(2)")] {
+        let mut refused = Litz::start(&["send", "--placement", words, "a", "b"]);
+        assert_eq!(refused.finish("").0, 2, "{words}");
+        assert!(refused.errors().contains(told), "{}", refused.errors());
+    }
     let mut missing = Litz::start(&["recv", "/nowhere/at/all", "--json"]);
     missing.fail(2, "/nowhere/at/all");
     for arguments in
@@ -288,6 +293,21 @@ fn an_interrupt_ends_the_wait_for_an_answer() {
     sender.signal("INT");
     sender.fail(130, "cancelled");
     assert!(clock.now().since_start() < units::Duration::from_secs(2));
+}
+
+#[test]
+fn every_placement_and_policy_carries_a_file() {
+    let place = Place::new();
+    let ways = [["packet(2)", "thread", "DRCA"], ["path(2)", "packet(3)", "CRCA"], ["auto", "path(2)", "DRDA"]];
+    for (index, [at_sender, at_receiver, policy]) in ways.into_iter().enumerate() {
+        let file = place.file(&format!("file{index}"), 3_000_000, index as u64);
+        let (mut receiver, ticket) = place.recv(&["--placement", at_receiver, "--policy", policy]);
+        let mut sender = place.send(&[&file], &ticket, &["--placement", at_sender, "--policy", policy]);
+        sender.succeed();
+        receiver.succeed();
+        let name = format!("file{index}");
+        assert_same(&file, &place.inbox().join(name));
+    }
 }
 
 #[test]

@@ -92,6 +92,8 @@ impl Driver {
 
     /// Datagrams of a connection are opened by another processor if it has room, or here.
     pub(super) fn open_by_stage(&mut self, port: usize, key: ConnectionKey, meta: &RecvMeta, mut batch: Arrived) {
+        // What is done makes room for more: one call to a socket brings more batches than workers may have.
+        self.carry_on();
         let (Some(stage), Some(slot)) = (&mut self.stage, self.slots.get_mut(key.0)) else { return };
         let now = self.clock.now();
         self.shared.lap(Stage::Route);

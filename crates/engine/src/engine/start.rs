@@ -23,7 +23,11 @@ use crate::wake::ArrivalWaker;
 
 const _: () = assert!(PROCESSORS_MAX <= SHARDS_MAX, "connection IDs lead to every driver");
 
-pub(super) fn start(config: EngineConfig, mut sockets: Vec<Box<dyn LiveSocket>>) -> Result<Core, StartError> {
+pub(super) fn start(mut config: EngineConfig, mut sockets: Vec<Box<dyn LiveSocket>>) -> Result<Core, StartError> {
+    if config.placement == Placement::Auto {
+        config.placement = Placement::suited(net::processors::count(), sockets.len(), config.seal_cost);
+        tracing::info!(placement = %config.placement, "placement chosen");
+    }
     let drivers = config.placement.driver_count();
     check(&config, drivers, sockets.len())?;
     let clock = MonotonicClock::start();

@@ -54,6 +54,21 @@ pub(crate) enum Command {
     Emulate(EmulateOptions),
 }
 
+/// The placements under which one connection gains something, and which need no caller.
+fn placement_of_a_transfer(words: &str) -> Result<litz::Placement, String> {
+    match words.parse() {
+        Ok(litz::Placement::Inline) => {
+            Err("a transfer needs a thread of its own: auto, thread, packet(N) or path(N)".into())
+        }
+        Ok(litz::Placement::Connection(_)) => Err(
+            "a transfer is one connection, which connection(N) would not divide: auto, thread, packet(N) or path(N)"
+                .into(),
+        ),
+        Ok(placement) => Ok(placement),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// What both ends of a transfer can set.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct TransportOptions {
@@ -78,6 +93,11 @@ pub(crate) struct TransportOptions {
     /// give both the same unless you want to see them differ.
     #[arg(long, value_name = "NAME", default_value = "CRDA")]
     pub(crate) policy: quic::Policy,
+
+    /// Which processors run the protocol: auto, thread, packet(N) (one decides, N seal and open) or path(N) (N share the sockets).
+    /// Never changes what is sent
+    #[arg(long, value_name = "NAME", default_value = "thread", value_parser = placement_of_a_transfer)]
+    pub(crate) placement: litz::Placement,
 
     /// Write every choice of a path with what it was made from to this file; `litz paths --replay FILE` makes them again
     #[arg(long, value_name = "FILE")]

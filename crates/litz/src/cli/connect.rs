@@ -14,7 +14,7 @@ use std::sync::mpsc;
 
 use litz::identity::{ClientTls, Ticket, TicketAddress};
 use litz::transfer::CancelToken;
-use litz::{Closed, Connection, Endpoint, EndpointConfig, TransportConfig, UdpSocket, UdpSocketOptions};
+use litz::{Closed, Connection, Endpoint, EndpointConfig, Placement, TransportConfig, UdpSocket, UdpSocketOptions};
 use recovery::RateCap;
 use units::Duration;
 
@@ -88,6 +88,7 @@ pub(crate) fn small_buffers(socket: &UdpSocket, asked: &UdpSocketOptions) -> Opt
 /// How a sender reaches out.
 pub(crate) struct Reach<'a> {
     pub(crate) transport: TransportConfig,
+    pub(crate) placement: Placement,
     pub(crate) bind: Option<SocketAddr>,
     pub(crate) device: Option<&'a str>,
     pub(crate) paths: &'a PathOptions,
@@ -152,7 +153,7 @@ impl Reach<'_> {
         let Opened { ways, sockets, advice } = self.open(ways)?;
         let paths_max = paths_max(&ways.ways);
         let transport = TransportConfig { max_paths: paths_max, ..self.transport.clone() };
-        let config = EndpointConfig { transport, ..EndpointConfig::default() };
+        let config = EndpointConfig { transport, placement: self.placement, ..EndpointConfig::default() };
         let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| Unreached::Silent(error.to_string()))?;
         let closing = Closing { endpoint: Arc::new(endpoint), gate: Arc::default() };
         let (answers, results) = mpsc::channel();

@@ -114,7 +114,8 @@ impl<'a> Receiver<'a> {
             None => error,
         })?;
         let Listening { port, addresses, sockets, advice } = listening;
-        let config = EndpointConfig { transport, server_tls: Some(tls), ..EndpointConfig::default() };
+        let placement = options.transport.placement;
+        let config = EndpointConfig { transport, placement, server_tls: Some(tls), ..EndpointConfig::default() };
         let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
         let admission = match (&options.allow, unfinished) {
             (Some(path), _) => Admission::Keys(AllowList::load(path).map_err(|error| error.to_string())?),

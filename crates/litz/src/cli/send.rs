@@ -178,6 +178,7 @@ impl Job<'_> {
         let tls = client_config(&self.state.key, &[self.ticket.receiver]).map_err(|error| error.to_string())?;
         let reach = Reach {
             transport: self.transport.clone(),
+            placement: self.options.transport.placement,
             bind: self.options.bind,
             device: self.options.device.as_deref(),
             paths: &self.options.paths,
