@@ -99,6 +99,7 @@ pub(crate) struct PathProcessor {
     looked_at: Instant,
     state: State,
     spare_plans: Vec<Plan>,
+    #[expect(clippy::vec_box, reason = "jobs travel through rings in the boxes they are kept in")]
     spare_opens: Vec<Box<OpenJob>>,
 }
 

@@ -81,7 +81,8 @@ impl SecretSource {
         let Shard { index, count } = self.shard;
         // The value of its row that leads to us; the row before it, if the last one is not whole.
         let (rest, first) = (id[0] % count, id[0] - id[0] % count);
-        id[0] = if count == 1 { first + rest } else { first.checked_add(index).unwrap_or_else(|| first - count + index) };
+        id[0] =
+            if count == 1 { first + rest } else { first.checked_add(index).unwrap_or_else(|| first - count + index) };
         ConnectionId::new(&id[..LOCAL_ID_LEN]).expect("eight bytes are a connection ID")
     }
 

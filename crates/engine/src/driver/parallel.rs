@@ -24,7 +24,7 @@ const SEAL_ELSEWHERE_FROM: usize = 6;
 impl Driver {
     /// Whether anything more may be taken in: what is under way is bounded.
     pub(super) fn takes_more(&self) -> bool {
-        self.stage.as_ref().is_none_or(|stage| !stage.is_full())
+        self.stage.as_ref().is_none_or(|stage| !stage.has_enough_to_open())
     }
 
     /// Plans of a connection, sealed by whoever has room: all but the last of a visit by others.
@@ -169,7 +169,7 @@ impl Driver {
             self.attended = attended;
             self.schedule(lane.key);
         }
-        if self.takes_more() {
+        if self.stage.as_ref().is_none_or(|stage| !stage.is_full()) {
             for key in std::mem::take(&mut self.await_stage) {
                 self.schedule(key);
             }

@@ -73,7 +73,7 @@ pub(super) fn start(mut config: EngineConfig, mut sockets: Vec<Box<dyn LiveSocke
 fn check(config: &EngineConfig, drivers: usize, sockets: usize) -> Result<(), StartError> {
     let words = if sockets == 0 {
         "an endpoint needs at least one socket".to_owned()
-    } else if sockets % drivers != 0 {
+    } else if !sockets.is_multiple_of(drivers) {
         format!("{} needs as many sockets for each processor, not {sockets} in all", config.placement)
     } else if sockets / drivers > SOCKETS_MAX {
         format!("an endpoint takes at most {SOCKETS_MAX} sockets, not {}", sockets / drivers)

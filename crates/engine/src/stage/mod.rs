@@ -35,7 +35,7 @@ pub(crate) use self::figures::Figures;
 use self::order::{Ordered, Ticket};
 use self::worker::{Fate, JOBS_MAX, Start, Worker};
 use crate::cells::ConnectionCell;
-use crate::receive::Arrived;
+use crate::receive::{Arrived, RECV_BUFFERS};
 use crate::wake::EngineWaker;
 
 pub use self::figures::{StageStats, WorkerStats};
@@ -96,6 +96,7 @@ pub(crate) struct Stage {
     figures: Arc<Figures>,
     spare_buffers: Vec<Vec<u8>>,
     spare_plans: Vec<Plan>,
+    #[expect(clippy::vec_box, reason = "jobs travel through rings in the boxes they are kept in")]
     spare_opens: Vec<Box<OpenJob>>,
 }
 
@@ -136,14 +137,23 @@ impl Stage {
         &self.figures
     }
 
-    /// Batches under way, at most: all that workers may have, and as many done by the driver that wait for their turn.
+    /// Batches under way, at most, before another plan is made: all that workers may have, and as many done by the driver that
+    /// wait for their turn. They leave within a fraction of a millisecond.
     fn len_max(&self) -> usize {
         2 * JOBS_MAX * (self.workers.len() + 1)
     }
 
-    /// Nothing more can be begun.
+    /// No more plans can be made.
     pub(crate) fn is_full(&self) -> bool {
-        let is_full = self.order.len() >= self.len_max();
+        self.counted(self.order.len() >= self.len_max())
+    }
+
+    /// Nothing more can be received: beside what workers may have, the batches of two calls to a socket are under way.
+    pub(crate) fn has_enough_to_open(&self) -> bool {
+        self.counted(self.order.len() >= self.len_max() + 2 * RECV_BUFFERS)
+    }
+
+    fn counted(&self, is_full: bool) -> bool {
         self.figures.full.fetch_add(u64::from(is_full), Ordering::Relaxed);
         is_full
     }

@@ -203,6 +203,11 @@ impl<'a> Stretches<'a> {
                 return Err(Failure::Interrupted);
             }
             self.world.check()?;
+            if self.world.endpoint.stage_stats().is_some_and(|stats| stats.batches_lost > 0) {
+                let words =
+                    "a processor was away for so long that what it had was given up: stop other programs and repeat";
+                return Err(Failure::Error(words.to_owned()));
+            }
             if self.reading.clock.now().saturating_since(began_at) > STRETCH_TIME_MAX {
                 return Err(Failure::Error("some bytes of the script never arrived".to_owned()));
             }
