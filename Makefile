@@ -6,7 +6,7 @@ CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 FUZZ_SECONDS ?= 20
 
-.PHONY: demo test bench instructions lint interop fuzz-smoke
+.PHONY: demo test models miri bench instructions lint interop fuzz-smoke
 
 ## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the file is verified.
 demo:
@@ -17,6 +17,19 @@ demo:
 test:
 	@scripts/need cc cmake ip
 	$(CARGO) test --workspace --quiet
+
+## Sleeping and waking of the engine's threads, in every order of steps (part of the tests, too).
+models:
+	@scripts/need cc cmake
+	$(CARGO) test --package litz-engine --test models --quiet
+
+## Parsing and emitting under Miri, with a few cases for each property; some minutes. Properties look for cases that once failed
+## in files, so it is not isolated from the system.
+miri: export MIRIFLAGS = -Zmiri-disable-isolation
+miri: export PROPTEST_CASES = 4
+miri:
+	@scripts/need cc cmake miri
+	$(CARGO) +nightly miri test --package litz-wire --lib --quiet
 
 ## Side-by-side measurements against peers in network namespaces (root), raw results in bench/results/.
 bench:

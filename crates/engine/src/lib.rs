@@ -17,7 +17,7 @@
 //! | `processor` | processors that serve paths: their sockets, sealing and opening |
 //! | `slot`, `messages` | one connection as the driver keeps it |
 //! | `cells` | what both sides share |
-//! | `receive`, `port`, `sleep`, `wake` | buffers, sockets, sleeping and waking |
+//! | `receive`, `port`, `sleep`, `wake`, `asleep`, `primitives` | buffers, sockets, sleeping and waking |
 //! | `slab`, `timers`, `sync` | tables, deadlines, locks |
 //! | `meter` | where the time goes, if asked for |
 //!
@@ -26,6 +26,7 @@
 //! driver.
 #![forbid(unsafe_code)]
 
+mod asleep;
 mod cells;
 pub mod config;
 mod driver;
@@ -37,6 +38,7 @@ mod messages;
 mod meter;
 pub mod placement;
 mod port;
+mod primitives;
 mod processor;
 mod receive;
 mod shared;

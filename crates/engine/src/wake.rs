@@ -5,24 +5,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 
+use crate::asleep::Asleep;
+
 /// Ends the driver's sleep. While the driver is awake, waking it costs one atomic operation and no system call.
 ///
 /// Whoever has work for the driver publishes the work first and wakes second; the driver announces its sleep first and
-/// looks for work second. Both sides use sequentially consistent operations, so at least one of them sees the other.
+/// looks for work second: see [`Asleep`].
 #[derive(Debug)]
 pub(crate) struct EngineWaker {
     waker: mio::Waker,
-    asleep: AtomicBool,
+    asleep: Asleep,
 }
 
 impl EngineWaker {
     pub(crate) fn new(waker: mio::Waker) -> Self {
-        Self { waker, asleep: AtomicBool::new(false) }
+        Self { waker, asleep: Asleep::default() }
     }
 
     /// Work was published.
     pub(crate) fn wake(&self) {
-        if self.asleep.swap(false, Ordering::SeqCst)
+        if self.asleep.take()
             && let Err(error) = self.waker.wake()
         {
             // An eventfd refuses only what cannot happen here; the driver would still wake for its next timer.
@@ -32,11 +34,11 @@ impl EngineWaker {
 
     /// The driver is about to sleep and will look for work once more.
     pub(crate) fn announce_sleep(&self) {
-        self.asleep.store(true, Ordering::SeqCst);
+        self.asleep.announce();
     }
 
     pub(crate) fn announce_awake(&self) {
-        self.asleep.store(false, Ordering::SeqCst);
+        self.asleep.withdraw();
     }
 }
 

@@ -162,7 +162,81 @@ mod tests {
         assert!(order.finish(tickets[0]).is_none(), "it is gone");
     }
 
+    /// What a step does, as the model knows it.
+    #[derive(Debug, Default)]
+    struct Known {
+        /// Tickets of each lane that were not taken, in order, and whether they are done.
+        lanes: BTreeMap<u8, Vec<(Ticket, bool)>>,
+    }
+
+    impl Known {
+        fn all(&self) -> impl Iterator<Item = (Ticket, bool)> {
+            self.lanes.values().flatten().copied()
+        }
+
+        fn tickets(slots: impl Iterator<Item = (Ticket, bool)>) -> Vec<Ticket> {
+            let mut waiting: Vec<_> = slots.filter(|(_, is_done)| !is_done).map(|(ticket, _)| ticket).collect();
+            waiting.sort_unstable();
+            waiting
+        }
+
+        /// The slots are what the model knows them to be.
+        fn check(&self, order: &mut Ordered<u8, Ticket>) {
+            let sorted = |slots: Vec<(Ticket, Ticket)>| {
+                assert!(slots.iter().all(|(ticket, item)| ticket == item), "each slot has its own item");
+                let mut tickets: Vec<_> = slots.into_iter().map(|(ticket, _)| ticket).collect();
+                tickets.sort_unstable();
+                tickets
+            };
+            assert_eq!(order.len(), self.all().count());
+            assert_eq!(
+                sorted(order.all_waiting().map(|(ticket, item)| (ticket, *item)).collect()),
+                Self::tickets(self.all())
+            );
+            let heads = self.lanes.values().filter_map(|slots| slots.first().copied());
+            assert_eq!(sorted(order.awaited().map(|(ticket, item)| (ticket, *item)).collect()), Self::tickets(heads));
+            for lane in 0..4 {
+                assert_eq!(order.is_busy(lane), self.lanes.get(&lane).is_some_and(|slots| !slots.is_empty()));
+            }
+            for (ticket, is_done) in self.all() {
+                assert_eq!(order.waiting(ticket).is_some(), !is_done);
+            }
+        }
+    }
+
     proptest! {
+        /// Workers finish in any order, late ones what others have done before, or what has long gone on; at each step the slots
+        /// are what a list of each lane says.
+        #[test]
+        fn the_slots_are_those_of_a_simple_model(choices in prop::collection::vec((0u8..4, 0u8..4, any::<prop::sample::Index>()), 1..200)) {
+            let (mut order, mut known, mut given) = (Ordered::new(), Known::default(), Vec::<(u8, Ticket)>::new());
+            for (what, lane, pick) in choices {
+                match what {
+                    0 | 1 => {
+                        // Tickets are handed out one after the other, so the item can be its own.
+                        let ticket = order.reserve(lane, given.len() as Ticket);
+                        prop_assert_eq!(ticket, given.len() as Ticket);
+                        known.lanes.entry(lane).or_default().push((ticket, false));
+                        given.push((lane, ticket));
+                    }
+                    2 if !given.is_empty() => {
+                        let (lane, ticket) = given[pick.index(given.len())];
+                        let slot = known.lanes.get_mut(&lane).and_then(|slots| slots.iter_mut().find(|slot| slot.0 == ticket));
+                        let is_first = slot.is_some_and(|slot| !std::mem::replace(&mut slot.1, true));
+                        prop_assert_eq!(order.finish(ticket).copied(), is_first.then_some(ticket));
+                    }
+                    _ => match order.take(|_, _| true) {
+                        Some((lane, ticket)) => {
+                            let slots = known.lanes.get_mut(&lane).expect("a lane that was given work");
+                            prop_assert_eq!(slots.remove(0), (ticket, true), "the head of its lane, done");
+                        }
+                        None => prop_assert!(known.lanes.values().all(|slots| slots.first().is_none_or(|head| !head.1))),
+                    },
+                }
+                known.check(&mut order);
+            }
+        }
+
         /// Whatever the order in which work is done, each lane's leaves in the order in which it was begun, and all of it.
         #[test]
         fn every_lane_leaves_in_order(choices in prop::collection::vec((0u8..3, 0u8..4, any::<prop::sample::Index>()), 1..300)) {

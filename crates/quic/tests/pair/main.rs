@@ -13,6 +13,7 @@ mod faults;
 mod flow_control;
 mod handshake;
 mod keys;
+mod placements;
 mod streams;
 mod timers;
 mod version;

@@ -4,6 +4,7 @@
 //! `LITZ_SEEDS=5000 cargo test -p litz-quic --test random_operations` runs more seeds than the default; `LITZ_SEED_FROM`
 //! chooses the first. A failure prints the seed and its whole configuration first: add the seed to [`REGRESSIONS`].
 
+mod lockstep;
 mod paths;
 #[path = "../support/mod.rs"]
 mod support;
@@ -533,7 +534,11 @@ fn run(seed: u64) -> Happened {
 }
 
 fn finish(run: &mut Run) -> Happened {
-    for _ in 0..STEPS {
+    finish_after(run, STEPS)
+}
+
+fn finish_after(run: &mut Run, steps: u64) -> Happened {
+    for _ in 0..steps {
         let operation = run.act();
         run.check(operation);
     }

@@ -30,7 +30,7 @@ pub(super) enum PathOperation {
     Full,
 }
 
-const PATH_OPERATIONS: [PathOperation; 7] = [
+pub(super) const PATH_OPERATIONS: [PathOperation; 7] = [
     PathOperation::Open,
     PathOperation::Abandon,
     PathOperation::Backup,
@@ -41,7 +41,7 @@ const PATH_OPERATIONS: [PathOperation; 7] = [
 ];
 
 /// Two to five links, and sides that want up to six paths.
-fn path_setup(seed: u64, rng: &mut Rng) -> Setup {
+pub(super) fn path_setup(seed: u64, rng: &mut Rng) -> Setup {
     let mut setup = setup(seed, rng);
     for _ in 0..rng.between(1, 4) {
         let mut pair = [LinkConfig::default(), LinkConfig::default()];

@@ -13,19 +13,19 @@
 pub mod apps;
 pub mod hostile;
 pub mod injection;
+pub mod stages;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use netem::{Link, LinkConfig, LinkStats};
 use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
-use quic::{
-    Addresses, Connection, ConnectionKey, Endpoint, Event, Plan, Route, SecretSource, Side, TransportConfig, seal,
-};
+use quic::{Addresses, Connection, ConnectionKey, Endpoint, Event, Plan, Route, SecretSource, Side, TransportConfig};
 use units::{Duration, Instant, Ratio, Rng};
+
+use self::stages::{Arrival, Stages, Staging};
 
 /// The client's address.
 pub const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 1000);
@@ -84,6 +84,8 @@ pub struct Node {
     /// How many it has refused.
     pub refused: u64,
     refuse_rng: Rng,
+    /// Who seals and opens.
+    pub stages: Stages,
 }
 
 impl Node {
@@ -106,6 +108,7 @@ impl Node {
             refuse_only: None,
             refused: 0,
             refuse_rng: rng.split("refuse"),
+            stages: Stages::new(Staging::default(), rng.split("stages")),
         }
     }
 
@@ -123,22 +126,44 @@ impl Node {
 
     /// A datagram arrives.
     pub fn receive_on(&mut self, now: Instant, datagram: &[u8], addresses: Addresses) {
-        match self.endpoint.route(datagram) {
+        if !self.stages.keep(now, datagram, addresses) {
+            self.deliver(now, Arrival::new(datagram, addresses));
+        }
+    }
+
+    /// Takes in what the stages have kept, and absorbs what they have done.
+    pub fn take_in(&mut self, now: Instant) {
+        for arrival in self.stages.take_arrivals(now) {
+            self.deliver(now, arrival);
+        }
+        self.stages.absorb(now, &mut self.connections);
+    }
+
+    /// Datagrams that arrived together reach their connection, or begin one.
+    fn deliver(&mut self, now: Instant, arrival: Arrival) {
+        match self.endpoint.route(&arrival.data) {
             Route::Known(key) => {
-                if let Some(connection) = &mut self.connections[key.0 as usize] {
-                    connection.handle_datagrams(now, addresses, BytesMut::from(datagram), datagram.len());
+                let index = key.0 as usize;
+                let connection = self.connections[index].as_ref();
+                if connection.is_some_and(|connection| self.stages.is_next_alone(connection, &arrival.addresses)) {
+                    self.stages.absorb(now, &mut self.connections);
+                }
+                if let Some(connection) = &mut self.connections[index]
+                    && self.stages.begin(now, index, connection, arrival)
+                {
+                    self.stages.absorb(now, &mut self.connections);
                 }
             }
             Route::First => {
-                if let Ok(connection) = self.endpoint.accept(now, addresses, BytesMut::from(datagram)) {
+                if let Ok(connection) = self.endpoint.accept(now, arrival.addresses, arrival.data) {
                     let index = self.add(connection);
                     self.apply_routes(index);
                 }
             }
             Route::UnknownVersion => {
                 let mut answer = Vec::new();
-                if self.endpoint.version_negotiation(datagram, &mut answer) {
-                    self.outbox.push((addresses, answer));
+                if self.endpoint.version_negotiation(&arrival.data, &mut answer) {
+                    self.outbox.push((arrival.addresses, answer));
                 }
             }
             Route::Unknown => {}
@@ -166,7 +191,7 @@ impl Node {
             ) {
                 rounds += 1;
                 assert!(rounds < ROUNDS_MAX, "a connection never runs out of plans: {:?}", connection.stats());
-                seal(&self.plan, &mut self.sealed);
+                self.stages.seal(&mut self.plan, &mut self.sealed);
                 assert_eq!(self.sealed.len(), self.plan.size_bytes(), "a plan states its size");
                 let socket = self.plan.addresses.map(|addresses| addresses.socket);
                 let is_refusing = self.refuse_only.is_none_or(|only| socket == Some(only));
@@ -200,7 +225,8 @@ impl Node {
 
     /// When [`Node::handle_timeouts`] has something to do.
     pub fn timeout(&self) -> Option<Instant> {
-        self.connections.iter().flatten().filter_map(Connection::poll_timeout).min()
+        let connections = self.connections.iter().flatten().filter_map(Connection::poll_timeout);
+        connections.chain(self.stages.timeout()).min()
     }
 
     /// Lets the connections do what is due.
@@ -235,6 +261,8 @@ pub struct Setup {
     pub more_links: Vec<[LinkConfig; 2]>,
     /// Deterministic ones from the seed if none are given.
     pub sessions: Option<Sessions>,
+    /// Who seals and opens at both hosts.
+    pub staging: Staging,
 }
 
 impl Setup {
@@ -253,6 +281,7 @@ impl Setup {
             links: [link.clone(), link],
             more_links: Vec::new(),
             sessions: None,
+            staging: Staging::default(),
         }
     }
 
@@ -323,7 +352,7 @@ impl Pair {
             server_name: "server".to_owned(),
         });
         let listening = Some(sessions.server.clone());
-        Self {
+        let mut pair = Self {
             now: Instant::ZERO,
             seed: setup.seed,
             client: Node::new(Side::Client, setup.client, &root.split("client"), None),
@@ -343,7 +372,11 @@ impl Pair {
             strays: Vec::new(),
             mappings: BTreeMap::new(),
             spins: 0,
+        };
+        for node in [&mut pair.client, &mut pair.server] {
+            node.stages = Stages::new(setup.staging.clone(), root.split("stages"));
         }
+        pair
     }
 
     /// Starts a connection; returns its number at the client.
@@ -423,6 +456,8 @@ impl Pair {
                 self.client.receive_on(self.now, &datagram, at(server_on(socket)));
             }
         }
+        self.client.take_in(self.now);
+        self.server.take_in(self.now);
         self.client.handle_timeouts(self.now);
         self.server.handle_timeouts(self.now);
         true

@@ -1,0 +1,378 @@
+//! Who carries out a host's stages: the calls that do all in one go, or the same in steps: here, in any order, or on other
+//! threads. What is sent must not depend on it.
+//!
+//! ```text
+//!   arrivals of an instant ─▶ batches ─▶ begin_open ─▶ {open: here, shuffled, on workers} ─▶ handle_opened, in order begun
+//!   poll_plan ─▶ {seal: here, twice, on workers} ─▶ handle_emitted
+//! ```
+//!
+//! It is lock-step: the results of one instant are there before the next input, so time does not depend on threads.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use bytes::BytesMut;
+use quic::{Addresses, Connection, OpenJob, PathId, PathState, PathStats, Plan, seal};
+use units::{Duration, Instant, Ratio, Rng};
+
+/// Datagrams of a batch, at most.
+const BATCH_MAX: usize = 16;
+
+/// Bytes of the connection ID of a short header, with its first byte: what tells two paths apart from outside.
+const SHORT_ID_END: usize = 9;
+
+/// Who opens and seals.
+#[derive(Clone)]
+pub enum By {
+    /// `handle_datagrams`, which does all three steps.
+    Caller,
+    /// The three steps, one after the other on this thread.
+    Steps,
+    /// The middle step on other threads, and sealing too.
+    Workers(Rc<Crew>),
+}
+
+/// How a host's stages are carried out.
+#[derive(Clone)]
+pub struct Staging {
+    pub by: By,
+    /// What arrives at one instant from one address for one connection ID is one batch.
+    pub gathers: bool,
+    /// All batches of an instant are begun before the first is absorbed, and opened in any order. Plans are sealed twice, as
+    /// if the first worker had died. Not for `By::Caller`, which cannot.
+    pub together: bool,
+    /// Arrivals are looked at so much later: those of some time are one instant, as for a driver that was busy.
+    pub turn: Duration,
+    /// Batches come back so much later than they were begun.
+    pub hold: Duration,
+    /// Share of batches that never come back.
+    pub lose: Ratio,
+}
+
+impl Default for Staging {
+    fn default() -> Self {
+        Self {
+            by: By::Caller,
+            gathers: false,
+            together: false,
+            turn: Duration::ZERO,
+            hold: Duration::ZERO,
+            lose: Ratio::ZERO,
+        }
+    }
+}
+
+impl Staging {
+    /// Each datagram is taken in as it arrives, by the connection itself.
+    fn is_plain(&self) -> bool {
+        matches!(self.by, By::Caller) && !self.gathers && self.turn.is_zero()
+    }
+}
+
+/// What was done, so that tests can prove that it was.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Done {
+    /// Batches opened in steps, and those of several datagrams among them.
+    pub opened: u64,
+    pub opened_many: u64,
+    /// Batches opened before one that was begun earlier.
+    pub overtook: u64,
+    /// Batches that were absorbed after the keys had been updated since they were begun.
+    pub stale: u64,
+    /// Batches of paths that were not there yet, not validated, or about to move.
+    pub unsettled: u64,
+    pub lost: u64,
+    /// Plans sealed twice or elsewhere.
+    pub sealed: u64,
+}
+
+impl Done {
+    /// Both.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            opened: self.opened + other.opened,
+            opened_many: self.opened_many + other.opened_many,
+            overtook: self.overtook + other.overtook,
+            stale: self.stale + other.stale,
+            unsettled: self.unsettled + other.unsettled,
+            lost: self.lost + other.lost,
+            sealed: self.sealed + other.sealed,
+        }
+    }
+}
+
+/// Datagrams that arrived together.
+pub struct Arrival {
+    pub addresses: Addresses,
+    pub data: BytesMut,
+    pub stride: usize,
+}
+
+impl Arrival {
+    /// One datagram.
+    pub fn new(datagram: &[u8], addresses: Addresses) -> Self {
+        Self { addresses, data: datagram.into(), stride: datagram.len().max(1) }
+    }
+
+    /// Appends a datagram if the kernel would have (GRO): same flow, same size, or shorter and then the last.
+    fn extend(&mut self, next: &Self) -> bool {
+        let is_short = |data: &[u8]| data.len() > SHORT_ID_END && data[0] & 0x80 == 0;
+        let fits = self.addresses == next.addresses
+            && is_short(&self.data)
+            && is_short(&next.data)
+            && self.data[1..SHORT_ID_END] == next.data[1..SHORT_ID_END]
+            && self.data.len().is_multiple_of(self.stride)
+            && self.data.len() / self.stride < BATCH_MAX
+            && next.data.len() <= self.stride;
+        if fits {
+            self.data.extend_from_slice(&next.data);
+        }
+        fits
+    }
+}
+
+/// A batch that was begun.
+struct Begun {
+    at: Instant,
+    connection: usize,
+    key_updates: u64,
+    job: OpenJob,
+    data: BytesMut,
+}
+
+/// The stages of one host.
+pub struct Stages {
+    staging: Staging,
+    rng: Rng,
+    arrivals: Vec<Arrival>,
+    /// When they are looked at.
+    turn_at: Option<Instant>,
+    /// Begun and not absorbed, in this order.
+    begun: VecDeque<Begun>,
+    again: Vec<u8>,
+    pub done: Done,
+}
+
+impl Stages {
+    pub fn new(staging: Staging, rng: Rng) -> Self {
+        assert!(!staging.together || !matches!(staging.by, By::Caller), "one call cannot be taken apart");
+        Self {
+            staging,
+            rng,
+            arrivals: Vec::new(),
+            turn_at: None,
+            begun: VecDeque::new(),
+            again: Vec::new(),
+            done: Done::default(),
+        }
+    }
+
+    /// Keeps a datagram until all of its instant are there; false if that is not wanted.
+    pub fn keep(&mut self, now: Instant, datagram: &[u8], addresses: Addresses) -> bool {
+        if self.staging.is_plain() {
+            return false;
+        }
+        self.turn_at.get_or_insert(now + self.staging.turn);
+        let next = Arrival::new(datagram, addresses);
+        let is_part = self.staging.gathers && self.arrivals.last_mut().is_some_and(|last| last.extend(&next));
+        if !is_part {
+            self.arrivals.push(next);
+        }
+        true
+    }
+
+    /// What has arrived, once it is to be looked at.
+    pub fn take_arrivals(&mut self, now: Instant) -> Vec<Arrival> {
+        if self.turn_at.is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        self.turn_at = None;
+        std::mem::take(&mut self.arrivals)
+    }
+
+    /// Whether what was begun is to be absorbed before a batch from these addresses is begun.
+    ///
+    /// Beginning notes whose bytes arrived, and only those of a path that is there count for it. So what comes on one that is
+    /// not yet, or that moves, is less credit before validation (RFC 9000, section 8.1), or nothing at all, if what makes the
+    /// path is begun and not absorbed. Such batches are left out: they go one by one.
+    pub fn is_next_alone(&self, connection: &Connection, addresses: &Addresses) -> bool {
+        self.staging.hold.is_zero() && !self.begun.is_empty() && !is_settled(connection, addresses, None)
+    }
+
+    /// Begins a batch that arrived for a connection, or does all of it. True if what was begun is to be
+    /// [absorbed](Self::absorb) before more is begun.
+    pub fn begin(&mut self, now: Instant, index: usize, connection: &mut Connection, arrival: Arrival) -> bool {
+        let Arrival { addresses, data, stride } = arrival;
+        let mut job = OpenJob::default();
+        let is_begun =
+            !matches!(self.staging.by, By::Caller) && connection.begin_open(now, addresses, &data, stride, &mut job);
+        if !is_begun {
+            connection.handle_datagrams(now, addresses, data, stride);
+            return false;
+        }
+        self.done.opened += 1;
+        self.done.opened_many += u64::from(data.len() > stride);
+        let key_updates = connection.stats().send.key_updates;
+        let is_settled = job.path().is_none_or(|id| is_settled(connection, &addresses, Some(id)));
+        self.done.unsettled += u64::from(!is_settled);
+        self.begun.push_back(Begun { at: now, connection: index, key_updates, job, data });
+        self.staging.hold.is_zero() && (!self.staging.together || !is_settled)
+    }
+
+    /// Opens what was begun and is due, and hands it back in the order in which it was begun.
+    pub fn absorb(&mut self, now: Instant, connections: &mut [Option<Connection>]) {
+        let due = self.begun.iter().take_while(|begun| begun.at + self.staging.hold <= now).count();
+        if due == 0 {
+            return;
+        }
+        let mut batches: Vec<Begun> = self.begun.drain(..due).collect();
+        self.open(&mut batches);
+        for Begun { connection, key_updates, mut job, data, .. } in batches {
+            let Some(connection) = &mut connections[connection] else { continue };
+            if self.rng.chance(self.staging.lose) {
+                self.done.lost += 1;
+                continue;
+            }
+            self.done.stale += u64::from(connection.stats().send.key_updates != key_updates);
+            connection.handle_opened(now, &mut job, &data.freeze());
+        }
+    }
+
+    fn open(&mut self, batches: &mut [Begun]) {
+        let mut order: Vec<usize> = (0..batches.len()).collect();
+        if self.staging.together {
+            shuffle(&mut self.rng, &mut order);
+        }
+        if let By::Workers(crew) = &self.staging.by {
+            let take = |at: &usize| {
+                let batch = &mut batches[*at];
+                (*at, Task::Open(std::mem::take(&mut batch.job), std::mem::take(&mut batch.data)))
+            };
+            let tasks = order.iter().map(take).collect();
+            order.clear();
+            for (at, task) in crew.carry_out(tasks) {
+                let Task::Open(job, data) = task else { unreachable!("a worker keeps the kind of its task") };
+                (batches[at].job, batches[at].data) = (job, data);
+                order.push(at);
+            }
+        } else {
+            for at in &order {
+                let Begun { job, data, .. } = &mut batches[*at];
+                job.open(data);
+            }
+        }
+        let early = |(place, at): (usize, &usize)| order[place + 1..].iter().any(|later| later < at);
+        self.done.overtook += order.iter().enumerate().filter(|(place, at)| early((*place, at))).count() as u64;
+    }
+
+    /// Seals a plan.
+    pub fn seal(&mut self, plan: &mut Plan, sealed: &mut Vec<u8>) {
+        self.done.sealed += u64::from(!matches!(self.staging.by, By::Caller));
+        if let By::Workers(crew) = &self.staging.by {
+            let task = Task::Seal(std::mem::take(plan), std::mem::take(sealed));
+            let Some((_, Task::Seal(theirs, bytes))) = crew.carry_out(vec![(0, task)]).pop() else {
+                unreachable!("a worker keeps the kind of its task")
+            };
+            (*plan, *sealed) = (theirs, bytes);
+        } else {
+            seal(plan, sealed);
+        }
+        if self.staging.together {
+            seal(plan, &mut self.again);
+            assert_eq!(*sealed, self.again, "a plan gives the same bytes, whoever seals it and how often");
+        }
+    }
+
+    /// When arrivals are looked at, or the next batch comes back.
+    pub fn timeout(&self) -> Option<Instant> {
+        let back = self.begun.front().map(|begun| begun.at + self.staging.hold);
+        [back, self.turn_at].into_iter().flatten().min()
+    }
+}
+
+/// Whether the path between these ends, and of this ID if it is known, is there and validated.
+fn is_settled(connection: &Connection, addresses: &Addresses, id: Option<PathId>) -> bool {
+    let is_valid = |path: &PathStats| matches!(path.state, PathState::Active | PathState::Silent);
+    let ends = |addresses: &Addresses| (addresses.remote, addresses.socket);
+    let is_it = |path: &PathStats| id.is_none_or(|id| path.id == id) && ends(&path.addresses) == ends(addresses);
+    connection.path_stats().iter().any(|path| is_it(path) && is_valid(path))
+}
+
+/// Any order, all equally likely.
+pub fn shuffle<T>(rng: &mut Rng, items: &mut [T]) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, rng.below(last as u64 + 1) as usize);
+    }
+}
+
+// ── Workers ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/// What a worker does.
+enum Task {
+    Seal(Plan, Vec<u8>),
+    Open(OpenJob, BytesMut),
+}
+
+impl Task {
+    fn run(&mut self) {
+        match self {
+            Self::Seal(plan, sealed) => seal(plan, sealed),
+            Self::Open(job, data) => job.open(data),
+        }
+    }
+}
+
+/// Threads that take tasks in turn. Whoever gives them some waits for all of them.
+pub struct Crew {
+    tasks: Vec<Sender<(usize, Task)>>,
+    results: Receiver<(usize, Task)>,
+    threads: Vec<JoinHandle<()>>,
+    next: std::cell::Cell<usize>,
+}
+
+impl Crew {
+    /// A crew of `count` threads.
+    #[expect(clippy::disallowed_methods, reason = "real threads are what is put to the test")]
+    pub fn start(count: usize) -> Rc<Self> {
+        let (done, results) = channel();
+        let (tasks, threads) = (0..count)
+            .map(|_| {
+                let (give, to_do) = channel::<(usize, Task)>();
+                let done = done.clone();
+                let thread = std::thread::spawn(move || {
+                    while let Ok((at, mut task)) = to_do.recv() {
+                        task.run();
+                        if done.send((at, task)).is_err() {
+                            return;
+                        }
+                    }
+                });
+                (give, thread)
+            })
+            .unzip();
+        Rc::new(Self { tasks, results, threads, next: std::cell::Cell::new(0) })
+    }
+
+    /// All tasks, done, in the order in which they were finished.
+    fn carry_out(&self, tasks: Vec<(usize, Task)>) -> Vec<(usize, Task)> {
+        let count = tasks.len();
+        for task in tasks {
+            let worker = self.next.replace((self.next.get() + 1) % self.tasks.len());
+            self.tasks[worker].send(task).expect("the workers live as long as the crew");
+        }
+        (0..count).map(|_| self.results.recv().expect("every task comes back")).collect()
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.tasks.clear();
+        for thread in self.threads.drain(..) {
+            let result = thread.join();
+            assert!(result.is_ok() || std::thread::panicking(), "a worker has panicked");
+        }
+    }
+}
