@@ -4,93 +4,13 @@
 mod trouble;
 
 use std::sync::Arc;
-use std::task::Poll;
 
-use engine::{Closed, ConnectionHandle, Engine, EngineConfig, Placement};
+use engine::Closed;
 use net::MemoryNetwork;
-use quic::{Dir, PathState, PathStats, Side, Strategy, TransportConfig};
-use units::Duration;
+use quic::{Dir, PathState, Side};
 
-use trouble::{Fault, LEN, Trouble, factory, healthy, pattern, read_all, wait};
-
-/// An engine with a processor for each of its sockets, which are so many.
-fn engine(sockets: usize, trouble: &Arc<Trouble>, network: &MemoryNetwork) -> Engine {
-    let transport = TransportConfig {
-        datagram_size: 1452,
-        max_paths: sockets as u32,
-        // Links in memory have no rates, so any other would give most to the first that is fast enough.
-        scheduler: Strategy::RoundRobin,
-        ..TransportConfig::default()
-    };
-    let server = Some(factory(Side::Server, trouble));
-    let config = EngineConfig { placement: Placement::Path(sockets), transport, server, ..EngineConfig::default() };
-    let socket = || Box::new(network.bind("127.0.0.1:0".parse().unwrap()).unwrap()) as Box<_>;
-    Engine::start(config, (0..sockets).map(|_| socket()).collect()).unwrap()
-}
-
-/// Two engines and a connection over all their sockets.
-struct World {
-    client: Engine,
-    server: Engine,
-    ours: ConnectionHandle,
-    theirs: ConnectionHandle,
-}
-
-impl World {
-    fn new(paths: usize, at_client: &Arc<Trouble>, at_server: &Arc<Trouble>) -> Self {
-        let network = MemoryNetwork::new();
-        let (client, server) = (engine(paths, at_client, &network), engine(paths, at_server, &network));
-        let ours = client.connect(server.local_addrs()[0], "peer", factory(Side::Client, at_client)).unwrap();
-        wait(&client, |waker| ours.poll_connected(waker)).unwrap();
-        let theirs = wait(&server, |waker| server.poll_accept(waker)).unwrap();
-        for (socket, address) in server.local_addrs().iter().enumerate().skip(1) {
-            ours.open_path(socket, *address, false).unwrap();
-        }
-        let world = Self { client, server, ours, theirs };
-        world.wait_for("all paths are active", |paths_now| {
-            paths_now.len() == paths && paths_now.iter().all(|path| path.state == PathState::Active)
-        });
-        world
-    }
-
-    fn paths(&self) -> Vec<PathStats> {
-        self.ours.stats().unwrap().paths
-    }
-
-    fn wait_for(&self, what: &str, is_so: impl Fn(&[PathStats]) -> bool) {
-        let deadline = self.client.now() + Duration::from_secs(60);
-        while !is_so(&self.paths()) {
-            assert!(self.client.now() < deadline, "{what}: {:?}", self.paths());
-            let pause = self.client.now() + Duration::from_millis(1);
-            assert!(self.client.block_on(Some(pause), |_| Poll::<()>::Pending).is_none());
-        }
-    }
-
-    /// All of it arrives.
-    fn transfer(&self) {
-        let sent = pattern();
-        let arrived = std::thread::scope(|scope| {
-            let reading = scope.spawn(|| {
-                let mut recv = wait(&self.server, |waker| self.theirs.poll_accept_uni(waker)).unwrap();
-                read_all(&self.server, &mut recv)
-            });
-            let mut opening = self.ours.open(Dir::Uni);
-            let (mut send, _) = wait(&self.client, |waker| opening.poll(waker)).unwrap();
-            for chunk in 0..LEN.div_ceil(1 << 20) {
-                let mut chunk = Some(sent.slice(chunk << 20..((chunk + 1) << 20).min(LEN)));
-                wait(&self.client, |waker| send.poll_write_chunk(&mut chunk, waker)).unwrap();
-            }
-            send.finish().unwrap();
-            reading.join().unwrap()
-        });
-        assert!(arrived == sent, "{} of {LEN} bytes arrived, or others", arrived.len());
-    }
-
-    fn stop(&self) {
-        self.client.stop();
-        self.server.stop();
-    }
-}
+use trouble::over_paths::{World, engine};
+use trouble::{Fault, LEN, Trouble, factory, healthy, pattern, wait};
 
 #[test]
 fn every_path_carries_a_share_by_a_processor_of_its_own() {

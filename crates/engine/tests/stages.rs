@@ -1,5 +1,6 @@
 //! Processors of a parallel stage die or hang: a connection loses their share of its speed and nothing else.
 
+#[expect(dead_code, reason = "shared with tests that use more of it")]
 mod trouble;
 
 use std::sync::Arc;

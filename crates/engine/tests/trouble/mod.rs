@@ -1,5 +1,7 @@
 //! Keys that panic or hang on other processors than the driver's, when told to.
 
+pub(crate) mod over_paths;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Poll, Waker};
@@ -69,6 +71,11 @@ impl Trouble {
         assert!(self.fault != Fault::Panic, "told to panic in a worker");
         let released = self.released.lock().unwrap();
         drop(self.signal.wait_while(released, |released| !*released).unwrap());
+    }
+
+    /// It comes now.
+    pub(crate) fn come(&self) {
+        self.after.store(0, Ordering::SeqCst);
     }
 
     /// Whether it has come.

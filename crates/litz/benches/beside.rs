@@ -1,0 +1,198 @@
+//! What a bulk transfer costs small messages on the same two hosts: 200 bytes there and back, a thousand times a second, alone
+//! and beside a transfer that takes what it gets, or what a rate leaves it.
+//!
+//! `cargo bench -p litz --bench beside` measures; `cargo test -p litz --benches` only runs each case a little, so that none
+//! rots. Arguments behind `--`: `rounds=5`, `seconds=3`, `cap=1000` (Mb/s of the arms with a rate).
+#![expect(clippy::print_stdout, reason = "the table is the result")]
+
+#[path = "../tests/library/world.rs"]
+#[expect(dead_code, reason = "shared with tests that use more of it")]
+mod world;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use litz::{Connection, Placement};
+use net::MonotonicClock;
+use recovery::RateCap;
+use units::{Instant, Rate};
+
+use world::{Arm, Wire, World};
+
+const MESSAGE_BYTES: usize = 200;
+const INTERVAL: units::Duration = units::Duration::from_millis(1);
+const CHUNK_BYTES: usize = 64 << 10;
+const BURST_BYTES: u64 = 64 << 10;
+
+/// The value of argument `name=value`.
+fn argument(name: &str, otherwise: u64) -> u64 {
+    let value = std::env::args().find_map(|argument| argument.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
+    value.unwrap_or(otherwise)
+}
+
+/// Where the messages travel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// On the connection of the bulk.
+    SameConnection,
+    /// On another one.
+    OtherConnection,
+}
+
+struct Case {
+    name: &'static str,
+    placement: Placement,
+    beside: Beside,
+    capped: bool,
+}
+
+const fn case(name: &'static str, placement: Placement, beside: Beside, capped: bool) -> Case {
+    Case { name, placement, beside, capped }
+}
+
+const CASES: [Case; 7] = [
+    case("same connection, capped", Placement::Thread, Beside::SameConnection, true),
+    case("other connection, capped", Placement::Thread, Beside::OtherConnection, true),
+    case("connection(2), capped", Placement::Connection(2), Beside::OtherConnection, true),
+    case("same connection", Placement::Thread, Beside::SameConnection, false),
+    case("other connection", Placement::Thread, Beside::OtherConnection, false),
+    case("connection(2)", Placement::Connection(2), Beside::OtherConnection, false),
+    case("packet(2)", Placement::Packet(2), Beside::OtherConnection, false),
+];
+
+/// Round trips of one stretch, sorted, in microseconds, and what the bulk carried meanwhile.
+struct Stretch {
+    round_trips_us: Vec<f64>,
+    bulk: Rate,
+}
+
+fn main() {
+    // Cargo passes this when benchmarks, not tests, are asked for.
+    let measuring = std::env::args().any(|argument| argument == "--bench");
+    let rounds = argument("rounds", if measuring { 5 } else { 1 });
+    let span = if measuring { Duration::from_secs(argument("seconds", 3)) } else { Duration::from_millis(50) };
+    let cap = Rate::from_mbps(argument("cap", 1000));
+    println!(
+        "{MESSAGE_BYTES} bytes there and back, 1000 a second; {rounds} rounds of {span:?}; medians, capped at {cap}"
+    );
+    println!(
+        "{:<26} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>10}",
+        "case", "alone/us", "p99/us", "beside/us", "p99/us", "ratio", "p99", "bulk/Mb/s"
+    );
+    for case in CASES {
+        let runs: Vec<[Stretch; 2]> = (0..rounds).map(|_| run(&case, cap, span)).collect();
+        let of = |index: usize, quantile: f64| median(runs.iter().map(|run| run[index].at(quantile)));
+        let ratio = |quantile: f64| median(runs.iter().map(|[alone, beside]| beside.at(quantile) / alone.at(quantile)));
+        println!(
+            "{:<26} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>7.2} {:>7.2} {:>10.0}",
+            case.name,
+            of(0, 0.5),
+            of(0, 0.99),
+            of(1, 0.5),
+            of(1, 0.99),
+            ratio(0.5),
+            ratio(0.99),
+            median(runs.iter().map(|run| run[1].bulk.as_bps() as f64 / 1e6)),
+        );
+    }
+}
+
+impl Stretch {
+    fn at(&self, quantile: f64) -> f64 {
+        let last = self.round_trips_us.len() - 1;
+        self.round_trips_us[(last as f64 * quantile) as usize]
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Messages alone, then beside the bulk.
+fn run(case: &Case, cap: Rate, span: Duration) -> [Stretch; 2] {
+    let world = World::new(Arm { wire: Wire::Udp, placement: case.placement });
+    let mut config = world.config();
+    config.transport.rate_cap = case.capped.then_some(RateCap { rate: cap, burst: BURST_BYTES });
+    let server = world.server(config.clone());
+    let client = world.client(config.clone());
+    let small = world.connect(&client, server.local_addr());
+    let (done, carried) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let (server, done, carried) = (&server, &done, &carried);
+        let echoing = server.accept().unwrap();
+        let at_server = echoing.clone();
+        scope.spawn(move || echo(&echoing));
+        let alone = ask(&small, span, carried);
+        let (large, at_server) = match case.beside {
+            Beside::SameConnection => (small.clone(), at_server),
+            Beside::OtherConnection => (world.connect(&client, server.local_addr()), server.accept().unwrap()),
+        };
+        scope.spawn(move || take(&at_server, carried));
+        scope.spawn(move || give(&large, done));
+        // Until it has found its rate.
+        pause(span / 4);
+        let beside = ask(&small, span, carried);
+        done.store(true, Ordering::Relaxed);
+        small.close(0, "done");
+        client.close();
+        server.close();
+        [alone, beside]
+    })
+}
+
+/// Answers every message until the connection ends.
+fn echo(connection: &Connection) {
+    while let Ok(message) = connection.get_message() {
+        if connection.send_message(message).is_err() {
+            break;
+        }
+    }
+}
+
+/// Reads the bulk until the connection ends.
+fn take(connection: &Connection, carried: &AtomicU64) {
+    let Ok((_, mut recv)) = connection.accept_bi() else { return };
+    while let Ok(Some(strip)) = recv.read_strip() {
+        carried.fetch_add(strip.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// Writes the bulk until told to stop.
+fn give(connection: &Connection, done: &AtomicBool) {
+    let Ok((mut send, _recv)) = connection.open_bi() else { return };
+    let chunk = Bytes::from(vec![7; CHUNK_BYTES]);
+    while !done.load(Ordering::Relaxed) && send.write_chunk(chunk.clone()).is_ok() {}
+}
+
+/// Asks a thousand times a second for `span`.
+fn ask(connection: &Connection, span: Duration, carried: &AtomicU64) -> Stretch {
+    let clock = MonotonicClock::start();
+    let (begun, before) = (clock.now(), carried.load(Ordering::Relaxed));
+    let until = begun + span.into();
+    let mut next: Instant = begun;
+    let mut round_trips_us = Vec::new();
+    while clock.now() < until {
+        let now = clock.now();
+        if now < next {
+            pause(next.saturating_since(now).into());
+        }
+        next += INTERVAL;
+        let asked = clock.now();
+        connection.send_message(Bytes::from(vec![1; MESSAGE_BYTES])).unwrap();
+        let answer = connection.get_message().unwrap();
+        assert_eq!(answer.len(), MESSAGE_BYTES);
+        round_trips_us.push(clock.now().saturating_since(asked).as_nanos() as f64 / 1000.0);
+    }
+    round_trips_us.sort_by(f64::total_cmp);
+    let bytes = carried.load(Ordering::Relaxed) - before;
+    let bulk = Rate::from_transfer(bytes, clock.now().saturating_since(begun)).unwrap_or(Rate::ZERO);
+    Stretch { round_trips_us, bulk }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark that asks at a pace")]
+fn pause(span: Duration) {
+    std::thread::sleep(span);
+}
