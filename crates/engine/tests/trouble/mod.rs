@@ -83,6 +83,11 @@ impl Trouble {
         self.met.load(Ordering::SeqCst) > 0
     }
 
+    /// All of it has come.
+    pub(crate) fn is_over(&self) -> bool {
+        self.fault == Fault::None || self.left.load(Ordering::SeqCst) == 0
+    }
+
     /// Processors that have panicked.
     pub(crate) fn died(&self) -> u64 {
         if self.fault == Fault::Panic { self.met.load(Ordering::SeqCst) } else { 0 }

@@ -63,6 +63,17 @@ impl World {
         }
     }
 
+    /// Transfers until the trouble has come.
+    pub(crate) fn transfer_until_over(&self, trouble: &Trouble) {
+        for _ in 0..50 {
+            self.transfer();
+            if trouble.is_over() {
+                return;
+            }
+        }
+        panic!("the trouble never came");
+    }
+
     /// All of it arrives.
     pub(crate) fn transfer(&self) {
         let sent = pattern();
