@@ -43,13 +43,13 @@ fn check_point(point: &Value, base: &Value) {
     assert!(close(reached, number(&point["reached"])), "{point:#}");
 }
 
-fn check_side(side: &Value) {
+fn check_side(side: &Value, placement: &str) {
     let of = |name: &str| number(&side[name]);
     let sum = of("serial_ns") + of("parallel_ns") + of("application_ns");
     assert!(close(sum, of("total_ns")) && sum > 0.0, "{side:#}");
     assert!(close(of("total_ns") / of("measured_ns"), of("accounted_share")), "{side:#}");
     let base = &side["points"][0];
-    assert_eq!((&base["placement"], &base["processors"]), (&"packet(1)".into(), &1.into()));
+    assert_eq!((&base["placement"], &base["processors"]), (&placement.into(), &1.into()));
     assert!(close(number(&base["speedup"]["mean"]), 1.0) && close(number(&base["bound"]), 1.0));
     for point in list(&side["points"]).iter().chain(list(&side["beside"])) {
         check_point(point, base);
@@ -69,7 +69,8 @@ fn the_figures_fit_together_and_the_files_are_what_the_format_says() {
     assert_eq!((&report["runs"], &report["time_ns"]), (&2.into(), &100_000_000.into()));
     let sides = list(&report["sides"]);
     assert_eq!(sides.iter().map(|side| &side["side"]).collect::<Vec<_>>(), ["send", "receive"]);
-    sides.iter().for_each(check_side);
+    sides.iter().for_each(|side| check_side(side, "packet(1)"));
+    assert_eq!(report["paths"], 1);
     let beside: Vec<_> = list(&sides[0]["beside"]).iter().map(|point| &point["placement"]).collect();
     assert_eq!(beside, ["thread", "inline"]);
 
@@ -79,6 +80,23 @@ fn the_figures_fit_together_and_the_files_are_what_the_format_says() {
     let picture = std::fs::read_to_string(plot).unwrap();
     assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"), "{picture}");
     assert_eq!(picture.matches("class=\"ideal\"").count(), 2);
+}
+
+#[test]
+fn the_paths_of_a_connection_are_shared_if_that_is_asked_for() {
+    let output = litz(&[&SMALL[..], &["--json", "--placement=path", "--paths=2"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(report["paths"], 2);
+    let sides = list(&report["sides"]);
+    assert_eq!(sides.len(), 2);
+    for side in sides {
+        check_side(side, "path(1)");
+        // Calls to sockets belong to their paths.
+        let stage = |id: &str| number(&side["stages_ns"][id]);
+        let calls = stage("send_call") + stage("recv_call") + stage("seal");
+        assert!(calls > 0.0 && number(&side["parallel_ns"]) >= calls * 0.999, "{side:#}");
+    }
 }
 
 #[test]
@@ -94,7 +112,10 @@ fn the_table_names_each_placement_and_the_bound() {
 
 #[test]
 fn what_cannot_be_measured_is_refused_with_status_2_and_what_to_do() {
-    let cases: [(&str, &str); 10] = [
+    let cases: [(&str, &str); 13] = [
+        ("--paths=2", "--paths is for --placement path"),
+        ("--placement=path --paths=0", "paths"),
+        ("--placement=path --paths=2 --beside=inline", "--beside inline has one path"),
         ("--processors=0", "no number of processors"),
         ("--processors=64", "give --processors 1.."),
         ("--cipher=rot13", "aes128, aes256 or chacha20"),
@@ -107,7 +128,8 @@ fn what_cannot_be_measured_is_refused_with_status_2_and_what_to_do() {
         ("--plot=/no/such/folder/plot.svg", "--plot needs a folder"),
     ];
     for (option, words) in cases {
-        let output = litz(&["bench", "speedup", "--quick", option]);
+        let options: Vec<_> = option.split(' ').collect();
+        let output = litz(&[&["bench", "speedup", "--quick"][..], &options].concat());
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{option}: {output:?}");
         assert!(said.contains(words), "{option}: {said}");

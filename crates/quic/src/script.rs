@@ -7,6 +7,9 @@
 //! retransmission and has no timers, so it needs a channel that loses and reorders nothing, and it is of no use to an
 //! application: the peer can talk to it all day and is never understood.
 //!
+//! Each path of the connection becomes a script of its own, which may be on a processor of its own. What they share is when keys
+//! change: [`ScriptKeys`].
+//!
 //! Everything it writes is a [`Plan`], to be sealed by [`seal`](crate::seal::seal) wherever there is time.
 
 use std::fmt;
@@ -17,11 +20,10 @@ use wire::quic::frame::{Frame, emit_ack, stream_header_len};
 use wire::quic::{ConnectionId, PathId, SAMPLE_LEN, Space, StreamId, decode_number, emit_short, read_unprotected};
 
 use crate::control::ids::LOCAL_ID_LEN;
-use crate::control::script::ControlRemains;
 use crate::plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, Planned, PlannedPacket, PlannedRow};
 use crate::range_set::RangeSet;
 use crate::send::path::Addresses;
-use crate::send::script::SendRemains;
+use crate::send::script::PathRemains;
 use crate::session::{DirectionKeys, HeaderKey, Session, TAG_LEN};
 
 /// Numbers of its packets always have four bytes: they decode however far the peer is behind.
@@ -52,14 +54,67 @@ impl fmt::Display for NotScripted {
 
 impl std::error::Error for NotScripted {}
 
-/// One end of a confirmed connection, as a script. See the [module](self).
-pub struct ScriptedPeer {
+/// The keys of all paths of one connection, and where the next ones come from.
+pub struct ScriptKeys {
     session: Box<dyn Session>,
+    seal: DirectionKeys,
+    /// Key updates so far.
+    phase: u64,
+}
+
+impl ScriptKeys {
+    pub(crate) fn new(session: Box<dyn Session>, seal: DirectionKeys, phase: u64) -> Self {
+        Self { session, seal, phase }
+    }
+
+    /// Gives a path that [lacks](ScriptedPeer::lacks_keys) keys those of the peer's phase. No path may be a whole phase behind the
+    /// others: each carries some of what is sent in a phase.
+    pub fn renew(&mut self, peer: &mut ScriptedPeer) {
+        if !peer.lacks_keys() {
+            return;
+        }
+        // The first path that hears of it makes them, the others get the same.
+        if self.phase % 2 != peer.peer_phase % 2 {
+            self.advance();
+        }
+        peer.take_keys(self);
+    }
+
+    /// Seals with the next keys from now on, on all paths, as RFC 9001, section 6.6, wants it before 2^23 packets of AES-GCM. False,
+    /// and nothing changes, while the peer has not followed the last update on each of them; only what is
+    /// [noted](ScriptedPeer::note_arrived) tells.
+    pub fn update(&mut self, peers: &mut [&mut ScriptedPeer]) -> bool {
+        let may = peers.iter().all(|peer| peer.phase == peer.peer_phase && peer.phase == self.phase);
+        if may {
+            self.advance();
+            peers.iter_mut().for_each(|peer| peer.take_keys(self));
+        }
+        may
+    }
+
+    fn advance(&mut self) {
+        self.seal.packet = self.session.next_phase().seal;
+        self.session.advance_phase();
+        self.phase += 1;
+    }
+}
+
+impl fmt::Debug for ScriptKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptKeys").field("phase", &self.phase).finish_non_exhaustive()
+    }
+}
+
+/// One path of one end of a confirmed connection, as a script. See the [module](self).
+pub struct ScriptedPeer {
     open_header: Arc<dyn HeaderKey>,
     seal: DirectionKeys,
-    /// Key updates: those that the peer has made, and ours.
+    /// Key updates: those that the peer has made as far as this path has heard, and ours.
     peer_phase: u64,
     phase: u64,
+    path: PathId,
+    /// Acknowledgements name their path (multipath draft-21, section 2.3).
+    is_multipath: bool,
     remote_id: ConnectionId,
     addresses: Addresses,
     next_number: u64,
@@ -76,20 +131,42 @@ struct Header {
 }
 
 impl ScriptedPeer {
-    pub(crate) fn new(control: ControlRemains, send: SendRemains, largest: Option<u64>) -> Self {
+    pub(crate) fn new(
+        keys: &ScriptKeys,
+        open_header: Arc<dyn HeaderKey>,
+        path: PathRemains,
+        is_multipath: bool,
+        largest: Option<u64>,
+    ) -> Self {
         Self {
-            session: control.session,
-            open_header: control.open_header,
-            seal: send.seal,
-            peer_phase: control.phase,
-            phase: control.phase,
-            remote_id: send.remote_id,
-            addresses: send.addresses,
-            next_number: send.next_number,
+            open_header,
+            seal: keys.seal.clone(),
+            peer_phase: keys.phase,
+            phase: keys.phase,
+            path: path.id,
+            is_multipath,
+            remote_id: path.remote_id,
+            addresses: path.addresses,
+            next_number: path.next_number,
             largest,
             arrived: RangeSet::new(),
             arrived_count: 0,
         }
+    }
+
+    /// Which path of the connection this is.
+    pub fn path(&self) -> PathId {
+        self.path
+    }
+
+    /// The two ends of the path, as the connection knew them.
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    fn take_keys(&mut self, keys: &ScriptKeys) {
+        self.seal = keys.seal.clone();
+        self.phase = keys.phase;
     }
 
     // ── What arrives ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -154,29 +231,14 @@ impl ScriptedPeer {
     /// The newest packet of the peer has this phase bit: if that is a new phase, ours follows before anything of it is
     /// acknowledged (RFC 9001, section 6.2).
     fn follow(&mut self, key_phase: bool) {
-        if key_phase == (self.peer_phase % 2 == 1) {
-            return;
-        }
-        self.peer_phase += 1;
-        if self.phase < self.peer_phase {
-            self.advance();
+        if key_phase != (self.peer_phase % 2 == 1) {
+            self.peer_phase += 1;
         }
     }
 
-    /// Seals with the next keys from now on, as RFC 9001, section 6.6, wants it before 2^23 packets of AES-GCM. False, and
-    /// nothing changes, while the peer has not followed the last update; only what is [noted](Self::note_arrived) tells.
-    pub fn update_keys(&mut self) -> bool {
-        let may = self.phase == self.peer_phase;
-        if may {
-            self.advance();
-        }
-        may
-    }
-
-    fn advance(&mut self) {
-        self.seal.packet = self.session.next_phase().seal;
-        self.session.advance_phase();
-        self.phase += 1;
+    /// The peer has updated its keys: [`ScriptKeys::renew`] is due before anything is planned.
+    pub fn lacks_keys(&self) -> bool {
+        self.phase < self.peer_phase
     }
 
     // ── What is said ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -202,13 +264,14 @@ impl ScriptedPeer {
     /// As [`plan_ack`](Self::plan_ack), under a [reserved](Self::reserve_number) number; a bare PING if nothing was noted, so that
     /// the number is used.
     pub fn plan_ack_as(&mut self, number: u64, plan: &mut Plan) {
+        let named = self.is_multipath.then_some(self.path);
         let ranges = std::mem::take(&mut self.arrived);
         self.arrived_count = 0;
         self.plan_packet(number, plan, |out| {
             if ranges.is_empty() {
                 Frame::Ping.emit(out);
             } else {
-                emit_ack(None, 0, ranges.iter().rev().map(|range| range.start..=range.end - 1), None, out);
+                emit_ack(named, 0, ranges.iter().rev().map(|range| range.start..=range.end - 1), None, out);
             }
         });
     }
@@ -280,7 +343,7 @@ impl ScriptedPeer {
 
     fn begin(&self, plan: &mut Plan, size: usize) {
         plan.clear();
-        plan.path = PathId::ZERO;
+        plan.path = self.path;
         plan.addresses = Some(self.addresses);
         plan.segment_size = size;
         plan.keys[Space::Data.index()] = Some(self.seal.clone());
@@ -313,6 +376,7 @@ impl ScriptedPeer {
 impl fmt::Debug for ScriptedPeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScriptedPeer")
+            .field("path", &self.path)
             .field("next_number", &self.next_number)
             .field("largest", &self.largest)
             .field("phase", &self.phase)

@@ -16,7 +16,7 @@ use units::{Duration, Instant};
 
 use super::bound::median;
 use super::cipher::{Cipher, Tls};
-use super::peer::{PEER, Peer, transport};
+use super::peer::{Peer, peer_addr, transport};
 use super::run::CHUNK_LEN;
 
 /// Batches that are timed: some milliseconds of work.
@@ -42,7 +42,7 @@ pub(super) fn packet_ns(cipher: Cipher, size: usize) -> Result<f64, String> {
         let mut sealed = Vec::new();
         seal(&plan, &mut sealed);
         let begin = clock.now();
-        if !client.begin_open(now, Addresses::of(PEER), &sealed, size, &mut job) {
+        if !client.begin_open(now, Addresses::of(peer_addr(0)), &sealed, size, &mut job) {
             return Err("the connection in memory was not confirmed".to_owned());
         }
         let lent = clock.now();
@@ -76,14 +76,14 @@ fn drain(client: &mut Connection, now: Instant, plan: &mut Plan) {
 
 fn connect(cipher: Cipher, size: usize) -> Result<(Connection, ScriptedPeer), String> {
     let tls = Tls::new(cipher)?;
-    let mut peer = Peer::new(&tls, size)?;
+    let mut peer = Peer::new(&tls, size, 0)?;
     let mut secret = [0; 32];
     net::os_random(&mut secret).map_err(|error| format!("cannot get random bytes: {error}"))?;
     let words = |error: quic::BeginError| error.to_string();
-    let mut endpoint = Endpoint::new(transport(size), None, SecretSource::new(&secret)).map_err(words)?;
+    let mut endpoint = Endpoint::new(transport(size, 0), None, SecretSource::new(&secret)).map_err(words)?;
     let factory = TlsClient::new(Arc::clone(&tls.client))?;
     let clock = MonotonicClock::start();
-    let (start, addresses) = (clock.now(), Addresses::of(PEER));
+    let (start, addresses) = (clock.now(), Addresses::of(peer_addr(0)));
     let mut client = endpoint.connect(start, &factory, "litz.invalid", addresses).map_err(words)?;
     let (mut plan, mut sealed) = (Plan::new(), Vec::new());
     for _ in 0..HANDSHAKE_STEPS {
@@ -94,12 +94,13 @@ fn connect(cipher: Cipher, size: usize) -> Result<(Connection, ScriptedPeer), St
         while client.poll_plan(now, PLAN_DATAGRAMS_MAX, &mut plan) {
             seal(&plan, &mut sealed);
             client.handle_emitted(now, &plan.receipt());
-            peer.handle(&sealed, plan.segment_size)?;
+            peer.handle(0, &sealed, plan.segment_size)?;
         }
         let mut said = Vec::new();
-        peer.poll(|batch, stride| said.push((batch, stride)));
-        if said.is_empty() && peer.can_become_script() {
-            let script = peer.into_script().ok_or("the handshake in memory failed")?;
+        peer.poll(|_, batch, stride| said.push((batch, stride)));
+        if said.is_empty() && peer.can_become_script(1) {
+            let script = peer.into_script(1).and_then(|(_, mut scripts)| scripts.pop());
+            let script = script.ok_or("the handshake in memory failed")?;
             return Ok((client, script));
         }
         for (batch, stride) in said {

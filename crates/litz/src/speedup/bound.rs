@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use litz::{Stage, StageKind};
 use serde::Serialize;
 
-use super::Side;
 use super::run::Outcome;
+use super::{Kind, Side};
 
 /// What one side spends on a packet, in nanoseconds, with one processor for everything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Shares {
-    /// The driver's own work, its calls to the socket included: one processor at a time.
+    /// What one processor does for all: the driver's own work. Its calls to the socket are among it unless paths are shared.
     pub(crate) serial_ns: f64,
-    /// Sealing or opening: any processor.
+    /// Sealing or opening, and calls to sockets if each is a processor's own.
     pub(crate) parallel_ns: f64,
     /// The application's thread: one processor at a time, any one.
     pub(crate) application_ns: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Shares {
 
 impl Shares {
     /// Divides what a metered run booked. `absorb_ns` is the serial part of opening, for each packet.
-    pub(crate) fn new(side: Side, outcome: &Outcome, absorb_ns: f64) -> Self {
+    pub(crate) fn new(side: Side, kind: Kind, outcome: &Outcome, absorb_ns: f64) -> Self {
         let spent = |stage| {
             let spent = outcome.costs.iter().map(|costs| costs.spent(stage).as_nanos() as f64);
             spent.sum::<f64>() / outcome.packets
@@ -37,9 +37,11 @@ impl Shares {
         for stage in Stage::ALL.into_iter().filter(|stage| stage.kind() != StageKind::Idle) {
             let ns = spent(stage);
             shares.stages_ns.insert(stage.id(), ns);
-            let parallel = match (side, stage) {
-                (Side::Send, Stage::Seal) => ns,
-                (Side::Receive, Stage::OpenAbsorb) => (ns - absorb_ns).max(0.0),
+            let parallel = match (side, kind, stage) {
+                (Side::Send, _, Stage::Seal) => ns,
+                (Side::Receive, _, Stage::OpenAbsorb) => (ns - absorb_ns).max(0.0),
+                // What belongs to a path is done by whoever has the path.
+                (_, Kind::Path, Stage::Seal | Stage::SendCall | Stage::RecvCall) => ns,
                 // Acknowledgements: too short to be worth another processor.
                 _ => 0.0,
             };

@@ -6,12 +6,14 @@
 //!                           packet(1), (2) ... ┴ throughput ── ratio to packet(1) of the same run ── speedup
 //! ```
 //!
+//! The same with `path(n)`, over as many paths as sockets.
+//!
 //! | module | what it holds |
 //! |---|---|
 //! | `cipher` | ciphers, and TLS that agrees on one |
-//! | `peer`, `socket` | the other end: a handshake, then a script inside the socket |
+//! | `peer`, `link`, `socket` | the other end: a handshake, then a script inside each socket |
 //! | `world` | a real endpoint over that socket |
-//! | `run`, `send`, `receive` | one run of one side |
+//! | `run`, `send`, `receive`, `streams` | one run of one side |
 //! | `absorb`, `bound` | what is serial, and what follows |
 //! | `statistics` | means with intervals |
 //! | `report`, `plot` | the result, as `docs/spec/speedup.md` has it, and as a picture |
@@ -19,6 +21,7 @@
 mod absorb;
 mod bound;
 mod cipher;
+mod link;
 mod peer;
 mod plot;
 mod receive;
@@ -27,6 +30,7 @@ mod run;
 mod send;
 mod socket;
 mod statistics;
+mod streams;
 mod world;
 
 use litz::Placement;
@@ -58,6 +62,25 @@ impl Side {
     }
 }
 
+/// What more processors share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The batches of one path.
+    Packet,
+    /// The paths.
+    Path,
+}
+
+impl Kind {
+    /// With so many processors.
+    pub(crate) const fn placement(self, processors: usize) -> Placement {
+        match self {
+            Self::Packet => Placement::Packet(processors),
+            Self::Path => Placement::Path(processors),
+        }
+    }
+}
+
 /// Where the application's thread stays. Serial work that waits for it has a wake-up to pay, and work beside it shares a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seat {
@@ -83,9 +106,12 @@ impl Seat {
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) sides: Vec<Side>,
+    pub(crate) kind: Kind,
+    /// Paths of the connection; one unless they are what is shared.
+    pub(crate) paths: u16,
     /// How many processors, ascending, one among them.
     pub(crate) processors: Vec<usize>,
-    /// Placements of one processor to measure beside `packet(1)`.
+    /// Placements of one processor to measure beside that of the kind.
     pub(crate) beside: Vec<Placement>,
     /// Those that may be used, by the system's numbers; at least the most of `processors`.
     pub(crate) cores: Vec<usize>,
@@ -112,7 +138,7 @@ pub(crate) enum Failure {
 impl Settings {
     /// What is measured in each run, the metered one apart.
     pub(crate) fn placements(&self) -> Vec<Placement> {
-        let packets = self.processors.iter().map(|count| Placement::Packet(*count));
+        let packets = self.processors.iter().map(|count| self.kind.placement(*count));
         self.beside.iter().copied().chain(packets).collect()
     }
 
@@ -136,7 +162,8 @@ impl Settings {
         let count = placement.thread_count().max(1);
         let cores = self.cores.iter().copied().take(count).collect();
         let (seat, cipher, datagram_size) = (self.seat, self.cipher, self.datagram_size);
-        Stand { placement, cores, seat, cipher, datagram_size, metered }
+        let (paths, is_multipath) = (self.paths, self.kind == Kind::Path);
+        Stand { placement, cores, seat, cipher, datagram_size, paths, is_multipath, metered }
     }
 }
 
@@ -175,9 +202,10 @@ fn measure_side(
             Side::Receive => absorb::packet_ns(settings.cipher, settings.datagram_size).map_err(Failure::Error)?,
         };
         let metered = |count: usize| {
-            step(&format!("costs of packet({count})"));
-            let outcome = run::run(side, &settings.stand(Placement::Packet(count), true), span, cancel)?;
-            Ok(Shares::new(side, &outcome, absorb_ns))
+            let placement = settings.kind.placement(count);
+            step(&format!("costs of {placement}"));
+            let outcome = run::run(side, &settings.stand(placement, true), span, cancel)?;
+            Ok(Shares::new(side, settings.kind, &outcome, absorb_ns))
         };
         measured.shares.push(metered(1)?);
         if let Some(most) = settings.most_processors() {

@@ -1,4 +1,5 @@
-//! The receive side: the script hands out what was sealed before, and an application reads and drops it.
+//! The receive side: the script hands out what was sealed before, and an application reads and drops it. Each path has a stream
+//! of its own, so that nothing waits for another path.
 //!
 //! Sealing is not measured, so a run is a row of stretches: seal some, hand them out as fast as they are taken, note how long
 //! that took, until the stretches add up to the time that was asked for.
@@ -15,10 +16,11 @@ use units::{Duration, Instant};
 
 use super::Failure;
 use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span};
-use super::socket::{ACK_EVERY, Item};
+use super::socket::{ACK_EVERY, Channel, Item};
+use super::streams::Streams;
 use super::world::{Stand, World, thread_time};
 
-/// Bytes of stream data in a stretch. Less, and its beginning and end show: the pipeline fills and drains within some ten
+/// Bytes of stream data in a stretch, all paths together. Less, and its beginning and end show: the pipeline fills and drains within some ten
 /// batches. More, and every batch has left the caches before it is handed out.
 const STRETCH_BYTES: u64 = 64 << 20;
 
@@ -28,7 +30,7 @@ const BATCHES_PER_ACK: usize = 64;
 /// How long the receiver may hold back an acknowledgement: as short as it offers, in microseconds.
 const ACK_DELAY_US: u64 = 1000;
 
-/// Packets sealed before the keys are updated: as our own send half does.
+/// Packets sealed before the keys are updated, on all paths: as our own send half does.
 const KEY_UPDATE_EVERY: u64 = 1 << 21;
 
 /// A stretch that takes longer has come to a stop.
@@ -59,7 +61,7 @@ pub(super) fn run(stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Out
     let reading = Reading { clock: MonotonicClock::start(), target: AtomicU64::new(u64::MAX) };
     let (tell, told) = channel();
     let (measured, read) = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| read(&world, &reading, &tell));
+        let reader = scope.spawn(|| read(&world, stand.paths, &reading, &tell));
         let measured = Stretches::new(&world, stand, &reading, &told).and_then(|mut all| all.run(span, cancel));
         let unauthentic = world.connection.stats().receive.packets_unauthentic;
         reading.target.store(0, Ordering::Relaxed);
@@ -77,17 +79,17 @@ pub(super) fn run(stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Out
 }
 
 /// Reads and drops, and tells of each stretch when all of it is there.
-fn read(world: &World, reading: &Reading, tell: &Sender<Done>) -> Result<(), String> {
+fn read(world: &World, paths: u16, reading: &Reading, tell: &Sender<Done>) -> Result<(), String> {
     world.take_place()?;
     let is_over = || reading.target.load(Ordering::Relaxed) == 0;
-    let mut stream = match world.connection.accept_uni() {
-        Ok(stream) => stream,
+    let mut streams = match Streams::accept(&world.connection, paths) {
+        Ok(streams) => streams,
         Err(_) if is_over() => return Ok(()),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error),
     };
     let (mut read_bytes, mut told_bytes) = (0, 0);
     loop {
-        let strip = match stream.read_strip() {
+        let strip = match streams.read_strip() {
             Ok(Some(strip)) => strip,
             Ok(None) => return Err("the script does not end streams".to_owned()),
             Err(_) if is_over() => return Ok(()),
@@ -112,8 +114,8 @@ struct Stretches<'a> {
     reading: &'a Reading,
     told: &'a Receiver<Done>,
     pattern: Bytes,
-    /// Bytes of the stream that were planned so far.
-    offset: u64,
+    /// Bytes that were planned so far of each path's stream.
+    offsets: Vec<u64>,
     /// Packets since the last key update.
     sealed_in_phase: u64,
     application: Duration,
@@ -135,16 +137,18 @@ impl<'a> Stretches<'a> {
         reading: &'a Reading,
         told: &'a Receiver<Done>,
     ) -> Result<Self, Failure> {
-        world.channel.stop_acknowledging();
+        let channels = &world.link.channels;
+        channels.iter().for_each(|channel| channel.stop_acknowledging());
         let pattern = Bytes::from(vec![7; CHUNK_LEN]);
-        let (application, offset, sealed_in_phase) = (Duration::ZERO, 0, 0);
+        let (application, offsets, sealed_in_phase) = (Duration::ZERO, vec![0; channels.len()], 0);
         let mut plan = Plan::new();
         let wish = |script: &mut ScriptedPeer| script.plan_ack_frequency(ACK_EVERY, ACK_DELAY_US, &mut plan);
-        world.channel.with_script(wish).map_err(Failure::Error)?;
+        // Said on one path for all of them.
+        channels[0].with_script(wish).map_err(Failure::Error)?;
         let mut sealed = Vec::new();
         seal(&plan, &mut sealed);
-        world.channel.feed(vec![Item::Batch(sealed)]);
-        Ok(Self { world, stand, reading, told, pattern, offset, sealed_in_phase, application })
+        channels[0].feed(vec![Item::Batch(sealed)]);
+        Ok(Self { world, stand, reading, told, pattern, offsets, sealed_in_phase, application })
     }
 
     fn run(&mut self, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
@@ -174,20 +178,30 @@ impl<'a> Stretches<'a> {
     }
 
     fn stretch(&mut self, cancel: &CancelToken) -> Result<Stretch, Failure> {
-        let from = self.offset;
-        let plans = self.plan().map_err(Failure::Error)?;
-        let packets = plans.iter().map(Step::packets).sum();
-        let items = seal_all(plans, self.world.channel.take_spare());
+        let written = |offsets: &[u64]| offsets.iter().sum::<u64>();
+        let from = written(&self.offsets);
+        let channels = &self.world.link.channels;
+        if self.sealed_in_phase >= KEY_UPDATE_EVERY && self.world.link.update_keys().map_err(Failure::Error)? {
+            self.sealed_in_phase = 0;
+        }
+        let (mut packets, mut all) = (0, Vec::with_capacity(channels.len()));
+        for (path, channel) in channels.iter().enumerate() {
+            let steps = self.plan(path, channel).map_err(Failure::Error)?;
+            packets += steps.iter().map(Step::packets).sum::<u64>();
+            all.push((channel, seal_all(steps, channel.take_spare())));
+        }
+        self.sealed_in_phase += packets;
+        let to = written(&self.offsets);
         let costs = self.world.endpoint.costs();
-        self.reading.target.store(self.offset, Ordering::Release);
+        self.reading.target.store(to, Ordering::Release);
         let began_at = self.reading.clock.now();
-        self.world.channel.feed(items);
+        all.into_iter().for_each(|(channel, items)| channel.feed(items));
         let done = self.wait(began_at, cancel)?;
         let application = done.application.saturating_sub(self.application);
         self.application = done.application;
         let costs = self.world.endpoint.costs().zip(costs).map(|(end, begin)| end.since(&begin));
         let time = done.at.saturating_since(began_at);
-        Ok(Stretch { packets, bytes: self.offset - from, time, application, costs })
+        Ok(Stretch { packets, bytes: to - from, time, application, costs })
     }
 
     fn wait(&self, began_at: Instant, cancel: &CancelToken) -> Result<Done, Failure> {
@@ -214,25 +228,21 @@ impl<'a> Stretches<'a> {
         }
     }
 
-    /// Decides what a stretch consists of.
-    fn plan(&mut self) -> Result<Vec<Step>, String> {
-        let id = StreamId::new(QuicSide::Server, Dir::Uni, 0);
+    /// Decides what a stretch consists of on a path: as much as on the others.
+    fn plan(&mut self, path: usize, channel: &Channel) -> Result<Vec<Step>, String> {
+        let id = StreamId::new(QuicSide::Server, Dir::Uni, path as u64);
         let size = self.stand.datagram_size;
         let batch = (PLAN_BYTES_MAX / size).min(PLAN_DATAGRAMS_MAX);
-        let channel = &self.world.channel;
-        let (pattern, offset, sealed_in_phase) = (&self.pattern, &mut self.offset, &mut self.sealed_in_phase);
+        let share = STRETCH_BYTES / self.offsets.len() as u64;
+        let (pattern, offset) = (&self.pattern, &mut self.offsets[path]);
         channel.with_script(|script| {
-            if *sealed_in_phase >= KEY_UPDATE_EVERY && script.update_keys() {
-                *sealed_in_phase = 0;
-            }
-            let (end, mut plans) = (*offset + STRETCH_BYTES, Vec::new());
+            let (end, mut plans) = (*offset + share, Vec::new());
             while *offset < end {
                 if plans.len() % BATCHES_PER_ACK == 0 {
                     plans.push(Step::Ack(script.reserve_number()));
                 }
                 let mut plan = Box::new(Plan::new());
                 *offset += script.plan_data(id, *offset, batch, size, pattern, &mut plan);
-                *sealed_in_phase += plan.packet_count() as u64;
                 plans.push(Step::Data(plan));
             }
             plans

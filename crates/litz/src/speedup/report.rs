@@ -28,6 +28,8 @@ pub(crate) struct Report {
     pub(crate) cipher: &'static str,
     /// Where the application's thread stays: `first`, `last` or `free`.
     seat: &'static str,
+    /// Of the connection, each with a socket.
+    pub(crate) paths: u16,
     pub(crate) datagram_bytes: usize,
     pub(crate) payload_bytes: usize,
     pub(crate) runs: usize,
@@ -63,11 +65,11 @@ pub(crate) struct SideReport {
     pub(crate) shares: Shares,
     /// The sum of the three.
     pub(crate) total_ns: f64,
-    /// What a packet took with `packet(1)`, by its throughput.
+    /// What a packet took with one processor, by its throughput.
     pub(crate) measured_ns: f64,
     /// What was metered, by what it took.
     pub(crate) accounted_share: f64,
-    /// `packet(n)`, ascending.
+    /// `packet(n)` or `path(n)`, ascending.
     pub(crate) points: Vec<Point>,
     /// Other placements of one processor.
     pub(crate) beside: Vec<Point>,
@@ -90,7 +92,7 @@ pub(crate) struct Point {
     pub(crate) placement: String,
     pub(crate) processors: usize,
     pub(crate) throughput_bps: Estimate,
-    /// By `packet(1)` of the same run.
+    /// By that of one processor in the same run.
     pub(crate) speedup: Estimate,
     /// The most that the costs allow; none if there are no costs.
     pub(crate) bound: Option<f64>,
@@ -141,6 +143,7 @@ impl Report {
             machine,
             cipher: settings.cipher.id(),
             seat: settings.seat.id(),
+            paths: settings.paths,
             datagram_bytes: settings.datagram_size,
             payload_bytes: payload_len(settings.datagram_size),
             runs: settings.runs,
@@ -185,12 +188,13 @@ impl Measured {
 impl SideReport {
     fn new(settings: &Settings, measured: &Measured) -> Self {
         let shares = Shares::median(&measured.shares);
-        let base: Vec<f64> = measured.outcomes_of(Placement::Packet(1)).iter().map(Outcome::throughput_bps).collect();
+        let base: Vec<f64> =
+            measured.outcomes_of(settings.kind.placement(1)).iter().map(Outcome::throughput_bps).collect();
         let point = |placement: Placement| {
             let outcomes = measured.outcomes_of(placement);
             Point::new(placement, outcomes, &base, &shares, settings.confidence)
         };
-        let points: Vec<_> = settings.processors.iter().map(|count| point(Placement::Packet(*count))).collect();
+        let points: Vec<_> = settings.processors.iter().map(|count| point(settings.kind.placement(*count))).collect();
         let beside = settings.beside.iter().map(|placement| point(*placement)).collect();
         let mean_bps = Estimate::of(&base, settings.confidence).mean;
         let payload_bits = payload_len(settings.datagram_size) as f64 * 8.0;
@@ -199,7 +203,7 @@ impl SideReport {
         let accounted_share = if measured_ns > 0.0 { total_ns / measured_ns } else { 0.0 };
         let busiest = settings.most_processors().map(|most| {
             let Shares { waiting_ns, application_ns, stages_ns, .. } = Shares::median(&measured.busiest);
-            Busiest { placement: Placement::Packet(most).to_string(), waiting_ns, application_ns, stages_ns }
+            Busiest { placement: settings.kind.placement(most).to_string(), waiting_ns, application_ns, stages_ns }
         });
         Self { side: measured.side.id(), shares, total_ns, measured_ns, accounted_share, points, beside, busiest }
     }

@@ -5,14 +5,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
 use litz::{LiveSocket, Readiness};
 use net::{DatagramSocket, RecvMeta, SendError, SocketCounters, Transmit};
 use quic::{PLAN_DATAGRAMS_MAX, Plan, ScriptedPeer, seal};
 
-use super::peer::{LOCAL, PEER, Peer};
+use super::link::{Common, lock};
+use super::peer::{local_addr, peer_addr};
 
 /// Packets that are acknowledged at a time: what our own send half asks its peer for at most.
 pub(crate) const ACK_EVERY: u64 = 256;
@@ -20,11 +21,17 @@ pub(crate) const ACK_EVERY: u64 = 256;
 /// Until so many packets were acknowledged, some are acknowledged sooner: the window opens as it does on a real path.
 const ACK_SOONER_BELOW: u64 = 4 * ACK_EVERY;
 
-/// The other end of the socket, for both its owner and whoever conducts the measurement.
+/// Turns without a packet on one of several paths, until what has arrived there is acknowledged all the same. Its processor does
+/// turns of less than a microsecond while the driver plans its next batch; acknowledging each batch for that would make work for the
+/// driver. Far less than any timer takes.
+const PATIENCE: u32 = 32;
+
+/// The other end of one socket, for both its owner and whoever conducts the measurement.
 pub(crate) struct Channel {
     state: Mutex<State>,
     /// Datagrams of the full size that the measured end sent: the data.
-    pub(crate) sent_full: AtomicU64,
+    sent_full: AtomicU64,
+    path: u16,
     datagram_size: usize,
 }
 
@@ -36,50 +43,49 @@ pub(crate) enum Item {
     Ack(u64),
 }
 
-struct State {
-    act: Act,
-    /// Said during the handshake: batches with the size of their datagrams.
-    words: VecDeque<(Vec<u8>, usize)>,
+pub(crate) struct State {
+    common: Arc<Mutex<Common>>,
+    path: u16,
+    /// None during the handshake, which is for [`Common`].
+    script: Option<Box<ScriptedPeer>>,
     /// Sealed in advance.
     items: VecDeque<Item>,
     /// Memory of batches that were handed out.
     spare: Vec<Vec<u8>>,
     /// What arrives is acknowledged when it is due, not only where [`Item::Ack`] says so.
     acknowledges: bool,
-    /// Something was sent since the script was last asked for what it has to say.
-    heard: bool,
+    /// How often the script was asked for what it has to say since something was sent.
+    silent_turns: u32,
+    /// After so many of them the sender may be waiting for an acknowledgement.
+    patience: u32,
     acked: u64,
     waker: Option<Waker>,
     plan: Plan,
     sealed: Vec<u8>,
     /// What went wrong first.
-    failure: Option<String>,
-}
-
-enum Act {
-    Handshake(Box<Peer>),
-    Script(Box<ScriptedPeer>),
-    /// The handshake failed.
-    Over,
+    pub(crate) failure: Option<String>,
 }
 
 impl Channel {
-    /// To a peer that waits for a handshake.
-    pub(crate) fn new(peer: Peer, datagram_size: usize) -> Arc<Self> {
+    /// One of so many paths.
+    pub(crate) fn new(common: Arc<Mutex<Common>>, path: u16, paths: u16, datagram_size: usize) -> Arc<Self> {
+        let patience = if paths == 1 { 1 } else { PATIENCE };
         let state = State {
-            act: Act::Handshake(Box::new(peer)),
-            words: VecDeque::new(),
+            common,
+            path,
+            script: None,
             items: VecDeque::new(),
             spare: Vec::new(),
             acknowledges: true,
-            heard: false,
+            silent_turns: 0,
+            patience,
             acked: 0,
             waker: None,
             plan: Plan::new(),
             sealed: Vec::new(),
             failure: None,
         };
-        Arc::new(Self { state: Mutex::new(state), sent_full: AtomicU64::new(0), datagram_size })
+        Arc::new(Self { state: Mutex::new(state), sent_full: AtomicU64::new(0), path, datagram_size })
     }
 
     /// The measured end's side of it.
@@ -87,38 +93,13 @@ impl Channel {
         ScriptSocket { channel: Arc::clone(self), counters: SocketCounters::default() }
     }
 
-    /// A thread that panicked elsewhere has left nothing half done here.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
 
-    /// Turns the peer into a script if both ends are at rest; lets it do what is due otherwise. True once it is one.
-    ///
-    /// # Errors
-    /// What went wrong, in words.
-    pub(crate) fn begin_script(&self) -> Result<bool, String> {
-        let mut state = self.lock();
-        let state = &mut *state;
-        if let Some(failure) = &state.failure {
-            return Err(failure.clone());
-        }
-        match &mut state.act {
-            Act::Script(_) => return Ok(true),
-            Act::Over => return Err("the handshake failed".to_owned()),
-            Act::Handshake(peer) => {
-                peer.poll(|batch, stride| state.words.push_back((batch, stride)));
-                if !state.words.is_empty() || !peer.can_become_script() {
-                    state.wake();
-                    return Ok(false);
-                }
-            }
-        }
-        if let Act::Handshake(peer) = std::mem::replace(&mut state.act, Act::Over)
-            && let Some(script) = peer.into_script()
-        {
-            state.act = Act::Script(Box::new(script));
-        }
-        Ok(matches!(state.act, Act::Script(_)))
+    /// Data packets that the measured end sent so far.
+    pub(crate) fn packets_sent(&self) -> u64 {
+        self.sent_full.load(Ordering::Relaxed)
     }
 
     /// Lets `write` make plans with the script.
@@ -126,14 +107,7 @@ impl Channel {
     /// # Errors
     /// What went wrong so far, in words.
     pub(crate) fn with_script<T>(&self, write: impl FnOnce(&mut ScriptedPeer) -> T) -> Result<T, String> {
-        let mut state = self.lock();
-        if let Some(failure) = &state.failure {
-            return Err(failure.clone());
-        }
-        match &mut state.act {
-            Act::Script(script) => Ok(write(script)),
-            _ => Err("the handshake is not over".to_owned()),
-        }
+        self.lock().script().map(write)
     }
 
     /// From now on nothing is acknowledged but where an [`Item::Ack`] is handed out: numbers of what is sealed in advance must not
@@ -153,11 +127,6 @@ impl Channel {
     pub(crate) fn take_spare(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.lock().spare)
     }
-
-    /// What went wrong, in words.
-    pub(crate) fn failure(&self) -> Option<String> {
-        self.lock().failure.clone()
-    }
 }
 
 impl State {
@@ -171,39 +140,52 @@ impl State {
         self.failure.get_or_insert(words);
     }
 
+    /// The handshake is over.
+    pub(crate) fn begin(&mut self, script: ScriptedPeer) {
+        self.script = Some(Box::new(script));
+    }
+
+    /// The script, if nothing went wrong so far.
+    ///
+    /// # Errors
+    /// What did, in words.
+    pub(crate) fn script(&mut self) -> Result<&mut ScriptedPeer, String> {
+        match (&self.failure, &mut self.script) {
+            (Some(failure), _) => Err(failure.clone()),
+            (None, Some(script)) => Ok(script),
+            (None, None) => Err("the handshake is not over".to_owned()),
+        }
+    }
+
     /// Takes what was sent.
     fn take(&mut self, batch: &[u8], stride: usize) {
-        match &mut self.act {
-            Act::Handshake(peer) => {
-                let handled = peer.handle(batch, stride);
-                peer.poll(|batch, stride| self.words.push_back((batch, stride)));
-                if let Err(words) = handled {
-                    self.fail(words);
-                }
-                self.wake();
-            }
-            Act::Script(script) => {
-                if let Err(error) = script.note_arrived(batch, stride) {
-                    self.fail(error.to_string());
-                } else if self.acknowledges {
-                    self.heard = true;
-                    self.wake();
-                }
-            }
-            Act::Over => {}
+        let Some(script) = &mut self.script else {
+            return lock(&self.common).take(self.path, batch, stride);
+        };
+        if let Err(error) = script.note_arrived(batch, stride) {
+            return self.fail(error.to_string());
+        }
+        if script.lacks_keys()
+            && let Some(keys) = lock(&self.common).keys()
+        {
+            keys.renew(script);
+        }
+        if self.acknowledges {
+            self.silent_turns = 0;
+            self.wake();
         }
     }
 
     /// Whether an acknowledgement is due now; one that is not due yet makes the owner ask again.
     fn is_ack_due(&mut self) -> bool {
-        let Act::Script(script) = &self.act else { return false };
+        let Some(script) = &self.script else { return false };
         let waiting = script.unacknowledged();
         if !self.acknowledges || waiting == 0 {
             return false;
         }
         let sooner = if self.acked < ACK_SOONER_BELOW { 2 + self.acked / 4 } else { ACK_EVERY };
-        // A turn went by in which nothing was sent: the sender may be waiting for this.
-        let has_stalled = !std::mem::replace(&mut self.heard, false);
+        let has_stalled = self.silent_turns >= self.patience;
+        self.silent_turns += 1;
         let is_due = has_stalled || waiting >= sooner.min(ACK_EVERY);
         if !is_due {
             self.wake();
@@ -213,7 +195,7 @@ impl State {
 
     /// Seals an acknowledgement into `self.sealed`; how many packets it is about.
     fn seal_ack(&mut self, number: Option<u64>) -> u64 {
-        let Act::Script(script) = &mut self.act else { return 0 };
+        let Some(script) = &mut self.script else { return 0 };
         let count = script.unacknowledged();
         match number {
             Some(number) => script.plan_ack_as(number, &mut self.plan),
@@ -227,7 +209,8 @@ impl State {
 
     /// The next batch into `buffer`: its length and the size of its datagrams. Nothing if there is none.
     fn hand_out(&mut self, buffer: &mut [u8], size: usize) -> Option<(usize, usize)> {
-        if let Some((batch, stride)) = self.words.pop_front() {
+        if self.script.is_none() {
+            let (batch, stride) = lock(&self.common).pop_word(self.path)?;
             return Some((self.copy(&batch, buffer), stride));
         }
         match self.items.pop_front() {
@@ -270,7 +253,7 @@ pub(crate) struct ScriptSocket {
 
 impl DatagramSocket for ScriptSocket {
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(LOCAL)
+        Ok(local_addr(self.channel.path))
     }
 
     fn max_gso_segments(&self) -> usize {
@@ -297,11 +280,12 @@ impl DatagramSocket for ScriptSocket {
     }
 
     fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize> {
+        let (source, destination_ip) = (peer_addr(self.channel.path), Some(local_addr(self.channel.path).ip()));
         let mut state = self.channel.lock();
         let mut count = 0;
         for (buffer, meta) in buffers.iter_mut().zip(metas) {
             let Some((len, stride)) = state.hand_out(buffer, self.channel.datagram_size) else { break };
-            *meta = RecvMeta { source: PEER, destination_ip: Some(LOCAL.ip()), len, stride, ecn: None };
+            *meta = RecvMeta { source, destination_ip, len, stride, ecn: None };
             self.counters.datagrams_received += len.div_ceil(stride) as u64;
             self.counters.batches_received += 1;
             self.counters.bytes_received += len as u64;
@@ -326,6 +310,7 @@ impl LiveSocket for ScriptSocket {
     fn readiness(&mut self, waker: &Waker) -> Readiness {
         let mut state = self.channel.lock();
         state.waker = Some(waker.clone());
+        lock(&state.common).set_waker(self.channel.path, waker);
         state.wake();
         Readiness::Waker
     }

@@ -1,4 +1,5 @@
 use super::run::{Span, run};
+use super::world::World;
 use super::*;
 
 const SHORT: Span = Span { warm_up: Duration::from_millis(20), time: Duration::from_millis(60) };
@@ -6,6 +7,8 @@ const SHORT: Span = Span { warm_up: Duration::from_millis(20), time: Duration::f
 fn settings() -> Settings {
     Settings {
         sides: vec![Side::Send, Side::Receive],
+        kind: Kind::Packet,
+        paths: 1,
         processors: vec![1, 2],
         beside: vec![Placement::Thread],
         cores: net::processors::allowed(),
@@ -38,6 +41,42 @@ fn both_sides_work_under_every_placement_and_cipher() {
             let expected = if let Placement::Packet(count) = placement { Some(count - 1) } else { None };
             assert_eq!(workers, expected, "{placement} {side:?}");
         }
+    }
+}
+
+#[test]
+fn both_sides_work_with_the_paths_of_a_connection_shared() {
+    let cancel = CancelToken::new();
+    // As many processors as paths, one more, fewer, and none but the driver.
+    for (processors, paths) in [(1, 2), (2, 2), (2, 1), (2, 3), (1, 1)] {
+        for side in [Side::Send, Side::Receive] {
+            let cipher = if paths == 2 { Cipher::Aes128Gcm } else { Cipher::ChaCha20Poly1305 };
+            let settings = Settings { kind: Kind::Path, paths, cipher, ..settings() };
+            let placement = Placement::Path(processors);
+            let outcome = run(side, &settings.stand(placement, true), SHORT, &cancel).unwrap();
+            assert!(outcome.packets > 500.0, "{placement} of {paths} {side:?}: {outcome:?}");
+            assert!(outcome.time >= SHORT.time && !outcome.costs.is_empty(), "{placement} of {paths} {side:?}");
+        }
+    }
+}
+
+#[test]
+fn every_path_carries_its_share() {
+    let settings = Settings { kind: Kind::Path, paths: 3, ..settings() };
+    for placement in [Placement::Path(1), Placement::Path(2)] {
+        let world = World::new(&settings.stand(placement, false), &CancelToken::new()).unwrap();
+        let mut stream = world.connection.open_uni().unwrap();
+        let chunk = bytes::Bytes::from(vec![7; run::CHUNK_LEN]);
+        for _ in 0..1000 {
+            stream.write_chunk(chunk.clone()).unwrap();
+        }
+        let shares: Vec<_> = world.link.channels.iter().map(|channel| channel.packets_sent()).collect();
+        let all: u64 = shares.iter().sum();
+        assert!(all > 10_000 && shares.iter().all(|share| *share > all / 10), "{placement}: {shares:?}");
+        let stats = world.connection.stats();
+        assert_eq!(stats.paths.len(), 3, "{placement}");
+        assert!(stats.paths.iter().all(|path| path.packets_acked > 1000), "{placement}: {:?}", stats.paths);
+        world.check().unwrap();
     }
 }
 

@@ -1,18 +1,17 @@
 //! A real endpoint over the script's socket, connected and settled.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration as StdDuration;
 
 use litz::transfer::CancelToken;
-use litz::{Connection, Endpoint, EndpointConfig, Placement};
+use litz::{Connection, Endpoint, EndpointConfig, LiveSocket, Placement};
 use net::MonotonicClock;
 use rustix::time::{ClockId, clock_gettime};
 use units::Duration;
 
 use super::cipher::{Cipher, Tls};
-use super::peer::{PEER, Peer, transport};
-use super::socket::Channel;
+use super::link::Link;
+use super::peer::{Peer, peer_addr, transport};
 use super::{Failure, Seat};
 
 /// What waits between the application and the driver: enough that a thread that shares its processor with the driver has its
@@ -35,6 +34,10 @@ pub(crate) struct Stand {
     pub(crate) seat: Seat,
     pub(crate) cipher: Cipher,
     pub(crate) datagram_size: usize,
+    /// Paths of the connection, each with a socket.
+    pub(crate) paths: u16,
+    /// Both ends speak of paths, even if there is one.
+    pub(crate) is_multipath: bool,
     /// Book the time to stages.
     pub(crate) metered: bool,
 }
@@ -43,7 +46,7 @@ pub(crate) struct Stand {
 pub(crate) struct World {
     pub(crate) endpoint: Endpoint,
     pub(crate) connection: Connection,
-    pub(crate) channel: Arc<Channel>,
+    pub(crate) link: Link,
     core: Option<usize>,
 }
 
@@ -51,34 +54,40 @@ impl World {
     /// Connects, and turns the peer into a script.
     pub(crate) fn new(stand: &Stand, cancel: &CancelToken) -> Result<Self, Failure> {
         let tls = Tls::new(stand.cipher).map_err(Failure::Error)?;
-        let peer = Peer::new(&tls, stand.datagram_size).map_err(Failure::Error)?;
-        let channel = Channel::new(peer, stand.datagram_size);
+        let max_paths = if stand.is_multipath { stand.paths.into() } else { 0 };
+        let peer = Peer::new(&tls, stand.datagram_size, max_paths).map_err(Failure::Error)?;
+        let link = Link::new(peer, stand.paths, stand.datagram_size);
         let config = EndpointConfig {
             placement: stand.placement,
             cores: stand.cores.clone(),
-            transport: transport(stand.datagram_size),
+            transport: transport(stand.datagram_size, max_paths),
             outbox_bytes_max: BETWEEN_BYTES,
             inbox_bytes_max: BETWEEN_BYTES,
             measure: stand.metered,
             ..EndpointConfig::default()
         };
-        let endpoint = Endpoint::with_sockets(config, vec![Box::new(channel.socket())]);
+        let sockets = link.channels.iter().map(|channel| Box::new(channel.socket()) as Box<dyn LiveSocket>);
+        let endpoint = Endpoint::with_sockets(config, sockets.collect());
         let endpoint = endpoint.map_err(|error| Failure::Error(error.to_string()))?;
-        let connected = endpoint.connect(PEER, "litz.invalid", Arc::clone(&tls.client));
+        let connected = endpoint.connect_from(0, peer_addr(0), "litz.invalid", Arc::clone(&tls.client));
         let connection = connected.map_err(|error| {
-            let why = channel.failure().unwrap_or_else(|| error.to_string());
+            let why = link.failure().unwrap_or_else(|| error.to_string());
             Failure::Error(format!("the handshake in memory failed: {why}"))
         })?;
         let suite = connection.stats().session.cipher_suite.clone();
         if suite.as_deref() != Some(&stand.cipher.suite_name()) {
             return Err(Failure::Error(format!("the handshake chose {suite:?}, not {}", stand.cipher)));
         }
+        for path in 1..stand.paths {
+            let opened = connection.open_path(path.into(), peer_addr(path), false);
+            opened.map_err(|error| Failure::Error(format!("path {path} cannot be opened: {error}")))?;
+        }
         let core = match stand.seat {
             Seat::First => stand.cores.first().copied(),
             Seat::Last => stand.cores.last().copied(),
             Seat::Free => None,
         };
-        let world = Self { endpoint, connection, channel, core };
+        let world = Self { endpoint, connection, link, core };
         world.settle(cancel)?;
         Ok(world)
     }
@@ -86,7 +95,7 @@ impl World {
     fn settle(&self, cancel: &CancelToken) -> Result<(), Failure> {
         let clock = MonotonicClock::start();
         let deadline = clock.now() + SETTLE_MAX;
-        while !self.channel.begin_script().map_err(Failure::Error)? {
+        while !self.link.begin_script().map_err(Failure::Error)? {
             if cancel.is_cancelled() {
                 return Err(Failure::Interrupted);
             }
@@ -108,12 +117,12 @@ impl World {
 
     /// Data packets that left so far.
     pub(crate) fn packets_sent(&self) -> u64 {
-        self.channel.sent_full.load(Ordering::Relaxed)
+        self.link.packets_sent()
     }
 
     /// Why the connection is of no use any more, if so.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        if let Some(failure) = self.channel.failure() {
+        if let Some(failure) = self.link.failure() {
             return Err(Failure::Error(failure));
         }
         match self.connection.close_reason() {

@@ -8,10 +8,13 @@ use crate::{Chunk, Connection, Endpoint, SecretSource, TransportConfig, seal};
 
 const SIZE: usize = 1200;
 
-/// A client, and a server that has become a script.
+/// A client, and a server that has become a script of one path or several.
 struct Pair {
     client: Connection,
+    keys: ScriptKeys,
+    /// The first path's.
     script: ScriptedPeer,
+    others: Vec<ScriptedPeer>,
     now: Instant,
     plan: Plan,
     sealed: Vec<u8>,
@@ -22,7 +25,8 @@ fn carry(now: Instant, from: &mut Connection, to: &mut Connection) {
     while from.poll_plan(now, 64, &mut plan) {
         seal(&plan, &mut sealed);
         from.handle_emitted(now, &plan.receipt());
-        let source = to.addresses();
+        // Both ends of a path have the same names for it.
+        let source = plan.addresses.expect("a plan says where it goes");
         to.handle_datagrams(now, source, BytesMut::from(&sealed[..]), plan.segment_size);
     }
     for end in [from, to] {
@@ -34,7 +38,11 @@ fn carry(now: Instant, from: &mut Connection, to: &mut Connection) {
 
 impl Pair {
     fn new(config: TransportConfig) -> Self {
-        let config = TransportConfig { datagram_size: SIZE, max_paths: 0, ..config };
+        Self::with_paths(1, TransportConfig { max_paths: 0, ..config })
+    }
+
+    fn with_paths(paths: u16, config: TransportConfig) -> Self {
+        let config = TransportConfig { datagram_size: SIZE, ..config };
         let rng = |side| Rng::from_seed(side as u64 + 7);
         let factory = Arc::new(DeterministicFactory::new(Side::Server, rng(Side::Server)));
         let mut listening = Endpoint::new(config.clone(), Some(factory), SecretSource::new(&[1; 32])).unwrap();
@@ -48,22 +56,42 @@ impl Pair {
         seal(&plan, &mut sealed);
         client.handle_emitted(now, &plan.receipt());
         let mut server = listening.accept(now, addresses, BytesMut::from(&sealed[..])).unwrap();
-        assert!(!server.can_become_script(), "the handshake goes on");
-        for _ in 0..200 {
+        assert!(!server.can_become_script(paths.into()), "the handshake goes on");
+        for round in 0..400 {
             now += Duration::from_millis(1);
+            for socket in (1..paths).filter(|_| round == 100) {
+                let addresses = Addresses { socket, ..Addresses::of(([192, 0, 2, 1], 1 + socket).into()) };
+                client.open_path(now, addresses, false).unwrap();
+            }
             carry(now, &mut server, &mut client);
             carry(now, &mut client, &mut server);
         }
-        let script = server.into_script().expect("both are at rest");
-        Self { client, script, now, plan, sealed }
+        assert!(!server.can_become_script(usize::from(paths) + 1), "there are no more paths");
+        let (keys, mut others) = server.into_script(paths.into()).expect("both are at rest");
+        let script = others.remove(0);
+        Self { client, keys, script, others, now, plan, sealed }
+    }
+
+    fn scripts(&mut self) -> impl Iterator<Item = &mut ScriptedPeer> {
+        std::iter::once(&mut self.script).chain(&mut self.others)
+    }
+
+    /// The script of the path that leaves from this socket.
+    fn script_at(&mut self, socket: usize) -> &mut ScriptedPeer {
+        self.scripts().nth(socket).expect("there is such a path")
+    }
+
+    fn update_keys(&mut self) -> bool {
+        let mut all: Vec<_> = std::iter::once(&mut self.script).chain(&mut self.others).collect();
+        self.keys.update(&mut all)
     }
 
     /// Gives the client the plan that the script has made.
     fn deliver(&mut self) {
         seal(&self.plan, &mut self.sealed);
         let buffer = BytesMut::from(&self.sealed[..]);
-        let stride = self.plan.segment_size;
-        self.client.handle_datagrams(self.now, self.client.addresses(), buffer, stride);
+        let (stride, addresses) = (self.plan.segment_size, self.plan.addresses.unwrap());
+        self.client.handle_datagrams(self.now, addresses, buffer, stride);
         self.client.handle_timeout(self.now);
         while let Some(event) = self.client.poll_event() {
             assert!(!matches!(event, crate::Event::Closed(_)), "{event:?}");
@@ -76,7 +104,12 @@ impl Pair {
         while self.client.poll_plan(self.now, 64, &mut self.plan) {
             seal(&self.plan, &mut self.sealed);
             self.client.handle_emitted(self.now, &self.plan.receipt());
-            self.script.note_arrived(&self.sealed, self.plan.segment_size).unwrap();
+            let script = match self.plan.addresses.unwrap().socket {
+                0 => &mut self.script,
+                socket => &mut self.others[usize::from(socket) - 1],
+            };
+            script.note_arrived(&self.sealed, self.plan.segment_size).unwrap();
+            self.keys.renew(script);
             packets += self.plan.packet_count();
         }
         packets
@@ -164,7 +197,7 @@ fn key_updates_of_both_sides_are_followed() {
     for round in 0..400 {
         pair.now += Duration::from_millis(5);
         if round % 50 == 25 {
-            pair.script.update_keys();
+            pair.update_keys();
         }
         while pair.client.write(id, chunk.clone()).is_ok() {}
         pair.take();
@@ -175,7 +208,7 @@ fn key_updates_of_both_sides_are_followed() {
         }
     }
     let stats = pair.client.stats();
-    assert!(pair.script.phase > 15 && stats.send.key_updates > 15, "{} {}", pair.script.phase, stats.send.key_updates);
+    assert!(pair.keys.phase > 15 && stats.send.key_updates > 15, "{} {}", pair.keys.phase, stats.send.key_updates);
     assert_eq!((stats.receive.packets_unauthentic, stats.send.packets_lost), (0, 0));
 }
 
@@ -189,4 +222,77 @@ fn what_is_no_packet_for_it_is_refused_and_counts_nothing() {
         assert!(result.is_err() || len == 0 || len >= SAMPLE_AT + SAMPLE_LEN, "{len}");
     }
     assert!(!pair.script.plan_ack(&mut pair.plan) || pair.script.largest.is_some());
+}
+
+/// As `config`, for several paths.
+fn paths_config() -> TransportConfig {
+    TransportConfig { max_paths: 4, scheduler: scheduler::Strategy::RoundRobin, ..config() }
+}
+
+#[test]
+fn each_path_is_acknowledged_by_its_own_numbers_and_follows_key_updates() {
+    let mut pair = Pair::with_paths(3, TransportConfig { key_update_interval: 500, ..paths_config() });
+    let id = pair.client.open(Dir::Uni).unwrap();
+    let chunk = Bytes::from(vec![7; 1 << 16]);
+    for round in 0..400 {
+        pair.now += Duration::from_millis(5);
+        if round % 50 == 25 {
+            pair.update_keys();
+        }
+        while pair.client.write(id, chunk.clone()).is_ok() {}
+        pair.take();
+        for socket in 0..3 {
+            let mut plan = std::mem::take(&mut pair.plan);
+            let is_due = pair.script_at(socket).plan_ack(&mut plan);
+            pair.plan = plan;
+            if is_due {
+                // A number that was left out, or another path's, would end the connection.
+                pair.deliver();
+            }
+        }
+    }
+    let stats = pair.client.stats();
+    assert!(pair.keys.phase > 10 && stats.send.key_updates > 10, "{:?} {}", pair.keys, stats.send.key_updates);
+    assert_eq!((stats.receive.packets_unauthentic, stats.send.packets_lost), (0, 0));
+    assert_eq!((stats.paths.len(), stats.in_flight_bytes), (3, 0));
+    for path in &stats.paths {
+        assert!(path.packets_acked > 1000 && path.packets_sent - path.packets_acked < 40, "{path:?}");
+    }
+}
+
+#[test]
+fn streams_of_several_paths_arrive_whole_and_are_acknowledged_on_each() {
+    let mut pair = Pair::with_paths(2, paths_config());
+    let pattern: Bytes = (0..9973_u32).map(|byte| (byte % 251) as u8).collect::<Vec<_>>().into();
+    let (mut written, mut read) = ([0; 2], [0; 2]);
+    for round in 0..300 {
+        pair.now += Duration::from_millis(1);
+        if round == 150 {
+            assert!(pair.update_keys());
+        }
+        for (path, written) in written.iter_mut().enumerate() {
+            let id = StreamId::new(Side::Server, Dir::Uni, path as u64);
+            let mut plan = std::mem::take(&mut pair.plan);
+            let count = 1 + (round + path * 7) % 60;
+            *written += pair.script_at(path).plan_data(id, *written, count, SIZE, &pattern, &mut plan);
+            pair.plan = plan;
+            pair.deliver();
+        }
+        while pair.client.accept(Dir::Uni).is_some() {}
+        for (path, read) in read.iter_mut().enumerate() {
+            let id = StreamId::new(Side::Server, Dir::Uni, path as u64);
+            while let Ok(Chunk::Bytes(bytes)) = pair.client.read(pair.now, id, usize::MAX) {
+                for byte in bytes.iter() {
+                    assert_eq!(*byte, pattern[*read % pattern.len()], "at {read} of path {path}");
+                    *read += 1;
+                }
+            }
+        }
+        pair.take();
+    }
+    let stats = pair.client.stats();
+    assert_eq!(read.map(|read| read as u64), written);
+    assert_eq!((stats.receive.packets_unauthentic, stats.receive.packets_duplicate), (0, 0));
+    // Its own acknowledgements came on both paths: the scripts have heard them, in the new phase too.
+    assert!(pair.scripts().all(|script| script.unacknowledged() > 50 && script.peer_phase == 1));
 }

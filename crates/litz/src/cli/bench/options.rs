@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use litz::{PROCESSORS_MAX, Placement};
+use litz::{PATHS_MAX, PROCESSORS_MAX, Placement};
 use quic::config::DATAGRAM_SIZE_MAX;
 use units::Duration;
 
-use crate::speedup::{Cipher, Seat, Settings, Side};
+use crate::speedup::{self, Cipher, Seat, Settings, Side};
 
 /// Of IPv4 and UDP, in bytes.
 const HEADERS_LEN: usize = 28;
@@ -33,9 +33,9 @@ pub(crate) const HELP: &str = "\
 All processors work for one side of one connection. The other side is a script inside the socket, in memory: real keys and
 real packets, and next to no work. Stop other programs first.
 
-Speedup is throughput by that of packet(1) in the same run. The bound is what the costs of a packet with one processor allow:
-neither the driver nor the application can be in two places. `thread` beside it is the engine without stages: it should agree
-with packet(1).
+Speedup is throughput by that of packet(1), or path(1), in the same run. The bound is what the costs of a packet with one
+processor allow: neither the driver nor the application can be in two places. `thread` beside it is the engine without stages:
+it should agree with packet(1) and path(1).
 
 Exit status:
   0    the result is printed
@@ -65,11 +65,15 @@ pub(crate) struct SpeedupOptions {
     #[arg(long, value_enum, default_value = "packet")]
     placement: Kind,
 
+    /// Paths of the connection, each with a socket, with --placement path [default: as many as processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(PATHS_MAX)))]
+    paths: Option<u16>,
+
     /// How many processors: a list such as 1,2,4 or a range such as 1..8; one is always among them [default: 1..all]
     #[arg(long, value_name = "LIST")]
     processors: Option<Processors>,
 
-    /// Placements of one processor to measure beside packet(1): thread, inline
+    /// Placements of one processor to measure beside packet(1) or path(1): thread, inline
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "thread")]
     beside: Vec<Placement>,
 
@@ -136,6 +140,8 @@ enum Application {
 enum Kind {
     /// packet(n): the batches of all connections are shared by n processors
     Packet,
+    /// path(n): the paths of one connection are shared by n processors
+    Path,
 }
 
 /// Numbers of processors, ascending, one among them.
@@ -199,6 +205,7 @@ impl SpeedupOptions {
         if let Some(placement) = self.beside.iter().find(|placement| placement.thread_count() > 1) {
             return Err(format!("--beside is for placements of one processor, not {placement}"));
         }
+        let (kind, paths) = self.kind(&processors)?;
         let size = self.mtu.saturating_sub(HEADERS_LEN);
         if !(DATAGRAM_SIZE_MIN..=DATAGRAM_SIZE_MAX).contains(&size) {
             let (least, most) = (DATAGRAM_SIZE_MIN + HEADERS_LEN, DATAGRAM_SIZE_MAX + HEADERS_LEN);
@@ -218,10 +225,10 @@ impl SpeedupOptions {
                 Sides::Receive => vec![Side::Receive],
                 Sides::Both => vec![Side::Send, Side::Receive],
             },
-            processors: match self.placement {
-                Kind::Packet => processors,
-            },
-            beside: self.beside.iter().copied().filter(|placement| *placement != Placement::Packet(1)).collect(),
+            kind,
+            paths,
+            processors,
+            beside: self.beside.iter().copied().filter(|placement| *placement != kind.placement(1)).collect(),
             cores: cores.to_vec(),
             seat: match self.application {
                 Application::First => Seat::First,
@@ -235,6 +242,29 @@ impl SpeedupOptions {
             time,
             confidence: self.confidence / 100.0,
         })
+    }
+
+    /// What is shared by these numbers of processors, and how many paths there are.
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn kind(&self, processors: &[usize]) -> Result<(speedup::Kind, u16), String> {
+        let most = processors.iter().copied().max().unwrap_or(1);
+        match (self.placement, self.paths) {
+            (Kind::Packet, None) => Ok((speedup::Kind::Packet, 1)),
+            (Kind::Packet, Some(_)) => Err("--paths is for --placement path".to_owned()),
+            (Kind::Path, paths) => {
+                let paths = paths.unwrap_or(u16::try_from(most.min(PATHS_MAX as usize)).unwrap_or(u16::MAX));
+                // One more than paths leaves the driver without a path of its own; those beyond are never used.
+                if most > usize::from(paths) + 1 {
+                    return Err(format!("{paths} paths keep {} processors busy at most, not {most}", paths + 1));
+                }
+                if paths > 1 && self.beside.contains(&Placement::Inline) {
+                    return Err("--beside inline has one path: nothing waits for several streams there".to_owned());
+                }
+                Ok((speedup::Kind::Path, paths))
+            }
+        }
     }
 
     /// Whether what was asked for can be written.

@@ -1,0 +1,62 @@
+//! Several streams, read by one thread: whichever has something.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use litz::{Connection, ReadError, RecvStream, Strip};
+
+/// The thread that reads.
+struct Sleeping(Thread);
+
+impl Wake for Sleeping {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Streams that one thread reads in turn.
+pub(super) struct Streams {
+    streams: Vec<RecvStream>,
+    /// Which is asked first.
+    next: usize,
+    /// Of the thread that made this.
+    waker: Waker,
+}
+
+impl Streams {
+    /// Waits for the first `count` streams of the peer.
+    ///
+    /// # Errors
+    /// In words, if the connection ends before.
+    pub(super) fn accept(connection: &Connection, count: u16) -> Result<Self, String> {
+        let streams = (0..count).map(|_| connection.accept_uni().map_err(|error| error.to_string()));
+        #[expect(clippy::disallowed_methods, reason = "the application is what sleeps here, not the protocol")]
+        let waker = Waker::from(Arc::new(Sleeping(std::thread::current())));
+        Ok(Self { streams: streams.collect::<Result<_, _>>()?, next: 0, waker })
+    }
+
+    /// The next bytes of any of them; none if one has ended.
+    ///
+    /// # Errors
+    /// As [`RecvStream::read_strip`].
+    pub(super) fn read_strip(&mut self) -> Result<Option<Strip>, ReadError> {
+        if let [only] = &mut self.streams[..] {
+            return only.read_strip();
+        }
+        loop {
+            let mut context = Context::from_waker(&self.waker);
+            for _ in 0..self.streams.len() {
+                let at = self.next;
+                self.next = (at + 1) % self.streams.len();
+                if let Poll::Ready(read) = pin!(self.streams[at].read_strip_async()).poll(&mut context) {
+                    return read;
+                }
+            }
+            // What came since the last question has left a token.
+            std::thread::park();
+        }
+    }
+}
