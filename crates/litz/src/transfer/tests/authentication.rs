@@ -59,8 +59,11 @@ impl Tickets {
 #[test]
 fn a_ticket_is_good_until_its_transfer_is_complete() {
     let tickets = Tickets::new();
-    let (sent, received) = tickets.with_ticket(NOW, Some(15_000));
-    assert!(sent.is_err() && received.is_err(), "interrupted");
+    // On a busy machine a receiver may have verified nothing when the link breaks; hardly three times in a row.
+    for _ in 0..3 {
+        let (sent, received) = tickets.with_ticket(NOW, Some(8_000));
+        assert!(sent.is_err() && received.is_err(), "interrupted");
+    }
     let (sent, _) = tickets.with_ticket(NOW + 59, None);
     let sent = sent.unwrap();
     assert!(sent.bytes_resumed > 0 && sent.is_complete());
