@@ -188,6 +188,7 @@ impl Driver {
         self.shared.waker.announce_sleep();
         let takes = self.takes_more();
         let busy = !self.run.is_empty()
+            || !self.dirty.is_empty()
             || (takes && self.near_ports().any(|port| port.readable || port.arrivals.has_some()))
             || self.stage.as_ref().is_some_and(ParallelStage::has_news)
             || self.has_news()
@@ -326,6 +327,10 @@ impl Driver {
         if let Some(meter) = &self.shared.meter {
             meter.count_received(&self.buffers.metas[..count]);
         }
+        if count > 0 {
+            // An acknowledgement may come here of what another processor has sent.
+            self.take_all_reports();
+        }
         let mut arrived = std::mem::take(&mut self.arrived);
         arrived.extend((0..count).map(|batch| (self.buffers.metas[batch], self.buffers.take(batch))));
         // The last of them the driver opens itself, so that what comes alone is not handed over.
@@ -343,6 +348,10 @@ impl Driver {
     fn deliver(&mut self, port: usize, meta: &RecvMeta, batch: Arrived) {
         let stride = meta.stride.max(1);
         let mut data = batch.bytes();
+        if data.is_empty() {
+            // Anybody may send an empty datagram.
+            return;
+        }
         let first = &data[..stride.min(data.len())];
         match self.endpoint.route(first) {
             Route::Known(key) if self.run_of(key, data, stride) == data.len() => {
@@ -376,12 +385,13 @@ impl Driver {
     }
 
     /// Datagrams of no connection of this driver may be another driver's.
-    fn pass_on(&self, port: usize, meta: &RecvMeta, batch: Arrived) {
+    pub(super) fn pass_on(&self, port: usize, meta: &RecvMeta, batch: Arrived) {
         let count = self.shared.driver_count();
         if count == 1 {
             return;
         }
-        let first = &batch.bytes()[..meta.stride.clamp(1, batch.bytes().len().max(1))];
+        let data = batch.bytes();
+        let first = &data[..meta.stride.min(data.len())];
         if let Some(index) = Endpoint::shard_of(first, count).filter(|index| *index != self.shared.index) {
             self.shared.pass_on(index, Stray { port, meta: *meta, batch });
         }

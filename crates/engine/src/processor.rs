@@ -22,7 +22,7 @@ mod values;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::thread::JoinHandle;
 
 use net::MonotonicClock;
@@ -202,8 +202,8 @@ impl PathProcessor {
         open: Box<OpenJob>,
         batch: Arrived,
     ) {
-        if self.state == State::Gone {
-            // As if the network had lost it.
+        if self.state == State::Gone || self.orders.slots() <= SENDS_MAX {
+            // As if the network had lost it: the processor is gone, or a batch of many small datagrams fell into too many.
             return;
         }
         self.note_work(now);
@@ -284,10 +284,19 @@ impl PathProcessor {
         if self.state == State::Gone {
             return Turn::None;
         }
-        if self.news.is_abandoned() && self.news.is_empty() && self.arrivals.is_empty() {
-            // Also if it was known to hang: now it will not be back.
-            self.state = State::Gone;
-            return Turn::Lost;
+        if self.news.is_abandoned() {
+            // What it told before it ended is there to be seen.
+            fence(Ordering::Acquire);
+            if self.news.is_empty() {
+                // Nobody opens anything any more, so that is no reason to leave arrivals where they are.
+                self.opens = 0;
+                if self.arrivals.is_empty() {
+                    // Also if it was known to hang: now it will not be back.
+                    self.state = State::Gone;
+                    return Turn::Lost;
+                }
+            }
+            return Turn::None;
         }
         if self.state == State::Well && (self.is_idle() || self.looked_at + HANG_AFTER > now) {
             return Turn::None;

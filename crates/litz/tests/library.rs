@@ -54,6 +54,7 @@ scenarios! {
     ends::a_server_comes_back_at_its_old_address,
     ends::clients_beyond_the_limits_are_not_answered,
     ends::waiting_with_a_timeout_ends_in_time,
+    ends::datagrams_of_strangers_without_sense_harm_nobody,
     units_of_data::datagrams_arrive_as_they_left,
     units_of_data::a_peer_that_takes_no_datagrams_is_known,
     units_of_data::messages_arrive_whole_and_each_once,

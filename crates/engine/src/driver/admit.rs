@@ -12,6 +12,7 @@ use crate::cells::ConnectionCell;
 use crate::cells::connection::Place;
 use crate::error::Closed;
 use crate::port::PortPlace;
+use crate::receive::Arrived;
 use crate::shared::ConnectRequest;
 use crate::slot::Slot;
 
@@ -54,12 +55,21 @@ impl Driver {
         };
         let now = self.clock.now();
         let addresses = arrived_at(port, meta);
+        // Where drivers share a port it may be the answer to a client's first datagram of another driver.
+        let copy = (self.shared.driver_count() > 1).then(|| datagram.clone());
         match self.endpoint.accept(now, addresses, datagram) {
             Ok(connection) => {
                 let cell = ConnectionCell::new(Arc::clone(&self.shared), meta.source, Side::Server);
                 self.install(now, Slot::new(connection, Arc::new(cell), entered), port);
             }
-            Err(error) => tracing::debug!(source = %meta.source, %error, "not accepted"),
+            Err(error) => match copy {
+                Some(copy) => self.pass_on(
+                    port,
+                    &RecvMeta { len: copy.len(), stride: copy.len(), ..*meta },
+                    Arrived::Copied(copy),
+                ),
+                None => tracing::debug!(source = %meta.source, %error, "not accepted"),
+            },
         }
     }
 

@@ -35,7 +35,7 @@ impl Driver {
             for _ in 0..ARRIVALS_PER_TURN {
                 let Some(Arrival { port, meta, batch }) = self.processors[index].take_arrival() else { break };
                 // Reports first, of all processors: an acknowledgement may come on another path than what it is about.
-                (0..self.processors.len()).for_each(|index| self.take_reports(index));
+                self.take_all_reports();
                 received += 1;
                 self.deliver(port, &meta, batch);
             }
@@ -47,6 +47,10 @@ impl Driver {
             }
         }
         received
+    }
+
+    pub(super) fn take_all_reports(&mut self) {
+        (0..self.processors.len()).for_each(|index| self.take_reports(index));
     }
 
     /// Takes what a processor says about what it was given.
@@ -170,6 +174,7 @@ impl Driver {
                 let parcel = Parcel { key, cell, receipt: plan.receipt() };
                 if let Some(slot) = self.owner(&parcel) {
                     slot.connection.handle_not_emitted(&parcel.receipt);
+                    self.schedule(parcel.key);
                 }
             }
         }
@@ -189,9 +194,14 @@ impl Driver {
         if there.is_empty() {
             return;
         }
-        let mut has_other = paths.len() > there.len();
+        let lives = |socket: u16| {
+            let processor = ports[usize::from(socket)].processor();
+            processor.is_none_or(|other| other != index && !self.processors[other].is_gone())
+        };
+        let has_other = paths.iter().any(|path| lives(path.addresses.socket));
         for path in there {
-            has_other &= slot.connection.handle_refused(now, path);
+            // The scheduler learns that there are others, or there is nothing to learn.
+            let _has_open = slot.connection.handle_refused(now, path);
         }
         if !has_other && is_gone {
             slot.end_override.get_or_insert(Closed::ProcessorGone);

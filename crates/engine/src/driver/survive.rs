@@ -20,7 +20,9 @@ impl Driver {
                 let Some(key) = self.attended.take() else { resume_unwind(panic) };
                 tracing::error!(connection = key.0, "a connection has broken: it ends, the others go on");
                 self.bury(key);
-                // What the turn had not come to is done in the next.
+                // What the turn had not come to is done in the next: whose turn was cut short is not known, so all have one.
+                let keys: Vec<u32> = self.slots.keys().collect();
+                keys.into_iter().for_each(|key| self.schedule(ConnectionKey(key)));
                 Work { has_more: true, ..Work::default() }
             }
         }

@@ -62,7 +62,10 @@ pub(super) fn start(mut config: EngineConfig, mut sockets: Vec<Box<dyn LiveSocke
         let placed = if config.placement.is_inline() {
             Placed::Inline(Box::new(Inline::new(driver)))
         } else {
-            Placed::Thread(Mutex::new(Some(spawn(driver, config.cores.get(index).copied())?)))
+            let thread = spawn(driver, config.cores.get(index).copied());
+            // Those that run already end with those that cannot.
+            let thread = thread.inspect_err(|_| all.iter().for_each(|shared| shared.stop()))?;
+            Placed::Thread(Mutex::new(Some(thread)))
         };
         seats.push(Seat { shared, placed });
     }

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use net::{SendError, Transmit};
 use quic::{Plan, ReceiveBuffer, seal};
 use rtrb::{Consumer, Producer};
-use units::Instant;
+use units::{Duration, Instant};
 
-use super::Start;
 use super::values::{Arrival, News, Order};
+use super::{ORDERS_MAX, Start};
 use crate::port::{NearPort, Parcel, Sent};
 use crate::receive::{Buffers, RECV_BUFFERS};
 use crate::sleep::Sleeper;
@@ -21,6 +21,12 @@ use crate::wake::EngineWaker;
 
 /// Orders carried out before the sockets are looked at again.
 const ORDERS_PER_TURN: usize = 8;
+
+/// Places of the ring of news that attempts to send again leave free: every order makes two.
+const NEWS_RESERVED: usize = 2 * ORDERS_MAX + 2;
+
+/// When a socket is tried again while the driver has too much to read.
+const RETRY_LATER: Duration = Duration::from_micros(500);
 
 /// The ends of the rings that the thread has.
 pub(super) struct Rings {
@@ -94,9 +100,9 @@ impl Hand {
                 let Ok(order) = self.rings.orders.pop() else { break };
                 self.carry_out(order);
             }
+            (0..self.ports.len()).for_each(|at| self.retry(at));
             self.send_waiting();
             for at in 0..self.ports.len() {
-                self.retry(at);
                 self.receive(at);
                 let now = self.start.clock.now();
                 self.ports[at].1.flush(now);
@@ -194,6 +200,10 @@ impl Hand {
 
     /// A socket may have room again: what waits for it leaves.
     fn retry(&mut self, at: usize) {
+        if self.rings.news.slots() < NEWS_RESERVED {
+            // The driver has not read what it was told: what orders make must find room.
+            return;
+        }
         let now = self.start.clock.now();
         let port = &mut self.ports[at].1;
         let writable = std::mem::take(&mut port.became_writable) && port.awaits_writable();
@@ -255,6 +265,9 @@ impl Hand {
             || (can_receive && self.ports.iter().any(|(_, port)| port.readable || port.arrivals.has_some()));
         let now = self.start.clock.now();
         let retries = self.ports.iter().filter_map(|(_, port)| port.retry_at()).min();
+        // Not before the driver may have read something.
+        let retries =
+            retries.map(|at| if self.rings.news.slots() < NEWS_RESERVED { at.max(now + RETRY_LATER) } else { at });
         let until = if busy { Some(now) } else { retries };
         let ready = self.sleeper.wait(now, until);
         self.waker.announce_awake();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use litz::identity::{self, KeyPair};
 use litz::{AcceptStreamError, Closed, Endpoint, EndpointConfig, ReadError, WriteError};
-use net::MonotonicClock;
+use net::{MonotonicClock, Transmit};
 
 use crate::world::{Arm, PATIENCE, World, serve};
 
@@ -286,4 +286,36 @@ pub(crate) fn waiting_with_a_timeout_ends_in_time(arm: Arm) {
         assert!(recv.read_chunk_timeout(wait).unwrap().is_none());
         connection.close(0, "done");
     });
+}
+
+pub(crate) fn datagrams_of_strangers_without_sense_harm_nobody(arm: Arm) {
+    let world = World::new(arm);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            let connection = server.accept().unwrap();
+            let mut all = Vec::new();
+            connection.accept_uni().unwrap().read_to_end(&mut all).unwrap();
+            assert_eq!(all, b"still here");
+            connection.closed();
+        },
+        |client, address| {
+            let connection = world.connect(client, address);
+            // As many sockets as it takes to meet every processor that shares the port.
+            for _ in 0..16 {
+                let mut stranger = world.socket(0);
+                for contents in [&b""[..], &[0x40], &[0x40; 9], &[0xc0; 1200], &[0x40; 1200]] {
+                    let transmit =
+                        Transmit { destination: address, source_ip: None, ecn: None, contents, segment_size: None };
+                    stranger.send(&transmit).unwrap();
+                }
+            }
+            let mut send = connection.open_uni().unwrap();
+            send.write_all(b"still here").unwrap();
+            send.finish().unwrap();
+            send.wait_finished().unwrap();
+            connection.close(0, "done");
+        },
+    );
 }
