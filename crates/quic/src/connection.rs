@@ -1,6 +1,7 @@
 //! One connection: three owners, and the calls a driver makes. What arrives is in `arrival`, what is about paths in `paths`,
 //! what only asks in `questions`.
 
+mod apart;
 mod arrival;
 mod paths;
 mod questions;
@@ -8,6 +9,7 @@ mod script;
 
 use std::sync::Arc;
 
+use apart::Apart;
 use bytes::{Bytes, BytesMut};
 use units::{Instant, Rng};
 use wire::quic::{Dir, ErrorCode, PathId, Side, Space, StreamId};
@@ -79,7 +81,10 @@ pub struct Connection {
     side: Side,
     control: Control,
     send: SendHalf,
+    /// What has arrived; what stands in for it while it is elsewhere.
     receive: ReceiveHalf,
+    /// While the receive half is on another processor.
+    apart: Option<Box<Apart>>,
     exchange: Exchange,
     events: Events,
     opened: Opened,
@@ -125,6 +130,7 @@ impl Connection {
             control,
             send,
             receive,
+            apart: None,
             exchange: Exchange::default(),
             events: Events::default(),
             opened: Opened::default(),
@@ -143,6 +149,10 @@ impl Connection {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        if let Some(apart) = &mut self.apart {
+            // Keys and paths go by timers.
+            apart.is_lens_stale |= self.control.timeout().is_some_and(|at| at <= now);
+        }
         self.control.on_timeout(now, &mut self.exchange, &mut self.events);
         if self.control.is_open() {
             self.send.on_timeout(now, &mut self.exchange);
@@ -225,7 +235,7 @@ impl Connection {
     #[must_use]
     pub fn has_only_a_tail(&mut self, datagrams: usize) -> bool {
         let ack = self.receive.snapshot().get(Space::Data, PathId::ZERO);
-        self.send.has_only_a_tail(ack.pending, datagrams)
+        self.send.has_only_a_tail(ack.is_pending(), datagrams)
     }
 
     /// When to call [`Connection::handle_timeout`].
@@ -248,7 +258,10 @@ impl Connection {
         let id = self.send.streams.open(dir, &mut self.exchange)?;
         // The receive half must know of it before the peer's answer arrives.
         while let Some(value) = self.exchange.to_receive.pop_front() {
-            self.receive.handle(value, &mut self.exchange);
+            match &mut self.apart {
+                None => self.receive.handle(value, &mut self.exchange),
+                Some(apart) => apart.order(value, &mut self.receive, &mut self.exchange),
+            }
         }
         Some(id)
     }
@@ -361,12 +374,21 @@ impl Connection {
         while !self.exchange.is_empty() {
             let exchange = &mut self.exchange;
             let result = if let Some(value) = exchange.to_send.pop_front() {
+                if let Some(apart) = &mut self.apart {
+                    apart.look_at_sending(&value);
+                }
                 self.send.handle(now, value, exchange, &mut self.events)
             } else if let Some(value) = exchange.to_receive.pop_front() {
-                self.receive.handle(value, exchange);
+                match &mut self.apart {
+                    None => self.receive.handle(value, exchange),
+                    Some(apart) => apart.order(value, &mut self.receive, exchange),
+                }
                 Ok(())
             } else if let Some(value) = exchange.to_control.pop_front() {
                 let pto = self.send.pto_interval();
+                if let Some(apart) = &mut self.apart {
+                    apart.look_at(&value);
+                }
                 self.control.handle(now, value, pto, exchange, &mut self.events)
             } else {
                 Ok(())

@@ -9,9 +9,9 @@
 //!   send, control ────────▶ receive
 //! ```
 //!
-//! On one processor an exchange is a call: the connection empties these queues after every input. On two processors they
-//! become rings. Beside them there is one value that must always be fresh, the receive half's
-//! [`Snapshot`](crate::receive::Snapshot) of what to acknowledge.
+//! On one processor an exchange is a call: the connection empties these queues after every input. On two processors the
+//! values travel in [`Findings`](crate::part::Findings) and [`Orders`](crate::part::Orders). Beside them there is one value
+//! that must always be fresh, the receive half's [`Snapshot`](crate::receive::Snapshot) of what to acknowledge.
 
 use std::collections::VecDeque;
 
@@ -132,16 +132,17 @@ pub(crate) enum ToSend {
 }
 
 /// For the receive half.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum ToReceive {
     /// We opened a bidirectional stream: the peer may answer on it.
     LocalOpened(StreamId),
     /// Our sending side of this stream is done for good.
     SendSideDone(StreamId),
-    /// An acknowledgement of everything up to `largest` left.
+    /// An acknowledgement left when so many ack-eliciting packets had arrived.
     AckSent {
         space: Space,
         path: PathId,
+        eliciting: u64,
     },
     /// The peer has our acknowledgement: numbers up to `largest` need none any more.
     AckFloor {

@@ -21,6 +21,7 @@
 //! | `exchange` | the values they exchange |
 //! | [`plan`], [`mod@seal`] | what is to be sent, and the stage that seals it |
 //! | [`open`] | the stage that opens and parses what arrives |
+//! | [`part`] | the receive half on a processor of its own |
 //! | [`policy`] | what is decided path by path, and what once for all paths |
 //! | [`session`] | what QUIC asks of TLS |
 //! | [`script`] | an end that only pretends, to measure the other one |
@@ -34,6 +35,7 @@ pub mod error;
 pub mod event;
 pub(crate) mod exchange;
 pub mod open;
+pub mod part;
 pub mod plan;
 pub mod policy;
 pub(crate) mod queue;
@@ -59,6 +61,7 @@ pub use endpoint::{BeginError, ConnectionKey, Endpoint, Route};
 pub use error::{ConnectionError, TransportError};
 pub use event::Event;
 pub use open::OpenJob;
+pub use part::{Findings, Orders, ReceivePart, Strange};
 pub use plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, Receipt};
 pub use policy::{AckPolicy, ParsePolicyError, Policy, RetransmissionPolicy};
 pub use receive::streams::{Chunk, ReadError};

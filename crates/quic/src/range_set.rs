@@ -22,6 +22,11 @@ impl RangeSet {
         Self { ranges: VecDeque::new() }
     }
 
+    /// Becomes equal to `other`; keeps its memory.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.ranges.clone_from(&other.ranges);
+    }
+
     /// True if nothing is in the set.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()

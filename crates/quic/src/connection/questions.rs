@@ -65,7 +65,7 @@ impl Connection {
         let (started_at, handshake_time) = self.control.times();
         Stats {
             send: self.send.stats(),
-            receive: self.receive.stats(),
+            receive: self.apart.as_ref().map_or_else(|| self.receive.stats(), |apart| apart.stats.clone()),
             round_trip: path.rtt.smoothed(),
             round_trip_min: path.rtt.min(),
             in_flight_bytes: path.in_flight,

@@ -9,7 +9,7 @@ impl Connection {
     /// True if [`into_script`](Self::into_script) would succeed: the handshake is confirmed, there are `paths` paths and all of
     /// them work, both sides have heard all that was said, and no key update is under way.
     pub fn can_become_script(&mut self, paths: usize) -> bool {
-        let has_answered = self.receive.snapshot().data_paths().all(|(_, ack)| !ack.pending && !ack.due);
+        let has_answered = self.receive.snapshot().data_paths().all(|(_, ack)| !ack.is_pending() && !ack.is_due());
         let has_all = self.send.path_count() == paths;
         has_all && has_answered && self.control.is_in_step() && self.send.is_at_rest()
     }

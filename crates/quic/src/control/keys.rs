@@ -108,8 +108,14 @@ impl Control {
         self.prepare_next_phase();
     }
 
+    /// The keys that 1-RTT packets are opened with, as the first path sees them.
+    pub(crate) fn ring(&mut self) -> Option<PhaseRing> {
+        self.prepare_next_phase();
+        self.ring_of(PathId::ZERO)
+    }
+
     /// The keys, for packets of one path.
-    fn ring_of(&self, path: PathId) -> Option<PhaseRing> {
+    pub(crate) fn ring_of(&self, path: PathId) -> Option<PhaseRing> {
         let ring = self.ring.clone()?;
         let phase_from = if path == PathId::ZERO { ring.phase_from } else { self.phase_from_of(path) };
         Some(PhaseRing { phase_from, ..ring })

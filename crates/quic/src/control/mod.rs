@@ -477,6 +477,10 @@ impl Control {
         self.session.park();
     }
 
+    pub(crate) fn config(&self) -> &TransportConfig {
+        &self.config
+    }
+
     pub(crate) fn session(&self) -> &dyn Session {
         self.session.as_ref()
     }

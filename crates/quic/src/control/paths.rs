@@ -224,6 +224,13 @@ impl Control {
         paths.others.iter().find(|path| path.local.contains(id)).map(|path| path.id)
     }
 
+    /// Our connection IDs that are in use, and the paths they belong to.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = (ConnectionId, PathId)> + '_ {
+        let first = self.local_ids.iter().map(|id| (id, PathId::ZERO));
+        let others = self.paths.iter().flat_map(|paths| paths.others.iter());
+        first.chain(others.flat_map(|path| path.local.iter().map(|id| (id, path.id))))
+    }
+
     /// The lowest number received on a path after the first in the present key phase.
     pub(super) fn phase_from_of(&self, path: PathId) -> Option<u64> {
         self.paths.as_ref()?.others.iter().find(|known| known.id == path)?.phase_from

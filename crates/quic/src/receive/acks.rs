@@ -39,22 +39,77 @@ impl Frequency {
 }
 
 /// What to acknowledge in one number space now: the one value the send half must always have fresh.
+///
+/// What is to be acknowledged are counts that only grow, so that a snapshot may be older than the last acknowledgement, where
+/// the halves run on different processors, and yet says nothing twice.
 #[derive(Debug)]
 pub(crate) struct AckSnapshot {
     /// Numbers received.
     pub(crate) ranges: RangeSet,
     /// When the largest of them arrived.
     pub(crate) largest_at: Instant,
-    /// Something ack-eliciting has arrived since the last acknowledgement: let one ride along with data.
-    pub(crate) pending: bool,
-    /// An acknowledgement must leave now, with data or without.
-    pub(crate) due: bool,
+    /// Ack-eliciting packets that have arrived so far.
+    pub(crate) eliciting: u64,
+    /// Of these, those that arrived before the last acknowledgement left.
+    acknowledged: u64,
+    /// An acknowledgement of the first so many is due.
+    due_up_to: u64,
+    /// When one becomes due by itself.
+    deadline: Option<Instant>,
 }
 
 impl AckSnapshot {
     /// Nothing to acknowledge.
-    pub(crate) const EMPTY: Self =
-        Self { ranges: RangeSet::new(), largest_at: Instant::ZERO, pending: false, due: false };
+    pub(crate) const EMPTY: Self = Self {
+        ranges: RangeSet::new(),
+        largest_at: Instant::ZERO,
+        eliciting: 0,
+        acknowledged: 0,
+        due_up_to: 0,
+        deadline: None,
+    };
+
+    /// Something ack-eliciting has arrived since the last acknowledgement: let one ride along with data.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.eliciting > self.acknowledged
+    }
+
+    /// An acknowledgement must leave now, with data or without.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due_up_to > self.acknowledged
+    }
+
+    /// What is to be acknowledged is so now.
+    fn make_due(&mut self) {
+        self.due_up_to = self.eliciting;
+        self.deadline = None;
+    }
+
+    /// An acknowledgement left when so many ack-eliciting packets had arrived.
+    fn note_acknowledged(&mut self, eliciting: u64) {
+        self.acknowledged = self.acknowledged.max(eliciting);
+        if !self.is_pending() {
+            self.deadline = None;
+        }
+    }
+
+    /// Becomes equal to `other`; keeps its memory.
+    fn copy_from(&mut self, other: &Self) {
+        let &Self { ref ranges, largest_at, eliciting, acknowledged, due_up_to, deadline } = other;
+        self.ranges.copy_from(ranges);
+        (self.largest_at, self.eliciting, self.acknowledged) = (largest_at, eliciting, acknowledged);
+        (self.due_up_to, self.deadline) = (due_up_to, deadline);
+    }
+
+    /// Takes over what another processor knows of arrivals. What leaves is known here.
+    fn refresh(&mut self, fresh: &Self) {
+        self.ranges.copy_from(&fresh.ranges);
+        self.largest_at = fresh.largest_at;
+        self.eliciting = fresh.eliciting;
+        self.due_up_to = self.due_up_to.max(fresh.due_up_to);
+        // The other processor may not know yet that what it waits for has left.
+        self.deadline = fresh.deadline.filter(|_| self.is_pending() && !self.is_due());
+    }
 }
 
 impl Default for AckSnapshot {
@@ -71,7 +126,7 @@ impl Vacant for AckSnapshot {
 }
 
 /// What to acknowledge in every number space.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     spaces: Spaces<AckSnapshot>,
     /// The paths after the first, in the order of their places.
@@ -92,9 +147,33 @@ impl Snapshot {
     /// Whatever of any path is to be acknowledged is due.
     fn make_data_due(&mut self) {
         for at in 0..=self.paths.len() {
-            let ack = &mut self.spaces[DATA + at];
-            ack.due |= ack.pending;
+            self.spaces[DATA + at].make_due();
         }
+    }
+
+    /// The data of all paths, for another processor. Memory of `copy` is used again.
+    pub(crate) fn copy_data(&self, copy: &mut Self) {
+        if copy.paths != self.paths {
+            *copy = Self::default();
+            self.paths.iter().for_each(|path| copy.push_path(*path));
+        }
+        for at in DATA..=DATA + self.paths.len() {
+            copy.spaces[at].copy_from(&self.spaces[at]);
+        }
+    }
+
+    /// Adds a path, in the next place.
+    fn push_path(&mut self, path: PathId) {
+        self.paths.push(path);
+        self.spaces.push_path();
+    }
+
+    /// Removes a path; its place, if it had one.
+    fn remove_path(&mut self, path: PathId) -> Option<usize> {
+        let at = self.paths.iter().position(|known| *known == path)?;
+        self.paths.remove(at);
+        self.spaces.remove_path(at + 1);
+        Some(at + 1)
     }
 
     fn index(&self, space: Space, path: PathId) -> Option<usize> {
@@ -111,13 +190,11 @@ struct AckState {
     largest: Option<u64>,
     /// Numbers below are settled: acknowledged and known to be so, or given up.
     floor: u64,
-    eliciting_count: u32,
-    deadline: Option<Instant>,
 }
 
 impl Vacant for AckState {
     fn vacant() -> &'static Self {
-        static VACANT: AckState = AckState { largest: None, floor: 0, eliciting_count: 0, deadline: None };
+        static VACANT: AckState = AckState { largest: None, floor: 0 };
         &VACANT
     }
 }
@@ -129,18 +206,21 @@ pub(crate) struct Acks {
     states: Spaces<AckState>,
     /// What the peer asked for 1-RTT packets.
     frequency: Frequency,
-    /// One decision for all paths: count and deadline of the first path's space are those of all of them.
+    /// One decision for all paths: the deadline of the first path's space is that of all of them.
     is_central: bool,
+    /// Ack-eliciting packets of all paths since all of them were acknowledged, if there is one decision for them.
+    central_count: u64,
 }
 
 impl Acks {
     /// Nothing received. `is_central` makes one decision for all paths ([`AckPolicy::Central`](crate::AckPolicy)).
     pub(crate) fn new(is_central: bool) -> Self {
         Self {
-            snapshot: Snapshot { spaces: Spaces::default(), paths: Vec::new() },
+            snapshot: Snapshot::default(),
             states: Spaces::default(),
             frequency: Frequency::DEFAULT,
             is_central,
+            central_count: 0,
         }
     }
 
@@ -153,8 +233,7 @@ impl Acks {
     /// opened, which bounds their number.
     fn index_or_new(&mut self, space: Space, path: PathId) -> usize {
         self.snapshot.index(space, path).unwrap_or_else(|| {
-            self.snapshot.paths.push(path);
-            self.snapshot.spaces.push_path();
+            self.snapshot.push_path(path);
             self.states.push_path();
             DATA + self.snapshot.paths.len()
         })
@@ -162,10 +241,9 @@ impl Acks {
 
     /// The path is over for both sides.
     pub(crate) fn forget_path(&mut self, path: PathId) {
-        let Some(at) = self.snapshot.paths.iter().position(|known| *known == path) else { return };
-        self.snapshot.paths.remove(at);
-        self.snapshot.spaces.remove_path(at + 1);
-        self.states.remove_path(at + 1);
+        if let Some(at) = self.snapshot.remove_path(path) {
+            self.states.remove_path(at);
+        }
     }
 
     /// True if no packet of this number or a higher one has arrived.
@@ -205,19 +283,19 @@ impl Acks {
             snapshot.largest_at = now;
         }
         if eliciting {
-            snapshot.pending = true;
+            snapshot.eliciting += u64::from(count);
             if self.is_central && space == Space::Data {
                 self.count_for_all(now, count, in_order);
                 return true;
             }
-            state.eliciting_count += count;
             let Frequency { threshold, delay, reordering, .. } = self.frequency;
             // RFC 9000, section 13.2.1: at once during the handshake, and when packets are missing or late.
             let disorder = !in_order && reordering > 0;
-            if space != Space::Data || disorder || state.eliciting_count > threshold {
-                snapshot.due = true;
+            let waiting = snapshot.eliciting - snapshot.acknowledged;
+            if space != Space::Data || disorder || waiting > u64::from(threshold) {
+                snapshot.make_due();
             } else {
-                state.deadline.get_or_insert(now + delay);
+                snapshot.deadline.get_or_insert(now + delay);
             }
         }
         true
@@ -226,12 +304,11 @@ impl Acks {
     /// `count` ack-eliciting packets came on one of the paths: whether that makes acknowledgements of all of them due.
     fn count_for_all(&mut self, now: Instant, count: u32, in_order: bool) {
         let Frequency { threshold, delay, reordering, .. } = self.frequency;
-        let all = &mut self.states[DATA];
-        all.eliciting_count += count;
-        if (!in_order && reordering > 0) || all.eliciting_count > threshold {
+        self.central_count += u64::from(count);
+        if (!in_order && reordering > 0) || self.central_count > u64::from(threshold) {
             self.snapshot.make_data_due();
         } else {
-            all.deadline.get_or_insert(now + delay);
+            self.snapshot.spaces[DATA].deadline.get_or_insert(now + delay);
         }
     }
 
@@ -264,26 +341,62 @@ impl Acks {
             return self.snapshot.make_data_due();
         }
         if let Some(index) = self.snapshot.index(Space::Data, path) {
-            let snapshot = &mut self.snapshot.spaces[index];
-            snapshot.due |= snapshot.pending;
+            self.snapshot.spaces[index].make_due();
         }
     }
 
-    /// An acknowledgement left.
-    pub(crate) fn on_ack_sent(&mut self, space: Space, path: PathId) {
+    /// An acknowledgement left when so many ack-eliciting packets of the path had arrived.
+    pub(crate) fn on_ack_sent(&mut self, space: Space, path: PathId, eliciting: u64) {
         let Some(index) = self.snapshot.index(space, path) else { return };
-        let (state, snapshot) = (&mut self.states[index], &mut self.snapshot.spaces[index]);
-        snapshot.pending = false;
-        snapshot.due = false;
-        if self.is_central && space == Space::Data {
-            // What found no room in the packet stays due, and what came since is counted with it.
-            if self.snapshot.data_paths().all(|(_, ack)| !ack.pending) {
-                (self.states[DATA].eliciting_count, self.states[DATA].deadline) = (0, None);
-            }
-            return;
+        if !(self.is_central && space == Space::Data) {
+            return self.snapshot.spaces[index].note_acknowledged(eliciting);
         }
-        state.eliciting_count = 0;
-        state.deadline = None;
+        let deadline = self.snapshot.spaces[DATA].deadline;
+        self.snapshot.spaces[index].note_acknowledged(eliciting);
+        // What found no room in the packet stays due, and what came since is counted with it.
+        let is_all = self.snapshot.data_paths().all(|(_, ack)| !ack.is_pending());
+        self.central_count = if is_all { 0 } else { self.central_count };
+        self.snapshot.spaces[DATA].deadline = deadline.filter(|_| !is_all);
+    }
+
+    /// What stands in for these while they are elsewhere.
+    pub(crate) fn stand_in(&self) -> Self {
+        let mut stand_in = Self::new(self.is_central);
+        for (path, ack) in self.snapshot.data_paths() {
+            let index = stand_in.index_or_new(Space::Data, path);
+            stand_in.snapshot.spaces[index].copy_from(ack);
+        }
+        stand_in
+    }
+
+    /// Takes over what another processor knows of arrivals.
+    pub(crate) fn refresh(&mut self, fresh: &Snapshot) {
+        for (path, ack) in fresh.data_paths() {
+            let index = self.index_or_new(Space::Data, path);
+            self.snapshot.spaces[index].refresh(ack);
+        }
+        if self.snapshot.paths.len() > fresh.paths.len() {
+            let gone = self.snapshot.paths.iter().copied().filter(|path| !fresh.paths.contains(path));
+            gone.collect::<Vec<_>>().into_iter().for_each(|path| self.forget_path(path));
+        }
+        if self.is_central {
+            let deadline = fresh.get(Space::Data, PathId::ZERO).deadline;
+            let waits = self.snapshot.data_paths().any(|(_, ack)| ack.is_pending() && !ack.is_due());
+            self.snapshot.spaces[DATA].deadline = deadline.filter(|_| waits);
+        }
+    }
+
+    /// Takes over what another processor knows of acknowledgements that left.
+    pub(crate) fn take_acknowledged(&mut self, known: &Snapshot) {
+        let of_paths: Vec<(PathId, u64)> = known.data_paths().map(|(path, ack)| (path, ack.acknowledged)).collect();
+        for (path, acknowledged) in of_paths {
+            self.on_ack_sent(Space::Data, path, acknowledged);
+            let Some(index) = self.snapshot.index(Space::Data, path) else { continue };
+            let ack = &mut self.snapshot.spaces[index];
+            // One that never left is due again.
+            ack.acknowledged = acknowledged;
+            ack.due_up_to = ack.due_up_to.max(known.get(Space::Data, path).due_up_to.min(ack.eliciting));
+        }
     }
 
     /// What was taken for an acknowledgement that left never did.
@@ -293,9 +406,10 @@ impl Acks {
             if space == Space::Data { DATA..self.snapshot.spaces.count() } else { space.index()..space.index() + 1 };
         for index in all {
             // The space may be gone by now.
-            if !self.snapshot.spaces[index].ranges.is_empty() {
-                let snapshot = &mut self.snapshot.spaces[index];
-                (snapshot.pending, snapshot.due) = (true, true);
+            let snapshot = &mut self.snapshot.spaces[index];
+            if !snapshot.ranges.is_empty() && snapshot.eliciting > 0 {
+                snapshot.acknowledged = snapshot.acknowledged.min(snapshot.eliciting - 1);
+                snapshot.make_due();
             }
         }
     }
@@ -316,20 +430,19 @@ impl Acks {
 
     /// When an acknowledgement becomes due by itself.
     pub(crate) fn timeout(&self) -> Option<Instant> {
-        self.states.iter().filter_map(|state| state.deadline).min()
+        self.snapshot.spaces.iter().filter_map(|ack| ack.deadline).min()
     }
 
     /// Makes the acknowledgements due whose time has come.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
-        for index in 0..self.states.count() {
-            if self.states[index].deadline.is_some_and(|at| at <= now) {
-                self.states[index].deadline = None;
+        for index in 0..self.snapshot.spaces.count() {
+            let ack = &self.snapshot.spaces[index];
+            if ack.deadline.is_some_and(|at| at <= now) {
+                let ack = &mut self.snapshot.spaces[index];
+                ack.make_due();
                 if self.is_central && index == DATA {
                     self.snapshot.make_data_due();
-                    continue;
                 }
-                let snapshot = &mut self.snapshot.spaces[index];
-                snapshot.due = snapshot.pending;
             }
         }
     }
@@ -343,20 +456,26 @@ mod tests {
         acks.on_packets(Instant::ZERO, Space::Data, PathId::ZERO, number, 1, true)
     }
 
+    /// An acknowledgement of all there is leaves.
+    fn say(acks: &mut Acks, path: PathId) {
+        let eliciting = acks.snapshot.get(Space::Data, path).eliciting;
+        acks.on_ack_sent(Space::Data, path, eliciting);
+    }
+
     #[test]
     fn every_second_packet_is_acknowledged_at_once_and_a_lone_one_within_the_delay() {
         let mut acks = Acks::new(false);
         assert!(receive(&mut acks, 0));
-        assert!(!acks.snapshot.get(Space::Data, PathId::ZERO).due);
+        assert!(!acks.snapshot.get(Space::Data, PathId::ZERO).is_due());
         assert_eq!(acks.timeout(), Some(Instant::ZERO + MAX_ACK_DELAY));
         assert!(receive(&mut acks, 1));
-        assert!(acks.snapshot.get(Space::Data, PathId::ZERO).due);
+        assert!(acks.snapshot.get(Space::Data, PathId::ZERO).is_due());
     }
 
     #[test]
     fn the_peer_may_ask_for_fewer_acknowledgements_and_for_one_at_once() {
         let (mut acks, delay) = (Acks::new(false), Duration::from_millis(5));
-        let due = |acks: &Acks| acks.snapshot.get(Space::Data, PathId::ZERO).due;
+        let due = |acks: &Acks| acks.snapshot.get(Space::Data, PathId::ZERO).is_due();
         acks.on_frequency(PathId::ZERO, 3, 10, delay, 0).unwrap();
         // Overtaken by the one before, so not heeded.
         acks.on_frequency(PathId::ZERO, 2, 0, delay, 0).unwrap();
@@ -366,7 +485,7 @@ mod tests {
         (2..11).for_each(|number| assert!(receive(&mut acks, number) && !due(&acks)));
         receive(&mut acks, 11);
         assert!(due(&acks));
-        acks.on_ack_sent(Space::Data, PathId::ZERO);
+        say(&mut acks, PathId::ZERO);
         receive(&mut acks, 12);
         assert!(!due(&acks));
         acks.ask_at_once(PathId::ZERO);
@@ -378,11 +497,11 @@ mod tests {
     fn gaps_and_handshake_packets_are_acknowledged_at_once() {
         let mut acks = Acks::new(false);
         receive(&mut acks, 0);
-        acks.on_ack_sent(Space::Data, PathId::ZERO);
+        say(&mut acks, PathId::ZERO);
         receive(&mut acks, 2);
-        assert!(acks.snapshot.get(Space::Data, PathId::ZERO).due);
+        assert!(acks.snapshot.get(Space::Data, PathId::ZERO).is_due());
         acks.on_packets(Instant::ZERO, Space::Initial, PathId::ZERO, 0, 1, true);
-        assert!(acks.snapshot.get(Space::Initial, PathId::ZERO).due);
+        assert!(acks.snapshot.get(Space::Initial, PathId::ZERO).is_due());
     }
 
     #[test]
@@ -414,7 +533,7 @@ mod tests {
     }
 
     fn due_of(acks: &Acks) -> [bool; 2] {
-        [PathId::ZERO, ONE].map(|path| acks.snapshot.get(Space::Data, path).due)
+        [PathId::ZERO, ONE].map(|path| acks.snapshot.get(Space::Data, path).is_due())
     }
 
     #[test]
@@ -435,7 +554,7 @@ mod tests {
         receive_on(&mut acks, 1, ONE, 0);
         acks.on_frequency(PathId::ZERO, 0, 10, Duration::from_millis(5), 1).unwrap();
         assert_eq!(due_of(&acks), [false, true], "a stricter rule holds for what waits, too");
-        acks.on_ack_sent(Space::Data, ONE);
+        say(&mut acks, ONE);
         assert_eq!(acks.timeout(), None);
         receive_on(&mut acks, 2, ONE, 1);
         receive_on(&mut acks, 4, PathId::ZERO, 0);
@@ -444,9 +563,9 @@ mod tests {
         acks.on_timeout(at);
         assert_eq!(due_of(&acks), [true, true]);
         // What found no room in the packet stays due.
-        acks.on_ack_sent(Space::Data, PathId::ZERO);
+        say(&mut acks, PathId::ZERO);
         assert_eq!(due_of(&acks), [false, true]);
-        acks.on_ack_sent(Space::Data, ONE);
+        say(&mut acks, ONE);
         assert_eq!((due_of(&acks), acks.timeout()), ([false, false], None));
     }
 

@@ -64,6 +64,21 @@ impl ReceiveHalf {
         }
     }
 
+    /// What stands in for the receive half while that is elsewhere: it knows what to acknowledge, and nothing else.
+    pub(crate) fn stand_in(&self, side: Side, config: &TransportConfig) -> Self {
+        Self { acks: self.acks.stand_in(), ..Self::new(side, config) }
+    }
+
+    /// Takes over what another processor knows of arrivals.
+    pub(crate) fn refresh(&mut self, snapshot: &Snapshot) {
+        self.acks.refresh(snapshot);
+    }
+
+    /// Takes over what a stand-in knows of acknowledgements that left.
+    pub(crate) fn take_acknowledged(&mut self, stand_in: &Self) {
+        self.acks.take_acknowledged(stand_in.snapshot());
+    }
+
     /// What to acknowledge now.
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.acks.snapshot
@@ -79,7 +94,7 @@ impl ReceiveHalf {
         match value {
             ToReceive::LocalOpened(id) => self.streams.local_opened(id),
             ToReceive::SendSideDone(id) => self.streams.send_side_done(id, exchange),
-            ToReceive::AckSent { space, path, .. } => self.acks.on_ack_sent(space, path),
+            ToReceive::AckSent { space, path, eliciting } => self.acks.on_ack_sent(space, path, eliciting),
             ToReceive::AckFloor { space, path, largest } => self.acks.raise_floor(space, path, largest),
             ToReceive::DiscardSpace(space) => self.acks.discard(space),
             ToReceive::ForgetPath(path) => self.acks.forget_path(path),

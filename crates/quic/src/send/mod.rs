@@ -55,7 +55,7 @@ use acknowledge::Acknowledgement;
 use buffer::SendBuffer;
 use frames::{ControlFrame, SentFrame};
 use grants::Grants;
-use path::SendPath;
+use path::{Addresses, SendPath};
 use planner::Views;
 use scheduler::Scheduler;
 use sent_log::Run;
@@ -451,6 +451,11 @@ impl SendHalf {
     /// Path `id`, if it exists.
     pub(crate) fn path_of(&self, id: PathId) -> Option<&SendPath> {
         self.place_of(id).map(|at| &self.paths[at])
+    }
+
+    /// The paths there are, and where they lead.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (PathId, Addresses)> + '_ {
+        self.paths.iter().map(|path| (path.id, path.addresses))
     }
 
     /// Values for people and tests.

@@ -249,5 +249,5 @@ fn put_ack(
     draft.put_head(plan, |out| emit_ack(named, delay.as_micros() >> ACK_DELAY_EXPONENT, ranges, None, out));
     plan.acks[space.index()] = true;
     frames.push(SentFrame::Ack { path, largest });
-    exchange.to_receive.push_back(ToReceive::AckSent { space, path });
+    exchange.to_receive.push_back(ToReceive::AckSent { space, path, eliciting: ack.eliciting });
 }

@@ -8,6 +8,7 @@
 //! | each datagram in three steps, here or on workers | `handle_datagrams` | these are the same three steps |
 //! | datagrams of an instant gathered in batches, in steps | the same batches by `handle_datagrams` | so are these |
 //! | all of an instant begun first, opened in any order, absorbed in the order begun | the same | below |
+//! | the receive half apart, each datagram by itself or gathered in batches | the same by one connection | it is the same half |
 //!
 //! In the last row a batch is begun before earlier ones are absorbed, so it is lent older values, and that must not matter:
 //!
@@ -55,7 +56,7 @@ struct Outcome {
     done: Done,
 }
 
-fn world(seed: u64, policy: Policy, staging: Staging) -> Outcome {
+fn world_of(seed: u64, policy: Policy, staging: Staging) -> Outcome {
     let mut rng = Rng::from_seed(seed).split("lock-step");
     let mut setup = path_setup(seed, &mut rng);
     setup.staging = staging;
@@ -103,7 +104,7 @@ struct Sums {
     vanished: u64,
     paths: u64,
     policies: [u64; 4],
-    done: [Done; 6],
+    done: [Done; 8],
 }
 
 impl Sums {
@@ -114,7 +115,10 @@ impl Sums {
         let text = format!("{:?}, {vanished} vanished, {paths} paths opened, {policies:?} {done:#?}", self.happened);
         assert!(!rare && vanished >= seeds && paths >= seeds, "something hardly happened in {seeds} seeds: {text}");
         assert!(policies.iter().all(|count| *count >= seeds / 4), "{text}");
-        for (index, done) in done.iter().enumerate() {
+        for done in &done[6..] {
+            assert!(done.apart >= 20 * seeds && done.strange >= seeds / 10, "{text}");
+        }
+        for (index, done) in done[..6].iter().enumerate() {
             assert!(done.opened >= 20 * seeds && done.sealed >= 20 * seeds, "world {index}: {text}");
             let (is_gathered, is_together) = (index >= 3, matches!(index, 2 | 4 | 5));
             assert_eq!(is_gathered, done.opened_many >= 2 * seeds, "world {index}: {text}");
@@ -134,8 +138,9 @@ fn run_part(part: u64, parts: u64) {
         sums.policies[policy] += 1;
         let (policy, turn) = (Policy::ALL[policy], TURNS[turn]);
         let world = |by: By, gathers, together| {
-            world(seed, policy, Staging { by, gathers, together, turn, ..Staging::default() })
+            world_of(seed, policy, Staging { by, gathers, together, turn, ..Staging::default() })
         };
+        let halved = |gathers| world_of(seed, policy, Staging { gathers, turn, halved: true, ..Staging::default() });
         let workers = || By::Workers(Rc::clone(&crew));
         let single = world(By::Caller, false, false);
         let batches = world(By::Caller, true, false);
@@ -146,6 +151,8 @@ fn run_part(part: u64, parts: u64) {
             ("batches in steps", world(By::Steps, true, false), &batches),
             ("batches in any order", world(By::Steps, true, true), &batches),
             ("batches on workers in any order", world(workers(), true, true), &batches),
+            ("datagrams with the receive half apart", halved(false), &single),
+            ("batches with the receive half apart", halved(true), &batches),
         ];
         for (index, (what, outcome, reference)) in worlds.iter().enumerate() {
             compare(seed, policy, what, reference, outcome);

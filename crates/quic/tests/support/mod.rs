@@ -191,6 +191,7 @@ impl Node {
             ) {
                 rounds += 1;
                 assert!(rounds < ROUNDS_MAX, "a connection never runs out of plans: {:?}", connection.stats());
+                self.stages.exchange(now, index, connection);
                 self.stages.seal(&mut self.plan, &mut self.sealed);
                 assert_eq!(self.sealed.len(), self.plan.size_bytes(), "a plan states its size");
                 let socket = self.plan.addresses.map(|addresses| addresses.socket);
@@ -209,14 +210,16 @@ impl Node {
                     continue;
                 }
                 connection.handle_emitted(now, &self.plan.receipt());
+                self.stages.exchange(now, index, connection);
                 let datagrams = self.sealed.chunks(self.plan.segment_size);
                 let addresses = self.plan.addresses.expect("a plan says where it goes");
                 self.outbox.extend(datagrams.map(|datagram| (addresses, datagram.to_vec())));
             }
-            while let Some(event) = connection.poll_event() {
+            while let Some(event) = connection.poll_event().or_else(|| self.stages.poll_event(index)) {
                 self.events[index].push_back(event);
             }
             if connection.is_closed() {
+                self.stages.rejoin(index, connection);
                 self.apply_routes(index);
                 self.connections[index] = None;
             }
@@ -231,16 +234,20 @@ impl Node {
 
     /// Lets the connections do what is due.
     pub fn handle_timeouts(&mut self, now: Instant) {
-        for connection in self.connections.iter_mut().flatten() {
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            let Some(connection) = connection else { continue };
             if connection.poll_timeout().is_some_and(|at| at <= now) {
                 connection.handle_timeout(now);
+                self.stages.exchange(now, index, connection);
             }
         }
     }
 
-    /// The connection number `index`.
+    /// The connection number `index`, whole.
     pub fn connection(&mut self, index: usize) -> &mut Connection {
-        self.connections[index].as_mut().expect("the connection lives")
+        let connection = self.connections[index].as_mut().expect("the connection lives");
+        self.stages.rejoin(index, connection);
+        connection
     }
 
     /// True if connection `index` has said this event, which is taken then.

@@ -6,15 +6,18 @@
 //!   poll_plan ─▶ {seal: here, twice, on workers} ─▶ handle_emitted
 //! ```
 //!
-//! It is lock-step: the results of one instant are there before the next input, so time does not depend on threads.
+//! It is lock-step: the results of one instant are there before the next input, so time does not depend on threads. With
+//! [`Staging::halved`] the receive half is taken out and what the halves have for each other is exchanged after every input.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use bytes::BytesMut;
-use quic::{Addresses, Connection, OpenJob, PathId, PathState, PathStats, Plan, seal};
+use quic::{
+    Addresses, Connection, Findings, OpenJob, Orders, PathId, PathState, PathStats, Plan, ReceivePart, Strange, seal,
+};
 use units::{Duration, Instant, Ratio, Rng};
 
 /// Datagrams of a batch, at most.
@@ -49,6 +52,8 @@ pub struct Staging {
     pub hold: Duration,
     /// Share of batches that never come back.
     pub lose: Ratio,
+    /// The receive half is apart whenever it can be. For `By::Caller` only: it opens for itself.
+    pub halved: bool,
 }
 
 impl Default for Staging {
@@ -60,6 +65,7 @@ impl Default for Staging {
             turn: Duration::ZERO,
             hold: Duration::ZERO,
             lose: Ratio::ZERO,
+            halved: false,
         }
     }
 }
@@ -86,6 +92,9 @@ pub struct Done {
     pub lost: u64,
     /// Plans sealed twice or elsewhere.
     pub sealed: u64,
+    /// Batches that a receive half took apart from the rest, and those it found strange.
+    pub apart: u64,
+    pub strange: u64,
 }
 
 impl Done {
@@ -100,6 +109,8 @@ impl Done {
             unsettled: self.unsettled + other.unsettled,
             lost: self.lost + other.lost,
             sealed: self.sealed + other.sealed,
+            apart: self.apart + other.apart,
+            strange: self.strange + other.strange,
         }
     }
 }
@@ -153,6 +164,12 @@ pub struct Stages {
     /// Begun and not absorbed, in this order.
     begun: VecDeque<Begun>,
     again: Vec<u8>,
+    /// Receive halves that are apart, by connection.
+    parts: BTreeMap<usize, ReceivePart>,
+    findings: Findings,
+    orders: Orders,
+    /// The last time anything happened.
+    now: Instant,
     pub done: Done,
 }
 
@@ -166,6 +183,10 @@ impl Stages {
             turn_at: None,
             begun: VecDeque::new(),
             again: Vec::new(),
+            parts: BTreeMap::new(),
+            findings: Findings::default(),
+            orders: Orders::default(),
+            now: Instant::ZERO,
             done: Done::default(),
         }
     }
@@ -205,7 +226,13 @@ impl Stages {
     /// Begins a batch that arrived for a connection, or does all of it. True if what was begun is to be
     /// [absorbed](Self::absorb) before more is begun.
     pub fn begin(&mut self, now: Instant, index: usize, connection: &mut Connection, arrival: Arrival) -> bool {
-        let Arrival { addresses, data, stride } = arrival;
+        let Arrival { addresses, mut data, stride } = arrival;
+        if self.staging.halved {
+            match self.take_apart(now, index, connection, addresses, data, stride) {
+                Ok(()) => return false,
+                Err(strange) => data = strange,
+            }
+        }
         let mut job = OpenJob::default();
         let is_begun =
             !matches!(self.staging.by, By::Caller) && connection.begin_open(now, addresses, &data, stride, &mut job);
@@ -284,6 +311,63 @@ impl Stages {
             seal(plan, &mut self.again);
             assert_eq!(*sealed, self.again, "a plan gives the same bytes, whoever seals it and how often");
         }
+    }
+
+    // ── Halves ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// The receive half takes a batch, apart from the rest; gives it back if it cannot be apart.
+    fn take_apart(
+        &mut self,
+        now: Instant,
+        index: usize,
+        connection: &mut Connection,
+        addresses: Addresses,
+        data: BytesMut,
+        stride: usize,
+    ) -> Result<(), BytesMut> {
+        if !self.parts.contains_key(&index) {
+            let Some(part) = connection.part() else { return Err(data) };
+            self.parts.insert(index, part);
+        }
+        self.exchange(now, index, connection);
+        let part = self.parts.get_mut(&index).expect("it is there");
+        let Err(Strange(data)) = part.handle_datagrams(now, addresses, data, stride) else {
+            self.done.apart += 1;
+            self.exchange(now, index, connection);
+            return Ok(());
+        };
+        self.done.strange += 1;
+        self.rejoin(index, connection);
+        Err(data)
+    }
+
+    /// Both halves hear what they have for each other, until that is nothing.
+    pub fn exchange(&mut self, now: Instant, index: usize, connection: &mut Connection) {
+        self.now = now;
+        let Some(part) = self.parts.get_mut(&index) else { return };
+        loop {
+            let is_told = connection.poll_orders(&mut self.orders);
+            if is_told {
+                part.handle_orders(now, &mut self.orders);
+            }
+            if part.poll_findings(&mut self.findings) {
+                connection.handle_findings(now, &mut self.findings);
+            } else if !is_told {
+                return;
+            }
+        }
+    }
+
+    /// A connection is whole again, if it was not.
+    pub fn rejoin(&mut self, index: usize, connection: &mut Connection) {
+        if let Some(part) = self.parts.remove(&index) {
+            connection.rejoin(self.now, part);
+        }
+    }
+
+    /// What a receive half that is apart has to say to the application.
+    pub fn poll_event(&mut self, index: usize) -> Option<quic::Event> {
+        self.parts.get_mut(&index)?.poll_event()
     }
 
     /// When arrivals are looked at, or the next batch comes back.

@@ -64,7 +64,7 @@ impl SendHalf {
             return;
         }
         for is_due in [true, false] {
-            for (path, ack) in snapshot.data_paths().filter(|(_, ack)| ack.pending && ack.due == is_due) {
+            for (path, ack) in snapshot.data_paths().filter(|(_, ack)| ack.is_pending() && ack.is_due() == is_due) {
                 put_ack(now, Space::Data, path, true, ack, draft, plan, frames, exchange);
             }
         }

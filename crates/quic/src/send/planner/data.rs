@@ -93,7 +93,9 @@ impl SendHalf {
             }
         }
         if load == Load::All {
-            self.streams.rotate();
+            if plan.datagram_count > 0 {
+                self.streams.rotate();
+            }
             let is_starved = bytes_left >= size as u64 && plan.datagram_count < limit;
             self.note_starved(at, size, is_starved);
         }

@@ -79,7 +79,7 @@ impl SendHalf {
         frames: &mut Vec<SentFrame>,
         exchange: &mut Exchange,
     ) {
-        if ack.pending {
+        if ack.is_pending() {
             put_ack(now, space, PathId::ZERO, false, ack, draft, plan, frames, exchange);
         }
         if !may_elicit {

@@ -158,20 +158,20 @@ impl SendHalf {
     pub(super) fn ack_wishes(&self, at: usize, snapshot: &Snapshot) -> (bool, bool) {
         let own = snapshot.get(Space::Data, self.paths[at].id);
         if self.paths.len() == 1 {
-            return (own.pending, own.due);
+            return (own.is_pending(), own.is_due());
         }
         if self.config.policy.acknowledges_centrally() {
             let is_here = self.acks_leave_at == Some(at);
             let any = |wish: fn(&AckSnapshot) -> bool| is_here && snapshot.data_paths().any(|(_, ack)| wish(ack));
-            return (any(|ack| ack.pending), any(|ack| ack.due));
+            return (any(AckSnapshot::is_pending), any(AckSnapshot::is_due));
         }
         let is_relay = self.paths[at].is_active() && at == self.best_place();
         let foreign = is_relay
             && snapshot
                 .data_paths()
-                .any(|(path, ack)| ack.due && path != self.paths[at].id && !self.acknowledges_itself(path));
+                .any(|(path, ack)| ack.is_due() && path != self.paths[at].id && !self.acknowledges_itself(path));
         let is_own = self.carries_own_acks(at);
-        ((own.pending && is_own) || foreign, (own.due && is_own) || foreign)
+        ((own.is_pending() && is_own) || foreign, (own.is_due() && is_own) || foreign)
     }
 
     /// Whether acknowledgements of a path's packets leave there: not into silence while another path can take them.
@@ -205,12 +205,12 @@ impl SendHalf {
         }
         let id = self.paths[at].id;
         let own = snapshot.get(Space::Data, id);
-        if own.pending && self.carries_own_acks(at) {
+        if own.is_pending() && self.carries_own_acks(at) {
             put_ack(now, Space::Data, id, self.is_multipath, own, draft, plan, frames, exchange);
         }
         if self.paths.len() > 1 && self.paths[at].is_active() && at == self.best_place() {
             for (path, ack) in snapshot.data_paths() {
-                if ack.due && path != id && !self.acknowledges_itself(path) {
+                if ack.is_due() && path != id && !self.acknowledges_itself(path) {
                     put_ack(now, Space::Data, path, true, ack, draft, plan, frames, exchange);
                 }
             }
