@@ -29,6 +29,10 @@ pub enum Placement {
     /// leave. Saves a change of threads on each side, costs the application its punctuality: while no call is made,
     /// nothing is sent, acknowledged or kept alive. Calls that never block do one turn; `async` calls are refused.
     Inline,
+    /// Two processors: one has what is sent and what belongs to connections as a whole, the other what is received, from the
+    /// system call to the application (document 002's split of a connection in a send and a receive half). Of use when much goes
+    /// both ways. If the one that receives dies, so do the connections whose receive half it had; the others go on.
+    Split,
     /// So many processors share the batches of all connections: what is serial runs on one of them, sealing and opening on
     /// all (document 000's packet-level parallelism). Of use when the cipher is dear or one core is not enough.
     Packet(usize),
@@ -50,6 +54,7 @@ impl Placement {
         match self {
             Self::Inline => 0,
             Self::Thread | Self::Auto => 1,
+            Self::Split => 2,
             Self::Packet(count) | Self::Path(count) | Self::Connection(count) => count,
         }
     }
@@ -97,6 +102,7 @@ impl fmt::Display for Placement {
         match self {
             Self::Thread => f.write_str("thread"),
             Self::Auto => f.write_str("auto"),
+            Self::Split => f.write_str("split"),
             Self::Inline => f.write_str("inline"),
             Self::Packet(count) => write!(f, "packet({count})"),
             Self::Path(count) => write!(f, "path({count})"),
@@ -136,11 +142,12 @@ impl FromStr for Placement {
             "inline" if words == name => Ok(Self::Inline),
             "thread" if words == name => Ok(Self::Thread),
             "auto" if words == name => Ok(Self::Auto),
+            "split" if words == name => Ok(Self::Split),
             "packet" => counted(Self::Packet),
             "path" => counted(Self::Path),
             "connection" => counted(Self::Connection),
             _ => Err(PlacementError(format!(
-                "there is no placement {words:?}: auto, inline, thread, packet(N), path(N) or connection(N)"
+                "there is no placement {words:?}: auto, inline, thread, split, packet(N), path(N) or connection(N)"
             ))),
         }
     }
@@ -167,6 +174,7 @@ mod tests {
         for placement in [
             Placement::Inline,
             Placement::Thread,
+            Placement::Split,
             Placement::Packet(1),
             Placement::Packet(64),
             Placement::Path(3),
@@ -174,9 +182,18 @@ mod tests {
         ] {
             assert_eq!(placement.to_string().parse(), Ok(placement));
         }
-        for words in
-            ["", "threads", "thread(2)", "packet", "packet()", "packet(0)", "packet(65)", "packet(2", "packet(-1)"]
-        {
+        for words in [
+            "",
+            "threads",
+            "thread(2)",
+            "split(2)",
+            "packet",
+            "packet()",
+            "packet(0)",
+            "packet(65)",
+            "packet(2",
+            "packet(-1)",
+        ] {
             assert!(words.parse::<Placement>().is_err(), "{words:?}");
         }
         let error = "packet".parse::<Placement>().unwrap_err();

@@ -32,12 +32,13 @@ pub struct MemoryNetwork {
     shared: Arc<Shared>,
 }
 
-/// A socket on a [`MemoryNetwork`]. Dropping it frees its address.
+/// A socket on a [`MemoryNetwork`]. Dropping the last handle frees its address.
 #[derive(Debug)]
 pub struct MemorySocket {
     shared: Arc<Shared>,
     local: SocketAddr,
     inbox: Arc<Mutex<Inbox>>,
+    bound: Arc<Bound>,
     counters: SocketCounters,
 }
 
@@ -109,7 +110,9 @@ impl MemoryNetwork {
         }
         let inbox = Arc::new(Mutex::new(Inbox::default()));
         table.inboxes.insert((local.ip(), port), Arc::clone(&inbox));
-        Ok(MemorySocket { shared: Arc::clone(&self.shared), local, inbox, counters: SocketCounters::default() })
+        let shared = Arc::clone(&self.shared);
+        let bound = Arc::new(Bound { shared: Arc::clone(&shared), local });
+        Ok(MemorySocket { shared, local, inbox, bound, counters: SocketCounters::default() })
     }
 
     /// Datagrams sent to where no socket was.
@@ -290,7 +293,27 @@ impl DatagramSocket for MemorySocket {
     }
 }
 
-impl Drop for MemorySocket {
+/// Another handle on the same socket, with counters of its own.
+impl Clone for MemorySocket {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            local: self.local,
+            inbox: Arc::clone(&self.inbox),
+            bound: Arc::clone(&self.bound),
+            counters: SocketCounters::default(),
+        }
+    }
+}
+
+/// The address is free again once the last handle is gone.
+#[derive(Debug)]
+struct Bound {
+    shared: Arc<Shared>,
+    local: SocketAddr,
+}
+
+impl Drop for Bound {
     fn drop(&mut self) {
         lock(&self.shared.table).inboxes.remove(&(self.local.ip(), self.local.port()));
     }

@@ -46,6 +46,17 @@ impl UdpSocket {
         Ok(Self { kernel: Kernel { socket, state }, segmentation, counters: SocketCounters::default(), granted })
     }
 
+    /// Another handle on the same socket, with counters of its own, so that two threads may send and receive at a time.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let socket = self.kernel.socket.try_clone()?;
+        let state = state::set_up(&socket)?;
+        let segmentation = Segmentation::new(state.max_gso_segments());
+        Ok(Self { kernel: Kernel { socket, state }, segmentation, counters: SocketCounters::default(), ..*self })
+    }
+
     /// The sizes of the send and the receive buffer, in bytes, as the system granted them. It may grant less than was
     /// asked for: see [`UdpSocketOptions::recv_buffer_bytes`].
     #[must_use]
