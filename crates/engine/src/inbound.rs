@@ -72,6 +72,11 @@ impl Inbound {
         self.readers.insert(cell.id, cell);
     }
 
+    /// Streams that are read.
+    pub(crate) fn readers(&self) -> impl Iterator<Item = &Arc<RecvCell>> {
+        self.readers.values()
+    }
+
     /// Who reads a stream.
     pub(crate) fn reader(&self, id: StreamId) -> Option<Arc<RecvCell>> {
         self.readers.get(&id).cloned()

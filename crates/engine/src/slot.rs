@@ -12,7 +12,6 @@ use units::{Duration, Instant};
 
 pub(crate) use self::away::{Away, STRANGE_MAX};
 use crate::cells::connection::{OpenAnswer, PATH_TASKS_MAX, PathTask, Query};
-use crate::cells::recv::RecvEnd;
 use crate::cells::send::SendEnd;
 use crate::cells::{ConnectionCell, Interest, RecvCell, SendCell, StreamCells, StreamTask};
 use crate::error::{Closed, OpenError};
@@ -201,6 +200,9 @@ impl Slot {
             if let Some(send) = &cells.send {
                 self.writers.insert(id, Arc::clone(send));
             }
+            if let (Some(away), Some(recv)) = (&mut self.away, &cells.recv) {
+                away.note_reader(recv);
+            }
             let wakers = {
                 let mut state = self.cell.lock();
                 state.accepted[id.dir().index()].push_back(cells);
@@ -223,7 +225,10 @@ impl Slot {
                 if let Some(recv) = &cells.recv {
                     match (&mut self.inbound, &mut self.away) {
                         (Some(inbound), _) => inbound.add_reader(Arc::clone(recv)),
-                        (None, Some(away)) => away.readers.push(Arc::clone(recv)),
+                        (None, Some(away)) => {
+                            away.note_reader(recv);
+                            away.readers.push(Arc::clone(recv));
+                        }
                         (None, None) => {}
                     }
                 }
@@ -357,9 +362,7 @@ impl Slot {
             inbound.end(closed);
         }
         if let Some(away) = &mut self.away {
-            for cell in away.readers.drain(..).chain(away.tasks.drain(..)) {
-                cell.end(RecvEnd::Closed(closed.clone()));
-            }
+            away.end_readers(closed);
         }
         for answer in self.opens.iter_mut().flat_map(|queue| queue.drain(..)) {
             let _nobody_waits = answer.put(Err(OpenError::ConnectionClosed(closed.clone())));

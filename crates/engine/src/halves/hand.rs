@@ -1,6 +1,6 @@
 //! The duty cycle of the receiver.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(super) struct Hand {
     sleeper: Sleeper,
     waker: Arc<EngineWaker>,
     rings: Rings,
-    guests: HashMap<ConnectionKey, Box<Guest>>,
+    guests: BTreeMap<ConnectionKey, Box<Guest>>,
     /// Whose datagrams are whose.
     ids: HashMap<Id, ConnectionKey>,
     buffers: Buffers,
@@ -85,7 +85,7 @@ impl Hand {
             sleeper,
             waker,
             rings,
-            guests: HashMap::new(),
+            guests: BTreeMap::new(),
             ids: HashMap::new(),
             buffers: Buffers::new(),
             arrived: Vec::with_capacity(RECV_BUFFERS),

@@ -64,8 +64,9 @@ const NEWS_MAX: usize = 512;
 /// Arrivals a ring holds: 4 MiB. While it is full nothing is received.
 const ARRIVALS_MAX: usize = 64;
 
-/// A receiver that makes no progress with what it has for so long is taken for dead: see `processor`.
-const HANG_AFTER: Duration = Duration::from_millis(200);
+/// A receiver that makes no progress with what it has for so long is taken for dead. Connections end by that, so it is longer than
+/// what a processor of paths is given; a panic in one connection may take long to be told, too.
+const HANG_AFTER: Duration = Duration::from_secs(2);
 
 /// The driver's end.
 pub(crate) struct Receiver {
@@ -81,7 +82,9 @@ pub(crate) struct Receiver {
     looked_at: Instant,
     is_gone: bool,
     figures: Arc<Figures>,
+    #[expect(clippy::vec_box, reason = "they travel through rings in the boxes they are kept in")]
     spare_words: Vec<Box<Word>>,
+    #[expect(clippy::vec_box, reason = "they travel through rings in the boxes they are kept in")]
     spent_reports: Vec<Box<Report>>,
     /// Something was put into the ring of orders since it was last woken.
     has_told: bool,
@@ -188,11 +191,15 @@ impl Receiver {
 
     /// Whether there is something to take.
     pub(crate) fn has_news(&self) -> bool {
-        !self.news.is_empty() || !self.arrivals.is_empty()
+        !self.is_gone && (!self.news.is_empty() || !self.arrivals.is_empty())
     }
 
     /// The next news. To be taken before a plan is made.
     pub(crate) fn take_news(&mut self) -> Option<News> {
+        if self.is_gone {
+            // One that hung and is back: what it had is over.
+            return None;
+        }
         let was_full = self.news.slots() > NEWS_MAX / 2;
         let news = self.news.pop().ok()?;
         if was_full {
@@ -215,6 +222,9 @@ impl Receiver {
 
     /// The next batch of a connection that is whole, or of nobody.
     pub(crate) fn take_arrival(&mut self) -> Option<Arrival> {
+        if self.is_gone {
+            return None;
+        }
         let was_full = self.arrivals.slots() > ARRIVALS_MAX - RECV_BUFFERS;
         let arrival = self.arrivals.pop().ok()?;
         if was_full {
