@@ -108,7 +108,7 @@ fn bulk_both_ways_is_absorbed_by_the_receiver_over_key_updates_with_any_peer() {
         let [ours, theirs] = [&ends.0, &ends.1].map(|end| end.stats().unwrap());
         assert!(theirs.send.key_updates > 0, "{peer}: {:?}", theirs.send);
         for receive in [&ours.receive, &theirs.receive] {
-            assert_eq!((receive.packets_unauthentic, receive.packets_dropped), (0, 0), "{peer}: {receive:?}");
+            assert_eq!(receive.packets_unauthentic, 0, "{peer}: {receive:?}");
         }
         world.stop();
     }

@@ -64,9 +64,10 @@ const NEWS_MAX: usize = 512;
 /// Arrivals a ring holds: 4 MiB. While it is full nothing is received.
 const ARRIVALS_MAX: usize = 64;
 
-/// A receiver that makes no progress with what it has for so long is taken for dead. Connections end by that, so it is longer than
-/// what a processor of paths is given; a panic in one connection may take long to be told, too.
-const HANG_AFTER: Duration = Duration::from_secs(2);
+/// So often a receiver that has halves is looked at. One that did no turn is woken, and if it still has done none when it is looked
+/// at again it is taken for dead. Connections end by that, so it takes longer than with a processor of paths; a panic in one
+/// connection may take long to be told, too.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The driver's end.
 pub(crate) struct Receiver {
@@ -80,6 +81,8 @@ pub(crate) struct Receiver {
     turns: Arc<AtomicU64>,
     turns_seen: u64,
     looked_at: Instant,
+    /// It had done no turn then.
+    is_suspected: bool,
     is_gone: bool,
     figures: Arc<Figures>,
     #[expect(clippy::vec_box, reason = "they travel through rings in the boxes they are kept in")]
@@ -131,6 +134,7 @@ impl Receiver {
             turns,
             turns_seen: 0,
             looked_at,
+            is_suspected: false,
             is_gone: false,
             figures,
             spare_words: Vec::new(),
@@ -156,9 +160,9 @@ impl Receiver {
 
     /// Hands over a receive half.
     pub(crate) fn take(&mut self, now: Instant, key: ConnectionKey, guest: Box<Guest>) {
+        self.give(now, Order::Take { key, guest });
         self.guests += 1;
         add(&self.figures.departed, 1);
-        self.give(now, Order::Take { key, guest });
     }
 
     /// Tells a receive half that is there.
@@ -173,8 +177,8 @@ impl Receiver {
     }
 
     fn give(&mut self, now: Instant, order: Order) {
-        if self.orders.slots() == ORDERS_MAX {
-            self.looked_at = now;
+        if !self.is_watched() {
+            (self.looked_at, self.is_suspected) = (now, false);
         }
         // What the thread does not take any more, since it has died, is as lost as what it had.
         let is_taken = self.orders.push(order).is_ok();
@@ -243,14 +247,16 @@ impl Receiver {
             fence(Ordering::Acquire);
             return self.news.is_empty() && self.arrivals.is_empty() && self.give_up();
         }
-        if !self.has_orders() || self.looked_at + HANG_AFTER > now {
+        if !self.is_watched() || self.looked_at + LOOK_EVERY > now {
             return false;
         }
         let turns = self.turns.load(Ordering::Relaxed);
         let does_turns = std::mem::replace(&mut self.turns_seen, turns) != turns;
         self.looked_at = now;
         self.waker.wake();
-        !does_turns && self.give_up()
+        // One that sleeps does a turn for being woken.
+        let was_suspected = std::mem::replace(&mut self.is_suspected, !does_turns);
+        was_suspected && !does_turns && self.give_up()
     }
 
     /// It is gone. If it is not, it sees that nobody has orders for it any more.
@@ -263,13 +269,14 @@ impl Receiver {
         true
     }
 
-    fn has_orders(&self) -> bool {
-        self.orders.slots() < ORDERS_MAX
+    /// It has something to do.
+    fn is_watched(&self) -> bool {
+        !self.is_gone && (self.guests > 0 || self.orders.slots() < ORDERS_MAX)
     }
 
     /// When [`look`](Self::look) has something to see.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        (!self.is_gone && self.has_orders()).then(|| self.looked_at + HANG_AFTER)
+        self.is_watched().then(|| self.looked_at + LOOK_EVERY)
     }
 
     // ── Memory that is used again ────────────────────────────────────────────────────────────────────────────────────
