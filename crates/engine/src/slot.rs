@@ -15,6 +15,7 @@ use crate::cells::send::SendEnd;
 use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, StreamCells, StreamTask};
 use crate::error::{Closed, OpenError};
 use crate::messages::Messages;
+use crate::processor::Lender;
 use crate::receive::COMPACT_BELOW;
 use crate::shared::{Entered, HalfOpen};
 
@@ -37,6 +38,8 @@ pub(crate) struct Slot {
     pub(crate) scheduled: bool,
     /// In the queues of these sockets, which are full: bit by bit.
     pub(crate) awaits_room: u64,
+    /// What processors of paths open its datagrams with.
+    pub(crate) lender: Lender,
     /// A client's connection whose handshake goes on.
     pub(crate) half_open: Option<HalfOpen>,
     /// It counts.
@@ -66,6 +69,7 @@ impl Slot {
             handshake_until: None,
             scheduled: false,
             awaits_room: 0,
+            lender: Lender::default(),
             half_open: None,
             _entered: entered,
             last_send_error: None,

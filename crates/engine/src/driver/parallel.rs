@@ -48,6 +48,12 @@ impl Driver {
                 break left;
             }
             planned += 1;
+            if let Some(processor) =
+                self.plan.addresses.and_then(|ends| self.ports[usize::from(ends.socket)].processor())
+            {
+                self.send_there(key, processor);
+                continue;
+            }
             let Some(stage) = &mut self.stage else { break Left::Nothing };
             let plan = Arc::new(std::mem::replace(&mut self.plan, stage.spare_plan()));
             if let Some(plan) = kept.replace(plan) {
@@ -66,6 +72,9 @@ impl Driver {
         let lane = Lane { key, path: plan.path, way: Way::Out };
         let cell = Arc::clone(&slot.cell);
         let mut sealed = stage.spare_buffer();
+        for (index, processor) in self.processors.iter().enumerate() {
+            stage.set_load(index, processor.send_count());
+        }
         if may && plan.datagram_count() >= SEAL_ELSEWHERE_FROM && stage.has_room() {
             stage.give(self.clock.now(), lane, cell, Job::Seal { plan, sealed });
             self.shared.lap(Stage::Route);

@@ -20,7 +20,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn new(workers: Vec<Arc<Tally>>) -> Self {
+    pub(crate) fn new(workers: Vec<Arc<Tally>>) -> Self {
         Self { workers, ..Self::default() }
     }
 
