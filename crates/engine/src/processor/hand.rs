@@ -159,6 +159,7 @@ impl Hand {
         for _ in 0..ORDERS_PER_TURN {
             let Ok(order) = self.rings.orders.pop() else { break };
             self.carry_out(order);
+            self.help();
         }
     }
 
@@ -203,12 +204,13 @@ impl Hand {
         }
     }
 
-    /// Seals a batch of the driver's own paths, if there is nothing to do here.
+    /// Seals a batch of the driver's own paths, if it has given one. That it does only while there is little to do here, so what it
+    /// gives waits no longer than its turn: those behind it on its path wait, too.
     fn help(&mut self) {
-        let Some(helper) = &mut self.others.helper else { return };
-        if self.rings.orders.is_empty() && self.waiting.is_empty() && helper.serve() {
+        if self.others.helper.as_mut().is_some_and(Helper::serve) {
             self.batches += 1;
             self.has_told = true;
+            self.wake_owner();
         }
     }
 
