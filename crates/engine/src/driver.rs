@@ -296,7 +296,9 @@ impl Driver {
         }
         // Last, since they are asked: a batch that waits in a processor for room has not left.
         let now = self.clock.now();
-        self.processors.iter_mut().fold(true, |all, processor| processor.has_finished(now) && all)
+        // All of them, so that they finish at the same time.
+        self.processors.iter_mut().map(|processor| processor.has_finished(now)).filter(|finished| !finished).count()
+            == 0
     }
 
     // ── Receiving ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -55,10 +55,11 @@ const SENDS_MAX: usize = 4;
 const LOANS_ON_THE_WAY_MAX: usize = 32;
 
 /// Orders a ring holds: all of the above, and answers to strangers.
-const ORDERS_MAX: usize = SENDS_MAX + LOANS_ON_THE_WAY_MAX + 12;
+const ORDERS_MAX: usize = ORDERS_RESERVED + LOANS_ON_THE_WAY_MAX + 8;
 
-/// Places of the ring of orders that answers and loans leave free: for plans, and for the last order.
-const ORDERS_RESERVED: usize = SENDS_MAX + 1;
+/// Places of the ring of orders that answers and loans leave free: for plans, and for questions whether all have left, of which
+/// there is one after a plan at most.
+const ORDERS_RESERVED: usize = 2 * SENDS_MAX + 1;
 
 /// News a ring holds: each order makes two at most, and so does a socket that has room again.
 const NEWS_MAX: usize = 2 * ORDERS_MAX + 2 * crate::engine::SOCKETS_MAX;
@@ -110,7 +111,9 @@ pub(crate) struct PathProcessor {
     next_ticket: u64,
     /// The last batch of which news came was refused.
     has_refused: bool,
-    finish: Finish,
+    /// Up to which ticket it was asked to tell when nothing is left to send, and has told.
+    finish_asked: Option<u64>,
+    finish_told: Option<u64>,
     pub(crate) tally: Arc<Tally>,
     /// Turns of its duty cycle, and how many there had been when it was last looked at, and when that was.
     turns: Arc<AtomicU64>,
@@ -118,14 +121,6 @@ pub(crate) struct PathProcessor {
     looked_at: Instant,
     state: State,
     spare_plans: Vec<Plan>,
-}
-
-/// Whether a processor has said that nothing is left to send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Finish {
-    NotAsked,
-    Asked,
-    Told,
 }
 
 /// What a look at a processor tells.
@@ -192,7 +187,8 @@ impl PathProcessor {
             sends: VecDeque::new(),
             next_ticket: 0,
             has_refused: false,
-            finish: Finish::NotAsked,
+            finish_asked: None,
+            finish_told: None,
             tally,
             turns,
             turns_seen: 0,
@@ -214,20 +210,21 @@ impl PathProcessor {
 
     /// It has nothing that it must do.
     fn is_idle(&self) -> bool {
-        self.sends.is_empty() && self.finish != Finish::Asked
+        self.sends.is_empty() && self.finish_asked == self.finish_told
     }
 
-    /// Whether nothing is left to send, as far as that can be known: asks it, the first time.
+    /// Whether nothing is left to send, as far as that can be known: asks it, once after the last plan.
     pub(crate) fn has_finished(&mut self, now: Instant) -> bool {
         if self.state != State::Well {
             return true;
         }
-        if self.finish == Finish::NotAsked {
+        let all = Some(self.next_ticket);
+        if self.finish_asked != all {
             self.note_work(now);
-            self.finish = Finish::Asked;
-            self.give(Order::Finish);
+            self.finish_asked = all;
+            self.give(Order::Finish { next_ticket: self.next_ticket });
         }
-        self.finish == Finish::Told
+        self.finish_told == all
     }
 
     /// Hands over a plan.
@@ -240,9 +237,6 @@ impl PathProcessor {
         let parcel = Parcel { key, cell: Arc::clone(&cell), receipt: plan.receipt() };
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        if self.finish == Finish::Told {
-            self.finish = Finish::NotAsked;
-        }
         self.sends.push_back(OnTheWay { ticket, key, cell, plan: Arc::clone(&plan) });
         self.give(Order::Send { ticket, parcel, plan });
     }
@@ -293,7 +287,7 @@ impl PathProcessor {
         match &news {
             // In order, but for those that wait for a socket that is full.
             News::Leaves { ticket, .. } => self.sends.retain(|sent| sent.ticket != *ticket),
-            News::Finished => self.finish = Finish::Told,
+            News::Finished { next_ticket } => self.finish_told = Some(*next_ticket),
             News::Late { .. } | News::Refused { .. } => {}
         }
         Some(news)

@@ -76,7 +76,7 @@ impl Driver {
                     self.on_late_refusal(at, &parcel, &error);
                 }
                 // It is in the books of the processor.
-                News::Finished => {}
+                News::Finished { .. } => {}
             }
         }
     }

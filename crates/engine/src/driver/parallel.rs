@@ -34,8 +34,12 @@ impl Driver {
         let left = loop {
             // What became due meanwhile goes first, and makes room.
             self.carry_on();
-            let Some(stage) = &self.stage else { break Left::Nothing };
+            let Some(stage) = &mut self.stage else { break Left::Nothing };
             if stage.is_full() {
+                // Processors of paths have their own work, and help no sooner than they come to it: nobody waits for that.
+                if !self.processors.is_empty() && stage.take_back_awaited() {
+                    continue;
+                }
                 if !self.await_stage.contains(&key) {
                     self.await_stage.push(key);
                 }

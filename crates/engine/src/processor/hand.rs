@@ -14,7 +14,7 @@ use rtrb::{Consumer, Producer};
 use units::{Duration, Instant};
 
 use super::loans::Borrower;
-use super::values::{Arrival, News, OpenedThere, Order};
+use super::values::{Arrival, News, Order};
 use super::{ORDERS_MAX, Start};
 use crate::driver::{arrived_at, run_of_id};
 use crate::port::{NearPort, Parcel, Sent};
@@ -78,7 +78,7 @@ pub(super) struct Hand {
     loans: Borrower,
     has_told: bool,
     /// The driver wants to know when nothing is left to send.
-    finishes: bool,
+    finishes: Option<u64>,
     /// Batches sent, received and helped with since that was noted, and since when.
     batches: u64,
     awake_since: Instant,
@@ -112,7 +112,7 @@ impl Hand {
             sealed: Vec::new(),
             loans: Borrower::default(),
             has_told: false,
-            finishes: false,
+            finishes: None,
             batches: 0,
             awake_since,
             others,
@@ -191,16 +191,16 @@ impl Hand {
                     let _sent = port.send(now, &transmit, || None);
                 }
             }
-            Order::Finish => self.finishes = true,
+            Order::Finish { next_ticket } => self.finishes = Some(next_ticket),
         }
     }
 
     /// Says that nothing is left to send, if it was asked and so it is.
     fn finish(&mut self) {
+        // Orders come one after the other: those before the question were carried out.
         let is_done = self.waiting.is_empty() && self.ports.iter().all(|(_, port)| port.has_room());
-        if self.finishes && is_done && self.rings.orders.is_empty() {
-            self.finishes = false;
-            self.tell(News::Finished);
+        if is_done && let Some(next_ticket) = self.finishes.take() {
+            self.tell(News::Finished { next_ticket });
         }
     }
 
@@ -323,12 +323,10 @@ impl Hand {
     fn open(&mut self, port: usize, meta: RecvMeta, mut batch: Arrived) -> Arrival {
         let stride = meta.stride.max(1);
         let is_uniform = run_of_id(batch.bytes(), stride) == batch.bytes().len();
-        let mut opened = None;
-        if is_uniform {
-            let mut open = self.rings.jobs.pop().unwrap_or_default();
-            let owner = self.loans.open(arrived_at(port, &meta), stride, batch.bytes_mut(), &mut open);
-            opened = owner.map(|(key, cell)| OpenedThere { key, cell, open });
-        }
+        let (loans, jobs) = (&mut self.loans, &mut self.rings.jobs);
+        let spare = || jobs.pop().unwrap_or_default();
+        let opened =
+            if is_uniform { loans.open(arrived_at(port, &meta), stride, batch.bytes_mut(), spare) } else { None };
         Arrival { port, meta, batch, opened }
     }
 

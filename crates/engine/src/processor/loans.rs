@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quic::{Addresses, Connection, ConnectionKey, LOCAL_ID_LEN, LeaseTerms, OpenJob, OpenLease, PathId};
 
+use super::values::OpenedThere;
 use crate::cells::ConnectionCell;
 
 /// Loans a processor has, at most: some hundred bytes each beside keys that are shared. When there would be more it lets go of all
@@ -137,14 +138,14 @@ impl Borrower {
         self.loans.retain(|_, lent| !lent.loan.is_over.load(Ordering::Acquire));
     }
 
-    /// Opens datagrams that are all to the connection ID of the first, if that was lent; says whose they are.
+    /// Opens datagrams that are all to the connection ID of the first, if that was lent, with a `spare` job.
     pub(crate) fn open(
         &mut self,
         addresses: Addresses,
         stride: usize,
         data: &mut [u8],
-        job: &mut OpenJob,
-    ) -> Option<(ConnectionKey, Arc<ConnectionCell>)> {
+        spare: impl FnOnce() -> Box<OpenJob>,
+    ) -> Option<OpenedThere> {
         let id = local_id(data)?;
         let lent = self.loans.get_mut(&id)?;
         if lent.loan.is_over.load(Ordering::Acquire) {
@@ -154,8 +155,9 @@ impl Borrower {
         if let Some(largest) = lent.loan.heard.load(Ordering::Acquire).checked_sub(1) {
             lent.lease.note_heard(largest);
         }
-        lent.lease.open(addresses, stride, data, job);
-        Some((lent.key, Arc::clone(&lent.cell)))
+        let mut open = spare();
+        lent.lease.open(addresses, stride, data, &mut open);
+        Some(OpenedThere { key: lent.key, cell: Arc::clone(&lent.cell), open })
     }
 }
 

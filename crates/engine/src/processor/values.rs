@@ -20,8 +20,8 @@ pub(crate) enum Order {
     Borrow(Box<Lent>),
     /// Send this, if there is room.
     Reply { port: usize, destination: SocketAddr, source_ip: Option<IpAddr>, contents: Vec<u8> },
-    /// Tell when there is nothing left to send.
-    Finish,
+    /// Tell when there is nothing left to send of what has tickets before this one.
+    Finish { next_ticket: u64 },
 }
 
 /// A batch that has arrived at the engine's socket of number `port`.
@@ -49,6 +49,6 @@ pub(crate) enum News {
     Late { parcel: Parcel, at: Instant },
     /// A batch that counted as on its way will never leave.
     Refused { parcel: Parcel, at: Instant, error: SendError },
-    /// Nothing is left to send.
-    Finished,
+    /// Nothing is left to send of what has tickets before this one.
+    Finished { next_ticket: u64 },
 }

@@ -302,6 +302,23 @@ impl Stage {
         }
     }
 
+    /// Seals here what lanes wait for, whoever has it: the same plan gives the same bytes, and what comes back later is not looked
+    /// at. False if they wait for nothing that can be done here.
+    pub(crate) fn take_back_awaited(&mut self) -> bool {
+        let awaited: Vec<Ticket> =
+            self.order.awaited().filter(|(_, item)| item.plan.is_some()).map(|(ticket, _)| ticket).collect();
+        for ticket in &awaited {
+            let Some(plan) = self.order.waiting(*ticket).and_then(|item| item.plan.take()) else { continue };
+            let mut sealed = self.spare_buffers.pop().unwrap_or_default();
+            seal(&plan, &mut sealed);
+            if let Some(item) = self.order.finish(*ticket) {
+                item.finished = Finished::Sealed { plan, sealed };
+                self.figures.by_driver.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        !awaited.is_empty()
+    }
+
     /// When [`collect`](Self::collect) is to look for workers that are late.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.order.awaited().map(|(_, item)| item.due_at(&self.workers)).min()
