@@ -32,7 +32,8 @@ impl Driver {
         let mut planned = 0;
         let mut kept: Option<Arc<Plan>> = None;
         let left = loop {
-            // What became due meanwhile goes first, and makes room.
+            // What became due meanwhile goes first, and makes room. Whether processors have room is known from their reports.
+            self.take_all_reports();
             self.carry_on();
             let Some(stage) = &mut self.stage else { break Left::Nothing };
             if stage.is_full() {

@@ -14,6 +14,8 @@
 //! | `job` | what a worker does |
 //! | `figures` | what was done, counted |
 //!
+//! Under `path(n)` the workers are the processors of paths: they seal for the driver's own paths while they have little to do.
+//!
 //! The driver is a processor like the others: it seals and opens whatever the workers have no room for, so nobody waits while
 //! there is work. A worker that dies or hangs takes nothing along but its share of the speed: what it was to seal is sealed
 //! again here, what it was to open counts as lost on the way, as if the network had dropped it.
