@@ -25,6 +25,8 @@ pub(crate) const JOBS_MAX: usize = 4;
 /// owner does meanwhile, and no more, because its own paths come first.
 const HELP_BELOW: usize = 3;
 
+const _: () = assert!(HELP_BELOW <= JOBS_MAX, "a ring has room for what may be in flight");
+
 /// A job with its slot.
 struct Errand {
     ticket: Ticket,
