@@ -31,7 +31,7 @@ use crate::slab::Slab;
 use crate::sleep::Sleeper;
 use crate::slot::Slot;
 use crate::socket::Readiness;
-use crate::stage::Stage as ParallelStage;
+use crate::stage::{Figures, Stage as ParallelStage};
 use crate::timers::Timers;
 
 /// Calls to one socket in one turn: with [`RECV_BUFFERS`] buffers each at most 2 MiB, well under a millisecond of work.
@@ -117,6 +117,8 @@ pub(crate) struct Others {
     pub(crate) stage: Option<ParallelStage>,
     pub(crate) processors: Vec<PathProcessor>,
     pub(crate) receiver: Option<Receiver>,
+    /// What they do, counted.
+    pub(crate) figures: Option<Arc<Figures>>,
 }
 
 /// The bounds the driver applies.
@@ -298,13 +300,19 @@ impl Driver {
         let has_held = self.near_ports().any(|port| !port.has_room());
         let keys: Vec<u32> = self.slots.keys().collect();
         let is_away = keys.iter().any(|key| self.slots.get_mut(*key).is_some_and(|slot| slot.away.is_some()));
-        let is_there = is_away || self.processors.iter().any(|processor| !processor.is_idle());
-        if !self.goodbyes_said || !self.run.is_empty() || is_under_way || has_held || is_there {
+        if !self.goodbyes_said || !self.run.is_empty() || is_under_way || has_held || is_away {
             return false;
         }
         // A goodbye that the system refused leaves after a wait.
         let keys: Vec<u32> = self.slots.keys().collect();
-        keys.into_iter().all(|key| self.slots.get_mut(key).is_none_or(|slot| slot.refused_until.is_none()))
+        if keys.into_iter().any(|key| self.slots.get_mut(key).is_some_and(|slot| slot.refused_until.is_some())) {
+            return false;
+        }
+        // Last, since they are asked: a batch that waits in a processor for room has not left.
+        let now = self.clock.now();
+        // All of them, so that they finish at the same time.
+        self.processors.iter_mut().map(|processor| processor.has_finished(now)).filter(|finished| !finished).count()
+            == 0
     }
 
     // ── Receiving ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -372,7 +380,7 @@ impl Driver {
                 self.hand_over(port, key, meta, batch);
                 return;
             }
-            Route::Unknown if self.run_of_id(data, stride) == data.len() => {
+            Route::Unknown if run_of_id(data, stride) == data.len() => {
                 self.pass_on(port, meta, batch);
                 return;
             }
@@ -390,7 +398,7 @@ impl Driver {
                 Route::First => self.admit(port, meta, first.into()),
                 Route::UnknownVersion => self.negotiate(port, meta, first),
                 Route::Unknown => {
-                    len = self.run_of_id(data, stride);
+                    len = run_of_id(data, stride);
                     self.pass_on(port, meta, Arrived::Copied(BytesMut::from(&data[..len])));
                 }
             }
@@ -411,21 +419,13 @@ impl Driver {
         }
     }
 
-    /// How many bytes from the front of `data` have the connection ID of the first datagram.
-    fn run_of_id(&self, data: &[u8], stride: usize) -> usize {
-        let first = &data[..stride.min(data.len())];
-        let rest = data[first.len()..].chunks(stride);
-        first.len() + rest.take_while(|datagram| same_short_header(first, datagram)).map(<[u8]>::len).sum::<usize>()
-    }
-
     fn hand_over(&mut self, port: usize, key: ConnectionKey, meta: &RecvMeta, batch: Arrived) {
-        if self.stage.is_some() {
+        if self.stage.is_some() && self.processors.is_empty() {
             self.open_by_stage(port, key, meta, batch);
             return;
         }
         if let Some(processor) = self.ports[port].processor() {
-            self.open_there(port, processor, key, meta, batch);
-            return;
+            self.lend_there(key, processor, batch.bytes());
         }
         let now = self.clock.now();
         self.note_bulk(key, batch.bytes().len());
@@ -511,6 +511,13 @@ impl Driver {
         // Does nothing if the end was told already.
         slot.on_closed(now, Closed::EndpointClosed);
     }
+}
+
+/// How many bytes from the front of `data` have the connection ID of the first datagram.
+pub(crate) fn run_of_id(data: &[u8], stride: usize) -> usize {
+    let first = &data[..stride.min(data.len())];
+    let rest = data[first.len()..].chunks(stride);
+    first.len() + rest.take_while(|datagram| same_short_header(first, datagram)).map(<[u8]>::len).sum::<usize>()
 }
 
 /// Where a batch has come from, and to.

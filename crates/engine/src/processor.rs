@@ -1,28 +1,33 @@
 //! A processor of paths: a thread that serves the sockets of its paths from the system call to the sealed and the opened batch.
 //!
 //! ```text
-//!            orders: plans to send, batches to open ──▶ ┌───────────┐ ◀─▶ sockets of its paths
-//!   driver ◀─ arrivals ──────────────────────────────── │ processor │
-//!          ◀─ news: reports, opened batches ─────────── └───────────┘
+//!            orders: plans to send, loans ───────▶ ┌───────────┐ ◀─▶ sockets of its paths
+//!   driver ◀─ arrivals, opened if it has the keys ─ │ processor │
+//!          ◀─ news: reports of what leaves ──────── └───────────┘
 //! ```
 //!
 //! What belongs to a connection as a whole stays with the driver: deciding, numbering, absorbing. A plan becomes datagrams and
 //! leaves here. The report that it leaves is put into the ring before the system call, so no acknowledgement overtakes it.
-//! What arrives is told to the driver, which says whose it is and lends keys; bulk is then opened here.
+//! What arrives is opened here once the driver has lent what that takes; the driver says whose it is and what becomes of it.
+//! A processor with nothing to do on its own paths seals for the driver's (`crate::stage`).
 //!
 //! | file | what |
 //! |---|---|
 //! | `values` | orders, arrivals and news |
+//! | `loans` | what is lent, and how borrowers learn of changes |
 //! | `hand` | the thread's own end: its duty cycle |
 //! | this one | the driver's end, and what it makes of a processor that dies or hangs |
 
 mod hand;
+mod loans;
 mod values;
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 
 use net::MonotonicClock;
@@ -30,34 +35,43 @@ use quic::{ConnectionKey, OpenJob, Plan};
 use rtrb::{Consumer, Producer, RingBuffer};
 use units::{Duration, Instant};
 
-use self::hand::{Hand, Rings};
+use self::hand::{Hand, OtherEnds, Rings};
+pub(crate) use self::loans::{Lender, Lent};
 use self::values::Order;
-pub(crate) use self::values::{Arrival, News};
+pub(crate) use self::values::{Arrival, News, OpenedThere};
 use crate::cells::ConnectionCell;
 use crate::port::{NearPort, Parcel};
-use crate::receive::{Arrived, RECV_BUFFERS};
+use crate::receive::RECV_BUFFERS;
 use crate::sleep::Sleeper;
 use crate::socket::LiveSocket;
+use crate::stage::{Helper, Tally};
 use crate::wake::{ArrivalWaker, EngineWaker};
 
 /// Plans a processor has at a time, at most: one that leaves, one that is sealed next, and two to bridge what the driver does
 /// meanwhile. They leave within a fraction of a millisecond.
 const SENDS_MAX: usize = 4;
 
-/// Batches it has to open at a time, at most. While there are so many the driver looks at no more news.
-const OPENS_MAX: usize = 8;
-
-/// A batch may hold datagrams of as many connections: each becomes an order of its own.
-const SPLITS_MAX: usize = 64;
+/// Loans on their way to it, at most; what is not lent for that is lent with the next batch.
+const LOANS_ON_THE_WAY_MAX: usize = 32;
 
 /// Orders a ring holds: all of the above, and answers to strangers.
-const ORDERS_MAX: usize = SENDS_MAX + OPENS_MAX + SPLITS_MAX + 8;
+const ORDERS_MAX: usize = ORDERS_RESERVED + LOANS_ON_THE_WAY_MAX + 8;
+
+/// Places of the ring of orders that answers and loans leave free: for plans, and for questions whether all have left, of which
+/// there is one after a plan at most.
+const ORDERS_RESERVED: usize = 2 * SENDS_MAX + 1;
 
 /// News a ring holds: each order makes two at most, and so does a socket that has room again.
 const NEWS_MAX: usize = 2 * ORDERS_MAX + 2 * crate::engine::SOCKETS_MAX;
 
 /// Arrivals a ring holds: 4 MiB. While it is full, nothing is received.
-const ARRIVALS_MAX: usize = 64;
+pub(crate) const ARRIVALS_MAX: usize = 64;
+
+/// A processor that waits for room in the ring of arrivals is woken when so many are left there: it has work again before the
+/// driver runs out of it, and is not woken for every batch.
+const ARRIVALS_LOW: usize = ARRIVALS_MAX / 2;
+
+const _: () = assert!(ARRIVALS_LOW + RECV_BUFFERS <= ARRIVALS_MAX, "who is woken finds room");
 
 /// A processor that makes no progress with what it has for so long is taken for dead. Longer than any machine makes a thread
 /// wait that is not stuck; shorter than what a peer takes for a dead path.
@@ -79,7 +93,6 @@ struct OnTheWay {
     key: ConnectionKey,
     cell: Arc<ConnectionCell>,
     plan: Arc<Plan>,
-    is_reported: bool,
 }
 
 /// A processor of paths, as the driver sees it.
@@ -89,18 +102,25 @@ pub(crate) struct PathProcessor {
     arrivals: Consumer<Arrival>,
     waker: Arc<EngineWaker>,
     thread: Option<JoinHandle<()>>,
-    /// In the order in which they were handed over.
+    /// Closed when the thread has let go of everything.
+    ended: Receiver<Infallible>,
+    /// Jobs that were opened with, to be used again there.
+    jobs_back: Producer<Box<OpenJob>>,
+    /// Those that were not reported as leaving, in the order in which they were handed over.
     sends: VecDeque<OnTheWay>,
-    opens: usize,
     next_ticket: u64,
+    /// The last batch of which news came was refused.
+    has_refused: bool,
+    /// Up to which ticket it was asked to tell when nothing is left to send, and has told.
+    finish_asked: Option<u64>,
+    finish_told: Option<u64>,
+    pub(crate) tally: Arc<Tally>,
     /// Turns of its duty cycle, and how many there had been when it was last looked at, and when that was.
     turns: Arc<AtomicU64>,
     turns_seen: u64,
     looked_at: Instant,
     state: State,
     spare_plans: Vec<Plan>,
-    #[expect(clippy::vec_box, reason = "jobs travel through rings in the boxes they are kept in")]
-    spare_opens: Vec<Box<OpenJob>>,
 }
 
 /// What a look at a processor tells.
@@ -124,17 +144,25 @@ pub(crate) struct Start {
     pub(crate) owner: Arc<EngineWaker>,
 }
 
+/// A socket that a processor serves: its number in the engine, its address, itself.
+pub(crate) type Served = (usize, SocketAddr, Box<dyn LiveSocket>);
+
 impl PathProcessor {
-    /// Starts one that serves `sockets`, each with its number in the engine.
+    /// Starts one that serves `sockets`. `help` makes, of what wakes it, the end at which it takes work of the driver's.
     ///
     /// # Errors
     /// If the system gives no thread or no poll.
     #[expect(clippy::disallowed_methods, reason = "this is where processors are given out")]
-    pub(crate) fn start(start: Start, sockets: Vec<(usize, SocketAddr, Box<dyn LiveSocket>)>) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        start: Start,
+        sockets: Vec<Served>,
+        help: impl FnOnce(&Arc<EngineWaker>) -> Option<Helper>,
+    ) -> std::io::Result<Self> {
         let (orders, to_do) = RingBuffer::new(ORDERS_MAX);
         let (told, news) = RingBuffer::new(NEWS_MAX);
         let (received, arrivals) = RingBuffer::new(ARRIVALS_MAX);
-        let turns = Arc::new(AtomicU64::new(0));
+        let (jobs_back, jobs) = RingBuffer::new(ARRIVALS_MAX);
+        let (turns, tally) = (Arc::new(AtomicU64::new(0)), Arc::new(Tally::default()));
         let (sleeper, waker) = Sleeper::new(start.clock, start.busy_poll)?;
         let waker = Arc::new(waker);
         let mut ports = Vec::with_capacity(sockets.len());
@@ -143,8 +171,10 @@ impl PathProcessor {
         }
         let looked_at = start.clock.now();
         let name = start.name.clone();
-        let rings = Rings { orders: to_do, news: told, arrivals: received, turns: Arc::clone(&turns) };
-        let hand = Hand::new(start, ports, sleeper, Arc::clone(&waker), rings)?;
+        let rings = Rings { orders: to_do, news: told, arrivals: received, jobs, turns: Arc::clone(&turns) };
+        let (ends, ended) = channel();
+        let others = OtherEnds { helper: help(&waker), tally: Arc::clone(&tally), _ends: ends };
+        let hand = Hand::new(start, ports, sleeper, Arc::clone(&waker), rings, others)?;
         let thread = std::thread::Builder::new().name(name).spawn(move || hand.run())?;
         Ok(Self {
             orders,
@@ -152,15 +182,19 @@ impl PathProcessor {
             arrivals,
             waker,
             thread: Some(thread),
+            ended,
+            jobs_back,
             sends: VecDeque::new(),
-            opens: 0,
             next_ticket: 0,
+            has_refused: false,
+            finish_asked: None,
+            finish_told: None,
+            tally,
             turns,
             turns_seen: 0,
             looked_at,
             state: State::Well,
             spare_plans: Vec::new(),
-            spare_opens: Vec::new(),
         })
     }
 
@@ -169,14 +203,28 @@ impl PathProcessor {
         self.state == State::Well && self.sends.len() < SENDS_MAX
     }
 
-    /// Nothing is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.state == State::Gone || (self.sends.is_empty() && self.opens == 0)
+    /// Plans it has.
+    pub(crate) fn send_count(&self) -> usize {
+        self.sends.len()
     }
 
-    /// Something arrives from a path whose batches are being opened: what follows must follow there.
-    pub(crate) fn is_opening(&self) -> bool {
-        self.opens > 0
+    /// It has nothing that it must do.
+    fn is_idle(&self) -> bool {
+        self.sends.is_empty() && self.finish_asked == self.finish_told
+    }
+
+    /// Whether nothing is left to send, as far as that can be known: asks it, once after the last plan.
+    pub(crate) fn has_finished(&mut self, now: Instant) -> bool {
+        if self.state != State::Well {
+            return true;
+        }
+        let all = Some(self.next_ticket);
+        if self.finish_asked != all {
+            self.note_work(now);
+            self.finish_asked = all;
+            self.give(Order::Finish { next_ticket: self.next_ticket });
+        }
+        self.finish_told == all
     }
 
     /// Hands over a plan.
@@ -189,26 +237,15 @@ impl PathProcessor {
         let parcel = Parcel { key, cell: Arc::clone(&cell), receipt: plan.receipt() };
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.sends.push_back(OnTheWay { ticket, key, cell, plan: Arc::clone(&plan), is_reported: false });
+        self.sends.push_back(OnTheWay { ticket, key, cell, plan: Arc::clone(&plan) });
         self.give(Order::Send { ticket, parcel, plan });
     }
 
-    /// Hands over a batch to open. If the processor is gone, so is the batch.
-    pub(crate) fn open(
-        &mut self,
-        now: Instant,
-        key: ConnectionKey,
-        cell: Arc<ConnectionCell>,
-        open: Box<OpenJob>,
-        batch: Arrived,
-    ) {
-        if self.state == State::Gone || self.orders.slots() <= SENDS_MAX {
-            // As if the network had lost it: the processor is gone, or a batch of many small datagrams fell into too many.
-            return;
+    /// Lends what opens the batches that follow; none if there are too many loans on their way.
+    pub(crate) fn lend(&mut self, lent: Lent) {
+        if self.state == State::Well && self.orders.slots() > ORDERS_MAX - LOANS_ON_THE_WAY_MAX {
+            self.give(Order::Borrow(Box::new(lent)));
         }
-        self.note_work(now);
-        self.opens += 1;
-        self.give(Order::Open { key, cell, open, batch });
     }
 
     /// Answers a packet that belongs to no connection; it may be lost.
@@ -219,8 +256,8 @@ impl PathProcessor {
         source_ip: Option<std::net::IpAddr>,
         bytes: &[u8],
     ) {
-        // Room for the orders of connections is never given away.
-        if self.state == State::Well && self.orders.slots() > SENDS_MAX + OPENS_MAX + SPLITS_MAX {
+        // Room for plans is never given away.
+        if self.state == State::Well && self.orders.slots() > ORDERS_RESERVED {
             self.give(Order::Reply { port, destination, source_ip, contents: bytes.to_vec() });
         }
     }
@@ -232,8 +269,8 @@ impl PathProcessor {
     }
 
     fn give(&mut self, order: Order) {
-        // Plans and openings are counted, and a batch splits into so many at most. What a processor that has just died does not
-        // take is as lost as what it had.
+        // Plans are counted, and others leave them room. What a processor that has just died does not take is as lost as what
+        // it had.
         let is_taken = self.orders.push(order).is_ok();
         assert!(is_taken || self.orders.is_abandoned(), "a ring has room for what may be under way");
         self.waker.wake();
@@ -241,38 +278,30 @@ impl PathProcessor {
 
     /// Whether there is something to take.
     pub(crate) fn has_news(&self) -> bool {
-        !self.news.is_empty() || (self.takes_arrivals() && !self.arrivals.is_empty())
-    }
-
-    /// While it has enough to open, what arrives has to wait.
-    fn takes_arrivals(&self) -> bool {
-        self.opens < OPENS_MAX
+        !self.news.is_empty() || !self.arrivals.is_empty()
     }
 
     /// The next news. To be taken before what arrives, so that no acknowledgement overtakes a report.
     pub(crate) fn take_news(&mut self) -> Option<News> {
         let news = self.news.pop().ok()?;
         match &news {
-            News::Emitted { ticket, .. } => {
-                if let Some(sent) = self.sends.iter_mut().find(|sent| sent.ticket == *ticket) {
-                    sent.is_reported = true;
-                }
-            }
-            News::Sent { ticket, .. } => self.sends.retain(|sent| sent.ticket != *ticket),
-            News::Opened { .. } => self.opens = self.opens.saturating_sub(1),
-            News::Late { .. } => {}
+            // In order, but for those that wait for a socket that is full.
+            News::Leaves { ticket, .. } => self.sends.retain(|sent| sent.ticket != *ticket),
+            News::Finished { next_ticket } => self.finish_told = Some(*next_ticket),
+            News::Late { .. } | News::Refused { .. } => {}
         }
         Some(news)
     }
 
+    /// Notes whether the system refused a batch, of which news came just now; whether it did so with the one before.
+    pub(crate) fn note_refused(&mut self, is_refused: bool) -> bool {
+        std::mem::replace(&mut self.has_refused, is_refused)
+    }
+
     /// The next batch that has arrived.
     pub(crate) fn take_arrival(&mut self) -> Option<Arrival> {
-        if !self.takes_arrivals() {
-            return None;
-        }
-        let was_full = self.arrivals.slots() > ARRIVALS_MAX - RECV_BUFFERS;
         let arrival = self.arrivals.pop().ok()?;
-        if was_full {
+        if self.arrivals.slots() == ARRIVALS_LOW {
             // It may wait for room in the ring.
             self.waker.wake();
         }
@@ -287,14 +316,10 @@ impl PathProcessor {
         if self.news.is_abandoned() {
             // What it told before it ended is there to be seen.
             fence(Ordering::Acquire);
-            if self.news.is_empty() {
-                // Nobody opens anything any more, so that is no reason to leave arrivals where they are.
-                self.opens = 0;
-                if self.arrivals.is_empty() {
-                    // Also if it was known to hang: now it will not be back.
-                    self.state = State::Gone;
-                    return Turn::Lost;
-                }
+            if self.news.is_empty() && self.arrivals.is_empty() {
+                // Also if it was known to hang: now it will not be back.
+                self.state = State::Gone;
+                return Turn::Lost;
             }
             return Turn::None;
         }
@@ -334,24 +359,20 @@ impl PathProcessor {
         self.state == State::Gone
     }
 
+    /// Whether its paths are of use.
+    pub(crate) fn is_well(&self) -> bool {
+        self.state == State::Well
+    }
+
     /// The next plan that a processor which is gone had and did not report as leaving.
     pub(crate) fn take_unsent(&mut self) -> Option<(ConnectionKey, Arc<ConnectionCell>, Arc<Plan>)> {
-        while let Some(sent) = self.sends.pop_front() {
-            if !sent.is_reported {
-                return Some((sent.key, sent.cell, sent.plan));
-            }
-        }
-        None
+        self.sends.pop_front().map(|sent| (sent.key, sent.cell, sent.plan))
     }
 
     // ── Memory that is used again ────────────────────────────────────────────────────────────────────────────────────
 
     pub(crate) fn spare_plan(&mut self) -> Plan {
         self.spare_plans.pop().unwrap_or_default()
-    }
-
-    pub(crate) fn spare_open(&mut self) -> Box<OpenJob> {
-        self.spare_opens.pop().unwrap_or_default()
     }
 
     pub(crate) fn keep_plan(&mut self, plan: Arc<Plan>) {
@@ -364,10 +385,9 @@ impl PathProcessor {
     }
 
     pub(crate) fn keep_open(&mut self, mut open: Box<OpenJob>) {
-        if self.spare_opens.len() < OPENS_MAX {
-            open.clear();
-            self.spare_opens.push(open);
-        }
+        open.clear();
+        // As many as there are arrivals; one too many is freed.
+        let _full = self.jobs_back.push(open);
     }
 }
 
@@ -378,9 +398,17 @@ impl Drop for PathProcessor {
         let (orders, _) = RingBuffer::new(1);
         drop(std::mem::replace(&mut self.orders, orders));
         self.waker.wake();
-        if let Some(thread) = self.thread.take().filter(|_| self.state != State::Hangs) {
-            // A panic was told when it happened.
-            let _panicked = thread.join();
+        // Sockets and keys may be anybody's, and hang for good.
+        let Some(thread) = self.thread.take().filter(|_| self.state != State::Hangs) else { return };
+        match self.ended.recv_timeout(HANG_AFTER.into()) {
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::error!("a processor of paths does not end: it is left to itself")
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                // A panic was told when it happened.
+                let _panicked = thread.join();
+            }
+            Ok(never) => match never {},
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::cells::{ConnectionCell, Interest, RecvCell, SendCell, StreamCells, St
 use crate::error::{Closed, OpenError};
 use crate::inbound::{Inbound, cells_for};
 use crate::messages::Outgoing;
+use crate::processor::Lender;
 use crate::shared::{Entered, HalfOpen};
 
 /// How long nothing is sent after the system refused a batch, at first and at most.
@@ -35,6 +36,8 @@ pub(crate) struct Slot {
     pub(crate) scheduled: bool,
     /// In the queues of these sockets, which are full: bit by bit.
     pub(crate) awaits_room: u64,
+    /// What processors of paths open its datagrams with.
+    pub(crate) lender: Lender,
     /// A client's connection whose handshake goes on.
     pub(crate) half_open: Option<HalfOpen>,
     /// It counts.
@@ -70,6 +73,7 @@ impl Slot {
             handshake_until: None,
             scheduled: false,
             awaits_room: 0,
+            lender: Lender::default(),
             half_open: None,
             _entered: entered,
             last_send_error: None,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use engine::Closed;
 use net::MemoryNetwork;
 use quic::{Dir, PathState, Side};
+use units::Duration;
 
 use trouble::over_paths::{World, engine};
 use trouble::{Fault, LEN, Trouble, factory, healthy, pattern, wait};
@@ -18,6 +19,11 @@ fn every_path_carries_a_share_by_a_processor_of_its_own() {
     world.transfer();
     let paths = world.paths();
     assert!(paths.iter().all(|path| path.packets_acked > 100), "{paths:?}");
+    for engine in [&world.client, &world.server] {
+        let workers = engine.stage_stats().unwrap().workers;
+        let are_busy = workers.iter().all(|worker| worker.batches > 10 && worker.busy > Duration::ZERO);
+        assert!(workers.len() == 2 && are_busy, "{workers:?}");
+    }
     assert_eq!(world.ours.stats().unwrap().receive.packets_unauthentic, 0);
     world.stop();
 }

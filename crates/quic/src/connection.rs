@@ -3,6 +3,7 @@
 
 mod apart;
 mod arrival;
+mod lease;
 mod paths;
 mod questions;
 mod script;
@@ -27,6 +28,8 @@ use crate::rest::{Due, RestTimer};
 use crate::send::path::{Addresses, SendPath};
 use crate::send::streams::WriteError;
 use crate::send::{SendDatagramError, SendHalf};
+
+pub use self::lease::{LeaseTerms, OpenLease};
 
 /// Packets kept because their keys are not there yet: a reordered flight, not more.
 const EARLY_PACKETS_MAX: usize = 16;
@@ -61,7 +64,8 @@ impl ReceiveBuffer for BytesMut {
 /// There are four kinds of calls.
 ///
 /// - **Input**, with the time: [`handle_datagrams`](Self::handle_datagrams) or, to open on another processor,
-///   [`begin_open`](Self::begin_open) and [`handle_opened`](Self::handle_opened); [`handle_timeout`](Self::handle_timeout),
+///   [`begin_open`](Self::begin_open) and [`handle_opened`](Self::handle_opened), or with a [lease](Self::lend_opening)
+///   [`handle_opened_there`](Self::handle_opened_there); [`handle_timeout`](Self::handle_timeout),
 ///   [`handle_emitted`](Self::handle_emitted), [`handle_not_emitted`](Self::handle_not_emitted).
 /// - **Output**, to be polled until empty after every input and every call of the application, in this order:
 ///   [`poll_route`](Self::poll_route), [`poll_event`](Self::poll_event), [`poll_plan`](Self::poll_plan), and last

@@ -53,7 +53,7 @@ pub(crate) mod stream_map;
 pub mod strip;
 
 pub use config::{TraceSink, TransportConfig};
-pub use connection::{Connection, ReceiveBuffer, WRITE_LEN_MAX};
+pub use connection::{Connection, LeaseTerms, OpenLease, ReceiveBuffer, WRITE_LEN_MAX};
 pub use control::RouteChange;
 pub use control::ids::LOCAL_ID_LEN;
 pub use control::paths::{OpenPathError, PATHS_MAX};

@@ -233,6 +233,7 @@ pub(crate) struct PhaseRing {
 }
 
 /// What the stage needs to know.
+#[derive(Clone)]
 pub(crate) struct OpenContext {
     pub(crate) local_id_len: usize,
     /// Initial and Handshake keys.

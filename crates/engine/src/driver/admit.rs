@@ -12,6 +12,7 @@ use crate::cells::ConnectionCell;
 use crate::cells::connection::Place;
 use crate::error::Closed;
 use crate::port::PortPlace;
+use crate::processor::PathProcessor;
 use crate::receive::Arrived;
 use crate::shared::ConnectRequest;
 use crate::slot::Slot;
@@ -21,26 +22,40 @@ impl Driver {
     pub(super) fn connect(&mut self, request: ConnectRequest) {
         let ConnectRequest { cell, server_name, factory, socket } = request;
         let _told = TellOnPanic { cell: &cell, panicked_before: std::thread::panicking() };
-        let is_v4 = cell.remote.is_ipv4();
-        let refusal = if self.goodbyes_said {
-            Closed::EndpointClosed
-        } else if let Some(port) = socket.or_else(|| self.ports.iter().position(|port| port.local.is_ipv4() == is_v4)) {
-            let now = self.clock.now();
-            let addresses = Addresses { socket: port as u16, ..Addresses::of(cell.remote) };
-            match self.shared.common.enter(self.limits.connections_max) {
-                None => Closed::TooMany,
-                Some(entered) => match self.endpoint.connect(now, &*factory, &server_name, addresses) {
-                    Ok(connection) => {
-                        self.install(now, Slot::new(connection, Arc::clone(&cell), entered), port);
-                        return;
-                    }
-                    Err(error) => error.into(),
-                },
+        let refusal = match self.socket_for(&cell, socket) {
+            _ if self.goodbyes_said => Closed::EndpointClosed,
+            Err(refusal) => refusal,
+            Ok(port) => {
+                let now = self.clock.now();
+                let addresses = Addresses { socket: port as u16, ..Addresses::of(cell.remote) };
+                match self.shared.common.enter(self.limits.connections_max) {
+                    None => Closed::TooMany,
+                    Some(entered) => match self.endpoint.connect(now, &*factory, &server_name, addresses) {
+                        Ok(connection) => {
+                            self.install(now, Slot::new(connection, Arc::clone(&cell), entered), port);
+                            return;
+                        }
+                        Err(error) => error.into(),
+                    },
+                }
             }
-        } else {
-            Closed::NoSocket
         };
         cell.close(refusal, None);
+    }
+
+    /// The socket a connection begins at: the one that is `wanted`, or the first of its address family. One whose processor is
+    /// gone is none, and one whose processor does not answer is better than none.
+    fn socket_for(&self, cell: &ConnectionCell, wanted: Option<usize>) -> Result<usize, Closed> {
+        let is_v4 = cell.remote.is_ipv4();
+        let processor = |index: usize| self.ports[index].processor().map(|processor| &self.processors[processor]);
+        let is_gone = |index: usize| processor(index).is_some_and(PathProcessor::is_gone);
+        let is_well = |index: usize| processor(index).is_none_or(PathProcessor::is_well);
+        let suits =
+            |index: &usize| wanted.map_or(self.ports[*index].local.is_ipv4() == is_v4, |wanted| *index == wanted);
+        let suited: Vec<usize> = (0..self.ports.len()).filter(suits).collect();
+        let live = || suited.iter().copied().filter(|index| !is_gone(*index));
+        let none = if suited.is_empty() { Closed::NoSocket } else { Closed::ProcessorGone };
+        live().find(|index| is_well(*index)).or_else(|| live().next()).ok_or(none)
     }
 
     /// A datagram that may begin a client's connection.

@@ -3,23 +3,24 @@
 use std::sync::Arc;
 
 use net::{RecvMeta, SendError};
-use quic::{ConnectionKey, PathId};
+use quic::{ConnectionKey, PathId, ReceiveBuffer, Route};
 use units::Instant;
 
-use super::transmit::{goes_on, on_lost};
-use super::{Driver, arrived_at};
+use super::Driver;
+use super::transmit::goes_on;
 use crate::error::Closed;
 use crate::meter::Stage;
 use crate::port::Parcel;
-use crate::processor::{Arrival, News, Turn};
+use crate::processor::{ARRIVALS_MAX, Arrival, News, OpenedThere, Turn};
 use crate::receive::Arrived;
 
-/// Received batches smaller than this are opened by the driver, if nothing of their path is being opened: handing them over
-/// takes as long as opening them.
-const OPEN_THERE_FROM: usize = 8 << 10;
+/// A batch of so many bytes makes the driver lend what opens those that follow: to open a small one takes no longer, and of many
+/// connections few are busy.
+const LEND_FROM: usize = 8 << 10;
 
-/// Arrivals of one processor looked at in one turn.
-const ARRIVALS_PER_TURN: usize = 16;
+/// Arrivals of one processor looked at in one turn: all that its ring holds, so that one that has opened much does not wait for
+/// what the driver opens itself.
+const ARRIVALS_PER_TURN: usize = ARRIVALS_MAX;
 
 impl Driver {
     /// Whether a processor has something to tell.
@@ -33,11 +34,14 @@ impl Driver {
         for index in 0..self.processors.len() {
             self.take_reports(index);
             for _ in 0..ARRIVALS_PER_TURN {
-                let Some(Arrival { port, meta, batch }) = self.processors[index].take_arrival() else { break };
+                let Some(Arrival { port, meta, batch, opened }) = self.processors[index].take_arrival() else { break };
                 // Reports first, of all processors: an acknowledgement may come on another path than what it is about.
                 self.take_all_reports();
                 received += 1;
-                self.deliver(port, &meta, batch);
+                match opened {
+                    Some(opened) => self.absorb_opened(index, &meta, batch, opened),
+                    None => self.deliver(port, &meta, batch),
+                }
             }
             let now = self.clock.now();
             match self.processors[index].look(now) {
@@ -57,34 +61,50 @@ impl Driver {
     fn take_reports(&mut self, index: usize) {
         while let Some(news) = self.processors[index].take_news() {
             match news {
-                News::Emitted { parcel, at, .. } => self.on_emitted(at, &parcel),
-                News::Sent { parcel, plan, error, .. } => {
-                    let now = self.clock.now();
-                    self.wake_waiting(index);
-                    if let Some(slot) = self.owner(&parcel) {
-                        match error {
-                            None => slot.on_taken(),
-                            Some(error) => drop(on_lost(slot, now, &plan, &error)),
-                        }
-                        self.schedule(parcel.key);
+                News::Leaves { parcel, plan, at, .. } => {
+                    let was_refused = self.processors[index].note_refused(false);
+                    self.on_emitted(at, &parcel);
+                    if let Some(slot) = self.owner(&parcel).filter(|_| !was_refused) {
+                        slot.on_taken();
                     }
                     self.processors[index].keep_plan(plan);
+                    self.wake_waiting(index);
                 }
-                News::Late { parcel, at, error: None } => self.on_emitted(at, &parcel),
-                News::Late { parcel, at, error: Some(error) } => self.on_late_refusal(at, &parcel, &error),
-                News::Opened { key, cell, mut open, batch } => {
-                    let now = self.clock.now();
-                    let slot = self.slots.get_mut(key.0).filter(|slot| Arc::ptr_eq(&slot.cell, &cell));
-                    if let Some(slot) = slot {
-                        self.attended = Some(key);
-                        slot.connection.handle_opened(now, &mut open, &quic::ReceiveBuffer::freeze(batch));
-                        self.attended = None;
-                        self.schedule(key);
-                    }
-                    self.processors[index].keep_open(open);
-                    self.shared.lap(Stage::OpenAbsorb);
+                News::Late { parcel, at } => self.on_emitted(at, &parcel),
+                News::Refused { parcel, at, error } => {
+                    self.processors[index].note_refused(true);
+                    self.on_late_refusal(at, &parcel, &error);
                 }
+                // It is in the books of the processor.
+                News::Finished { .. } => {}
             }
+        }
+    }
+
+    /// A batch that was opened where it arrived.
+    fn absorb_opened(&mut self, processor: usize, meta: &RecvMeta, batch: Arrived, opened: OpenedThere) {
+        let OpenedThere { key, cell, mut open } = opened;
+        let now = self.clock.now();
+        self.shared.lap(Stage::Route);
+        let first = &batch.bytes()[..meta.stride.min(batch.bytes().len())];
+        // The ID may have been retired meanwhile, and the connection forgotten.
+        let is_routed = self.endpoint.route(first) == Route::Known(key);
+        let slot = self.slots.get_mut(key.0).filter(|slot| is_routed && Arc::ptr_eq(&slot.cell, &cell));
+        if let Some(slot) = slot {
+            self.attended = Some(key);
+            slot.connection.handle_opened_there(now, &mut open, &batch.freeze());
+            self.attended = None;
+            self.schedule(key);
+        }
+        self.processors[processor].keep_open(open);
+        self.shared.lap(Stage::OpenAbsorb);
+    }
+
+    /// A batch that begins like this came unopened from a processor: from now on it opens them itself.
+    pub(super) fn lend_there(&mut self, key: ConnectionKey, processor: usize, batch: &[u8]) {
+        let Some(slot) = self.slots.get_mut(key.0).filter(|_| batch.len() >= LEND_FROM) else { return };
+        if let Some(lent) = slot.lender.lend(&mut slot.connection, (key, &slot.cell), processor, batch) {
+            self.processors[processor].lend(lent);
         }
     }
 
@@ -125,38 +145,6 @@ impl Driver {
         let plan = Arc::new(std::mem::replace(&mut self.plan, processor.spare_plan()));
         processor.send(now, key, Arc::clone(&slot.cell), plan);
         self.shared.lap(Stage::Route);
-    }
-
-    /// What arrived at a processor of paths goes back there to be opened, if that is worth it.
-    pub(super) fn open_there(
-        &mut self,
-        port: usize,
-        processor: usize,
-        key: ConnectionKey,
-        meta: &RecvMeta,
-        batch: Arrived,
-    ) {
-        let Some(slot) = self.slots.get_mut(key.0) else { return };
-        let now = self.clock.now();
-        self.shared.lap(Stage::Route);
-        let addresses = arrived_at(port, meta);
-        let processor = &mut self.processors[processor];
-        self.attended = Some(key);
-        if batch.bytes().len() >= OPEN_THERE_FROM || processor.is_opening() {
-            let mut open = processor.spare_open();
-            if slot.connection.begin_open(now, addresses, batch.bytes(), meta.stride, &mut open) {
-                self.attended = None;
-                processor.open(now, key, Arc::clone(&slot.cell), open, batch);
-                self.shared.lap(Stage::Route);
-                self.schedule(key);
-                return;
-            }
-            processor.keep_open(open);
-        }
-        slot.connection.handle_datagrams(now, addresses, batch, meta.stride);
-        self.attended = None;
-        self.shared.lap(Stage::OpenAbsorb);
-        self.schedule(key);
     }
 
     // ── A processor dies ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -32,10 +32,15 @@ impl Driver {
         let mut planned = 0;
         let mut kept: Option<Arc<Plan>> = None;
         let left = loop {
-            // What became due meanwhile goes first, and makes room.
+            // What became due meanwhile goes first, and makes room. Whether processors have room is known from their reports.
+            self.take_all_reports();
             self.carry_on();
-            let Some(stage) = &self.stage else { break Left::Nothing };
+            let Some(stage) = &mut self.stage else { break Left::Nothing };
             if stage.is_full() {
+                // Processors of paths have their own work, and help no sooner than they come to it: nobody waits for that.
+                if !self.processors.is_empty() && stage.take_back_awaited() {
+                    continue;
+                }
                 if !self.await_stage.contains(&key) {
                     self.await_stage.push(key);
                 }
@@ -48,6 +53,12 @@ impl Driver {
                 break left;
             }
             planned += 1;
+            if let Some(processor) =
+                self.plan.addresses.and_then(|ends| self.ports[usize::from(ends.socket)].processor())
+            {
+                self.send_there(key, processor);
+                continue;
+            }
             let Some(stage) = &mut self.stage else { break Left::Nothing };
             let plan = Arc::new(std::mem::replace(&mut self.plan, stage.spare_plan()));
             if let Some(plan) = kept.replace(plan) {
@@ -66,6 +77,9 @@ impl Driver {
         let lane = Lane { key, path: plan.path, way: Way::Out };
         let cell = Arc::clone(&slot.cell);
         let mut sealed = stage.spare_buffer();
+        for (index, processor) in self.processors.iter().enumerate() {
+            stage.set_load(index, processor.send_count());
+        }
         if may && plan.datagram_count() >= SEAL_ELSEWHERE_FROM && stage.has_room() {
             stage.give(self.clock.now(), lane, cell, Job::Seal { plan, sealed });
             self.shared.lap(Stage::Route);

@@ -188,6 +188,8 @@ impl Driver {
             if has_room { batch_max } else { 0 }
         };
         let planned = slot.connection.poll_plan_where(self.clock.now(), &room, &mut self.plan);
+        // Before it leaves, since the peer goes by what we tell it.
+        slot.lender.tell(&slot.connection);
         self.shared.lap(Stage::Plan);
         match planned {
             true => Ok(()),

@@ -19,7 +19,7 @@ use crate::processor::{PathProcessor, Start};
 use crate::shared::{Common, Limits, Shared};
 use crate::sleep::Sleeper;
 use crate::socket::{LiveSocket, SharedSocket};
-use crate::stage::Stage;
+use crate::stage::{Figures, Stage, Worker};
 use crate::wake::ArrivalWaker;
 
 const _: () = assert!(PROCESSORS_MAX <= SHARDS_MAX, "connection IDs lead to every driver");
@@ -44,7 +44,7 @@ pub(super) fn start(mut config: EngineConfig, mut sockets: Vec<Box<dyn LiveSocke
         let (shared, sleeper) = share(&config, clock, &common, index, &mine)?;
         let (ports, others) = place(&config, &shared, mine)?;
         halved = others.receiver.as_ref().map(|receiver| Arc::clone(receiver.figures()));
-        figures = others.stage.as_ref().map(|stage| Arc::clone(stage.figures()));
+        figures = others.figures.clone();
         let secrets = secrets.split_for(index, drivers);
         let endpoint = Endpoint::new(config.transport.clone(), config.server.clone(), secrets)
             .map_err(|error| StartError::Configuration(error.to_string()))?;
@@ -153,6 +153,9 @@ fn place(
             }
         }
     }
+    // Where the driver serves a socket, the others help it if they have nothing to do.
+    let has_near = ports.iter().any(|port| port.as_near().is_some());
+    let mut helpers = Vec::new();
     for (index, sockets) in given.into_iter().enumerate() {
         let start = Start {
             name: format!("litz-path-{}", index + 1),
@@ -161,8 +164,20 @@ fn place(
             busy_poll: config.busy_poll,
             owner: Arc::clone(&shared.waker),
         };
-        let processor = PathProcessor::start(start, sockets);
+        let processor = PathProcessor::start(start, sockets, |waker| {
+            let (worker, helper) = Worker::helped_by(Arc::clone(waker));
+            helpers.push(worker);
+            has_near.then_some(helper)
+        });
         others.processors.push(processor.map_err(|error| StartError::System("start a processor", error))?);
+    }
+    if !others.processors.is_empty() {
+        let tallies = others.processors.iter().map(|processor| Arc::clone(&processor.tally)).collect();
+        let figures = Arc::new(Figures::new(tallies));
+        others.stage = has_near.then(|| Stage::of_helpers(helpers, Arc::clone(&figures)));
+        others.figures = Some(figures);
+    } else if let Some(stage) = &others.stage {
+        others.figures = Some(Arc::clone(stage.figures()));
     }
     Ok((ports, others))
 }

@@ -1,26 +1,37 @@
 //! The duty cycle of a processor of paths.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 
-use net::{SendError, Transmit};
-use quic::{Plan, ReceiveBuffer, seal};
+use net::{RecvMeta, Transmit};
+use quic::{OpenJob, Plan, ReceiveBuffer, seal};
 use rtrb::{Consumer, Producer};
 use units::{Duration, Instant};
 
+use super::loans::Borrower;
 use super::values::{Arrival, News, Order};
 use super::{ORDERS_MAX, Start};
+use crate::driver::{arrived_at, run_of_id};
 use crate::port::{NearPort, Parcel, Sent};
-use crate::receive::{Buffers, RECV_BUFFERS};
+use crate::receive::{Arrived, Buffers, RECV_BUFFERS};
 use crate::sleep::Sleeper;
 use crate::socket::Readiness;
+use crate::stage::{Helper, Tally};
 use crate::wake::EngineWaker;
 
 /// Orders carried out before the sockets are looked at again.
 const ORDERS_PER_TURN: usize = 8;
+
+/// Plans it has left when the driver is told of room for more: what it sees to meanwhile bridges the time until they come.
+const WAITING_LOW: usize = 1;
+
+/// Batches that are opened before the driver is told of them, if it sleeps: it absorbs them in a fraction of the time.
+const OPENED_PER_WAKE: usize = 4;
 
 /// Places of the ring of news that attempts to send again leave free: every order makes two.
 const NEWS_RESERVED: usize = 2 * ORDERS_MAX + 2;
@@ -33,7 +44,16 @@ pub(super) struct Rings {
     pub(super) orders: Consumer<Order>,
     pub(super) news: Producer<News>,
     pub(super) arrivals: Producer<Arrival>,
+    pub(super) jobs: Consumer<Box<OpenJob>>,
     pub(super) turns: Arc<AtomicU64>,
+}
+
+/// What else the thread has of what others see.
+pub(super) struct OtherEnds {
+    pub(super) helper: Option<Helper>,
+    pub(super) tally: Arc<Tally>,
+    /// Dropped last.
+    pub(super) _ends: Sender<Infallible>,
 }
 
 /// A plan that waits for its socket to have room.
@@ -55,7 +75,14 @@ pub(super) struct Hand {
     waiting: VecDeque<Waiting>,
     buffers: Buffers,
     sealed: Vec<u8>,
+    loans: Borrower,
     has_told: bool,
+    /// The driver wants to know when nothing is left to send.
+    finishes: Option<u64>,
+    /// Batches sent, received and helped with since that was noted, and since when.
+    batches: u64,
+    awake_since: Instant,
+    others: OtherEnds,
 }
 
 impl Hand {
@@ -65,6 +92,7 @@ impl Hand {
         sleeper: Sleeper,
         waker: Arc<EngineWaker>,
         rings: Rings,
+        others: OtherEnds,
     ) -> io::Result<Self> {
         for (at, (_, port)) in ports.iter().enumerate() {
             if let Readiness::Descriptor(descriptor) = port.readiness {
@@ -72,8 +100,23 @@ impl Hand {
             }
         }
         let buffers = Buffers::new();
-        let (waiting, sealed) = (VecDeque::new(), Vec::new());
-        Ok(Self { start, ports, sleeper, waker, rings, waiting, buffers, sealed, has_told: false })
+        let awake_since = start.clock.now();
+        Ok(Self {
+            start,
+            ports,
+            sleeper,
+            waker,
+            rings,
+            waiting: VecDeque::new(),
+            buffers,
+            sealed: Vec::new(),
+            loans: Borrower::default(),
+            has_told: false,
+            finishes: None,
+            batches: 0,
+            awake_since,
+            others,
+        })
     }
 
     pub(super) fn run(mut self) {
@@ -96,10 +139,7 @@ impl Hand {
         while !self.rings.orders.is_abandoned() {
             // Nobody else writes it.
             self.rings.turns.store(self.rings.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            for _ in 0..ORDERS_PER_TURN {
-                let Ok(order) = self.rings.orders.pop() else { break };
-                self.carry_out(order);
-            }
+            self.take_orders();
             (0..self.ports.len()).for_each(|at| self.retry(at));
             self.send_waiting();
             for at in 0..self.ports.len() {
@@ -108,8 +148,18 @@ impl Hand {
                 self.ports[at].1.flush(now);
                 self.watch_room(at);
             }
+            self.help();
+            self.finish();
             self.wake_owner();
             self.rest();
+        }
+    }
+
+    fn take_orders(&mut self) {
+        for _ in 0..ORDERS_PER_TURN {
+            let Ok(order) = self.rings.orders.pop() else { break };
+            self.carry_out(order);
+            self.help();
         }
     }
 
@@ -122,18 +172,17 @@ impl Hand {
 
     fn wake_owner(&mut self) {
         if std::mem::take(&mut self.has_told) {
-            fence(Ordering::SeqCst);
             self.start.owner.wake();
         }
     }
 
     fn carry_out(&mut self, order: Order) {
         match order {
-            Order::Send { ticket, parcel, plan } => self.waiting.push_back(Waiting { ticket, parcel, plan }),
-            Order::Open { key, cell, mut open, mut batch } => {
-                open.open(batch.bytes_mut());
-                self.tell(News::Opened { key, cell, open, batch });
+            Order::Send { ticket, parcel, plan } => {
+                self.waiting.push_back(Waiting { ticket, parcel, plan });
+                self.send_waiting();
             }
+            Order::Borrow(lent) => self.loans.take(*lent),
             Order::Reply { port, destination, source_ip, contents } => {
                 let now = self.start.clock.now();
                 let transmit = Transmit { destination, source_ip, ecn: None, contents: &contents, segment_size: None };
@@ -142,10 +191,27 @@ impl Hand {
                     let _sent = port.send(now, &transmit, || None);
                 }
             }
+            Order::Finish { next_ticket } => self.finishes = Some(next_ticket),
         }
-        self.send_waiting();
-        // A driver that waits for the result is not to wait for the next order.
-        self.wake_owner();
+    }
+
+    /// Says that nothing is left to send, if it was asked and so it is.
+    fn finish(&mut self) {
+        // Orders come one after the other: those before the question were carried out.
+        let is_done = self.waiting.is_empty() && self.ports.iter().all(|(_, port)| port.has_room());
+        if is_done && let Some(next_ticket) = self.finishes.take() {
+            self.tell(News::Finished { next_ticket });
+        }
+    }
+
+    /// Seals a batch of the driver's own paths, if it has given one. That it does only while there is little to do here, so what it
+    /// gives waits no longer than its turn: those behind it on its path wait, too.
+    fn help(&mut self) {
+        if self.others.helper.as_mut().is_some_and(Helper::serve) {
+            self.batches += 1;
+            self.has_told = true;
+            self.wake_owner();
+        }
     }
 
     /// Sends the plans whose sockets have room, in their order.
@@ -174,28 +240,30 @@ impl Hand {
         let Waiting { ticket, parcel, plan } = waiting;
         let mut sealed = std::mem::take(&mut self.sealed);
         seal(&plan, &mut sealed);
+        self.batches += 1;
         let now = self.start.clock.now();
-        // Before the system call, so that no acknowledgement can overtake the report.
-        self.tell(News::Emitted { ticket, parcel: parcel.clone(), at: now });
-        self.wake_owner();
-        let error = self.put_out(now, &parcel, &plan, &sealed);
-        self.sealed = sealed;
-        self.tell(News::Sent { ticket, parcel, plan, error });
-    }
-
-    fn put_out(&mut self, now: Instant, parcel: &Parcel, plan: &Plan, sealed: &[u8]) -> Option<SendError> {
-        let addresses = plan.addresses?;
-        let transmit = Transmit {
-            destination: addresses.remote,
-            source_ip: addresses.local_ip,
-            ecn: None,
-            contents: sealed,
-            segment_size: (plan.datagram_count() > 1).then_some(plan.segment_size),
-        };
-        match self.port(usize::from(addresses.socket))?.send(now, &transmit, || Some(parcel.clone())) {
-            Sent::Taken => None,
-            Sent::Lost(error) => Some(error),
+        let (addresses, segment_size) = (plan.addresses, (plan.datagram_count() > 1).then_some(plan.segment_size));
+        // Before the system call, so that no acknowledgement can overtake the report. It is in the ring, and who looks for arrivals
+        // looks there first: to wake the driver is only of use if it is to make more plans.
+        self.tell(News::Leaves { ticket, parcel: parcel.clone(), plan, at: now });
+        if self.waiting.len() + self.rings.orders.slots() <= WAITING_LOW {
+            self.wake_owner();
         }
+        if let Some(addresses) = addresses
+            && let Some(port) = self.port(usize::from(addresses.socket))
+        {
+            let transmit = Transmit {
+                destination: addresses.remote,
+                source_ip: addresses.local_ip,
+                ecn: None,
+                contents: &sealed,
+                segment_size,
+            };
+            if let Sent::Lost(error) = port.send(now, &transmit, || Some(parcel.clone())) {
+                self.tell(News::Refused { parcel, at: now, error });
+            }
+        }
+        self.sealed = sealed;
     }
 
     /// A socket may have room again: what waits for it leaves.
@@ -212,10 +280,10 @@ impl Hand {
         }
         let held = port.held().cloned();
         if let Some(parcel) = held {
-            self.tell(News::Late { parcel, at: now, error: None });
+            self.tell(News::Late { parcel, at: now });
         }
         if let Some((Some(parcel), error)) = self.ports[at].1.retry(now) {
-            self.tell(News::Late { parcel, at: now, error: Some(error) });
+            self.tell(News::Refused { parcel, at: now, error });
         }
     }
 
@@ -233,12 +301,33 @@ impl Hand {
         }
         let index = *index;
         let count = port.receive(&mut self.buffers);
-        for batch in 0..count {
-            let (meta, batch) = (self.buffers.metas[batch], self.buffers.take(batch));
+        self.batches += count as u64;
+        for at in 0..count {
+            let (meta, batch) = (self.buffers.metas[at], self.buffers.take(at));
+            let arrival = self.open(index, meta, batch);
             // There was room for all of them.
-            let _abandoned = self.rings.arrivals.push(Arrival { port: index, meta, batch });
+            let _abandoned = self.rings.arrivals.push(arrival);
             self.has_told = true;
+            if at % OPENED_PER_WAKE == OPENED_PER_WAKE - 1 {
+                self.wake_owner();
+            }
+            if !self.rings.orders.is_empty() {
+                // What is to be sent does not wait for all that has arrived.
+                self.take_orders();
+            }
         }
+    }
+
+    /// Opens a batch if what that takes was lent. What it was lent for is looked at now, after the call to the socket: see
+    /// [`loans`](super::loans).
+    fn open(&mut self, port: usize, meta: RecvMeta, mut batch: Arrived) -> Arrival {
+        let stride = meta.stride.max(1);
+        let is_uniform = run_of_id(batch.bytes(), stride) == batch.bytes().len();
+        let (loans, jobs) = (&mut self.loans, &mut self.rings.jobs);
+        let spare = || jobs.pop().unwrap_or_default();
+        let opened =
+            if is_uniform { loans.open(arrived_at(port, &meta), stride, batch.bytes_mut(), spare) } else { None };
+        Arrival { port, meta, batch, opened }
     }
 
     /// Watches a socket for room exactly while it has none.
@@ -258,10 +347,10 @@ impl Hand {
     /// Sleeps until there is an order, an arrival, room or a time to try again.
     fn rest(&mut self) {
         self.waker.announce_sleep();
-        fence(Ordering::SeqCst);
         let can_receive = self.rings.arrivals.slots() >= RECV_BUFFERS;
         let busy = !self.rings.orders.is_empty()
             || self.rings.orders.is_abandoned()
+            || self.others.helper.as_ref().is_some_and(Helper::has_work)
             || (can_receive && self.ports.iter().any(|(_, port)| port.readable || port.arrivals.has_some()));
         let now = self.start.clock.now();
         let retries = self.ports.iter().filter_map(|(_, port)| port.retry_at()).min();
@@ -269,7 +358,12 @@ impl Hand {
         let retries =
             retries.map(|at| if self.rings.news.slots() < NEWS_RESERVED { at.max(now + RETRY_LATER) } else { at });
         let until = if busy { Some(now) } else { retries };
+        if !busy {
+            self.loans.sweep();
+        }
+        self.others.tally.add_some(std::mem::take(&mut self.batches), now.saturating_since(self.awake_since));
         let ready = self.sleeper.wait(now, until);
+        self.awake_since = self.start.clock.now();
         self.waker.announce_awake();
         match ready {
             Ok(ready) => {

@@ -20,7 +20,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn new(workers: Vec<Arc<Tally>>) -> Self {
+    pub(crate) fn new(workers: Vec<Arc<Tally>>) -> Self {
         Self { workers, ..Self::default() }
     }
 
@@ -42,7 +42,7 @@ impl Figures {
     }
 }
 
-/// What the processors of a parallel stage did.
+/// What the processors of a parallel stage did, or those of paths.
 #[derive(Debug, Clone, Default)]
 pub struct StageStats {
     /// Those beside the driver's.
@@ -65,8 +65,8 @@ pub struct StageStats {
 /// What one worker did.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WorkerStats {
-    /// Batches done.
+    /// Batches sealed and opened; of a processor of paths, those it received, sent, and sealed for the driver.
     pub batches: u64,
-    /// Time spent on them.
+    /// Time spent on them; of a processor of paths, all that it does not spend waiting.
     pub busy: Duration,
 }

@@ -14,6 +14,8 @@
 //! | `job` | what a worker does |
 //! | `figures` | what was done, counted |
 //!
+//! Under `path(n)` the workers are the processors of paths: they seal for the driver's own paths while they have little to do.
+//!
 //! The driver is a processor like the others: it seals and opens whatever the workers have no room for, so nobody waits while
 //! there is work. A worker that dies or hangs takes nothing along but its share of the speed: what it was to seal is sealed
 //! again here, what it was to open counts as lost on the way, as if the network had dropped it.
@@ -33,13 +35,14 @@ use units::{Duration, Instant};
 
 pub(crate) use self::figures::Figures;
 use self::order::{Ordered, Ticket};
-use self::worker::{Fate, JOBS_MAX, Start, Worker};
+use self::worker::{Fate, JOBS_MAX, Start};
 use crate::cells::ConnectionCell;
 use crate::receive::{Arrived, RECV_BUFFERS};
 use crate::wake::EngineWaker;
 
 pub use self::figures::{StageStats, WorkerStats};
 pub(crate) use self::job::Job;
+pub(crate) use self::worker::{Helper, Tally, Worker};
 
 /// A worker that others wait for this long is late. A batch takes a thousandth of it; on a machine with too few processors a
 /// thread may have to wait some milliseconds for its turn. What it was to seal is sealed by another.
@@ -120,16 +123,24 @@ impl Stage {
             owner: Arc::clone(owner),
         };
         let workers = (0..count).map(|index| Worker::start(start(index))).collect::<Result<Vec<_>, _>>()?;
-        let figures = Arc::new(Figures::new(workers.iter().map(|worker| worker.tally.clone()).collect()));
+        let figures = Figures::new(workers.iter().map(|worker| worker.tally.clone()).collect());
+        Ok(Self::new(workers, Arc::new(figures)))
+    }
+
+    /// A stage whose workers are processors of paths: they help while they have nothing to do for their own. `figures` are theirs.
+    pub(crate) fn of_helpers(workers: Vec<Worker>, figures: Arc<Figures>) -> Self {
+        Self::new(workers, figures)
+    }
+
+    fn new(workers: Vec<Worker>, figures: Arc<Figures>) -> Self {
         let order = Ordered::new();
-        Ok(Self {
-            workers,
-            order,
-            figures,
-            spare_buffers: Vec::new(),
-            spare_plans: Vec::new(),
-            spare_opens: Vec::new(),
-        })
+        let (spare_buffers, spare_plans, spare_opens) = (Vec::new(), Vec::new(), Vec::new());
+        Self { workers, order, figures, spare_buffers, spare_plans, spare_opens }
+    }
+
+    /// How much a worker has to do beside what it has from here.
+    pub(crate) fn set_load(&mut self, worker: usize, load: usize) {
+        self.workers[worker].load = load;
     }
 
     /// What the workers have done, for people.
@@ -223,6 +234,7 @@ impl Stage {
                     Fate::Broken => self.settle(returned.ticket, None),
                 }
             }
+            self.workers[index].look();
             if self.workers[index].is_gone {
                 if !was_gone {
                     self.figures.gone.fetch_add(1, Ordering::Relaxed);
@@ -290,6 +302,23 @@ impl Stage {
                 self.settle(ticket, None);
             }
         }
+    }
+
+    /// Seals here what lanes wait for, whoever has it: the same plan gives the same bytes, and what comes back later is not looked
+    /// at. False if they wait for nothing that can be done here.
+    pub(crate) fn take_back_awaited(&mut self) -> bool {
+        let awaited: Vec<Ticket> =
+            self.order.awaited().filter(|(_, item)| item.plan.is_some()).map(|(ticket, _)| ticket).collect();
+        for ticket in &awaited {
+            let Some(plan) = self.order.waiting(*ticket).and_then(|item| item.plan.take()) else { continue };
+            let mut sealed = self.spare_buffers.pop().unwrap_or_default();
+            seal(&plan, &mut sealed);
+            if let Some(item) = self.order.finish(*ticket) {
+                item.finished = Finished::Sealed { plan, sealed };
+                self.figures.by_driver.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        !awaited.is_empty()
     }
 
     /// When [`collect`](Self::collect) is to look for workers that are late.

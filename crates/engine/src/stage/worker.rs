@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use net::MonotonicClock;
@@ -20,6 +20,12 @@ use crate::wake::EngineWaker;
 /// Batches a worker has at a time, at most: one that it works on, and enough beside it to bridge what its owner does meanwhile.
 /// A batch takes a worker some tens of microseconds, so nothing waits for as long as a millisecond.
 pub(crate) const JOBS_MAX: usize = 4;
+
+/// A processor of paths is given batches to seal for others only while it has less than so many of any kind: enough to bridge what its
+/// owner does meanwhile, and no more, because its own paths come first.
+const HELP_BELOW: usize = 3;
+
+const _: () = assert!(HELP_BELOW <= JOBS_MAX, "a ring has room for what may be in flight");
 
 /// A job with its slot.
 struct Errand {
@@ -55,10 +61,30 @@ impl Tally {
         (self.jobs.load(Ordering::Relaxed), busy)
     }
 
-    /// One writer: a load and a store do.
     fn add(&self, spent: Duration) {
-        self.jobs.store(self.jobs.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.add_some(1, spent);
+    }
+
+    /// One writer: a load and a store do.
+    pub(crate) fn add_some(&self, jobs: u64, spent: Duration) {
+        self.jobs.store(self.jobs.load(Ordering::Relaxed) + jobs, Ordering::Relaxed);
         self.busy_ns.store(self.busy_ns.load(Ordering::Relaxed) + spent.as_nanos(), Ordering::Relaxed);
+    }
+}
+
+/// Ends the sleep of whoever does the work.
+enum Alarm {
+    Thread(Arc<Doze>),
+    /// A processor of paths, which does it beside its own.
+    Processor(Arc<EngineWaker>),
+}
+
+impl Alarm {
+    fn wake(&self) {
+        match self {
+            Self::Thread(doze) => doze.wake(),
+            Self::Processor(waker) => waker.wake(),
+        }
     }
 }
 
@@ -66,9 +92,12 @@ impl Tally {
 pub(crate) struct Worker {
     jobs: Producer<Errand>,
     returned: Consumer<Returned>,
-    doze: Arc<Doze>,
+    alarm: Alarm,
     thread: Option<JoinHandle<()>>,
     pub(crate) tally: Arc<Tally>,
+    /// Batches it may have at a time, and how many other things it has to do.
+    jobs_max: usize,
+    pub(crate) load: usize,
     /// Jobs it has, those included that came back and were not looked at.
     in_flight: usize,
     /// It takes too long over something: gets nothing more until it has given everything back.
@@ -98,6 +127,27 @@ struct Hand {
     tally: Arc<Tally>,
 }
 
+/// The end at which a processor of paths finds work of the driver's. If it dies, so does what it has begun; the owner sees to the rest.
+pub(crate) struct Helper {
+    jobs: Consumer<Errand>,
+    returned: Producer<Returned>,
+}
+
+impl Helper {
+    pub(crate) fn has_work(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    /// Does one job; false if there is none. The owner is to be woken.
+    pub(crate) fn serve(&mut self) -> bool {
+        let Ok(Errand { ticket, mut job }) = self.jobs.pop() else { return false };
+        job.run();
+        // Every job came by a ring of the same size. Nobody may be left to take it.
+        let _abandoned = self.returned.push(Returned { ticket, fate: Fate::Done(job) });
+        true
+    }
+}
+
 impl Worker {
     /// Starts one.
     ///
@@ -111,12 +161,37 @@ impl Worker {
         let name = start.name.clone();
         let hand = Hand { start, jobs: to_do, returned: done, doze: doze.clone(), tally: tally.clone() };
         let thread = std::thread::Builder::new().name(name).spawn(move || hand.run())?;
-        Ok(Self { jobs, returned, doze, thread: Some(thread), tally, in_flight: 0, is_late: false, is_gone: false })
+        Ok(Self::new(jobs, returned, Alarm::Thread(doze), Some(thread), tally, JOBS_MAX))
+    }
+
+    /// One without a thread, and the end at which `waker` finds its work.
+    pub(crate) fn helped_by(waker: Arc<EngineWaker>) -> (Self, Helper) {
+        let (jobs, to_do) = RingBuffer::new(JOBS_MAX);
+        let (done, returned) = RingBuffer::new(JOBS_MAX);
+        let worker = Self::new(jobs, returned, Alarm::Processor(waker), None, Arc::default(), HELP_BELOW);
+        (worker, Helper { jobs: to_do, returned: done })
+    }
+
+    fn new(
+        jobs: Producer<Errand>,
+        returned: Consumer<Returned>,
+        alarm: Alarm,
+        thread: Option<JoinHandle<()>>,
+        tally: Arc<Tally>,
+        jobs_max: usize,
+    ) -> Self {
+        let (in_flight, load, is_late, is_gone) = (0, 0, false, false);
+        Self { jobs, returned, alarm, thread, tally, jobs_max, load, in_flight, is_late, is_gone }
     }
 
     /// Whether it takes another job.
     pub(crate) fn has_room(&self) -> bool {
-        !self.is_gone && !self.is_late && self.in_flight < JOBS_MAX
+        !self.is_gone && !self.is_late && self.in_flight + self.load < self.jobs_max
+    }
+
+    /// Notices that it is gone, if it did not say so.
+    pub(crate) fn look(&mut self) {
+        self.is_gone |= self.returned.is_abandoned() && self.returned.is_empty();
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -132,7 +207,7 @@ impl Worker {
         self.in_flight += 1;
         // In flight are fewer than the ring holds.
         assert!(self.jobs.push(Errand { ticket, job }).is_ok(), "a ring has room for what may be in flight");
-        self.doze.wake();
+        self.alarm.wake();
     }
 
     /// Whether something came back.
@@ -156,7 +231,7 @@ impl Drop for Worker {
         // The worker sees that its ring is abandoned.
         let (jobs, _) = RingBuffer::new(1);
         drop(std::mem::replace(&mut self.jobs, jobs));
-        self.doze.wake();
+        self.alarm.wake();
         if let Some(thread) = self.thread.take().filter(|_| !self.is_late) {
             // A panic was told when it happened.
             let _panicked = thread.join();
@@ -206,7 +281,6 @@ impl Hand {
     fn give_back(&mut self, returned: Returned) {
         // Every job came by a ring of the same size. Nobody may be left to take it.
         let _abandoned = self.returned.push(returned);
-        fence(Ordering::SeqCst);
         self.start.owner.wake();
     }
 

@@ -19,6 +19,9 @@ pub(crate) struct Shares {
     pub(crate) application_ns: f64,
     /// The driver asleep, going to sleep and waking up: no work, and in no sum.
     pub(crate) waiting_ns: f64,
+    /// The processors beside the driver's, each by the mean: all that they did between two sleeps. In no sum.
+    #[serde(skip)]
+    pub(crate) others_busy_ns: f64,
     /// What is metered, stage by stage.
     pub(crate) stages_ns: BTreeMap<&'static str, f64>,
     /// The share of time in which others had the processor, 0 to 1.
@@ -33,7 +36,9 @@ impl Shares {
             spent.sum::<f64>() / outcome.packets
         };
         let application_ns = outcome.application.as_nanos() as f64 / outcome.packets;
-        let mut shares = Self { application_ns, ..Self::default() };
+        let busy_ns: f64 = outcome.busy.iter().map(|busy| busy.as_nanos() as f64).sum();
+        let others_busy_ns = busy_ns / outcome.busy.len().max(1) as f64 / outcome.packets;
+        let mut shares = Self { application_ns, others_busy_ns, ..Self::default() };
         for stage in Stage::ALL.into_iter().filter(|stage| stage.kind() != StageKind::Idle) {
             let ns = spent(stage);
             shares.stages_ns.insert(stage.id(), ns);
@@ -66,6 +71,7 @@ impl Shares {
             parallel_ns: of(&|shares| shares.parallel_ns),
             application_ns: of(&|shares| shares.application_ns),
             waiting_ns: of(&|shares| shares.waiting_ns),
+            others_busy_ns: of(&|shares| shares.others_busy_ns),
             stages_ns: ids.map(|id| (id, of(&|shares| shares.stages_ns.get(id).copied().unwrap_or(0.0)))).collect(),
             taken_away_share: all.iter().map(|shares| shares.taken_away_share).fold(0.0, f64::max),
         }

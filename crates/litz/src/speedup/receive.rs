@@ -15,7 +15,7 @@ use quic::{Dir, PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, ScriptedPeer, Side as 
 use units::{Duration, Instant};
 
 use super::Failure;
-use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span};
+use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span, add_busy, busy};
 use super::socket::{ACK_EVERY, Channel, Item};
 use super::streams::Streams;
 use super::world::{Stand, World, thread_time};
@@ -164,10 +164,13 @@ impl<'a> Stretches<'a> {
             application: Duration::ZERO,
             costs: Vec::new(),
             stage: None,
+            busy: Vec::new(),
             packets_lost: 0,
         };
         while sum.time.is_zero() || sum.time < span.time {
+            let begin = busy(&self.world.endpoint);
             let stretch = self.stretch(cancel)?;
+            add_busy(&mut sum.busy, &begin, &busy(&self.world.endpoint));
             sum.packets += stretch.packets as f64;
             sum.bytes += stretch.bytes as f64;
             sum.time += stretch.time;

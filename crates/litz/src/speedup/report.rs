@@ -82,6 +82,8 @@ pub(crate) struct SideReport {
 pub(crate) struct Busiest {
     pub(crate) placement: String,
     pub(crate) waiting_ns: f64,
+    /// What the other processors were busy with, each by the mean.
+    pub(crate) others_busy_ns: f64,
     pub(crate) application_ns: f64,
     pub(crate) stages_ns: BTreeMap<&'static str, f64>,
 }
@@ -202,8 +204,10 @@ impl SideReport {
         let total_ns = shares.total_ns();
         let accounted_share = if measured_ns > 0.0 { total_ns / measured_ns } else { 0.0 };
         let busiest = settings.most_processors().map(|most| {
-            let Shares { waiting_ns, application_ns, stages_ns, .. } = Shares::median(&measured.busiest);
-            Busiest { placement: settings.kind.placement(most).to_string(), waiting_ns, application_ns, stages_ns }
+            let Shares { waiting_ns, others_busy_ns, application_ns, stages_ns, .. } =
+                Shares::median(&measured.busiest);
+            let placement = settings.kind.placement(most).to_string();
+            Busiest { placement, waiting_ns, others_busy_ns, application_ns, stages_ns }
         });
         Self { side: measured.side.id(), shares, total_ns, measured_ns, accounted_share, points, beside, busiest }
     }

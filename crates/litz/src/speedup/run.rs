@@ -1,7 +1,7 @@
 //! One run of one side: how many packets in what time.
 
 use litz::transfer::CancelToken;
-use litz::{Costs, StageStats};
+use litz::{Costs, Endpoint, StageStats};
 use units::Duration;
 
 use super::world::Stand;
@@ -45,6 +45,8 @@ pub(crate) struct Outcome {
     pub(crate) costs: Vec<Costs>,
     /// Of the other processors since the endpoint was made; none if there are none.
     pub(crate) stage: Option<StageStats>,
+    /// How long the other processors were busy meanwhile, each; empty if there are none.
+    pub(crate) busy: Vec<Duration>,
     /// Packets that the sender took for lost, though nothing is.
     pub(crate) packets_lost: u64,
 }
@@ -53,6 +55,20 @@ impl Outcome {
     /// Bits of the application in a second.
     pub(crate) fn throughput_bps(&self) -> f64 {
         self.bytes * 8.0 / self.time.as_secs_f64().max(1e-9)
+    }
+}
+
+/// How long the processors beside the driver's were busy so far.
+pub(crate) fn busy(endpoint: &Endpoint) -> Vec<Duration> {
+    let workers = endpoint.stage_stats().map(|stats| stats.workers).unwrap_or_default();
+    workers.into_iter().map(|worker| worker.busy).collect()
+}
+
+/// Adds to `sum` what was spent from one look to another.
+pub(crate) fn add_busy(sum: &mut Vec<Duration>, begin: &[Duration], end: &[Duration]) {
+    sum.resize(end.len(), Duration::ZERO);
+    for (sum, (begin, end)) in sum.iter_mut().zip(begin.iter().zip(end)) {
+        *sum += end.saturating_sub(*begin);
     }
 }
 

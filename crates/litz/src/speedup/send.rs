@@ -9,7 +9,7 @@ use net::MonotonicClock;
 use units::{Duration, Instant};
 
 use super::Failure;
-use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span, payload_len};
+use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span, add_busy, busy, payload_len};
 use super::world::{Stand, World, thread_time};
 
 /// Where a run stands: the application looks, the conductor sets.
@@ -34,6 +34,7 @@ struct Sample {
     at: Instant,
     packets: u64,
     costs: Option<Costs>,
+    busy: Vec<Duration>,
 }
 
 pub(super) fn run(stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
@@ -55,6 +56,8 @@ pub(super) fn run(stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Out
     if packets < 1.0 {
         return Err(Failure::Error("a run was too short to send anything: give it a longer --time".to_owned()));
     }
+    let mut spent = Vec::new();
+    add_busy(&mut spent, &begin.busy, &end.busy);
     Ok(Outcome {
         packets,
         bytes: packets * payload_len(stand.datagram_size) as f64,
@@ -62,6 +65,7 @@ pub(super) fn run(stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Out
         application,
         costs: end.costs.zip(begin.costs).map(|(end, begin)| end.since(&begin)).into_iter().collect(),
         stage: world.endpoint.stage_stats(),
+        busy: spent,
         packets_lost,
     })
 }
@@ -95,7 +99,12 @@ fn conduct(
     is_over: impl Fn() -> bool,
 ) -> Result<(Sample, Sample), Failure> {
     let clock = MonotonicClock::start();
-    let sample = || Sample { at: clock.now(), packets: world.packets_sent(), costs: world.endpoint.costs() };
+    let sample = || Sample {
+        at: clock.now(),
+        packets: world.packets_sent(),
+        costs: world.endpoint.costs(),
+        busy: busy(&world.endpoint),
+    };
     let wait = |time: Duration| {
         let until = clock.now() + time;
         loop {

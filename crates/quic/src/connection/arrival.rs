@@ -90,11 +90,23 @@ impl Connection {
 
     /// Counts datagrams that arrived; says which path's they are, if anything is to be made of them.
     fn note_arrival(&mut self, now: Instant, addresses: &Addresses, data: &[u8], stride: usize) -> Option<PathId> {
-        let count = data.len().div_ceil(stride) as u64;
         let path = self.path_of(data);
+        let count = data.len().div_ceil(stride) as u64;
+        self.note_arrival_on(now, path, addresses, count, data.len() as u64).then_some(path)
+    }
+
+    /// Counts datagrams that arrived for a path, `len` bytes in all; false if nothing is to be made of them.
+    pub(super) fn note_arrival_on(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        addresses: &Addresses,
+        count: u64,
+        len: u64,
+    ) -> bool {
         let Some(origin) = self.origin_of(path, addresses) else {
             self.receive.stats.datagrams_stray += count;
-            return None;
+            return false;
         };
         if self.control.is_idle_too_long(now) {
             // We were suspended, or nobody called. The peer knows by its own clock that it is over (RFC 9000, section 10.1);
@@ -102,7 +114,6 @@ impl Connection {
             self.handle_timeout(now);
         }
         self.rest.note_busy(now);
-        let len = data.len() as u64;
         if origin == Origin::Elsewhere {
             self.receive.on_foreign_arrivals(count, len);
         } else {
@@ -110,9 +121,9 @@ impl Connection {
         }
         if self.control.is_silent() {
             self.settle(now);
-            return None;
+            return false;
         }
-        Some(path)
+        true
     }
 
     /// Lends a job what it needs to open datagrams of `path`.
@@ -143,7 +154,7 @@ impl Connection {
     }
 
     /// The path a datagram belongs to: that of the connection ID it is sent to, once there may be several.
-    fn path_of(&self, datagram: &[u8]) -> PathId {
+    pub(super) fn path_of(&self, datagram: &[u8]) -> PathId {
         if !self.control.is_multipath() {
             return PathId::ZERO;
         }
@@ -222,7 +233,7 @@ impl Connection {
         }
     }
 
-    fn open_context(&mut self, path: PathId) -> OpenContext {
+    pub(super) fn open_context(&mut self, path: PathId) -> OpenContext {
         let largest = Space::ALL.map(|space| self.receive.largest(space, path));
         self.control.open_context(path, largest)
     }

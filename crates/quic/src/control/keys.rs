@@ -4,6 +4,7 @@ use units::{Duration, Instant};
 use wire::quic::{PathId, Space};
 
 use super::{Control, Stage, ids};
+use crate::connection::LeaseTerms;
 use crate::exchange::{Exchange, ToReceive, ToSend};
 use crate::open::{OpenContext, PhaseRing};
 use crate::session::{DirectionKeys, PhaseKeys};
@@ -25,6 +26,12 @@ impl Control {
             max_path: self.max_path(),
             ignore_fixed_bit: self.config.grease,
         }
+    }
+
+    /// What leases rest on; none if there may be none.
+    pub(crate) fn lease_terms(&self) -> Option<LeaseTerms> {
+        let ring = self.ring.as_ref().filter(|_| self.is_confirmed())?;
+        Some(LeaseTerms::new(ring.epoch, ring.previous.is_some(), self.max_path()))
     }
 
     /// The first 1-RTT keys.

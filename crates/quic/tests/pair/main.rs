@@ -13,6 +13,7 @@ mod faults;
 mod flow_control;
 mod handshake;
 mod keys;
+mod leases;
 mod placements;
 mod streams;
 mod timers;

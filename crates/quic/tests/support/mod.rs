@@ -192,6 +192,7 @@ impl Node {
                 rounds += 1;
                 assert!(rounds < ROUNDS_MAX, "a connection never runs out of plans: {:?}", connection.stats());
                 self.stages.exchange(now, index, connection);
+                self.stages.note_planned(index, connection);
                 self.stages.seal(&mut self.plan, &mut self.sealed);
                 assert_eq!(self.sealed.len(), self.plan.size_bytes(), "a plan states its size");
                 let socket = self.plan.addresses.map(|addresses| addresses.socket);

@@ -16,7 +16,8 @@ use std::thread::JoinHandle;
 
 use bytes::BytesMut;
 use quic::{
-    Addresses, Connection, Findings, OpenJob, Orders, PathId, PathState, PathStats, Plan, ReceivePart, Strange, seal,
+    Addresses, Connection, Findings, LeaseTerms, OpenJob, OpenLease, Orders, PathId, PathState, PathStats, Plan,
+    ReceivePart, Strange, seal,
 };
 use units::{Duration, Instant, Ratio, Rng};
 
@@ -35,6 +36,9 @@ pub enum By {
     Steps,
     /// The middle step on other threads, and sealing too.
     Workers(Rc<Crew>),
+    /// Leases open what arrives at once; what comes back is absorbed then. Holders learn of changes when a plan is made, and not
+    /// before.
+    Leases,
 }
 
 /// How a host's stages are carried out.
@@ -89,6 +93,8 @@ pub struct Done {
     pub stale: u64,
     /// Batches of paths that were not there yet, not validated, or about to move.
     pub unsettled: u64,
+    /// Leases that ended because their terms changed.
+    pub leases_ended: u64,
     pub lost: u64,
     /// Plans sealed twice or elsewhere.
     pub sealed: u64,
@@ -107,6 +113,7 @@ impl Done {
             overtook: self.overtook + other.overtook,
             stale: self.stale + other.stale,
             unsettled: self.unsettled + other.unsettled,
+            leases_ended: self.leases_ended + other.leases_ended,
             lost: self.lost + other.lost,
             sealed: self.sealed + other.sealed,
             apart: self.apart + other.apart,
@@ -152,6 +159,22 @@ struct Begun {
     key_updates: u64,
     job: OpenJob,
     data: BytesMut,
+    /// Not opened, since nothing was lent: where it came from, and the size of its datagrams.
+    raw: Option<(Addresses, usize)>,
+}
+
+/// A lease with its connection, its connection ID and its terms.
+struct Lent {
+    connection: usize,
+    id: [u8; SHORT_ID_END - 1],
+    terms: LeaseTerms,
+    lease: OpenLease,
+}
+
+/// The connection ID of a short header.
+fn short_id(datagram: &[u8]) -> Option<[u8; SHORT_ID_END - 1]> {
+    let is_short = datagram.first().is_some_and(|first| first & 0x80 == 0);
+    datagram.get(1..SHORT_ID_END).filter(|_| is_short)?.try_into().ok()
 }
 
 /// The stages of one host.
@@ -170,6 +193,7 @@ pub struct Stages {
     orders: Orders,
     /// The last time anything happened.
     now: Instant,
+    leases: Vec<Lent>,
     pub done: Done,
 }
 
@@ -187,6 +211,7 @@ impl Stages {
             findings: Findings::default(),
             orders: Orders::default(),
             now: Instant::ZERO,
+            leases: Vec::new(),
             done: Done::default(),
         }
     }
@@ -234,6 +259,17 @@ impl Stages {
             }
         }
         let mut job = OpenJob::default();
+        if matches!(self.staging.by, By::Leases) {
+            let id = short_id(&data);
+            let lent = self.leases.iter_mut().find(|lent| lent.connection == index && Some(lent.id) == id);
+            let is_opened = lent.map(|lent| lent.lease.open(addresses, stride, &mut data, &mut job)).is_some();
+            self.done.opened += u64::from(is_opened);
+            self.done.opened_many += u64::from(is_opened && data.len() > stride);
+            let key_updates = connection.stats().send.key_updates;
+            let raw = (!is_opened).then_some((addresses, stride));
+            self.begun.push_back(Begun { at: now, connection: index, key_updates, job, data, raw });
+            return self.staging.hold.is_zero();
+        }
         let is_begun =
             !matches!(self.staging.by, By::Caller) && connection.begin_open(now, addresses, &data, stride, &mut job);
         if !is_begun {
@@ -245,7 +281,7 @@ impl Stages {
         let key_updates = connection.stats().send.key_updates;
         let is_settled = job.path().is_none_or(|id| is_settled(connection, &addresses, Some(id)));
         self.done.unsettled += u64::from(!is_settled);
-        self.begun.push_back(Begun { at: now, connection: index, key_updates, job, data });
+        self.begun.push_back(Begun { at: now, connection: index, key_updates, job, data, raw: None });
         self.staging.hold.is_zero() && (!self.staging.together || !is_settled)
     }
 
@@ -256,15 +292,52 @@ impl Stages {
             return;
         }
         let mut batches: Vec<Begun> = self.begun.drain(..due).collect();
-        self.open(&mut batches);
-        for Begun { connection, key_updates, mut job, data, .. } in batches {
-            let Some(connection) = &mut connections[connection] else { continue };
+        let is_lent = matches!(self.staging.by, By::Leases);
+        if !is_lent {
+            self.open(&mut batches);
+        }
+        for Begun { connection: index, key_updates, mut job, data, raw, .. } in batches {
+            let Some(connection) = &mut connections[index] else { continue };
             if self.rng.chance(self.staging.lose) {
                 self.done.lost += 1;
                 continue;
             }
             self.done.stale += u64::from(connection.stats().send.key_updates != key_updates);
-            connection.handle_opened(now, &mut job, &data.freeze());
+            if let Some((addresses, stride)) = raw {
+                self.lend(index, connection, &data);
+                connection.handle_datagrams(now, addresses, data, stride);
+            } else if is_lent {
+                connection.handle_opened_there(now, &mut job, &data.freeze());
+            } else {
+                connection.handle_opened(now, &mut job, &data.freeze());
+            }
+        }
+    }
+
+    /// Lends what opens those that follow, one lease for each path.
+    fn lend(&mut self, index: usize, connection: &mut Connection, data: &[u8]) {
+        let Some(id) = short_id(data) else { return };
+        if self.leases.iter().any(|lent| lent.connection == index && lent.id == id) {
+            return;
+        }
+        if let (Some(terms), Some(lease)) = (connection.lease_terms(), connection.lend_opening(data)) {
+            self.leases.retain(|lent| lent.connection != index || lent.lease.path() != lease.path());
+            self.leases.push(Lent { connection: index, id, terms, lease });
+        }
+    }
+
+    /// A plan was made and leaves now: holders of leases learn what has changed.
+    pub fn note_planned(&mut self, index: usize, connection: &Connection) {
+        if self.leases.is_empty() {
+            return;
+        }
+        let (terms, before) = (connection.lease_terms(), self.leases.len());
+        self.leases.retain(|lent| lent.connection != index || Some(lent.terms) == terms);
+        self.done.leases_ended += (before - self.leases.len()) as u64;
+        for lent in self.leases.iter_mut().filter(|lent| lent.connection == index) {
+            if let Some(largest) = connection.largest_heard(lent.lease.path()) {
+                lent.lease.note_heard(largest);
+            }
         }
     }
 

@@ -70,10 +70,11 @@ fn write_side(out: &mut String, side: &SideReport) -> std::fmt::Result {
     if let Some(busiest) = &side.busiest {
         writeln!(
             out,
-            "  the driver with {}, ns: {}, waiting {:.0}",
+            "  the driver with {}, ns: {}, waiting {:.0}; the others busy {:.0}",
             busiest.placement,
             stages(&busiest.stages_ns),
-            busiest.waiting_ns
+            busiest.waiting_ns,
+            busiest.others_busy_ns
         )?;
     }
     Ok(())
