@@ -21,11 +21,13 @@
 //! | `exchange` | the values they exchange |
 //! | [`plan`], [`mod@seal`] | what is to be sent, and the stage that seals it |
 //! | [`open`] | the stage that opens and parses what arrives |
+//! | [`class`] | what a stream may ask of the connection: priority, rate, paths |
 //! | [`policy`] | what is decided path by path, and what once for all paths |
 //! | [`session`] | what QUIC asks of TLS |
 //! | [`script`] | an end that only pretends, to measure the other one |
 #![forbid(unsafe_code)]
 
+pub mod class;
 pub mod config;
 pub mod connection;
 pub(crate) mod control;
@@ -50,6 +52,7 @@ pub mod stats;
 pub(crate) mod stream_map;
 pub mod strip;
 
+pub use class::{BURST_LEAST, Class, PATH_SET_MAX, PathSet, PathSetError, RateLimit, RateLimitError};
 pub use config::{TraceSink, TransportConfig};
 pub use connection::{Connection, ReceiveBuffer, WRITE_LEN_MAX};
 pub use control::RouteChange;

@@ -332,7 +332,8 @@ impl SendHalf {
         let released = self.paths.iter().filter_map(|path| path.release_at).min();
         // A loss timer takes the place of the probe timer (RFC 9002, section 6.2.1).
         let probe = self.probe_deadline().map(|(at, _, _)| at);
-        [lost, released, probe, self.blocked_deadline(), self.path_timeout()].into_iter().flatten().min()
+        let allowed = self.streams.allowance_deadline();
+        [lost, released, probe, allowed, self.blocked_deadline(), self.path_timeout()].into_iter().flatten().min()
     }
 
     /// When to probe, on which path and in which space (RFC 9002, appendix A.8). A loss timer takes the place of a path's
@@ -387,6 +388,7 @@ impl SendHalf {
                 path.release_at = None;
             }
         }
+        self.streams.on_allowance_timeout(now);
         if self.blocked_deadline().is_some_and(|at| at <= now) {
             self.streams.repeat_blocked();
         }

@@ -9,6 +9,7 @@
 //! | `draft` | one packet being filled |
 //! | `acknowledge` | acknowledgements, losses and the timers that follow from them |
 //! | `streams`, `buffer` | sending sides of streams and their bytes |
+//! | `streams/classes` | the rates and paths of streams |
 //! | `grants` | credit to tell the peer of |
 //! | `held_back` | when the peer's credit is used up |
 //! | `ack_frequency` | how often the peer should acknowledge |
@@ -41,6 +42,7 @@ use bytes::Bytes;
 use units::{Duration, Instant, Rng};
 use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, StreamId, TransportParameters};
 
+use crate::class::PathSet;
 use crate::config::TransportConfig;
 use crate::error::TransportError;
 use crate::event::Events;
@@ -126,6 +128,8 @@ pub(crate) struct SendHalf {
     /// When the scheduler wants to be asked again.
     ask_again_at: Option<Instant>,
     views: Views,
+    /// The sets of paths that something waited for, as last listed: kept from plan to plan.
+    path_sets: Vec<PathSet>,
     stats: SendStats,
     acked_runs: Vec<Run>,
     frame_scratch: Vec<SentFrame>,
@@ -201,6 +205,7 @@ impl SendHalf {
             acks_leave_at: None,
             ask_again_at: None,
             views: Views::default(),
+            path_sets: Vec::new(),
             stats: SendStats::default(),
             acked_runs: Vec::new(),
             frame_scratch: Vec::new(),
@@ -441,6 +446,7 @@ impl SendHalf {
             path.resends.shrink();
         }
         self.views = Views::default();
+        self.path_sets = Vec::new();
     }
 
     /// The path for what concerns the connection: the one that answers soonest.
