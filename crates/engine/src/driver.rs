@@ -6,10 +6,10 @@
 mod admit;
 mod far;
 mod parallel;
+mod run_queue;
 mod survive;
 mod transmit;
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use net::{MonotonicClock, RecvMeta};
 use quic::{Addresses, ConnectionKey, Endpoint, LOCAL_ID_LEN, Plan, Route};
 use units::{Duration, Instant};
 
+use self::run_queue::RunQueue;
 use crate::cells::ConnectionCell;
 use crate::error::Closed;
 use crate::meter::Stage;
@@ -82,7 +83,7 @@ pub(crate) struct Driver {
     slots: Slab<Slot>,
     timers: Timers,
     /// Connections with something to say or to send, each once.
-    run: VecDeque<ConnectionKey>,
+    run: RunQueue,
     sleeper: Sleeper,
     buffers: Buffers,
     limits: DriverLimits,
@@ -143,7 +144,7 @@ impl Driver {
             ports,
             slots: Slab::new(limits.connections_max),
             timers: Timers::default(),
-            run: VecDeque::new(),
+            run: RunQueue::default(),
             sleeper,
             buffers: Buffers::new(),
             limits,
@@ -477,7 +478,7 @@ impl Driver {
         if let Some(slot) = self.slots.get_mut(key.0)
             && !std::mem::replace(&mut slot.scheduled, true)
         {
-            self.run.push_back(key);
+            self.run.push(slot.priority, key);
         }
     }
 

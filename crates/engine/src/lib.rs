@@ -52,7 +52,7 @@ mod timers;
 mod wake;
 
 pub use config::EngineConfig;
-pub use engine::{Engine, SOCKETS_MAX};
+pub use engine::{ConnectOptions, Engine, SOCKETS_MAX};
 pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
 pub use handle::{ConnectionHandle, Opening, RecvHandle, SendHandle};
 pub use meter::{Costs, LAP_MAX, Stage, StageKind, Traffic};

@@ -1,13 +1,14 @@
 //! Messages: each on a unidirectional stream of its own, whole or not at all.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use quic::{Chunk, Connection, Dir, ReadError, StreamId, Strip, WriteError};
 use units::Instant;
 
-use crate::cells::connection::{MESSAGE_OVERHEAD, MESSAGES_IN_BYTES_MAX, MESSAGES_OUT_BYTES_MAX};
-use crate::cells::{ConnectionCell, Interest};
+use crate::cells::connection::{MESSAGE_OVERHEAD, MESSAGES_IN_BYTES_MAX};
+use crate::cells::{ConnectionCell, Interest, OutMessage};
 use crate::receive::COMPACT_BELOW;
 use crate::slot::READ_LEN_MAX;
 
@@ -21,10 +22,15 @@ pub(crate) const MESSAGE_TOO_LONG: u64 = 1;
 pub(crate) struct Messages {
     len_max: usize,
     /// Messages on a stream that the peer has not acknowledged, with what the connection has not taken of them.
-    sending: BTreeMap<StreamId, Bytes>,
+    sending: BTreeMap<StreamId, Sending>,
     receiving: BTreeMap<StreamId, Assembly>,
     /// The application has enough for now.
     paused: bool,
+}
+
+struct Sending {
+    rest: Bytes,
+    priority: i32,
 }
 
 #[derive(Default)]
@@ -40,38 +46,37 @@ impl Messages {
 
     /// Moves the application's messages onto streams, as far as the peer and the send buffer allow.
     pub(crate) fn serve_out(&mut self, connection: &mut Connection, cell: &ConnectionCell) {
-        // At most a few wait for room at a time: a new one is begun only when none does.
-        let blocked: Vec<StreamId> =
-            self.sending.iter().filter(|(_, rest)| !rest.is_empty()).map(|(id, _)| *id).collect();
-        for id in blocked {
-            if !self.push(id, connection) {
-                return;
-            }
-        }
+        // At most a few wait for room at a time: a new one is begun only when none that is as urgent does.
+        let waiting = self.sending.iter().filter(|(_, sending)| !sending.rest.is_empty());
+        let mut waiting: Vec<(i32, StreamId)> = waiting.map(|(id, sending)| (sending.priority, *id)).collect();
+        waiting.sort_unstable_by_key(|(priority, id)| (Reverse(*priority), *id));
+        let mut blocked = waiting.into_iter().find(|(_, id)| !self.push(*id, connection)).map(|(priority, _)| priority);
         loop {
-            if cell.lock().messages_out.is_empty() {
+            let next = cell.lock().messages_out.priority();
+            if next.is_none_or(|next| blocked.is_some_and(|blocked| next <= blocked)) {
                 break;
             }
             let Some(id) = connection.open(Dir::Uni) else { break };
             let wakers = {
                 let mut state = cell.lock();
-                let Some(message) = state.messages_out.pop_front() else { break };
-                state.messages_out_bytes -= message.len() + MESSAGE_OVERHEAD;
+                let Some(OutMessage { bytes: rest, class }) = state.messages_out.pop() else { break };
                 state.messages_in_flight += 1;
-                self.sending.insert(id, message);
-                let has_room = state.messages_out_bytes <= MESSAGES_OUT_BYTES_MAX / 2;
+                // It was opened just now.
+                let _open = connection.set_class(id, &class);
+                self.sending.insert(id, Sending { rest, priority: class.priority });
+                let has_room = state.messages_out.has_worthwhile_room();
                 if has_room { state.take_wakers(Interest::MessageRoom) } else { Default::default() }
             };
             wakers.wake();
             if !self.push(id, connection) {
-                break;
+                blocked = self.sending.get(&id).map(|sending| sending.priority);
             }
         }
     }
 
     /// Gives the rest of a message to the connection; false if that has no room.
     fn push(&mut self, id: StreamId, connection: &mut Connection) -> bool {
-        let Some(rest) = self.sending.get_mut(&id) else { return true };
+        let Some(Sending { rest, .. }) = self.sending.get_mut(&id) else { return true };
         match connection.write_some(id, rest) {
             Ok(()) => {}
             Err(WriteError::Blocked) => return false,

@@ -11,7 +11,7 @@ use units::{Duration, Instant};
 
 use crate::cells::connection::{ACCEPTED_MAX, DATAGRAMS_IN_BYTES_MAX, OpenAnswer, PATH_TASKS_MAX, PathTask, Query};
 use crate::cells::recv::RecvEnd;
-use crate::cells::send::SendEnd;
+use crate::cells::send::{ClassWishes, SendEnd};
 use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, StreamCells, StreamTask};
 use crate::error::{Closed, OpenError};
 use crate::messages::Messages;
@@ -33,6 +33,8 @@ pub(crate) struct Slot {
     pub(crate) deadline: Option<Instant>,
     /// When the handshake has failed; none once it is complete.
     pub(crate) handshake_until: Option<Instant>,
+    /// Connections of a higher priority are visited first.
+    pub(crate) priority: i32,
     /// In the driver's run queue.
     pub(crate) scheduled: bool,
     /// In the queues of these sockets, which are full: bit by bit.
@@ -64,6 +66,7 @@ impl Slot {
             cell,
             deadline: None,
             handshake_until: None,
+            priority: 0,
             scheduled: false,
             awaits_room: 0,
             half_open: None,
@@ -99,6 +102,10 @@ impl Slot {
             let mut state = self.cell.lock();
             (state.begin_service(), state.mode)
         };
+        self.priority = todo.priority.unwrap_or(self.priority);
+        if let Some(limit) = todo.rate {
+            self.connection.set_rate(limit);
+        }
         for request in todo.opens {
             self.opens[request.dir.index()].push_back(request.answer);
         }
@@ -265,6 +272,9 @@ impl Slot {
                 // A stream that is over needs none.
                 let _over = self.connection.set_priority(id, priority);
             }
+            if let Some(wishes) = outbox.take_wishes() {
+                self.apply_wishes(id, *wishes);
+            }
             if let Some(code) = outbox.due_reset() {
                 let _over = self.connection.reset(id, code);
                 ended = Some(SendEnd::Reset);
@@ -289,6 +299,17 @@ impl Slot {
         }
         if let Some(waker) = waker {
             waker.wake();
+        }
+    }
+
+    /// A stream's rate and paths.
+    fn apply_wishes(&mut self, id: StreamId, wishes: ClassWishes) {
+        // A stream that is over needs neither.
+        if let Some(limit) = wishes.rate {
+            let _over = self.connection.set_stream_rate(id, limit);
+        }
+        if let Some(paths) = wishes.paths {
+            let _over = self.connection.set_stream_paths(id, paths);
         }
     }
 

@@ -32,7 +32,7 @@ impl Driver {
     pub(super) fn transmit(&mut self, tails: Tails) -> usize {
         let mut sent = 0;
         for _ in 0..self.run.len().min(VISITS_PER_TURN) {
-            let Some(key) = self.run.pop_front() else { break };
+            let Some(key) = self.run.pop() else { break };
             sent += self.visit(key, tails);
         }
         self.shared.lap(Stage::HandOver);

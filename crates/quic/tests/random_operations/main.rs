@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use netem::{LineState, LinkStats};
-use quic::{Chunk, Class, Connection, Dir, Event, PathId, PathSet, RateLimit, ReadError, Side, StreamId, WriteError};
+use quic::{Chunk, Connection, Dir, Event, ReadError, Side, StreamId, WriteError};
 use support::{Node, Pair, Setup, apps};
 use units::{Duration, Rate, Ratio, Rng};
 
