@@ -149,7 +149,7 @@ impl Engine {
             {
                 let mut state = cell.lock();
                 state.todo.priority = Some(priority);
-                state.todo.rate = rate.map(Some);
+                state.rate = rate.map(Some);
             }
             let (server_name, factory) = (server_name.to_owned(), Arc::clone(&factory));
             match shared.push_connect(ConnectRequest { cell: Arc::clone(&cell), server_name, factory, socket }) {

@@ -334,7 +334,7 @@ impl ConnectionHandle {
     /// # Errors
     /// If the connection is over.
     pub fn set_rate(&self, limit: Option<RateLimit>) -> Result<(), Closed> {
-        self.submit(|state| state.todo.rate = Some(limit))
+        self.submit(|state| state.rate = Some(limit))
     }
 
     // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,6 +15,9 @@ use crate::slot::READ_LEN_MAX;
 /// Messages that are put together at a time. Each may take `message_len_max` bytes; more streams wait their turn.
 const ASSEMBLIES_MAX: usize = 64;
 
+/// One stream in so many, of those that the peer allows at a time, is kept for urgent messages.
+const URGENT_SHARE: u64 = 8;
+
 /// The code for the peer whose message is longer than we take, in STOP_SENDING.
 pub(crate) const MESSAGE_TOO_LONG: u64 = 1;
 
@@ -26,6 +29,8 @@ pub(crate) struct Messages {
     receiving: BTreeMap<StreamId, Assembly>,
     /// The application has enough for now.
     paused: bool,
+    /// A message waits for a stream though the peer allows some: for the next that ends.
+    keeps_streams: bool,
 }
 
 struct Sending {
@@ -41,11 +46,12 @@ struct Assembly {
 
 impl Messages {
     pub(crate) fn new(len_max: usize) -> Self {
-        Self { len_max, sending: BTreeMap::new(), receiving: BTreeMap::new(), paused: false }
+        Self { len_max, sending: BTreeMap::new(), receiving: BTreeMap::new(), paused: false, keeps_streams: false }
     }
 
     /// Moves the application's messages onto streams, as far as the peer and the send buffer allow.
     pub(crate) fn serve_out(&mut self, connection: &mut Connection, cell: &ConnectionCell) {
+        self.keeps_streams = false;
         // At most a few wait for room at a time: a new one is begun only when none that is as urgent does.
         let waiting = self.sending.iter().filter(|(_, sending)| !sending.rest.is_empty());
         let mut waiting: Vec<(i32, StreamId)> = waiting.map(|(id, sending)| (sending.priority, *id)).collect();
@@ -54,6 +60,10 @@ impl Messages {
         loop {
             let next = cell.lock().messages_out.priority();
             if next.is_none_or(|next| blocked.is_some_and(|blocked| next <= blocked)) {
+                break;
+            }
+            if !self.may_open(next, connection) {
+                self.keeps_streams = true;
                 break;
             }
             let Some(id) = connection.open(Dir::Uni) else { break };
@@ -74,6 +84,14 @@ impl Messages {
         }
     }
 
+    /// Whether a message of this priority may have one of the streams that the peer allows still. The last of them are for messages
+    /// that are more urgent than others on their way, which would have to wait for these to arrive otherwise.
+    fn may_open(&self, priority: Option<i32>, connection: &Connection) -> bool {
+        let left = connection.streams_left(Dir::Uni);
+        let kept = (left + self.sending.len() as u64) / URGENT_SHARE;
+        left > kept || self.sending.values().any(|sending| priority > Some(sending.priority))
+    }
+
     /// Gives the rest of a message to the connection; false if that has no room.
     fn push(&mut self, id: StreamId, connection: &mut Connection) -> bool {
         let Some(Sending { rest, .. }) = self.sending.get_mut(&id) else { return true };
@@ -87,10 +105,13 @@ impl Messages {
         true
     }
 
-    /// A message has arrived, or will not.
-    pub(crate) fn on_send_end(&mut self, id: StreamId, cell: &ConnectionCell) {
+    /// A message has arrived, or will not. Others may go on.
+    pub(crate) fn on_send_end(&mut self, id: StreamId, connection: &mut Connection, cell: &ConnectionCell) {
         if self.sending.remove(&id).is_none() {
             return;
+        }
+        if self.keeps_streams {
+            self.serve_out(connection, cell);
         }
         let wakers = {
             let mut state = cell.lock();

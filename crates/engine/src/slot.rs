@@ -96,6 +96,15 @@ impl Slot {
         self.refused_until = None;
     }
 
+    /// The connection's rate, if it is another now. Looked at before anything is sent: what the application wrote after it had set
+    /// a rate may have been taken with wishes that came before.
+    pub(crate) fn serve_rate(&mut self) {
+        let changed = self.cell.lock().rate.take();
+        if let Some(limit) = changed {
+            self.connection.set_rate(limit);
+        }
+    }
+
     /// Does what the application asked for.
     pub(crate) fn serve_todo(&mut self, now: Instant) {
         let (todo, mode) = {
@@ -103,9 +112,6 @@ impl Slot {
             (state.begin_service(), state.mode)
         };
         self.priority = todo.priority.unwrap_or(self.priority);
-        if let Some(limit) = todo.rate {
-            self.connection.set_rate(limit);
-        }
         for request in todo.opens {
             self.opens[request.dir.index()].push_back(request.answer);
         }
@@ -302,21 +308,24 @@ impl Slot {
         }
     }
 
-    /// A stream's rate and paths.
+    /// A stream's rate and paths, and whether it is in the background.
     fn apply_wishes(&mut self, id: StreamId, wishes: ClassWishes) {
-        // A stream that is over needs neither.
+        // A stream that is over needs none of it.
         if let Some(limit) = wishes.rate {
             let _over = self.connection.set_stream_rate(id, limit);
         }
         if let Some(paths) = wishes.paths {
             let _over = self.connection.set_stream_paths(id, paths);
         }
+        if let Some(is_background) = wishes.background {
+            let _over = self.connection.set_background(id, is_background);
+        }
     }
 
     /// A sending side is over.
     fn on_send_end(&mut self, id: StreamId, end: SendEnd) {
         let Some(cells) = self.streams.get_mut(&id) else {
-            self.messages.on_send_end(id, &self.cell);
+            self.messages.on_send_end(id, &mut self.connection, &self.cell);
             return;
         };
         let cell = cells.send.take();

@@ -108,6 +108,13 @@ impl SendStream {
         self.handle.set_paths(paths);
     }
 
+    /// Puts the stream into the background, or back. What is there leaves the queue in front of the narrowest place of a path
+    /// short, so that messages and others that use the path hardly wait behind it ([`Class::background`](crate::Class)); it
+    /// takes what they leave, and gives way to whoever fills the queue.
+    pub fn set_background(&mut self, is_background: bool) {
+        self.handle.set_background(is_background);
+    }
+
     /// The stream's name on the wire.
     pub fn id(&self) -> StreamId {
         self.handle.id()

@@ -254,6 +254,11 @@ impl Connection {
         Some(id)
     }
 
+    /// Streams that may be opened before the peer allows more.
+    pub fn streams_left(&self, dir: Dir) -> u64 {
+        self.send.streams.left(dir)
+    }
+
     /// The next stream the peer opened.
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
         self.receive.streams.accept(dir)
@@ -329,13 +334,22 @@ impl Connection {
         self.send.streams.set_paths(id, paths)
     }
 
-    /// Gives a stream the priority, the rate and the paths of `class`.
+    /// Puts a stream into the background: see [`Class::background`].
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn set_background(&mut self, id: StreamId, is_background: bool) -> Result<(), WriteError> {
+        self.send.streams.set_background(id, is_background)
+    }
+
+    /// Gives a stream all that `class` says.
     ///
     /// # Errors
     /// If it is closed.
     pub fn set_class(&mut self, id: StreamId, class: &Class) -> Result<(), WriteError> {
         self.set_priority(id, class.priority)?;
         self.send.streams.set_rate(id, class.rate)?;
+        self.send.streams.set_background(id, class.background)?;
         self.send.streams.set_paths(id, class.paths.clone())
     }
 

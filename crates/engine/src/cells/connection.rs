@@ -124,7 +124,6 @@ pub(crate) struct Todo {
     pub(crate) close: Option<(u64, String)>,
     /// Among the connections of its driver.
     pub(crate) priority: Option<i32>,
-    pub(crate) rate: Option<Option<RateLimit>>,
 }
 
 /// What is behind the lock.
@@ -133,6 +132,8 @@ pub(crate) struct ConnectionState {
     pub(crate) connected: bool,
     pub(crate) closed: Option<Closed>,
     pub(crate) todo: Todo,
+    /// A limit that the driver has not set, or lifted.
+    pub(crate) rate: Option<Option<RateLimit>>,
     /// The driver knows that it has work here.
     queued: bool,
     pub(crate) accepted: [VecDeque<StreamCells>; 2],

@@ -61,6 +61,7 @@ pub(crate) struct Outbox {
 pub(crate) struct ClassWishes {
     pub(crate) rate: Option<Option<RateLimit>>,
     pub(crate) paths: Option<PathSet>,
+    pub(crate) background: Option<bool>,
 }
 
 /// Whether the driver must be told.
@@ -166,6 +167,12 @@ impl SendCell {
     pub(crate) fn set_paths(&self, paths: PathSet) -> MustTell {
         let mut outbox = self.lock();
         outbox.wishes.get_or_insert_default().paths = Some(paths);
+        outbox.must_tell()
+    }
+
+    pub(crate) fn set_background(&self, is_background: bool) -> MustTell {
+        let mut outbox = self.lock();
+        outbox.wishes.get_or_insert_default().background = Some(is_background);
         outbox.must_tell()
     }
 

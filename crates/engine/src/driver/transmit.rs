@@ -57,6 +57,7 @@ impl Driver {
     fn attend(&mut self, key: ConnectionKey, tails: Tails) -> usize {
         let Some(slot) = self.slots.get_mut(key.0) else { return 0 };
         slot.scheduled = false;
+        slot.serve_rate();
         self.apply_routes(key);
         self.tell(key);
         self.shared.lap(Stage::HandOver);

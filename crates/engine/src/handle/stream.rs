@@ -105,6 +105,11 @@ impl SendHandle {
     pub fn set_paths(&mut self, paths: PathSet) {
         self.tell(self.cell.set_paths(paths));
     }
+
+    /// Puts the stream into the background, or back: there it leaves queues on the way short.
+    pub fn set_background(&mut self, is_background: bool) {
+        self.tell(self.cell.set_background(is_background));
+    }
 }
 
 impl Drop for SendHandle {

@@ -10,6 +10,7 @@
 //! | `acknowledge` | acknowledgements, losses and the timers that follow from them |
 //! | `streams`, `buffer` | sending sides of streams and their bytes |
 //! | `streams/classes` | the rates and paths of streams |
+//! | `short_queue` | a window for what must not make others wait |
 //! | `grants` | credit to tell the peer of |
 //! | `held_back` | when the peer's credit is used up |
 //! | `ack_frequency` | how often the peer should acknowledge |
@@ -32,6 +33,7 @@ mod reordering;
 mod resends;
 pub(crate) mod script;
 pub(crate) mod sent_log;
+mod short_queue;
 pub(crate) mod space;
 pub(crate) mod streams;
 mod validation;

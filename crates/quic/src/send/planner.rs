@@ -68,7 +68,7 @@ impl SendHalf {
             if datagrams_max == 0 {
                 return false;
             }
-            self.streams.begin_plan(now, Some(self.paths[0].id));
+            self.streams.begin_plan(now, self.paths.first_mut());
             if self.keys.has_handshake() {
                 self.plan_handshake(now, snapshot, plan, exchange);
             } else if self.keys[DATA].is_some() {

@@ -217,6 +217,11 @@ impl SendStreams {
         Some(id)
     }
 
+    /// Streams that may be opened before the peer allows more.
+    pub(crate) fn left(&self, dir: Dir) -> u64 {
+        self.max_streams[dir.index()].saturating_sub(self.next_index[dir.index()])
+    }
+
     /// The peer opened a bidirectional stream: we may answer on it.
     pub(crate) fn peer_opened(&mut self, id: StreamId) {
         self.map.insert(id, SendStream { max_data: self.initial_credit(id), ..SendStream::default() });

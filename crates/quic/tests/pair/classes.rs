@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use quic::{Class, Dir, RateLimit, StreamId, WriteError};
+use recovery::Algorithm;
 use units::{Duration, Instant, Rate};
 
 use crate::support::apps::{Reader, pattern_byte};
@@ -189,6 +190,54 @@ fn a_message_does_not_wait_for_bulk_that_has_used_its_rate() {
         let took = pair.now - sent_at;
         assert!(arrived && took <= Duration::from_millis(10), "message {round} took {took}");
         pair.run_for(Duration::from_millis(3));
+    }
+}
+
+/// The median time that messages of 200 bytes take beside a stream, and what that carries in Mb/s, over a link of 50 Mb/s and
+/// 10 ms with a queue of 100 ms.
+fn beside(is_background: bool, algorithm: Algorithm) -> (Duration, f64) {
+    let setup = Setup::new(12).with_config(|config| config.congestion = algorithm);
+    let mut pair =
+        setup.with_links(|link| (link.rate, link.queue_bytes) = (Some(Rate::from_mbps(50)), 625_000)).build();
+    pair.connect();
+    let mut flows = Flows::open(&mut pair, 1);
+    pair.client.connection(0).set_background(flows.flows[0].id, is_background).expect("open");
+    flows.run(&mut pair, Duration::from_secs(2));
+    let (from, mut took) = (pair.now, Vec::new());
+    for _ in 0..100 {
+        let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
+        let (client, sent_at) = (pair.client.connection(0), pair.now);
+        client.set_priority(id, 1).expect("open");
+        client.write(id, vec![1; 200].into()).expect("room");
+        client.finish(id).expect("open");
+        let mut arrived = false;
+        pair.run_until(Duration::from_secs(1), |pair| {
+            flows.flows[0].write(pair);
+            flows.flows[0].read(pair);
+            while pair.server.connection(0).accept(Dir::Uni).is_some() {}
+            arrived |= pair.server.connection(0).read(pair.now, id, 1000).is_ok();
+            arrived
+        });
+        assert!(arrived, "a message needs less than a second");
+        took.push(pair.now - sent_at);
+        flows.run(&mut pair, Duration::from_millis(7));
+    }
+    took.sort_unstable();
+    (took[50], flows.flows[0].bytes_between(from, pair.now) as f64 * 8e3 / (pair.now - from).as_nanos() as f64)
+}
+
+#[test]
+fn what_is_in_the_background_fills_the_link_and_leaves_a_short_queue() {
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+        let (ordinary, _) = beside(false, algorithm);
+        let (background, mbps) = beside(true, algorithm);
+        // An empty link takes 10 ms. The queue is that of half a round trip, at most an eighth more.
+        assert!(
+            background < Duration::from_millis(26),
+            "{algorithm:?}: {background} in the background, {ordinary} not"
+        );
+        assert!(mbps > 42.0, "{algorithm:?}: {mbps} Mb/s");
+        assert!(algorithm == Algorithm::Bbr || ordinary > Duration::from_millis(50), "{algorithm:?}: {ordinary}");
     }
 }
 

@@ -37,7 +37,7 @@ impl Run {
             return;
         }
         let side = if rng.below(2) == 0 { Side::Client } else { Side::Server };
-        match rng.below(3) {
+        match rng.below(4) {
             0 => {
                 let limit = pick_limit(rng);
                 node(&mut self.pair, side).connection(0).set_rate(limit);
@@ -47,6 +47,12 @@ impl Run {
                 if let Some(id) = self.pick_open(side) {
                     // A stream may be over by now, which the run does not know.
                     let _ = node(&mut self.pair, side).connection(0).set_stream_rate(id, limit);
+                }
+            }
+            2 => {
+                let is_background = rng.below(2) == 0;
+                if let Some(id) = self.pick_open(side) {
+                    let _ = node(&mut self.pair, side).connection(0).set_background(id, is_background);
                 }
             }
             _ => self.confine(side),

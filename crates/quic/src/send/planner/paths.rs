@@ -126,7 +126,7 @@ impl SendHalf {
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) {
-        self.streams.begin_plan(now, Some(self.paths[at].id));
+        self.streams.begin_plan(now, self.paths.get_mut(at));
         self.plan_data(now, at, load, snapshot, datagrams_max, plan, exchange);
         self.streams.end_plan();
     }
@@ -143,6 +143,7 @@ impl SendHalf {
     ) -> Option<(usize, u64, u32)> {
         views.clear();
         let demand = self.demand(among);
+        let is_background = self.streams.is_next_in_background();
         let carries = |path: &SendPath| path.carries_data() && among.allows(path.id);
         let carrying = self.paths.iter_mut().enumerate().filter(|(_, path)| carries(path));
         for (at, path) in carrying.take(PATHS_MAX) {
@@ -150,7 +151,11 @@ impl SendHalf {
             path.note_room(now, has_room);
             let can_remember = self.spaces[DATA + at].log.run_count() < RUNS_MAX;
             let has_room = has_room && can_remember && path.refused_until.is_none();
-            views.push(at, path.view(now, has_room, demand.ready_bytes));
+            let mut view = path.view(now, has_room, demand.ready_bytes);
+            if is_background {
+                view.window_bytes = view.window_bytes.min(view.in_flight_bytes.saturating_add(path.background_room()));
+            }
+            views.push(at, view);
         }
         if !self.has_anything_due() && !self.reinject(now, scheduler, views) {
             // One that has data of its own to repeat is held back by its window or its pacer.

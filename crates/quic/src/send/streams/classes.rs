@@ -8,7 +8,7 @@
 //! ```text
 //!              its turn comes                        no allowance: held, until a deadline
 //!   ready ────────────────────▶ sent   or else ────▶ the connection has none: capped, until a deadline
-//!     ▲                                         └──▶ not on this path: aside, until the plan is made
+//!     ▲                                         └──▶ not on this path, or not now: aside, until the plan is made
 //!     └──────────────────────────────────────────────────┘
 //! ```
 //!
@@ -24,6 +24,7 @@ use wire::quic::{PathId, StreamId};
 use super::{READY_COUNTED_MAX, SendStream, SendStreams, WriteError};
 use crate::class::{BURST_LEAST, PathSet, RateLimit};
 use crate::queue::Queue;
+use crate::send::path::SendPath;
 
 /// Bytes that a stream waits for if it has as many to send: less would make a small packet each time.
 const WORTH_SENDING: u64 = BURST_LEAST;
@@ -33,6 +34,7 @@ const WORTH_SENDING: u64 = BURST_LEAST;
 pub(super) struct StreamClass {
     allowance: Option<Allowance>,
     paths: PathSet,
+    is_background: bool,
     /// In [`Classes::held`], with this deadline.
     held_until: Option<Instant>,
 }
@@ -42,8 +44,9 @@ pub(super) struct StreamClass {
 pub(super) struct Classes {
     /// When the present plan is made.
     now: Instant,
-    /// The path it is for, once that is known.
+    /// The path it is for, once that is known, and what of the background may leave there.
     on: Option<PathId>,
+    background_room: u64,
     /// The connection's own allowance.
     whole: Option<Allowance>,
     /// Streams out of allowance, by when they have some again. Each is here once at most.
@@ -51,18 +54,19 @@ pub(super) struct Classes {
     /// Streams that wait for the connection's allowance, and until when. Each is here once at most.
     capped: Queue<StreamId>,
     capped_until: Option<Instant>,
-    /// Streams that were passed over because the present plan is for another path, in their order. They count as ready.
+    /// Streams that were passed over because the present plan is for another path, or the queue there is long enough, in their order. They count as ready.
     aside: Vec<StreamId>,
     /// Streams with a class, and those of them that may not take every path.
     classed_count: usize,
     confined_count: usize,
+    background_count: usize,
 }
 
 /// Why a stream whose turn it is may not send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Restraint {
-    /// It may not take the path of this plan.
-    OtherPath,
+    /// It may not take the path of this plan, or not now.
+    Aside,
     /// It has used its allowance.
     Held(Instant),
     /// The connection has used its allowance.
@@ -75,7 +79,7 @@ impl Classes {
         if let (Some(class), Some(on)) = (&stream.class, self.on)
             && !class.paths.allows(on)
         {
-            return Some(Restraint::OtherPath);
+            return Some(Restraint::Aside);
         }
         let unsent = stream.buffer.unsent();
         let available = stream.buffer.end().min(*limit).saturating_sub(unsent);
@@ -83,6 +87,12 @@ impl Classes {
             return None;
         }
         let wanted = available.min(WORTH_SENDING);
+        if stream.class.as_ref().is_some_and(|class| class.is_background) {
+            if self.background_room < wanted {
+                return Some(Restraint::Aside);
+            }
+            *limit = (*limit).min(unsent.saturating_add(self.background_room));
+        }
         let now = self.now;
         let mut budget = |allowance: &mut Allowance| {
             let budget = allowance.budget(now);
@@ -98,6 +108,9 @@ impl Classes {
 
     /// `bytes` of `stream` leave for the first time.
     pub(super) fn on_taken(&mut self, stream: &mut SendStream, bytes: u64) {
+        if stream.class.as_ref().is_some_and(|class| class.is_background) {
+            self.background_room = self.background_room.saturating_sub(bytes);
+        }
         let own = stream.class.as_mut().and_then(|class| class.allowance.as_mut());
         own.into_iter().chain(&mut self.whole).for_each(|allowance| allowance.take(bytes));
     }
@@ -138,6 +151,14 @@ impl SendStreams {
         self.change_class(id, |class| class.paths = paths)
     }
 
+    /// Puts a stream into the background, or back.
+    pub(crate) fn set_background(&mut self, id: StreamId, is_background: bool) -> Result<(), WriteError> {
+        if !is_background && self.is_unclassed(id) {
+            return Ok(());
+        }
+        self.change_class(id, |class| class.is_background = is_background)
+    }
+
     fn is_unclassed(&self, id: StreamId) -> bool {
         self.map.get(&id).is_some_and(|stream| stream.class.is_none())
     }
@@ -152,15 +173,17 @@ impl SendStreams {
                 Box::default()
             }
         };
-        let was_confined = !class.paths.is_all();
+        let (was_confined, was_background) = (!class.paths.is_all(), class.is_background);
         change(&mut class);
         classes.confined_count += usize::from(!class.paths.is_all());
         classes.confined_count -= usize::from(was_confined);
+        classes.background_count += usize::from(class.is_background);
+        classes.background_count -= usize::from(was_background);
         // It is found out anew whether it has to wait, and for how long.
         if let Some(until) = class.held_until.take() {
             classes.held.remove(&(until, id));
         }
-        if class.allowance.is_some() || !class.paths.is_all() {
+        if class.allowance.is_some() || !class.paths.is_all() || class.is_background {
             stream.class = Some(class);
         } else {
             classes.classed_count -= 1;
@@ -188,6 +211,7 @@ impl SendStreams {
         let Some(classes) = &mut self.classes else { return };
         classes.classed_count -= 1;
         classes.confined_count -= usize::from(!class.paths.is_all());
+        classes.background_count -= usize::from(class.is_background);
         if let Some(until) = class.held_until {
             classes.held.remove(&(until, id));
         }
@@ -197,7 +221,7 @@ impl SendStreams {
     pub(super) fn restrain(&mut self, id: StreamId, restraint: Restraint) {
         let (Some(stream), Some(classes)) = (self.map.get_mut(&id), &mut self.classes) else { return };
         match restraint {
-            Restraint::OtherPath => {
+            Restraint::Aside => {
                 stream.ready = true;
                 classes.aside.push(id);
             }
@@ -257,21 +281,33 @@ impl SendStreams {
 
     /// A plan is to be made now, for path `on` if that is known already: streams that may not take it are passed over until
     /// [`end_plan`](Self::end_plan).
-    pub(crate) fn begin_plan(&mut self, now: Instant, on: Option<PathId>) {
+    pub(crate) fn begin_plan(&mut self, now: Instant, on: Option<&mut SendPath>) {
         let Some(classes) = &mut self.classes else { return };
-        (classes.now, classes.on) = (now, on);
+        (classes.now, classes.on, classes.background_room) = (now, on.as_ref().map(|path| path.id), u64::MAX);
+        if let Some(path) = on.filter(|_| classes.background_count > 0) {
+            classes.background_room = path.background_room();
+        }
         self.on_allowance_timeout(now);
     }
 
     /// The plan is made: those that were passed over have their turn next.
     pub(crate) fn end_plan(&mut self) {
         let Some(classes) = &mut self.classes else { return };
-        classes.on = None;
+        (classes.on, classes.background_room) = (None, u64::MAX);
         while let Some(id) = classes.aside.pop() {
             if let Some(stream) = self.map.get(&id) {
                 self.ready.entry(Reverse(stream.priority)).or_default().push_front(id);
             }
         }
+    }
+
+    /// The stream whose turn it is is in the background.
+    pub(crate) fn is_next_in_background(&mut self) -> bool {
+        if self.classes.as_ref().is_none_or(|classes| classes.background_count == 0) {
+            return false;
+        }
+        let next = self.next_ready().and_then(|(id, _)| self.map.get(&id));
+        next.and_then(|stream| stream.class.as_ref()).is_some_and(|class| class.is_background)
     }
 
     /// Some streams may not take every path.
