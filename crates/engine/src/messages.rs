@@ -15,8 +15,10 @@ use crate::slot::READ_LEN_MAX;
 /// Messages that are put together at a time. Each may take `message_len_max` bytes; more streams wait their turn.
 const ASSEMBLIES_MAX: usize = 64;
 
-/// One stream in so many, of those that the peer allows at a time, is kept for urgent messages.
-const URGENT_SHARE: u64 = 8;
+/// Bytes of messages on their way, beyond twice what congestion control lets be in flight: enough that no window runs dry
+/// before the next ones are begun. Those that wait beyond leave by their priority; those that were begun take turns, and the
+/// receiver puts only [`ASSEMBLIES_MAX`] of them together at a time, whatever their priority.
+const BEGUN_BYTES_SPARE: u64 = 64 << 10;
 
 /// The code for the peer whose message is longer than we take, in STOP_SENDING.
 pub(crate) const MESSAGE_TOO_LONG: u64 = 1;
@@ -27,14 +29,18 @@ pub(crate) struct Messages {
     /// Messages on a stream that the peer has not acknowledged, with what the connection has not taken of them.
     sending: BTreeMap<StreamId, Sending>,
     receiving: BTreeMap<StreamId, Assembly>,
+    /// Bytes of those that are being sent, as they were handed over.
+    begun_bytes: u64,
     /// The application has enough for now.
     paused: bool,
-    /// A message waits for a stream though the peer allows some: for the next that ends.
-    keeps_streams: bool,
+    /// Messages wait until others have arrived.
+    awaits_ends: bool,
 }
 
 struct Sending {
     rest: Bytes,
+    /// What it counts for while it is under way.
+    cost: usize,
     priority: i32,
 }
 
@@ -46,12 +52,20 @@ struct Assembly {
 
 impl Messages {
     pub(crate) fn new(len_max: usize) -> Self {
-        Self { len_max, sending: BTreeMap::new(), receiving: BTreeMap::new(), paused: false, keeps_streams: false }
+        Self {
+            len_max,
+            sending: BTreeMap::new(),
+            receiving: BTreeMap::new(),
+            begun_bytes: 0,
+            paused: false,
+            awaits_ends: false,
+        }
     }
 
     /// Moves the application's messages onto streams, as far as the peer and the send buffer allow.
     pub(crate) fn serve_out(&mut self, connection: &mut Connection, cell: &ConnectionCell) {
-        self.keeps_streams = false;
+        self.awaits_ends = false;
+        let begun_bytes_max = connection.window_bytes().saturating_mul(2).saturating_add(BEGUN_BYTES_SPARE);
         // At most a few wait for room at a time: a new one is begun only when none that is as urgent does.
         let waiting = self.sending.iter().filter(|(_, sending)| !sending.rest.is_empty());
         let mut waiting: Vec<(i32, StreamId)> = waiting.map(|(id, sending)| (sending.priority, *id)).collect();
@@ -62,8 +76,8 @@ impl Messages {
             if next.is_none_or(|next| blocked.is_some_and(|blocked| next <= blocked)) {
                 break;
             }
-            if !self.may_open(next, connection) {
-                self.keeps_streams = true;
+            if !self.may_begin(next, begun_bytes_max) {
+                self.awaits_ends = true;
                 break;
             }
             let Some(id) = connection.open(Dir::Uni) else { break };
@@ -73,7 +87,9 @@ impl Messages {
                 state.messages_in_flight += 1;
                 // It was opened just now.
                 let _open = connection.set_class(id, &class);
-                self.sending.insert(id, Sending { rest, priority: class.priority });
+                let cost = rest.len() + MESSAGE_OVERHEAD;
+                self.begun_bytes += cost as u64;
+                self.sending.insert(id, Sending { rest, cost, priority: class.priority });
                 let has_room = state.messages_out.has_worthwhile_room();
                 if has_room { state.take_wakers(Interest::MessageRoom) } else { Default::default() }
             };
@@ -84,12 +100,13 @@ impl Messages {
         }
     }
 
-    /// Whether a message of this priority may have one of the streams that the peer allows still. The last of them are for messages
-    /// that are more urgent than others on their way, which would have to wait for these to arrive otherwise.
-    fn may_open(&self, priority: Option<i32>, connection: &Connection) -> bool {
-        let left = connection.streams_left(Dir::Uni);
-        let kept = (left + self.sending.len() as u64) / URGENT_SHARE;
-        left > kept || self.sending.values().any(|sending| priority > Some(sending.priority))
+    /// Whether a message of this priority may begin: not while enough are on their way that are as urgent.
+    fn may_begin(&self, priority: Option<i32>, begun_bytes_max: u64) -> bool {
+        if self.begun_bytes < begun_bytes_max {
+            return true;
+        }
+        let as_urgent = self.sending.values().filter(|sending| Some(sending.priority) >= priority);
+        as_urgent.map(|sending| sending.cost as u64).sum::<u64>() < begun_bytes_max
     }
 
     /// Gives the rest of a message to the connection; false if that has no room.
@@ -107,10 +124,9 @@ impl Messages {
 
     /// A message has arrived, or will not. Others may go on.
     pub(crate) fn on_send_end(&mut self, id: StreamId, connection: &mut Connection, cell: &ConnectionCell) {
-        if self.sending.remove(&id).is_none() {
-            return;
-        }
-        if self.keeps_streams {
+        let Some(sent) = self.sending.remove(&id) else { return };
+        self.begun_bytes -= sent.cost as u64;
+        if self.awaits_ends {
             self.serve_out(connection, cell);
         }
         let wakers = {
@@ -201,6 +217,7 @@ impl Messages {
 
     pub(crate) fn clear(&mut self) {
         self.sending.clear();
+        self.begun_bytes = 0;
         self.receiving.clear();
     }
 }

@@ -57,9 +57,12 @@ impl Driver {
     fn attend(&mut self, key: ConnectionKey, tails: Tails) -> usize {
         let Some(slot) = self.slots.get_mut(key.0) else { return 0 };
         slot.scheduled = false;
-        slot.serve_rate();
         self.apply_routes(key);
         self.tell(key);
+        if let Some(slot) = self.slots.get_mut(key.0) {
+            // Events may have woken the application, and brought in what it wrote since.
+            slot.serve_rate();
+        }
         self.shared.lap(Stage::HandOver);
         let (sent, left) = self.send_plans(key, tails);
         // Planning may have ended streams or changed routes.

@@ -44,7 +44,6 @@ use bytes::Bytes;
 use units::{Duration, Instant, Rng};
 use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, StreamId, TransportParameters};
 
-use crate::class::PathSet;
 use crate::config::TransportConfig;
 use crate::error::TransportError;
 use crate::event::Events;
@@ -130,8 +129,6 @@ pub(crate) struct SendHalf {
     /// When the scheduler wants to be asked again.
     ask_again_at: Option<Instant>,
     views: Views,
-    /// The sets of paths that something waited for, as last listed: kept from plan to plan.
-    path_sets: Vec<PathSet>,
     stats: SendStats,
     acked_runs: Vec<Run>,
     frame_scratch: Vec<SentFrame>,
@@ -207,7 +204,6 @@ impl SendHalf {
             acks_leave_at: None,
             ask_again_at: None,
             views: Views::default(),
-            path_sets: Vec::new(),
             stats: SendStats::default(),
             acked_runs: Vec::new(),
             frame_scratch: Vec::new(),
@@ -448,7 +444,12 @@ impl SendHalf {
             path.resends.shrink();
         }
         self.views = Views::default();
-        self.path_sets = Vec::new();
+    }
+
+    /// Bytes that congestion control lets be in flight, over all paths that are open.
+    pub(crate) fn window_bytes(&self) -> u64 {
+        let open = self.paths.iter().filter(|path| path.is_open());
+        open.fold(0, |sum: u64, path| sum.saturating_add(path.congestion.window()))
     }
 
     /// The path for what concerns the connection: the one that answers soonest.

@@ -5,7 +5,7 @@ use quic::{Class, Dir, RateLimit, StreamId, WriteError};
 use recovery::Algorithm;
 use units::{Duration, Instant, Rate};
 
-use crate::support::apps::{Reader, pattern_byte};
+use crate::support::apps::{self, Reader, pattern_byte};
 use crate::support::{Pair, Setup};
 
 const CHUNK: u64 = 16 << 10;
@@ -134,6 +134,17 @@ fn a_connection_keeps_to_its_rate_over_all_its_streams() {
     let shares: Vec<u64> = flows.flows.iter().map(|flow| flow.bytes_between(Instant::ZERO, pair.now)).collect();
     let (least, most) = (shares.iter().min().expect("four"), shares.iter().max().expect("four"));
     assert!(least * 10 > most * 8, "equal streams have equal shares: {shares:?}");
+}
+
+#[test]
+fn a_transfer_over_a_limited_connection_takes_its_time_from_the_first_byte_on() {
+    let mut pair = Setup::new(13).build();
+    pair.connect();
+    let limit = RateLimit::new(Rate::from_mbps(8), 16_384).expect("a limit");
+    pair.client.connection(0).set_rate(Some(limit));
+    let took = apps::transfer(&mut pair, 200_000, Duration::from_secs(1));
+    let least = Duration::from_micros(200_000 - 16_384);
+    assert!(took >= least && took < least + Duration::from_millis(30), "{took}, {least} and more");
 }
 
 #[test]

@@ -4,23 +4,41 @@
 //! with it; and a scheduler that sees paths which nothing may take would choose them.
 
 use scheduler::Demand;
+use units::Instant;
 
 use super::SendHalf;
 use crate::class::PathSet;
+use crate::exchange::Exchange;
+use crate::plan::Plan;
+use crate::receive::Snapshot;
 use crate::send::frames::SentFrame;
 use crate::send::path::SendPath;
 use crate::send::sent_log::{Content, Run};
 use crate::send::streams::SendStreams;
 
 impl SendHalf {
-    /// The sets of paths that something waits for, the most urgent first; all paths if nothing is due at all.
-    pub(super) fn path_sets_due(&mut self, sets: &mut Vec<PathSet>) {
-        sets.clear();
-        if !self.streams.has_confined() {
-            sets.push(PathSet::ALL);
-            return;
+    /// Fills `plan` for one of several paths that not every stream may take, and says for which.
+    pub(super) fn plan_confined(
+        &mut self,
+        now: Instant,
+        snapshot: &Snapshot,
+        room: &dyn Fn(u16) -> usize,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) -> usize {
+        let sets = self.path_sets_due();
+        let at = self.plan_chosen(now, &sets, snapshot, room, plan, exchange);
+        if !plan.items.is_empty() {
+            return at;
         }
-        self.streams.ready_path_sets(sets);
+        // Something late may have become due again meanwhile, for certain paths.
+        let sets = self.path_sets_due();
+        self.plan_chosen(now, &sets, snapshot, room, plan, exchange)
+    }
+
+    /// The sets of paths that something waits for, the most urgent first; all paths if nothing is due at all.
+    fn path_sets_due(&mut self) -> Vec<PathSet> {
+        let mut sets = self.streams.ready_path_sets();
         if sets.is_empty() || (self.has_control_due() && !sets.contains(&PathSet::ALL)) {
             sets.push(PathSet::ALL);
         }
@@ -30,6 +48,7 @@ impl SendHalf {
             path.set_app_limited(true);
             path.release_at = None;
         }
+        sets
     }
 
     /// What waits to be sent on these paths, as far as the choice of one of them depends on it.

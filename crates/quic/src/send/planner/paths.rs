@@ -65,15 +65,11 @@ impl SendHalf {
                 return at;
             }
         }
-        let mut sets = std::mem::take(&mut self.path_sets);
-        self.path_sets_due(&mut sets);
-        let mut at = self.plan_chosen(now, &sets, snapshot, room, plan, exchange);
-        if plan.items.is_empty() && self.streams.has_confined() {
-            // Something late may have become due again meanwhile, for certain paths.
-            self.path_sets_due(&mut sets);
-            at = self.plan_chosen(now, &sets, snapshot, room, plan, exchange);
-        }
-        self.path_sets = sets;
+        let at = if self.streams.has_confined() {
+            self.plan_confined(now, snapshot, room, plan, exchange)
+        } else {
+            self.plan_chosen(now, &[PathSet::ALL], snapshot, room, plan, exchange)
+        };
         if policy.resends_on_own_path() && plan.items.is_empty() {
             self.watch_resends(now);
         }
@@ -81,7 +77,7 @@ impl SendHalf {
     }
 
     /// Fills `plan` with what may take one of these sets of paths, the first first, on the path of it that the scheduler chooses.
-    fn plan_chosen(
+    pub(super) fn plan_chosen(
         &mut self,
         now: Instant,
         sets: &[PathSet],
@@ -143,7 +139,7 @@ impl SendHalf {
     ) -> Option<(usize, u64, u32)> {
         views.clear();
         let demand = self.demand(among);
-        let is_background = self.streams.is_next_in_background();
+        let is_background = self.streams.has_only_background();
         let carries = |path: &SendPath| path.carries_data() && among.allows(path.id);
         let carrying = self.paths.iter_mut().enumerate().filter(|(_, path)| carries(path));
         for (at, path) in carrying.take(PATHS_MAX) {

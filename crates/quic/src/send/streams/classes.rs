@@ -301,13 +301,13 @@ impl SendStreams {
         }
     }
 
-    /// The stream whose turn it is is in the background.
-    pub(crate) fn is_next_in_background(&mut self) -> bool {
-        if self.classes.as_ref().is_none_or(|classes| classes.background_count == 0) {
+    /// All that waits is in the background, as far as the first few streams tell.
+    pub(crate) fn has_only_background(&mut self) -> bool {
+        if self.classes.as_ref().is_none_or(|classes| classes.background_count == 0) || self.next_ready().is_none() {
             return false;
         }
-        let next = self.next_ready().and_then(|(id, _)| self.map.get(&id));
-        next.and_then(|stream| stream.class.as_ref()).is_some_and(|class| class.is_background)
+        let mut first = self.ready.values().flatten().take(READY_COUNTED_MAX).filter_map(|id| self.map.get(id));
+        first.all(|stream| stream.class.as_ref().is_some_and(|class| class.is_background))
     }
 
     /// Some streams may not take every path.
@@ -327,8 +327,8 @@ impl SendStreams {
 
     /// The different sets of paths that streams with something to send may take, those of the most urgent first. Takes time for
     /// each stream that is ready: none may be stopped by others that wait for paths of theirs.
-    pub(crate) fn ready_path_sets(&mut self, sets: &mut Vec<PathSet>) {
-        sets.clear();
+    pub(crate) fn ready_path_sets(&mut self) -> Vec<PathSet> {
+        let mut sets: Vec<PathSet> = Vec::new();
         // Those that turn out to be held back leave the queue.
         self.next_ready();
         for id in self.ready.values().flatten() {
@@ -338,6 +338,7 @@ impl SendStreams {
                 sets.push(paths.clone());
             }
         }
+        sets
     }
 
     /// As [`ready_bytes`](Self::ready_bytes), of the streams that may take exactly these paths.
