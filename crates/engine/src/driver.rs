@@ -7,10 +7,10 @@ mod admit;
 mod far;
 mod halves;
 mod parallel;
+mod run_queue;
 mod survive;
 mod transmit;
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use net::{MonotonicClock, RecvMeta};
 use quic::{Addresses, ConnectionKey, Endpoint, LOCAL_ID_LEN, Plan, Route};
 use units::{Duration, Instant};
 
+use self::run_queue::RunQueue;
 use crate::cells::ConnectionCell;
 use crate::error::Closed;
 use crate::halves::Receiver;
@@ -84,7 +85,7 @@ pub(crate) struct Driver {
     slots: Slab<Slot>,
     timers: Timers,
     /// Connections with something to say or to send, each once.
-    run: VecDeque<ConnectionKey>,
+    run: RunQueue,
     sleeper: Sleeper,
     buffers: Buffers,
     limits: DriverLimits,
@@ -153,7 +154,7 @@ impl Driver {
             ports,
             slots: Slab::new(limits.connections_max),
             timers: Timers::default(),
-            run: VecDeque::new(),
+            run: RunQueue::default(),
             sleeper,
             buffers: Buffers::new(),
             limits,
@@ -495,7 +496,7 @@ impl Driver {
         if let Some(slot) = self.slots.get_mut(key.0)
             && !std::mem::replace(&mut slot.scheduled, true)
         {
-            self.run.push_back(key);
+            self.run.push(slot.priority, key);
         }
     }
 

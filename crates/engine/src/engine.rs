@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
-use quic::Side;
 use quic::session::SessionFactory;
+use quic::{RateLimit, Side};
 use units::{Duration, Instant};
 
 use crate::cells::ConnectionCell;
@@ -49,6 +49,20 @@ struct Core {
     figures: Option<Arc<Figures>>,
     /// What the receiver did, under `split`.
     halves: Option<Arc<halves::Figures>>,
+}
+
+/// What a connection asks for when it begins. The default asks for nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConnectOptions {
+    /// The place of its socket among those the engine was started with; none: the first of the remote address's family.
+    pub socket: Option<usize>,
+    /// Which of the processors of [`Placement::Connection`] serves it, counted from zero; none: each in turn. Connections that
+    /// come from peers are served by the processor whose socket they came to.
+    pub processor: Option<usize>,
+    /// See [`ConnectionHandle::set_priority`].
+    pub priority: i32,
+    /// See [`ConnectionHandle::set_rate`].
+    pub rate: Option<RateLimit>,
 }
 
 /// A driver and its place.
@@ -105,16 +119,41 @@ impl Engine {
         server_name: &str,
         factory: Arc<dyn SessionFactory>,
     ) -> Result<ConnectionHandle, Closed> {
+        self.connect_with(&ConnectOptions { socket, ..ConnectOptions::default() }, remote, server_name, factory)
+    }
+
+    /// As [`connect`](Self::connect), with what the connection asks for.
+    ///
+    /// # Errors
+    /// As `connect`, and if there is no such socket or processor.
+    pub fn connect_with(
+        &self,
+        options: &ConnectOptions,
+        remote: SocketAddr,
+        server_name: &str,
+        factory: Arc<dyn SessionFactory>,
+    ) -> Result<ConnectionHandle, Closed> {
+        let ConnectOptions { socket, processor, priority, rate } = *options;
         if socket.is_some_and(|socket| socket >= self.local_addrs().len()) {
             return Err(Closed::NoSocket);
         }
         let seats = &self.core.seats;
-        let from = self.core.next.fetch_add(1, Ordering::Relaxed);
+        if let Some(processor) = processor.filter(|processor| *processor >= seats.len()) {
+            return Err(Closed::NoProcessor { processor, count: seats.len() });
+        }
+        let from = processor.unwrap_or_else(|| self.core.next.fetch_add(1, Ordering::Relaxed));
+        // Who names a processor means it.
+        let tries = if processor.is_some() { 1 } else { seats.len() };
         let mut refusal = Closed::EndpointClosed;
         // A driver that has died takes none; the others do.
-        for at in 0..seats.len() {
+        for at in 0..tries {
             let shared = &seats[(from + at) % seats.len()].shared;
             let cell = Arc::new(ConnectionCell::new(Arc::clone(shared), remote, Side::Client));
+            {
+                let mut state = cell.lock();
+                state.todo.priority = Some(priority);
+                state.rate = rate.map(Some);
+            }
             let (server_name, factory) = (server_name.to_owned(), Arc::clone(&factory));
             match shared.push_connect(ConnectRequest { cell: Arc::clone(&cell), server_name, factory, socket }) {
                 Ok(()) => {

@@ -45,6 +45,13 @@ pub enum Closed {
     TooMany,
     /// No socket of the endpoint speaks the address's family.
     NoSocket,
+    /// A connection was to have a processor that is not there.
+    NoProcessor {
+        /// The one that was asked for, counted from zero.
+        processor: usize,
+        /// How many the placement has to choose from.
+        count: usize,
+    },
     /// The endpoint is gone.
     EndpointClosed,
     /// The processor that had the connection, or the last of its paths, has failed: a fault of ours. Other connections go on.
@@ -105,6 +112,15 @@ impl fmt::Display for Closed {
             Self::Configuration(words) => f.write_str(words),
             Self::TooMany => f.write_str("there are as many connections as the configuration allows"),
             Self::NoSocket => f.write_str("no socket of this endpoint speaks the address family"),
+            Self::NoProcessor { processor, count: 1 } => write!(
+                f,
+                "there is no processor {processor} for connections, only 0: placement connection(n) has n of them"
+            ),
+            Self::NoProcessor { processor, count } => write!(
+                f,
+                "there is no processor {processor} for connections: placement connection({count}) has 0 to {}",
+                count - 1
+            ),
             Self::EndpointClosed => f.write_str("the endpoint is closed"),
             Self::ProcessorGone => {
                 f.write_str("the processor that had the connection has failed: an error of this program")
@@ -129,7 +145,7 @@ impl From<Closed> for io::Error {
             Closed::PeerMisbehaved(_) | Closed::ByPeerTransport(_) | Closed::EndpointClosed | Closed::ProcessorGone => {
                 ConnectionAborted
             }
-            Closed::Configuration(_) => InvalidInput,
+            Closed::Configuration(_) | Closed::NoProcessor { .. } => InvalidInput,
             Closed::NoSocket => AddrNotAvailable,
         };
         Self::new(kind, error)

@@ -10,13 +10,13 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use quic::session::ExportError;
-use quic::{Addresses, Dir, PathId, Side, Stats, Strip};
+use quic::{Addresses, Class, Dir, PathId, RateLimit, Side, Stats, Strip};
 
 use crate::cells::connection::{
-    DATAGRAM_OVERHEAD, DATAGRAMS_OUT_BYTES_MAX, MESSAGE_OVERHEAD, MESSAGES_OUT_BYTES_MAX, OPENS_WAITING_MAX, OpenReply,
-    OpenRequest, PATH_TASKS_MAX, PathTask, Query,
+    DATAGRAM_OVERHEAD, DATAGRAMS_OUT_BYTES_MAX, OPENS_WAITING_MAX, OpenReply, OpenRequest, PATH_TASKS_MAX, PathTask,
+    Query,
 };
-use crate::cells::{ConnectionCell, Interest, MessageMode, StreamCells, question};
+use crate::cells::{ConnectionCell, Interest, MessageMode, OutMessage, StreamCells, question};
 use crate::driver::Tails;
 use crate::engine::Engine;
 use crate::error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError};
@@ -252,26 +252,33 @@ impl ConnectionHandle {
 
     /// Hands a message to the engine, once it has room for it; takes `message` when ready.
     pub fn poll_send_message(&self, message: &mut Option<Bytes>, waker: &Waker) -> Poll<Result<(), MessageError>> {
+        self.poll_send_message_as(message, &Class::default(), waker)
+    }
+
+    /// As [`poll_send_message`](Self::poll_send_message), with what its stream asks for. Messages of a higher priority leave
+    /// first, those too that are handed over later, and find room where others wait.
+    pub fn poll_send_message_as(
+        &self,
+        message: &mut Option<Bytes>,
+        class: &Class,
+        waker: &Waker,
+    ) -> Poll<Result<(), MessageError>> {
         let Some(taken) = message.take() else { return Poll::Ready(Ok(())) };
         let len_max = self.cell().shared.limits.message_len_max;
         if taken.len() > len_max {
             return Poll::Ready(Err(MessageError::TooLong { len_max }));
         }
-        let mut left = Some(taken);
+        let mut left = Some(OutMessage { bytes: taken, class: class.clone() });
         let submitted = self.submit(|state| {
-            let len = left.as_ref().map_or(0, Bytes::len);
-            let fits = state.messages_out_bytes + len + MESSAGE_OVERHEAD <= MESSAGES_OUT_BYTES_MAX;
-            if !fits && !state.messages_out.is_empty() {
+            state.messages_out.put(&mut left);
+            if left.is_some() {
                 state.add_waker(Interest::MessageRoom, waker);
-            } else if let Some(message) = left.take() {
-                state.messages_out_bytes += message.len() + MESSAGE_OVERHEAD;
-                state.messages_out.push_back(message);
             }
         });
         if let Err(closed) = submitted {
             return Poll::Ready(Err(MessageError::ConnectionClosed(closed)));
         }
-        *message = left;
+        *message = left.map(|message| message.bytes);
         if message.is_some() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
@@ -309,6 +316,26 @@ impl ConnectionHandle {
         };
         self.refill(refill);
         Poll::Ready(Ok(message))
+    }
+
+    // ── Classes of service ───────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Connections of a higher priority are visited first by their driver, equal ones take turns. Zero if never set. Lower ones
+    /// have a visit in nine and more.
+    ///
+    /// # Errors
+    /// If the connection is over.
+    pub fn set_priority(&self, priority: i32) -> Result<(), Closed> {
+        self.submit(|state| state.todo.priority = Some(priority))
+    }
+
+    /// Limits how fast the bytes of all streams and messages together leave for the first time, or lifts the limit; what is lost
+    /// goes again beyond it. Datagrams are not counted.
+    ///
+    /// # Errors
+    /// If the connection is over.
+    pub fn set_rate(&self, limit: Option<RateLimit>) -> Result<(), Closed> {
+        self.submit(|state| state.rate = Some(limit))
     }
 
     // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────

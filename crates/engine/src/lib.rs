@@ -54,7 +54,7 @@ mod timers;
 mod wake;
 
 pub use config::EngineConfig;
-pub use engine::{Engine, SOCKETS_MAX};
+pub use engine::{ConnectOptions, Engine, SOCKETS_MAX};
 pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
 pub use halves::SplitStats;
 pub use handle::{ConnectionHandle, Opening, RecvHandle, SendHandle};

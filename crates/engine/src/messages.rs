@@ -1,18 +1,24 @@
 //! Messages: each on a unidirectional stream of its own, whole or not at all.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use quic::{Chunk, Connection, Dir, ReadError, StreamId, Strip, WriteError};
 use units::Instant;
 
-use crate::cells::connection::{MESSAGE_OVERHEAD, MESSAGES_IN_BYTES_MAX, MESSAGES_OUT_BYTES_MAX};
-use crate::cells::{ConnectionCell, Interest};
+use crate::cells::connection::{MESSAGE_OVERHEAD, MESSAGES_IN_BYTES_MAX};
+use crate::cells::{ConnectionCell, Interest, OutMessage};
 use crate::inbound::{READ_LEN_MAX, Source};
 use crate::receive::COMPACT_BELOW;
 
 /// Messages that are put together at a time. Each may take `message_len_max` bytes; more streams wait their turn.
 const ASSEMBLIES_MAX: usize = 64;
+
+/// Bytes of messages on their way, beyond twice what congestion control lets be in flight: enough that no window runs dry
+/// before the next ones are begun. Those that wait beyond leave by their priority; those that were begun take turns, and the
+/// receiver puts only [`ASSEMBLIES_MAX`] of them together at a time, whatever their priority.
+const BEGUN_BYTES_SPARE: u64 = 64 << 10;
 
 /// The code for the peer whose message is longer than we take, in STOP_SENDING.
 pub(crate) const MESSAGE_TOO_LONG: u64 = 1;
@@ -21,7 +27,11 @@ pub(crate) const MESSAGE_TOO_LONG: u64 = 1;
 #[derive(Default)]
 pub(crate) struct Outgoing {
     /// Messages on a stream that the peer has not acknowledged, with what the connection has not taken of them.
-    sending: BTreeMap<StreamId, Bytes>,
+    sending: BTreeMap<StreamId, Sending>,
+    /// Bytes of those that are being sent, as they were handed over.
+    begun_bytes: u64,
+    /// Messages wait until others have arrived.
+    awaits_ends: bool,
 }
 
 /// A connection's messages on their way in.
@@ -30,6 +40,13 @@ pub(crate) struct Incoming {
     receiving: BTreeMap<StreamId, Assembly>,
     /// The application has enough for now.
     paused: bool,
+}
+
+struct Sending {
+    rest: Bytes,
+    /// What it counts for while it is under way.
+    cost: usize,
+    priority: i32,
 }
 
 #[derive(Default)]
@@ -41,38 +58,54 @@ struct Assembly {
 impl Outgoing {
     /// Moves the application's messages onto streams, as far as the peer and the send buffer allow.
     pub(crate) fn serve(&mut self, connection: &mut Connection, cell: &ConnectionCell) {
-        // At most a few wait for room at a time: a new one is begun only when none does.
-        let blocked: Vec<StreamId> =
-            self.sending.iter().filter(|(_, rest)| !rest.is_empty()).map(|(id, _)| *id).collect();
-        for id in blocked {
-            if !self.push(id, connection) {
-                return;
-            }
-        }
+        self.awaits_ends = false;
+        let begun_bytes_max = connection.window_bytes().saturating_mul(2).saturating_add(BEGUN_BYTES_SPARE);
+        // At most a few wait for room at a time: a new one is begun only when none that is as urgent does.
+        let waiting = self.sending.iter().filter(|(_, sending)| !sending.rest.is_empty());
+        let mut waiting: Vec<(i32, StreamId)> = waiting.map(|(id, sending)| (sending.priority, *id)).collect();
+        waiting.sort_unstable_by_key(|(priority, id)| (Reverse(*priority), *id));
+        let mut blocked = waiting.into_iter().find(|(_, id)| !self.push(*id, connection)).map(|(priority, _)| priority);
         loop {
-            if cell.lock().messages_out.is_empty() {
+            let next = cell.lock().messages_out.priority();
+            if next.is_none_or(|next| blocked.is_some_and(|blocked| next <= blocked)) {
+                break;
+            }
+            if !self.may_begin(next, begun_bytes_max) {
+                self.awaits_ends = true;
                 break;
             }
             let Some(id) = connection.open(Dir::Uni) else { break };
             let wakers = {
                 let mut state = cell.lock();
-                let Some(message) = state.messages_out.pop_front() else { break };
-                state.messages_out_bytes -= message.len() + MESSAGE_OVERHEAD;
+                let Some(OutMessage { bytes: rest, class }) = state.messages_out.pop() else { break };
                 state.messages_in_flight += 1;
-                self.sending.insert(id, message);
-                let has_room = state.messages_out_bytes <= MESSAGES_OUT_BYTES_MAX / 2;
+                // It was opened just now.
+                let _open = connection.set_class(id, &class);
+                let cost = rest.len() + MESSAGE_OVERHEAD;
+                self.begun_bytes += cost as u64;
+                self.sending.insert(id, Sending { rest, cost, priority: class.priority });
+                let has_room = state.messages_out.has_worthwhile_room();
                 if has_room { state.take_wakers(Interest::MessageRoom) } else { Default::default() }
             };
             wakers.wake();
             if !self.push(id, connection) {
-                break;
+                blocked = self.sending.get(&id).map(|sending| sending.priority);
             }
         }
     }
 
+    /// Whether a message of this priority may begin: not while enough are on their way that are as urgent.
+    fn may_begin(&self, priority: Option<i32>, begun_bytes_max: u64) -> bool {
+        if self.begun_bytes < begun_bytes_max {
+            return true;
+        }
+        let as_urgent = self.sending.values().filter(|sending| Some(sending.priority) >= priority);
+        as_urgent.map(|sending| sending.cost as u64).sum::<u64>() < begun_bytes_max
+    }
+
     /// Gives the rest of a message to the connection; false if that has no room.
     fn push(&mut self, id: StreamId, connection: &mut Connection) -> bool {
-        let Some(rest) = self.sending.get_mut(&id) else { return true };
+        let Some(Sending { rest, .. }) = self.sending.get_mut(&id) else { return true };
         match connection.write_some(id, rest) {
             Ok(()) => {}
             Err(WriteError::Blocked) => return false,
@@ -83,10 +116,12 @@ impl Outgoing {
         true
     }
 
-    /// A message has arrived, or will not.
-    pub(crate) fn on_send_end(&mut self, id: StreamId, cell: &ConnectionCell) {
-        if self.sending.remove(&id).is_none() {
-            return;
+    /// A message has arrived, or will not. Others may go on.
+    pub(crate) fn on_send_end(&mut self, id: StreamId, connection: &mut Connection, cell: &ConnectionCell) {
+        let Some(sent) = self.sending.remove(&id) else { return };
+        self.begun_bytes -= sent.cost as u64;
+        if self.awaits_ends {
+            self.serve(connection, cell);
         }
         let wakers = {
             let mut state = cell.lock();
@@ -99,6 +134,7 @@ impl Outgoing {
 
     pub(crate) fn clear(&mut self) {
         self.sending.clear();
+        self.begun_bytes = 0;
     }
 }
 

@@ -12,7 +12,7 @@ use units::{Duration, Instant};
 
 pub(crate) use self::away::{Away, STRANGE_MAX};
 use crate::cells::connection::{OpenAnswer, PATH_TASKS_MAX, PathTask, Query};
-use crate::cells::send::SendEnd;
+use crate::cells::send::{ClassWishes, SendEnd};
 use crate::cells::{ConnectionCell, Interest, RecvCell, SendCell, StreamCells, StreamTask};
 use crate::error::{Closed, OpenError};
 use crate::inbound::{Inbound, cells_for};
@@ -32,6 +32,8 @@ pub(crate) struct Slot {
     pub(crate) deadline: Option<Instant>,
     /// When the handshake has failed; none once it is complete.
     pub(crate) handshake_until: Option<Instant>,
+    /// Connections of a higher priority are visited first.
+    pub(crate) priority: i32,
     /// In the driver's run queue.
     pub(crate) scheduled: bool,
     /// In the queues of these sockets, which are full: bit by bit.
@@ -71,6 +73,7 @@ impl Slot {
             cell,
             deadline: None,
             handshake_until: None,
+            priority: 0,
             scheduled: false,
             awaits_room: 0,
             lender: Lender::default(),
@@ -105,9 +108,19 @@ impl Slot {
         self.refused_until = None;
     }
 
+    /// The connection's rate, if it is another now. Looked at before anything is sent: what the application wrote after it had set
+    /// a rate may have been taken with wishes that came before.
+    pub(crate) fn serve_rate(&mut self) {
+        let changed = self.cell.lock().rate.take();
+        if let Some(limit) = changed {
+            self.connection.set_rate(limit);
+        }
+    }
+
     /// Does what the application asked for.
     pub(crate) fn serve_todo(&mut self, now: Instant) {
         let todo = self.cell.lock().begin_service();
+        self.priority = todo.priority.unwrap_or(self.priority);
         for request in todo.opens {
             self.opens[request.dir.index()].push_back(request.answer);
         }
@@ -271,6 +284,9 @@ impl Slot {
                 // A stream that is over needs none.
                 let _over = self.connection.set_priority(id, priority);
             }
+            if let Some(wishes) = outbox.take_wishes() {
+                self.apply_wishes(id, *wishes);
+            }
             if let Some(code) = outbox.due_reset() {
                 let _over = self.connection.reset(id, code);
                 ended = Some(SendEnd::Reset);
@@ -298,11 +314,25 @@ impl Slot {
         }
     }
 
+    /// A stream's rate and paths, and whether it is in the background.
+    fn apply_wishes(&mut self, id: StreamId, wishes: ClassWishes) {
+        // A stream that is over needs none of it.
+        if let Some(limit) = wishes.rate {
+            let _over = self.connection.set_stream_rate(id, limit);
+        }
+        if let Some(paths) = wishes.paths {
+            let _over = self.connection.set_stream_paths(id, paths);
+        }
+        if let Some(is_background) = wishes.background {
+            let _over = self.connection.set_background(id, is_background);
+        }
+    }
+
     /// A sending side is over.
     fn on_send_end(&mut self, id: StreamId, end: SendEnd) {
         match self.writers.remove(&id) {
             Some(cell) => cell.end(end),
-            None => self.messages.on_send_end(id, &self.cell),
+            None => self.messages.on_send_end(id, &mut self.connection, &self.cell),
         }
     }
 

@@ -1,8 +1,9 @@
 //! What a bulk transfer costs small messages on the same two hosts: 200 bytes there and back, a thousand times a second, alone
-//! and beside a transfer that takes what it gets, or what a rate leaves it.
+//! and beside a transfer that takes what it gets, or what a rate or its class leaves it.
 //!
 //! `cargo bench -p litz --bench beside` measures; `cargo test -p litz --benches` only runs each case a little, so that none
-//! rots. Arguments behind `--`: `rounds=5`, `seconds=3`, `cap=1000` (Mb/s of the arms with a rate).
+//! rots. Arguments behind `--`: `rounds=5`, `seconds=3`, `cap=1000` (Mb/s of the arms with a rate),
+//! `only=WORDS` (of the cases).
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 #[path = "../tests/library/world.rs"]
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use litz::{Connection, Placement};
+use litz::{Connection, Placement, RateLimit};
 use net::MonotonicClock;
 use recovery::RateCap;
 use units::{Instant, Rate};
@@ -26,9 +27,12 @@ const CHUNK_BYTES: usize = 64 << 10;
 const BURST_BYTES: u64 = 64 << 10;
 
 /// The value of argument `name=value`.
+fn text_argument(name: &str) -> Option<String> {
+    std::env::args().find_map(|argument| Some(argument.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
+}
+
 fn argument(name: &str, otherwise: u64) -> u64 {
-    let value = std::env::args().find_map(|argument| argument.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
-    value.unwrap_or(otherwise)
+    text_argument(name).and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
 
 /// Where the messages travel.
@@ -40,25 +44,48 @@ enum Beside {
     OtherConnection,
 }
 
+/// What the bulk asks for, or is given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bulk {
+    /// All it can get.
+    Free,
+    /// The transport's cap, which holds for everything on a path.
+    Capped,
+    /// A lower priority than the messages.
+    Lower,
+    /// That, and a rate of its own.
+    Limited,
+    /// That, and a rate of the whole connection's.
+    LimitedConnection,
+    /// A lower priority, and the background.
+    Background,
+}
+
 struct Case {
     name: &'static str,
     placement: Placement,
     beside: Beside,
-    capped: bool,
+    bulk: Bulk,
 }
 
-const fn case(name: &'static str, placement: Placement, beside: Beside, capped: bool) -> Case {
-    Case { name, placement, beside, capped }
+const fn case(name: &'static str, placement: Placement, beside: Beside, bulk: Bulk) -> Case {
+    Case { name, placement, beside, bulk }
 }
 
-const CASES: [Case; 7] = [
-    case("same connection, capped", Placement::Thread, Beside::SameConnection, true),
-    case("other connection, capped", Placement::Thread, Beside::OtherConnection, true),
-    case("connection(2), capped", Placement::Connection(2), Beside::OtherConnection, true),
-    case("same connection", Placement::Thread, Beside::SameConnection, false),
-    case("other connection", Placement::Thread, Beside::OtherConnection, false),
-    case("connection(2)", Placement::Connection(2), Beside::OtherConnection, false),
-    case("packet(2)", Placement::Packet(2), Beside::OtherConnection, false),
+const CASES: [Case; 13] = [
+    case("same connection, capped", Placement::Thread, Beside::SameConnection, Bulk::Capped),
+    case("other connection, capped", Placement::Thread, Beside::OtherConnection, Bulk::Capped),
+    case("connection(2), capped", Placement::Connection(2), Beside::OtherConnection, Bulk::Capped),
+    case("same, stream limited", Placement::Thread, Beside::SameConnection, Bulk::Limited),
+    case("other, connection limited", Placement::Thread, Beside::OtherConnection, Bulk::LimitedConnection),
+    case("same, background", Placement::Thread, Beside::SameConnection, Bulk::Background),
+    case("other, background", Placement::Thread, Beside::OtherConnection, Bulk::Background),
+    case("connection(2), background", Placement::Connection(2), Beside::OtherConnection, Bulk::Background),
+    case("same, lower priority", Placement::Thread, Beside::SameConnection, Bulk::Lower),
+    case("same connection", Placement::Thread, Beside::SameConnection, Bulk::Free),
+    case("other connection", Placement::Thread, Beside::OtherConnection, Bulk::Free),
+    case("connection(2)", Placement::Connection(2), Beside::OtherConnection, Bulk::Free),
+    case("packet(2)", Placement::Packet(2), Beside::OtherConnection, Bulk::Free),
 ];
 
 /// Round trips of one stretch, sorted, in microseconds, and what the bulk carried meanwhile.
@@ -80,8 +107,9 @@ fn main() {
         "{:<26} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>10}",
         "case", "alone/us", "p99/us", "beside/us", "p99/us", "ratio", "p99", "bulk/Mb/s"
     );
-    for case in CASES {
-        let runs: Vec<[Stretch; 2]> = (0..rounds).map(|_| run(&case, cap, span)).collect();
+    let only = text_argument("only");
+    for case in CASES.iter().filter(|case| only.as_ref().is_none_or(|only| case.name.contains(only.as_str()))) {
+        let runs: Vec<[Stretch; 2]> = (0..rounds).map(|_| run(case, cap, span)).collect();
         let of = |index: usize, quantile: f64| median(runs.iter().map(|run| run[index].at(quantile)));
         let ratio = |quantile: f64| median(runs.iter().map(|[alone, beside]| beside.at(quantile) / alone.at(quantile)));
         println!(
@@ -115,7 +143,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 fn run(case: &Case, cap: Rate, span: Duration) -> [Stretch; 2] {
     let world = World::new(Arm { wire: Wire::Udp, placement: case.placement });
     let mut config = world.config();
-    config.transport.rate_cap = case.capped.then_some(RateCap { rate: cap, burst: BURST_BYTES });
+    config.transport.rate_cap = (case.bulk == Bulk::Capped).then_some(RateCap { rate: cap, burst: BURST_BYTES });
     let server = world.server(config.clone());
     let client = world.client(config.clone());
     let small = world.connect(&client, server.local_addr());
@@ -131,7 +159,7 @@ fn run(case: &Case, cap: Rate, span: Duration) -> [Stretch; 2] {
             Beside::OtherConnection => (world.connect(&client, server.local_addr()), server.accept().unwrap()),
         };
         scope.spawn(move || take(&at_server, carried));
-        scope.spawn(move || give(&large, done));
+        scope.spawn(move || give(&large, case.bulk, cap, done));
         // Until it has found its rate.
         pause(span / 4);
         let beside = ask(&small, span, carried);
@@ -161,8 +189,26 @@ fn take(connection: &Connection, carried: &AtomicU64) {
 }
 
 /// Writes the bulk until told to stop.
-fn give(connection: &Connection, done: &AtomicBool) {
+fn give(connection: &Connection, bulk: Bulk, rate: Rate, done: &AtomicBool) {
     let Ok((mut send, _recv)) = connection.open_bi() else { return };
+    let limit = Some(RateLimit::new(rate, BURST_BYTES).unwrap());
+    match bulk {
+        Bulk::Free | Bulk::Capped => {}
+        Bulk::Lower => send.set_priority(-1),
+        Bulk::Limited => {
+            send.set_priority(-1);
+            send.set_rate(limit);
+        }
+        Bulk::LimitedConnection => {
+            connection.set_priority(-1).unwrap();
+            connection.set_rate(limit).unwrap();
+        }
+        Bulk::Background => {
+            send.set_priority(-1);
+            send.set_background(true);
+            connection.set_priority(-1).unwrap();
+        }
+    }
     let chunk = Bytes::from(vec![7; CHUNK_BYTES]);
     while !done.load(Ordering::Relaxed) && send.write_chunk(chunk.clone()).is_ok() {}
 }

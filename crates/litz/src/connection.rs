@@ -11,7 +11,7 @@ use engine::{
     SendHandle,
 };
 use quic::session::ExportError;
-use quic::{Dir, PathId, Side, Stats};
+use quic::{Class, Dir, PathId, RateLimit, Side, Stats};
 use rustls::pki_types::CertificateDer;
 
 use crate::stream::{RecvStream, SendStream};
@@ -90,6 +90,26 @@ impl Connection {
     /// If too much is wanted at once, or the connection is over.
     pub fn set_path_backup(&self, path: PathId, is_backup: bool) -> Result<(), Closed> {
         self.handle.set_path_backup(path, is_backup)
+    }
+
+    // ── Classes of service ───────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Connections of a higher priority go first where they share a processor, equal ones take turns. Zero if never set. Nobody
+    /// is forgotten: lower ones have one turn in nine.
+    ///
+    /// # Errors
+    /// If the connection is over.
+    pub fn set_priority(&self, priority: i32) -> Result<(), Closed> {
+        self.handle.set_priority(priority)
+    }
+
+    /// Limits how fast the bytes of all streams and messages together leave for the first time, or lifts the limit. Within it they
+    /// go by their priorities. What is lost goes again beyond it, and datagrams are not counted.
+    ///
+    /// # Errors
+    /// If the connection is over.
+    pub fn set_rate(&self, limit: Option<RateLimit>) -> Result<(), Closed> {
+        self.handle.set_rate(limit)
     }
 
     // ── Streams ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -253,6 +273,28 @@ impl Connection {
         self.can_async().map_err(MessageError::ConnectionClosed)?;
         let mut message = Some(message);
         poll_fn(|context| self.handle.poll_send_message(&mut message, context.waker())).await
+    }
+
+    /// As [`send_message`](Self::send_message), with a class: messages of a higher priority leave before others, those too that
+    /// wait already; a rate holds for each message by itself; and a message can be confined to paths. An urgent message finds
+    /// room where 4 MiB of less urgent ones wait.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub fn send_message_as(&self, message: Bytes, class: &Class) -> Result<(), MessageError> {
+        let mut message = Some(message);
+        let sent = self.wait(|waker| self.handle.poll_send_message_as(&mut message, class, waker));
+        sent.unwrap_or(Err(MessageError::ConnectionClosed(GONE)))
+    }
+
+    /// As [`send_message_as`](Self::send_message_as).
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub async fn send_message_as_async(&self, message: Bytes, class: &Class) -> Result<(), MessageError> {
+        self.can_async().map_err(MessageError::ConnectionClosed)?;
+        let mut message = Some(message);
+        poll_fn(|context| self.handle.poll_send_message_as(&mut message, class, context.waker())).await
     }
 
     /// Waits until the peer has every message sent so far, or has refused it as too long.

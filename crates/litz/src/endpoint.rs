@@ -8,7 +8,9 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use engine::{Closed, Costs, Engine, EngineConfig, LiveSocket, Placement, SplitStats, StageStats, StartError};
+use engine::{
+    Closed, ConnectOptions, Costs, Engine, EngineConfig, LiveSocket, Placement, SplitStats, StageStats, StartError,
+};
 use net::{DatagramSocket, UdpSocket, UdpSocketOptions};
 use quic::session::SessionFactory;
 use quic::session::tls::{TlsClient, TlsServer, keys_for_measuring};
@@ -201,7 +203,21 @@ impl Endpoint {
         server_name: &str,
         tls: Arc<rustls::ClientConfig>,
     ) -> Result<Connection, ConnectError> {
-        self.connected(self.begin(None, remote, server_name, tls)?)
+        self.connect_with(&ConnectOptions::default(), remote, server_name, tls)
+    }
+
+    /// As [`connect`](Self::connect), with the processor, the priority and the rate that the connection asks for.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and if there is no such socket or processor.
+    pub fn connect_with(
+        &self,
+        options: &ConnectOptions,
+        remote: SocketAddr,
+        server_name: &str,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Result<Connection, ConnectError> {
+        self.connected(self.begin(options, remote, server_name, tls)?)
     }
 
     /// As [`connect`](Self::connect), from the socket of this place among [`EndpointConfig::sockets`]: the first path of a
@@ -216,7 +232,7 @@ impl Endpoint {
         server_name: &str,
         tls: Arc<rustls::ClientConfig>,
     ) -> Result<Connection, ConnectError> {
-        self.connected(self.begin(Some(socket), remote, server_name, tls)?)
+        self.connect_with(&from_socket(socket), remote, server_name, tls)
     }
 
     fn connected(&self, handle: engine::ConnectionHandle) -> Result<Connection, ConnectError> {
@@ -236,7 +252,22 @@ impl Endpoint {
         tls: Arc<rustls::ClientConfig>,
     ) -> Result<Connection, ConnectError> {
         not_inline(&self.engine)?;
-        Self::connected_async(self.begin(None, remote, server_name, tls)?).await
+        Self::connected_async(self.begin(&ConnectOptions::default(), remote, server_name, tls)?).await
+    }
+
+    /// As [`connect_with`](Self::connect_with).
+    ///
+    /// # Errors
+    /// As [`connect_with`](Self::connect_with); and under [`Placement::Inline`].
+    pub async fn connect_with_async(
+        &self,
+        options: &ConnectOptions,
+        remote: SocketAddr,
+        server_name: &str,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Result<Connection, ConnectError> {
+        not_inline(&self.engine)?;
+        Self::connected_async(self.begin(options, remote, server_name, tls)?).await
     }
 
     /// As [`connect_from`](Self::connect_from).
@@ -251,7 +282,7 @@ impl Endpoint {
         tls: Arc<rustls::ClientConfig>,
     ) -> Result<Connection, ConnectError> {
         not_inline(&self.engine)?;
-        Self::connected_async(self.begin(Some(socket), remote, server_name, tls)?).await
+        Self::connected_async(self.begin(&from_socket(socket), remote, server_name, tls)?).await
     }
 
     async fn connected_async(handle: engine::ConnectionHandle) -> Result<Connection, ConnectError> {
@@ -261,13 +292,13 @@ impl Endpoint {
 
     fn begin(
         &self,
-        socket: Option<usize>,
+        options: &ConnectOptions,
         remote: SocketAddr,
         server_name: &str,
         tls: Arc<rustls::ClientConfig>,
     ) -> Result<engine::ConnectionHandle, ConnectError> {
         let factory = TlsClient::new(tls).map_err(Closed::Configuration)?;
-        self.engine.connect_from(socket, remote, server_name, Arc::new(factory))
+        self.engine.connect_with(options, remote, server_name, Arc::new(factory))
     }
 
     /// The next connection of a client, its handshake complete. Clients that fail it are not heard of.
@@ -337,6 +368,10 @@ impl Endpoint {
     pub fn close(&self) {
         self.engine.stop();
     }
+}
+
+fn from_socket(socket: usize) -> ConnectOptions {
+    ConnectOptions { socket: Some(socket), ..ConnectOptions::default() }
 }
 
 impl Drop for Endpoint {

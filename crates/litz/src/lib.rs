@@ -72,6 +72,35 @@
 //! # }
 //! ```
 //!
+//! # Classes of service
+//!
+//! Streams, messages and connections that share hosts and links need not be equal. A [`Class`] gives a message or a stream a
+//! priority, a rate with a burst, and the paths it may take; a connection has a rate, a priority among those of its processor, and
+//! with [`Placement::Connection`] a processor of its own choice ([`ConnectOptions`]). Nothing of this is on the wire: each side
+//! chooses for what it sends.
+//!
+//! ```
+//! # use litz::units::Rate;
+//! # use litz::{Class, Endpoint, EndpointConfig, RateLimit, identity};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (server_key, client_key) = (identity::KeyPair::generate()?, identity::KeyPair::generate()?);
+//! # let server_tls = Some(identity::server_config(&server_key)?);
+//! # let server = Endpoint::bind(EndpointConfig { server_tls, ..EndpointConfig::loopback() })?;
+//! # let client = Endpoint::bind(EndpointConfig::loopback())?;
+//! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
+//! let ours = client.connect(server.local_addr(), "litz", tls.config.clone())?;
+//! let theirs = server.accept()?;
+//! // A bulk transfer that leaves room, and messages that go before it.
+//! let mut bulk = ours.open_bi()?.0;
+//! bulk.set_rate(Some(RateLimit::at(Rate::from_mbps(200))?));
+//! bulk.set_priority(-1);
+//! bulk.write_chunk(vec![0; 1 << 20].into())?;
+//! ours.send_message_as(vec![7; 200].into(), &Class::of_priority(1))?;
+//! assert_eq!(theirs.get_message()?.len(), 200);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Without a thread
 //!
 //! [`Placement`] says which processor runs the protocol. By default an endpoint has one thread. With
@@ -99,14 +128,15 @@ pub mod transfer;
 pub use connection::Connection;
 pub use endpoint::{BindError, ConnectError, Endpoint, EndpointConfig};
 pub use engine::{
-    AcceptStreamError, Closed, Costs, DatagramError, LAP_MAX, LiveSocket, MessageError, OpenError, PROCESSORS_MAX,
-    Placement, PlacementError, ReadError, Readiness, SplitStats, Stage, StageKind, StageStats, Traffic, WorkerStats,
-    WriteError,
+    AcceptStreamError, Closed, ConnectOptions, Costs, DatagramError, LAP_MAX, LiveSocket, MessageError, OpenError,
+    PROCESSORS_MAX, Placement, PlacementError, ReadError, Readiness, SplitStats, Stage, StageKind, StageStats, Traffic,
+    WorkerStats, WriteError,
 };
 pub use net::{UdpSocket, UdpSocketOptions};
 pub use quic::session::ExportError;
 pub use quic::{
-    PATHS_MAX, PathId, PathState, PathStats, Side, Stats, Strategy, StreamId, Strip, TraceSink, TransportConfig,
+    BURST_LEAST, Class, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError, PathState, PathStats, RateLimit,
+    RateLimitError, Side, Stats, Strategy, StreamId, Strip, TraceSink, TransportConfig,
 };
 pub use stream::{RecvStream, SendStream};
 /// Durations, rates and sizes, as [`TransportConfig`] takes them.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{ReadError, RecvHandle, SendHandle, WriteError};
-use quic::{StreamId, Strip};
+use quic::{PathSet, RateLimit, StreamId, Strip};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{Connection, GONE};
@@ -93,6 +93,26 @@ impl SendStream {
     /// Streams of a higher number go first, equal ones take turns. Zero if never set.
     pub fn set_priority(&mut self, priority: i32) {
         self.handle.set_priority(priority);
+    }
+
+    /// Limits how fast the stream's bytes leave for the first time, or lifts the limit; what is lost goes again beyond it. Holds
+    /// for what has been written and has not left, too.
+    pub fn set_rate(&mut self, limit: Option<RateLimit>) {
+        self.handle.set_rate(limit);
+    }
+
+    /// Says which paths the stream may take, all if never said ([`Stats::paths`](crate::Stats::paths) has their identifiers). From
+    /// then on nothing of it goes elsewhere, also not again. Where none of its paths works it waits: for one of them, or until
+    /// this is called with another set. Paths are the sender's choice: the peer's answers take the paths that the peer chooses.
+    pub fn set_paths(&mut self, paths: PathSet) {
+        self.handle.set_paths(paths);
+    }
+
+    /// Puts the stream into the background, or back. What is there leaves the queue in front of the narrowest place of a path
+    /// short, so that messages and others that use the path hardly wait behind it ([`Class::background`](crate::Class)); it
+    /// takes what they leave, and gives way to whoever fills the queue.
+    pub fn set_background(&mut self, is_background: bool) {
+        self.handle.set_background(is_background);
     }
 
     /// The stream's name on the wire.

@@ -5,6 +5,8 @@ mod world;
 
 #[path = "library/bytes.rs"]
 mod bytes_scenarios;
+#[path = "library/classes.rs"]
+mod classes;
 #[path = "library/ends.rs"]
 mod ends;
 #[path = "library/many.rs"]
@@ -48,6 +50,10 @@ scenarios! {
     many::a_writer_is_held_back_before_memory_grows,
     many::many_threads_use_one_connection_at_the_same_time,
     many::opening_waits_for_the_peer_to_allow_more,
+    classes::rates_of_streams_messages_and_connections_are_kept,
+    classes::urgent_messages_overtake_those_that_wait,
+    classes::a_stream_waits_for_its_paths,
+    classes::connections_have_the_processor_they_ask_for,
     ends::dropping_a_side_of_a_stream_tells_the_peer,
     ends::the_last_handle_closes_and_a_close_carries_code_and_reason,
     ends::dropping_an_endpoint_says_goodbye_and_returns_soon,

@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use units::{Instant, Rng};
 use wire::quic::{Dir, ErrorCode, PathId, Side, Space, StreamId};
 
+use crate::class::{Class, PathSet, RateLimit};
 use crate::config::TransportConfig;
 use crate::control::{Beginning, Control, RouteChange};
 use crate::error::TransportError;
@@ -270,6 +271,11 @@ impl Connection {
         Some(id)
     }
 
+    /// Streams that may be opened before the peer allows more.
+    pub fn streams_left(&self, dir: Dir) -> u64 {
+        self.send.streams.left(dir)
+    }
+
     /// The next stream the peer opened.
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
         self.receive.streams.accept(dir)
@@ -325,6 +331,49 @@ impl Connection {
     /// If it is closed.
     pub fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), WriteError> {
         self.send.streams.set_priority(id, priority)
+    }
+
+    /// Limits how fast the bytes of a stream leave for the first time, or lifts the limit; what was used of an earlier one stays
+    /// used. What was lost is sent again whatever the limit says, and so are the protocol's own words.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn set_stream_rate(&mut self, id: StreamId, limit: Option<RateLimit>) -> Result<(), WriteError> {
+        self.send.streams.set_rate(id, limit)
+    }
+
+    /// Says which paths a stream may take, all if never said. From now on nothing of it is sent elsewhere, also not again. Where
+    /// none of its paths works it waits: for one of them, or for another set.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn set_stream_paths(&mut self, id: StreamId, paths: PathSet) -> Result<(), WriteError> {
+        self.send.streams.set_paths(id, paths)
+    }
+
+    /// Puts a stream into the background: see [`Class::background`].
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn set_background(&mut self, id: StreamId, is_background: bool) -> Result<(), WriteError> {
+        self.send.streams.set_background(id, is_background)
+    }
+
+    /// Gives a stream all that `class` says.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn set_class(&mut self, id: StreamId, class: &Class) -> Result<(), WriteError> {
+        self.set_priority(id, class.priority)?;
+        self.send.streams.set_rate(id, class.rate)?;
+        self.send.streams.set_background(id, class.background)?;
+        self.send.streams.set_paths(id, class.paths.clone())
+    }
+
+    /// Limits how fast the bytes of all streams together leave for the first time, or lifts the limit. Within it, streams go by
+    /// their priority. Datagrams are not counted: who sends them has no queue to wait in, and sees to their rate.
+    pub fn set_rate(&mut self, limit: Option<RateLimit>) {
+        self.send.streams.set_whole_rate(limit);
     }
 
     /// The next bytes of a stream, at most `len`, or its end.

@@ -22,11 +22,13 @@
 //! | [`plan`], [`mod@seal`] | what is to be sent, and the stage that seals it |
 //! | [`open`] | the stage that opens and parses what arrives |
 //! | [`part`] | the receive half on a processor of its own |
+//! | [`class`] | what a stream may ask of the connection: priority, rate, paths |
 //! | [`policy`] | what is decided path by path, and what once for all paths |
 //! | [`session`] | what QUIC asks of TLS |
 //! | [`script`] | an end that only pretends, to measure the other one |
 #![forbid(unsafe_code)]
 
+pub mod class;
 pub mod config;
 pub mod connection;
 pub(crate) mod control;
@@ -52,6 +54,7 @@ pub mod stats;
 pub(crate) mod stream_map;
 pub mod strip;
 
+pub use class::{BURST_LEAST, Class, PATH_SET_MAX, PathSet, PathSetError, RateLimit, RateLimitError};
 pub use config::{TraceSink, TransportConfig};
 pub use connection::{Connection, LeaseTerms, OpenLease, ReceiveBuffer, WRITE_LEN_MAX};
 pub use control::RouteChange;

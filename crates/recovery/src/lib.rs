@@ -13,6 +13,7 @@
 //! | [`delivery_rate`] | how fast does the path deliver? | draft-ietf-ccwg-bbr-06, section 4.1 |
 //! | [`congestion`] | how much may be in flight? | RFC 9002, section 7; RFC 9438; RFC 9406; draft-ietf-ccwg-bbr-06 |
 //! | [`pacer`] | how much may leave now, and when may more? | RFC 9002, section 7.7 |
+//! | [`allowance`] | how much of a class of traffic may leave now, and when may more? | XTP's rate and burst |
 //!
 //! For one acknowledgement a sent log asks them in this order: [`RttEstimator::update`], [`LossDetector::verdict`] for
 //! each packet below the largest acknowledged one, [`CongestionController::on_loss`], then
@@ -21,6 +22,8 @@
 //! acknowledged and lost, and gives [`AckEvent::rate`] and what [`CongestionController::on_row_lost`] takes.
 #![forbid(unsafe_code)]
 
+pub mod allowance;
+mod bucket;
 pub mod congestion;
 mod cube_root;
 pub mod delivery_rate;
@@ -30,6 +33,7 @@ pub mod persistent;
 pub mod pto;
 pub mod rtt;
 
+pub use allowance::Allowance;
 pub use congestion::{
     AckEvent, Algorithm, CongestionController, CongestionSnapshot, LossEvent, SpuriousLossEvent, initial_window,
     minimum_window,

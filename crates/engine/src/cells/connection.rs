@@ -7,9 +7,9 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use quic::session::ExportError;
-use quic::{Addresses, ConnectionKey, Dir, PathId, Stats};
+use quic::{Addresses, ConnectionKey, Dir, PathId, RateLimit, Stats};
 
-use super::{Answer, Reply, StreamCells, StreamTask};
+use super::{Answer, MessageQueue, Reply, StreamCells, StreamTask};
 use crate::error::{Closed, OpenError};
 use crate::shared::Shared;
 use crate::sync::{WakerSet, lock};
@@ -26,7 +26,8 @@ pub(crate) const DATAGRAMS_IN_BYTES_MAX: usize = 1 << 20;
 /// Datagrams the driver has not taken, in bytes. It takes them at once: this is a burst, and more are refused.
 pub(crate) const DATAGRAMS_OUT_BYTES_MAX: usize = 1 << 20;
 
-/// Messages the driver has not handed to streams, in bytes; senders wait beyond, unless it is a single one.
+/// Messages the driver has not handed to streams, in bytes; senders wait beyond, unless it is a single one. As much again may
+/// wait of messages that are more urgent than others in the queue.
 pub(crate) const MESSAGES_OUT_BYTES_MAX: usize = 4 << 20;
 
 /// Messages received and not taken, in bytes; flow control holds the peer back beyond.
@@ -123,6 +124,8 @@ pub(crate) struct Todo {
     /// The application takes more of what has arrived than it did.
     pub(crate) inbound: bool,
     pub(crate) close: Option<(u64, String)>,
+    /// Among the connections of its driver.
+    pub(crate) priority: Option<i32>,
 }
 
 /// What is behind the lock.
@@ -131,6 +134,8 @@ pub(crate) struct ConnectionState {
     pub(crate) connected: bool,
     pub(crate) closed: Option<Closed>,
     pub(crate) todo: Todo,
+    /// A limit that the driver has not set, or lifted.
+    pub(crate) rate: Option<Option<RateLimit>>,
     /// The driver knows that it has work here.
     queued: bool,
     pub(crate) accepted: [VecDeque<StreamCells>; 2],
@@ -143,8 +148,7 @@ pub(crate) struct ConnectionState {
     pub(crate) datagram_len_max: Option<usize>,
     pub(crate) messages: VecDeque<Bytes>,
     pub(crate) messages_bytes: usize,
-    pub(crate) messages_out: VecDeque<Bytes>,
-    pub(crate) messages_out_bytes: usize,
+    pub(crate) messages_out: MessageQueue,
     /// Messages on streams of their own that the peer has not acknowledged.
     pub(crate) messages_in_flight: usize,
     /// From the handshake.

@@ -12,11 +12,13 @@
 //! lock under which it looked, so nothing can happen in between unnoticed.
 
 pub(crate) mod connection;
+mod message_queue;
 pub(crate) mod recv;
 pub(crate) mod reply;
 pub(crate) mod send;
 
 pub(crate) use connection::{ConnectionCell, ConnectionState, Interest, MessageMode};
+pub(crate) use message_queue::{MessageQueue, OutMessage};
 pub(crate) use recv::RecvCell;
 pub(crate) use reply::{Answer, Reply, question};
 pub(crate) use send::SendCell;

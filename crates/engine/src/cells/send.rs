@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use quic::{StreamId, WRITE_LEN_MAX};
+use quic::{PathSet, RateLimit, StreamId, WRITE_LEN_MAX};
 
 use crate::error::{Closed, WriteError};
 use crate::sync::{lock, set_waker};
@@ -50,8 +50,18 @@ pub(crate) struct Outbox {
     finish: bool,
     reset: Option<u64>,
     priority: Option<i32>,
+    /// Seldom used, and a server has many streams.
+    wishes: Option<Box<ClassWishes>>,
     end: Option<SendEnd>,
     waker: Option<Waker>,
+}
+
+/// What the writer asked for of rate and paths, and the driver does not know yet.
+#[derive(Debug, Default)]
+pub(crate) struct ClassWishes {
+    pub(crate) rate: Option<Option<RateLimit>>,
+    pub(crate) paths: Option<PathSet>,
+    pub(crate) background: Option<bool>,
 }
 
 /// Whether the driver must be told.
@@ -145,6 +155,24 @@ impl SendCell {
     pub(crate) fn set_priority(&self, priority: i32) -> MustTell {
         let mut outbox = self.lock();
         outbox.priority = Some(priority);
+        outbox.must_tell()
+    }
+
+    pub(crate) fn set_rate(&self, limit: Option<RateLimit>) -> MustTell {
+        let mut outbox = self.lock();
+        outbox.wishes.get_or_insert_default().rate = Some(limit);
+        outbox.must_tell()
+    }
+
+    pub(crate) fn set_paths(&self, paths: PathSet) -> MustTell {
+        let mut outbox = self.lock();
+        outbox.wishes.get_or_insert_default().paths = Some(paths);
+        outbox.must_tell()
+    }
+
+    pub(crate) fn set_background(&self, is_background: bool) -> MustTell {
+        let mut outbox = self.lock();
+        outbox.wishes.get_or_insert_default().background = Some(is_background);
         outbox.must_tell()
     }
 
@@ -243,6 +271,10 @@ impl Outbox {
 
     pub(crate) fn take_priority(&mut self) -> Option<i32> {
         self.priority.take()
+    }
+
+    pub(crate) fn take_wishes(&mut self) -> Option<Box<ClassWishes>> {
+        self.wishes.take()
     }
 
     /// The reset that is due; once.

@@ -36,7 +36,7 @@ impl Driver {
         for _ in 0..self.run.len().min(VISITS_PER_TURN) {
             // What is to be acknowledged, and what was, is known before a plan is made.
             self.take_findings();
-            let Some(key) = self.run.pop_front() else { break };
+            let Some(key) = self.run.pop() else { break };
             sent += self.visit(key, tails);
         }
         if let Some(receiver) = &mut self.receiver {
@@ -67,6 +67,10 @@ impl Driver {
         self.apply_routes(key);
         self.tell(key);
         self.let_depart(key);
+        if let Some(slot) = self.slots.get_mut(key.0) {
+            // Events may have woken the application, and brought in what it wrote since.
+            slot.serve_rate();
+        }
         self.shared.lap(Stage::HandOver);
         if !self.tell_receiver(key) {
             return 0;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
-use quic::{StreamId, Strip};
+use quic::{PathSet, RateLimit, StreamId, Strip};
 
 use super::ConnectionHandle;
 use crate::cells::{RecvCell, SendCell, StreamTask};
@@ -92,6 +92,23 @@ impl SendHandle {
     /// Streams of a higher number go first, equal ones take turns. Zero if never set.
     pub fn set_priority(&mut self, priority: i32) {
         self.tell(self.cell.set_priority(priority));
+    }
+
+    /// Limits how fast the bytes of the stream leave for the first time, or lifts the limit; what is lost goes again beyond it.
+    /// Holds for what is written from now on, and for what has been written and has not left.
+    pub fn set_rate(&mut self, limit: Option<RateLimit>) {
+        self.tell(self.cell.set_rate(limit));
+    }
+
+    /// Says which paths the stream may take, all if never said. From then on nothing of it goes elsewhere, also not again; where
+    /// none of its paths works it waits for one of them, or for another set.
+    pub fn set_paths(&mut self, paths: PathSet) {
+        self.tell(self.cell.set_paths(paths));
+    }
+
+    /// Puts the stream into the background, or back: there it leaves queues on the way short.
+    pub fn set_background(&mut self, is_background: bool) {
+        self.tell(self.cell.set_background(is_background));
     }
 }
 

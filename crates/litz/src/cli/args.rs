@@ -188,11 +188,11 @@ pub(crate) struct SendOptions {
     #[arg(required = true, num_args = 2.., value_name = "PATH... TICKET")]
     pub(crate) paths_and_ticket: Vec<PathBuf>,
 
-    /// Never send faster than this
+    /// Never send faster than this, all paths together
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
 
-    /// With --rate: how much may leave at once [default: 64KiB]
+    /// With --rate: how much may leave at once, 1200 bytes or more [default: 64KiB]
     #[arg(long, value_name = "SIZE", requires = "rate")]
     pub(crate) burst: Option<ByteSize>,
 

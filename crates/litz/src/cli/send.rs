@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use litz::TransportConfig;
 use litz::identity::{Ticket, client_config};
 use litz::transfer::{CancelToken, Credential, Source, Summary, TransferError, send};
+use litz::{RateLimit, TransportConfig};
 use recovery::RateCap;
 use serde_json::json;
 use units::Duration;
@@ -76,6 +76,7 @@ struct Job<'a> {
     source: Source,
     cancel: CancelToken,
     transport: TransportConfig,
+    limit: Option<RateLimit>,
     trace: Option<Trace>,
     progress: Progress,
 }
@@ -88,12 +89,15 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     let state = host::open_state(options.transport.state_dir.as_deref())?;
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let burst = options.burst.map_or(BURST_DEFAULT, |burst| burst.as_bytes());
-    let cap = options.rate.map(|rate| RateCap { rate, burst });
+    let limit = options.rate.map(|rate| RateLimit::new(rate, burst)).transpose();
+    let limit = limit.map_err(|error| format!("--rate and --burst: {error}"))?;
+    // On each path with all that it carries, and for the files' bytes over all paths together.
+    let cap = limit.map(|limit| RateCap { rate: limit.rate(), burst: limit.burst_bytes() });
     let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
     let transport = transport(&options.transport, cap, trace.as_ref())?;
     let source = Source::scan(paths, &cancel)?;
     let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
-    Ok(Job { options, ticket, state, source, cancel, transport, trace, progress })
+    Ok(Job { options, ticket, state, source, cancel, transport, limit, trace, progress })
 }
 
 /// The last argument is the ticket.
@@ -201,6 +205,8 @@ impl Job<'_> {
 
     fn send_over(&self, reached: &Reached) -> Result<Summary, TransferError> {
         let connection = &reached.connection;
+        // If it is over already, whoever uses it is told.
+        let _over = connection.set_rate(self.limit);
         log_connected(connection);
         let stats = connection.stats();
         self.progress.json(&json!({

@@ -10,6 +10,11 @@ use crate::session::ExportError;
 use crate::stats::{PathStats, Stats};
 
 impl Connection {
+    /// Bytes that congestion control lets be in flight now, over all paths that are open.
+    pub fn window_bytes(&self) -> u64 {
+        self.send.window_bytes()
+    }
+
     /// Which role we play.
     pub fn side(&self) -> Side {
         self.side

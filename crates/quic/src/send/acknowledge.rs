@@ -140,6 +140,9 @@ impl SendHalf {
         if round_ended {
             path.round_end = self.spaces[index].next_number;
         }
+        if let Some(queue) = &mut path.short_queue {
+            queue.on_ack(now, path.rtt.latest(), round_ended);
+        }
         let event = AckEvent {
             now,
             bytes: newly.bytes,
@@ -163,11 +166,11 @@ impl SendHalf {
     /// One wish for all paths: as few acknowledgements as the largest window needs, as soon as the shortest path wants them.
     fn tune_ack_frequency(&mut self) {
         if let [path] = &self.paths[..] {
-            let packets = path.congestion.window() / path.datagram_size as u64;
+            let packets = path.window_in_use() / path.datagram_size as u64;
             return self.ack_frequency.tune(packets, path.rtt.smoothed());
         }
         let active = self.paths.iter().filter(|path| path.is_active() && path.rtt.has_sample());
-        let wishes = active.map(|path| (path.congestion.window() / path.datagram_size as u64, path.rtt.smoothed()));
+        let wishes = active.map(|path| (path.window_in_use() / path.datagram_size as u64, path.rtt.smoothed()));
         // Where packets of all paths count together, so do their windows.
         let is_central = self.config.policy.acknowledges_centrally();
         let both = |one: u64, other: u64| if is_central { one.saturating_add(other) } else { one.max(other) };
@@ -332,7 +335,8 @@ impl SendHalf {
         let released = self.paths.iter().filter_map(|path| path.release_at).min();
         // A loss timer takes the place of the probe timer (RFC 9002, section 6.2.1).
         let probe = self.probe_deadline().map(|(at, _, _)| at);
-        [lost, released, probe, self.blocked_deadline(), self.path_timeout()].into_iter().flatten().min()
+        let allowed = self.streams.allowance_deadline();
+        [lost, released, probe, allowed, self.blocked_deadline(), self.path_timeout()].into_iter().flatten().min()
     }
 
     /// When to probe, on which path and in which space (RFC 9002, appendix A.8). A loss timer takes the place of a path's
@@ -387,6 +391,7 @@ impl SendHalf {
                 path.release_at = None;
             }
         }
+        self.streams.on_allowance_timeout(now);
         if self.blocked_deadline().is_some_and(|at| at <= now) {
             self.streams.repeat_blocked();
         }

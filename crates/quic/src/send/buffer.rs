@@ -89,7 +89,6 @@ impl SendBuffer {
     }
 
     /// True if ranges wait to be sent again.
-    #[cfg(test)]
     pub(crate) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }

@@ -9,6 +9,8 @@
 //! | `draft` | one packet being filled |
 //! | `acknowledge` | acknowledgements, losses and the timers that follow from them |
 //! | `streams`, `buffer` | sending sides of streams and their bytes |
+//! | `streams/classes` | the rates and paths of streams |
+//! | `short_queue` | a window for what must not make others wait |
 //! | `grants` | credit to tell the peer of |
 //! | `held_back` | when the peer's credit is used up |
 //! | `ack_frequency` | how often the peer should acknowledge |
@@ -31,6 +33,7 @@ mod reordering;
 mod resends;
 pub(crate) mod script;
 pub(crate) mod sent_log;
+mod short_queue;
 pub(crate) mod space;
 pub(crate) mod streams;
 mod validation;
@@ -441,6 +444,12 @@ impl SendHalf {
             path.resends.shrink();
         }
         self.views = Views::default();
+    }
+
+    /// Bytes that congestion control lets be in flight, over all paths that are open.
+    pub(crate) fn window_bytes(&self) -> u64 {
+        let open = self.paths.iter().filter(|path| path.is_open());
+        open.fold(0, |sum: u64, path| sum.saturating_add(path.congestion.window()))
     }
 
     /// The path for what concerns the connection: the one that answers soonest.

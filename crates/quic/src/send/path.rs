@@ -8,6 +8,7 @@ use wire::quic::{ConnectionId, PathId, StreamId};
 
 use super::planner::SKIP_INTERVAL;
 use super::reordering::Reordering;
+use super::short_queue::ShortQueue;
 use super::validation::Validation;
 use crate::config::TransportConfig;
 use crate::queue::Queue;
@@ -73,6 +74,8 @@ pub(crate) struct SendPath {
     pub(crate) reordering: Reordering,
     /// Bytes in flight, all spaces.
     pub(crate) in_flight: u64,
+    /// The window of what is in the background, once there was such a stream.
+    pub(crate) short_queue: Option<Box<ShortQueue>>,
     /// Sending stopped for lack of data, not for lack of window.
     pub(crate) app_limited: bool,
     /// A new round begins when a packet from this number on is acknowledged.
@@ -158,6 +161,7 @@ impl SendPath {
             backoff: PtoBackoff::new(),
             reordering: Reordering::default(),
             in_flight: 0,
+            short_queue: None,
             app_limited: true,
             round_end: 0,
             release_at: None,
@@ -266,6 +270,19 @@ impl SendPath {
         }
         let round_trip = self.rtt.smoothed().max(Duration::from_micros(1));
         Rate::from_transfer(self.congestion.window(), round_trip).unwrap_or_default()
+    }
+
+    /// Bytes of streams in the background that may leave now, as far as the queue is concerned that they make.
+    pub(crate) fn background_room(&mut self) -> u64 {
+        let (in_flight, datagram_bytes) = (self.in_flight, self.datagram_size as u64);
+        let new = || Box::new(ShortQueue::new(in_flight, datagram_bytes));
+        self.short_queue.get_or_insert_with(new).room(in_flight)
+    }
+
+    /// The window in use, bytes: acknowledgements have to come several times in each.
+    pub(crate) fn window_in_use(&self) -> u64 {
+        let window = self.congestion.window();
+        self.short_queue.as_ref().map_or(window, |queue| queue.window().min(window))
     }
 
     /// Bytes the congestion window still lets out.

@@ -172,7 +172,7 @@ impl SendHalf {
         if self.silence_deadline(at).is_some_and(|deadline| now < deadline) {
             // Others carry what the receiver would wait for. If it was only late, some of it arrives twice.
             self.paths[at].is_doubted = true;
-            self.move_content(at, u64::MAX);
+            self.move_elsewhere(at, u64::MAX);
         } else {
             self.silence(now, at, exchange);
         }
@@ -234,11 +234,26 @@ impl SendHalf {
         is_large
     }
 
-    /// Makes the content of the oldest packets outstanding on a path due again, for others to carry.
+    /// Makes the content of the oldest packets outstanding on a path due again, for others to carry or, if only this path may
+    /// carry it, for when it answers.
     pub(super) fn move_content(&mut self, at: usize, bytes: u64) {
         let mut runs = std::mem::take(&mut self.acked_runs);
         runs.clear();
-        self.spaces[DATA + at].log.move_content(bytes, |run| runs.push(*run));
+        self.spaces[DATA + at].log.move_content(bytes, |_, _| true, |run| runs.push(*run));
+        self.requeue_moved(at, runs);
+    }
+
+    /// As [`move_content`](Self::move_content), but leaves what no other path may carry: it would go again where it went.
+    pub(super) fn move_elsewhere(&mut self, at: usize, bytes: u64) {
+        let mut runs = std::mem::take(&mut self.acked_runs);
+        runs.clear();
+        let (streams, paths) = (&self.streams, &self.paths[..]);
+        let moves = |run: &Run, frames: &[SentFrame]| Self::may_go_elsewhere(streams, paths, at, run, frames);
+        self.spaces[DATA + at].log.move_content(bytes, moves, |run| runs.push(*run));
+        self.requeue_moved(at, runs);
+    }
+
+    fn requeue_moved(&mut self, at: usize, mut runs: Vec<Run>) {
         for run in runs.drain(..) {
             if let Some((id, range)) = run.stream_range() {
                 self.streams.on_lost(id, range, false);

@@ -6,6 +6,7 @@
 
 mod central_acks;
 mod close;
+mod confined;
 mod data;
 mod handshake;
 mod paths;
@@ -67,11 +68,13 @@ impl SendHalf {
             if datagrams_max == 0 {
                 return false;
             }
+            self.streams.begin_plan(now, self.paths.first_mut());
             if self.keys.has_handshake() {
                 self.plan_handshake(now, snapshot, plan, exchange);
             } else if self.keys[DATA].is_some() {
                 self.plan_data(now, 0, Load::All, snapshot, datagrams_max, plan, exchange);
             }
+            self.streams.end_plan();
             0
         };
         if plan.items.is_empty() {

@@ -21,7 +21,7 @@ impl SendHalf {
     pub(super) fn requeue_stream(&mut self, index: usize, id: StreamId, range: Range<u64>, fin: bool) {
         if self.config.policy.resends_on_own_path() && index >= DATA && self.paths.len() > 1 {
             let path = &mut self.paths[index - DATA];
-            if path.is_sound() && path.resends.len() < RESENDS_WAITING_MAX {
+            if path.is_sound() && self.streams.allows(id, path.id) && path.resends.len() < RESENDS_WAITING_MAX {
                 return path.queue_resend(id, range, fin);
             }
         }

@@ -288,12 +288,25 @@ impl SentLog {
     }
 
     /// Marks runs whose content another path is to carry, from the oldest on, until they hold `bytes`; shows them to `sink`.
-    /// They stay in the log: their acknowledgement may still come.
-    pub(crate) fn move_content(&mut self, bytes: u64, mut sink: impl FnMut(&Run)) {
+    /// They stay in the log: their acknowledgement may still come. Passes over those that do not `move`, which it is asked with
+    /// the frames of packets that are remembered frame by frame.
+    pub(crate) fn move_content(
+        &mut self,
+        bytes: u64,
+        moves: impl Fn(&Run, &[SentFrame]) -> bool,
+        mut sink: impl FnMut(&Run),
+    ) {
         let mut moved = 0;
         for run in self.runs.iter_mut().filter(|run| !run.moved && run.content != Content::Nothing) {
             if moved >= bytes {
                 return;
+            }
+            let frames = match run.content {
+                Content::Side(slot) => &self.side.slots[slot as usize][..],
+                _ => &[],
+            };
+            if !moves(run, frames) {
+                continue;
             }
             run.moved = true;
             moved += u64::from(run.size) * u64::from(run.count);

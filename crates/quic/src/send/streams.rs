@@ -1,8 +1,10 @@
 //! The sending sides of streams: state, the peer's credit, and which stream goes next.
 //!
-//! What applications may write is in `room`, what the peer is told when its credit holds us back in `blocked`.
+//! What applications may write is in `room`, what the peer is told when its credit holds us back in `blocked`, what classes of
+//! service allow in `classes`.
 
 mod blocked;
+mod classes;
 mod room;
 
 use std::cmp::Reverse;
@@ -10,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use wire::quic::{Dir, Side, StreamId};
 
+use self::classes::{Classes, StreamClass};
 use super::buffer::SendBuffer;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToReceive};
@@ -69,8 +72,12 @@ pub(crate) struct SendStream {
     /// The peer's STOP_SENDING code.
     stopped: Option<u64>,
     priority: i32,
+    /// Its rate and its paths, if it has a class that says something of them.
+    class: Option<Box<StreamClass>>,
     /// In the ready queue.
     ready: bool,
+    /// In the queue of those that wait for the connection's allowance.
+    capped: bool,
     /// In the queue of those that wait for the connection's credit.
     starved: bool,
     /// The application was told `Blocked` and waits for an event until this many bytes find room; zero if it does not wait.
@@ -137,6 +144,8 @@ pub(crate) struct SendStreams {
     initial_bidi_local: u64,
     initial_bidi_remote: u64,
     initial_uni: u64,
+    /// What classes of service need, from the first limit on.
+    classes: Option<Box<Classes>>,
     /// Bytes held in all buffers, and how many may be.
     held_bytes: u64,
     held_bytes_max: u64,
@@ -164,6 +173,7 @@ impl SendStreams {
             initial_bidi_local: 0,
             initial_bidi_remote: 0,
             initial_uni: 0,
+            classes: None,
             held_bytes: 0,
             held_bytes_max,
         }
@@ -205,6 +215,11 @@ impl SendStreams {
             exchange.to_receive.push_back(ToReceive::LocalOpened(id));
         }
         Some(id)
+    }
+
+    /// Streams that may be opened before the peer allows more.
+    pub(crate) fn left(&self, dir: Dir) -> u64 {
+        self.max_streams[dir.index()].saturating_sub(self.next_index[dir.index()])
     }
 
     /// The peer opened a bidirectional stream: we may answer on it.
@@ -293,13 +308,22 @@ impl SendStreams {
             };
             let stream = self.map.get_mut(&id).expect("streams leave the queue before they end");
             let credit = self.max_data - self.data_sent;
-            let limit = stream.max_data.min(stream.buffer.unsent().saturating_add(credit));
+            let mut limit = stream.max_data.min(stream.buffer.unsent().saturating_add(credit));
+            let restraint = match &mut self.classes {
+                Some(classes) if !stream.is_reset() => classes.restrain(stream, &mut limit),
+                _ => None,
+            };
             let fin_alone = stream.fin == Flag::Due && stream.buffer.unsent() == stream.buffer.end();
-            if stream.reset == Flag::Unset && (stream.buffer.peek(limit).is_some() || fin_alone) {
+            let has_work = stream.reset == Flag::Unset && (stream.buffer.peek(limit).is_some() || fin_alone);
+            if has_work && restraint.is_none() {
                 return Some((id, limit));
             }
             class.get_mut().pop_front();
             stream.ready = false;
+            if let Some(restraint) = restraint {
+                self.restrain(id, restraint);
+                continue;
+            }
             if stream.reset != Flag::Unset || stream.buffer.unsent() == stream.buffer.end() {
                 continue;
             }
@@ -322,7 +346,9 @@ impl SendStreams {
     pub(crate) fn only_ready_len(&mut self) -> Option<u64> {
         let (id, limit) = self.next_ready()?;
         let is_only = self.ready.len() == 1 && self.ready.values().all(|class| class.len() == 1);
-        let stream = self.map.get(&id).filter(|stream| is_only && stream.fin != Flag::Due)?;
+        // What a class holds back is none: a caller that waits for more would wait for what has waited long enough.
+        let is_free = self.classes.is_none();
+        let stream = self.map.get(&id).filter(|stream| is_free && is_only && stream.fin != Flag::Due)?;
         stream.buffer.peek(limit).map(|due| due.end - due.start)
     }
 
@@ -330,7 +356,7 @@ impl SendStreams {
     pub(crate) fn ready_bytes(&self) -> u64 {
         let credit = self.max_data - self.data_sent;
         let streams = self.ready.values().flatten().take(READY_COUNTED_MAX).filter_map(|id| self.map.get(id));
-        streams.map(|stream| stream.buffer.ready_bytes(stream.max_data.min(stream.buffer.unsent() + credit))).sum()
+        streams.map(|stream| self.ready_bytes_of(stream, credit)).sum()
     }
 
     /// Applications wait for room: more will follow.
@@ -376,7 +402,11 @@ impl SendStreams {
         let stream = self.map.get_mut(&id).expect("a ready stream exists");
         let unsent = stream.buffer.unsent();
         let range = stream.buffer.take(limit, len).unwrap_or(unsent..unsent);
-        self.data_sent += stream.buffer.unsent() - unsent;
+        let new_bytes = stream.buffer.unsent() - unsent;
+        self.data_sent += new_bytes;
+        if let Some(classes) = &mut self.classes {
+            classes.on_taken(stream, new_bytes);
+        }
         let fin = stream.fin == Flag::Due && range.end == stream.buffer.end();
         if fin {
             stream.fin = Flag::Sent;
@@ -440,7 +470,8 @@ impl SendStreams {
 
     /// The sending side is done for good.
     fn retire(&mut self, id: StreamId, exchange: &mut Exchange) {
-        let Some(stream) = self.map.remove(&id) else { return };
+        let Some(mut stream) = self.map.remove(&id) else { return };
+        self.forget_class(id, &mut stream);
         self.held_bytes -= stream.buffer.held_bytes();
         if stream.ready
             && let Some(queue) = self.ready.get_mut(&Reverse(stream.priority))
@@ -526,6 +557,7 @@ impl SendStreams {
     /// Frees room that is not used.
     pub(crate) fn shrink(&mut self) {
         self.map.shrink_to_fit();
+        self.shrink_classes();
         self.ready.retain(|_, class| !class.is_empty());
         for queue in [&mut self.resets, &mut self.blocked, &mut self.starved, &mut self.waiting] {
             queue.shrink();

@@ -4,6 +4,7 @@
 mod support;
 
 mod capacity;
+mod classes;
 mod failover;
 mod flow;
 mod links;

@@ -5,6 +5,7 @@
 mod support;
 
 mod amplification;
+mod classes;
 mod close;
 mod datagrams;
 mod determinism;

@@ -4,6 +4,7 @@
 //! `LITZ_SEEDS=5000 cargo test -p litz-quic --test random_operations` runs more seeds than the default; `LITZ_SEED_FROM`
 //! chooses the first. A failure prints the seed and its whole configuration first: add the seed to [`REGRESSIONS`].
 
+mod classes;
 mod lockstep;
 mod paths;
 #[path = "../support/mod.rs"]
@@ -98,6 +99,7 @@ struct Run {
     pair: Pair,
     weights: Vec<(Operation, u64)>,
     fault_most: u64,
+    classes: classes::Changes,
     /// By sender and stream.
     flows: BTreeMap<(Side, StreamId), Flow>,
     /// Streams each side may read, by reader.
@@ -188,8 +190,9 @@ impl Run {
             })
             .collect();
         let fault_most = rng.below(4) * 12;
+        let classes = classes::Changes::of(seed);
         let words = format!(
-            "seed {seed}: {:?} {:?} {:?} {:?} faults up to {fault_most} % {weights:?}",
+            "seed {seed}: {:?} {:?} {:?} {:?} faults up to {fault_most} % {classes} {weights:?}",
             setup.client, setup.server, setup.links, setup.more_links
         );
         let story = Story(words);
@@ -200,6 +203,7 @@ impl Run {
             pair,
             weights,
             fault_most,
+            classes,
             flows: BTreeMap::new(),
             readable: [Vec::new(), Vec::new()],
             datagrams: [0; 2],
@@ -232,6 +236,7 @@ impl Run {
     }
 
     fn act(&mut self) -> Operation {
+        self.change_classes();
         let operation = self.pick_operation();
         let side = if self.rng.below(2) == 0 { Side::Client } else { Side::Server };
         match operation {
@@ -457,6 +462,7 @@ impl Run {
         self.pair.client.refuse = Ratio::ZERO;
         self.pair.server.refuse = Ratio::ZERO;
         [&mut self.pair.client, &mut self.pair.server].into_iter().for_each(|node| node.full.clear());
+        self.lift_classes();
         let until = self.pair.now + LIVENESS;
         while self.pair.now < until {
             for side in [Side::Client, Side::Server] {

@@ -1,12 +1,13 @@
 //! Several paths: what is bound to one goes first, then the scheduler says where the rest goes.
 
 use recovery::Pacer;
-use scheduler::{Choice, Demand, PATHS_MAX, PathView, Scheduler, Straggler};
+use scheduler::{Choice, PATHS_MAX, PathView, Scheduler, Straggler};
 use units::{Duration, Instant};
 use wire::quic::{PathId, Space};
 
 use super::repeats::Kind;
 use super::{Load, SendHalf, put_ack};
+use crate::class::PathSet;
 use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::receive::{AckSnapshot, Snapshot};
@@ -37,6 +38,7 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) -> usize {
         self.ask_again_at = None;
+        self.streams.begin_plan(now, None);
         let policy = self.config.policy;
         if policy.acknowledges_centrally() {
             self.acks_leave_at = self.choose_for_acks(room);
@@ -53,7 +55,7 @@ impl SendHalf {
             let probes = path.is_active() && self.spaces[DATA + at].probes_due > 0;
             if probes || path.validation.has_due() || self.ack_wishes(at, snapshot).1 {
                 let load = if probes { Load::Probes } else { Load::Bound };
-                self.plan_data(now, at, load, snapshot, datagrams_max, plan, exchange);
+                self.plan_data_on(now, at, load, snapshot, datagrams_max, plan, exchange);
             } else if path.is_active() && !path.resends.is_empty() {
                 self.plan_repeats(now, at, Kind::Resend, datagrams_max, plan, exchange);
             } else if path.is_active() && !path.copies.is_empty() {
@@ -63,46 +65,93 @@ impl SendHalf {
                 return at;
             }
         }
-        let Some(mut scheduler) = self.scheduler.take() else { return 0 };
-        let mut views = std::mem::take(&mut self.views);
-        let at = match self.choose(now, &mut *scheduler, room, &mut views) {
-            Some((at, bytes_max, copies)) => {
-                let path = &self.paths[at];
-                let datagrams = usize::try_from(bytes_max).unwrap_or(usize::MAX) / path.datagram_size;
-                let datagrams_max = room(path.addresses.socket).min(datagrams).max(1);
-                self.plan_data(now, at, Load::All, snapshot, datagrams_max, plan, exchange);
-                if copies != 0 {
-                    self.queue_copies(at, copies, &views, plan);
-                }
-                at
-            }
-            None => 0,
+        let at = if self.streams.has_confined() {
+            self.plan_confined(now, snapshot, room, plan, exchange)
+        } else {
+            self.plan_chosen(now, &[PathSet::ALL], snapshot, room, plan, exchange)
         };
-        self.scheduler = Some(scheduler);
-        self.views = views;
         if policy.resends_on_own_path() && plan.items.is_empty() {
             self.watch_resends(now);
         }
         at
     }
 
-    /// Asks the scheduler where what is due goes: the place of the path, how many bytes, and on which others as well.
+    /// Fills `plan` with what may take one of these sets of paths, the first first, on the path of it that the scheduler chooses.
+    pub(super) fn plan_chosen(
+        &mut self,
+        now: Instant,
+        sets: &[PathSet],
+        snapshot: &Snapshot,
+        room: &dyn Fn(u16) -> usize,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) -> usize {
+        let Some(mut scheduler) = self.scheduler.take() else { return 0 };
+        let mut views = std::mem::take(&mut self.views);
+        let mut place = 0;
+        for set in sets {
+            let Some((at, bytes_max, copies)) = self.choose(now, set, &mut *scheduler, room, &mut views) else {
+                continue;
+            };
+            let path = &self.paths[at];
+            let datagrams = usize::try_from(bytes_max).unwrap_or(usize::MAX) / path.datagram_size;
+            let datagrams_max = room(path.addresses.socket).min(datagrams).max(1);
+            self.plan_data_on(now, at, Load::All, snapshot, datagrams_max, plan, exchange);
+            if copies != 0 {
+                self.queue_copies(at, copies, &views, plan);
+            }
+            place = at;
+            if !plan.items.is_empty() {
+                break;
+            }
+        }
+        self.scheduler = Some(scheduler);
+        self.views = views;
+        place
+    }
+
+    /// Plans for one of several paths.
+    #[expect(clippy::too_many_arguments, reason = "one plan's context; a struct would only rename them")]
+    fn plan_data_on(
+        &mut self,
+        now: Instant,
+        at: usize,
+        load: Load,
+        snapshot: &Snapshot,
+        datagrams_max: usize,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) {
+        self.streams.begin_plan(now, self.paths.get_mut(at));
+        self.plan_data(now, at, load, snapshot, datagrams_max, plan, exchange);
+        self.streams.end_plan();
+    }
+
+    /// Asks the scheduler which of these paths what is due takes: the place of the path, how many bytes, and on which others as
+    /// well.
     fn choose(
         &mut self,
         now: Instant,
+        among: &PathSet,
         scheduler: &mut dyn Scheduler,
         room: &dyn Fn(u16) -> usize,
         views: &mut Views,
     ) -> Option<(usize, u64, u32)> {
         views.clear();
-        let demand = self.demand();
-        let carrying = self.paths.iter_mut().enumerate().filter(|(_, path)| path.carries_data());
+        let demand = self.demand(among);
+        let is_background = self.streams.has_only_background();
+        let carries = |path: &SendPath| path.carries_data() && among.allows(path.id);
+        let carrying = self.paths.iter_mut().enumerate().filter(|(_, path)| carries(path));
         for (at, path) in carrying.take(PATHS_MAX) {
             let has_room = room(path.addresses.socket) > 0;
             path.note_room(now, has_room);
             let can_remember = self.spaces[DATA + at].log.run_count() < RUNS_MAX;
             let has_room = has_room && can_remember && path.refused_until.is_none();
-            views.push(at, path.view(now, has_room, demand.ready_bytes));
+            let mut view = path.view(now, has_room, demand.ready_bytes);
+            if is_background {
+                view.window_bytes = view.window_bytes.min(view.in_flight_bytes.saturating_add(path.background_room()));
+            }
+            views.push(at, view);
         }
         if !self.has_anything_due() && !self.reinject(now, scheduler, views) {
             // One that has data of its own to repeat is held back by its window or its pacer.
@@ -112,27 +161,18 @@ impl SendHalf {
             }
             return None;
         }
-        match scheduler.choose(now, &self.demand(), &views.views) {
+        match scheduler.choose(now, &self.demand(among), &views.views) {
             Choice::Send { path, bytes_max, copies } => Some((views.places[path], bytes_max, copies)),
             Choice::Wait { until } => {
                 // A socket that stays full is not waited for.
                 let stuck_at = self.paths.iter().filter_map(SendPath::stuck_at).filter(|at| *at > now);
-                self.ask_again_at = stuck_at.chain(until).min();
+                self.ask_again_at = stuck_at.chain(until).chain(self.ask_again_at).min();
                 // A path that could send and does not says nothing about what it can carry.
                 for (at, view) in views.iter() {
                     self.paths[at].set_app_limited(view.may_send(now));
                 }
                 None
             }
-        }
-    }
-
-    /// What waits to be sent, as far as the choice of a path depends on it.
-    fn demand(&self) -> Demand {
-        let control = u64::from(self.has_control_due());
-        Demand {
-            ready_bytes: self.streams.ready_bytes() + self.datagram_bytes + control,
-            is_last: !self.streams.has_waiting_writers(),
         }
     }
 
@@ -145,7 +185,7 @@ impl SendHalf {
             let straggler = Straggler { path: from, sent_at: oldest.sent_at, bytes };
             let mut others = views.views.iter().enumerate().filter(|(on, view)| *on != from && view.may_send(now));
             if others.any(|(on, _)| scheduler.reinjects(now, &straggler, on, &views.views)) {
-                self.move_content(at, REINJECTED_BYTES_MAX);
+                self.move_elsewhere(at, REINJECTED_BYTES_MAX);
                 if self.has_anything_due() {
                     return true;
                 }
@@ -235,9 +275,9 @@ impl SendHalf {
         sent.reverse();
         for (index, place) in views.places.iter().enumerate().filter(|(index, _)| copies >> index & 1 == 1) {
             debug_assert_ne!(*place, at, "a copy goes elsewhere (view {index})");
-            let queue = &mut self.paths[*place].copies;
+            let SendPath { id: path, copies: queue, .. } = &mut self.paths[*place];
             for copy in &sent {
-                if queue.len() < COPIES_WAITING_MAX {
+                if queue.len() < COPIES_WAITING_MAX && self.streams.allows(copy.id, *path) {
                     queue.push_back(copy.clone());
                 }
             }

@@ -82,6 +82,9 @@ impl SendHalf {
             if range.start > range.end || (range.is_empty() && !fin) || stream.is_reset() {
                 continue;
             }
+            if !self.streams.allows(id, self.paths[at].id) {
+                continue;
+            }
             let header_len = stream_header_len(id, range.start, draft.room, false);
             let len = (range.end - range.start).min(draft.room.saturating_sub(header_len) as u64);
             if header_len > draft.room || (len == 0 && !range.is_empty()) {
@@ -111,6 +114,10 @@ impl SendHalf {
             let fin = fin && stream.fin == Flag::Sent;
             let end = range.end;
             let Some(missing) = stream.buffer.first_missing_in(range).or(fin.then_some(end..end)) else { continue };
+            if !self.streams.allows(id, self.paths[at].id) {
+                self.streams.on_lost(id, missing.start..end, fin);
+                continue;
+            }
             let header_len = stream_header_len(id, missing.start, draft.room, false);
             let len = (missing.end - missing.start).min(draft.room.saturating_sub(header_len) as u64);
             if header_len > draft.room || (len == 0 && !missing.is_empty()) {

@@ -1,0 +1,225 @@
+//! Classes of service: what a stream may ask of the connection it shares with others.
+//!
+//! Nothing of it is on the wire. A class says in which order streams go, how fast one may be, and which paths it may take; what
+//! enforces it is `send/classes.rs`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use recovery::{Pacer, RateCap};
+use units::Rate;
+use wire::quic::PathId;
+
+/// Paths one set may name. Names never come twice in the life of a connection, so a set may have to name more than there can be
+/// at a time; but each plan looks through it.
+pub const PATH_SET_MAX: usize = 32;
+
+/// The least burst there is, bytes: a small datagram's. Less would cut streams into crumbs, each a packet of its own, which cost
+/// both ends a hundred times as much as they carry; and a peer that holds many of them out of order gives up.
+pub const BURST_LEAST: u64 = 1200;
+
+/// The least burst that [`RateLimit::at`] gives, bytes: some packets of 1500 bytes, so that slow streams fill theirs.
+const BURST_MIN: u64 = 16 << 10;
+
+/// The burst that [`RateLimit::at`] gives, in milliseconds at its rate. Timers that fire a millisecond late cost no throughput
+/// then, and a queue at the bottleneck that a burst fills is short.
+const BURST_MS: u64 = 4;
+
+/// How fast something may be sent: over any interval of length T at most `rate * T + burst_bytes` bytes of the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimit {
+    cap: RateCap,
+}
+
+impl RateLimit {
+    /// At most `rate` in the long run, and `burst_bytes` at once. A burst below what a timer's delay is worth (two milliseconds at
+    /// `rate`) costs throughput when timers are late.
+    ///
+    /// # Errors
+    /// If the rate is zero: nothing could ever leave. If the burst is less than [`BURST_LEAST`].
+    pub fn new(rate: Rate, burst_bytes: u64) -> Result<Self, RateLimitError> {
+        if rate.is_zero() {
+            return Err(RateLimitError::ZeroRate);
+        }
+        if burst_bytes < BURST_LEAST {
+            return Err(RateLimitError::SmallBurst { bytes: burst_bytes });
+        }
+        Ok(Self { cap: RateCap { rate, burst: burst_bytes } })
+    }
+
+    /// At most `rate`, with a burst that suits it: 4 ms of it, and 16 KiB at least.
+    ///
+    /// # Errors
+    /// If the rate is zero.
+    pub fn at(rate: Rate) -> Result<Self, RateLimitError> {
+        Self::new(rate, (Pacer::batch_bytes(rate).saturating_mul(BURST_MS)).max(BURST_MIN))
+    }
+
+    /// What is not exceeded in the long run.
+    pub const fn rate(&self) -> Rate {
+        self.cap.rate
+    }
+
+    /// What may leave at once, bytes.
+    pub const fn burst_bytes(&self) -> u64 {
+        self.cap.burst
+    }
+
+    pub(crate) const fn cap(self) -> RateCap {
+        self.cap
+    }
+}
+
+/// Why a rate and a burst make no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RateLimitError {
+    /// A rate of zero.
+    ZeroRate,
+    /// A burst that is too small.
+    SmallBurst {
+        /// Its size.
+        bytes: u64,
+    },
+}
+
+impl fmt::Display for RateLimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ZeroRate => f.write_str(
+                "a rate of zero would never let anything leave: give at least 1 bit/s, or set no limit to send freely",
+            ),
+            Self::SmallBurst { bytes } => write!(
+                f,
+                "a burst of {bytes} bytes fills no datagram: give at least {BURST_LEAST}, better what the rate carries in 2 ms"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RateLimitError {}
+
+/// The paths something may take.
+///
+/// This is a promise: where a set names paths, no byte goes on another one, also not when it is sent again. If none of them works,
+/// what waits for them waits; that is what setting [another](Self::ALL) is for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PathSet {
+    /// Ascending; none if every path will do.
+    named: Option<Arc<[PathId]>>,
+}
+
+impl PathSet {
+    /// Every path.
+    pub const ALL: Self = Self { named: None };
+
+    /// These paths and no others. A path that is not open yet may be named: what is confined to it waits for it.
+    ///
+    /// # Errors
+    /// If there is none, or more than [`PATH_SET_MAX`].
+    pub fn only(paths: &[PathId]) -> Result<Self, PathSetError> {
+        let mut named = paths.to_vec();
+        named.sort_unstable();
+        named.dedup();
+        match named.len() {
+            0 => Err(PathSetError::Empty),
+            1..=PATH_SET_MAX => Ok(Self { named: Some(named.into()) }),
+            count => Err(PathSetError::TooMany { count }),
+        }
+    }
+
+    /// Whether `path` is among them.
+    pub fn allows(&self, path: PathId) -> bool {
+        self.named.as_ref().is_none_or(|named| named.contains(&path))
+    }
+
+    /// Whether every path is among them, those too that are opened later.
+    pub const fn is_all(&self) -> bool {
+        self.named.is_none()
+    }
+}
+
+/// Why paths make no set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathSetError {
+    /// No path was named.
+    Empty,
+    /// More than [`PATH_SET_MAX`] were.
+    TooMany {
+        /// Different ones.
+        count: usize,
+    },
+}
+
+impl fmt::Display for PathSetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("a set without paths carries nothing: name a path, or use PathSet::ALL"),
+            Self::TooMany { count } => {
+                write!(f, "{count} paths are too many for one set: name at most {PATH_SET_MAX}, or use PathSet::ALL")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PathSetError {}
+
+/// What a stream asks of the connection. The default asks for nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Class {
+    /// Streams of a higher number go first, equal ones take turns.
+    pub priority: i32,
+    /// How fast its bytes may leave for the first time; none for as fast as it goes.
+    pub rate: Option<RateLimit>,
+    /// The paths it may take.
+    pub paths: PathSet,
+    /// It leaves the queue in front of the narrowest place of a path short, so that others do not wait behind it: whatever else
+    /// uses the path takes about half a round trip longer than on an empty one. It takes what they leave, and less than its
+    /// share where they fill the queue themselves.
+    pub background: bool,
+}
+
+impl Class {
+    /// An ordinary stream's, of this priority.
+    pub fn of_priority(priority: i32) -> Self {
+        Self { priority, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_would_let_nothing_leave_are_refused_with_what_to_do() {
+        for (rate, burst, advice) in
+            [(0, 1200, "at least 1 bit/s"), (1, 0, "at least 1200"), (1, 1199, "at least 1200"), (0, 0, "set no limit")]
+        {
+            let error = RateLimit::new(Rate::from_bps(rate), burst).expect_err("nothing could leave").to_string();
+            assert!(error.contains(advice), "{error}");
+        }
+        assert_eq!(RateLimit::at(Rate::ZERO), Err(RateLimitError::ZeroRate));
+        assert!(RateLimit::new(Rate::from_bps(1), 1200).is_ok());
+    }
+
+    #[test]
+    fn a_rate_alone_gets_a_burst_of_four_milliseconds() {
+        let burst = |mbps| RateLimit::at(Rate::from_mbps(mbps)).expect("a rate").burst_bytes();
+        assert_eq!((burst(1), burst(200), burst(10_000)), (BURST_MIN, 100_000, 5_000_000));
+    }
+
+    #[test]
+    fn a_set_of_paths_names_some_and_not_too_many() {
+        let ids = |count: u32| (0..count).map(PathId).collect::<Vec<_>>();
+        assert_eq!(PathSet::only(&[]), Err(PathSetError::Empty));
+        assert_eq!(PathSet::only(&ids(33)), Err(PathSetError::TooMany { count: 33 }));
+        let set = PathSet::only(&[PathId(5), PathId(2), PathId(5)]).expect("two paths");
+        assert!(set.allows(PathId(2)) && set.allows(PathId(5)) && !set.allows(PathId(0)) && !set.is_all());
+        assert_eq!(PathSet::only(&[PathId(2), PathId(5)]), Ok(set));
+        assert!(PathSet::ALL.is_all() && PathSet::ALL.allows(PathId(77)));
+        for error in [PathSetError::Empty, PathSetError::TooMany { count: 33 }] {
+            assert!(error.to_string().contains("PathSet::ALL"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Rates of streams and of connections: kept to the byte, not lost, and out of the way of what they do not concern.
+
+use bytes::Bytes;
+use quic::{Class, Dir, RateLimit, StreamId, WriteError};
+use recovery::Algorithm;
+use units::{Duration, Instant, Rate};
+
+use crate::support::apps::{self, Reader, pattern_byte};
+use crate::support::{Pair, Setup};
+
+const CHUNK: u64 = 16 << 10;
+
+/// Streams that never run dry, and when their bytes arrived.
+struct Flows {
+    flows: Vec<Flow>,
+}
+
+struct Flow {
+    id: StreamId,
+    written: u64,
+    reader: Option<Reader>,
+    /// Bytes that arrived, at each moment when some did.
+    arrivals: Vec<(Instant, u64)>,
+}
+
+impl Flows {
+    fn open(pair: &mut Pair, count: usize) -> Self {
+        let open = |_| {
+            let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
+            Flow { id, written: 0, reader: None, arrivals: Vec::new() }
+        };
+        Self { flows: (0..count).map(open).collect() }
+    }
+
+    fn run(&mut self, pair: &mut Pair, span: Duration) {
+        pair.run_until(span, |pair| {
+            self.flows.iter_mut().for_each(|flow| flow.write(pair));
+            while let Some(id) = pair.server.connection(0).accept(Dir::Uni) {
+                let flow = self.flows.iter_mut().find(|flow| flow.id == id).expect("nobody else opens streams");
+                flow.reader = Some(Reader::new(id));
+            }
+            self.flows.iter_mut().for_each(|flow| flow.read(pair));
+            false
+        });
+    }
+
+    /// All arrivals, in the order of time.
+    fn arrivals(&self) -> Vec<(Instant, u64)> {
+        let mut all: Vec<_> = self.flows.iter().flat_map(|flow| flow.arrivals.iter().copied()).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+impl Flow {
+    fn write(&mut self, pair: &mut Pair) {
+        loop {
+            let chunk: Bytes = (self.written..self.written + CHUNK).map(|at| pattern_byte(self.id, at)).collect();
+            match pair.client.connection(0).write(self.id, chunk) {
+                Ok(()) => self.written += CHUNK,
+                Err(WriteError::Blocked) => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn read(&mut self, pair: &mut Pair) {
+        let now = pair.now;
+        let Some(reader) = &mut self.reader else { return };
+        let before = reader.read;
+        reader.pump(now, pair.server.connection(0));
+        if reader.read > before {
+            self.arrivals.push((now, reader.read - before));
+        }
+    }
+
+    fn bytes_between(&self, from: Instant, to: Instant) -> u64 {
+        self.arrivals.iter().filter(|(at, _)| *at > from && *at <= to).map(|(_, bytes)| bytes).sum()
+    }
+}
+
+fn limit(rate: Rate, burst_bytes: u64) -> Option<RateLimit> {
+    Some(RateLimit::new(rate, burst_bytes).expect("neither is zero"))
+}
+
+/// A connection over a link that takes no time for a byte, so that bytes arrive as they leave, a delay later.
+fn connected(seed: u64) -> Pair {
+    let mut pair = Setup::new(seed).with_links(|link| (link.rate, link.queue_bytes) = (None, u64::MAX >> 1)).build();
+    pair.connect();
+    pair.run_for(Duration::from_secs(1));
+    pair
+}
+
+/// No interval sees more than the rate and the burst allow; from `from` to `to`, the rate is used to within 1 %.
+fn check_promise(arrivals: &[(Instant, u64)], limit: RateLimit, from: Instant, to: Instant) {
+    for (from, (began, _)) in arrivals.iter().enumerate() {
+        let mut sum = 0;
+        for (at, bytes) in &arrivals[from..] {
+            sum += bytes;
+            let allowed = limit.rate().bytes_in(*at - *began) + 1 + limit.burst_bytes();
+            assert!(sum <= allowed, "{sum} bytes from {began:?} to {at:?}, {allowed} allowed by {limit:?}");
+        }
+    }
+    let sum: u64 = arrivals.iter().filter(|(at, _)| *at > from && *at <= to).map(|(_, bytes)| bytes).sum();
+    let least = limit.rate().bytes_in(to - from) * 99 / 100;
+    assert!(sum >= least, "{sum} of {least} bytes and more arrived with {limit:?}");
+}
+
+#[test]
+fn a_stream_keeps_to_its_rate_and_burst_and_uses_them() {
+    for (seed, mbps, burst) in [(1, 5, 20_000), (2, 50, 3_000_000), (3, 100, 200_000), (4, 1, 1_200)] {
+        let mut pair = connected(seed);
+        let mut flows = Flows::open(&mut pair, 1);
+        let limit = RateLimit::new(Rate::from_mbps(mbps), burst).expect("a limit");
+        let id = flows.flows[0].id;
+        pair.client.connection(0).set_stream_rate(id, Some(limit)).expect("open");
+        // The window grows first.
+        flows.run(&mut pair, Duration::from_secs(1));
+        let from = pair.now;
+        flows.run(&mut pair, Duration::from_secs(4));
+        check_promise(&flows.arrivals(), limit, from, pair.now);
+    }
+}
+
+#[test]
+fn a_connection_keeps_to_its_rate_over_all_its_streams() {
+    let mut pair = connected(5);
+    let mut flows = Flows::open(&mut pair, 4);
+    let limit = RateLimit::new(Rate::from_mbps(20), 50_000).expect("a limit");
+    pair.client.connection(0).set_rate(Some(limit));
+    let from = pair.now + Duration::from_millis(100);
+    flows.run(&mut pair, Duration::from_secs(4));
+    check_promise(&flows.arrivals(), limit, from, pair.now);
+    let shares: Vec<u64> = flows.flows.iter().map(|flow| flow.bytes_between(Instant::ZERO, pair.now)).collect();
+    let (least, most) = (shares.iter().min().expect("four"), shares.iter().max().expect("four"));
+    assert!(least * 10 > most * 8, "equal streams have equal shares: {shares:?}");
+}
+
+#[test]
+fn a_transfer_over_a_limited_connection_takes_its_time_from_the_first_byte_on() {
+    let mut pair = Setup::new(13).build();
+    pair.connect();
+    let limit = RateLimit::new(Rate::from_mbps(8), 16_384).expect("a limit");
+    pair.client.connection(0).set_rate(Some(limit));
+    let took = apps::transfer(&mut pair, 200_000, Duration::from_secs(1));
+    let least = Duration::from_micros(200_000 - 16_384);
+    assert!(took >= least && took < least + Duration::from_millis(30), "{took}, {least} and more");
+}
+
+#[test]
+fn a_limited_stream_leaves_the_rest_to_others_whatever_its_priority() {
+    let mut pair = Setup::new(6).with_links(|link| link.rate = Some(Rate::from_mbps(50))).build();
+    pair.connect();
+    let mut flows = Flows::open(&mut pair, 2);
+    let (urgent, other) = (flows.flows[0].id, flows.flows[1].id);
+    let class = Class { priority: 9, rate: limit(Rate::from_mbps(10), 20_000), ..Class::default() };
+    pair.client.connection(0).set_class(urgent, &class).expect("open");
+    pair.client.connection(0).set_stream_rate(other, None).expect("open");
+    flows.run(&mut pair, Duration::from_secs(2));
+    let from = pair.now;
+    flows.run(&mut pair, Duration::from_secs(4));
+    let mbps = |index: usize| flows.flows[index].bytes_between(from, pair.now) as f64 * 8.0 / 4e6;
+    assert!((9.8..10.2).contains(&mbps(0)), "{} Mb/s", mbps(0));
+    assert!(mbps(1) > 34.0, "{} Mb/s", mbps(1));
+}
+
+#[test]
+fn within_the_rate_of_a_connection_higher_priorities_go_first() {
+    let mut pair = connected(7);
+    let mut flows = Flows::open(&mut pair, 2);
+    let (low, high) = (flows.flows[0].id, flows.flows[1].id);
+    let client = pair.client.connection(0);
+    client.set_rate(limit(Rate::from_mbps(20), 10_000));
+    client.set_class(high, &Class { rate: limit(Rate::from_mbps(15), 10_000), ..Class::of_priority(1) }).expect("open");
+    client.set_class(low, &Class { rate: limit(Rate::from_mbps(15), 10_000), ..Class::default() }).expect("open");
+    flows.run(&mut pair, Duration::from_secs(4));
+    let mbps = |index: usize| flows.flows[index].bytes_between(Instant::ZERO, pair.now) as f64 * 8.0 / 4e6;
+    assert!((14.5..15.2).contains(&mbps(1)), "{} Mb/s of the urgent one", mbps(1));
+    assert!((4.5..5.5).contains(&mbps(0)), "{} Mb/s of the other one", mbps(0));
+}
+
+#[test]
+fn a_message_does_not_wait_for_bulk_that_has_used_its_rate() {
+    let mut pair = connected(8);
+    let mut flows = Flows::open(&mut pair, 1);
+    let bulk = flows.flows[0].id;
+    pair.client.connection(0).set_stream_rate(bulk, limit(Rate::from_mbps(2), 4_000)).expect("open");
+    flows.run(&mut pair, Duration::from_secs(1));
+    for round in 0..20 {
+        let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
+        let (client, sent_at) = (pair.client.connection(0), pair.now);
+        client.write(id, vec![round; 200].into()).expect("room");
+        client.finish(id).expect("open");
+        let mut is_read = false;
+        let arrived = pair.run_until(Duration::from_millis(100), |pair| {
+            let now = pair.now;
+            while pair.server.connection(0).accept(Dir::Uni).is_some() {}
+            is_read |= pair.server.connection(0).read(now, id, 1000).is_ok();
+            is_read
+        });
+        let took = pair.now - sent_at;
+        assert!(arrived && took <= Duration::from_millis(10), "message {round} took {took}");
+        pair.run_for(Duration::from_millis(3));
+    }
+}
+
+/// The median time that messages of 200 bytes take beside a stream, and what that carries in Mb/s, over a link of 50 Mb/s and
+/// 10 ms with a queue of 100 ms.
+fn beside(is_background: bool, algorithm: Algorithm) -> (Duration, f64) {
+    let setup = Setup::new(12).with_config(|config| config.congestion = algorithm);
+    let mut pair =
+        setup.with_links(|link| (link.rate, link.queue_bytes) = (Some(Rate::from_mbps(50)), 625_000)).build();
+    pair.connect();
+    let mut flows = Flows::open(&mut pair, 1);
+    pair.client.connection(0).set_background(flows.flows[0].id, is_background).expect("open");
+    flows.run(&mut pair, Duration::from_secs(2));
+    let (from, mut took) = (pair.now, Vec::new());
+    for _ in 0..100 {
+        let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
+        let (client, sent_at) = (pair.client.connection(0), pair.now);
+        client.set_priority(id, 1).expect("open");
+        client.write(id, vec![1; 200].into()).expect("room");
+        client.finish(id).expect("open");
+        let mut arrived = false;
+        pair.run_until(Duration::from_secs(1), |pair| {
+            flows.flows[0].write(pair);
+            flows.flows[0].read(pair);
+            while pair.server.connection(0).accept(Dir::Uni).is_some() {}
+            arrived |= pair.server.connection(0).read(pair.now, id, 1000).is_ok();
+            arrived
+        });
+        assert!(arrived, "a message needs less than a second");
+        took.push(pair.now - sent_at);
+        flows.run(&mut pair, Duration::from_millis(7));
+    }
+    took.sort_unstable();
+    (took[50], flows.flows[0].bytes_between(from, pair.now) as f64 * 8e3 / (pair.now - from).as_nanos() as f64)
+}
+
+#[test]
+fn what_is_in_the_background_fills_the_link_and_leaves_a_short_queue() {
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+        let (ordinary, _) = beside(false, algorithm);
+        let (background, mbps) = beside(true, algorithm);
+        // An empty link takes 10 ms. The queue is that of half a round trip, at most an eighth more.
+        assert!(
+            background < Duration::from_millis(26),
+            "{algorithm:?}: {background} in the background, {ordinary} not"
+        );
+        assert!(mbps > 42.0, "{algorithm:?}: {mbps} Mb/s");
+        assert!(algorithm == Algorithm::Bbr || ordinary > Duration::from_millis(50), "{algorithm:?}: {ordinary}");
+    }
+}
+
+#[test]
+fn limits_change_on_the_way() {
+    let mut pair = connected(9);
+    let mut flows = Flows::open(&mut pair, 1);
+    let id = flows.flows[0].id;
+    // The slowest of them holds the stream back for 800 s, which the next one must not wait for.
+    let slow = limit(Rate::from_bps(1_000), 100_000);
+    let steps = [limit(Rate::from_mbps(10), 20_000), slow, limit(Rate::from_mbps(40), 20_000), None];
+    let mut carried = Vec::new();
+    for whole in [false, true] {
+        for step in steps {
+            let client = pair.client.connection(0);
+            if whole {
+                client.set_rate(step);
+            } else {
+                client.set_stream_rate(id, step).expect("open");
+            }
+            let from = pair.now;
+            flows.run(&mut pair, Duration::from_secs(1));
+            carried
+                .push(flows.flows[0].bytes_between(from + Duration::from_millis(50), pair.now) as f64 * 8.0 / 0.95e6);
+        }
+    }
+    for carried in carried.chunks(4) {
+        assert!((9.8..10.2).contains(&carried[0]), "{carried:?} Mb/s");
+        assert!(carried[1] < 1.0, "{carried:?} Mb/s");
+        assert!((39.2..40.8).contains(&carried[2]), "{carried:?} Mb/s");
+        assert!(carried[3] > 100.0, "{carried:?} Mb/s");
+    }
+}
+
+#[test]
+fn what_was_lost_goes_again_beyond_the_rate() {
+    let seed = 10;
+    let mut pair = Setup::new(seed).with_loss(5).build();
+    pair.connect();
+    let mut flows = Flows::open(&mut pair, 1);
+    let limit = limit(Rate::from_mbps(1), 10_000);
+    pair.client.connection(0).set_stream_rate(flows.flows[0].id, limit).expect("open");
+    flows.run(&mut pair, Duration::from_secs(1));
+    let from = pair.now;
+    flows.run(&mut pair, Duration::from_secs(10));
+    assert!(pair.link_stats()[0].lost > 30, "losses did not happen: {:?}", pair.link_stats());
+    let mbps = flows.flows[0].bytes_between(from, pair.now) as f64 * 8.0 / 10e6;
+    // Repetitions count for nothing: all of the rate is for new bytes. Some wait for others that were lost, in the end.
+    assert!((0.96..1.04).contains(&mbps), "{mbps} Mb/s");
+}
+
+#[test]
+fn limited_streams_end_and_are_reset_like_others_and_leave_no_timer_behind() {
+    let mut pair = connected(11);
+    let ids: Vec<StreamId> = (0..3).map(|_| pair.client.connection(0).open(Dir::Uni).expect("allowed")).collect();
+    for id in &ids {
+        let client = pair.client.connection(0);
+        client.set_stream_rate(*id, limit(Rate::from_bps(80_000), 1_500)).expect("open");
+        client.write(*id, vec![7; 3_000].into()).expect("room");
+    }
+    let client = pair.client.connection(0);
+    client.finish(ids[0]).expect("open");
+    pair.run_for(Duration::from_millis(50));
+    pair.client.connection(0).reset(ids[1], 5).expect("open");
+    pair.client.connection(0).set_stream_rate(ids[2], None).expect("open");
+    pair.client.connection(0).finish(ids[2]).expect("open");
+    // 1500 bytes beyond the burst take 150 ms.
+    let (began, mut ended) = (pair.now, [None; 3]);
+    let done = pair.run_until(Duration::from_secs(2), |pair| {
+        let now = pair.now;
+        while pair.server.connection(0).accept(Dir::Uni).is_some() {}
+        for (id, ended) in ids.iter().zip(&mut ended) {
+            while ended.is_none() {
+                match pair.server.connection(0).read(now, *id, 10_000) {
+                    Ok(quic::Chunk::Bytes(_)) => {}
+                    Err(quic::ReadError::Blocked) => break,
+                    _ => *ended = Some(now - began),
+                }
+            }
+        }
+        ended.iter().all(Option::is_some)
+    });
+    let [first, _, last] = ended;
+    assert!(done && first > Some(Duration::from_millis(90)) && last < Some(Duration::from_millis(12)), "{ended:?}");
+    pair.run_for(Duration::from_secs(5));
+    let client = pair.client.connection(0);
+    assert_eq!(client.stats().send.streams_open, 0);
+    assert_eq!(client.set_stream_rate(ids[0], None), Err(WriteError::Closed));
+    let idle = client.poll_timeout().expect("an idle timer") - pair.now;
+    assert!(idle > Duration::from_secs(5), "the next timer fires after {idle}");
+}
