@@ -6,6 +6,7 @@
 
 mod lockstep;
 mod paths;
+mod replays;
 #[path = "../support/mod.rs"]
 mod support;
 
