@@ -320,10 +320,8 @@ impl Connection {
         assert!(chunk.len() <= WRITE_LEN_MAX, "a chunk of {} bytes is too long for one write", chunk.len());
         let len = chunk.len();
         self.note(|journal| journal.of_stream(tag::WRITE, id, len as u64));
-        let result = match self.control.is_established() {
-            true => self.send.streams.write(id, chunk),
-            false => Err(WriteError::Closed),
-        };
+        let is_open = self.control.is_established();
+        let result = if is_open { self.send.streams.write(id, chunk) } else { Err(WriteError::Closed) };
         self.note_answer(|| Answer::written(result, len));
         result
     }
@@ -335,10 +333,8 @@ impl Connection {
     pub fn write_some(&mut self, id: StreamId, chunk: &mut Bytes) -> Result<(), WriteError> {
         let len = chunk.len();
         self.note(|journal| journal.of_stream(tag::WRITE_SOME, id, len as u64));
-        let result = match self.control.is_established() {
-            true => self.send.streams.write_some(id, chunk),
-            false => Err(WriteError::Closed),
-        };
+        let is_open = self.control.is_established();
+        let result = if is_open { self.send.streams.write_some(id, chunk) } else { Err(WriteError::Closed) };
         self.note_answer(|| Answer::written(result, len - chunk.len()));
         result
     }

@@ -117,8 +117,8 @@ fn a_journal_replays_and_tells_what_its_connection_was() {
         assert!(lines as u64 == replay.entry_count() - 1 && lines > 100, "{lines}");
         let stats = replay.connection().stats();
         assert!(stats.is_multipath && stats.send.key_updates + stats.receive.packets_received > 100, "{stats:?}");
-        assert!(milestones.iter().any(|line| line.contains("path opened")), "{milestones:?}");
-        assert!(milestones.last().is_some_and(|line| line.contains("closed")), "{milestones:?}");
+        assert!(milestones.iter().any(|line| line.contains("path 1 opened")), "{milestones:?}");
+        assert!(milestones.last().is_some_and(|line| line.contains("event: closed")), "{milestones:?}");
     }
     let head = |log: &[u8]| Replay::begin(log).expect("it begins").head().original_destination;
     assert_eq!(head(&client), head(&server), "by which the two sides' logs are found");

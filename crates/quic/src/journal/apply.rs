@@ -4,10 +4,12 @@ use std::cell::Cell;
 
 use bytes::Bytes;
 use units::Instant;
+use wire::quic::StreamId;
 
 use super::entry::Input;
 use super::outcome::{Answer, EventNote, PlanNote, Planned};
 use crate::connection::Connection;
+use crate::event::Event;
 use crate::plan::{PLAN_DATAGRAMS_MAX, Plan};
 
 /// What a log says that came of an input, where it says anything.
@@ -27,8 +29,18 @@ pub(crate) struct Hands {
     pub(crate) plan: Plan,
 }
 
-/// What is to be compared: a line for people if they differ.
-pub(crate) type Compared = Result<Option<Planned>, (String, String)>;
+/// What came of an input, as the log says.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// Nothing, or nothing that the log tells of.
+    Nothing,
+    Answer(Answer),
+    Planned(Planned),
+    Event(Event),
+}
+
+/// What came, or what the log says and what came instead, in words.
+pub(crate) type Compared = Result<Came, (String, String)>;
 
 impl Hands {
     /// Bytes that nobody looks at. More than there are do not fit any send buffer.
@@ -46,11 +58,11 @@ impl Hands {
     ) -> Compared {
         match input {
             Input::PlanAsked => return self.plan(connection, now, expected),
-            Input::Event(event) => return compare_output(*event, connection.poll_event().as_ref().map(EventNote::of)),
+            Input::Event(event) => return compare_event(*event, connection.poll_event()),
             Input::Route(change) => {
                 let got = connection.poll_route();
                 return if got.as_ref() == Some(&*change) {
-                    Ok(None)
+                    Ok(Came::Nothing)
                 } else {
                     Err((format!("{change:?}"), got.map_or("no change of routes".to_owned(), |got| format!("{got:?}"))))
                 };
@@ -61,12 +73,14 @@ impl Hands {
             Some(answer) => answer,
             None => {
                 self.drive(connection, now, input);
-                return Ok(None);
+                return Ok(Came::Nothing);
             }
         };
         match expected {
-            Expected::Answer(expected) if !answer.matches(*expected) => Err((expected.to_string(), answer.to_string())),
-            _ => Ok(None),
+            Expected::Answer(expected) if !answer.matches(*expected) => {
+                Err((input.answer_text(*expected), input.answer_text(answer)))
+            }
+            _ => Ok(Came::Answer(answer)),
         }
     }
 
@@ -143,12 +157,12 @@ impl Hands {
         let is_planned = connection.poll_plan_where(now, &room, &mut self.plan);
         let got = Planned { plan: is_planned.then(|| PlanNote::of(&self.plan)), timeout: connection.poll_timeout() };
         self.plan.release();
-        let Expected::Planned(_, expected) = expected else { return Ok(Some(got)) };
+        let Expected::Planned(_, expected) = expected else { return Ok(Came::Planned(got)) };
         if *expected != got {
             return Err((expected.to_string(), got.to_string()));
         }
         match stranger.get() {
-            None => Ok(Some(got)),
+            None => Ok(Came::Planned(got)),
             Some(socket) => {
                 Err((format!("room asked of {} sockets", rooms.len()), format!("room asked of socket {socket}, too")))
             }
@@ -156,14 +170,28 @@ impl Hands {
     }
 }
 
-fn compare_output(expected: EventNote, got: Option<EventNote>) -> Compared {
-    if got == Some(expected) {
-        return Ok(None);
+fn compare_event(expected: EventNote, got: Option<Event>) -> Compared {
+    match got {
+        Some(got) if EventNote::of(&got) == expected => Ok(Came::Event(got)),
+        Some(got) => Err((expected.to_string(), EventNote::of(&got).to_string())),
+        None => Err((expected.to_string(), "no event".to_owned())),
     }
-    Err((expected.to_string(), got.map_or("no event".to_owned(), |got| got.to_string())))
 }
 
 impl Input {
+    /// An answer to this, for people.
+    pub(crate) fn answer_text(&self, answer: Answer) -> String {
+        let Answer(Answer::DONE, number) = answer else { return answer.to_string() };
+        match (self, number.checked_sub(1)) {
+            (Self::Open(_) | Self::Accept(_) | Self::RecvDatagram, None) => "nothing".to_owned(),
+            (Self::Open(_) | Self::Accept(_), Some(id)) => StreamId::from_raw(id).to_string(),
+            (Self::RecvDatagram, Some(len)) => format!("{len} bytes"),
+            (Self::Write(..) | Self::WriteSome(..) | Self::Read(..), _) => format!("{number} bytes"),
+            (Self::TailAsked(_) | Self::AbandonPath(..), last) => if last.is_some() { "yes" } else { "no" }.to_owned(),
+            _ => answer.to_string(),
+        }
+    }
+
     /// Whether an answer follows it in a log.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(

@@ -101,10 +101,10 @@ impl Memory {
             tag::TAIL_ASKED => Input::TailAsked(size(reader)?),
             tag::ARRIVAL => {
                 let (path, addresses) = (path(reader)?, self.addresses(reader)?);
-                Input::Arrival { path, addresses, count: reader.varint()?, len: reader.varint()? }
+                Input::Arrival { path, addresses, count: u64::from(short(reader)?), len: u64::from(short(reader)?) }
             }
             tag::OPENED => {
-                let (path, addresses, len) = (path(reader)?, self.addresses(reader)?, reader.varint()?);
+                let (path, addresses, len) = (path(reader)?, self.addresses(reader)?, u64::from(short(reader)?));
                 let records = ReadRecords::read(reader)?;
                 let integrity_limit = records.integrity_limit;
                 Input::Opened { batch: Batch { path, addresses, len, integrity_limit }, records }
@@ -283,10 +283,10 @@ impl fmt::Display for Entry {
             Input::TailAsked(datagrams) => write!(f, " below {datagrams} datagrams"),
             Input::Arrival { path, addresses, count, len } => write!(
                 f,
-                " of {count} datagrams, {len} bytes, from {} at socket {} for path {path}",
+                " of {count} datagrams, {len} bytes, from {} at socket {} for {path}",
                 addresses.remote, addresses.socket
             ),
-            Input::Opened { batch, records } => write!(f, " on path {}: {records}", batch.path),
+            Input::Opened { batch, records } => write!(f, " on {}: {records}", batch.path),
             Input::Single { records, .. } => write!(f, " of the handshake: {records}"),
             Input::Open(dir) | Input::Accept(dir) => write!(f, " {dir:?}"),
             Input::Write(id, len) | Input::WriteSome(id, len) => write!(f, " {len} bytes to {id}"),
@@ -304,7 +304,7 @@ impl fmt::Display for Entry {
             }
             Input::AbandonPath(path, code) => write!(f, " {path}, code {code}"),
             Input::SetBackup(path, is_backup) => write!(f, " {path}: {is_backup}"),
-            Input::TooLarge(path) | Input::Refused(path) => write!(f, " on path {path}"),
+            Input::TooLarge(path) | Input::Refused(path) => write!(f, " on {path}"),
             Input::Event(event) => write!(f, ": {event}"),
             Input::Route(RouteChange::Add(id)) => write!(f, " {id} here"),
             Input::Route(RouteChange::Remove(id)) => write!(f, " {id} here no longer"),
@@ -313,7 +313,7 @@ impl fmt::Display for Entry {
 }
 
 fn write_receipt(receipt: &Receipt, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, " on path {}", receipt.path)?;
+    write!(f, " on {}", receipt.path)?;
     for space in Space::ALL {
         if let Some((first, last)) = receipt.numbers[space.index()] {
             write!(f, ", {space:?} packets {first} to {last}")?;

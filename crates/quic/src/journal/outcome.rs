@@ -3,7 +3,7 @@
 use std::fmt;
 
 use units::Instant;
-use wire::quic::{Dir, PathId, Reader, Space};
+use wire::quic::{Dir, PathId, Reader, Space, StreamId};
 
 use super::digest::{Digest, plan_digest};
 use super::format::{Malformed, Parsed, put, put_word, short, word};
@@ -14,6 +14,7 @@ use crate::plan::Plan;
 use crate::receive::streams::{Chunk, ReadError};
 use crate::send::SendDatagramError;
 use crate::send::streams::WriteError;
+use crate::stats::PathState;
 
 /// What a call of the application was answered: a kind and a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,14 +100,19 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(kind, number) = *self;
         match kind {
-            Self::DONE => write!(f, "done ({number})"),
-            Self::BLOCKED => write!(f, "blocked ({number})"),
+            Self::DONE if number == 0 => f.write_str("done"),
+            Self::DONE => write!(f, "done, {number}"),
+            Self::BLOCKED if number == 0 => f.write_str("blocked"),
+            Self::BLOCKED => write!(f, "blocked after {number} bytes"),
             Self::GIVEN_UP => write!(f, "given up with code {number}"),
             Self::CLOSED => f.write_str("closed"),
             Self::END => f.write_str("the end"),
-            Self::TOO_LARGE => write!(f, "too large for {number} bytes"),
-            Self::REFUSED => write!(f, "refused for reason {number}"),
-            _ => write!(f, "answer {kind} ({number})"),
+            Self::TOO_LARGE => write!(f, "too large, at most {number} bytes fit"),
+            Self::REFUSED => match OpenPathError::ALL.iter().find(|error| **error as u64 == number) {
+                Some(error) => write!(f, "refused: {error}"),
+                None => write!(f, "refused for reason {number}"),
+            },
+            _ => write!(f, "answer {kind}, {number}"),
         }
     }
 }
@@ -160,7 +166,7 @@ impl PlanNote {
 
 impl fmt::Display for PlanNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} datagrams, {} bytes on path {}", self.datagrams, self.bytes, self.path)?;
+        write!(f, "{} datagrams, {} bytes on {}", self.datagrams, self.bytes, self.path)?;
         if let Some((first, last)) = self.numbers {
             write!(f, ", packets {first} to {last}")?;
         }
@@ -200,8 +206,8 @@ impl Planned {
 impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.plan {
-            Some(plan) => write!(f, "a plan ({plan})")?,
-            None => f.write_str("no plan")?,
+            Some(plan) => plan.fmt(f)?,
+            None => f.write_str("nothing")?,
         }
         match self.timeout {
             Some(timeout) => write!(f, ", next timeout at {}", timeout.since_start()),
@@ -214,21 +220,8 @@ impl fmt::Display for Planned {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EventNote(u8, u64, u64);
 
-/// What events are called, by kind.
-const EVENTS: [&str; 12] = [
-    "connected",
-    "confirmed",
-    "the peer opened a stream",
-    "streams can be opened",
-    "readable",
-    "writable",
-    "finished",
-    "stopped",
-    "path opened",
-    "path state",
-    "datagram received",
-    "closed",
-];
+/// How many kinds there are.
+const EVENT_KINDS: u8 = 12;
 
 impl EventNote {
     pub(crate) fn of(event: &Event) -> Self {
@@ -267,20 +260,30 @@ impl EventNote {
 
     pub(crate) fn parse(reader: &mut Reader<'_>) -> Parsed<Self> {
         let note = Self(reader.u8()?, reader.varint()?, reader.varint()?);
-        if usize::from(note.0) < EVENTS.len() { Ok(note) } else { Err(Malformed("an unknown event")) }
+        if note.0 < EVENT_KINDS { Ok(note) } else { Err(Malformed("an unknown event")) }
     }
 }
 
 impl fmt::Display for EventNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(kind, first, second) = *self;
-        f.write_str(EVENTS[usize::from(kind)])?;
+        let ways = if first == 0 { "both ways" } else { "one way" };
         match kind {
-            2 | 3 => write!(f, " ({})", if first == 0 { "both ways" } else { "one way" }),
-            4..=6 | 8 => write!(f, " {first}"),
-            7 | 9 => write!(f, " {first} ({second})"),
-            11 => write!(f, ", digest {first:016x}"),
-            _ => Ok(()),
+            0 => f.write_str("connected"),
+            1 => f.write_str("confirmed"),
+            2 => write!(f, "the peer opened a stream ({ways})"),
+            3 => write!(f, "streams can be opened ({ways})"),
+            4 => write!(f, "{} is readable", StreamId::from_raw(first)),
+            5 => write!(f, "{} is writable", StreamId::from_raw(first)),
+            6 => write!(f, "{} is finished", StreamId::from_raw(first)),
+            7 => write!(f, "{} is stopped with code {second}", StreamId::from_raw(first)),
+            8 => write!(f, "path {first} opened"),
+            9 => match PathState::ALL.iter().find(|state| **state as u64 == second) {
+                Some(state) => write!(f, "path {first} is {}", state.name()),
+                None => write!(f, "path {first} is in state {second}"),
+            },
+            10 => f.write_str("a datagram was received"),
+            _ => write!(f, "closed, for a reason of digest {first:016x}"),
         }
     }
 }

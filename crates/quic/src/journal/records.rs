@@ -13,6 +13,9 @@ use crate::strip::Layout;
 /// Data of one record, bytes, at most: datagrams that arrive together are 64 KiB as a rule, which no driver exceeds twentyfold.
 pub(crate) const RECORD_DATA_MAX: usize = 1 << 20;
 
+/// Packets of a batch, opened or not, at most: none is shorter than twenty bytes.
+const PACKETS_MAX: u64 = (RECORD_DATA_MAX / 20) as u64;
+
 const ELICITING: u8 = 1 << 2;
 const PHASE_ADVANCED: u8 = 1 << 3;
 const BROKEN: u8 = 1 << 4;
@@ -217,6 +220,9 @@ impl ReadRecords {
         let mut read = Self::default();
         read.opened.unauthentic_count = reader.varint()?;
         read.opened.dropped_count = reader.varint()?;
+        if read.opened.unauthentic_count.max(read.opened.dropped_count) > PACKETS_MAX {
+            return Err(Malformed("more packets than can arrive at once"));
+        }
         read.integrity_limit = u64::MAX;
         if read.opened.unauthentic_count > 0 {
             read.integrity_limit = word(reader)?;
@@ -258,6 +264,9 @@ impl ReadRecords {
         let path = PathId(short(reader)?);
         let number = reader.varint()?;
         let count = if first & ROW == 0 { 1 } else { short(reader)? };
+        if u64::from(count) > PACKETS_MAX {
+            return Err(Malformed("a row of more packets than can arrive at once"));
+        }
         if space != Space::Data && path != PathId::ZERO || number.saturating_add(u64::from(count)) > VARINT_MAX {
             return Err(Malformed("an impossible packet number"));
         }

@@ -10,7 +10,7 @@ use units::Instant;
 use wire::quic::Reader;
 
 use super::Ending;
-use super::apply::{Expected, Hands};
+use super::apply::{Came, Expected, Hands};
 use super::begin::{JournalHead, begin};
 use super::blocks::{Blocks, JournalError, JournalErrorKind};
 use super::entry::{Entry, Input, Memory};
@@ -18,6 +18,7 @@ use super::format::{Malformed, Parsed, tag};
 use super::outcome::{Answer, Planned};
 use super::session::SessionNote;
 use crate::connection::Connection;
+use crate::event::Event;
 use crate::plan::Plan;
 
 /// Bytes to write and to read that all chunks share: what one call may take of a longer chunk, at most. Memory that nobody
@@ -108,29 +109,26 @@ pub struct Step {
     pub at: Instant,
     /// What was done.
     pub entry: Entry,
-    planned: Option<Planned>,
-    answer: Option<Answer>,
+    came: Came,
 }
 
 impl Step {
     /// What was planned: datagrams and their bytes, if it was a plan.
     pub fn planned(&self) -> Option<(u64, u64)> {
-        self.planned?.plan.map(|plan| (plan.datagrams, plan.bytes))
-    }
-
-    /// True if it was asked for a plan and there was none, as happens after every visit of a driver.
-    pub fn is_idle(&self) -> bool {
-        self.planned.is_some_and(|planned| planned.plan.is_none())
+        let Came::Planned(Planned { plan, .. }) = &self.came else { return None };
+        plan.map(|plan| (plan.datagrams, plan.bytes))
     }
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.entry.fmt(f)?;
-        match (&self.planned, &self.answer) {
-            (Some(planned), _) => write!(f, ": {planned}"),
-            (_, Some(answer)) => write!(f, ": {answer}"),
-            _ => Ok(()),
+        match &self.came {
+            Came::Nothing => self.entry.fmt(f),
+            Came::Planned(planned) => write!(f, "{}: {planned}", self.entry),
+            Came::Answer(answer) => write!(f, "{}: {}", self.entry, self.entry.0.answer_text(*answer)),
+            // The log has a digest of the reason; the replay has its words.
+            Came::Event(Event::Closed(error)) => write!(f, "event: closed: {error}"),
+            Came::Event(_) => self.entry.fmt(f),
         }
     }
 }
@@ -239,8 +237,8 @@ impl<R: Read> Replay<R> {
                 return Err(Stopped::Broke(difference(input, String::new(), words_of(panic.as_ref()))));
             }
         };
-        let planned = match compared {
-            Ok(planned) => planned,
+        let came = match compared {
+            Ok(came) => came,
             Err((expected, got)) => return Err(Stopped::Differs(difference(input, expected, got))),
         };
         // What TLS said last may not have been written any more.
@@ -250,8 +248,7 @@ impl<R: Read> Replay<R> {
             return Err(Stopped::Differs(difference(input, "as it was written".into(), trouble.into())));
         }
         self.count += 1;
-        let answer = if let Expected::Answer(answer) = expected { Some(answer) } else { None };
-        Ok(Some(Step { number, at, entry: Entry(input), planned, answer }))
+        Ok(Some(Step { number, at, entry: Entry(input), came }))
     }
 
     /// Reads an input with what TLS said and what came of it.
