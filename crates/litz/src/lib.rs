@@ -99,13 +99,15 @@ pub mod transfer;
 pub use connection::Connection;
 pub use endpoint::{BindError, ConnectError, Endpoint, EndpointConfig};
 pub use engine::{
-    AcceptStreamError, Closed, Costs, DatagramError, LAP_MAX, LiveSocket, MessageError, OpenError, PROCESSORS_MAX,
-    Placement, PlacementError, ReadError, Readiness, Stage, StageKind, StageStats, Traffic, WorkerStats, WriteError,
+    AcceptStreamError, Closed, Costs, DatagramError, JournalFolder, LAP_MAX, LiveSocket, MessageError, OpenError,
+    PROCESSORS_MAX, Placement, PlacementError, ReadError, Readiness, Stage, StageKind, StageStats, Traffic,
+    WorkerStats, WriteError,
 };
 pub use net::{UdpSocket, UdpSocketOptions};
 pub use quic::session::ExportError;
 pub use quic::{
-    PATHS_MAX, PathId, PathState, PathStats, Side, Stats, Strategy, StreamId, Strip, TraceSink, TransportConfig,
+    JournalSink, JournalSource, PATHS_MAX, PathId, PathState, PathStats, Side, Stats, Strategy, StreamId, Strip,
+    TraceSink, TransportConfig,
 };
 pub use stream::{RecvStream, SendStream};
 /// Durations, rates and sizes, as [`TransportConfig`] takes them.

@@ -14,6 +14,7 @@ use super::args::SendOptions;
 use super::connect::{Reach, Reached, Unreached, transport};
 use super::exit;
 use super::host::{self, State};
+use super::journals::Journals;
 use super::link::{CLOSE_CODE, ConnectionLink, control, log_connected, log_ended, proof_context};
 use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
@@ -77,6 +78,7 @@ struct Job<'a> {
     cancel: CancelToken,
     transport: TransportConfig,
     trace: Option<Trace>,
+    journals: Option<Journals>,
     progress: Progress,
 }
 
@@ -90,10 +92,11 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     let burst = options.burst.map_or(BURST_DEFAULT, |burst| burst.as_bytes());
     let cap = options.rate.map(|rate| RateCap { rate, burst });
     let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
-    let transport = transport(&options.transport, cap, trace.as_ref())?;
+    let journals = options.transport.journal.as_deref().map(Journals::create).transpose()?;
+    let transport = transport(&options.transport, cap, trace.as_ref(), journals.as_ref())?;
     let source = Source::scan(paths, &cancel)?;
     let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
-    Ok(Job { options, ticket, state, source, cancel, transport, trace, progress })
+    Ok(Job { options, ticket, state, source, cancel, transport, trace, journals, progress })
 }
 
 /// The last argument is the ticket.
@@ -108,7 +111,17 @@ impl Job<'_> {
         if let Some(words) = self.trace.as_ref().filter(|_| result.is_ok()).and_then(Trace::emptiness) {
             self.progress.warn(Warning::Trace, &words);
         }
+        self.tell_of_the_journals();
+        if let Some(words) = self.journals.as_ref().filter(|_| result.is_ok()).and_then(Journals::emptiness) {
+            self.progress.warn(Warning::Journal, &words);
+        }
         result
+    }
+
+    fn tell_of_the_journals(&self) {
+        for complaint in self.journals.iter().flat_map(Journals::complaints) {
+            self.progress.warn(Warning::Journal, &complaint);
+        }
     }
 
     /// Attempts until the transfer has run to its end or there is no hope.
