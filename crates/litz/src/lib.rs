@@ -84,6 +84,7 @@
 //! | [`Endpoint`], [`EndpointConfig`] | sockets, limits, connecting and accepting: start here |
 //! | [`Connection`] | streams, datagrams, messages, the end |
 //! | [`SendStream`], [`RecvStream`] | bytes |
+//! | [`JournalFolder`] | everything that goes into each connection, in files for `litz replay`; its [`source`](JournalFolder::source) is for [`TransportConfig::journal`] |
 //! | [`identity`] | keys, tickets, TLS settings without certificates |
 //! | [`paths`] | which pairs of addresses a transfer uses |
 //! | [`transfer`] | the file protocol of the `litz` command |

@@ -3,10 +3,12 @@
 use std::panic::{self, PanicHookInfo};
 use std::sync::{Arc, Mutex, PoisonError};
 
+type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
+
 /// While this lives, no panic is printed; the place of the last one is kept. A replay catches them all.
 pub(super) struct Quiet {
     place: Arc<Mutex<Option<String>>>,
-    before: Option<Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send + 'static>>,
+    before: Option<Hook>,
 }
 
 impl Quiet {
