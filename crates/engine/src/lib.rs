@@ -19,6 +19,7 @@
 //! | `cells` | what both sides share |
 //! | `receive`, `port`, `sleep`, `wake`, `asleep`, `primitives` | buffers, sockets, sleeping and waking |
 //! | `slab`, `timers`, `sync` | tables, deadlines, locks |
+//! | [`journals`] | a folder with everything that went into each connection |
 //! | `meter` | where the time goes, if asked for |
 //!
 //! Every call of a handle exists once, as a function that either succeeds or leaves a waker. Blocking is
@@ -36,6 +37,7 @@ mod halves;
 pub mod handle;
 mod inbound;
 mod inline;
+pub mod journals;
 mod messages;
 mod meter;
 pub mod placement;
@@ -58,6 +60,7 @@ pub use engine::{ConnectOptions, Engine, SOCKETS_MAX};
 pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
 pub use halves::SplitStats;
 pub use handle::{ConnectionHandle, Opening, RecvHandle, SendHandle};
+pub use journals::JournalFolder;
 pub use meter::{Costs, LAP_MAX, Stage, StageKind, Traffic};
 pub use placement::{PROCESSORS_MAX, Placement, PlacementError};
 pub use socket::{LiveSocket, Readiness};

@@ -113,6 +113,7 @@
 //! | [`Endpoint`], [`EndpointConfig`] | sockets, limits, connecting and accepting: start here |
 //! | [`Connection`] | streams, datagrams, messages, the end |
 //! | [`SendStream`], [`RecvStream`] | bytes |
+//! | [`JournalFolder`] | everything that goes into each connection, in files for `litz replay`; its [`source`](JournalFolder::source) is for [`TransportConfig::journal`] |
 //! | [`identity`] | keys, tickets, TLS settings without certificates |
 //! | [`paths`] | which pairs of addresses a transfer uses |
 //! | [`transfer`] | the file protocol of the `litz` command |
@@ -128,15 +129,15 @@ pub mod transfer;
 pub use connection::Connection;
 pub use endpoint::{BindError, ConnectError, Endpoint, EndpointConfig};
 pub use engine::{
-    AcceptStreamError, Closed, ConnectOptions, Costs, DatagramError, LAP_MAX, LiveSocket, MessageError, OpenError,
-    PROCESSORS_MAX, Placement, PlacementError, ReadError, Readiness, SplitStats, Stage, StageKind, StageStats, Traffic,
-    WorkerStats, WriteError,
+    AcceptStreamError, Closed, ConnectOptions, Costs, DatagramError, JournalFolder, LAP_MAX, LiveSocket, MessageError,
+    OpenError, PROCESSORS_MAX, Placement, PlacementError, ReadError, Readiness, SplitStats, Stage, StageKind,
+    StageStats, Traffic, WorkerStats, WriteError,
 };
 pub use net::{UdpSocket, UdpSocketOptions};
 pub use quic::session::ExportError;
 pub use quic::{
-    BURST_LEAST, Class, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError, PathState, PathStats, RateLimit,
-    RateLimitError, Side, Stats, Strategy, StreamId, Strip, TraceSink, TransportConfig,
+    BURST_LEAST, Class, JournalSink, JournalSource, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError, PathState,
+    PathStats, RateLimit, RateLimitError, Side, Stats, Strategy, StreamId, Strip, TraceSink, TransportConfig,
 };
 pub use stream::{RecvStream, SendStream};
 /// Durations, rates and sizes, as [`TransportConfig`] takes them.

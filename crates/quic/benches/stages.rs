@@ -1,18 +1,20 @@
 //! Nanoseconds a packet and a stage, on one core, without a network: plan, seal, open and absorb, read, acknowledge.
 //!
 //! The handshake is the deterministic one, the 1-RTT keys are real AES-128-GCM, so that the figures are those of a real
-//! transfer less its system calls. `cargo bench -p litz-quic --bench stages`.
+//! transfer less its system calls. `cargo bench -p litz-quic --bench stages`; with `-- --journal` both sides are written down, to
+//! nowhere, and the bytes of their journals are counted.
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark reads the clock")]
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
 mod support;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant as Clock;
 
 use bytes::Bytes;
 use quic::session::LevelKeys;
-use quic::{Chunk, Connection, Dir, Plan, ReceiveBuffer, Side, TransportConfig, seal};
+use quic::{Chunk, Connection, Dir, JournalSink, JournalSource, Plan, ReceiveBuffer, Side, TransportConfig, seal};
 use units::{Duration, Instant};
 
 const DATAGRAM_SIZE: usize = 1472;
@@ -61,6 +63,16 @@ impl Drop for Recycled {
     }
 }
 
+/// Counts the bytes of journals.
+struct Counted(Arc<AtomicU64>);
+
+impl JournalSink for Counted {
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        self.0.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        true
+    }
+}
+
 /// As [`support::exchange`], timed by stage.
 fn exchange(now: Instant, from: &mut Connection, to: &mut Connection, stages: &mut Stages) -> u64 {
     let mut packets = 0;
@@ -102,7 +114,13 @@ struct Stages {
 fn main() {
     // Run as a test, only prove that it works.
     let measured = if std::env::args().any(|arg| arg == "--bench") { MEASURED_BYTES } else { WARM_UP_BYTES };
-    let config = TransportConfig { datagram_size: DATAGRAM_SIZE, ..TransportConfig::default() };
+    let written = Arc::new(AtomicU64::new(0));
+    let journal = std::env::args().any(|arg| arg == "--journal").then(|| {
+        let written = Arc::clone(&written);
+        JournalSource(Arc::new(move |_| Some(Box::new(Counted(Arc::clone(&written))))))
+    });
+    let is_written_down = journal.is_some();
+    let config = TransportConfig { datagram_size: DATAGRAM_SIZE, journal, ..TransportConfig::default() };
     let (mut client, mut server, mut now) = support::connected(&config, aes_keys);
     let (mut forward, mut backward) = (Stages::default(), Stages::default());
     let id = client.open(Dir::Uni).expect("a stream is allowed");
@@ -144,5 +162,9 @@ fn main() {
     println!("acks: plan       {:9.1}", each(backward.plan_ns));
     println!("acks: seal       {:9.1}", each(backward.seal_ns));
     println!("acks: absorb     {:9.1}", each(backward.open_ns));
+    if is_written_down {
+        let bytes = written.load(Ordering::Relaxed) as f64;
+        println!("journals         {:9.2} bytes for each KiB carried", bytes * 1024.0 / read as f64);
+    }
     println!("goodput of both sides on one core: {:.2} Gb/s", measured as f64 * 8.0 / wall.as_nanos() as f64);
 }

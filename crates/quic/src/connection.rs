@@ -3,6 +3,7 @@
 
 mod apart;
 mod arrival;
+mod journal;
 mod lease;
 mod paths;
 mod questions;
@@ -21,6 +22,9 @@ use crate::control::{Beginning, Control, RouteChange};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::Exchange;
+use crate::journal::Journal;
+use crate::journal::format::tag;
+use crate::journal::outcome::Answer;
 use crate::open::Opened;
 use crate::plan::{Plan, Receipt};
 use crate::receive::ReceiveHalf;
@@ -101,6 +105,8 @@ pub struct Connection {
     unauthentic_count: u64,
     integrity_limit: u64,
     rest: RestTimer,
+    /// Where all inputs are written down, if somebody wants them.
+    journal: Option<Box<Journal>>,
 }
 
 /// What a connection is made of; the [`Endpoint`](crate::endpoint::Endpoint) knows how to fill it.
@@ -109,12 +115,18 @@ pub(crate) struct ConnectionSeed {
     pub(crate) addresses: Addresses,
     pub(crate) beginning: Beginning,
     pub(crate) seal: crate::session::DirectionKeys,
-    pub(crate) rng: Rng,
+    /// Of its generator.
+    pub(crate) seed: u64,
 }
 
 impl Connection {
     pub(crate) fn new(now: Instant, seed: ConnectionSeed) -> Self {
-        let ConnectionSeed { config, addresses, beginning, seal, rng } = seed;
+        let journal = Journal::begin(now, &seed);
+        let ConnectionSeed { config, addresses, mut beginning, seal, seed } = seed;
+        if journal.is_some() {
+            beginning.session = beginning.session.noted();
+        }
+        let rng = Rng::from_seed(seed);
         let side = beginning.side;
         let path = SendPath::new(
             PathId::ZERO,
@@ -144,6 +156,7 @@ impl Connection {
             unauthentic_count: 0,
             integrity_limit,
             rest,
+            journal,
         };
         connection.control.start(&mut connection.exchange);
         connection.settle(now);
@@ -154,6 +167,12 @@ impl Connection {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.note(|journal| journal.timeout(now));
+        self.on_timeout(now);
+    }
+
+    /// [`handle_timeout`](Self::handle_timeout), where nobody need write it down.
+    fn on_timeout(&mut self, now: Instant) {
         if let Some(apart) = &mut self.apart {
             // Keys and paths go by timers.
             apart.is_lens_stale |= self.control.timeout().is_some_and(|at| at <= now);
@@ -188,11 +207,13 @@ impl Connection {
 
     /// The plan of this receipt leaves at `now`. Call it before the system call that sends it.
     pub fn handle_emitted(&mut self, now: Instant, receipt: &Receipt) {
+        self.note(|journal| journal.emitted(now, receipt));
         self.send.on_emitted(receipt, now);
     }
 
     /// The plan of this receipt never left and never will: what it carried is due again.
     pub fn handle_not_emitted(&mut self, receipt: &Receipt) {
+        self.note(|journal| journal.not_emitted(receipt));
         self.send.on_not_emitted(receipt);
         self.receive.on_not_emitted(receipt);
     }
@@ -202,13 +223,21 @@ impl Connection {
     /// What the endpoint must route here from now on, or no longer.
     #[must_use]
     pub fn poll_route(&mut self) -> Option<RouteChange> {
-        self.control.poll_route()
+        let change = self.control.poll_route();
+        if let Some(change) = &change {
+            self.note(|journal| journal.route(change));
+        }
+        change
     }
 
     /// What the application should know.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop()
+        let event = self.events.pop();
+        if let Some(event) = &event {
+            self.note(|journal| journal.event(event));
+        }
+        event
     }
 
     /// Fills `plan` with what may leave now, at most `datagrams_max` datagrams; false if there is nothing.
@@ -220,6 +249,13 @@ impl Connection {
     /// As [`poll_plan`](Self::poll_plan), where each socket takes so many datagrams now, and none if it has no room.
     #[must_use]
     pub fn poll_plan_where(&mut self, now: Instant, room: &dyn Fn(u16) -> usize, plan: &mut Plan) -> bool {
+        if self.journal.is_some() {
+            return self.plan_noted(now, room, plan);
+        }
+        self.make_plan(now, room, plan)
+    }
+
+    fn make_plan(&mut self, now: Instant, room: &dyn Fn(u16) -> usize, plan: &mut Plan) -> bool {
         if self.control.is_silent() {
             return false;
         }
@@ -239,8 +275,11 @@ impl Connection {
     /// acknowledgements, and so another occasion.
     #[must_use]
     pub fn has_only_a_tail(&mut self, datagrams: usize) -> bool {
+        self.note(|journal| journal.tail_asked(datagrams));
         let ack = self.receive.snapshot().get(Space::Data, PathId::ZERO);
-        self.send.has_only_a_tail(ack.is_pending(), datagrams)
+        let has_only_a_tail = self.send.has_only_a_tail(ack.is_pending(), datagrams);
+        self.note_answer(|| Answer::yes(has_only_a_tail));
+        has_only_a_tail
     }
 
     /// When to call [`Connection::handle_timeout`].
@@ -257,6 +296,13 @@ impl Connection {
 
     /// Opens a stream, if the peer allows another: [`Event::StreamsAvailable`] tells when it does again.
     pub fn open(&mut self, dir: Dir) -> Option<StreamId> {
+        self.note(|journal| journal.open(dir));
+        let id = self.open_stream(dir);
+        self.note_answer(|| Answer::maybe(id.map(StreamId::raw)));
+        id
+    }
+
+    fn open_stream(&mut self, dir: Dir) -> Option<StreamId> {
         if !self.control.is_established() {
             return None;
         }
@@ -278,7 +324,10 @@ impl Connection {
 
     /// The next stream the peer opened.
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
-        self.receive.streams.accept(dir)
+        self.note(|journal| journal.accept(dir));
+        let id = self.receive.streams.accept(dir);
+        self.note_answer(|| Answer::maybe(id.map(StreamId::raw)));
+        id
     }
 
     /// Gives bytes to a stream: all of `chunk` (at most [`WRITE_LEN_MAX`] bytes) or nothing. However full
@@ -292,10 +341,12 @@ impl Connection {
     /// If the chunk is longer than [`WRITE_LEN_MAX`].
     pub fn write(&mut self, id: StreamId, chunk: Bytes) -> Result<(), WriteError> {
         assert!(chunk.len() <= WRITE_LEN_MAX, "a chunk of {} bytes is too long for one write", chunk.len());
-        if !self.control.is_established() {
-            return Err(WriteError::Closed);
-        }
-        self.send.streams.write(id, chunk)
+        let len = chunk.len();
+        self.note(|journal| journal.of_stream(tag::WRITE, id, len as u64));
+        let is_open = self.control.is_established();
+        let result = if is_open { self.send.streams.write(id, chunk) } else { Err(WriteError::Closed) };
+        self.note_answer(|| Answer::written(result, len));
+        result
     }
 
     /// Gives bytes to a stream: what finds room of the front of `chunk`, which it is cut from.
@@ -303,10 +354,12 @@ impl Connection {
     /// # Errors
     /// [`WriteError::Blocked`] if bytes are left.
     pub fn write_some(&mut self, id: StreamId, chunk: &mut Bytes) -> Result<(), WriteError> {
-        if !self.control.is_established() {
-            return Err(WriteError::Closed);
-        }
-        self.send.streams.write_some(id, chunk)
+        let len = chunk.len();
+        self.note(|journal| journal.of_stream(tag::WRITE_SOME, id, len as u64));
+        let is_open = self.control.is_established();
+        let result = if is_open { self.send.streams.write_some(id, chunk) } else { Err(WriteError::Closed) };
+        self.note_answer(|| Answer::written(result, len - chunk.len()));
+        result
     }
 
     /// Ends a stream after what was written.
@@ -314,7 +367,10 @@ impl Connection {
     /// # Errors
     /// If it is stopped or closed.
     pub fn finish(&mut self, id: StreamId) -> Result<(), WriteError> {
-        self.send.streams.finish(id)
+        self.note(|journal| journal.finish(id));
+        let result = self.send.streams.finish(id);
+        self.note_answer(|| Answer::written(result, 0));
+        result
     }
 
     /// Gives a stream up; what the peer has not read is lost.
@@ -322,7 +378,10 @@ impl Connection {
     /// # Errors
     /// If it is closed already.
     pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError> {
-        self.send.streams.reset(id, code, &mut self.events)
+        self.note(|journal| journal.of_stream(tag::RESET, id, code));
+        let result = self.send.streams.reset(id, code, &mut self.events);
+        self.note_answer(|| Answer::written(result, 0));
+        result
     }
 
     /// Streams of a higher number go first, equal ones take turns. Zero if never set.
@@ -330,7 +389,10 @@ impl Connection {
     /// # Errors
     /// If it is closed.
     pub fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), WriteError> {
-        self.send.streams.set_priority(id, priority)
+        self.note(|journal| journal.priority(id, priority));
+        let result = self.send.streams.set_priority(id, priority);
+        self.note_answer(|| Answer::written(result, 0));
+        result
     }
 
     /// Limits how fast the bytes of a stream leave for the first time, or lifts the limit; what was used of an earlier one stays
@@ -381,8 +443,10 @@ impl Connection {
     /// # Errors
     /// [`ReadError::Blocked`] while nothing has arrived.
     pub fn read(&mut self, now: Instant, id: StreamId, len: usize) -> Result<Chunk, ReadError> {
+        self.note(|journal| journal.of_stream_at(tag::READ, now, id, len as u64));
         let chunk = self.receive.streams.read(now, id, len, &mut self.exchange);
         self.settle(now);
+        self.note_answer(|| Answer::read(&chunk));
         chunk
     }
 
@@ -391,8 +455,10 @@ impl Connection {
     /// # Errors
     /// [`ReadError::Closed`] if it is over.
     pub fn stop(&mut self, now: Instant, id: StreamId, code: u64) -> Result<(), ReadError> {
+        self.note(|journal| journal.of_stream_at(tag::STOP, now, id, code));
         let result = self.receive.streams.stop(now, id, code, &mut self.exchange);
         self.settle(now);
+        self.note_answer(|| Answer::stopped(result));
         result
     }
 
@@ -401,12 +467,18 @@ impl Connection {
     /// # Errors
     /// If the peer takes none, it is too large, or too many wait.
     pub fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
-        self.send.send_datagram(data)
+        self.note(|journal| journal.send_datagram(data.len()));
+        let result = self.send.send_datagram(data);
+        self.note_answer(|| Answer::datagram(result));
+        result
     }
 
     /// The oldest datagram received.
     pub fn recv_datagram(&mut self) -> Option<Bytes> {
-        self.receive.recv_datagram()
+        self.note(|journal| journal.recv_datagram());
+        let data = self.receive.recv_datagram();
+        self.note_answer(|| Answer::maybe(data.as_ref().map(|data| data.len() as u64)));
+        data
     }
 
     /// The most bytes a datagram may have now; `None` if the peer takes none.
@@ -416,6 +488,7 @@ impl Connection {
 
     /// Ends the connection: the peer's application gets `code` and `reason`. What was not acknowledged is lost.
     pub fn close(&mut self, now: Instant, code: u64, reason: &str) {
+        self.note(|journal| journal.close(now, code, reason));
         let error = TransportError::new(ErrorCode(code), reason.to_owned());
         self.end(now, error, true);
     }
@@ -423,7 +496,7 @@ impl Connection {
     // ── Inside ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     /// Delivers the values between the owners until none is left.
-    fn settle(&mut self, now: Instant) {
+    pub(crate) fn settle(&mut self, now: Instant) {
         while !self.exchange.is_empty() {
             let exchange = &mut self.exchange;
             let result = if let Some(value) = exchange.to_send.pop_front() {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use units::{Instant, Rng};
+use units::Instant;
 use wire::quic::{
     ConnectionId, MIN_INITIAL_SIZE, PacketType, Parsed, PathId, Side, TransportParameters, VERSION_1, destination,
     emit_version_negotiation, parse_packet,
@@ -17,6 +17,7 @@ use crate::config::TransportConfig;
 use crate::connection::{Connection, ConnectionSeed};
 use crate::control::ids::{LOCAL_ID_LEN, REMOTE_IDS_MAX};
 use crate::control::{Beginning, RouteChange};
+use crate::journal::session::HeldSession;
 use crate::secret::{SecretSource, shard_of};
 use crate::send::path::Addresses;
 use crate::session::SessionFactory;
@@ -162,17 +163,17 @@ impl Endpoint {
         let parameters = self.parameters(Side::Client, local_id, None, &mut secrets);
         let session = factory.start(server_name, &parameters).map_err(BeginError::Configuration)?;
         let keys = factory.initial_keys(&remote_id, Side::Client);
-        let rng = Rng::from_seed(secrets.seed());
+        let seed = secrets.seed();
         let beginning = Beginning {
             side: Side::Client,
-            session,
+            session: HeldSession::Plain(session),
             initial: keys.open,
             local_id,
             remote_id,
             original_destination: remote_id,
             secrets,
         };
-        let seed = ConnectionSeed { config: self.config.clone(), addresses, beginning, seal: keys.seal, rng };
+        let seed = ConnectionSeed { config: self.config.clone(), addresses, beginning, seal: keys.seal, seed };
         Ok(Connection::new(now, seed))
     }
 
@@ -194,22 +195,23 @@ impl Endpoint {
         let parameters = self.parameters(Side::Server, local_id, Some(header.dcid), &mut secrets);
         let session = factory.start("", &parameters).map_err(BeginError::Configuration)?;
         let keys = factory.initial_keys(&header.dcid, Side::Server);
-        let rng = Rng::from_seed(secrets.seed());
+        let seed = secrets.seed();
         let beginning = Beginning {
             side: Side::Server,
-            session,
+            session: HeldSession::Plain(session),
             initial: keys.open,
             local_id,
             remote_id: header.scid,
             original_destination: header.dcid,
             secrets,
         };
-        let seed = ConnectionSeed { config: self.config.clone(), addresses, beginning, seal: keys.seal, rng };
+        let seed = ConnectionSeed { config: self.config.clone(), addresses, beginning, seal: keys.seal, seed };
         let mut connection = Connection::new(now, seed);
         let len = datagram.len();
         connection.handle_datagrams(now, addresses, datagram, len);
         // State is kept only for a client whose packet authenticates.
         if connection.stats().receive.packets_received == 0 {
+            connection.forget_journal();
             return Err(BeginError::NotInitial);
         }
         Ok(connection)

@@ -25,6 +25,7 @@
 //! | [`class`] | what a stream may ask of the connection: priority, rate, paths |
 //! | [`policy`] | what is decided path by path, and what once for all paths |
 //! | [`session`] | what QUIC asks of TLS |
+//! | [`journal`] | everything that goes into a connection, written down and made to happen again |
 //! | [`script`] | an end that only pretends, to measure the other one |
 #![forbid(unsafe_code)]
 
@@ -36,6 +37,7 @@ pub mod endpoint;
 pub mod error;
 pub mod event;
 pub(crate) mod exchange;
+pub mod journal;
 pub mod open;
 pub mod part;
 pub mod plan;
@@ -63,6 +65,7 @@ pub use control::paths::{OpenPathError, PATHS_MAX};
 pub use endpoint::{BeginError, ConnectionKey, Endpoint, Route};
 pub use error::{ConnectionError, TransportError};
 pub use event::Event;
+pub use journal::{JournalSink, JournalSource, Replay};
 pub use open::OpenJob;
 pub use part::{Findings, Orders, ReceivePart, Strange};
 pub use plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, Receipt};

@@ -58,6 +58,17 @@ impl SecretSource {
         Self { shard: Shard { index: index as u8, count: count as u8 }, ..source }
     }
 
+    /// Key, counter, index and count, for a journal.
+    pub(crate) fn parts(&self) -> (&[u8; 32], u64, u8, u8) {
+        (&self.key, self.counter, self.shard.index, self.shard.count)
+    }
+
+    /// The source with these parts, if there can be one.
+    pub(crate) fn from_parts(key: [u8; 32], counter: u64, index: u8, count: u8) -> Option<Self> {
+        let can_be = index < count && usize::from(count) <= SHARDS_MAX && counter < u64::MAX / 2;
+        can_be.then_some(Self { key, counter, shard: Shard { index, count } })
+    }
+
     fn derive(&self, label: &[u8], input: &[u8]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &self.key));
         context.update(label);

@@ -109,6 +109,9 @@ pub enum PathState {
 }
 
 impl PathState {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Validating, Self::Active, Self::Silent, Self::Abandoned];
+
     /// In a word.
     pub const fn name(self) -> &'static str {
         match self {

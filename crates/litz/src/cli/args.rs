@@ -12,6 +12,7 @@ use super::exit;
 use super::path_options::PathOptions;
 use super::paths::PathsOptions;
 use super::profile::ProfileOptions;
+use super::replay::ReplayOptions;
 use super::scenario::ScenarioOptions;
 
 /// One connection over every link and every core, each strand encrypted.
@@ -49,6 +50,9 @@ pub(crate) enum Command {
     /// See which paths a sender would use for a ticket, and why; nothing is sent
     #[command(after_help = super::paths::HELP)]
     Paths(PathsOptions),
+    /// Make the connections of journals happen again, see what they did, and check that the same bytes come out
+    #[command(after_help = super::replay::HELP)]
+    Replay(ReplayOptions),
     /// Put links with rate, delay, loss and cuts between programs as they are
     #[command(after_help = super::emulate::HELP)]
     Emulate(EmulateOptions),
@@ -103,6 +107,13 @@ pub(crate) struct TransportOptions {
     /// Write every choice of a path with what it was made from to this file; `litz paths --replay FILE` makes them again
     #[arg(long, value_name = "FILE")]
     pub(crate) trace_scheduler: Option<PathBuf>,
+
+    /// Keep a journal of each connection in this folder: all that goes into it, for `litz replay`
+    ///
+    /// A journal holds no content of files and no keys, but addresses, connection IDs, sizes, times, and what TLS said in the
+    /// handshake. Only you may read it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) journal: Option<PathBuf>,
 
     /// Give a silent connection up after this time
     #[arg(long, value_name = "TIME", default_value = "30s")]

@@ -19,6 +19,7 @@ use recovery::RateCap;
 use units::Duration;
 
 use super::args::TransportOptions;
+use super::journals::Journals;
 use super::path_options::PathOptions;
 use super::scheduler_trace::Trace;
 use gate::Gate;
@@ -52,6 +53,7 @@ pub(crate) fn transport(
     options: &TransportOptions,
     cap: Option<RateCap>,
     trace: Option<&Trace>,
+    journals: Option<&Journals>,
 ) -> Result<TransportConfig, String> {
     let config = litz::transfer::transport(TransportConfig {
         idle_timeout: options.idle_timeout,
@@ -62,6 +64,7 @@ pub(crate) fn transport(
         scheduler: options.scheduler,
         policy: options.policy,
         scheduler_trace: trace.map(Trace::sink),
+        journal: journals.map(Journals::source),
         rate_cap: cap,
         ..TransportConfig::default()
     });

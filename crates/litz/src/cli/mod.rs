@@ -8,6 +8,7 @@ mod demo;
 mod emulate;
 mod exit;
 mod host;
+mod journals;
 mod lines;
 pub(crate) mod link;
 mod out;
@@ -17,6 +18,7 @@ mod paths;
 mod profile;
 mod progress;
 mod recv;
+mod replay;
 mod scenario;
 mod scheduler_trace;
 mod send;
@@ -50,6 +52,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Scenario(options) => scenario::run(&options),
         Command::Paths(options) => paths::run(&options),
+        Command::Replay(options) => replay::run(&options),
         Command::Emulate(options) => emulate::run(&options),
     };
     out::conclude(status)

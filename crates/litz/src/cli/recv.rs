@@ -23,6 +23,7 @@ use super::args::{Advertised, RecvOptions};
 use super::connect::{small_buffers, socket, transport};
 use super::exit;
 use super::host::{self, State};
+use super::journals::Journals;
 use super::link::{CLOSE_CODE, ConnectionLink, control, log_connected, log_ended, peer_key, proof_context};
 use super::out;
 use super::path_report::{self, watch_paths};
@@ -61,6 +62,7 @@ struct Receiver<'a> {
     /// Settings of this host that the user may want to change.
     advice: Vec<String>,
     trace: Option<Trace>,
+    journals: Option<Journals>,
     admission: Admission,
     cancel: CancelToken,
     current: Current,
@@ -96,7 +98,8 @@ impl<'a> Receiver<'a> {
         let state = host::open_state(options.transport.state_dir.as_deref())?;
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
-        let transport = transport(&options.transport, None, trace.as_ref())?;
+        let journals = options.transport.journal.as_deref().map(Journals::create).transpose()?;
+        let transport = transport(&options.transport, None, trace.as_ref(), journals.as_ref())?;
         let now = host::now_unix();
         let unfinished = match (&options.allow, options.new_ticket) {
             (None, false) => state.store.usable(now, &directory).map_err(|error| error.to_string())?.pop(),
@@ -130,8 +133,19 @@ impl<'a> Receiver<'a> {
             }
         };
         let current = Current::new(TAKEOVER_TIMEOUT);
-        let receiver =
-            Self { options, directory, state, endpoint, addresses, advice, trace, admission, cancel, current };
+        let receiver = Self {
+            options,
+            directory,
+            state,
+            endpoint,
+            addresses,
+            advice,
+            trace,
+            journals,
+            admission,
+            cancel,
+            current,
+        };
         receiver.announce()?;
         Ok(receiver)
     }
@@ -192,6 +206,9 @@ impl<'a> Receiver<'a> {
         self.tell_of_the_trace();
         if let Some(words) = self.trace.as_ref().and_then(Trace::emptiness) {
             self.warn(Warning::Trace, &words);
+        }
+        for complaint in self.journals.iter().flat_map(Journals::complaints) {
+            self.warn(Warning::Journal, &complaint);
         }
         result
     }

@@ -14,6 +14,7 @@ use super::args::SendOptions;
 use super::connect::{Reach, Reached, Unreached, transport};
 use super::exit;
 use super::host::{self, State};
+use super::journals::Journals;
 use super::link::{CLOSE_CODE, ConnectionLink, control, log_connected, log_ended, proof_context};
 use super::path_report::{self, watch_paths};
 use super::progress::{Direction, Progress};
@@ -78,6 +79,7 @@ struct Job<'a> {
     transport: TransportConfig,
     limit: Option<RateLimit>,
     trace: Option<Trace>,
+    journals: Option<Journals>,
     progress: Progress,
 }
 
@@ -94,10 +96,11 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     // On each path with all that it carries, and for the files' bytes over all paths together.
     let cap = limit.map(|limit| RateCap { rate: limit.rate(), burst: limit.burst_bytes() });
     let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
-    let transport = transport(&options.transport, cap, trace.as_ref())?;
+    let journals = options.transport.journal.as_deref().map(Journals::create).transpose()?;
+    let transport = transport(&options.transport, cap, trace.as_ref(), journals.as_ref())?;
     let source = Source::scan(paths, &cancel)?;
     let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
-    Ok(Job { options, ticket, state, source, cancel, transport, limit, trace, progress })
+    Ok(Job { options, ticket, state, source, cancel, transport, limit, trace, journals, progress })
 }
 
 /// The last argument is the ticket.
@@ -112,7 +115,17 @@ impl Job<'_> {
         if let Some(words) = self.trace.as_ref().filter(|_| result.is_ok()).and_then(Trace::emptiness) {
             self.progress.warn(Warning::Trace, &words);
         }
+        self.tell_of_the_journals();
+        if let Some(words) = self.journals.as_ref().filter(|_| result.is_ok()).and_then(Journals::emptiness) {
+            self.progress.warn(Warning::Journal, &words);
+        }
         result
+    }
+
+    fn tell_of_the_journals(&self) {
+        for complaint in self.journals.iter().flat_map(Journals::complaints) {
+            self.progress.warn(Warning::Journal, &complaint);
+        }
     }
 
     /// Attempts until the transfer has run to its end or there is no hope.

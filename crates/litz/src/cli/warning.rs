@@ -15,6 +15,8 @@ pub(crate) enum Warning {
     SmallBuffers,
     /// Not every choice of the scheduler is in the trace.
     Trace,
+    /// Not everything that went into a connection is in its journal.
+    Journal,
     /// A relay does not serve every client.
     ClientsNotServed,
 }
@@ -27,6 +29,7 @@ impl Warning {
             Self::NotListening => "not_listening",
             Self::SmallBuffers => "small_buffers",
             Self::Trace => "trace",
+            Self::Journal => "journal",
             Self::ClientsNotServed => "clients_not_served",
         }
     }

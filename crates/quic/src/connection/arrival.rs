@@ -15,8 +15,14 @@ use super::{Connection, EARLY_PACKETS_MAX, ReceiveBuffer};
 use crate::control::ids::LOCAL_ID_LEN;
 use crate::error::{ConnectionError, TransportError};
 use crate::exchange::ToSend;
+use crate::journal::write::Batch;
 use crate::open::{OpenContext, OpenJob, Opened, Outcome, open_packet};
 use crate::send::path::Addresses;
+
+/// How many datagrams `data` are.
+fn count_of(data: &[u8], stride: usize) -> u64 {
+    data.len().div_ceil(stride) as u64
+}
 
 impl Connection {
     /// Takes datagrams that arrived together from one address at one socket: all `stride` bytes long but the last, which may
@@ -32,7 +38,10 @@ impl Connection {
         stride: usize,
     ) {
         let (data, stride) = (buffer.bytes_mut(), stride.max(1));
-        let Some(path) = self.note_arrival(now, &addresses, data, stride) else { return };
+        let path = self.path_of(data);
+        if !self.note_arrival(now, path, &addresses, count_of(data, stride), data.len() as u64) {
+            return;
+        }
         if self.control.is_confirmed() {
             let mut job = OpenJob { opened: std::mem::take(&mut self.opened), ..OpenJob::default() };
             self.lend(path, addresses, data.len(), stride, &mut job);
@@ -48,6 +57,7 @@ impl Connection {
                 // Thousands of connections may begin within a second and then idle: what each handshake needed goes at once.
                 self.shrink();
             }
+            self.note(|journal| journal.settle(now));
         }
         self.settle(now);
     }
@@ -71,10 +81,12 @@ impl Connection {
             return false;
         }
         let stride = stride.max(1);
-        match self.note_arrival(now, &addresses, data, stride) {
-            Some(path) => self.lend(path, addresses, data.len(), stride, job),
+        let path = self.path_of(data);
+        if self.note_arrival(now, path, &addresses, count_of(data, stride), data.len() as u64) {
+            self.lend(path, addresses, data.len(), stride, job);
+        } else {
             // Noted, and nothing to be opened.
-            None => job.clear(),
+            job.clear();
         }
         true
     }
@@ -82,21 +94,14 @@ impl Connection {
     /// The last third: takes what a job has opened. `buffer` is the memory it was opened in.
     pub fn handle_opened(&mut self, now: Instant, job: &mut OpenJob, buffer: &Bytes) {
         // What was begun before the end began is a late packet now.
-        if self.control.is_confirmed() {
-            self.take_opened(now, job, buffer);
+        if !self.control.is_confirmed() || !self.take_opened(now, job, buffer) {
+            self.note(|journal| journal.settle(now));
         }
         self.settle(now);
     }
 
-    /// Counts datagrams that arrived; says which path's they are, if anything is to be made of them.
-    fn note_arrival(&mut self, now: Instant, addresses: &Addresses, data: &[u8], stride: usize) -> Option<PathId> {
-        let path = self.path_of(data);
-        let count = data.len().div_ceil(stride) as u64;
-        self.note_arrival_on(now, path, addresses, count, data.len() as u64).then_some(path)
-    }
-
-    /// Counts datagrams that arrived for a path, `len` bytes in all; false if nothing is to be made of them.
-    pub(super) fn note_arrival_on(
+    /// Counts `count` datagrams that arrived for a path, `len` bytes in all; false if nothing is to be made of them.
+    pub(crate) fn note_arrival(
         &mut self,
         now: Instant,
         path: PathId,
@@ -104,6 +109,7 @@ impl Connection {
         count: u64,
         len: u64,
     ) -> bool {
+        self.note(|journal| journal.arrival(now, path, addresses, count, len));
         let Some(origin) = self.origin_of(path, addresses) else {
             self.receive.stats.datagrams_stray += count;
             return false;
@@ -111,7 +117,7 @@ impl Connection {
         if self.control.is_idle_too_long(now) {
             // We were suspended, or nobody called. The peer knows by its own clock that it is over (RFC 9000, section 10.1);
             // what it sent before is no sign of life.
-            self.handle_timeout(now);
+            self.on_timeout(now);
         }
         self.rest.note_busy(now);
         if origin == Origin::Elsewhere {
@@ -133,24 +139,42 @@ impl Connection {
         (job.addresses, job.stride, job.len) = (Some(addresses), stride, len as u64);
     }
 
-    /// Absorbs what a job has opened, if it was lent anything.
-    fn take_opened(&mut self, now: Instant, job: &mut OpenJob, buffer: &Bytes) {
-        let (Some(context), Some(addresses)) = (job.context.take(), job.addresses) else { return };
-        let path = context.path;
+    /// Absorbs what a job has opened; false if it was lent nothing.
+    fn take_opened(&mut self, now: Instant, job: &mut OpenJob, buffer: &Bytes) -> bool {
+        let (Some(context), Some(addresses)) = (job.context.take(), job.addresses) else { return false };
+        let integrity_limit = self.integrity_limit_of(&context);
+        let batch = Batch { path: context.path, addresses, len: job.len, integrity_limit };
+        self.note(|journal| journal.opened(now, &batch, &job.opened, buffer));
+        if self.take_batch(now, &batch, &job.opened, buffer)
+            && let Some(ring) = &context.data
+        {
+            self.control.note_phase_from(context.path, ring.epoch, ring.phase_from);
+        }
+        true
+    }
+
+    /// Absorbs an opened batch; false if it could not be, as a whole.
+    pub(crate) fn take_batch(&mut self, now: Instant, batch: &Batch, opened: &Opened, buffer: &Bytes) -> bool {
+        let &Batch { path, addresses, len: bytes, integrity_limit } = batch;
         // It may have changed since the job began.
-        let Some(origin) = self.origin_of(path, &addresses) else { return };
+        let Some(origin) = self.origin_of(path, &addresses) else { return false };
         let heard_before = self.receive.largest(Space::Data, path);
-        if origin == Origin::Elsewhere && self.moves(path, heard_before, &job.opened) {
-            self.exchange.to_send.push_back(ToSend::Moved { path, addresses, bytes: job.len });
+        if origin == Origin::Elsewhere && self.moves(path, heard_before, opened) {
+            self.exchange.to_send.push_back(ToSend::Moved { path, addresses, bytes });
             self.settle(now);
         }
-        if origin == Origin::New && job.opened.packets.iter().any(|packet| packet.path == path) {
+        if origin == Origin::New && opened.packets.iter().any(|packet| packet.path == path) {
             // Only what is authentic opens a path; what came with it counts for what may be sent back.
             self.control.on_packet_of(path, addresses, &mut self.exchange, &mut self.events);
-            self.exchange.to_send.push_back(ToSend::Received { path, bytes: job.len });
+            self.exchange.to_send.push_back(ToSend::Received { path, bytes });
             self.settle(now);
         }
-        self.absorb(now, &job.opened, buffer, &context);
+        self.absorb(now, opened, buffer, integrity_limit)
+    }
+
+    /// Packets that may fail to open: the negotiated AEAD's limit, once there is one; Initial packets have their own.
+    fn integrity_limit_of(&self, context: &OpenContext) -> u64 {
+        context.data.as_ref().map_or(self.integrity_limit, |ring| ring.current.integrity_limit())
     }
 
     /// The path a datagram belongs to: that of the connection ID it is sent to, once there may be several.
@@ -211,16 +235,37 @@ impl Connection {
                 return false;
             }
             opened.dropped_count += 1;
-        } else if is_open
-            && self.side == Side::Client
+        }
+        let (buffer, limit) = (packet.freeze(), self.integrity_limit_of(&context));
+        let source = source.filter(|_| is_open);
+        self.note(|journal| journal.single(now, source, &opened, &buffer, limit));
+        if self.take_single(now, source, &opened, &buffer, limit)
+            && let Some(ring) = &context.data
+        {
+            self.control.note_phase_from(context.path, ring.epoch, ring.phase_from);
+        }
+        self.opened = opened;
+        is_open
+    }
+
+    /// Absorbs one packet of the handshake, opened or not, whose sender goes by the ID `source`; false if it could not be, as a
+    /// whole.
+    pub(crate) fn take_single(
+        &mut self,
+        now: Instant,
+        source: Option<ConnectionId>,
+        opened: &Opened,
+        buffer: &Bytes,
+        integrity_limit: u64,
+    ) -> bool {
+        if self.side == Side::Client
             && let Some(source) = source
         {
             self.control.on_peer_first_id(source, &mut self.exchange);
         }
-        self.absorb(now, &opened, &packet.freeze(), &context);
-        self.opened = opened;
+        let is_absorbed = self.absorb(now, opened, buffer, integrity_limit);
         self.settle(now);
-        is_open
+        is_absorbed
     }
 
     /// Tries the packets again that came before their keys.
@@ -238,7 +283,8 @@ impl Connection {
         self.control.open_context(path, largest)
     }
 
-    fn absorb(&mut self, now: Instant, opened: &Opened, buffer: &Bytes, context: &OpenContext) {
+    /// Hands what was opened to the owners; false if the peer broke a rule by it.
+    fn absorb(&mut self, now: Instant, opened: &Opened, buffer: &Bytes, integrity_limit: u64) -> bool {
         self.receive.stats.packets_unauthentic += opened.unauthentic_count;
         self.receive.stats.packets_dropped += opened.dropped_count;
         if !opened.packets.is_empty() {
@@ -250,23 +296,19 @@ impl Connection {
             if let Err(error) = result {
                 self.settle(now);
                 self.fail(now, error);
-                return;
+                return false;
             }
         }
         if opened.unauthentic_count > 0 {
             self.unauthentic_count += opened.unauthentic_count;
-            // The limit is the negotiated AEAD's, once there is one; Initial packets have their own.
-            let limit = context.data.as_ref().map_or(self.integrity_limit, |ring| ring.current.integrity_limit());
-            if self.unauthentic_count >= limit {
+            if self.unauthentic_count >= integrity_limit {
                 let reason = "too many packets failed to authenticate";
                 self.fail(now, TransportError::new(ErrorCode::AEAD_LIMIT_REACHED, reason));
-                return;
+                return false;
             }
         }
         self.settle(now);
-        if let Some(ring) = &context.data {
-            self.control.note_phase_from(context.path, ring.epoch, ring.phase_from);
-        }
+        true
     }
 
     /// RFC 9000, section 6.2: only before anything authentic came, and only if it does not offer what we speak.
@@ -278,7 +320,13 @@ impl Connection {
         let is_answer = scid == self.control.original_destination().as_slice();
         let offers_ours = wire::quic::versions(versions).any(|version| version == wire::quic::VERSION_1);
         if self.side == Side::Client && is_answer && !self.heard && !offers_ours {
-            self.control.abandon(ConnectionError::VersionMismatch, &mut self.events);
+            self.on_other_version();
         }
+    }
+
+    /// The peer speaks none of our versions.
+    pub(crate) fn on_other_version(&mut self) {
+        self.note(|journal| journal.other_version());
+        self.control.abandon(ConnectionError::VersionMismatch, &mut self.events);
     }
 }

@@ -99,7 +99,7 @@ impl Connection {
     pub fn handle_opened_there(&mut self, now: Instant, job: &mut OpenJob, buffer: &Bytes) {
         let (Some(path), Some(addresses)) = (job.path(), job.addresses) else { return };
         let count = job.len.div_ceil(job.stride as u64);
-        if self.note_arrival_on(now, path, &addresses, count, job.len) {
+        if self.note_arrival(now, path, &addresses, count, job.len) {
             self.handle_opened(now, job, buffer);
         }
     }

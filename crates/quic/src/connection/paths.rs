@@ -6,6 +6,8 @@ use wire::quic::{PathId, Side, Space};
 use super::Connection;
 use crate::control::paths::OpenPathError;
 use crate::exchange::ToSend;
+use crate::journal::format::tag;
+use crate::journal::outcome::Answer;
 use crate::open::Opened;
 use crate::send::frames::ControlFrame;
 use crate::send::path::{Addresses, SendPath};
@@ -52,6 +54,13 @@ impl Connection {
     /// # Errors
     /// [`OpenPathError`] says why not.
     pub fn open_path(&mut self, now: Instant, addresses: Addresses, is_backup: bool) -> Result<(), OpenPathError> {
+        self.note(|journal| journal.open_path(now, &addresses, is_backup));
+        let result = self.begin_path(now, addresses, is_backup);
+        self.note_answer(|| Answer::path(result));
+        result
+    }
+
+    fn begin_path(&mut self, now: Instant, addresses: Addresses, is_backup: bool) -> Result<(), OpenPathError> {
         let is_handshake_address =
             self.send.path_of(PathId::ZERO).is_some_and(|first| first.addresses.remote == addresses.remote);
         self.control.want_path(addresses, is_backup, is_handshake_address)?;
@@ -63,13 +72,16 @@ impl Connection {
     /// Gives a path up, for the reason `code` (multipath draft-21, section 4.2.1); false if there is no such path or it is the
     /// last one.
     pub fn abandon_path(&mut self, now: Instant, path: PathId, code: u64) -> bool {
+        self.note(|journal| journal.of_path(tag::ABANDON_PATH, now, path, code));
         let is_given_up = self.control.abandon_path(path, code, &mut self.exchange, &mut self.events);
         self.settle(now);
+        self.note_answer(|| Answer::yes(is_given_up));
         is_given_up
     }
 
     /// Asks both sides to use a path only if no other works, or like the others; false if there is no such path.
     pub fn set_path_backup(&mut self, now: Instant, path: PathId, is_backup: bool) -> bool {
+        self.note(|journal| journal.of_path(tag::SET_BACKUP, now, path, u64::from(is_backup)));
         let Some(sequence) = self.send.set_backup(path, is_backup).filter(|_| self.control.is_multipath()) else {
             return false;
         };
@@ -82,6 +94,7 @@ impl Connection {
     /// The system takes no datagrams as large as those that were planned for a path: from now on they have 1200 bytes. False if
     /// they have no more already.
     pub fn handle_too_large(&mut self, now: Instant, path: PathId) -> bool {
+        self.note(|journal| journal.of_path(tag::TOO_LARGE, now, path, 0));
         let is_smaller = self.send.on_too_large(path);
         self.settle(now);
         is_smaller
@@ -90,6 +103,7 @@ impl Connection {
     /// The system refuses to send on a path for good, which is as good as silence: others carry what it was given, and it is
     /// asked again. False if there is no other.
     pub fn handle_refused(&mut self, now: Instant, path: PathId) -> bool {
+        self.note(|journal| journal.of_path(tag::REFUSED, now, path, 0));
         let has_other = self.send.on_refused(now, path, &mut self.exchange);
         self.settle(now);
         has_other

@@ -59,7 +59,7 @@ impl Control {
             self.take_parameters(exchange)?;
             self.flush_session(exchange);
             self.move_read_space()?;
-            if self.stage == Stage::Handshaking && !self.session.is_handshaking() {
+            if self.stage == Stage::Handshaking && !self.session.get().is_handshaking() {
                 self.complete(now, exchange, events)?;
             }
         }
@@ -68,7 +68,7 @@ impl Control {
 
     /// The session reads at the highest level it has keys for; a server stays with Handshake until the client's Finished.
     fn move_read_space(&mut self) -> Result<(), TransportError> {
-        let wanted = if !self.session.is_handshaking() {
+        let wanted = if !self.session.get().is_handshaking() {
             Space::Data
         } else if self.levels[1].is_some() {
             Space::Handshake
@@ -113,7 +113,7 @@ impl Control {
         if self.parameters_done {
             return Ok(());
         }
-        let Some(bytes) = self.session.peer_parameters() else { return Ok(()) };
+        let Some(bytes) = self.session.get().peer_parameters() else { return Ok(()) };
         let parameters = TransportParameters::parse(bytes, self.side.peer())
             .map_err(|error| TransportError::new(ErrorCode::TRANSPORT_PARAMETER_ERROR, error.to_string()))?;
         self.check_ids(&parameters)?;
@@ -177,7 +177,7 @@ impl Control {
         self.stage = Stage::Established;
         self.handshake_time = Some(now.saturating_since(self.started_at));
         self.summary = Arc::new(self.session.summary());
-        self.peer_identity = self.session.peer_identity().into();
+        self.peer_identity = self.session.get().peer_identity().into();
         exchange.to_send.push_back(ToSend::HandshakeComplete);
         events.push(Event::Connected);
         self.begin_multipath(exchange);

@@ -53,7 +53,7 @@ impl Control {
             && ring.next.is_none()
             && self.handshake_time.is_some()
         {
-            ring.next = Some(self.next_phase.get_or_insert_with(|| self.session.next_phase()).open.clone());
+            ring.next = Some(self.next_phase.get_or_insert_with(|| self.session.get().next_phase()).open.clone());
         }
     }
 
@@ -86,7 +86,7 @@ impl Control {
     }
 
     fn update_send_keys(&mut self, exchange: &mut Exchange) {
-        let next = self.next_phase.get_or_insert_with(|| self.session.next_phase());
+        let next = self.next_phase.get_or_insert_with(|| self.session.get().next_phase());
         self.send_phase += 1;
         self.phase_acknowledged = false;
         self.update_wanted = false;
@@ -104,8 +104,8 @@ impl Control {
         }
         self.receive_phase += 1;
         self.old_keys_until = Some(now + pto * OLD_KEY_PTOS);
-        let PhaseKeys { open, .. } = self.next_phase.take().unwrap_or_else(|| self.session.next_phase());
-        self.session.advance_phase();
+        let PhaseKeys { open, .. } = self.next_phase.take().unwrap_or_else(|| self.session.get().next_phase());
+        self.session.get_mut().advance_phase();
         let ring = self.ring.as_mut().expect("a packet was opened with it");
         ring.previous = Some(std::mem::replace(&mut ring.current, open));
         ring.epoch = self.receive_phase;

@@ -24,6 +24,7 @@ use crate::config::TransportConfig;
 use crate::error::{ConnectionError, TransportError};
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToControl, ToSend};
+use crate::journal::session::{HeldSession, ReplayedSession};
 use crate::open::PhaseRing;
 use crate::queue::Queue;
 use crate::receive::assembler::Assembler;
@@ -95,7 +96,7 @@ pub(crate) struct Control {
     side: Side,
     config: Arc<TransportConfig>,
     stage: Stage,
-    session: Box<dyn Session>,
+    session: HeldSession,
     /// CRYPTO bytes by space, and the space the session reads from.
     crypto: Spaces<Assembler>,
     read_space: Space,
@@ -141,7 +142,7 @@ pub(crate) struct Control {
 /// How a connection begins.
 pub(crate) struct Beginning {
     pub(crate) side: Side,
-    pub(crate) session: Box<dyn Session>,
+    pub(crate) session: HeldSession,
     pub(crate) initial: DirectionKeys,
     pub(crate) local_id: ConnectionId,
     pub(crate) remote_id: ConnectionId,
@@ -474,7 +475,7 @@ impl Control {
     /// Lets go of the TLS session, if nothing more is expected of it.
     pub(crate) fn park(&mut self) {
         debug_assert!(self.is_confirmed(), "more is expected of a session whose handshake goes on");
-        self.session.park();
+        self.session.get_mut().park();
     }
 
     pub(crate) fn config(&self) -> &TransportConfig {
@@ -482,7 +483,22 @@ impl Control {
     }
 
     pub(crate) fn session(&self) -> &dyn Session {
-        self.session.as_ref()
+        self.session.get()
+    }
+
+    /// Moves what TLS has said since the last time to a journal.
+    pub(crate) fn take_session_notes(&mut self, out: &mut Vec<u8>) {
+        self.session.take_notes(out);
+    }
+
+    /// Nobody writes down any more what TLS says.
+    pub(crate) fn end_session_notes(&mut self) {
+        self.session.end_notes();
+    }
+
+    /// The session of a replay, if this is one.
+    pub(crate) fn replayed_session(&mut self) -> Option<&mut ReplayedSession> {
+        self.session.replayed_mut()
     }
 
     pub(crate) fn peer_identity(&self) -> Arc<[Vec<u8>]> {

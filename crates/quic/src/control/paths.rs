@@ -95,6 +95,12 @@ pub enum OpenPathError {
     Closed,
 }
 
+impl OpenPathError {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::NotClient, Self::Unsupported, Self::TooEarly, Self::TooMany, Self::Forbidden, Self::Closed];
+}
+
 impl std::fmt::Display for OpenPathError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

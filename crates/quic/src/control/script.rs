@@ -26,6 +26,6 @@ impl Control {
             return None;
         }
         let open_header = self.ring?.header;
-        Some(ControlRemains { session: self.session, open_header, phase: self.send_phase })
+        Some(ControlRemains { session: self.session.into_inner(), open_header, phase: self.send_phase })
     }
 }

@@ -7,6 +7,7 @@
 mod classes;
 mod lockstep;
 mod paths;
+mod replays;
 #[path = "../support/mod.rs"]
 mod support;
 

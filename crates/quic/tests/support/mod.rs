@@ -13,6 +13,7 @@
 pub mod apps;
 pub mod hostile;
 pub mod injection;
+pub mod journals;
 pub mod stages;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,6 +26,7 @@ use quic::session::deterministic::DeterministicFactory;
 use quic::{Addresses, Connection, ConnectionKey, Endpoint, Event, Plan, Route, SecretSource, Side, TransportConfig};
 use units::{Duration, Instant, Ratio, Rng};
 
+use self::journals::Checked;
 use self::stages::{Arrival, Stages, Staging};
 
 /// The client's address.
@@ -86,12 +88,16 @@ pub struct Node {
     refuse_rng: Rng,
     /// Who seals and opens.
     pub stages: Stages,
+    /// Dropped after the connections, whose journals are complete then.
+    _checked: Checked,
 }
 
 impl Node {
     /// A host; one with `sessions` accepts connections.
-    pub fn new(side: Side, config: TransportConfig, rng: &Rng, sessions: Option<Arc<dyn SessionFactory>>) -> Self {
+    pub fn new(side: Side, mut config: TransportConfig, rng: &Rng, sessions: Option<Arc<dyn SessionFactory>>) -> Self {
         let mut key = [0; 32];
+        let checked = Checked::by_environment();
+        config.journal = config.journal.or_else(|| checked.source());
         rng.split("secrets").fill(&mut key);
         let endpoint =
             Endpoint::new(config, sessions, SecretSource::new(&key)).expect("the test's configuration is valid");
@@ -109,6 +115,7 @@ impl Node {
             refused: 0,
             refuse_rng: rng.split("refuse"),
             stages: Stages::new(Staging::default(), rng.split("stages")),
+            _checked: checked,
         }
     }
 

@@ -1,0 +1,215 @@
+//! Making one entry happen again.
+
+use std::cell::Cell;
+
+use bytes::Bytes;
+use units::Instant;
+use wire::quic::StreamId;
+
+use super::entry::Input;
+use super::outcome::{Answer, EventNote, PlanNote, Planned};
+use crate::connection::Connection;
+use crate::event::Event;
+use crate::plan::{PLAN_DATAGRAMS_MAX, Plan};
+
+/// What a log says that came of an input, where it says anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Expected {
+    Nothing,
+    Answer(Answer),
+    /// With the room of each socket that was asked.
+    Planned(Vec<(u16, usize)>, Planned),
+    /// The log was cut before it could say.
+    Unknown,
+}
+
+/// The memory that a replay gives to whoever wants bytes.
+pub(crate) struct Hands {
+    pub(crate) zeros: Bytes,
+    pub(crate) plan: Plan,
+}
+
+/// What came of an input, as the log says.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// Nothing, or nothing that the log tells of.
+    Nothing,
+    Answer(Answer),
+    Planned(Planned),
+    Event(Event),
+}
+
+/// What came, or what the log says and what came instead, in words.
+pub(crate) type Compared = Result<Came, (String, String)>;
+
+impl Hands {
+    /// Bytes that nobody looks at. More than there are do not fit any send buffer.
+    fn bytes(&self, len: usize) -> Bytes {
+        self.zeros.slice(..len.min(self.zeros.len()))
+    }
+
+    /// Gives `connection` the input, and compares what comes of it.
+    pub(crate) fn apply(
+        &mut self,
+        connection: &mut Connection,
+        now: Instant,
+        input: &mut Input,
+        expected: &Expected,
+    ) -> Compared {
+        match input {
+            Input::PlanAsked => return self.plan(connection, now, expected),
+            Input::Event(event) => return compare_event(*event, connection.poll_event()),
+            Input::Route(change) => {
+                let got = connection.poll_route();
+                return if got.as_ref() == Some(&*change) {
+                    Ok(Came::Nothing)
+                } else {
+                    Err((format!("{change:?}"), got.map_or("no change of routes".to_owned(), |got| format!("{got:?}"))))
+                };
+            }
+            _ => {}
+        }
+        let answer = match self.call(connection, now, input) {
+            Some(answer) => answer,
+            None => {
+                self.drive(connection, now, input);
+                return Ok(Came::Nothing);
+            }
+        };
+        match expected {
+            Expected::Answer(expected) if !answer.matches(*expected) => {
+                Err((input.answer_text(*expected), input.answer_text(answer)))
+            }
+            _ => Ok(Came::Answer(answer)),
+        }
+    }
+
+    /// The driver's inputs.
+    fn drive(&mut self, connection: &mut Connection, now: Instant, input: &mut Input) {
+        match input {
+            Input::Timeout => connection.handle_timeout(now),
+            Input::Emitted(receipt) => connection.handle_emitted(now, receipt),
+            Input::NotEmitted(receipt) => connection.handle_not_emitted(receipt),
+            Input::Arrival { path, addresses, count, len } => {
+                connection.note_arrival(now, *path, addresses, *count, *len);
+            }
+            Input::Opened { batch, records } => {
+                let buffer = records.buffer(&self.zeros);
+                connection.take_batch(now, batch, &records.opened, &buffer);
+                connection.settle(now);
+            }
+            Input::Single { source, records } => {
+                let buffer = records.buffer(&self.zeros);
+                connection.take_single(now, *source, &records.opened, &buffer, records.integrity_limit);
+            }
+            Input::Settle => connection.settle(now),
+            Input::OtherVersion => connection.on_other_version(),
+            Input::SetBackup(path, is_backup) => {
+                connection.set_path_backup(now, *path, *is_backup);
+            }
+            Input::TooLarge(path) => {
+                connection.handle_too_large(now, *path);
+            }
+            Input::Refused(path) => {
+                connection.handle_refused(now, *path);
+            }
+            Input::Close { code, reason } => connection.close(now, *code, reason),
+            other => unreachable!("{other:?} is no input of the driver"),
+        }
+    }
+
+    /// The calls that are answered; none for other inputs.
+    fn call(&self, connection: &mut Connection, now: Instant, input: &Input) -> Option<Answer> {
+        Some(match input {
+            Input::TailAsked(datagrams) => Answer::yes(connection.has_only_a_tail(*datagrams)),
+            Input::Open(dir) => Answer::maybe(connection.open(*dir).map(|id| id.raw())),
+            Input::Accept(dir) => Answer::maybe(connection.accept(*dir).map(|id| id.raw())),
+            Input::Write(id, len) => Answer::written(connection.write(*id, self.bytes(*len)), *len),
+            Input::WriteSome(id, len) => {
+                let mut chunk = self.bytes(*len);
+                let len = chunk.len();
+                let result = connection.write_some(*id, &mut chunk);
+                Answer::written(result, len - chunk.len())
+            }
+            Input::Finish(id) => Answer::written(connection.finish(*id), 0),
+            Input::Reset(id, code) => Answer::written(connection.reset(*id, *code), 0),
+            Input::Priority(id, priority) => Answer::written(connection.set_priority(*id, *priority), 0),
+            Input::Read(id, len) => Answer::read(&connection.read(now, *id, *len)),
+            Input::Stop(id, code) => Answer::stopped(connection.stop(now, *id, *code)),
+            Input::SendDatagram(len) => Answer::datagram(connection.send_datagram(self.bytes(*len))),
+            Input::RecvDatagram => Answer::maybe(connection.recv_datagram().map(|data| data.len() as u64)),
+            Input::OpenPath { addresses, is_backup } => Answer::path(connection.open_path(now, *addresses, *is_backup)),
+            Input::AbandonPath(path, code) => Answer::yes(connection.abandon_path(now, *path, *code)),
+            _ => return None,
+        })
+    }
+
+    fn plan(&mut self, connection: &mut Connection, now: Instant, expected: &Expected) -> Compared {
+        let rooms: &[(u16, usize)] = if let Expected::Planned(rooms, _) = expected { rooms } else { &[] };
+        let stranger = Cell::new(None);
+        let room = |socket: u16| match rooms.iter().find(|(known, _)| *known == socket) {
+            Some((_, room)) => *room,
+            None => {
+                stranger.set(Some(socket));
+                PLAN_DATAGRAMS_MAX
+            }
+        };
+        let is_planned = connection.poll_plan_where(now, &room, &mut self.plan);
+        let got = Planned { plan: is_planned.then(|| PlanNote::of(&self.plan)), timeout: connection.poll_timeout() };
+        self.plan.release();
+        let Expected::Planned(_, expected) = expected else { return Ok(Came::Planned(got)) };
+        if *expected != got {
+            return Err((expected.to_string(), got.to_string()));
+        }
+        match stranger.get() {
+            None => Ok(Came::Planned(got)),
+            Some(socket) => {
+                Err((format!("room asked of {} sockets", rooms.len()), format!("room asked of socket {socket}, too")))
+            }
+        }
+    }
+}
+
+fn compare_event(expected: EventNote, got: Option<Event>) -> Compared {
+    match got {
+        Some(got) if EventNote::of(&got) == expected => Ok(Came::Event(got)),
+        Some(got) => Err((expected.to_string(), EventNote::of(&got).to_string())),
+        None => Err((expected.to_string(), "no event".to_owned())),
+    }
+}
+
+impl Input {
+    /// An answer to this, for people.
+    pub(crate) fn answer_text(&self, answer: Answer) -> String {
+        let Answer(Answer::DONE, number) = answer else { return answer.to_string() };
+        match (self, number.checked_sub(1)) {
+            (Self::Open(_) | Self::Accept(_) | Self::RecvDatagram, None) => "nothing".to_owned(),
+            (Self::Open(_) | Self::Accept(_), Some(id)) => StreamId::from_raw(id).to_string(),
+            (Self::RecvDatagram, Some(len)) => format!("{len} bytes"),
+            (Self::Write(..) | Self::WriteSome(..) | Self::Read(..), _) => format!("{number} bytes"),
+            (Self::TailAsked(_) | Self::AbandonPath(..), last) => if last.is_some() { "yes" } else { "no" }.to_owned(),
+            _ => answer.to_string(),
+        }
+    }
+
+    /// Whether an answer follows it in a log.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(
+            self,
+            Self::TailAsked(_)
+                | Self::Open(_)
+                | Self::Accept(_)
+                | Self::Write(..)
+                | Self::WriteSome(..)
+                | Self::Finish(_)
+                | Self::Reset(..)
+                | Self::Priority(..)
+                | Self::Read(..)
+                | Self::Stop(..)
+                | Self::SendDatagram(_)
+                | Self::RecvDatagram
+                | Self::OpenPath { .. }
+                | Self::AbandonPath(..)
+        )
+    }
+}

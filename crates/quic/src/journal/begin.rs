@@ -1,0 +1,219 @@
+//! The first entry: what a connection was made of.
+
+use recovery::RateCap;
+use units::{Duration, Instant, Rate};
+use wire::quic::{ConnectionId, Reader, Side};
+
+use super::format::{
+    Malformed, Parsed, addresses, bytes, flag, id, put, put_addresses, put_bytes, put_id, put_word, short, text, word,
+};
+use super::session::{HeldSession, ReplayedSession, no_level_keys};
+use crate::config::TransportConfig;
+use crate::connection::ConnectionSeed;
+use crate::control::Beginning;
+use crate::secret::SecretSource;
+use crate::send::path::Addresses;
+
+/// What received data that nobody has read may take in a replay, bytes: a log whose configuration would let a connection hold
+/// more is not replayed.
+pub const HELD_MAX: u64 = 1 << 30;
+
+/// What a log says about its connection.
+#[derive(Debug, Clone)]
+pub struct JournalHead {
+    /// Which role it played.
+    pub side: Side,
+    /// When it began, since the run began.
+    pub began_at: Instant,
+    /// The ends of its first path.
+    pub addresses: Addresses,
+    /// The connection ID of its own that the handshake began with.
+    pub local_id: ConnectionId,
+    /// The destination of the client's first packet: what both sides' logs have in common.
+    pub original_destination: ConnectionId,
+    /// How it was configured; what takes traces and journals is not part of a log.
+    pub config: TransportConfig,
+}
+
+pub(crate) fn put_begin(out: &mut Vec<u8>, now: Instant, seed: &ConnectionSeed) {
+    let beginning = &seed.beginning;
+    put_word(out, now.as_nanos());
+    out.push(u8::from(beginning.side == Side::Server));
+    put_config(out, &seed.config);
+    put_addresses(out, &seed.addresses);
+    put_id(out, &beginning.local_id);
+    put_id(out, &beginning.remote_id);
+    put_id(out, &beginning.original_destination);
+    beginning.secrets.put(out);
+    put_word(out, seed.seed);
+    put_word(out, seed.seal.packet.confidentiality_limit());
+    put_word(out, beginning.initial.packet.integrity_limit());
+}
+
+/// What [`put_begin`] has written: something to begin the connection again with.
+pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, ConnectionSeed)> {
+    let began_at = Instant::from_nanos(word(reader)?.min(super::format::NANOS_MAX));
+    let side = if flag(reader)? { Side::Server } else { Side::Client };
+    let config = config(reader)?;
+    let addresses = addresses(reader)?;
+    let (local_id, remote_id, original_destination) = (id(reader)?, id(reader)?, id(reader)?);
+    let secrets = SecretSource::read(reader)?;
+    let seed = word(reader)?;
+    let keys = no_level_keys(word(reader)?, word(reader)?);
+    let beginning = Beginning {
+        side,
+        session: HeldSession::Replayed(Box::new(ReplayedSession::new())),
+        initial: keys.open,
+        local_id,
+        remote_id,
+        original_destination,
+        secrets,
+    };
+    let head = JournalHead { side, began_at, addresses, local_id, original_destination, config: config.clone() };
+    let seed = ConnectionSeed { config: config.into(), addresses, beginning, seal: keys.seal, seed };
+    Ok((head, seed))
+}
+
+fn put_span(out: &mut Vec<u8>, span: Option<Duration>) {
+    out.push(u8::from(span.is_some()));
+    put_word(out, span.unwrap_or_default().as_nanos());
+}
+
+fn span(reader: &mut Reader<'_>) -> Parsed<Option<Duration>> {
+    let is_there = flag(reader)?;
+    Ok(Some(Duration::from_nanos(word(reader)?)).filter(|_| is_there))
+}
+
+fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
+    let TransportConfig {
+        idle_timeout,
+        keep_alive,
+        stream_window,
+        stream_window_max,
+        connection_window,
+        connection_window_max,
+        send_buffer_max,
+        max_concurrent_bidi_streams,
+        max_concurrent_uni_streams,
+        datagram_send_buffer,
+        datagram_receive_buffer,
+        datagram_size,
+        initial_rtt,
+        congestion,
+        max_paths,
+        scheduler,
+        policy,
+        // Outputs: neither changes what the connection does.
+        scheduler_trace: _,
+        journal: _,
+        rate_cap,
+        key_update_interval,
+        park_after,
+        grease,
+    } = config;
+    put_word(out, idle_timeout.as_nanos());
+    put_span(out, *keep_alive);
+    let numbers = [
+        *stream_window,
+        *stream_window_max,
+        *connection_window,
+        *connection_window_max,
+        *send_buffer_max,
+        *max_concurrent_bidi_streams,
+        *max_concurrent_uni_streams,
+        *datagram_send_buffer,
+        *datagram_receive_buffer,
+        *datagram_size as u64,
+        *key_update_interval,
+    ];
+    numbers.into_iter().for_each(|number| put_word(out, number));
+    put_word(out, initial_rtt.as_nanos());
+    put(out, u64::from(*max_paths));
+    for name in [congestion.to_string(), scheduler.to_string(), policy.to_string()] {
+        put_bytes(out, name.as_bytes());
+    }
+    out.push(u8::from(rate_cap.is_some()));
+    if let Some(cap) = rate_cap {
+        put_word(out, cap.rate.as_bps());
+        put_word(out, cap.burst);
+    }
+    put_span(out, *park_after);
+    out.push(u8::from(*grease));
+}
+
+fn config(reader: &mut Reader<'_>) -> Parsed<TransportConfig> {
+    let idle_timeout = Duration::from_nanos(word(reader)?);
+    let keep_alive = span(reader)?;
+    let mut numbers = [0; 11];
+    for number in &mut numbers {
+        *number = word(reader)?;
+    }
+    let [
+        stream_window,
+        stream_window_max,
+        connection_window,
+        connection_window_max,
+        send_buffer_max,
+        max_concurrent_bidi_streams,
+        max_concurrent_uni_streams,
+        datagram_send_buffer,
+        datagram_receive_buffer,
+        datagram_size,
+        key_update_interval,
+    ] = numbers;
+    let initial_rtt = Duration::from_nanos(word(reader)?);
+    let max_paths = short(reader)?;
+    let unknown = Malformed("a name in its configuration is unknown to this version");
+    let congestion = text(reader)?.parse().map_err(|_| unknown)?;
+    let scheduler = text(reader)?.parse().map_err(|_| unknown)?;
+    let policy = text(reader)?.parse().map_err(|_| unknown)?;
+    let cap =
+        if flag(reader)? { Some(RateCap { rate: Rate::from_bps(word(reader)?), burst: word(reader)? }) } else { None };
+    let config = TransportConfig {
+        idle_timeout,
+        keep_alive,
+        stream_window,
+        stream_window_max,
+        connection_window,
+        connection_window_max,
+        send_buffer_max,
+        max_concurrent_bidi_streams,
+        max_concurrent_uni_streams,
+        datagram_send_buffer,
+        datagram_receive_buffer,
+        datagram_size: usize::try_from(datagram_size).unwrap_or(usize::MAX),
+        initial_rtt,
+        congestion,
+        max_paths,
+        scheduler,
+        policy,
+        scheduler_trace: None,
+        journal: None,
+        rate_cap: cap,
+        key_update_interval,
+        park_after: span(reader)?,
+        grease: flag(reader)?,
+    };
+    config.validate().map_err(|_| Malformed("its configuration cannot be"))?;
+    if config.connection_window_max.max(config.connection_window) > HELD_MAX
+        || config.stream_window.max(config.datagram_receive_buffer) > HELD_MAX
+    {
+        return Err(Malformed("its windows let a connection hold more than 1 GiB, which is not replayed"));
+    }
+    Ok(config)
+}
+
+impl SecretSource {
+    fn put(&self, out: &mut Vec<u8>) {
+        let (key, counter, index, count) = self.parts();
+        put_bytes(out, key);
+        put_word(out, counter);
+        out.extend_from_slice(&[index, count]);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Parsed<Self> {
+        let key = bytes(reader)?.try_into().map_err(|_| Malformed("a key of another length"))?;
+        let counter = word(reader)?;
+        Self::from_parts(key, counter, reader.u8()?, reader.u8()?).ok_or(Malformed("impossible connection IDs"))
+    }
+}

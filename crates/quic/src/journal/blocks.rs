@@ -1,0 +1,192 @@
+//! A log's blocks, one in memory at a time, each checked before it is looked into.
+
+use std::fmt;
+use std::io::{self, Read};
+
+use wire::quic::{Reader, VARINT_MAX};
+
+use super::check_of;
+use super::format::{BLOCK_LEN_MAX, MAGIC, Malformed, VERSION};
+
+/// Why a log cannot be replayed, or not any further.
+#[derive(Debug)]
+pub struct JournalError {
+    /// Where in the log, bytes from its beginning: the block that is wrong, or that holds what is wrong.
+    pub offset: u64,
+    /// The entry, counted from zero; none if it is about a whole block.
+    pub entry: Option<u64>,
+    /// What is wrong.
+    pub kind: JournalErrorKind,
+}
+
+/// What can be wrong with a log.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum JournalErrorKind {
+    /// It cannot be read.
+    Io(io::Error),
+    /// It does not begin as logs do.
+    NotAJournal,
+    /// It is of another version of the format than [`VERSION`].
+    OtherVersion(u64),
+    /// A block is not what was written: its check does not match.
+    Damaged,
+    /// A block says that it is longer than any may be.
+    TooLong,
+    /// It ends before the connection has begun.
+    Empty,
+    /// An entry is not of the format.
+    Malformed(&'static str),
+}
+
+impl fmt::Display for JournalErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "cannot be read: {error}"),
+            Self::NotAJournal => f.write_str("not a journal of a connection"),
+            Self::OtherVersion(version) => {
+                write!(f, "version {version} of the format; this program reads version {VERSION}")
+            }
+            Self::Damaged => f.write_str("damaged: a block is not what was written"),
+            Self::TooLong => write!(f, "damaged: a block of more than {BLOCK_LEN_MAX} bytes"),
+            Self::Empty => f.write_str("it ends before the connection has begun"),
+            Self::Malformed(what) => write!(f, "not as the format says: {what}"),
+        }
+    }
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.kind, self.entry) {
+            (JournalErrorKind::NotAJournal | JournalErrorKind::OtherVersion(_), _) => self.kind.fmt(f),
+            (kind, Some(entry)) => write!(f, "entry {entry}, in the block at byte {}: {kind}", self.offset),
+            (kind, None) => write!(f, "at byte {}: {kind}", self.offset),
+        }
+    }
+}
+
+impl std::error::Error for JournalError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            JournalErrorKind::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a log block by block.
+pub(crate) struct Blocks<R> {
+    input: R,
+    block: Vec<u8>,
+    /// Bytes of the block that were read.
+    read: usize,
+    /// Where the block begins in the log, and where the next one does.
+    pub(crate) offset: u64,
+    next_offset: u64,
+    chain: u64,
+    /// The log ended within a block: so many bytes of it are there.
+    pub(crate) cut_bytes: u64,
+}
+
+impl<R: Read> Blocks<R> {
+    /// Reads what every log begins with.
+    pub(crate) fn begin(input: R) -> Result<Self, JournalError> {
+        let mut blocks = Self { input, block: Vec::new(), read: 0, offset: 0, next_offset: 0, chain: 0, cut_bytes: 0 };
+        let mut magic = [0; MAGIC.len()];
+        if blocks.fill(&mut magic)? < magic.len() || magic != MAGIC {
+            return Err(blocks.error(JournalErrorKind::NotAJournal));
+        }
+        match blocks.varint()? {
+            Some(VERSION) => Ok(blocks),
+            Some(version) => Err(blocks.error(JournalErrorKind::OtherVersion(version))),
+            None => Err(blocks.error(JournalErrorKind::NotAJournal)),
+        }
+    }
+
+    pub(crate) fn error(&self, kind: JournalErrorKind) -> JournalError {
+        JournalError { offset: self.offset, entry: None, kind }
+    }
+
+    /// Reads as much of `into` as there is; says how much that was.
+    fn fill(&mut self, into: &mut [u8]) -> Result<usize, JournalError> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.input.read(&mut into[filled..]) {
+                Ok(0) => break,
+                Ok(len) => filled += len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.error(JournalErrorKind::Io(error))),
+            }
+        }
+        self.next_offset += filled as u64;
+        Ok(filled)
+    }
+
+    /// None at the end of the log, within the number or before it.
+    fn varint(&mut self) -> Result<Option<u64>, JournalError> {
+        let mut bytes = [0; 8];
+        if self.fill(&mut bytes[..1])? == 0 {
+            return Ok(None);
+        }
+        let len = 1 << (bytes[0] >> 6);
+        if self.fill(&mut bytes[1..len])? < len - 1 {
+            return Ok(None);
+        }
+        let mut reader = Reader::new(&bytes[..len]);
+        Ok(Some(reader.varint().unwrap_or(VARINT_MAX)))
+    }
+
+    /// Makes the next block the present one; false at the end of the log.
+    pub(crate) fn advance(&mut self) -> Result<bool, JournalError> {
+        self.offset = self.next_offset;
+        (self.read, self.cut_bytes) = (0, 0);
+        self.block.clear();
+        let len = self.varint()?;
+        let mut check = [0; 8];
+        let is_whole = match len {
+            None => false,
+            Some(len) => {
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                if len > BLOCK_LEN_MAX {
+                    return Err(self.error(JournalErrorKind::TooLong));
+                }
+                let mut block = std::mem::take(&mut self.block);
+                block.resize(len, 0);
+                let is_whole = self.fill(&mut check)? == check.len() && self.fill(&mut block)? == len;
+                self.block = block;
+                is_whole
+            }
+        };
+        if !is_whole {
+            self.cut_bytes = self.next_offset - self.offset;
+            self.block.clear();
+            return Ok(false);
+        }
+        self.chain = check_of(self.chain, &self.block);
+        if self.chain.to_le_bytes() != check {
+            return Err(self.error(JournalErrorKind::Damaged));
+        }
+        Ok(true)
+    }
+
+    /// The first byte of the next entry, which is its tag; none at the end of the log.
+    pub(crate) fn peek(&mut self) -> Result<Option<u8>, JournalError> {
+        while self.read == self.block.len() {
+            if !self.advance()? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.block[self.read]))
+    }
+
+    /// Reads the rest of the entry that [`peek`](Self::peek) has shown.
+    pub(crate) fn read<T>(
+        &mut self,
+        parse: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
+    ) -> Result<T, Malformed> {
+        let mut reader = Reader::new(self.block.get(self.read + 1..).unwrap_or_default());
+        let parsed = parse(&mut reader)?;
+        self.read += 1 + reader.position();
+        Ok(parsed)
+    }
+}

@@ -1,0 +1,336 @@
+//! Entries as they are read.
+
+use std::fmt;
+
+use units::Instant;
+use wire::quic::{ConnectionId, Dir, PathId, Reader, Space, StreamId, VARINT_MAX};
+
+use super::format::{ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, flag, id, short, tag, text, time, unzigzag};
+use super::outcome::{EventNote, route};
+use super::records::{ReadRecords, dir, stream};
+use super::write::Batch;
+use crate::connection::WRITE_LEN_MAX;
+use crate::control::RouteChange;
+use crate::plan::Receipt;
+use crate::send::path::Addresses;
+
+/// One entry of a log: an input, or something that came out. Prints as a line for people.
+#[derive(Debug)]
+pub struct Entry(pub(crate) Input);
+
+/// What an entry tells.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Timeout,
+    Emitted(Receipt),
+    NotEmitted(Receipt),
+    PlanAsked,
+    TailAsked(usize),
+
+    Arrival { path: PathId, addresses: Addresses, count: u64, len: u64 },
+    Opened { batch: Batch, records: ReadRecords },
+    Single { source: Option<ConnectionId>, records: ReadRecords },
+    Settle,
+    OtherVersion,
+
+    Open(Dir),
+    Accept(Dir),
+    Write(StreamId, usize),
+    WriteSome(StreamId, usize),
+    Finish(StreamId),
+    Reset(StreamId, u64),
+    Priority(StreamId, i32),
+    Read(StreamId, usize),
+    Stop(StreamId, u64),
+    SendDatagram(usize),
+    RecvDatagram,
+    Close { code: u64, reason: String },
+    OpenPath { addresses: Addresses, is_backup: bool },
+    AbandonPath(PathId, u64),
+    SetBackup(PathId, bool),
+    TooLarge(PathId),
+    Refused(PathId),
+
+    Event(EventNote),
+    Route(RouteChange),
+}
+
+/// What reading entries remembers from one to the next.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// The time of the last entry that has one, nanoseconds.
+    pub(crate) last: u64,
+    addresses: Vec<Addresses>,
+}
+
+impl Memory {
+    pub(crate) fn new(began_at: Instant) -> Self {
+        Self { last: began_at.as_nanos(), addresses: Vec::new() }
+    }
+
+    fn addresses(&mut self, reader: &mut Reader<'_>) -> Parsed<Addresses> {
+        match reader.varint()?.checked_sub(1) {
+            None => {
+                let addresses = addresses(reader)?;
+                if self.addresses.len() < ADDRESSES_NUMBERED_MAX {
+                    self.addresses.push(addresses);
+                }
+                Ok(addresses)
+            }
+            Some(at) => {
+                let at = usize::try_from(at).unwrap_or(usize::MAX);
+                self.addresses.get(at).copied().ok_or(Malformed("addresses of a number that was not given"))
+            }
+        }
+    }
+
+    fn time(&mut self, reader: &mut Reader<'_>) -> Parsed<()> {
+        time(reader, &mut self.last).map(|_| ())
+    }
+
+    /// Reads the rest of an entry.
+    pub(crate) fn read(&mut self, tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
+        if is_timed(tag) {
+            self.time(reader)?;
+        }
+        Ok(match tag {
+            tag::TIMEOUT => Input::Timeout,
+            tag::EMITTED => Input::Emitted(receipt(reader)?),
+            tag::NOT_EMITTED => Input::NotEmitted(receipt(reader)?),
+            tag::PLAN_ASKED => Input::PlanAsked,
+            tag::TAIL_ASKED => Input::TailAsked(size(reader)?),
+            tag::ARRIVAL => {
+                let (path, addresses) = (path(reader)?, self.addresses(reader)?);
+                Input::Arrival { path, addresses, count: u64::from(short(reader)?), len: u64::from(short(reader)?) }
+            }
+            tag::OPENED => {
+                let (path, addresses, len) = (path(reader)?, self.addresses(reader)?, u64::from(short(reader)?));
+                let records = ReadRecords::read(reader)?;
+                let integrity_limit = records.integrity_limit;
+                Input::Opened { batch: Batch { path, addresses, len, integrity_limit }, records }
+            }
+            tag::SINGLE => {
+                let source = if flag(reader)? { Some(id(reader)?) } else { None };
+                Input::Single { source, records: ReadRecords::read(reader)? }
+            }
+            tag::SETTLE => Input::Settle,
+            tag::OTHER_VERSION => Input::OtherVersion,
+            tag::OPEN_PATH => {
+                let is_backup = flag(reader)?;
+                Input::OpenPath { addresses: self.addresses(reader)?, is_backup }
+            }
+            tag::EVENT => Input::Event(EventNote::parse(reader)?),
+            tag::ROUTE => Input::Route(route(reader)?),
+            _ => call(tag, reader)?,
+        })
+    }
+}
+
+fn is_timed(tag: u8) -> bool {
+    matches!(
+        tag,
+        tag::TIMEOUT
+            | tag::EMITTED
+            | tag::PLAN_ASKED
+            | tag::ARRIVAL
+            | tag::OPENED
+            | tag::SINGLE
+            | tag::SETTLE
+            | tag::READ
+            | tag::STOP
+            | tag::CLOSE
+            | tag::OPEN_PATH
+            | tag::ABANDON_PATH
+            | tag::SET_BACKUP
+            | tag::TOO_LARGE
+            | tag::REFUSED
+    )
+}
+
+/// The application's calls, and what the driver says about paths.
+fn call(tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
+    Ok(match tag {
+        tag::OPEN => Input::Open(dir(reader)?),
+        tag::ACCEPT => Input::Accept(dir(reader)?),
+        tag::WRITE => {
+            let (id, len) = (stream(reader)?, size(reader)?);
+            if len > WRITE_LEN_MAX {
+                return Err(Malformed("a write of more than can be written at once"));
+            }
+            Input::Write(id, len)
+        }
+        tag::WRITE_SOME => Input::WriteSome(stream(reader)?, size(reader)?),
+        tag::FINISH => Input::Finish(stream(reader)?),
+        tag::RESET => Input::Reset(stream(reader)?, reader.varint()?),
+        tag::PRIORITY => {
+            let (id, priority) = (stream(reader)?, unzigzag(reader.varint()?));
+            Input::Priority(id, i32::try_from(priority).map_err(|_| Malformed("an impossible priority"))?)
+        }
+        tag::READ => Input::Read(stream(reader)?, size(reader)?),
+        tag::STOP => Input::Stop(stream(reader)?, reader.varint()?),
+        tag::SEND_DATAGRAM => Input::SendDatagram(size(reader)?),
+        tag::RECV_DATAGRAM => Input::RecvDatagram,
+        tag::CLOSE => Input::Close { code: reader.varint()?, reason: text(reader)? },
+        tag::ABANDON_PATH => Input::AbandonPath(path(reader)?, reader.varint()?),
+        tag::SET_BACKUP => {
+            let path = path(reader)?;
+            match reader.varint()? {
+                is_backup @ (0 | 1) => Input::SetBackup(path, is_backup == 1),
+                _ => return Err(Malformed("a flag is neither 0 nor 1")),
+            }
+        }
+        tag::TOO_LARGE => Input::TooLarge(path_alone(reader)?),
+        tag::REFUSED => Input::Refused(path_alone(reader)?),
+        _ => return Err(Malformed("an unknown entry, or one that cannot be here")),
+    })
+}
+
+fn path(reader: &mut Reader<'_>) -> Parsed<PathId> {
+    Ok(PathId(short(reader)?))
+}
+
+/// A path, and a number that says nothing here.
+fn path_alone(reader: &mut Reader<'_>) -> Parsed<PathId> {
+    let path = path(reader)?;
+    if reader.varint()? == 0 { Ok(path) } else { Err(Malformed("a number where none belongs")) }
+}
+
+fn size(reader: &mut Reader<'_>) -> Parsed<usize> {
+    Ok(usize::try_from(reader.varint()?).unwrap_or(usize::MAX))
+}
+
+fn receipt(reader: &mut Reader<'_>) -> Parsed<Receipt> {
+    let (path, flags) = (path(reader)?, reader.u8()?);
+    if flags >> 6 != 0 {
+        return Err(Malformed("unknown flags of a report"));
+    }
+    let mut receipt = Receipt { path, numbers: [None; 3], acks: [false; 3] };
+    for space in Space::ALL {
+        let at = space.index();
+        receipt.acks[at] = flags >> (at + 3) & 1 != 0;
+        if flags >> at & 1 != 0 {
+            let (first, more) = (reader.varint()?, reader.varint()?);
+            if first + more > VARINT_MAX {
+                return Err(Malformed("an impossible packet number"));
+            }
+            receipt.numbers[at] = Some((first, first + more));
+        }
+    }
+    Ok(receipt)
+}
+
+impl Entry {
+    /// What kind of entry it is, in a word.
+    pub const fn name(&self) -> &'static str {
+        match &self.0 {
+            Input::Timeout => "timeout",
+            Input::Emitted(_) => "emitted",
+            Input::NotEmitted(_) => "not_emitted",
+            Input::PlanAsked => "plan",
+            Input::TailAsked(_) => "has_only_a_tail",
+            Input::Arrival { .. } => "arrival",
+            Input::Opened { .. } => "opened",
+            Input::Single { .. } => "packet",
+            Input::Settle => "settle",
+            Input::OtherVersion => "other_version",
+            Input::Open(_) => "open",
+            Input::Accept(_) => "accept",
+            Input::Write(..) => "write",
+            Input::WriteSome(..) => "write_some",
+            Input::Finish(_) => "finish",
+            Input::Reset(..) => "reset",
+            Input::Priority(..) => "set_priority",
+            Input::Read(..) => "read",
+            Input::Stop(..) => "stop",
+            Input::SendDatagram(_) => "send_datagram",
+            Input::RecvDatagram => "recv_datagram",
+            Input::Close { .. } => "close",
+            Input::OpenPath { .. } => "open_path",
+            Input::AbandonPath(..) => "abandon_path",
+            Input::SetBackup(..) => "set_path_backup",
+            Input::TooLarge(_) => "too_large",
+            Input::Refused(_) => "refused",
+            Input::Event(_) => "event",
+            Input::Route(_) => "route",
+        }
+    }
+
+    /// Whether the connection told the application something, or was told something by it, beyond its data: what a reader of a
+    /// log looks for first.
+    pub const fn is_milestone(&self) -> bool {
+        match &self.0 {
+            Input::Event(event) => !event.is_about_data(),
+            Input::OtherVersion
+            | Input::Reset(..)
+            | Input::Stop(..)
+            | Input::Close { .. }
+            | Input::OpenPath { .. }
+            | Input::AbandonPath(..)
+            | Input::SetBackup(..)
+            | Input::TooLarge(_)
+            | Input::Refused(_) => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match &self.0 {
+            Input::Timeout | Input::PlanAsked | Input::Settle | Input::OtherVersion | Input::RecvDatagram => Ok(()),
+            Input::Emitted(receipt) | Input::NotEmitted(receipt) => write_receipt(receipt, f),
+            Input::TailAsked(datagrams) => write!(f, " below {datagrams} datagrams"),
+            Input::Arrival { path, addresses, count, len } => write!(
+                f,
+                " of {count} datagrams, {len} bytes, from {} at socket {} for {path}",
+                addresses.remote, addresses.socket
+            ),
+            Input::Opened { batch, records } => write!(f, " on {}: {records}", batch.path),
+            Input::Single { records, .. } => write!(f, " of the handshake: {records}"),
+            Input::Open(dir) | Input::Accept(dir) => write!(f, " {dir:?}"),
+            Input::Write(id, len) | Input::WriteSome(id, len) => write!(f, " {len} bytes to {id}"),
+            Input::Finish(id) => write!(f, " {id}"),
+            Input::Reset(id, code) | Input::Stop(id, code) => write!(f, " {id}, code {code}"),
+            Input::Priority(id, priority) => write!(f, " of {id} to {priority}"),
+            // What a caller says who takes whatever there is.
+            Input::Read(id, len) if *len as u64 >= VARINT_MAX => write!(f, " {id}"),
+            Input::Read(id, len) => write!(f, " {id}, at most {len} bytes"),
+            Input::SendDatagram(len) => write!(f, " of {len} bytes"),
+            Input::Close { code, reason } => write!(f, " with code {code}: {reason:?}"),
+            Input::OpenPath { addresses, is_backup } => {
+                let kind = if *is_backup { ", for backup" } else { "" };
+                write!(f, " to {} from socket {}{kind}", addresses.remote, addresses.socket)
+            }
+            Input::AbandonPath(path, code) => write!(f, " {path}, code {code}"),
+            Input::SetBackup(path, is_backup) => write!(f, " {path}: {is_backup}"),
+            Input::TooLarge(path) | Input::Refused(path) => write!(f, " on {path}"),
+            Input::Event(event) => write!(f, ": {event}"),
+            Input::Route(RouteChange::Add(id)) => write!(f, " {id} here"),
+            Input::Route(RouteChange::Remove(id)) => write!(f, " {id} here no longer"),
+        }
+    }
+}
+
+fn write_receipt(receipt: &Receipt, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, " on {}", receipt.path)?;
+    for space in Space::ALL {
+        if let Some((first, last)) = receipt.numbers[space.index()] {
+            write!(f, ", {space:?} packets {first} to {last}")?;
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Display for ReadRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let packets: u64 = self.opened.packets.iter().map(|packet| u64::from(packet.count)).sum();
+        let (records, bytes) = (self.opened.records.len(), self.data_bytes());
+        write!(f, "{packets} packets, {records} records, {bytes} bytes of data")?;
+        if self.opened.unauthentic_count > 0 {
+            write!(f, ", {} not authentic", self.opened.unauthentic_count)?;
+        }
+        let broken = self.opened.packets.iter().find_map(|packet| packet.error.as_ref());
+        broken.map_or(Ok(()), |error| write!(f, ", a rule broken: {error}"))
+    }
+}

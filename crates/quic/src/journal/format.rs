@@ -1,0 +1,250 @@
+//! The format's constants and its smallest parts. The whole is described in `docs/spec/replay.md`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use units::Instant;
+use wire::quic::{ConnectionId, Reader, UnexpectedEnd, VARINT_MAX, put_varint};
+
+use crate::send::path::Addresses;
+
+/// What a log begins with.
+pub const MAGIC: [u8; 8] = *b"LITZJRNL";
+
+/// The version that is written, and the only one that is read: a later format is another number.
+pub const VERSION: u64 = 1;
+
+/// A log is handed over in blocks of about this many bytes: large enough that the check of each costs nothing, small enough
+/// that little is lost with a process that is killed.
+pub(crate) const BLOCK_LEN_WANTED: usize = 16 << 10;
+
+/// The longest entry, bytes. The longest of use is a batch of datagrams full of the smallest frames, which takes a quarter of
+/// this; a log that would need a longer one ends there.
+pub(crate) const ENTRY_LEN_MAX: usize = 1 << 20;
+
+/// The longest block, bytes: whatever was there when the longest entry came.
+pub(crate) const BLOCK_LEN_MAX: usize = BLOCK_LEN_WANTED + ENTRY_LEN_MAX;
+
+/// Addresses that a log numbers instead of writing them out. Each is a path's, so few logs need more than a handful; further
+/// ones are written out each time.
+pub(crate) const ADDRESSES_NUMBERED_MAX: usize = 64;
+
+/// The longest form of [`put_addresses`], bytes: two of IPv6, ports, socket, scope and flow label.
+pub(crate) const ADDRESSES_LEN_MAX: usize = 64;
+
+/// What an entry is, its first byte.
+pub(crate) mod tag {
+    pub(crate) const BEGIN: u8 = 1;
+    pub(crate) const END: u8 = 2;
+
+    pub(crate) const TIMEOUT: u8 = 8;
+    pub(crate) const EMITTED: u8 = 9;
+    pub(crate) const NOT_EMITTED: u8 = 10;
+    pub(crate) const PLAN_ASKED: u8 = 11;
+    pub(crate) const TAIL_ASKED: u8 = 12;
+
+    pub(crate) const ARRIVAL: u8 = 16;
+    pub(crate) const OPENED: u8 = 17;
+    pub(crate) const SINGLE: u8 = 18;
+    pub(crate) const SETTLE: u8 = 19;
+    pub(crate) const OTHER_VERSION: u8 = 20;
+
+    pub(crate) const OPEN: u8 = 24;
+    pub(crate) const ACCEPT: u8 = 25;
+    pub(crate) const WRITE: u8 = 26;
+    pub(crate) const WRITE_SOME: u8 = 27;
+    pub(crate) const FINISH: u8 = 28;
+    pub(crate) const RESET: u8 = 29;
+    pub(crate) const PRIORITY: u8 = 30;
+    pub(crate) const READ: u8 = 31;
+    pub(crate) const STOP: u8 = 32;
+    pub(crate) const SEND_DATAGRAM: u8 = 33;
+    pub(crate) const RECV_DATAGRAM: u8 = 34;
+    pub(crate) const CLOSE: u8 = 35;
+    pub(crate) const OPEN_PATH: u8 = 36;
+    pub(crate) const ABANDON_PATH: u8 = 37;
+    pub(crate) const SET_BACKUP: u8 = 38;
+    pub(crate) const TOO_LARGE: u8 = 39;
+    pub(crate) const REFUSED: u8 = 40;
+
+    pub(crate) const SESSION_HEARD: u8 = 48;
+    pub(crate) const SESSION_SAID: u8 = 49;
+    pub(crate) const SESSION_SUMMARY: u8 = 50;
+
+    pub(crate) const ANSWER: u8 = 56;
+    pub(crate) const PLANNED: u8 = 57;
+    pub(crate) const EVENT: u8 = 58;
+    pub(crate) const ROUTE: u8 = 59;
+}
+
+/// What is wrong with an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+impl From<UnexpectedEnd> for Malformed {
+    fn from(_: UnexpectedEnd) -> Self {
+        Self("it ends too early")
+    }
+}
+
+pub(crate) type Parsed<T> = Result<T, Malformed>;
+
+/// A number; what is too large for a varint is written as the largest, which no call tells from it.
+#[inline]
+pub(crate) fn put(out: &mut Vec<u8>, value: u64) {
+    put_varint(out, value.min(VARINT_MAX));
+}
+
+/// Any 64 bits, eight bytes.
+pub(crate) fn put_word(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub(crate) fn word(reader: &mut Reader<'_>) -> Parsed<u64> {
+    Ok(u64::from_le_bytes(reader.array()?))
+}
+
+/// Bytes after their number.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+pub(crate) fn bytes<'a>(reader: &mut Reader<'a>) -> Parsed<&'a [u8]> {
+    let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+    Ok(reader.bytes(len)?)
+}
+
+pub(crate) fn text(reader: &mut Reader<'_>) -> Parsed<String> {
+    Ok(String::from_utf8_lossy(bytes(reader)?).into_owned())
+}
+
+/// A number of at most 32 bits.
+pub(crate) fn short(reader: &mut Reader<'_>) -> Parsed<u32> {
+    u32::try_from(reader.varint()?).map_err(|_| Malformed("a number is too large"))
+}
+
+pub(crate) fn flag(reader: &mut Reader<'_>) -> Parsed<bool> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed("a flag is neither 0 nor 1")),
+    }
+}
+
+/// A signed number as an unsigned one, small if it is near zero.
+pub(crate) const fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63).cast_unsigned()
+}
+
+pub(crate) const fn unzigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
+}
+
+/// The latest time in a log, nanoseconds: 36 years, so that differences fit varints with their sign.
+pub(crate) const NANOS_MAX: u64 = 1 << 60;
+
+/// A time as its difference from the one before. Reports of other processors may be of a little earlier.
+#[inline]
+pub(crate) fn put_time(out: &mut Vec<u8>, last: &mut u64, now: Instant) {
+    let now = now.as_nanos().min(NANOS_MAX);
+    put(out, zigzag(now.cast_signed() - last.cast_signed()));
+    *last = now;
+}
+
+pub(crate) fn time(reader: &mut Reader<'_>, last: &mut u64) -> Parsed<Instant> {
+    let now = last.cast_signed().checked_add(unzigzag(reader.varint()?));
+    let now = now.filter(|now| (0..=NANOS_MAX.cast_signed()).contains(now)).ok_or(Malformed("an impossible time"))?;
+    *last = now.cast_unsigned();
+    Ok(Instant::from_nanos(*last))
+}
+
+pub(crate) fn put_id(out: &mut Vec<u8>, id: &ConnectionId) {
+    put_bytes(out, id.as_slice());
+}
+
+pub(crate) fn id(reader: &mut Reader<'_>) -> Parsed<ConnectionId> {
+    ConnectionId::new(bytes(reader)?).ok_or(Malformed("a connection ID of more than 20 bytes"))
+}
+
+fn put_ip(out: &mut Vec<u8>, ip: &IpAddr) {
+    match ip {
+        IpAddr::V4(ip) => {
+            out.push(4);
+            out.extend_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out.push(6);
+            out.extend_from_slice(&ip.octets());
+        }
+    }
+}
+
+fn ip_of(family: u8, reader: &mut Reader<'_>) -> Parsed<IpAddr> {
+    match family {
+        4 => Ok(Ipv4Addr::from(reader.array::<4>()?).into()),
+        6 => Ok(Ipv6Addr::from(reader.array::<16>()?).into()),
+        _ => Err(Malformed("an address of an unknown family")),
+    }
+}
+
+/// Both ends of a path, written out.
+pub(crate) fn put_addresses(out: &mut Vec<u8>, addresses: &Addresses) {
+    put_ip(out, &addresses.remote.ip());
+    put(out, u64::from(addresses.remote.port()));
+    if let SocketAddr::V6(remote) = &addresses.remote {
+        put(out, u64::from(remote.flowinfo()));
+        put(out, u64::from(remote.scope_id()));
+    }
+    match &addresses.local_ip {
+        Some(ip) => put_ip(out, ip),
+        None => out.push(0),
+    }
+    put(out, u64::from(addresses.socket));
+}
+
+pub(crate) fn addresses(reader: &mut Reader<'_>) -> Parsed<Addresses> {
+    let port = |number: u64| u16::try_from(number).map_err(|_| Malformed("a port or socket above 65535"));
+    let family = reader.u8()?;
+    let ip = ip_of(family, reader)?;
+    let mut remote = SocketAddr::new(ip, port(reader.varint()?)?);
+    if let SocketAddr::V6(remote) = &mut remote {
+        remote.set_flowinfo(short(reader)?);
+        remote.set_scope_id(short(reader)?);
+    }
+    let local_ip = match reader.u8()? {
+        0 => None,
+        family => Some(ip_of(family, reader)?),
+    };
+    Ok(Addresses { remote, local_ip, socket: port(reader.varint()?)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn signed_numbers_and_times_come_back(values in proptest::collection::vec(0..NANOS_MAX, 1..20), any: i64) {
+            prop_assert_eq!(unzigzag(zigzag(any)), any);
+            let (mut out, mut last) = (Vec::new(), 0);
+            values.iter().for_each(|value| put_time(&mut out, &mut last, Instant::from_nanos(*value)));
+            let (mut reader, mut last) = (Reader::new(&out), 0);
+            for value in values {
+                prop_assert_eq!(time(&mut reader, &mut last), Ok(Instant::from_nanos(value)));
+            }
+            prop_assert!(reader.is_empty());
+        }
+
+        #[test]
+        fn addresses_come_back(remote: SocketAddr, local_ip: Option<IpAddr>, socket: u16) {
+            let wanted = Addresses { remote, local_ip, socket };
+            let mut out = Vec::new();
+            put_addresses(&mut out, &wanted);
+            prop_assert!(out.len() <= ADDRESSES_LEN_MAX);
+            let mut reader = Reader::new(&out);
+            prop_assert_eq!(addresses(&mut reader), Ok(wanted));
+            prop_assert!(reader.is_empty());
+        }
+    }
+}

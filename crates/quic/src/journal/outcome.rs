@@ -1,0 +1,304 @@
+//! What came out of a connection, as far as a log tells of it.
+
+use std::fmt;
+
+use units::Instant;
+use wire::quic::{Dir, PathId, Reader, Space, StreamId};
+
+use super::digest::{Digest, plan_digest};
+use super::format::{Malformed, Parsed, put, put_word, short, word};
+use crate::control::RouteChange;
+use crate::control::paths::OpenPathError;
+use crate::event::Event;
+use crate::plan::Plan;
+use crate::receive::streams::{Chunk, ReadError};
+use crate::send::SendDatagramError;
+use crate::send::streams::WriteError;
+use crate::stats::PathState;
+
+/// What a call of the application was answered: a kind and a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer(pub(crate) u64, pub(crate) u64);
+
+impl Answer {
+    pub(crate) const DONE: u64 = 0;
+    const BLOCKED: u64 = 1;
+    const GIVEN_UP: u64 = 2;
+    const CLOSED: u64 = 3;
+    const END: u64 = 4;
+    const TOO_LARGE: u64 = 5;
+    const REFUSED: u64 = 6;
+
+    pub(crate) fn yes(is_so: bool) -> Self {
+        Self(Self::DONE, u64::from(is_so))
+    }
+
+    /// Something, by a number above zero, or nothing.
+    pub(crate) fn maybe(number: Option<u64>) -> Self {
+        Self(Self::DONE, number.map_or(0, |number| number.saturating_add(1)))
+    }
+
+    pub(crate) fn written(result: Result<(), WriteError>, taken: usize) -> Self {
+        match result {
+            Ok(()) => Self(Self::DONE, taken as u64),
+            Err(WriteError::Blocked) => Self(Self::BLOCKED, taken as u64),
+            Err(WriteError::Stopped(code)) => Self(Self::GIVEN_UP, code),
+            Err(WriteError::Closed) => Self(Self::CLOSED, 0),
+        }
+    }
+
+    pub(crate) fn read(result: &Result<Chunk, ReadError>) -> Self {
+        match result {
+            Ok(Chunk::Bytes(bytes)) => Self(Self::DONE, bytes.len() as u64),
+            Ok(Chunk::End) => Self(Self::END, 0),
+            Err(error) => Self::stopped(Err(*error)),
+        }
+    }
+
+    pub(crate) fn stopped(result: Result<(), ReadError>) -> Self {
+        match result {
+            Ok(()) => Self(Self::DONE, 0),
+            Err(ReadError::Blocked) => Self(Self::BLOCKED, 0),
+            Err(ReadError::Reset(code)) => Self(Self::GIVEN_UP, code),
+            Err(ReadError::Closed) => Self(Self::CLOSED, 0),
+        }
+    }
+
+    pub(crate) fn datagram(result: Result<(), SendDatagramError>) -> Self {
+        match result {
+            Ok(()) => Self(Self::DONE, 0),
+            Err(SendDatagramError::QueueFull) => Self(Self::BLOCKED, 0),
+            Err(SendDatagramError::Unsupported) => Self(Self::CLOSED, 0),
+            Err(SendDatagramError::TooLarge(max)) => Self(Self::TOO_LARGE, max as u64),
+        }
+    }
+
+    pub(crate) fn path(result: Result<(), OpenPathError>) -> Self {
+        result.map_or_else(|error| Self(Self::REFUSED, error as u64), |()| Self(Self::DONE, 0))
+    }
+
+    /// As far as a varint can tell: what is beyond reads as the largest.
+    fn limited(self) -> Self {
+        Self(self.0, self.1.min(wire::quic::VARINT_MAX))
+    }
+
+    pub(crate) fn matches(self, other: Self) -> bool {
+        self.limited() == other.limited()
+    }
+
+    pub(crate) fn put(self, out: &mut Vec<u8>) {
+        put(out, self.0);
+        put(out, self.1);
+    }
+
+    pub(crate) fn parse(reader: &mut Reader<'_>) -> Parsed<Self> {
+        Ok(Self(reader.varint()?, reader.varint()?))
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(kind, number) = *self;
+        match kind {
+            Self::DONE if number == 0 => f.write_str("done"),
+            Self::DONE => write!(f, "done, {number}"),
+            Self::BLOCKED if number == 0 => f.write_str("blocked"),
+            Self::BLOCKED => write!(f, "blocked after {number} bytes"),
+            Self::GIVEN_UP => write!(f, "given up with code {number}"),
+            Self::CLOSED => f.write_str("closed"),
+            Self::END => f.write_str("the end"),
+            Self::TOO_LARGE => write!(f, "too large, at most {number} bytes fit"),
+            Self::REFUSED => match OpenPathError::ALL.iter().find(|error| **error as u64 == number) {
+                Some(error) => write!(f, "refused: {error}"),
+                None => write!(f, "refused for reason {number}"),
+            },
+            _ => write!(f, "answer {kind}, {number}"),
+        }
+    }
+}
+
+/// What a plan held, and what all of it amounts to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PlanNote {
+    pub(crate) path: PathId,
+    pub(crate) datagrams: u64,
+    pub(crate) bytes: u64,
+    /// First and last packet number of the data.
+    pub(crate) numbers: Option<(u64, u64)>,
+    pub(crate) digest: u64,
+}
+
+impl PlanNote {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Self {
+            path: plan.path,
+            datagrams: plan.datagram_count as u64,
+            bytes: plan.size_bytes as u64,
+            numbers: plan.numbers[Space::Data.index()],
+            digest: plan_digest(plan),
+        }
+    }
+
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        put(out, u64::from(self.path.0));
+        put(out, self.datagrams);
+        put(out, self.bytes);
+        out.push(u8::from(self.numbers.is_some()));
+        if let Some((first, last)) = self.numbers {
+            put(out, first);
+            put(out, last - first);
+        }
+        put_word(out, self.digest);
+    }
+
+    pub(crate) fn parse(reader: &mut Reader<'_>) -> Parsed<Self> {
+        let path = PathId(short(reader)?);
+        let (datagrams, bytes) = (reader.varint()?, reader.varint()?);
+        let numbers = if super::format::flag(reader)? {
+            let (first, count) = (reader.varint()?, reader.varint()?);
+            Some((first, first + count))
+        } else {
+            None
+        };
+        Ok(Self { path, datagrams, bytes, numbers, digest: word(reader)? })
+    }
+}
+
+impl fmt::Display for PlanNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} datagrams, {} bytes on {}", self.datagrams, self.bytes, self.path)?;
+        if let Some((first, last)) = self.numbers {
+            write!(f, ", packets {first} to {last}")?;
+        }
+        write!(f, ", digest {:016x}", self.digest)
+    }
+}
+
+/// What an asked-for plan came to, and when the connection wants to be called next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Planned {
+    pub(crate) plan: Option<PlanNote>,
+    pub(crate) timeout: Option<Instant>,
+}
+
+impl Planned {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.plan.is_some()) | u8::from(self.timeout.is_some()) << 1);
+        if let Some(plan) = &self.plan {
+            plan.put(out);
+        }
+        if let Some(timeout) = self.timeout {
+            put_word(out, timeout.as_nanos());
+        }
+    }
+
+    pub(crate) fn parse(reader: &mut Reader<'_>) -> Parsed<Self> {
+        let flags = reader.u8()?;
+        if flags > 3 {
+            return Err(Malformed("unknown flags of a plan"));
+        }
+        let plan = if flags & 1 == 0 { None } else { Some(PlanNote::parse(reader)?) };
+        let timeout = if flags & 2 == 0 { None } else { Some(Instant::from_nanos(word(reader)?)) };
+        Ok(Self { plan, timeout })
+    }
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.plan {
+            Some(plan) => plan.fmt(f)?,
+            None => f.write_str("nothing")?,
+        }
+        match self.timeout {
+            Some(timeout) => write!(f, ", next timeout at {}", timeout.since_start()),
+            None => f.write_str(", no timeout"),
+        }
+    }
+}
+
+/// An event as a kind and two numbers; of the reason of an end only a digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EventNote(u8, u64, u64);
+
+/// How many kinds there are.
+const EVENT_KINDS: u8 = 12;
+
+impl EventNote {
+    pub(crate) fn of(event: &Event) -> Self {
+        let dir = |dir: &Dir| dir.index() as u64;
+        match event {
+            Event::Connected => Self(0, 0, 0),
+            Event::Confirmed => Self(1, 0, 0),
+            Event::Opened(kind) => Self(2, dir(kind), 0),
+            Event::StreamsAvailable(kind) => Self(3, dir(kind), 0),
+            Event::Readable(id) => Self(4, id.raw(), 0),
+            Event::Writable(id) => Self(5, id.raw(), 0),
+            Event::Finished(id) => Self(6, id.raw(), 0),
+            Event::Stopped { id, code } => Self(7, id.raw(), *code),
+            Event::PathOpened(path) => Self(8, u64::from(path.0), 0),
+            Event::PathState(path, state) => Self(9, u64::from(path.0), *state as u64),
+            Event::DatagramReceived => Self(10, 0, 0),
+            Event::Closed(error) => {
+                let mut digest = Digest::new(0);
+                digest.bytes(format!("{error:?}").as_bytes());
+                // What a varint holds.
+                Self(11, digest.finish() >> 2, 0)
+            }
+        }
+    }
+
+    /// Whether it is about data that can be read or written, which happens all the time.
+    pub(crate) const fn is_about_data(self) -> bool {
+        matches!(self.0, 4 | 5 | 10)
+    }
+
+    pub(crate) fn put(self, out: &mut Vec<u8>) {
+        out.push(self.0);
+        put(out, self.1);
+        put(out, self.2);
+    }
+
+    pub(crate) fn parse(reader: &mut Reader<'_>) -> Parsed<Self> {
+        let note = Self(reader.u8()?, reader.varint()?, reader.varint()?);
+        if note.0 < EVENT_KINDS { Ok(note) } else { Err(Malformed("an unknown event")) }
+    }
+}
+
+impl fmt::Display for EventNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(kind, first, second) = *self;
+        let ways = if first == 0 { "both ways" } else { "one way" };
+        match kind {
+            0 => f.write_str("connected"),
+            1 => f.write_str("confirmed"),
+            2 => write!(f, "the peer opened a stream ({ways})"),
+            3 => write!(f, "streams can be opened ({ways})"),
+            4 => write!(f, "{} is readable", StreamId::from_raw(first)),
+            5 => write!(f, "{} is writable", StreamId::from_raw(first)),
+            6 => write!(f, "{} is finished", StreamId::from_raw(first)),
+            7 => write!(f, "{} is stopped with code {second}", StreamId::from_raw(first)),
+            8 => write!(f, "path {first} opened"),
+            9 => match PathState::ALL.iter().find(|state| **state as u64 == second) {
+                Some(state) => write!(f, "path {first} is {}", state.name()),
+                None => write!(f, "path {first} is in state {second}"),
+            },
+            10 => f.write_str("a datagram was received"),
+            _ => write!(f, "closed, for a reason of digest {first:016x}"),
+        }
+    }
+}
+
+pub(crate) fn put_route(out: &mut Vec<u8>, change: &RouteChange) {
+    let (is_added, id) = match change {
+        RouteChange::Add(id) => (true, id),
+        RouteChange::Remove(id) => (false, id),
+    };
+    out.push(u8::from(is_added));
+    super::format::put_id(out, id);
+}
+
+pub(crate) fn route(reader: &mut Reader<'_>) -> Parsed<RouteChange> {
+    let is_added = super::format::flag(reader)?;
+    let id = super::format::id(reader)?;
+    Ok(if is_added { RouteChange::Add(id) } else { RouteChange::Remove(id) })
+}

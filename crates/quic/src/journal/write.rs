@@ -1,0 +1,228 @@
+//! Entries as they are written. Each ends with what its kind has to tell; what it was answered is an entry of its own.
+
+use units::Instant;
+use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId};
+
+use super::Journal;
+use super::format::{ADDRESSES_NUMBERED_MAX, put, put_addresses, put_bytes, put_id, put_time, tag, zigzag};
+use super::outcome::{Answer, EventNote, Planned, put_route};
+use super::records::put_opened;
+use crate::control::RouteChange;
+use crate::event::Event;
+use crate::open::Opened;
+use crate::plan::Receipt;
+use crate::send::path::Addresses;
+
+/// What arrived together, opened: whose it is, and where and how much it was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Batch {
+    pub(crate) path: PathId,
+    pub(crate) addresses: Addresses,
+    /// Bytes that arrived.
+    pub(crate) len: u64,
+    /// Packets that may fail to open, by the AEAD in use.
+    pub(crate) integrity_limit: u64,
+}
+
+impl Journal {
+    fn entry(&mut self, tag: u8) -> &mut Vec<u8> {
+        self.block.push(tag);
+        &mut self.block
+    }
+
+    fn timed(&mut self, tag: u8, now: Instant) -> &mut Vec<u8> {
+        self.block.push(tag);
+        put_time(&mut self.block, &mut self.last, now);
+        &mut self.block
+    }
+
+    /// Addresses by their number, or written out the first time.
+    fn put_addresses(&mut self, addresses: &Addresses) {
+        match self.addresses.iter().position(|known| known == addresses) {
+            Some(at) => put(&mut self.block, at as u64 + 1),
+            None => {
+                put(&mut self.block, 0);
+                put_addresses(&mut self.block, addresses);
+                if self.addresses.len() < ADDRESSES_NUMBERED_MAX {
+                    self.addresses.push(*addresses);
+                }
+            }
+        }
+    }
+
+    // ── Input ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    pub(crate) fn timeout(&mut self, now: Instant) {
+        self.timed(tag::TIMEOUT, now);
+    }
+
+    pub(crate) fn emitted(&mut self, now: Instant, receipt: &Receipt) {
+        put_receipt(self.timed(tag::EMITTED, now), receipt);
+    }
+
+    pub(crate) fn not_emitted(&mut self, receipt: &Receipt) {
+        put_receipt(self.entry(tag::NOT_EMITTED), receipt);
+    }
+
+    /// Datagrams arrived, none of which is opened yet.
+    pub(crate) fn arrival(&mut self, now: Instant, path: PathId, addresses: &Addresses, count: u64, len: u64) {
+        put(self.timed(tag::ARRIVAL, now), u64::from(path.0));
+        self.put_addresses(addresses);
+        put(&mut self.block, count);
+        put(&mut self.block, len);
+    }
+
+    pub(crate) fn opened(&mut self, now: Instant, batch: &Batch, opened: &Opened, buffer: &[u8]) {
+        put(self.timed(tag::OPENED, now), u64::from(batch.path.0));
+        self.put_addresses(&batch.addresses);
+        put(&mut self.block, batch.len);
+        put_opened(&mut self.block, opened, buffer, batch.integrity_limit);
+    }
+
+    /// One packet of the handshake; `source` is the ID its sender goes by, if it tells.
+    pub(crate) fn single(
+        &mut self,
+        now: Instant,
+        source: Option<ConnectionId>,
+        opened: &Opened,
+        buffer: &[u8],
+        integrity_limit: u64,
+    ) {
+        let out = self.timed(tag::SINGLE, now);
+        out.push(u8::from(source.is_some()));
+        if let Some(source) = source {
+            put_id(out, &source);
+        }
+        put_opened(out, opened, buffer, integrity_limit);
+    }
+
+    pub(crate) fn settle(&mut self, now: Instant) {
+        self.timed(tag::SETTLE, now);
+    }
+
+    /// The peer speaks none of our versions.
+    pub(crate) fn other_version(&mut self) {
+        self.entry(tag::OTHER_VERSION);
+    }
+
+    // ── The application's calls ──────────────────────────────────────────────────────────────────────────────────────
+
+    pub(crate) fn open(&mut self, dir: Dir) {
+        put(self.entry(tag::OPEN), dir.index() as u64);
+    }
+
+    pub(crate) fn accept(&mut self, dir: Dir) {
+        put(self.entry(tag::ACCEPT), dir.index() as u64);
+    }
+
+    /// A call about a stream, with a number: [`tag::WRITE`], [`tag::WRITE_SOME`] and [`tag::RESET`].
+    pub(crate) fn of_stream(&mut self, tag: u8, id: StreamId, number: u64) {
+        let out = self.entry(tag);
+        put(out, id.raw());
+        put(out, number);
+    }
+
+    pub(crate) fn finish(&mut self, id: StreamId) {
+        put(self.entry(tag::FINISH), id.raw());
+    }
+
+    pub(crate) fn priority(&mut self, id: StreamId, priority: i32) {
+        self.of_stream(tag::PRIORITY, id, zigzag(i64::from(priority)));
+    }
+
+    /// A timed call about a stream, with a number: [`tag::READ`] and [`tag::STOP`].
+    pub(crate) fn of_stream_at(&mut self, tag: u8, now: Instant, id: StreamId, number: u64) {
+        let out = self.timed(tag, now);
+        put(out, id.raw());
+        put(out, number);
+    }
+
+    pub(crate) fn send_datagram(&mut self, len: usize) {
+        put(self.entry(tag::SEND_DATAGRAM), len as u64);
+    }
+
+    pub(crate) fn recv_datagram(&mut self) {
+        self.entry(tag::RECV_DATAGRAM);
+    }
+
+    pub(crate) fn close(&mut self, now: Instant, code: u64, reason: &str) {
+        let out = self.timed(tag::CLOSE, now);
+        put(out, code);
+        put_bytes(out, reason.as_bytes());
+    }
+
+    pub(crate) fn open_path(&mut self, now: Instant, addresses: &Addresses, is_backup: bool) {
+        self.timed(tag::OPEN_PATH, now).push(u8::from(is_backup));
+        self.put_addresses(addresses);
+    }
+
+    /// A timed call about a path, with a number: [`tag::ABANDON_PATH`], [`tag::SET_BACKUP`], [`tag::TOO_LARGE`],
+    /// [`tag::REFUSED`].
+    pub(crate) fn of_path(&mut self, tag: u8, now: Instant, path: PathId, number: u64) {
+        let out = self.timed(tag, now);
+        put(out, u64::from(path.0));
+        put(out, number);
+    }
+
+    pub(crate) fn tail_asked(&mut self, datagrams: usize) {
+        put(self.entry(tag::TAIL_ASKED), datagrams as u64);
+    }
+
+    // ── What comes out ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    pub(crate) fn plan_asked(&mut self, now: Instant) -> Vec<(u16, usize)> {
+        self.timed(tag::PLAN_ASKED, now);
+        std::mem::take(&mut self.rooms)
+    }
+
+    /// What came of it, and what room each socket was said to have.
+    pub(crate) fn planned(&mut self, mut rooms: Vec<(u16, usize)>, planned: &Planned) {
+        let out = self.entry(tag::PLANNED);
+        put(out, rooms.len() as u64);
+        for (socket, room) in rooms.drain(..) {
+            put(out, u64::from(socket));
+            put(out, room as u64);
+        }
+        planned.put(out);
+        self.rooms = rooms;
+    }
+
+    pub(crate) fn answer(&mut self, answer: Answer) {
+        answer.put(self.entry(tag::ANSWER));
+    }
+
+    pub(crate) fn event(&mut self, event: &Event) {
+        EventNote::of(event).put(self.entry(tag::EVENT));
+    }
+
+    pub(crate) fn route(&mut self, change: &RouteChange) {
+        put_route(self.entry(tag::ROUTE), change);
+    }
+
+    // ── Whole entries ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Writes one entry, after what TLS has said since the last, which `take_notes` adds. False if it was the last.
+    pub(crate) fn write<T>(
+        &mut self,
+        take_notes: impl FnOnce(&mut Vec<u8>),
+        write: impl FnOnce(&mut Self) -> T,
+    ) -> (T, bool) {
+        take_notes(&mut self.block);
+        let written = write(self);
+        (written, self.complete())
+    }
+}
+
+fn put_receipt(out: &mut Vec<u8>, receipt: &Receipt) {
+    let mut flags = 0;
+    for space in Space::ALL {
+        let at = space.index();
+        flags |= u8::from(receipt.numbers[at].is_some()) << at | u8::from(receipt.acks[at]) << (at + 3);
+    }
+    put(out, u64::from(receipt.path.0));
+    out.push(flags);
+    for (first, last) in receipt.numbers.into_iter().flatten() {
+        put(out, first);
+        put(out, last - first);
+    }
+}

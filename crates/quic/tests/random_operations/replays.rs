@@ -1,0 +1,93 @@
+//! Same inputs, same bytes: whatever happens to a connection, and whoever opens and seals for it, its journal replays.
+//!
+//! Every world writes down both sides, over several paths, with faults, key updates, refusals and each policy, and ends by closing.
+//! Then each journal is replayed by itself, without the other side, the links, the payload and the keys.
+
+use std::rc::Rc;
+
+use quic::{Policy, Side};
+use units::{Duration, Rng};
+
+use super::paths::{PATH_OPERATIONS, path_setup};
+use super::support::journals::{Journals, Replayed};
+use super::support::stages::{By, Crew, Staging};
+use super::{Happened, OPERATIONS, Operation, Run, finish_after, node, number_from};
+
+/// Seeds run by default.
+const SEEDS: u64 = 240;
+
+/// Operations for each seed.
+const STEPS: u64 = 300;
+
+/// What arrives in so much time is opened together, on workers, in any order.
+const TURN: Duration = Duration::from_micros(300);
+
+fn world(seed: u64, policy: Policy, crew: &Rc<Crew>) -> (Happened, Replayed) {
+    let mut rng = Rng::from_seed(seed).split("replays");
+    let mut setup = path_setup(seed, &mut rng);
+    let journals = Journals::default();
+    if seed.is_multiple_of(2) {
+        setup.staging = Staging {
+            by: By::Workers(Rc::clone(crew)),
+            gathers: true,
+            together: true,
+            turn: TURN,
+            ..Staging::default()
+        };
+    }
+    for config in [&mut setup.client, &mut setup.server] {
+        config.policy = policy;
+        config.max_paths = config.max_paths.max(2);
+        config.journal = Some(journals.source());
+        // A third of the connections rests and parks on the way.
+        config.park_after = seed.is_multiple_of(3).then(|| Duration::from_secs(1));
+    }
+    let operations = OPERATIONS.into_iter().chain(PATH_OPERATIONS.map(Operation::Path)).collect();
+    let mut run = Run::with(seed, rng, setup, operations);
+    let happened = finish_after(&mut run, STEPS);
+    let now = run.pair.now;
+    let side = if seed.is_multiple_of(4) { Side::Client } else { Side::Server };
+    node(&mut run.pair, side).connection(0).close(now, 7, "all is said");
+    run.pair.run_for(Duration::from_secs(30));
+    drop(run);
+    (happened, journals.replay())
+}
+
+fn run_part(part: u64, parts: u64) {
+    let crew = Crew::start(2);
+    let from = number_from("LITZ_SEED_FROM", 0);
+    let seeds = number_from("LITZ_SEEDS", SEEDS);
+    let (mut sums, mut all) = (Happened::default(), Replayed::default());
+    for seed in (from..from + seeds).filter(|seed| seed % parts == part) {
+        let policy = Policy::ALL[(seed / parts % 4) as usize];
+        let (mut happened, replayed) = world(seed, policy, &crew);
+        sums.fields().into_iter().zip(happened.fields()).for_each(|(sum, more)| *sum += *more);
+        assert_eq!(replayed.logs, 2, "seed {seed}: both sides are written down");
+        all.plans += replayed.plans;
+        all.bytes += replayed.bytes;
+        all.log_bytes += replayed.log_bytes;
+    }
+    if seeds >= SEEDS {
+        let rare = sums.fields().into_iter().any(|sum| *sum < seeds / parts / 8);
+        assert!(!rare, "something hardly happened in {seeds} seeds: {sums:?}");
+        assert!(all.plans > 100 * seeds && all.bytes > 100_000 * seeds, "{all:?}");
+    }
+    if std::env::var_os("LITZ_SEEDS").is_some() {
+        show(&all);
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "asked for")]
+fn show(all: &Replayed) {
+    println!("{all:?}");
+}
+
+#[test]
+fn the_journals_of_both_sides_replay_whatever_happened_first_half() {
+    run_part(0, 2);
+}
+
+#[test]
+fn the_journals_of_both_sides_replay_whatever_happened_second_half() {
+    run_part(1, 2);
+}

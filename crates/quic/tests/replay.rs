@@ -1,0 +1,301 @@
+//! Journals that are damaged, cut off, foreign or made by somebody who means harm: told as what they are, never a panic of ours,
+//! never unbounded memory. What replays at all, and in what worlds, is in `random_operations/replays.rs`.
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use quic::journal::{JournalErrorKind, LogEnd, Stopped, VERSION};
+use quic::{Dir, JournalSink, JournalSource, Policy, Replay, Side};
+use support::journals::{Journals, Replayed, replay};
+use support::{Setup, apps};
+use units::{Duration, Ratio};
+
+/// The journals of a connection over two lossy paths: the client's and the server's.
+fn journals(seed: u64) -> [Vec<u8>; 2] {
+    let journals = Journals::default();
+    let link = netem::LinkConfig {
+        rate: Some(units::Rate::from_mbps(50)),
+        delay: Duration::from_millis(5),
+        queue_bytes: 64 * 1024,
+        loss: Ratio::new(2, 100),
+        ..netem::LinkConfig::default()
+    };
+    let setup = Setup::new(seed).over(&[link.clone(), link]).with_config(|config| {
+        config.journal = Some(journals.source());
+        config.policy = Policy::CRCA;
+        config.key_update_interval = 100;
+    });
+    let mut pair = setup.build();
+    pair.connect();
+    pair.open_paths();
+    pair.run_for(Duration::from_millis(200));
+    let id = pair.client.connection(0).open(Dir::Uni).expect("the peer allows streams");
+    let content: Vec<u8> = (0..300_000).map(|at| apps::pattern_byte(id, at)).collect();
+    pair.client.connection(0).write(id, content.into()).expect("room");
+    pair.client.connection(0).finish(id).expect("it is open");
+    pair.client.connection(0).send_datagram(Bytes::from_static(b"beside it")).expect("the peer takes datagrams");
+    pair.run_for(Duration::from_secs(2));
+    let now = pair.now;
+    while let Some(id) = pair.server.connection(0).accept(Dir::Uni) {
+        while pair.server.connection(0).read(now, id, usize::MAX).is_ok() {}
+    }
+    pair.run_for(Duration::from_secs(1));
+    let now = pair.now;
+    pair.server.connection(0).close(now, 3, "enough");
+    pair.run_for(Duration::from_secs(5));
+    drop(pair);
+    let logs = journals.logs();
+    let of = |wanted| logs.iter().find(|(side, _)| *side == wanted).expect("both sides are written down").1.clone();
+    [of(Side::Client), of(Side::Server)]
+}
+
+fn replayed(log: &[u8]) -> Result<LogEnd, Stopped> {
+    replay(log, &mut Replayed::default())
+}
+
+/// The digest of `journal/digest.rs`, so that changed blocks can be given a check that matches.
+fn check_of(chain: u64, block: &[u8]) -> u64 {
+    let mut state = 0x6a09_e667_f3bc_c909_u64 ^ chain;
+    let mut word = |word: u64| {
+        state = (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ (word >> 32);
+    };
+    word(block.len() as u64);
+    for chunk in block.chunks(8) {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        word(u64::from_le_bytes(bytes));
+    }
+    let mixed = (state ^ (state >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 29)
+}
+
+/// A log's head and its entries, without blocks.
+fn entries(log: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let head = log[..9].to_vec();
+    let mut rest = &log[9..];
+    let mut entries = Vec::new();
+    while !rest.is_empty() {
+        let mut reader = wire::quic::Reader::new(rest);
+        let len = reader.varint().expect("a block has a length") as usize;
+        let at = reader.position() + 8;
+        entries.extend_from_slice(&rest[at..at + len]);
+        rest = &rest[at + len..];
+    }
+    (head, entries)
+}
+
+/// A log of these entries whose checks match.
+fn sealed(head: &[u8], entries: &[u8]) -> Vec<u8> {
+    let (mut log, mut chain) = (head.to_vec(), 0);
+    for block in entries.chunks(10_000) {
+        chain = check_of(chain, block);
+        wire::quic::put_varint(&mut log, block.len() as u64);
+        log.extend_from_slice(&chain.to_le_bytes());
+        log.extend_from_slice(block);
+    }
+    log
+}
+
+#[test]
+fn a_journal_replays_and_tells_what_its_connection_was() {
+    let [client, server] = journals(1);
+    for (log, side) in [(&client, Side::Client), (&server, Side::Server)] {
+        let mut replay = Replay::begin(&log[..]).expect("it begins");
+        assert_eq!(replay.head().side, side);
+        assert_eq!(replay.head().config.policy, Policy::CRCA);
+        let (mut lines, mut milestones) = (0, Vec::new());
+        while let Some(step) = replay.step().expect("it replays") {
+            lines += usize::from(!step.to_string().is_empty());
+            if step.entry.is_milestone() {
+                milestones.push(step.to_string());
+            }
+        }
+        assert_eq!(replay.end(), Some(LogEnd::Complete));
+        assert!(lines as u64 == replay.entry_count() - 1 && lines > 100, "{lines}");
+        let stats = replay.connection().stats();
+        assert!(stats.is_multipath && stats.send.key_updates + stats.receive.packets_received > 100, "{stats:?}");
+        assert!(milestones.iter().any(|line| line.contains("path 1 opened")), "{milestones:?}");
+        assert!(milestones.last().is_some_and(|line| line.contains("event: closed")), "{milestones:?}");
+    }
+    let head = |log: &[u8]| Replay::begin(log).expect("it begins").head().original_destination;
+    assert_eq!(head(&client), head(&server), "by which the two sides' logs are found");
+}
+
+#[test]
+fn a_journal_holds_no_payload() {
+    let secret = b"what nobody but the two ends may see";
+    let journals = Journals::default();
+    let mut pair = Setup::new(5).with_config(|config| config.journal = Some(journals.source())).build();
+    pair.connect();
+    let id = pair.client.connection(0).open(Dir::Uni).expect("the peer allows streams");
+    pair.client.connection(0).write(id, Bytes::from_static(secret)).expect("room");
+    pair.client.connection(0).send_datagram(Bytes::from_static(secret)).expect("the peer takes datagrams");
+    pair.run_for(Duration::from_secs(1));
+    drop(pair);
+    let logs = journals.logs();
+    assert_eq!(logs.len(), 2);
+    for (side, log) in logs {
+        assert!(!log.windows(8).any(|window| secret.windows(8).any(|part| part == window)), "{side}");
+    }
+}
+
+#[test]
+fn one_changed_byte_is_noticed_wherever_it_is() {
+    let [log, _] = journals(2);
+    for at in 0..log.len().min(30_000) {
+        let mut changed = log.clone();
+        changed[at] ^= 1 << (at % 8);
+        // In the length of the last block it reads as a log that was cut off; elsewhere it is refused.
+        match replayed(&changed) {
+            Err(Stopped::Journal(_)) | Ok(LogEnd::Cut(_)) => {}
+            other => panic!("byte {at}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_log_that_was_cut_off_replays_as_far_as_it_goes() {
+    let [log, _] = journals(3);
+    let (mut cuts, mut complete) = (0, 0);
+    for len in (10..=log.len()).rev().step_by(97) {
+        match replayed(&log[..len]) {
+            Ok(LogEnd::Cut(_)) => cuts += 1,
+            Ok(LogEnd::Complete) => complete += 1,
+            Err(Stopped::Journal(error)) if matches!(error.kind, JournalErrorKind::Empty) => {}
+            other => panic!("{len} of {} bytes: {other:?}", log.len()),
+        }
+    }
+    assert!(cuts > 10 && complete == 1, "{cuts}, {complete}");
+    // Wherever an entry ends: the checks match, and the rest is missing.
+    let (head, entries) = entries(&log);
+    let mut ends = 0;
+    for len in (500..entries.len()).step_by(211) {
+        ends += u64::from(matches!(replayed(&sealed(&head, &entries[..len])), Ok(LogEnd::Cut(0))));
+    }
+    assert!(ends > 0, "no cut fell between two entries");
+}
+
+#[test]
+fn what_is_no_journal_or_of_another_version_is_told() {
+    let kind = |log: &[u8]| match Replay::begin(log) {
+        Err(Stopped::Journal(error)) => error.kind,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(kind(b""), JournalErrorKind::NotAJournal));
+    assert!(matches!(kind(b"LITZ"), JournalErrorKind::NotAJournal));
+    assert!(matches!(kind(b"\x7fELF\x02\x01\x01\x00\x00\x00"), JournalErrorKind::NotAJournal));
+    let [mut log, _] = journals(4);
+    assert!(matches!(kind(&log[..9]), JournalErrorKind::Empty));
+    log[8] = VERSION as u8 + 1;
+    assert!(matches!(kind(&log), JournalErrorKind::OtherVersion(version) if version == VERSION + 1));
+    log.truncate(8);
+    log.extend_from_slice(&[VERSION as u8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+    assert!(matches!(kind(&log), JournalErrorKind::TooLong));
+}
+
+#[test]
+fn a_report_that_is_changed_into_another_shows() {
+    const EMITTED: u8 = 9;
+    const TIMEOUT: u8 = 8;
+    let [log, _] = journals(6);
+    let (head, entries) = entries(&log);
+    let (mut differences, mut tried) = (0, 0);
+    for at in (1_000..entries.len()).filter(|at| entries[*at] == EMITTED).take(40) {
+        // Some of these bytes are reports of an emission, others parts of numbers; each matters.
+        tried += 1;
+        let mut changed = entries.clone();
+        changed[at] = TIMEOUT;
+        differences += u64::from(!matches!(replayed(&sealed(&head, &changed)), Ok(LogEnd::Complete)));
+    }
+    assert!(tried == 40 && differences == tried, "{differences} of {tried}");
+}
+
+/// Takes so many pieces, and no more.
+struct FullSink {
+    room: u32,
+    log: Arc<Mutex<Vec<u8>>>,
+}
+
+impl JournalSink for FullSink {
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        if self.room > 0 {
+            self.room -= 1;
+            self.log.lock().unwrap().extend_from_slice(bytes);
+        }
+        self.room > 0
+    }
+}
+
+#[test]
+fn a_sink_that_takes_no_more_ends_the_journal_and_the_connection_goes_on() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&log);
+    let source = JournalSource(Arc::new(move |_| Some(Box::new(FullSink { room: 3, log: Arc::clone(&sink) }))));
+    // Only the client's is written down.
+    let mut setup = Setup::new(8);
+    setup.client.journal = Some(source);
+    let mut pair = setup.build();
+    pair.connect();
+    let id = pair.client.connection(0).open(Dir::Uni).expect("the peer allows streams");
+    pair.client.connection(0).write(id, Bytes::from(vec![7; 400_000])).expect("room");
+    pair.client.connection(0).finish(id).expect("it is open");
+    pair.run_for(Duration::from_secs(5));
+    assert!(pair.server.connection(0).stats().receive.bytes_received > 400_000, "all of it arrived");
+    drop(pair);
+    let log = log.lock().unwrap();
+    assert!(matches!(replayed(&log), Ok(LogEnd::Cut(0))));
+}
+
+#[test]
+fn an_entry_that_would_be_too_long_ends_the_journal_and_says_so() {
+    let journals = Journals::default();
+    let mut setup = Setup::new(9);
+    setup.server.journal = Some(journals.source());
+    let mut pair = setup.build();
+    pair.connect();
+    let now = pair.now;
+    pair.server.connection(0).close(now, 1, &"too many words ".repeat(100_000));
+    pair.run_for(Duration::from_secs(5));
+    drop(pair);
+    let logs = journals.logs();
+    assert!(matches!(replayed(&logs[0].1), Ok(LogEnd::TooLong)), "{} logs", logs.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Checks that match: only the format and the connection itself stand between the bytes and a panic.
+    #[test]
+    fn no_changed_log_makes_the_replay_panic(
+        side in 0_usize..2,
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..4), 1..12),
+    ) {
+        static LOGS: std::sync::LazyLock<[Vec<u8>; 2]> = std::sync::LazyLock::new(|| journals(7));
+        let (head, mut entries) = entries(&LOGS[side]);
+        for (at, byte, kind) in edits {
+            let at = at.index(entries.len());
+            match kind {
+                0 => entries[at] = byte,
+                1 => entries[at] ^= 1 << (byte % 8),
+                2 => { entries.insert(at, byte); }
+                _ => { entries.remove(at); }
+            }
+        }
+        // Whatever it says: it returns.
+        let _ = replayed(&sealed(&head, &entries));
+    }
+
+    #[test]
+    fn no_bytes_make_the_replay_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), begins: bool) {
+        if begins {
+            let mut entries = vec![1];
+            entries.append(&mut bytes);
+            bytes = sealed(b"LITZJRNL\x01", &entries);
+        }
+        let is_refused = matches!(replayed(&bytes), Err(Stopped::Journal(_)));
+        prop_assert!(is_refused, "random bytes are no journal");
+    }
+}

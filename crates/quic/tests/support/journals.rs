@@ -1,0 +1,100 @@
+//! Journals kept in memory, and their replay.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quic::journal::{JournalSink, LogEnd, Stopped};
+use quic::{JournalSource, Replay, Side};
+
+/// The journals of all connections of a run, one after the other.
+#[derive(Clone, Default)]
+pub struct Journals(Arc<Mutex<Vec<(Side, Log)>>>);
+
+type Log = Arc<Mutex<Vec<u8>>>;
+
+struct MemorySink(Log);
+
+impl JournalSink for MemorySink {
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        true
+    }
+}
+
+/// What a replay did.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Replayed {
+    pub logs: u64,
+    pub entries: u64,
+    pub plans: u64,
+    pub datagrams: u64,
+    pub bytes: u64,
+    pub log_bytes: u64,
+}
+
+impl Journals {
+    /// For a configuration.
+    pub fn source(&self) -> JournalSource {
+        let logs = Arc::clone(&self.0);
+        JournalSource(Arc::new(move |side| {
+            let log = Log::default();
+            logs.lock().unwrap_or_else(PoisonError::into_inner).push((side, Arc::clone(&log)));
+            Some(Box::new(MemorySink(log)))
+        }))
+    }
+
+    /// The journals so far, of connections that were one.
+    pub fn logs(&self) -> Vec<(Side, Vec<u8>)> {
+        let logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let logs = logs.iter().map(|(side, log)| (*side, log.lock().unwrap_or_else(PoisonError::into_inner).clone()));
+        logs.filter(|(_, log)| !log.is_empty()).collect()
+    }
+
+    /// Replays all of them, which must be complete and equal.
+    pub fn replay(&self) -> Replayed {
+        let mut all = Replayed::default();
+        for (index, (side, log)) in self.logs().into_iter().enumerate() {
+            all.logs += 1;
+            all.log_bytes += log.len() as u64;
+            let end = replay(&log, &mut all).unwrap_or_else(|stopped| panic!("journal {index}, {side}: {stopped}"));
+            assert_eq!(end, LogEnd::Complete, "journal {index}, {side}");
+        }
+        all
+    }
+}
+
+/// Replays one log.
+pub fn replay(log: &[u8], sums: &mut Replayed) -> Result<LogEnd, Stopped> {
+    let mut replay = Replay::begin(log)?;
+    while let Some(step) = replay.step()? {
+        if let Some((datagrams, bytes)) = step.planned() {
+            sums.plans += 1;
+            sums.datagrams += datagrams;
+            sums.bytes += bytes;
+        }
+    }
+    sums.entries += replay.entry_count();
+    Ok(replay.end().expect("no step is left"))
+}
+
+/// With `LITZ_REPLAY=1` every connection of every test is written down, and replayed when its host is gone.
+pub struct Checked(Option<Journals>);
+
+impl Checked {
+    pub fn by_environment() -> Self {
+        Self(std::env::var_os("LITZ_REPLAY").map(|_| Journals::default()))
+    }
+
+    pub fn source(&self) -> Option<JournalSource> {
+        self.0.as_ref().map(Journals::source)
+    }
+}
+
+impl Drop for Checked {
+    fn drop(&mut self) {
+        if let Some(journals) = self.0.take()
+            && !std::thread::panicking()
+        {
+            journals.replay();
+        }
+    }
+}
