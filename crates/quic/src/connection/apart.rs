@@ -51,13 +51,13 @@ impl Apart {
 
 impl Connection {
     /// Gives the receive half away, to be run on another processor until it [rejoins](Self::rejoin). None while the handshake
-    /// goes on, when the end has begun, and if it is away already.
+    /// goes on, when the end has begun, if it is away already, and while a journal is written: that is one log of one serial part.
     ///
     /// While it is away, whatever arrives is its own to handle, and streams and datagrams are accepted and read there: these calls
     /// find nothing here.
     #[must_use]
     pub fn part(&mut self) -> Option<ReceivePart> {
-        if self.apart.is_some() || !self.control.is_confirmed() {
+        if self.apart.is_some() || self.journal.is_some() || !self.control.is_confirmed() {
             return None;
         }
         debug_assert!(self.exchange.is_empty(), "values are delivered before a call returns");
