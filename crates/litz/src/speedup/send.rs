@@ -10,7 +10,7 @@ use units::{Duration, Instant};
 
 use super::Failure;
 use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span, payload_len};
-use super::world::{Stand, World, thread_time};
+use super::world::{Stand, Work, World, thread_time};
 
 /// Where a run stands: the application looks, the conductor sets.
 #[derive(Default)]
@@ -63,12 +63,13 @@ pub(super) fn run(stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Out
         costs: end.costs.zip(begin.costs).map(|(end, begin)| end.since(&begin)).into_iter().collect(),
         stage: world.endpoint.stage_stats(),
         packets_lost,
+        ways: None,
     })
 }
 
 /// Writes the same chunk by reference until the run is over; processor time of the measured part.
 fn write(world: &World, phase: &Phase) -> Result<Duration, String> {
-    world.take_place()?;
+    world.take_place(Work::Writing)?;
     let mut stream = world.connection.open_uni().map_err(|error| error.to_string())?;
     let chunk = Bytes::from(vec![7; CHUNK_LEN]);
     let mut began_at = None;

@@ -131,7 +131,7 @@ fn the_sender_hears_of_each_packet_and_of_none_that_it_left_out() {
     let mut pair = Pair::new(config());
     let id = pair.client.open(Dir::Uni).unwrap();
     let (chunk, mut packets) = (Bytes::from(vec![7; 1 << 16]), 0);
-    let before = pair.script.largest;
+    let before = pair.script.ear.largest;
     for _ in 0..400 {
         pair.now += Duration::from_millis(1);
         while pair.client.write(id, chunk.clone()).is_ok() {}
@@ -143,7 +143,7 @@ fn the_sender_hears_of_each_packet_and_of_none_that_it_left_out() {
         assert_eq!(pair.script.unacknowledged(), 0);
     }
     let stats = pair.client.stats();
-    let left_out = pair.script.largest.unwrap() - before.unwrap() - packets;
+    let left_out = pair.script.ear.largest.unwrap() - before.unwrap() - packets;
     assert!(packets > 20_000 && left_out > 2, "{packets} packets, {left_out} numbers left out between them");
     assert_eq!((stats.send.packets_lost, stats.in_flight_bytes), (0, 0));
     assert_eq!(stats.send.packets_sent, stats.paths[0].packets_acked + before_the_script(&stats));
@@ -221,7 +221,7 @@ fn what_is_no_packet_for_it_is_refused_and_counts_nothing() {
         let result = pair.script.note_arrived(&vec![0x40; len], 1200);
         assert!(result.is_err() || len == 0 || len >= SAMPLE_AT + SAMPLE_LEN, "{len}");
     }
-    assert!(!pair.script.plan_ack(&mut pair.plan) || pair.script.largest.is_some());
+    assert!(!pair.script.plan_ack(&mut pair.plan) || pair.script.ear.largest.is_some());
 }
 
 /// As `config`, for several paths.
@@ -294,5 +294,5 @@ fn streams_of_several_paths_arrive_whole_and_are_acknowledged_on_each() {
     assert_eq!(read.map(|read| read as u64), written);
     assert_eq!((stats.receive.packets_unauthentic, stats.receive.packets_duplicate), (0, 0));
     // Its own acknowledgements came on both paths: the scripts have heard them, in the new phase too.
-    assert!(pair.scripts().all(|script| script.unacknowledged() > 50 && script.peer_phase == 1));
+    assert!(pair.scripts().all(|script| script.unacknowledged() > 50 && script.ear.peer_phase == 1));
 }
