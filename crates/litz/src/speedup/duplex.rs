@@ -52,6 +52,16 @@ struct ToRead {
 }
 
 pub(super) fn run(stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
+    run_updating(stand, span, KEY_UPDATE_EVERY, cancel)
+}
+
+/// As `run`; keys are updated once so many packets were sealed with them, either way.
+pub(super) fn run_updating(
+    stand: &Stand,
+    span: Span,
+    key_update_every: u64,
+    cancel: &CancelToken,
+) -> Result<Outcome, Failure> {
     let world = World::new(stand, cancel)?;
     let (clock, pattern) = (MonotonicClock::start(), Pattern::new());
     let ((tell, told), (to_write, writes), (to_read, reads)) = (channel(), channel(), channel());
@@ -62,7 +72,8 @@ pub(super) fn run(stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Out
             scope.spawn(move || writer.tell_failure(writer.write(&writes))),
             scope.spawn(move || reader.tell_failure(reader.read(&reads))),
         ];
-        let conductor = Conductor { world: &world, clock: &clock, pattern: &pattern, told, to_write, to_read };
+        let (world, clock, pattern) = (&world, &clock, &pattern);
+        let conductor = Conductor { world, clock, pattern, key_update_every, told, to_write, to_read };
         let measured = conductor.conduct(stand, span, cancel);
         // Threads that wait for the connection get an error; those that wait for work have found that there is none.
         world.endpoint.close();
@@ -150,6 +161,8 @@ struct Conductor<'a> {
     world: &'a World,
     clock: &'a MonotonicClock,
     pattern: &'a Pattern,
+    /// In packets, either way.
+    key_update_every: u64,
     told: Receiver<Result<Done, String>>,
     to_write: Sender<()>,
     to_read: Sender<ToRead>,
@@ -281,7 +294,7 @@ impl Conductor<'_> {
     }
 
     fn maybe_update_keys(&self, progress: &mut Progress) -> Result<(), Failure> {
-        let is_due = progress.sealed_in_phase.max(progress.sent_in_phase) >= KEY_UPDATE_EVERY;
+        let is_due = progress.sealed_in_phase.max(progress.sent_in_phase) >= self.key_update_every;
         if is_due && self.world.link.update_keys().map_err(Failure::Error)? {
             (progress.sealed_in_phase, progress.sent_in_phase) = (0, 0);
         }
