@@ -5,6 +5,7 @@
 
 mod admit;
 mod far;
+mod halves;
 mod parallel;
 mod survive;
 mod transmit;
@@ -20,6 +21,7 @@ use units::{Duration, Instant};
 
 use crate::cells::ConnectionCell;
 use crate::error::Closed;
+use crate::halves::Receiver;
 use crate::meter::Stage;
 use crate::port::{NearPort, Port, PortPlace};
 use crate::processor::PathProcessor;
@@ -90,6 +92,10 @@ pub(crate) struct Driver {
     stage: Option<ParallelStage>,
     /// Those that serve the paths of sockets that are not the driver's own.
     processors: Vec<PathProcessor>,
+    /// Who receives; none if that is the driver, or processors of paths.
+    receiver: Option<Receiver>,
+    /// Connections with more to tell the receiver than it takes.
+    await_receiver: Vec<ConnectionKey>,
     /// The connection that something is asked of now: whose fault a panic is.
     attended: Option<ConnectionKey>,
     /// Connections with more to send than the stage takes.
@@ -110,6 +116,7 @@ pub(crate) struct Driver {
 pub(crate) struct Others {
     pub(crate) stage: Option<ParallelStage>,
     pub(crate) processors: Vec<PathProcessor>,
+    pub(crate) receiver: Option<Receiver>,
 }
 
 /// The bounds the driver applies.
@@ -131,6 +138,7 @@ impl Driver {
     ) -> io::Result<Self> {
         for (index, port) in ports.iter().enumerate() {
             if let Some(port) = port.as_near()
+                && port.receives
                 && let Readiness::Descriptor(descriptor) = port.readiness
             {
                 sleeper.add(index, descriptor)?;
@@ -149,6 +157,8 @@ impl Driver {
             limits,
             stage: others.stage,
             processors: others.processors,
+            receiver: others.receiver,
+            await_receiver: Vec::new(),
             attended: None,
             await_stage: Vec::new(),
             goodbyes_said: false,
@@ -192,6 +202,7 @@ impl Driver {
             || (takes && self.near_ports().any(|port| port.readable || port.arrivals.has_some()))
             || self.stage.as_ref().is_some_and(ParallelStage::has_news)
             || self.has_news()
+            || self.receiver.as_ref().is_some_and(Receiver::has_news)
             || self.shared.has_todo()
             || (self.shared.is_stopping() && !self.goodbyes_said);
         let now = self.clock.now();
@@ -201,6 +212,7 @@ impl Driver {
             let retries = self.near_ports().filter_map(NearPort::retry_at);
             let late = self.stage.as_ref().and_then(ParallelStage::deadline);
             let hangs = self.processors.iter().filter_map(PathProcessor::deadline);
+            let hangs = hangs.chain(self.receiver.as_ref().and_then(Receiver::deadline));
             self.timers.next().into_iter().chain(deadline).chain(retries).chain(late).chain(hangs).min()
         };
         let ready = self.sleeper.wait(now, until);
@@ -284,7 +296,9 @@ impl Driver {
     pub(crate) fn has_left(&mut self) -> bool {
         let is_under_way = self.stage.as_ref().is_some_and(|stage| !stage.is_empty());
         let has_held = self.near_ports().any(|port| !port.has_room());
-        let is_there = self.processors.iter().any(|processor| !processor.is_idle());
+        let keys: Vec<u32> = self.slots.keys().collect();
+        let is_away = keys.iter().any(|key| self.slots.get_mut(*key).is_some_and(|slot| slot.away.is_some()));
+        let is_there = is_away || self.processors.iter().any(|processor| !processor.is_idle());
         if !self.goodbyes_said || !self.run.is_empty() || is_under_way || has_held || is_there {
             return false;
         }
@@ -315,7 +329,7 @@ impl Driver {
             received += 1;
             self.deliver(port, &meta, batch);
         }
-        received + self.take_news()
+        received + self.take_news() + self.take_from_receiver()
     }
 
     /// One call to a socket.
@@ -414,7 +428,11 @@ impl Driver {
             return;
         }
         let now = self.clock.now();
+        self.note_bulk(key, batch.bytes().len());
         if let Some(slot) = self.slots.get_mut(key.0) {
+            if slot.away.is_some() {
+                return self.keep_for_the_whole(port, key, meta, batch);
+            }
             self.shared.lap(Stage::Route);
             self.attended = Some(key);
             slot.connection.handle_datagrams(now, arrived_at(port, meta), batch, meta.stride);
@@ -489,13 +507,14 @@ impl Driver {
             self.endpoint.apply(key, change);
         }
         let now = self.clock.now();
+        slot.lose_part(now, Closed::EndpointClosed);
         // Does nothing if the end was told already.
         slot.on_closed(now, Closed::EndpointClosed);
     }
 }
 
 /// Where a batch has come from, and to.
-fn arrived_at(port: usize, meta: &RecvMeta) -> Addresses {
+pub(crate) fn arrived_at(port: usize, meta: &RecvMeta) -> Addresses {
     let socket = u16::try_from(port).expect("an engine has few sockets");
     Addresses { remote: meta.source, local_ip: meta.destination_ip, socket }
 }
@@ -513,7 +532,7 @@ fn has_long_header(datagram: &[u8]) -> bool {
 
 /// Whether `datagram` has a short header with the connection ID of `first`, which has one too: its bits may differ, the
 /// eight bytes after them may not.
-fn same_short_header(first: &[u8], datagram: &[u8]) -> bool {
+pub(crate) fn same_short_header(first: &[u8], datagram: &[u8]) -> bool {
     const ID_END: usize = 1 + LOCAL_ID_LEN;
     first.len() >= ID_END
         && datagram.len() >= ID_END

@@ -16,6 +16,7 @@ use crate::cells::ConnectionCell;
 use crate::config::EngineConfig;
 use crate::driver::{Driver, Tails};
 use crate::error::{Closed, StartError};
+use crate::halves::{self, SplitStats};
 use crate::handle::ConnectionHandle;
 use crate::inline::Inline;
 use crate::meter::Costs;
@@ -46,6 +47,8 @@ struct Core {
     placement: Placement,
     /// What other processors did, if there are any.
     figures: Option<Arc<Figures>>,
+    /// What the receiver did, under `split`.
+    halves: Option<Arc<halves::Figures>>,
 }
 
 /// A driver and its place.
@@ -164,6 +167,11 @@ impl Engine {
     /// What the processors beside the serial one did; none if there are none.
     pub fn stage_stats(&self) -> Option<StageStats> {
         self.core.figures.as_ref().map(|figures| figures.read())
+    }
+
+    /// What the receiver did; none but under [`Placement::Split`].
+    pub fn split_stats(&self) -> Option<SplitStats> {
+        self.core.halves.as_ref().map(|figures| figures.read())
     }
 
     /// The engine's clock now; deadlines for [`block_on`](Self::block_on) are on it.

@@ -83,7 +83,7 @@ impl ConnectionHandle {
     fn refill(&self, needed: bool) {
         if needed {
             // A connection that is over brings nothing more.
-            let _over = self.submit(|_| ());
+            let _over = self.submit(|state| state.todo.inbound = true);
         }
     }
 
@@ -181,6 +181,7 @@ impl ConnectionHandle {
         if mode == MessageMode::Undecided {
             // After the end there is nothing to decide: what has arrived is taken either way.
             let _over = self.submit(|state| {
+                state.todo.inbound = true;
                 if state.mode == MessageMode::Undecided {
                     state.mode = wanted;
                 }

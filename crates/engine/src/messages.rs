@@ -8,8 +8,8 @@ use units::Instant;
 
 use crate::cells::connection::{MESSAGE_OVERHEAD, MESSAGES_IN_BYTES_MAX, MESSAGES_OUT_BYTES_MAX};
 use crate::cells::{ConnectionCell, Interest};
+use crate::inbound::{READ_LEN_MAX, Source};
 use crate::receive::COMPACT_BELOW;
-use crate::slot::READ_LEN_MAX;
 
 /// Messages that are put together at a time. Each may take `message_len_max` bytes; more streams wait their turn.
 const ASSEMBLIES_MAX: usize = 64;
@@ -17,11 +17,16 @@ const ASSEMBLIES_MAX: usize = 64;
 /// The code for the peer whose message is longer than we take, in STOP_SENDING.
 pub(crate) const MESSAGE_TOO_LONG: u64 = 1;
 
-/// A connection's messages under way.
-pub(crate) struct Messages {
-    len_max: usize,
+/// A connection's messages on their way out.
+#[derive(Default)]
+pub(crate) struct Outgoing {
     /// Messages on a stream that the peer has not acknowledged, with what the connection has not taken of them.
     sending: BTreeMap<StreamId, Bytes>,
+}
+
+/// A connection's messages on their way in.
+pub(crate) struct Incoming {
+    len_max: usize,
     receiving: BTreeMap<StreamId, Assembly>,
     /// The application has enough for now.
     paused: bool,
@@ -33,13 +38,9 @@ struct Assembly {
     len: usize,
 }
 
-impl Messages {
-    pub(crate) fn new(len_max: usize) -> Self {
-        Self { len_max, sending: BTreeMap::new(), receiving: BTreeMap::new(), paused: false }
-    }
-
+impl Outgoing {
     /// Moves the application's messages onto streams, as far as the peer and the send buffer allow.
-    pub(crate) fn serve_out(&mut self, connection: &mut Connection, cell: &ConnectionCell) {
+    pub(crate) fn serve(&mut self, connection: &mut Connection, cell: &ConnectionCell) {
         // At most a few wait for room at a time: a new one is begun only when none does.
         let blocked: Vec<StreamId> =
             self.sending.iter().filter(|(_, rest)| !rest.is_empty()).map(|(id, _)| *id).collect();
@@ -96,58 +97,56 @@ impl Messages {
         wakers.wake();
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.sending.clear();
+    }
+}
+
+impl Incoming {
+    pub(crate) fn new(len_max: usize) -> Self {
+        Self { len_max, receiving: BTreeMap::new(), paused: false }
+    }
+
     /// Takes new streams and goes on with those begun. `everything`: without heed of bounds, because the end has come.
-    pub(crate) fn serve_in(
-        &mut self,
-        now: Instant,
-        connection: &mut Connection,
-        cell: &ConnectionCell,
-        everything: bool,
-    ) {
+    pub(crate) fn serve(&mut self, now: Instant, source: &mut impl Source, cell: &ConnectionCell, everything: bool) {
         self.paused = !everything && cell.lock().messages_bytes >= MESSAGES_IN_BYTES_MAX;
         if self.paused {
             return;
         }
         let begun: Vec<StreamId> = self.receiving.keys().copied().collect();
         for id in begun {
-            self.read(now, id, connection, cell);
+            self.read(now, id, source, cell);
         }
         while (everything || (!self.paused && self.receiving.len() < ASSEMBLIES_MAX))
-            && let Some(id) = connection.accept(Dir::Uni)
+            && let Some(id) = source.accept(Dir::Uni)
         {
             self.receiving.insert(id, Assembly::default());
-            self.read(now, id, connection, cell);
+            self.read(now, id, source, cell);
             self.paused = !everything && cell.lock().messages_bytes >= MESSAGES_IN_BYTES_MAX;
         }
     }
 
     /// More of a message has arrived.
-    pub(crate) fn on_readable(
-        &mut self,
-        now: Instant,
-        id: StreamId,
-        connection: &mut Connection,
-        cell: &ConnectionCell,
-    ) {
+    pub(crate) fn on_readable(&mut self, now: Instant, id: StreamId, source: &mut impl Source, cell: &ConnectionCell) {
         if self.paused || !self.receiving.contains_key(&id) {
             return;
         }
         let full = self.receiving.len() >= ASSEMBLIES_MAX;
-        self.read(now, id, connection, cell);
+        self.read(now, id, source, cell);
         if full && self.receiving.len() < ASSEMBLIES_MAX {
-            self.serve_in(now, connection, cell, false);
+            self.serve(now, source, cell, false);
         }
     }
 
-    fn read(&mut self, now: Instant, id: StreamId, connection: &mut Connection, cell: &ConnectionCell) {
+    fn read(&mut self, now: Instant, id: StreamId, source: &mut impl Source, cell: &ConnectionCell) {
         let Some(assembly) = self.receiving.get_mut(&id) else { return };
         loop {
-            match connection.read(now, id, READ_LEN_MAX) {
+            match source.read(now, id, READ_LEN_MAX) {
                 Ok(Chunk::Bytes(strip)) => {
                     assembly.len += strip.len();
                     if assembly.len > self.len_max {
                         tracing::debug!(%id, len_max = self.len_max, "a message is too long: refused");
-                        let _over = connection.stop(now, id, MESSAGE_TOO_LONG);
+                        let _over = source.stop(now, id, MESSAGE_TOO_LONG);
                         self.receiving.remove(&id);
                         return;
                     }
@@ -174,7 +173,6 @@ impl Messages {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.sending.clear();
         self.receiving.clear();
     }
 }

@@ -66,6 +66,16 @@ impl Sleeper {
         self.registry().reregister(&mut SourceFd(&descriptor), Token(SOCKETS_FROM + socket), interest)
     }
 
+    /// As [`watch_writable`](Self::watch_writable), of a socket that is not watched for arrivals.
+    pub(crate) fn watch_only_writable(&self, socket: usize, descriptor: RawFd, watch: bool) -> io::Result<()> {
+        let mut source = SourceFd(&descriptor);
+        if watch {
+            self.registry().register(&mut source, Token(SOCKETS_FROM + socket), Interest::WRITABLE)
+        } else {
+            self.registry().deregister(&mut source)
+        }
+    }
+
     /// Makes the timer fire at `until` or before; false if it cannot.
     fn arm(&mut self, now: Instant, until: Instant) -> bool {
         if self.armed.is_some_and(|armed| now < armed && armed <= until) {

@@ -1,25 +1,23 @@
-//! One connection as the driver keeps it: the protocol, its cells, and what goes between them.
+//! One connection as the driver keeps it: the protocol, its cells, and what goes between them. What arrives is in `inbound`,
+//! which is away while the receive half is.
+
+mod away;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use quic::session::ExportError;
-use quic::{
-    Chunk, Connection, Dir, Event, OpenPathError, ReadError as QuicReadError, StreamId, WriteError as QuicWriteError,
-};
+use quic::{Connection, Dir, Event, OpenPathError, StreamId, WriteError as QuicWriteError};
 use units::{Duration, Instant};
 
-use crate::cells::connection::{ACCEPTED_MAX, DATAGRAMS_IN_BYTES_MAX, OpenAnswer, PATH_TASKS_MAX, PathTask, Query};
-use crate::cells::recv::RecvEnd;
+pub(crate) use self::away::{Away, STRANGE_MAX};
+use crate::cells::connection::{OpenAnswer, PATH_TASKS_MAX, PathTask, Query};
 use crate::cells::send::SendEnd;
-use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, StreamCells, StreamTask};
+use crate::cells::{ConnectionCell, Interest, RecvCell, SendCell, StreamCells, StreamTask};
 use crate::error::{Closed, OpenError};
-use crate::messages::Messages;
-use crate::receive::COMPACT_BELOW;
+use crate::inbound::{Inbound, cells_for};
+use crate::messages::Outgoing;
 use crate::shared::{Entered, HalfOpen};
-
-/// Bytes taken from a stream in one call; chunks are references, so more would only mean less often.
-pub(crate) const READ_LEN_MAX: usize = 64 << 10;
 
 /// How long nothing is sent after the system refused a batch, at first and at most.
 const REFUSED_WAIT_MIN: Duration = Duration::from_millis(5);
@@ -48,17 +46,23 @@ pub(crate) struct Slot {
     pub(crate) refused_until: Option<Instant>,
     /// Takes the place of what the connection itself says about its end.
     pub(crate) end_override: Option<Closed>,
-    streams: BTreeMap<StreamId, StreamCells>,
+    writers: BTreeMap<StreamId, Arc<SendCell>>,
+    /// What arrives for the application; none while the receive half is [away](Away), or if that was lost.
+    inbound: Option<Inbound>,
+    pub(crate) away: Option<Box<Away>>,
+    /// Much arrives, so that the receive half is worth a processor of its own, but not before this time.
+    pub(crate) bulk_arrives: bool,
+    pub(crate) whole_until: Instant,
     /// Wishes for streams that wait for the peer's permission.
     opens: [VecDeque<OpenAnswer>; 2],
-    messages: Messages,
+    messages: Outgoing,
     /// Wishes about paths that came before the handshake was confirmed; at most [`PATH_TASKS_MAX`], later ones are dropped.
     paths: Vec<PathTask>,
 }
 
 impl Slot {
     pub(crate) fn new(connection: Connection, cell: Arc<ConnectionCell>, entered: Entered) -> Self {
-        let messages = Messages::new(cell.shared.limits.message_len_max);
+        let inbound = Inbound::new(Arc::clone(&cell));
         Self {
             connection,
             cell,
@@ -72,9 +76,13 @@ impl Slot {
             refusals: 0,
             refused_until: None,
             end_override: None,
-            streams: BTreeMap::new(),
+            writers: BTreeMap::new(),
+            inbound: Some(inbound),
+            away: None,
+            bulk_arrives: false,
+            whole_until: Instant::ZERO,
             opens: [VecDeque::new(), VecDeque::new()],
-            messages,
+            messages: Outgoing::default(),
             paths: Vec::new(),
         }
     }
@@ -95,17 +103,14 @@ impl Slot {
 
     /// Does what the application asked for.
     pub(crate) fn serve_todo(&mut self, now: Instant) {
-        let (todo, mode) = {
-            let mut state = self.cell.lock();
-            (state.begin_service(), state.mode)
-        };
+        let todo = self.cell.lock().begin_service();
         for request in todo.opens {
             self.opens[request.dir.index()].push_back(request.answer);
         }
         for task in todo.streams {
             match task {
                 StreamTask::Send(cell) => self.serve_send(&cell),
-                StreamTask::Recv(cell) => self.serve_recv(now, &cell),
+                StreamTask::Recv(cell) => self.serve_recv(now, cell),
             }
         }
         for datagram in todo.datagrams {
@@ -122,13 +127,12 @@ impl Slot {
         }
         self.open_streams(now, Dir::Bi);
         self.open_streams(now, Dir::Uni);
-        self.accept_streams(now, Dir::Bi, mode);
-        self.accept_streams(now, Dir::Uni, mode);
-        self.messages.serve_out(&mut self.connection, &self.cell);
-        if mode == MessageMode::Messages {
-            self.messages.serve_in(now, &mut self.connection, &self.cell, false);
+        self.messages.serve(&mut self.connection, &self.cell);
+        self.cell.lock().datagram_len_max = self.connection.datagram_len_max();
+        self.with_inbound(|inbound, connection| inbound.serve(now, connection));
+        if let Some(away) = &mut self.away {
+            away.inbound |= todo.inbound;
         }
-        self.serve_datagrams();
         if let Some((code, reason)) = todo.close {
             self.connection.close(now, code, &reason);
         }
@@ -139,29 +143,26 @@ impl Slot {
         match event {
             Event::Connected => self.on_connected(),
             Event::Opened(dir) => {
-                let mode = self.cell.lock().mode;
-                self.accept_streams(now, dir, mode);
-                if mode == MessageMode::Messages {
-                    self.messages.serve_in(now, &mut self.connection, &self.cell, false);
-                }
+                self.with_inbound(|inbound, connection| inbound.on_opened(now, dir, connection));
             }
             Event::StreamsAvailable(dir) => {
                 self.open_streams(now, dir);
                 if dir == Dir::Uni {
-                    self.messages.serve_out(&mut self.connection, &self.cell);
+                    self.messages.serve(&mut self.connection, &self.cell);
                 }
             }
-            Event::Readable(id) => match self.streams.get(&id).and_then(|cells| cells.recv.clone()) {
-                Some(cell) => self.serve_recv(now, &cell),
-                None => self.messages.on_readable(now, id, &mut self.connection, &self.cell),
-            },
-            Event::Writable(id) => match self.streams.get(&id).and_then(|cells| cells.send.clone()) {
+            Event::Readable(id) => {
+                self.with_inbound(|inbound, connection| inbound.on_readable(now, id, connection));
+            }
+            Event::Writable(id) => match self.writers.get(&id).cloned() {
                 Some(cell) => self.serve_send(&cell),
-                None => self.messages.serve_out(&mut self.connection, &self.cell),
+                None => self.messages.serve(&mut self.connection, &self.cell),
             },
             Event::Finished(id) => self.on_send_end(id, SendEnd::Acknowledged),
             Event::Stopped { id, code } => self.on_send_end(id, SendEnd::Stopped(code)),
-            Event::DatagramReceived => self.serve_datagrams(),
+            Event::DatagramReceived => {
+                self.with_inbound(|inbound, connection| inbound.serve_datagrams(connection));
+            }
             Event::Confirmed => self.serve_paths(now),
             Event::PathState(path, state) => tracing::debug!(%path, state = state.name(), "a path has changed"),
             Event::Closed(error) => self.on_closed(now, error.into()),
@@ -184,13 +185,30 @@ impl Slot {
 
     // ── Streams ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn cells_for(&self, id: StreamId) -> StreamCells {
-        let limits = self.cell.shared.limits;
-        let ours = id.initiator() == self.connection.side();
-        let bi = id.dir() == Dir::Bi;
-        StreamCells {
-            send: (bi || ours).then(|| Arc::new(SendCell::new(id, limits.outbox_bytes_max))),
-            recv: (bi || !ours).then(|| Arc::new(RecvCell::new(id, limits.inbox_bytes_max))),
+    /// Does something about what arrives, unless that happens elsewhere, and hands out what comes of it.
+    fn with_inbound(&mut self, serve: impl FnOnce(&mut Inbound, &mut Connection)) {
+        let Some(inbound) = &mut self.inbound else { return };
+        serve(inbound, &mut self.connection);
+        let accepted = inbound.take_accepted();
+        self.hand_out(accepted);
+    }
+
+    /// The peer's streams are the application's from now on.
+    pub(crate) fn hand_out(&mut self, accepted: Vec<StreamCells>) {
+        for cells in accepted {
+            let Some(id) = cells.id() else { continue };
+            if let Some(send) = &cells.send {
+                self.writers.insert(id, Arc::clone(send));
+            }
+            if let (Some(away), Some(recv)) = (&mut self.away, &cells.recv) {
+                away.note_reader(recv);
+            }
+            let wakers = {
+                let mut state = self.cell.lock();
+                state.accepted[id.dir().index()].push_back(cells);
+                state.take_wakers(Interest::accept(id.dir()))
+            };
+            wakers.wake();
         }
     }
 
@@ -200,8 +218,20 @@ impl Slot {
         while let Some(answer) = self.opens[dir.index()].front() {
             if !answer.is_abandoned() {
                 let Some(id) = self.connection.open(dir) else { break };
-                let cells = self.cells_for(id);
-                self.streams.insert(id, cells.clone());
+                let cells = cells_for(&self.cell, id);
+                if let Some(send) = &cells.send {
+                    self.writers.insert(id, Arc::clone(send));
+                }
+                if let Some(recv) = &cells.recv {
+                    match (&mut self.inbound, &mut self.away) {
+                        (Some(inbound), _) => inbound.add_reader(Arc::clone(recv)),
+                        (None, Some(away)) => {
+                            away.note_reader(recv);
+                            away.readers.push(Arc::clone(recv));
+                        }
+                        (None, None) => {}
+                    }
+                }
                 if let Err(Ok(cells)) = answer.put(Ok(cells)) {
                     self.forsake(now, &cells);
                 }
@@ -222,36 +252,8 @@ impl Slot {
         }
         if let Some(recv) = &cells.recv {
             recv.stop(0);
-            self.serve_recv(now, recv);
+            self.serve_recv(now, Arc::clone(recv));
         }
-    }
-
-    /// Takes the peer's streams, as many as may wait for the application.
-    fn accept_streams(&mut self, now: Instant, dir: Dir, mode: MessageMode) {
-        if dir == Dir::Uni && mode != MessageMode::Streams {
-            return;
-        }
-        // Looked at each time, because the application takes streams meanwhile: it asks for more when a queue that was full
-        // has fallen to half, so this must not stop before the queue is full.
-        while self.cell.lock().accepted[dir.index()].len() < ACCEPTED_MAX
-            && let Some(id) = self.connection.accept(dir)
-        {
-            self.accept_stream(now, id);
-        }
-    }
-
-    fn accept_stream(&mut self, now: Instant, id: StreamId) {
-        let cells = self.cells_for(id);
-        self.streams.insert(id, cells.clone());
-        if let Some(recv) = &cells.recv {
-            self.serve_recv(now, recv);
-        }
-        let wakers = {
-            let mut state = self.cell.lock();
-            state.accepted[id.dir().index()].push_back(cells);
-            state.take_wakers(Interest::accept(id.dir()))
-        };
-        wakers.wake();
     }
 
     /// Moves what was written into the connection.
@@ -294,79 +296,21 @@ impl Slot {
 
     /// A sending side is over.
     fn on_send_end(&mut self, id: StreamId, end: SendEnd) {
-        let Some(cells) = self.streams.get_mut(&id) else {
-            self.messages.on_send_end(id, &self.cell);
-            return;
-        };
-        let cell = cells.send.take();
-        let gone = cells.recv.is_none();
-        if gone {
-            self.streams.remove(&id);
-        }
-        if let Some(cell) = cell {
-            cell.end(end);
+        match self.writers.remove(&id) {
+            Some(cell) => cell.end(end),
+            None => self.messages.on_send_end(id, &self.cell),
         }
     }
 
     /// Moves what has arrived into the inbox.
-    fn serve_recv(&mut self, now: Instant, cell: &RecvCell) {
-        self.move_in(now, cell, false);
-    }
-
-    /// As [`serve_recv`](Self::serve_recv); `everything` takes no heed of the inbox's bound.
-    fn move_in(&mut self, now: Instant, cell: &RecvCell, everything: bool) {
-        let id = cell.id;
-        let mut over = false;
-        let waker = {
-            let mut inbox = cell.lock();
-            inbox.begin_service();
-            if let Some(code) = inbox.take_stop() {
-                let _over = self.connection.stop(now, id, code);
-                over = true;
-            }
-            while !inbox.is_over() && (cell.wants_more(&mut inbox) || everything) {
-                match self.connection.read(now, id, READ_LEN_MAX) {
-                    Ok(Chunk::Bytes(strip)) => inbox.push(strip.compacted(COMPACT_BELOW)),
-                    Ok(Chunk::End) => inbox.set_end(RecvEnd::Finished),
-                    Err(QuicReadError::Reset(code)) => inbox.set_end(RecvEnd::Reset(code)),
-                    Err(QuicReadError::Blocked) => break,
-                    Err(QuicReadError::Closed) => inbox.set_end(RecvEnd::Stopped),
-                }
-            }
-            over |= inbox.is_over();
-            inbox.take_waker()
-        };
-        if over && let Some(cells) = self.streams.get_mut(&id) {
-            cells.recv = None;
-            if cells.send.is_none() {
-                self.streams.remove(&id);
-            }
-        }
-        if let Some(waker) = waker {
-            waker.wake();
+    fn serve_recv(&mut self, now: Instant, cell: Arc<RecvCell>) {
+        match &mut self.away {
+            Some(away) => away.tasks.push(cell),
+            None => self.with_inbound(|inbound, connection| inbound.serve_reader(now, &cell, connection)),
         }
     }
 
     // ── The rest ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    /// Moves datagrams to the application; what finds no room stays with the connection.
-    fn serve_datagrams(&mut self) {
-        let wakers = {
-            let mut state = self.cell.lock();
-            state.datagram_len_max = self.connection.datagram_len_max();
-            let before = state.datagrams.len();
-            while state.datagrams_bytes < DATAGRAMS_IN_BYTES_MAX
-                && let Some(datagram) = self.connection.recv_datagram()
-            {
-                state.put_datagram(datagram);
-            }
-            if state.datagrams.len() == before {
-                return;
-            }
-            state.take_wakers(Interest::Datagram)
-        };
-        wakers.wake();
-    }
 
     /// Does what is wanted of paths, once it can be.
     fn serve_paths(&mut self, now: Instant) {
@@ -411,13 +355,14 @@ impl Slot {
     }
 
     fn end_handles(&mut self, closed: &Closed) {
-        for cells in std::mem::take(&mut self.streams).into_values() {
-            if let Some(cell) = cells.send {
-                cell.end(SendEnd::Closed(closed.clone()));
-            }
-            if let Some(cell) = cells.recv {
-                cell.end(RecvEnd::Closed(closed.clone()));
-            }
+        for cell in std::mem::take(&mut self.writers).into_values() {
+            cell.end(SendEnd::Closed(closed.clone()));
+        }
+        if let Some(inbound) = &mut self.inbound {
+            inbound.end(closed);
+        }
+        if let Some(away) = &mut self.away {
+            away.end_readers(closed);
         }
         for answer in self.opens.iter_mut().flat_map(|queue| queue.drain(..)) {
             let _nobody_waits = answer.put(Err(OpenError::ConnectionClosed(closed.clone())));
@@ -425,24 +370,14 @@ impl Slot {
     }
 
     /// The connection is over: what has arrived goes to the application without heed of bounds (flow control has bounded
-    /// it), then everybody is told.
+    /// it), then everybody is told. Not before the receive half is back, which may know of more.
     pub(crate) fn on_closed(&mut self, now: Instant, closed: Closed) {
         let closed = self.end_override.take().unwrap_or(closed);
-        let mode = self.cell.lock().mode;
-        for dir in Dir::ALL {
-            if dir == Dir::Uni && mode == MessageMode::Messages {
-                self.messages.serve_in(now, &mut self.connection, &self.cell, true);
-                continue;
-            }
-            while let Some(id) = self.connection.accept(dir) {
-                self.accept_stream(now, id);
-            }
+        if let Some(away) = &mut self.away {
+            away.closed.get_or_insert(closed);
+            return;
         }
-        let receiving: Vec<_> = self.streams.values().filter_map(|cells| cells.recv.clone()).collect();
-        for cell in receiving {
-            self.move_in(now, &cell, true);
-        }
-        self.serve_datagrams();
+        self.with_inbound(|inbound, connection| inbound.bring_all(now, connection));
         self.end_handles(&closed);
         self.messages.clear();
         self.handshake_until = None;

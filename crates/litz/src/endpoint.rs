@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use engine::{Closed, Costs, Engine, EngineConfig, LiveSocket, Placement, StageStats, StartError};
+use engine::{Closed, Costs, Engine, EngineConfig, LiveSocket, Placement, SplitStats, StageStats, StartError};
 use net::{DatagramSocket, UdpSocket, UdpSocketOptions};
 use quic::session::SessionFactory;
 use quic::session::tls::{TlsClient, TlsServer, keys_for_measuring};
@@ -320,6 +320,11 @@ impl Endpoint {
     /// What the processors beside the serial one did; none under the placements of one processor.
     pub fn stage_stats(&self) -> Option<StageStats> {
         self.engine.stage_stats()
+    }
+
+    /// What the receiver did; none but under [`Placement::Split`].
+    pub fn split_stats(&self) -> Option<SplitStats> {
+        self.engine.split_stats()
     }
 
     /// Connections that exist, those that are ending included.

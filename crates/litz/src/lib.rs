@@ -100,7 +100,8 @@ pub use connection::Connection;
 pub use endpoint::{BindError, ConnectError, Endpoint, EndpointConfig};
 pub use engine::{
     AcceptStreamError, Closed, Costs, DatagramError, LAP_MAX, LiveSocket, MessageError, OpenError, PROCESSORS_MAX,
-    Placement, PlacementError, ReadError, Readiness, Stage, StageKind, StageStats, Traffic, WorkerStats, WriteError,
+    Placement, PlacementError, ReadError, Readiness, SplitStats, Stage, StageKind, StageStats, Traffic, WorkerStats,
+    WriteError,
 };
 pub use net::{UdpSocket, UdpSocketOptions};
 pub use quic::session::ExportError;

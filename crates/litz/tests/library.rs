@@ -23,6 +23,8 @@ macro_rules! scenarios {
         scenarios!(@arm memory_thread, Wire::Memory, Placement::Thread, $($module::$name),*);
         scenarios!(@arm memory_inline, Wire::Memory, Placement::Inline, $($module::$name),*);
         scenarios!(@arm udp_packet, Wire::Udp, Placement::Packet(3), $($module::$name),*);
+        scenarios!(@arm udp_split, Wire::Udp, Placement::Split, $($module::$name),*);
+        scenarios!(@arm memory_split, Wire::Memory, Placement::Split, $($module::$name),*);
         scenarios!(@arm udp_path, Wire::Udp, Placement::Path(2), $($module::$name),*);
         scenarios!(@arm memory_path, Wire::Memory, Placement::Path(2), $($module::$name),*);
         scenarios!(@arm udp_connection, Wire::Udp, Placement::Connection(3), $($module::$name),*);

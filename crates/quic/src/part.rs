@@ -136,6 +136,12 @@ impl ReceivePart {
         self.lens.ids.iter().map(|(id, _)| *id)
     }
 
+    /// Values that were found and not taken with [`poll_findings`](Self::poll_findings). It grows with each batch: a caller that
+    /// cannot take them stops bringing batches.
+    pub fn untold(&self) -> usize {
+        self.exchange.to_send.len() + self.exchange.to_control.len()
+    }
+
     // ── Input ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     /// Takes datagrams that arrived together, as [`Connection::handle_datagrams`](crate::Connection::handle_datagrams) does.

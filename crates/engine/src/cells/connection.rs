@@ -120,6 +120,8 @@ pub(crate) struct Todo {
     pub(crate) datagrams: VecDeque<Bytes>,
     pub(crate) queries: Vec<Query>,
     pub(crate) paths: Vec<PathTask>,
+    /// The application takes more of what has arrived than it did.
+    pub(crate) inbound: bool,
     pub(crate) close: Option<(u64, String)>,
 }
 

@@ -30,6 +30,13 @@ pub(crate) struct StreamCells {
     pub(crate) recv: Option<Arc<RecvCell>>,
 }
 
+impl StreamCells {
+    /// Which stream's they are; none if there are none.
+    pub(crate) fn id(&self) -> Option<quic::StreamId> {
+        self.send.as_ref().map(|cell| cell.id).or_else(|| self.recv.as_ref().map(|cell| cell.id))
+    }
+}
+
 /// A stream whose cell has work for the driver.
 #[derive(Debug)]
 pub(crate) enum StreamTask {

@@ -31,6 +31,11 @@ impl Driver {
     /// Lets go of a connection of which nothing may be asked any more.
     fn bury(&mut self, key: ConnectionKey) {
         let Some(mut slot) = self.slots.remove(key.0) else { return };
+        let away = slot.away.take().filter(|away| !away.is_recalled);
+        if let (Some(receiver), Some(_)) = (&mut self.receiver, away) {
+            // It comes back to nobody.
+            receiver.recall(self.clock.now(), key);
+        }
         self.timers.replace(key.0, slot.deadline, None);
         self.endpoint.forget(key);
         slot.abandon(Closed::ProcessorGone);

@@ -10,6 +10,7 @@ use units::Instant;
 use super::{Driver, Tails, VISITS_PER_TURN};
 use crate::meter::Stage;
 use crate::port::{Parcel, PortPlace, Sent};
+use crate::sleep::Sleeper;
 use crate::slot::Slot;
 use crate::socket::Readiness;
 
@@ -31,9 +32,15 @@ impl Driver {
     /// Visits the connections that have something to say or to send, in turn. Returns the batches sent.
     pub(super) fn transmit(&mut self, tails: Tails) -> usize {
         let mut sent = 0;
+        self.wake_awaiting_receiver();
         for _ in 0..self.run.len().min(VISITS_PER_TURN) {
+            // What is to be acknowledged, and what was, is known before a plan is made.
+            self.take_findings();
             let Some(key) = self.run.pop_front() else { break };
             sent += self.visit(key, tails);
+        }
+        if let Some(receiver) = &mut self.receiver {
+            receiver.wake();
         }
         self.shared.lap(Stage::HandOver);
         let now = self.clock.now();
@@ -59,13 +66,18 @@ impl Driver {
         slot.scheduled = false;
         self.apply_routes(key);
         self.tell(key);
+        self.let_depart(key);
         self.shared.lap(Stage::HandOver);
+        if !self.tell_receiver(key) {
+            return 0;
+        }
         let (sent, left) = self.send_plans(key, tails);
         // Planning may have ended streams or changed routes.
         self.apply_routes(key);
         self.tell(key);
+        self.tell_receiver(key);
         let Some(slot) = self.slots.get_mut(key.0) else { return sent };
-        if slot.connection.is_closed() {
+        if slot.connection.is_closed() && slot.away.is_none() {
             self.forget(key);
             return sent;
         }
@@ -262,7 +274,8 @@ impl Driver {
             return;
         }
         if let Readiness::Descriptor(descriptor) = port.readiness {
-            match self.sleeper.watch_writable(index, descriptor, wanted) {
+            let watch = if port.receives { Sleeper::watch_writable } else { Sleeper::watch_only_writable };
+            match watch(&self.sleeper, index, descriptor, wanted) {
                 Ok(()) => port.watched = wanted,
                 Err(error) => tracing::error!(%error, "cannot watch a socket for room"),
             }

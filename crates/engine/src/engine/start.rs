@@ -11,13 +11,14 @@ use super::{Core, Placed, SOCKETS_MAX, Seat, run_to_the_end};
 use crate::config::EngineConfig;
 use crate::driver::{Driver, DriverLimits, Others, Tails};
 use crate::error::StartError;
+use crate::halves::{self, Receiver};
 use crate::inline::Inline;
 use crate::placement::{PROCESSORS_MAX, Placement};
 use crate::port::{NearPort, Port};
 use crate::processor::{PathProcessor, Start};
 use crate::shared::{Common, Limits, Shared};
 use crate::sleep::Sleeper;
-use crate::socket::LiveSocket;
+use crate::socket::{LiveSocket, SharedSocket};
 use crate::stage::Stage;
 use crate::wake::ArrivalWaker;
 
@@ -36,12 +37,13 @@ pub(super) fn start(mut config: EngineConfig, mut sockets: Vec<Box<dyn LiveSocke
     os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
     let secrets = SecretSource::new(&key);
     let each = sockets.len() / drivers;
-    let (mut started, mut figures) = (Vec::with_capacity(drivers), None);
+    let (mut started, mut figures, mut halved) = (Vec::with_capacity(drivers), None, None);
     for index in 0..drivers {
         let rest = sockets.split_off(each);
         let mine = std::mem::replace(&mut sockets, rest);
         let (shared, sleeper) = share(&config, clock, &common, index, &mine)?;
         let (ports, others) = place(&config, &shared, mine)?;
+        halved = others.receiver.as_ref().map(|receiver| Arc::clone(receiver.figures()));
         figures = others.stage.as_ref().map(|stage| Arc::clone(stage.figures()));
         let secrets = secrets.split_for(index, drivers);
         let endpoint = Endpoint::new(config.transport.clone(), config.server.clone(), secrets)
@@ -69,7 +71,7 @@ pub(super) fn start(mut config: EngineConfig, mut sockets: Vec<Box<dyn LiveSocke
         };
         seats.push(Seat { shared, placed });
     }
-    Ok(Core { seats, next: AtomicUsize::new(0), placement: config.placement, figures })
+    Ok(Core { seats, next: AtomicUsize::new(0), placement: config.placement, figures, halves: halved })
 }
 
 /// Whether the configuration can work with so many sockets.
@@ -137,6 +139,10 @@ fn place(
     let spares_driver = usize::from(count > sockets.len());
     let mut ports = Vec::with_capacity(sockets.len());
     let mut given: Vec<Vec<_>> = (1..count).map(|_| Vec::new()).collect();
+    let sockets = match config.placement {
+        Placement::Split => return halve(config, shared, sockets),
+        _ => sockets,
+    };
     for (index, socket) in sockets.into_iter().enumerate() {
         let local = shared.local_addrs[index];
         match ((index + spares_driver) % count).checked_sub(1) {
@@ -159,6 +165,33 @@ fn place(
         others.processors.push(processor.map_err(|error| StartError::System("start a processor", error))?);
     }
     Ok((ports, others))
+}
+
+/// The driver sends, another processor receives.
+fn halve(
+    config: &EngineConfig,
+    shared: &Shared,
+    sockets: Vec<Box<dyn LiveSocket>>,
+) -> Result<(Vec<Port>, Others), StartError> {
+    let (mut ports, mut receiving) = (Vec::with_capacity(sockets.len()), Vec::with_capacity(sockets.len()));
+    for (mut socket, local) in sockets.into_iter().zip(shared.local_addrs.iter().copied()) {
+        let receiver = socket.receiver().map_err(|error| StartError::System("share a socket", error))?;
+        let [socket, receiver] = match receiver {
+            Some(receiver) => [socket, receiver],
+            None => SharedSocket::pair(socket),
+        };
+        let arrivals = Arc::new(ArrivalWaker::new(Arc::clone(&shared.waker)));
+        ports.push(Port::near(NearPort::only_sending(socket, local, arrivals)));
+        receiving.push((local, receiver));
+    }
+    let start = halves::Start {
+        core: config.cores.get(1).copied(),
+        clock: shared.clock,
+        busy_poll: config.busy_poll,
+        owner: Arc::clone(&shared.waker),
+    };
+    let receiver = Receiver::start(start, receiving).map_err(|error| StartError::System("start a processor", error))?;
+    Ok((ports, Others { receiver: Some(receiver), ..Others::default() }))
 }
 
 /// Gives the driver a thread of its own.

@@ -10,6 +10,7 @@ use units::{Duration, Instant};
 
 use crate::cells::ConnectionCell;
 use crate::receive::{Buffers, RECV_BUFFERS};
+use crate::sleep::Sleeper;
 use crate::socket::{LiveSocket, Readiness};
 use crate::wake::ArrivalWaker;
 
@@ -25,6 +26,8 @@ pub(crate) struct NearPort {
     pub(crate) readiness: Readiness,
     pub(crate) local: SocketAddr,
     pub(crate) arrivals: Arc<ArrivalWaker>,
+    /// Whoever has this receives from it, and does not only send.
+    pub(crate) receives: bool,
     /// Something may have arrived: nothing has said that there is no more.
     pub(crate) readable: bool,
     /// Receiving failed this many times in a row.
@@ -84,6 +87,7 @@ impl NearPort {
             readiness,
             local,
             arrivals,
+            receives: true,
             readable: true,
             recv_errors: 0,
             became_writable: false,
@@ -91,6 +95,30 @@ impl NearPort {
             room: Room::Free,
             held: None,
         }
+    }
+
+    /// One that another processor receives from.
+    pub(crate) fn only_sending(socket: Box<dyn LiveSocket>, local: SocketAddr, arrivals: Arc<ArrivalWaker>) -> Self {
+        Self { receives: false, readable: false, ..Self::new(socket, local, arrivals) }
+    }
+
+    /// The other processor receives no more: it is done here, where the socket has number `index`.
+    ///
+    /// # Errors
+    /// If the system cannot watch it.
+    pub(crate) fn receive_here(&mut self, index: usize, sleeper: &Sleeper) -> io::Result<()> {
+        if self.receives {
+            return Ok(());
+        }
+        (self.receives, self.readable) = (true, true);
+        self.readiness = self.socket.readiness(&self.arrivals.clone().into());
+        if let Readiness::Descriptor(descriptor) = self.readiness {
+            if self.watched {
+                return sleeper.watch_writable(index, descriptor, true);
+            }
+            sleeper.add(index, descriptor)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn has_room(&self) -> bool {

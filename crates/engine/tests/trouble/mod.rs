@@ -101,7 +101,9 @@ impl Trouble {
 
 #[expect(clippy::disallowed_methods, reason = "a fault for workers only")]
 fn is_worker() -> bool {
-    std::thread::current().name().is_some_and(|name| name.starts_with("litz-worker") || name.starts_with("litz-path"))
+    std::thread::current()
+        .name()
+        .is_some_and(|name| ["litz-worker", "litz-path", "litz-receive"].iter().any(|kind| name.starts_with(kind)))
 }
 
 /// Makes sessions whose 1-RTT keys meet with trouble.

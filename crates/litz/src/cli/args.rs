@@ -58,10 +58,10 @@ pub(crate) enum Command {
 fn placement_of_a_transfer(words: &str) -> Result<litz::Placement, String> {
     match words.parse() {
         Ok(litz::Placement::Inline) => {
-            Err("a transfer needs a thread of its own: auto, thread, packet(N) or path(N)".into())
+            Err("a transfer needs a thread of its own: auto, thread, split, packet(N) or path(N)".into())
         }
         Ok(litz::Placement::Connection(_)) => Err(
-            "a transfer is one connection, which connection(N) would not divide: auto, thread, packet(N) or path(N)"
+            "a transfer is one connection, which connection(N) would not divide: auto, thread, split, packet(N) or path(N)"
                 .into(),
         ),
         Ok(placement) => Ok(placement),
@@ -94,7 +94,8 @@ pub(crate) struct TransportOptions {
     #[arg(long, value_name = "NAME", default_value = "CRDA")]
     pub(crate) policy: quic::Policy,
 
-    /// Which processors run the protocol: auto, thread, packet(N) (one decides, N seal and open) or path(N) (N share the sockets).
+    /// Which processors run the protocol: auto, thread, split (one sends, one receives), packet(N) (one decides, N seal and open) or
+    /// path(N) (N share the sockets).
     /// Never changes what is sent
     #[arg(long, value_name = "NAME", default_value = "thread", value_parser = placement_of_a_transfer)]
     pub(crate) placement: litz::Placement,
