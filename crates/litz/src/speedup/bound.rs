@@ -21,6 +21,9 @@ pub(crate) struct Shares {
     pub(crate) waiting_ns: f64,
     /// The same divided by halves of the connection; none unless those are what is shared.
     pub(crate) halves: Option<Halves>,
+    /// The processor that receives awake, where there is one beside the driver's; in no sum.
+    #[serde(skip)]
+    pub(crate) receiver_ns: f64,
     /// What is metered, stage by stage.
     pub(crate) stages_ns: BTreeMap<&'static str, f64>,
     /// The share of time in which others had the processor, 0 to 1.
@@ -95,6 +98,7 @@ impl Shares {
             shares.serial_ns += ns - parallel;
         }
         shares.halves = (kind == Kind::Split).then(|| Halves::new(seat, outcome, &shares.stages_ns));
+        shares.receiver_ns = outcome.ways.map_or(0.0, |ways| ways.receiver.as_nanos() as f64 / outcome.packets);
         let taken_ns = spent(Stage::TakenAway);
         // Not what was booked as such: that may have begun before the time that counts.
         let booked_ns = shares.stages_ns.values().sum::<f64>() + taken_ns;
@@ -113,6 +117,7 @@ impl Shares {
             parallel_ns: of(&|shares| shares.parallel_ns),
             application_ns: of(&|shares| shares.application_ns),
             waiting_ns: of(&|shares| shares.waiting_ns),
+            receiver_ns: of(&|shares| shares.receiver_ns),
             halves: all.iter().all(|shares| shares.halves.is_some()).then(|| {
                 let half = |pick: &dyn Fn(Halves) -> f64| of(&|shares| shares.halves.map_or(0.0, pick));
                 Halves { send_ns: half(&|halves| halves.send_ns), receive_ns: half(&|halves| halves.receive_ns) }

@@ -263,7 +263,8 @@ impl Conductor<'_> {
         let received_packets = steps.iter().map(Step::packets).sum::<u64>();
         let items = seal_all(steps, channel.take_spare());
         channel.set_manner(Manner::BothWays);
-        let costs = self.world.endpoint.costs();
+        let busy = || self.world.endpoint.split_stats().map_or(Duration::ZERO, |stats| stats.busy);
+        let (costs, busy_before) = (self.world.endpoint.costs(), busy());
         let began_at = self.clock.now();
         channel.feed(items);
         // A thread that has ended has told why.
@@ -285,6 +286,7 @@ impl Conductor<'_> {
             *spent = application.saturating_sub(std::mem::replace(so_far, application));
         }
         let costs = self.world.endpoint.costs().zip(costs).map(|(end, begin)| end.since(&begin));
+        ways.receiver = busy().saturating_sub(busy_before);
         let [first, last] = if ends[0] <= ends[1] { ends } else { [ends[1], ends[0]] };
         ways.one_way = last.saturating_since(first);
         let sent_packets = channel.packets_sent() - sent;
@@ -341,6 +343,7 @@ impl Ways {
         self.received_packets += other.received_packets;
         self.writing += other.writing;
         self.reading += other.reading;
+        self.receiver += other.receiver;
         self.one_way += other.one_way;
     }
 }

@@ -85,6 +85,8 @@ pub(crate) struct Busiest {
     pub(crate) placement: String,
     pub(crate) waiting_ns: f64,
     pub(crate) application_ns: f64,
+    /// The processor that receives, awake; zero if that is the driver's.
+    pub(crate) receiver_ns: f64,
     pub(crate) stages_ns: BTreeMap<&'static str, f64>,
 }
 
@@ -240,8 +242,9 @@ impl SideReport {
         let total_ns = shares.total_ns();
         let accounted_share = if measured_ns > 0.0 { total_ns / measured_ns } else { 0.0 };
         let busiest = settings.most_processors().map(|most| {
-            let Shares { waiting_ns, application_ns, stages_ns, .. } = Shares::median(&measured.busiest);
-            Busiest { placement: settings.kind.placement(most).to_string(), waiting_ns, application_ns, stages_ns }
+            let Shares { waiting_ns, application_ns, receiver_ns, stages_ns, .. } = Shares::median(&measured.busiest);
+            let placement = settings.kind.placement(most).to_string();
+            Busiest { placement, waiting_ns, application_ns, receiver_ns, stages_ns }
         });
         let (side, gain_printed) = (measured.side.id(), settings.kind.gain_printed());
         Self { side, shares, total_ns, gain_printed, measured_ns, accounted_share, points, beside, busiest }

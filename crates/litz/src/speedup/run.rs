@@ -61,6 +61,8 @@ pub(crate) struct Ways {
     /// Processor time of the thread that writes, and of the one that reads.
     pub(crate) writing: Duration,
     pub(crate) reading: Duration,
+    /// Time in which the processor that receives was awake; zero if that is the driver's.
+    pub(crate) receiver: Duration,
     /// Time in which one way was through and the other was not.
     pub(crate) one_way: Duration,
 }

@@ -17,14 +17,12 @@ use super::peer::{local_addr, peer_addr};
 pub(crate) struct ScriptSocket {
     channel: Arc<Channel>,
     counters: SocketCounters,
-    /// There is another handle for that.
-    only_sends: bool,
 }
 
 impl ScriptSocket {
     /// The measured end's side of a channel.
     pub(crate) fn new(channel: &Arc<Channel>) -> Self {
-        Self { channel: Arc::clone(channel), counters: SocketCounters::default(), only_sends: false }
+        Self { channel: Arc::clone(channel), counters: SocketCounters::default() }
     }
 }
 
@@ -80,14 +78,12 @@ impl DatagramSocket for ScriptSocket {
 
 impl LiveSocket for ScriptSocket {
     fn readiness(&mut self, waker: &Waker) -> Readiness {
-        if !self.only_sends {
-            self.channel.set_waker(waker);
-        }
+        // Of two handles, the one that receives asks last.
+        self.channel.set_waker(waker);
         Readiness::Waker
     }
 
     fn receiver(&mut self) -> io::Result<Option<Box<dyn LiveSocket>>> {
-        self.only_sends = true;
         Ok(Some(Box::new(Self::new(&self.channel))))
     }
 }
@@ -112,17 +108,23 @@ mod tests {
     }
 
     #[test]
-    fn the_handle_that_receives_is_woken_and_the_other_is_not() {
+    fn of_two_handles_the_one_that_asked_last_is_woken() {
         let tls = Tls::new(Cipher::Aes128Gcm).unwrap();
         let link = Link::new(Peer::new(&tls, 1472, 0).unwrap(), 1, 1472);
         let mut sender = ScriptSocket::new(&link.channels[0]);
         let mut receiver = sender.receiver().unwrap().expect("there is a second handle");
-        let (receives, sends) = (Arc::new(Count::default()), Arc::new(Count::default()));
-        receiver.readiness(&Waker::from(Arc::clone(&receives)));
-        // Whoever asks last does not get it if it only sends.
-        sender.readiness(&Waker::from(Arc::clone(&sends)));
-        let before = receives.0.load(Ordering::Relaxed);
+        let (sends, receives) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let mut ask =
+            |socket: &mut dyn LiveSocket, count: &Arc<Count>| socket.readiness(&Waker::from(Arc::clone(count)));
+        ask(&mut sender, &sends);
+        ask(&mut *receiver, &receives);
+        let before = [&sends, &receives].map(|count| count.0.load(Ordering::Relaxed));
         link.channels[0].feed(Vec::new());
-        assert_eq!((receives.0.load(Ordering::Relaxed), sends.0.load(Ordering::Relaxed)), (before + 1, 0));
+        let after = [&sends, &receives].map(|count| count.0.load(Ordering::Relaxed));
+        assert_eq!(after, [before[0], before[1] + 1]);
+        // The receiver has died.
+        ask(&mut sender, &sends);
+        link.channels[0].feed(Vec::new());
+        assert!(sends.0.load(Ordering::Relaxed) > after[0] && receives.0.load(Ordering::Relaxed) == after[1]);
     }
 }

@@ -76,6 +76,13 @@ fn write_side(out: &mut String, side: &SideReport) -> std::fmt::Result {
             stages(&busiest.stages_ns),
             busiest.waiting_ns
         )?;
+        if busiest.receiver_ns > 0.0 {
+            writeln!(
+                out,
+                "  the processor that receives meanwhile is awake for {:.0} ns of a packet",
+                busiest.receiver_ns
+            )?;
+        }
     }
     Ok(())
 }
