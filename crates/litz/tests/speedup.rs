@@ -100,6 +100,33 @@ fn the_paths_of_a_connection_are_shared_if_that_is_asked_for() {
 }
 
 #[test]
+fn both_ways_at_once_are_told_each_and_together() {
+    // Two processors may not be there, so only what `split` is compared with.
+    let output = litz(&[&SMALL[..], &["--json", "--placement=split"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!((&report["paths"], &report["seat"]), (&1.into(), &"apart".into()));
+    let [side] = list(&report["sides"]) else { panic!("{report:#}") };
+    assert_eq!((&side["side"], &side["gain_printed"]), (&"duplex".into(), &1.7.into()));
+    check_side(side, "thread");
+    assert_eq!((list(&side["beside"]).len(), number(&side["parallel_ns"])), (0, 0.0));
+    let halves = number(&side["halves"]["send_ns"]) + number(&side["halves"]["receive_ns"]);
+    // Medians of two runs, which for a sum are the sum of the medians.
+    assert!(close(halves, number(&side["total_ns"])), "{side:#}");
+    let point = &side["points"][0];
+    let ways = &point["ways"];
+    assert!((number(&ways["sent_bytes"]) / number(&ways["received_bytes"]) - 1.0).abs() < 0.01, "{point:#}");
+    assert!(number(&ways["sent_bps"]) > 1e6 && number(&ways["one_way_share"]) < 1.0, "{point:#}");
+
+    let output = litz(&[&SMALL[..], &["--side=duplex"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in ["both sides", "packet(1)", "thread: sent ", "received ", "one way alone"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
 fn the_table_names_each_placement_and_the_bound() {
     let output = litz(&[&SMALL[..], &["--side=receive", "--cipher=chacha20", "--mtu=9000"]].concat());
     assert!(output.status.success(), "{output:?}");
@@ -112,10 +139,16 @@ fn the_table_names_each_placement_and_the_bound() {
 
 #[test]
 fn what_cannot_be_measured_is_refused_with_status_2_and_what_to_do() {
-    let cases: [(&str, &str); 13] = [
+    let cases: [(&str, &str); 19] = [
         ("--paths=2", "--paths is for --placement path"),
         ("--placement=path --paths=0", "paths"),
         ("--placement=path --paths=2 --beside=inline", "--beside inline has one path"),
+        ("--placement=path --side=duplex", "--side duplex has one path"),
+        ("--placement=split --side=send", "give --side duplex"),
+        ("--placement=split --paths=2", "--paths is for --placement path"),
+        ("--placement=split --processors=3", "give --processors"),
+        ("--side=duplex --beside=inline", "cannot write and read at once"),
+        ("--application=apart", "--application apart is for --side duplex"),
         ("--processors=0", "no number of processors"),
         ("--processors=64", "give --processors 1.."),
         ("--cipher=rot13", "aes128, aes256 or chacha20"),

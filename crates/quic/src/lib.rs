@@ -72,7 +72,7 @@ pub use plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, Receipt};
 pub use policy::{AckPolicy, ParsePolicyError, Policy, RetransmissionPolicy};
 pub use receive::streams::{Chunk, ReadError};
 pub use scheduler::Strategy;
-pub use script::{NotScripted, ScriptKeys, ScriptedPeer};
+pub use script::{NotScripted, ScriptKeys, ScriptReader, ScriptedEar, ScriptedPeer, Unopened};
 pub use seal::seal;
 pub use secret::{SHARDS_MAX, SecretSource};
 pub use send::SendDatagramError;

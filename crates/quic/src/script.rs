@@ -8,7 +8,8 @@
 //! application: the peer can talk to it all day and is never understood.
 //!
 //! Each path of the connection becomes a script of its own, which may be on a processor of its own. What they share is when keys
-//! change: [`ScriptKeys`].
+//! change: [`ScriptKeys`]. What a path hears may be noted on yet another processor than the one that speaks: [`ScriptedEar`].
+//! Whoever wants to know what the peer really sends opens it with a [`ScriptReader`].
 //!
 //! Everything it writes is a [`Plan`], to be sealed by [`seal`](crate::seal::seal) wherever there is time.
 
@@ -17,30 +18,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use wire::quic::frame::{Frame, emit_ack, stream_header_len};
-use wire::quic::{ConnectionId, PathId, SAMPLE_LEN, Space, StreamId, decode_number, emit_short, read_unprotected};
+use wire::quic::{ConnectionId, PathId, Space, StreamId, emit_short};
 
-use crate::control::ids::LOCAL_ID_LEN;
+use crate::open::PhaseRing;
 use crate::plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, Planned, PlannedPacket, PlannedRow};
-use crate::range_set::RangeSet;
 use crate::send::path::Addresses;
 use crate::send::script::PathRemains;
 use crate::session::{DirectionKeys, HeaderKey, Session, TAG_LEN};
 
+mod ear;
+mod reader;
+
+pub use ear::ScriptedEar;
+pub use reader::{ScriptReader, Unopened};
+
 /// Numbers of its packets always have four bytes: they decode however far the peer is behind.
 const NUMBER_LEN: usize = 4;
-
-/// Where the number of a packet for us lies.
-const NUMBER_AT: usize = 1 + LOCAL_ID_LEN;
-
-/// Where the sample of the header cipher lies (RFC 9001, section 5.4.2).
-const SAMPLE_AT: usize = NUMBER_AT + 4;
-
-/// Of the first byte of a packet with a long header.
-const LONG_FORM: u8 = 0x80;
-
-/// Ranges of one acknowledgement, so that it fits every datagram. A script that is not asked for one in time forgets the oldest:
-/// what they hold counts as lost.
-const RANGES_MAX: usize = 64;
 
 /// A datagram that no script understands: the handshake goes on, or it is for somebody else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,13 +51,15 @@ impl std::error::Error for NotScripted {}
 pub struct ScriptKeys {
     session: Box<dyn Session>,
     seal: DirectionKeys,
+    /// What the peer's packets are opened with, as of the beginning.
+    ring: PhaseRing,
     /// Key updates so far.
     phase: u64,
 }
 
 impl ScriptKeys {
-    pub(crate) fn new(session: Box<dyn Session>, seal: DirectionKeys, phase: u64) -> Self {
-        Self { session, seal, phase }
+    pub(crate) fn new(session: Box<dyn Session>, seal: DirectionKeys, ring: PhaseRing, phase: u64) -> Self {
+        Self { session, seal, ring, phase }
     }
 
     /// Gives a path that [lacks](ScriptedPeer::lacks_keys) keys those of the peer's phase. No path may be a whole phase behind the
@@ -74,7 +69,7 @@ impl ScriptKeys {
             return;
         }
         // The first path that hears of it makes them, the others get the same.
-        if self.phase % 2 != peer.peer_phase % 2 {
+        if self.phase % 2 != peer.ear.peer_phase % 2 {
             self.advance();
         }
         peer.take_keys(self);
@@ -84,7 +79,7 @@ impl ScriptKeys {
     /// and nothing changes, while the peer has not followed the last update on each of them; only what is
     /// [noted](ScriptedPeer::note_arrived) tells.
     pub fn update(&mut self, peers: &mut [&mut ScriptedPeer]) -> bool {
-        let may = peers.iter().all(|peer| peer.phase == peer.peer_phase && peer.phase == self.phase);
+        let may = peers.iter().all(|peer| peer.phase == peer.ear.peer_phase && peer.phase == self.phase);
         if may {
             self.advance();
             peers.iter_mut().for_each(|peer| peer.take_keys(self));
@@ -107,10 +102,10 @@ impl fmt::Debug for ScriptKeys {
 
 /// One path of one end of a confirmed connection, as a script. See the [module](self).
 pub struct ScriptedPeer {
-    open_header: Arc<dyn HeaderKey>,
+    /// What arrived since the last acknowledgement.
+    ear: ScriptedEar,
     seal: DirectionKeys,
-    /// Key updates: those that the peer has made as far as this path has heard, and ours.
-    peer_phase: u64,
+    /// Our key updates.
     phase: u64,
     path: PathId,
     /// Acknowledgements name their path (multipath draft-21, section 2.3).
@@ -118,16 +113,6 @@ pub struct ScriptedPeer {
     remote_id: ConnectionId,
     addresses: Addresses,
     next_number: u64,
-    largest: Option<u64>,
-    /// Numbers that arrived since the last acknowledgement, and how many they are.
-    arrived: RangeSet,
-    arrived_count: u64,
-}
-
-/// What the header of a packet says.
-struct Header {
-    number: u64,
-    key_phase: bool,
 }
 
 impl ScriptedPeer {
@@ -139,18 +124,14 @@ impl ScriptedPeer {
         largest: Option<u64>,
     ) -> Self {
         Self {
-            open_header,
+            ear: ScriptedEar::new(open_header, keys.phase, largest),
             seal: keys.seal.clone(),
-            peer_phase: keys.phase,
             phase: keys.phase,
             path: path.id,
             is_multipath,
             remote_id: path.remote_id,
             addresses: path.addresses,
             next_number: path.next_number,
-            largest,
-            arrived: RangeSet::new(),
-            arrived_count: 0,
         }
     }
 
@@ -171,74 +152,37 @@ impl ScriptedPeer {
 
     // ── What arrives ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Notes the datagrams of a batch, all `stride` bytes long but the last. They must come in the order in which they were
-    /// numbered. Takes the protection off the first and the last header, and off the others only if a number between them is
-    /// missing: senders leave some out, and acknowledging those is an error (RFC 9000, section 21.4).
+    /// Notes the datagrams of a batch: see [`ScriptedEar::note_arrived`].
     ///
     /// # Errors
     /// If something is no 1-RTT packet; nothing of the batch counts then.
     pub fn note_arrived(&mut self, batch: &[u8], stride: usize) -> Result<(), NotScripted> {
-        let stride = stride.max(1);
-        let count = batch.len().div_ceil(stride);
-        let Some(last) = batch.chunks(stride).next_back() else { return Ok(()) };
-        let first = self.header_of(&batch[..stride.min(batch.len())], self.largest)?;
-        let last = self.header_of(last, Some(first.number))?;
-        let is_whole = last.number.checked_sub(first.number) == Some(count as u64 - 1);
-        if is_whole {
-            self.arrived.insert(first.number..last.number + 1);
-        } else {
-            let mut known = self.largest;
-            let mut numbers = Vec::with_capacity(count.min(PLAN_DATAGRAMS_MAX));
-            for datagram in batch.chunks(stride) {
-                let number = self.header_of(datagram, known)?.number;
-                known = Some(number);
-                numbers.push(number);
-            }
-            numbers.into_iter().for_each(|number| self.arrived.insert(number..number + 1));
-        }
-        self.arrived_count += count as u64;
-        self.largest = self.largest.max(Some(last.number));
-        while self.arrived.range_count() > RANGES_MAX
-            && let Some(oldest) = self.arrived.first()
-        {
-            self.arrived.remove(oldest);
-        }
-        self.follow(last.key_phase);
-        Ok(())
+        self.ear.note_arrived(batch, stride)
     }
 
     /// Packets noted since the last acknowledgement.
     pub fn unacknowledged(&self) -> u64 {
-        self.arrived_count
+        self.ear.unacknowledged()
     }
 
-    fn header_of(&self, datagram: &[u8], largest: Option<u64>) -> Result<Header, NotScripted> {
-        let sample = datagram.get(SAMPLE_AT..SAMPLE_AT + SAMPLE_LEN).ok_or(NotScripted)?;
-        let mut first = datagram[0];
-        if first & LONG_FORM != 0 {
-            return Err(NotScripted);
-        }
-        let mut number = [0; 4];
-        number.copy_from_slice(&datagram[NUMBER_AT..SAMPLE_AT]);
-        self.open_header.unprotect(sample, &mut first, &mut number);
-        let plain = read_unprotected(first, &number);
-        let number = decode_number(largest, plain.truncated, plain.number_len);
-        Ok(Header { number, key_phase: plain.key_phase })
+    /// Gives the ear away: from now on arrivals are noted with it, on whichever processor, and the script knows of them what it
+    /// [hears](Self::hear). An ear that was given away before is deaf to what comes after.
+    #[must_use]
+    pub fn part_ear(&mut self) -> ScriptedEar {
+        self.ear.part()
+    }
+
+    /// Takes over what an ear that was [given away](Self::part_ear) has noted since the last time; returns how many packets that
+    /// is. [`lacks_keys`](Self::lacks_keys) may be true after it.
+    pub fn hear(&mut self, ear: &mut ScriptedEar) -> u64 {
+        self.ear.take_from(ear)
     }
 
     // ── Key updates ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// The newest packet of the peer has this phase bit: if that is a new phase, ours follows before anything of it is
-    /// acknowledged (RFC 9001, section 6.2).
-    fn follow(&mut self, key_phase: bool) {
-        if key_phase != (self.peer_phase % 2 == 1) {
-            self.peer_phase += 1;
-        }
-    }
-
     /// The peer has updated its keys: [`ScriptKeys::renew`] is due before anything is planned.
     pub fn lacks_keys(&self) -> bool {
-        self.phase < self.peer_phase
+        self.phase < self.ear.peer_phase
     }
 
     // ── What is said ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -253,7 +197,7 @@ impl ScriptedPeer {
     /// Fills `plan` with an acknowledgement of all that was [noted](Self::note_arrived) since the last one; false if that is
     /// nothing.
     pub fn plan_ack(&mut self, plan: &mut Plan) -> bool {
-        if self.arrived.is_empty() {
+        if self.ear.arrived.is_empty() {
             return false;
         }
         let number = self.reserve_number();
@@ -265,8 +209,7 @@ impl ScriptedPeer {
     /// the number is used.
     pub fn plan_ack_as(&mut self, number: u64, plan: &mut Plan) {
         let named = self.is_multipath.then_some(self.path);
-        let ranges = std::mem::take(&mut self.arrived);
-        self.arrived_count = 0;
+        let ranges = self.ear.take();
         self.plan_packet(number, plan, |out| {
             if ranges.is_empty() {
                 Frame::Ping.emit(out);
@@ -378,7 +321,7 @@ impl fmt::Debug for ScriptedPeer {
         f.debug_struct("ScriptedPeer")
             .field("path", &self.path)
             .field("next_number", &self.next_number)
-            .field("largest", &self.largest)
+            .field("ear", &self.ear)
             .field("phase", &self.phase)
             .finish_non_exhaustive()
     }

@@ -6,7 +6,7 @@ use litz::{Stage, StageKind};
 use serde::Serialize;
 
 use super::run::Outcome;
-use super::{Kind, Side};
+use super::{Kind, Seat, Side};
 
 /// What one side spends on a packet, in nanoseconds, with one processor for everything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -22,15 +22,59 @@ pub(crate) struct Shares {
     /// The processors beside the driver's, each by the mean: all that they did between two sleeps. In no sum.
     #[serde(skip)]
     pub(crate) others_busy_ns: f64,
+    /// The same divided by halves of the connection; none unless those are what is shared.
+    pub(crate) halves: Option<Halves>,
+    /// The processor that receives awake, where there is one beside the driver's; in no sum.
+    #[serde(skip)]
+    pub(crate) receiver_ns: f64,
     /// What is metered, stage by stage.
     pub(crate) stages_ns: BTreeMap<&'static str, f64>,
     /// The share of time in which others had the processor, 0 to 1.
     pub(crate) taken_away_share: f64,
 }
 
+/// What each half of a connection takes, threads of the application beside it included, in nanoseconds a packet of both ways.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(crate) struct Halves {
+    /// Planning, sealing, the calls that send, and control.
+    pub(crate) send_ns: f64,
+    /// The calls that receive, opening, absorbing, handing over.
+    pub(crate) receive_ns: f64,
+}
+
+impl Halves {
+    /// Divides what one driver did for both. What acknowledges what we sent is received, opened and absorbed like everything else.
+    fn new(seat: Seat, outcome: &Outcome, stages_ns: &BTreeMap<&'static str, f64>) -> Self {
+        let mut halves = Self::default();
+        for stage in Stage::ALL.into_iter().filter(|stage| stage.kind() != StageKind::Idle) {
+            let ns = stages_ns.get(stage.id()).copied().unwrap_or(0.0);
+            match stage {
+                Stage::RecvCall | Stage::Poll | Stage::Route | Stage::OpenAbsorb | Stage::HandOver => {
+                    halves.receive_ns += ns;
+                }
+                _ => halves.send_ns += ns,
+            }
+        }
+        let ways = outcome.ways.unwrap_or_default();
+        let [writing_ns, reading_ns] =
+            [ways.writing, ways.reading].map(|time| time.as_nanos() as f64 / outcome.packets);
+        match seat {
+            Seat::First => halves.send_ns += writing_ns + reading_ns,
+            Seat::Last => halves.receive_ns += writing_ns + reading_ns,
+            Seat::Apart => {
+                halves.send_ns += writing_ns;
+                halves.receive_ns += reading_ns;
+            }
+            // Wherever there is time.
+            Seat::Free => {}
+        }
+        halves
+    }
+}
+
 impl Shares {
-    /// Divides what a metered run booked. `absorb_ns` is the serial part of opening, for each packet.
-    pub(crate) fn new(side: Side, kind: Kind, outcome: &Outcome, absorb_ns: f64) -> Self {
+    /// Divides what a metered run booked. `absorb_ns` is the serial part of opening, for each packet received.
+    pub(crate) fn new(side: Side, kind: Kind, seat: Seat, outcome: &Outcome, absorb_ns: f64) -> Self {
         let spent = |stage| {
             let spent = outcome.costs.iter().map(|costs| costs.spent(stage).as_nanos() as f64);
             spent.sum::<f64>() / outcome.packets
@@ -38,13 +82,18 @@ impl Shares {
         let application_ns = outcome.application.as_nanos() as f64 / outcome.packets;
         let busy_ns: f64 = outcome.busy.iter().map(|busy| busy.as_nanos() as f64).sum();
         let others_busy_ns = busy_ns / outcome.busy.len().max(1) as f64 / outcome.packets;
+        // Costs are told by the packet, whichever way it went.
+        let received_share = outcome.ways.map_or(1.0, |ways| ways.received_packets / outcome.packets);
+        let absorb_ns = absorb_ns * received_share;
         let mut shares = Self { application_ns, others_busy_ns, ..Self::default() };
         for stage in Stage::ALL.into_iter().filter(|stage| stage.kind() != StageKind::Idle) {
             let ns = spent(stage);
             shares.stages_ns.insert(stage.id(), ns);
             let parallel = match (side, kind, stage) {
-                (Side::Send, _, Stage::Seal) => ns,
-                (Side::Receive, _, Stage::OpenAbsorb) => (ns - absorb_ns).max(0.0),
+                // One half goes elsewhere as it is.
+                (_, Kind::Split, _) => 0.0,
+                (Side::Send | Side::Duplex, _, Stage::Seal) => ns,
+                (Side::Receive | Side::Duplex, _, Stage::OpenAbsorb) => (ns - absorb_ns).max(0.0),
                 // What belongs to a path is done by whoever has the path.
                 (_, Kind::Path, Stage::Seal | Stage::SendCall | Stage::RecvCall) => ns,
                 // Acknowledgements: too short to be worth another processor.
@@ -53,6 +102,8 @@ impl Shares {
             shares.parallel_ns += parallel;
             shares.serial_ns += ns - parallel;
         }
+        shares.halves = (kind == Kind::Split).then(|| Halves::new(seat, outcome, &shares.stages_ns));
+        shares.receiver_ns = outcome.ways.map_or(0.0, |ways| ways.receiver.as_nanos() as f64 / outcome.packets);
         let taken_ns = spent(Stage::TakenAway);
         // Not what was booked as such: that may have begun before the time that counts.
         let booked_ns = shares.stages_ns.values().sum::<f64>() + taken_ns;
@@ -72,6 +123,11 @@ impl Shares {
             application_ns: of(&|shares| shares.application_ns),
             waiting_ns: of(&|shares| shares.waiting_ns),
             others_busy_ns: of(&|shares| shares.others_busy_ns),
+            receiver_ns: of(&|shares| shares.receiver_ns),
+            halves: all.iter().all(|shares| shares.halves.is_some()).then(|| {
+                let half = |pick: &dyn Fn(Halves) -> f64| of(&|shares| shares.halves.map_or(0.0, pick));
+                Halves { send_ns: half(&|halves| halves.send_ns), receive_ns: half(&|halves| halves.receive_ns) }
+            }),
             stages_ns: ids.map(|id| (id, of(&|shares| shares.stages_ns.get(id).copied().unwrap_or(0.0)))).collect(),
             taken_away_share: all.iter().map(|shares| shares.taken_away_share).fold(0.0, f64::max),
         }
@@ -83,10 +139,15 @@ impl Shares {
     }
 
     /// The most that so many processors gain: neither the driver nor the application can be in two places, and all processors
-    /// together do all the work. None if nothing was measured.
+    /// together do all the work. If the halves of the connection are what is shared, the longer one. None if nothing was measured.
     pub(crate) fn speedup(&self, processors: usize) -> Option<f64> {
         let total_ns = self.total_ns();
-        let slowest_ns = self.serial_ns.max(self.application_ns).max(total_ns / processors.max(1) as f64);
+        let indivisible_ns = match self.halves {
+            Some(Halves { send_ns, receive_ns }) if processors > 1 => send_ns.max(receive_ns),
+            Some(_) => total_ns,
+            None => self.serial_ns.max(self.application_ns),
+        };
+        let slowest_ns = indivisible_ns.max(total_ns / processors.max(1) as f64);
         (slowest_ns > 0.0).then(|| total_ns / slowest_ns)
     }
 }
@@ -103,6 +164,9 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use units::Duration;
+
+    use super::super::run::Ways;
     use super::*;
 
     fn shares(serial_ns: f64, parallel_ns: f64, application_ns: f64) -> Shares {
@@ -130,6 +194,45 @@ mod tests {
     fn an_application_that_takes_longest_is_the_limit() {
         assert_eq!(shares(10.0, 10.0, 20.0).speedup(64), Some(2.0));
         assert_eq!(Shares::default().speedup(2), None);
+    }
+
+    #[test]
+    fn document_002_gains_by_its_longer_half_what_it_printed() {
+        // Table 1: 267 us of protocol for a message that is received, 187 us for one that is sent.
+        let halves = Some(Halves { send_ns: 187.0, receive_ns: 267.0 });
+        let split = Shares { halves, ..shares(187.0 + 267.0, 0.0, 0.0) };
+        let gain = split.speedup(2).unwrap();
+        assert_eq!(split.speedup(1), Some(1.0));
+        assert!((gain - Kind::Split.gain_printed().unwrap()).abs() < 0.005, "{gain}");
+        // What may be anywhere helps the shorter half.
+        let split = Shares { application_ns: 80.0, ..split };
+        assert_eq!(split.speedup(2), Some(2.0));
+    }
+
+    #[test]
+    fn threads_of_the_application_count_to_the_half_beside_them() {
+        let second = Duration::from_secs(1);
+        let ways = Ways { writing: second, reading: second * 2, ..Ways::default() };
+        let outcome = Outcome {
+            packets: 1e9,
+            bytes: 1.0,
+            time: second,
+            application: second * 3,
+            costs: Vec::new(),
+            stage: None,
+            busy: Vec::new(),
+            packets_lost: 0,
+            ways: Some(ways),
+        };
+        let stages_ns = BTreeMap::from([("seal", 10.0), ("plan", 20.0), ("open_absorb", 100.0), ("waiting", 1e6)]);
+        let halves = |seat| {
+            let halves = Halves::new(seat, &outcome, &stages_ns);
+            (halves.send_ns, halves.receive_ns)
+        };
+        assert_eq!(halves(Seat::First), (33.0, 100.0));
+        assert_eq!(halves(Seat::Last), (30.0, 103.0));
+        assert_eq!(halves(Seat::Apart), (31.0, 102.0));
+        assert_eq!(halves(Seat::Free), (30.0, 100.0));
     }
 
     #[test]

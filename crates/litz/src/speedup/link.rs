@@ -9,8 +9,8 @@ use std::task::Waker;
 
 use quic::ScriptKeys;
 
+use super::channel::Channel;
 use super::peer::Peer;
-use super::socket::Channel;
 
 /// A sealed batch and the size of its datagrams.
 type Batch = (Vec<u8>, usize);
@@ -107,7 +107,8 @@ impl Link {
     /// What went wrong, in words.
     pub(crate) fn begin_script(&self) -> Result<bool, String> {
         // All of them: nobody may find the one gone and the other not there.
-        let mut states: Vec<_> = self.channels.iter().map(|channel| channel.lock()).collect();
+        let mut said: Vec<_> = self.channels.iter().map(|channel| channel.said()).collect();
+        let mut heard: Vec<_> = self.channels.iter().map(|channel| channel.heard()).collect();
         let mut common = lock(&self.common);
         if let Some(failure) = &common.failure {
             return Err(failure.clone());
@@ -118,18 +119,18 @@ impl Link {
             Act::Script(_) => return Ok(true),
             Act::Over => return Err("the handshake failed".to_owned()),
             Act::Handshake(peer) => {
-                if has_more || !peer.can_become_script(states.len()) {
+                if has_more || !peer.can_become_script(said.len()) {
                     return Ok(false);
                 }
             }
         }
         if let Act::Handshake(peer) = std::mem::replace(&mut common.act, Act::Over)
-            && let Some((keys, scripts)) = peer.into_script(states.len())
+            && let Some((keys, scripts)) = peer.into_script(said.len())
         {
             common.act = Act::Script(Box::new(keys));
             for script in scripts {
                 let path = usize::from(script.addresses().socket);
-                states[path].begin(script);
+                Channel::begin(&mut said[path], &mut heard[path], script);
             }
         }
         Ok(common.keys().is_some())
@@ -140,8 +141,11 @@ impl Link {
     /// # Errors
     /// What went wrong so far, in words.
     pub(crate) fn update_keys(&self) -> Result<bool, String> {
-        let mut states: Vec<_> = self.channels.iter().map(|channel| channel.lock()).collect();
-        let mut scripts = states.iter_mut().map(|state| state.script()).collect::<Result<Vec<_>, _>>()?;
+        let mut said: Vec<_> = self.channels.iter().map(|channel| channel.said()).collect();
+        let mut scripts = said.iter_mut().map(|said| said.script()).collect::<Result<Vec<_>, _>>()?;
+        for (script, channel) in scripts.iter_mut().zip(&self.channels) {
+            channel.heard().tell(script);
+        }
         let mut common = lock(&self.common);
         Ok(common.keys().is_some_and(|keys| keys.update(&mut scripts)))
     }
@@ -153,7 +157,7 @@ impl Link {
 
     /// What went wrong first, in words.
     pub(crate) fn failure(&self) -> Option<String> {
-        let failed = self.channels.iter().find_map(|channel| channel.lock().failure.clone());
+        let failed = self.channels.iter().find_map(|channel| channel.failure());
         failed.or_else(|| lock(&self.common).failure.clone())
     }
 }

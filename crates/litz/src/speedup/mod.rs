@@ -1,4 +1,4 @@
-//! How much faster more processors make one side of one connection: document 000's experiment on this machine.
+//! How much faster more processors make one side of one connection: document 000's experiment on this machine, and document 002's.
 //!
 //! ```text
 //!   for each run, in turn:  metered packet(1) ── shares of a packet ── bound
@@ -6,22 +6,28 @@
 //!                           packet(1), (2) ... ┴ throughput ── ratio to packet(1) of the same run ── speedup
 //! ```
 //!
-//! The same with `path(n)`, over as many paths as sockets.
+//! The same with `path(n)`, over as many paths as sockets, and with `split` and `thread` in place of `packet(2)` and `packet(1)`.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `cipher` | ciphers, and TLS that agrees on one |
-//! | `peer`, `link`, `socket` | the other end: a handshake, then a script inside each socket |
+//! | `peer`, `link` | the other end: a handshake, then a script inside each socket |
+//! | `channel`, `hearing`, `socket` | the script of one path: what it says, what it hears, and how it looks from the other end |
 //! | `world` | a real endpoint over that socket |
-//! | `run`, `send`, `receive`, `streams` | one run of one side |
+//! | `run`, `send`, `receive`, `duplex` | one run of one side, or of both |
+//! | `stretch`, `streams`, `pattern` | what is sealed in advance, how it is read, and which bytes it consists of |
 //! | `absorb`, `bound` | what is serial, and what follows |
 //! | `statistics` | means with intervals |
 //! | `report`, `plot` | the result, as `docs/spec/speedup.md` has it, and as a picture |
 
 mod absorb;
 mod bound;
+mod channel;
 mod cipher;
+mod duplex;
+mod hearing;
 mod link;
+mod pattern;
 mod peer;
 mod plot;
 mod receive;
@@ -31,6 +37,7 @@ mod send;
 mod socket;
 mod statistics;
 mod streams;
+mod stretch;
 mod world;
 
 use litz::Placement;
@@ -51,6 +58,8 @@ use world::Stand;
 pub(crate) enum Side {
     Send,
     Receive,
+    /// Both at once.
+    Duplex,
 }
 
 impl Side {
@@ -58,6 +67,7 @@ impl Side {
         match self {
             Self::Send => "send",
             Self::Receive => "receive",
+            Self::Duplex => "duplex",
         }
     }
 }
@@ -69,6 +79,8 @@ pub(crate) enum Kind {
     Packet,
     /// The paths.
     Path,
+    /// The two halves of the connection.
+    Split,
 }
 
 impl Kind {
@@ -77,17 +89,29 @@ impl Kind {
         match self {
             Self::Packet => Placement::Packet(processors),
             Self::Path => Placement::Path(processors),
+            Self::Split if processors > 1 => Placement::Split,
+            Self::Split => Placement::Thread,
+        }
+    }
+
+    /// What the papers gained by it, both ways at once: document 002, with one processor that receives and one that transmits.
+    pub(crate) const fn gain_printed(self) -> Option<f64> {
+        match self {
+            Self::Split => Some(1.7),
+            Self::Packet | Self::Path => None,
         }
     }
 }
 
-/// Where the application's thread stays. Serial work that waits for it has a wake-up to pay, and work beside it shares a processor.
+/// Where the application's threads stay. Serial work that waits for it has a wake-up to pay, and work beside it shares a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seat {
     /// On the driver's processor.
     First,
     /// On the last of the processors in use.
     Last,
+    /// The one that writes on the first, the one that reads on the last: each beside its half of the connection.
+    Apart,
     /// On whichever of the machine's processors the system chooses.
     Free,
 }
@@ -97,6 +121,7 @@ impl Seat {
         match self {
             Self::First => "first",
             Self::Last => "last",
+            Self::Apart => "apart",
             Self::Free => "free",
         }
     }
@@ -199,13 +224,17 @@ fn measure_side(
         let step = |what: &str| progress(&format!("{}, run {number}: {what}", side.id()));
         let absorb_ns = match side {
             Side::Send => 0.0,
-            Side::Receive => absorb::packet_ns(settings.cipher, settings.datagram_size).map_err(Failure::Error)?,
+            // A split connection absorbs where it opens, so nothing is told apart there.
+            Side::Duplex if settings.kind == Kind::Split => 0.0,
+            Side::Receive | Side::Duplex => {
+                absorb::packet_ns(settings.cipher, settings.datagram_size).map_err(Failure::Error)?
+            }
         };
         let metered = |count: usize| {
             let placement = settings.kind.placement(count);
             step(&format!("costs of {placement}"));
             let outcome = run::run(side, &settings.stand(placement, true), span, cancel)?;
-            Ok(Shares::new(side, settings.kind, &outcome, absorb_ns))
+            Ok(Shares::new(side, settings.kind, settings.seat, &outcome, absorb_ns))
         };
         measured.shares.push(metered(1)?);
         if let Some(most) = settings.most_processors() {

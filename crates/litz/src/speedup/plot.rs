@@ -66,9 +66,9 @@ fn write_panel(out: &mut String, side: &SideReport, what: &str) -> std::fmt::Res
     write_axes(out, &scale, most)?;
     writeln!(
         out,
-        "<text x=\"{LEFT}\" y=\"20\" font-size=\"14\">{} side: speedup by processors</text>\n\
+        "<text x=\"{LEFT}\" y=\"20\" font-size=\"14\">{}: speedup by processors</text>\n\
          <text x=\"{LEFT}\" y=\"38\" fill=\"#555\">{}</text>",
-        side.side,
+        side.title(),
         escape(what)
     )?;
     let ideal: Vec<_> = (1..=most).map(|count| (count as f64, count as f64)).collect();

@@ -11,37 +11,22 @@ use bytes::Bytes;
 use litz::transfer::CancelToken;
 use litz::{Costs, StreamId};
 use net::MonotonicClock;
-use quic::{Dir, PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, ScriptedPeer, Side as QuicSide, seal};
+use quic::{Dir, Side as QuicSide};
 use units::{Duration, Instant};
 
 use super::Failure;
+use super::channel::Channel;
+use super::hearing::Manner;
 use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span, add_busy, busy};
-use super::socket::{ACK_EVERY, Channel, Item};
 use super::streams::Streams;
-use super::world::{Stand, World, thread_time};
-
-/// Bytes of stream data in a stretch, all paths together. Less, and its beginning and end show: the pipeline fills and drains within some ten
-/// batches. More, and every batch has left the caches before it is handed out.
-const STRETCH_BYTES: u64 = 64 << 20;
+use super::stretch::{STRETCH_BYTES, STRETCH_TIME_MAX, Step, Writing, ask_for_few_acks, seal_all};
+use super::world::{Stand, Work, World, thread_time};
 
 /// Batches between two numbers kept for the script's own acknowledgements, so that the receiver is not left without an answer.
 const BATCHES_PER_ACK: usize = 64;
 
-/// How long the receiver may hold back an acknowledgement: as short as it offers, in microseconds.
-const ACK_DELAY_US: u64 = 1000;
-
 /// Packets sealed before the keys are updated, on all paths: as our own send half does.
 const KEY_UPDATE_EVERY: u64 = 1 << 21;
-
-/// A stretch that takes longer has come to a stop.
-const STRETCH_TIME_MAX: Duration = Duration::from_secs(30);
-
-/// A step of a stretch.
-enum Step {
-    Data(Box<Plan>),
-    /// Here an acknowledgement goes, under this number.
-    Ack(u64),
-}
 
 /// The application has read all of a stretch.
 struct Done {
@@ -80,7 +65,7 @@ pub(super) fn run(stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Out
 
 /// Reads and drops, and tells of each stretch when all of it is there.
 fn read(world: &World, paths: u16, reading: &Reading, tell: &Sender<Done>) -> Result<(), String> {
-    world.take_place()?;
+    world.take_place(Work::Reading)?;
     let is_over = || reading.target.load(Ordering::Relaxed) == 0;
     let mut streams = match Streams::accept(&world.connection, paths) {
         Ok(streams) => streams,
@@ -138,16 +123,11 @@ impl<'a> Stretches<'a> {
         told: &'a Receiver<Done>,
     ) -> Result<Self, Failure> {
         let channels = &world.link.channels;
-        channels.iter().for_each(|channel| channel.stop_acknowledging());
+        channels.iter().for_each(|channel| channel.set_manner(Manner::InPlace));
         let pattern = Bytes::from(vec![7; CHUNK_LEN]);
         let (application, offsets, sealed_in_phase) = (Duration::ZERO, vec![0; channels.len()], 0);
-        let mut plan = Plan::new();
-        let wish = |script: &mut ScriptedPeer| script.plan_ack_frequency(ACK_EVERY, ACK_DELAY_US, &mut plan);
         // Said on one path for all of them.
-        channels[0].with_script(wish).map_err(Failure::Error)?;
-        let mut sealed = Vec::new();
-        seal(&plan, &mut sealed);
-        channels[0].feed(vec![Item::Batch(sealed)]);
+        ask_for_few_acks(&channels[0]).map_err(Failure::Error)?;
         Ok(Self { world, stand, reading, told, pattern, offsets, sealed_in_phase, application })
     }
 
@@ -166,6 +146,7 @@ impl<'a> Stretches<'a> {
             stage: None,
             busy: Vec::new(),
             packets_lost: 0,
+            ways: None,
         };
         while sum.time.is_zero() || sum.time < span.time {
             let begin = busy(&self.world.endpoint);
@@ -233,59 +214,14 @@ impl<'a> Stretches<'a> {
 
     /// Decides what a stretch consists of on a path: as much as on the others.
     fn plan(&mut self, path: usize, channel: &Channel) -> Result<Vec<Step>, String> {
-        let id = StreamId::new(QuicSide::Server, Dir::Uni, path as u64);
-        let size = self.stand.datagram_size;
-        let batch = (PLAN_BYTES_MAX / size).min(PLAN_DATAGRAMS_MAX);
         let share = STRETCH_BYTES / self.offsets.len() as u64;
-        let (pattern, offset) = (&self.pattern, &mut self.offsets[path]);
-        channel.with_script(|script| {
-            let (end, mut plans) = (*offset + share, Vec::new());
-            while *offset < end {
-                if plans.len() % BATCHES_PER_ACK == 0 {
-                    plans.push(Step::Ack(script.reserve_number()));
-                }
-                let mut plan = Box::new(Plan::new());
-                *offset += script.plan_data(id, *offset, batch, size, pattern, &mut plan);
-                plans.push(Step::Data(plan));
-            }
-            plans
-        })
+        let mut writing = Writing {
+            id: StreamId::new(QuicSide::Server, Dir::Uni, path as u64),
+            offset: &mut self.offsets[path],
+            pattern: &self.pattern,
+            size: self.stand.datagram_size,
+            batches_per_ack: BATCHES_PER_ACK,
+        };
+        channel.with_script(|script| writing.plan(script, share))
     }
-}
-
-impl Step {
-    fn packets(&self) -> u64 {
-        match self {
-            Self::Data(plan) => plan.packet_count() as u64,
-            Self::Ack(_) => 0,
-        }
-    }
-
-    fn seal(self, spare: &mut Vec<Vec<u8>>) -> Item {
-        match self {
-            Self::Ack(number) => Item::Ack(number),
-            Self::Data(plan) => {
-                let mut sealed = spare.pop().unwrap_or_default();
-                seal(&plan, &mut sealed);
-                Item::Batch(sealed)
-            }
-        }
-    }
-}
-
-/// Seals a stretch on all processors, into memory that was used before.
-fn seal_all(steps: Vec<Step>, mut spare: Vec<Vec<u8>>) -> Vec<Item> {
-    let threads = net::processors::count();
-    let share = steps.len().div_ceil(threads).max(1);
-    let mut steps = steps.into_iter();
-    std::thread::scope(|scope| {
-        let mut workers = Vec::with_capacity(threads);
-        for _ in 0..threads {
-            let part: Vec<Step> = steps.by_ref().take(share).collect();
-            let mut spare = spare.split_off(spare.len().saturating_sub(part.len()));
-            workers.push(scope.spawn(move || part.into_iter().map(|step| step.seal(&mut spare)).collect::<Vec<_>>()));
-        }
-        let sealed = workers.into_iter().map(|worker| worker.join().expect("sealing does not panic"));
-        sealed.flatten().collect()
-    })
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::bound::Shares;
 use super::run::{Outcome, payload_len};
 use super::statistics::Estimate;
-use super::{Measured, Settings};
+use super::{Measured, Settings, Side};
 
 /// The version of the JSON format.
 const VERSION: u32 = 1;
@@ -58,18 +58,20 @@ pub(crate) struct Machine {
 /// One side.
 #[derive(Debug, Serialize)]
 pub(crate) struct SideReport {
-    /// `send` or `receive`.
+    /// `send`, `receive` or `duplex`.
     pub(crate) side: &'static str,
     /// Nanoseconds a packet, from the metered runs.
     #[serde(flatten)]
     pub(crate) shares: Shares,
     /// The sum of the three.
     pub(crate) total_ns: f64,
+    /// What the papers gained with two processors; none where they do not say.
+    pub(crate) gain_printed: Option<f64>,
     /// What a packet took with one processor, by its throughput.
     pub(crate) measured_ns: f64,
     /// What was metered, by what it took.
     pub(crate) accounted_share: f64,
-    /// `packet(n)` or `path(n)`, ascending.
+    /// `packet(n)` or `path(n)`, ascending, or `thread` and `split`.
     pub(crate) points: Vec<Point>,
     /// Other placements of one processor.
     pub(crate) beside: Vec<Point>,
@@ -85,6 +87,8 @@ pub(crate) struct Busiest {
     /// What the other processors were busy with, each by the mean.
     pub(crate) others_busy_ns: f64,
     pub(crate) application_ns: f64,
+    /// The processor that receives, awake; zero if that is the driver's.
+    pub(crate) receiver_ns: f64,
     pub(crate) stages_ns: BTreeMap<&'static str, f64>,
 }
 
@@ -93,7 +97,10 @@ pub(crate) struct Busiest {
 pub(crate) struct Point {
     pub(crate) placement: String,
     pub(crate) processors: usize,
+    /// Of both ways together.
     pub(crate) throughput_bps: Estimate,
+    /// Each way, if data went both.
+    pub(crate) ways: Option<WaysReport>,
     /// By that of one processor in the same run.
     pub(crate) speedup: Estimate,
     /// The most that the costs allow; none if there are no costs.
@@ -104,6 +111,34 @@ pub(crate) struct Point {
     runs_speedup: Vec<f64>,
     /// What the processors beside the driver's did, in the last run; none if there were none.
     workers: Option<Workers>,
+}
+
+/// Each way of a placement, over all runs.
+#[derive(Debug, Serialize)]
+pub(crate) struct WaysReport {
+    sent_bytes: f64,
+    received_bytes: f64,
+    pub(crate) sent_bps: f64,
+    pub(crate) received_bps: f64,
+    /// The share of time in which one way was through and the other was not.
+    pub(crate) one_way_share: f64,
+}
+
+impl WaysReport {
+    /// None if data went one way.
+    fn new(outcomes: &[Outcome]) -> Option<Self> {
+        let all: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.ways).collect();
+        let seconds: f64 = outcomes.iter().map(|outcome| outcome.time.as_secs_f64()).sum();
+        if all.is_empty() || seconds <= 0.0 {
+            return None;
+        }
+        let sent_bytes: f64 = all.iter().map(|ways| ways.sent_bytes).sum();
+        let received_bytes: f64 = all.iter().map(|ways| ways.received_bytes).sum();
+        let one_way_s: f64 = all.iter().map(|ways| ways.one_way.as_secs_f64()).sum();
+        let bps = |bytes: f64| bytes * 8.0 / seconds;
+        let (sent_bps, received_bps) = (bps(sent_bytes), bps(received_bytes));
+        Some(Self { sent_bytes, received_bytes, sent_bps, received_bps, one_way_share: one_way_s / seconds })
+    }
 }
 
 /// See [`StageStats`].
@@ -188,6 +223,11 @@ impl Measured {
 }
 
 impl SideReport {
+    /// For people.
+    pub(crate) fn title(&self) -> String {
+        if self.side == Side::Duplex.id() { "both sides".to_owned() } else { format!("{} side", self.side) }
+    }
+
     fn new(settings: &Settings, measured: &Measured) -> Self {
         let shares = Shares::median(&measured.shares);
         let base: Vec<f64> =
@@ -204,12 +244,13 @@ impl SideReport {
         let total_ns = shares.total_ns();
         let accounted_share = if measured_ns > 0.0 { total_ns / measured_ns } else { 0.0 };
         let busiest = settings.most_processors().map(|most| {
-            let Shares { waiting_ns, others_busy_ns, application_ns, stages_ns, .. } =
+            let Shares { waiting_ns, others_busy_ns, application_ns, receiver_ns, stages_ns, .. } =
                 Shares::median(&measured.busiest);
             let placement = settings.kind.placement(most).to_string();
-            Busiest { placement, waiting_ns, others_busy_ns, application_ns, stages_ns }
+            Busiest { placement, waiting_ns, others_busy_ns, application_ns, receiver_ns, stages_ns }
         });
-        Self { side: measured.side.id(), shares, total_ns, measured_ns, accounted_share, points, beside, busiest }
+        let (side, gain_printed) = (measured.side.id(), settings.kind.gain_printed());
+        Self { side, shares, total_ns, gain_printed, measured_ns, accounted_share, points, beside, busiest }
     }
 }
 
@@ -224,6 +265,7 @@ impl Point {
             placement: placement.to_string(),
             processors,
             throughput_bps: Estimate::of(&runs_bps, confidence),
+            ways: WaysReport::new(outcomes),
             speedup,
             bound,
             reached: bound.map(|bound| speedup.mean / bound),

@@ -5,7 +5,7 @@ use litz::{Costs, Endpoint, StageStats};
 use units::Duration;
 
 use super::world::Stand;
-use super::{Failure, Side, receive, send};
+use super::{Failure, Side, duplex, receive, send};
 
 /// How often somebody looks whether the user has interrupted.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -49,6 +49,24 @@ pub(crate) struct Outcome {
     pub(crate) busy: Vec<Duration>,
     /// Packets that the sender took for lost, though nothing is.
     pub(crate) packets_lost: u64,
+    /// Each way apart; none if data went one way.
+    pub(crate) ways: Option<Ways>,
+}
+
+/// What went which way, in bytes of the application.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ways {
+    pub(crate) sent_bytes: f64,
+    pub(crate) received_bytes: f64,
+    /// Full packets of data that were received.
+    pub(crate) received_packets: f64,
+    /// Processor time of the thread that writes, and of the one that reads.
+    pub(crate) writing: Duration,
+    pub(crate) reading: Duration,
+    /// Time in which the processor that receives was awake; zero if that is the driver's.
+    pub(crate) receiver: Duration,
+    /// Time in which one way was through and the other was not.
+    pub(crate) one_way: Duration,
 }
 
 impl Outcome {
@@ -77,5 +95,6 @@ pub(crate) fn run(side: Side, stand: &Stand, span: Span, cancel: &CancelToken) -
     match side {
         Side::Send => send::run(stand, span, cancel),
         Side::Receive => receive::run(stand, span, cancel),
+        Side::Duplex => duplex::run(stand, span, cancel),
     }
 }

@@ -10,7 +10,7 @@ use units::{Duration, Instant};
 
 use super::Failure;
 use super::run::{CHUNK_LEN, LOOK_INTERVAL, Outcome, Span, add_busy, busy, payload_len};
-use super::world::{Stand, World, thread_time};
+use super::world::{Stand, Work, World, thread_time};
 
 /// Where a run stands: the application looks, the conductor sets.
 #[derive(Default)]
@@ -67,12 +67,13 @@ pub(super) fn run(stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Out
         stage: world.endpoint.stage_stats(),
         busy: spent,
         packets_lost,
+        ways: None,
     })
 }
 
 /// Writes the same chunk by reference until the run is over; processor time of the measured part.
 fn write(world: &World, phase: &Phase) -> Result<Duration, String> {
-    world.take_place()?;
+    world.take_place(Work::Writing)?;
     let mut stream = world.connection.open_uni().map_err(|error| error.to_string())?;
     let chunk = Bytes::from(vec![7; CHUNK_LEN]);
     let mut began_at = None;

@@ -91,10 +91,63 @@ fn large_datagrams_work_too() {
 }
 
 #[test]
+fn both_ways_at_once_every_byte_is_in_its_place_under_every_placement() {
+    let cancel = CancelToken::new();
+    let placements = [
+        (Kind::Split, Placement::Thread, Cipher::Aes128Gcm),
+        (Kind::Split, Placement::Split, Cipher::Aes128Gcm),
+        (Kind::Split, Placement::Split, Cipher::ChaCha20Poly1305),
+        (Kind::Packet, Placement::Packet(1), Cipher::Aes128Gcm),
+        (Kind::Packet, Placement::Packet(2), Cipher::Aes256Gcm),
+    ];
+    for (kind, placement, cipher) in placements {
+        for (seat, datagram_size) in [(Seat::Apart, 1472), (Seat::Last, 8972)] {
+            let settings = Settings { kind, cipher, seat, datagram_size, ..settings() };
+            // The first stretch compares every byte with the pattern; a byte in the wrong place is an error.
+            let outcome = run(Side::Duplex, &settings.stand(placement, true), SHORT, &cancel).unwrap();
+            let case = format!("{placement} {cipher} {datagram_size}: {outcome:?}");
+            let ways = outcome.ways.expect("data went both ways");
+            assert!((ways.sent_bytes / ways.received_bytes - 1.0).abs() < 0.01, "{case}");
+            assert!((outcome.bytes - ways.sent_bytes - ways.received_bytes).abs() < 1.0, "{case}");
+            let packets = outcome.bytes / run::payload_len(datagram_size) as f64;
+            assert!((outcome.packets / packets - 1.0).abs() < 0.1 && packets > 1000.0, "{packets} {case}");
+            assert!(outcome.time >= SHORT.time && ways.one_way < outcome.time, "{case}");
+            assert!(!outcome.costs.is_empty() && !ways.writing.is_zero() && !ways.reading.is_zero(), "{case}");
+        }
+    }
+}
+
+#[test]
+fn both_ways_go_on_through_key_updates() {
+    let world = Settings { kind: Kind::Split, ..settings() };
+    // Enough stretches for several updates if one is due after each.
+    let outcome = duplex::run_updating(&world.stand(Placement::Split, false), SHORT, 1, &CancelToken::new()).unwrap();
+    assert!(outcome.packets > 1000.0 && outcome.packets_lost == 0, "{outcome:?}");
+}
+
+#[test]
+fn a_byte_that_was_not_written_is_found() {
+    let settings = Settings { kind: Kind::Split, ..settings() };
+    let world = World::new(&settings.stand(Placement::Thread, false), &CancelToken::new()).unwrap();
+    let channel = &world.link.channels[0];
+    channel.begin_check(&pattern::Pattern::new()).unwrap();
+    let mut stream = world.connection.open_uni().unwrap();
+    let mut chunk = pattern::Pattern::new().bytes().to_vec();
+    stream.write_chunk(chunk.clone().into()).unwrap();
+    chunk[1000] ^= 1;
+    stream.write_chunk(chunk.into()).unwrap();
+    stream.finish().unwrap();
+    stream.wait_finished().unwrap();
+    let failure = channel.failure().expect("one byte is another");
+    assert!(failure.contains("is not what was written"), "{failure}");
+    assert!(world.check().is_err());
+}
+
+#[test]
 fn an_interrupted_measurement_says_so() {
     let cancel = CancelToken::new();
     cancel.cancel();
-    for side in [Side::Send, Side::Receive] {
+    for side in [Side::Send, Side::Receive, Side::Duplex] {
         let stand = settings().stand(Placement::Thread, false);
         assert!(matches!(run(side, &stand, SHORT, &cancel), Err(Failure::Interrupted)));
     }
@@ -114,4 +167,24 @@ fn shares_are_divided_by_who_may_do_the_work() {
     }
     let picture = plot(&report);
     assert_eq!((picture.matches("<g ").count(), picture.matches("<circle").count()), (2, 4), "{picture}");
+}
+
+#[test]
+fn a_split_connection_is_compared_with_one_thread_and_bounded_by_its_longer_half() {
+    let sides = vec![Side::Duplex];
+    let settings = Settings { kind: Kind::Split, sides, seat: Seat::Apart, beside: Vec::new(), runs: 1, ..settings() };
+    let report = measure(&settings, &CancelToken::new(), &|_| {}).unwrap();
+    let [side] = &report.sides[..] else { panic!("{report:?}") };
+    let [thread, split] = &side.points[..] else { panic!("{side:?}") };
+    assert_eq!((thread.placement.as_str(), split.placement.as_str(), side.side), ("thread", "split", "duplex"));
+    let halves = side.shares.halves.expect("halves are what is shared");
+    assert!(halves.send_ns > 0.0 && halves.receive_ns > 0.0);
+    assert!((halves.send_ns + halves.receive_ns - side.total_ns).abs() < side.total_ns * 1e-3, "{side:?}");
+    let bound = side.total_ns / halves.send_ns.max(halves.receive_ns);
+    assert!(split.bound.is_some_and(|found| (found - bound).abs() < 1e-9), "{bound} {split:?}");
+    assert_eq!(side.gain_printed, Some(1.7));
+    let ways = split.ways.as_ref().expect("data went both ways");
+    let sum = ways.sent_bps + ways.received_bps;
+    assert!((sum / split.throughput_bps.mean - 1.0).abs() < 1e-6 && ways.one_way_share < 1.0, "{split:?}");
+    assert!(plot(&report).contains("both sides: speedup by processors"));
 }

@@ -12,6 +12,7 @@ use units::Duration;
 use super::cipher::{Cipher, Tls};
 use super::link::Link;
 use super::peer::{Peer, peer_addr, transport};
+use super::socket::ScriptSocket;
 use super::{Failure, Seat};
 
 /// What waits between the application and the driver: enough that a thread that shares its processor with the driver has its
@@ -47,7 +48,16 @@ pub(crate) struct World {
     pub(crate) endpoint: Endpoint,
     pub(crate) connection: Connection,
     pub(crate) link: Link,
-    core: Option<usize>,
+    seat: Seat,
+    /// The first and the last of the processors in use, if their numbers are known.
+    cores: Option<(usize, usize)>,
+}
+
+/// What a thread of the application does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    Writing,
+    Reading,
 }
 
 impl World {
@@ -66,7 +76,7 @@ impl World {
             measure: stand.metered,
             ..EndpointConfig::default()
         };
-        let sockets = link.channels.iter().map(|channel| Box::new(channel.socket()) as Box<dyn LiveSocket>);
+        let sockets = link.channels.iter().map(|channel| Box::new(ScriptSocket::new(channel)) as Box<dyn LiveSocket>);
         let endpoint = Endpoint::with_sockets(config, sockets.collect());
         let endpoint = endpoint.map_err(|error| Failure::Error(error.to_string()))?;
         let connected = endpoint.connect_from(0, peer_addr(0), "litz.invalid", Arc::clone(&tls.client));
@@ -82,12 +92,8 @@ impl World {
             let opened = connection.open_path(path.into(), peer_addr(path), false);
             opened.map_err(|error| Failure::Error(format!("path {path} cannot be opened: {error}")))?;
         }
-        let core = match stand.seat {
-            Seat::First => stand.cores.first().copied(),
-            Seat::Last => stand.cores.last().copied(),
-            Seat::Free => None,
-        };
-        let world = Self { endpoint, connection, link, core };
+        let cores = stand.cores.first().copied().zip(stand.cores.last().copied());
+        let world = Self { endpoint, connection, link, seat: stand.seat, cores };
         world.settle(cancel)?;
         Ok(world)
     }
@@ -109,9 +115,14 @@ impl World {
         Ok(())
     }
 
-    /// Keeps the calling thread, the application's, where it is to stay.
-    pub(crate) fn take_place(&self) -> Result<(), String> {
-        let Some(core) = self.core else { return Ok(()) };
+    /// Keeps the calling thread, one of the application's, where it is to stay.
+    pub(crate) fn take_place(&self, work: Work) -> Result<(), String> {
+        let Some((first, last)) = self.cores else { return Ok(()) };
+        let core = match (self.seat, work) {
+            (Seat::First, _) | (Seat::Apart, Work::Writing) => first,
+            (Seat::Last, _) | (Seat::Apart, Work::Reading) => last,
+            (Seat::Free, _) => return Ok(()),
+        };
         net::processors::stay_on(core).map_err(|error| format!("cannot stay on processor {core}: {error}"))
     }
 

@@ -1,5 +1,7 @@
 //! Turning a connection into a script, for measurements of the other end.
 
+use std::sync::Arc;
+
 use wire::quic::Space;
 
 use super::Connection;
@@ -26,10 +28,11 @@ impl Connection {
         let is_multipath = self.control.is_multipath();
         let control = self.control.into_remains()?;
         let send = self.send.into_remains()?;
-        let keys = ScriptKeys::new(control.session, send.seal, control.phase);
+        let open_header = Arc::clone(&control.ring.header);
+        let keys = ScriptKeys::new(control.session, send.seal, control.ring, control.phase);
         let peer = |path: crate::send::script::PathRemains| {
             let largest = self.receive.largest(Space::Data, path.id);
-            ScriptedPeer::new(&keys, control.open_header.clone(), path, is_multipath, largest)
+            ScriptedPeer::new(&keys, Arc::clone(&open_header), path, is_multipath, largest)
         };
         let peers = send.paths.into_iter().map(peer).collect();
         Some((keys, peers))

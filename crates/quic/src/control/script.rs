@@ -1,15 +1,14 @@
 //! What control hands over when a script takes its place.
 
-use std::sync::Arc;
-
 use super::Control;
-use crate::session::{HeaderKey, Session};
+use crate::open::PhaseRing;
+use crate::session::Session;
 
 /// What is left of control once nothing more is to be controlled.
 pub(crate) struct ControlRemains {
     pub(crate) session: Box<dyn Session>,
-    /// Takes protection off the headers of the peer's 1-RTT packets.
-    pub(crate) open_header: Arc<dyn HeaderKey>,
+    /// Opens the peer's 1-RTT packets.
+    pub(crate) ring: PhaseRing,
     /// Key updates that both sides have made.
     pub(crate) phase: u64,
 }
@@ -25,7 +24,6 @@ impl Control {
         if !self.is_in_step() {
             return None;
         }
-        let open_header = self.ring?.header;
-        Some(ControlRemains { session: self.session.into_inner(), open_header, phase: self.send_phase })
+        Some(ControlRemains { session: self.session.into_inner(), ring: self.ring?, phase: self.send_phase })
     }
 }

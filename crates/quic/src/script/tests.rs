@@ -131,7 +131,7 @@ fn the_sender_hears_of_each_packet_and_of_none_that_it_left_out() {
     let mut pair = Pair::new(config());
     let id = pair.client.open(Dir::Uni).unwrap();
     let (chunk, mut packets) = (Bytes::from(vec![7; 1 << 16]), 0);
-    let before = pair.script.largest;
+    let before = pair.script.ear.largest;
     for _ in 0..400 {
         pair.now += Duration::from_millis(1);
         while pair.client.write(id, chunk.clone()).is_ok() {}
@@ -143,7 +143,7 @@ fn the_sender_hears_of_each_packet_and_of_none_that_it_left_out() {
         assert_eq!(pair.script.unacknowledged(), 0);
     }
     let stats = pair.client.stats();
-    let left_out = pair.script.largest.unwrap() - before.unwrap() - packets;
+    let left_out = pair.script.ear.largest.unwrap() - before.unwrap() - packets;
     assert!(packets > 20_000 && left_out > 2, "{packets} packets, {left_out} numbers left out between them");
     assert_eq!((stats.send.packets_lost, stats.in_flight_bytes), (0, 0));
     assert_eq!(stats.send.packets_sent, stats.paths[0].packets_acked + before_the_script(&stats));
@@ -221,7 +221,7 @@ fn what_is_no_packet_for_it_is_refused_and_counts_nothing() {
         let result = pair.script.note_arrived(&vec![0x40; len], 1200);
         assert!(result.is_err() || len == 0 || len >= SAMPLE_AT + SAMPLE_LEN, "{len}");
     }
-    assert!(!pair.script.plan_ack(&mut pair.plan) || pair.script.largest.is_some());
+    assert!(!pair.script.plan_ack(&mut pair.plan) || pair.script.ear.largest.is_some());
 }
 
 /// As `config`, for several paths.
@@ -294,5 +294,76 @@ fn streams_of_several_paths_arrive_whole_and_are_acknowledged_on_each() {
     assert_eq!(read.map(|read| read as u64), written);
     assert_eq!((stats.receive.packets_unauthentic, stats.receive.packets_duplicate), (0, 0));
     // Its own acknowledgements came on both paths: the scripts have heard them, in the new phase too.
-    assert!(pair.scripts().all(|script| script.unacknowledged() > 50 && script.peer_phase == 1));
+    assert!(pair.scripts().all(|script| script.unacknowledged() > 50 && script.ear.peer_phase == 1));
+}
+
+#[test]
+fn an_ear_elsewhere_hears_for_the_script_and_the_script_answers_in_the_numbers_it_left_out() {
+    let mut pair = Pair::new(TransportConfig { key_update_interval: 1 << 40, ..config() });
+    let (reader, mut ear) = (pair.keys.reader(&pair.script), pair.script.part_ear());
+    let mut reader = reader.expect("no keys were updated");
+    let pattern: Bytes = (0..9973_u32).map(|byte| (byte % 251) as u8).collect::<Vec<_>>().into();
+    let (ours, theirs) = (pair.client.open(Dir::Uni).unwrap(), StreamId::new(Side::Server, Dir::Uni, 0));
+    let (mut written, mut sent, mut said, mut read) = (0, 0_u64, 0, 0_usize);
+    for round in 0..300 {
+        pair.now += Duration::from_millis(1);
+        while round < 200 && pair.client.write(ours, pattern.clone()).is_ok() {
+            written += pattern.len() as u64;
+        }
+        if round == 150 {
+            pair.client.finish(ours).unwrap();
+        }
+        // As on two processors: a row is sealed in advance, and what is acknowledged before it is known only then.
+        let number = pair.script.reserve_number();
+        let mut row = Plan::new();
+        said += pair.script.plan_data(theirs, said, 40, SIZE, &pattern, &mut row);
+        while pair.client.poll_plan(pair.now, 64, &mut pair.plan) {
+            seal(&pair.plan, &mut pair.sealed);
+            pair.client.handle_emitted(pair.now, &pair.plan.receipt());
+            ear.note_arrived(&pair.sealed, pair.plan.segment_size).unwrap();
+            let look = |id, offset: u64, bytes: &[u8], _is_last: bool| {
+                assert_eq!((id, offset), (ours, sent));
+                assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == pattern[(offset as usize + at) % 9973]));
+                sent += bytes.len() as u64;
+            };
+            reader.read(&mut pair.sealed, pair.plan.segment_size, look).unwrap();
+        }
+        let waiting = ear.unacknowledged();
+        assert_eq!((pair.script.hear(&mut ear), ear.unacknowledged()), (waiting, 0));
+        let mut plan = std::mem::take(&mut pair.plan);
+        pair.script.plan_ack_as(number, &mut plan);
+        pair.plan = plan;
+        pair.deliver();
+        pair.plan = row;
+        pair.deliver();
+        let _once = pair.client.accept(Dir::Uni);
+        while let Ok(Chunk::Bytes(bytes)) = pair.client.read(pair.now, theirs, usize::MAX) {
+            assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == pattern[(read + at) % 9973]));
+            read += bytes.len();
+        }
+    }
+    let stats = pair.client.stats();
+    assert_eq!((written > 1 << 20, sent, read as u64), (true, written, said));
+    assert_eq!((stats.send.packets_lost, stats.in_flight_bytes, stats.send.probe_timeouts), (0, 0, 0));
+    assert_eq!((stats.receive.packets_unauthentic, stats.receive.packets_duplicate), (0, 0));
+}
+
+#[test]
+fn a_reader_counts_what_does_not_open_and_there_is_none_after_a_key_update() {
+    let mut pair = Pair::new(config());
+    let mut reader = pair.keys.reader(&pair.script).expect("no keys were updated");
+    let id = pair.client.open(Dir::Uni).unwrap();
+    pair.client.write(id, Bytes::from(vec![7; 20_000])).unwrap();
+    assert!(pair.client.poll_plan(pair.now, 64, &mut pair.plan));
+    seal(&pair.plan, &mut pair.sealed);
+    let (packets, stride) = (pair.plan.packet_count(), pair.plan.segment_size);
+    assert!(packets > 3);
+    pair.sealed[stride * 2 + 100] ^= 1;
+    let mut bytes_read = 0;
+    let result = reader.read(&mut pair.sealed, stride, |_, _, bytes, _| bytes_read += bytes.len());
+    assert_eq!(result, Err(Unopened(1)));
+    assert!(bytes_read > (packets - 2) * (stride - 60), "{bytes_read} of {packets} packets");
+    assert_eq!(Unopened(1).to_string(), "1 packets for the script did not open");
+    pair.take();
+    assert!(pair.update_keys() && pair.keys.reader(&pair.script).is_none());
 }

@@ -22,6 +22,9 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 /// Shorter ones are all beginning and end.
 const TIME_MIN: Duration = Duration::from_millis(10);
 
+/// One sends, one receives.
+const SPLIT_PROCESSORS: usize = 2;
+
 /// Document 000: runs for each point, warm-up, time and confidence.
 const FULL: (u8, Duration, Duration) = (10, Duration::from_secs(30), Duration::from_secs(30));
 
@@ -30,12 +33,15 @@ const QUICK: (u8, Duration, Duration) = (5, Duration::from_millis(300), Duration
 
 /// For the end of the help text.
 pub(crate) const HELP: &str = "\
-All processors work for one side of one connection. The other side is a script inside the socket, in memory: real keys and
+All processors work for one end of one connection. The other end is a script inside the socket, in memory: real keys and
 real packets, and next to no work. Stop other programs first.
 
 Speedup is throughput by that of packet(1), or path(1), in the same run. The bound is what the costs of a packet with one
 processor allow: neither the driver nor the application can be in two places. `thread` beside it is the engine without stages:
 it should agree with packet(1) and path(1).
+
+--side duplex sends and receives bulk at once, the same amount either way, and counts both. It is what --placement split is
+measured with: speedup is then by `thread`, and the bound is the time of both halves by that of the longer one.
 
 Exit status:
   0    the result is printed
@@ -57,11 +63,11 @@ pub(crate) enum Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct SpeedupOptions {
-    /// The side to measure: the script is the other one
-    #[arg(long, value_enum, default_value = "both")]
-    side: Sides,
+    /// The side to measure: the script is the other one [default: both, one after the other; with --placement split duplex]
+    #[arg(long, value_enum)]
+    side: Option<Sides>,
 
-    /// What is given more and more processors
+    /// What is given more processors
     #[arg(long, value_enum, default_value = "packet")]
     placement: Kind,
 
@@ -69,17 +75,19 @@ pub(crate) struct SpeedupOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(PATHS_MAX)))]
     paths: Option<u16>,
 
-    /// How many processors: a list such as 1,2,4 or a range such as 1..8; one is always among them [default: 1..all]
+    /// How many processors: a list such as 1,2,4 or a range such as 1..8; one is always among them [default: 1..all; with
+    /// --placement split 1,2]
     #[arg(long, value_name = "LIST")]
     processors: Option<Processors>,
 
-    /// Placements of one processor to measure beside packet(1) or path(1): thread, inline
+    /// Placements of one processor to measure beside packet(1) or path(1): thread, inline (which cannot write and read at once)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "thread")]
     beside: Vec<Placement>,
 
-    /// Where the application's thread stays: with the driver, on the last processor in use, or where the system puts it
-    #[arg(long, value_enum, value_name = "WHERE", default_value = "last")]
-    application: Application,
+    /// Where the application stays: with the driver, on the last processor in use, or where the system puts it; its thread that
+    /// writes with the driver and the one that reads on the last [default: last; with --side duplex apart]
+    #[arg(long, value_enum, value_name = "WHERE")]
+    application: Option<Application>,
 
     /// What seals the packets: aes128, aes256 or chacha20
     #[arg(long, value_name = "NAME", default_value = "aes128")]
@@ -124,15 +132,21 @@ pub(crate) struct SpeedupOptions {
 
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 enum Sides {
+    /// It sends
     Send,
+    /// It receives
     Receive,
+    /// One after the other
     Both,
+    /// It sends and receives at once
+    Duplex,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 enum Application {
     First,
     Last,
+    Apart,
     Free,
 }
 
@@ -142,6 +156,8 @@ enum Kind {
     Packet,
     /// path(n): the paths of one connection are shared by n processors
     Path,
+    /// split: what is sent has one processor, what is received another
+    Split,
 }
 
 /// Numbers of processors, ascending, one among them.
@@ -195,6 +211,7 @@ impl SpeedupOptions {
         let count = if cores.is_empty() { net::processors::count() } else { cores.len() };
         let processors = match &self.processors {
             Some(Processors(processors)) => processors.clone(),
+            None if self.placement == Kind::Split => vec![1, SPLIT_PROCESSORS],
             None => (1..=count.min(PROCESSORS_MAX)).collect(),
         };
         if let Some(most) = processors.iter().max().filter(|most| **most > count) {
@@ -206,6 +223,8 @@ impl SpeedupOptions {
             return Err(format!("--beside is for placements of one processor, not {placement}"));
         }
         let (kind, paths) = self.kind(&processors)?;
+        let sides = self.sides()?;
+        let is_duplex = sides == [Side::Duplex];
         let size = self.mtu.saturating_sub(HEADERS_LEN);
         if !(DATAGRAM_SIZE_MIN..=DATAGRAM_SIZE_MAX).contains(&size) {
             let (least, most) = (DATAGRAM_SIZE_MIN + HEADERS_LEN, DATAGRAM_SIZE_MAX + HEADERS_LEN);
@@ -220,20 +239,19 @@ impl SpeedupOptions {
             return Err(format!("--confidence takes 50 to 99.9 percent, not {}", self.confidence));
         }
         Ok(Settings {
-            sides: match self.side {
-                Sides::Send => vec![Side::Send],
-                Sides::Receive => vec![Side::Receive],
-                Sides::Both => vec![Side::Send, Side::Receive],
-            },
+            sides,
             kind,
             paths,
             processors,
             beside: self.beside.iter().copied().filter(|placement| *placement != kind.placement(1)).collect(),
             cores: cores.to_vec(),
             seat: match self.application {
-                Application::First => Seat::First,
-                Application::Last => Seat::Last,
-                Application::Free => Seat::Free,
+                Some(Application::First) => Seat::First,
+                Some(Application::Last) => Seat::Last,
+                Some(Application::Apart) => Seat::Apart,
+                Some(Application::Free) => Seat::Free,
+                None if is_duplex => Seat::Apart,
+                None => Seat::Last,
             },
             cipher: self.cipher,
             datagram_size: size,
@@ -244,6 +262,32 @@ impl SpeedupOptions {
         })
     }
 
+    /// What is measured, one after the other.
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn sides(&self) -> Result<Vec<Side>, String> {
+        let sides = match (self.side, self.placement) {
+            (Some(Sides::Duplex), Kind::Path) => {
+                return Err("--side duplex has one path: give --placement packet or split".to_owned());
+            }
+            (Some(Sides::Send | Sides::Receive | Sides::Both), Kind::Split) => {
+                return Err("--placement split is for both ways at once: give --side duplex, or no --side".to_owned());
+            }
+            (Some(Sides::Duplex), _) | (None, Kind::Split) => vec![Side::Duplex],
+            (Some(Sides::Send), _) => vec![Side::Send],
+            (Some(Sides::Receive), _) => vec![Side::Receive],
+            (Some(Sides::Both) | None, _) => vec![Side::Send, Side::Receive],
+        };
+        if sides == [Side::Duplex] && self.beside.contains(&Placement::Inline) {
+            return Err("--beside inline cannot write and read at once".to_owned());
+        }
+        if self.application == Some(Application::Apart) && sides != [Side::Duplex] {
+            return Err("--application apart is for --side duplex: there is one thread otherwise".to_owned());
+        }
+        Ok(sides)
+    }
+
     /// What is shared by these numbers of processors, and how many paths there are.
     ///
     /// # Errors
@@ -252,7 +296,11 @@ impl SpeedupOptions {
         let most = processors.iter().copied().max().unwrap_or(1);
         match (self.placement, self.paths) {
             (Kind::Packet, None) => Ok((speedup::Kind::Packet, 1)),
-            (Kind::Packet, Some(_)) => Err("--paths is for --placement path".to_owned()),
+            (Kind::Packet | Kind::Split, Some(_)) => Err("--paths is for --placement path".to_owned()),
+            (Kind::Split, None) if most > SPLIT_PROCESSORS => {
+                Err(format!("--placement split has {SPLIT_PROCESSORS} processors, not {most}: one for each half"))
+            }
+            (Kind::Split, None) => Ok((speedup::Kind::Split, 1)),
             (Kind::Path, paths) => {
                 let paths = paths.unwrap_or(u16::try_from(most.min(PATHS_MAX as usize)).unwrap_or(u16::MAX));
                 // One more than paths leaves the driver without a path of its own; those beyond are never used.

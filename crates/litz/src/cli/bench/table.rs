@@ -37,7 +37,7 @@ fn write_side(out: &mut String, side: &SideReport) -> std::fmt::Result {
     writeln!(
         out,
         "\n{:<14} {:>10} {:>22} {:>18} {:>8} {:>8}",
-        format!("{} side", side.side),
+        side.title(),
         "processors",
         "Gb/s",
         "speedup",
@@ -67,6 +67,7 @@ fn write_side(out: &mut String, side: &SideReport) -> std::fmt::Result {
         side.accounted_share * 100.0
     )?;
     writeln!(out, "  by stage, ns: {}", stages(&shares.stages_ns))?;
+    write_both_ways(out, side)?;
     if let Some(busiest) = &side.busiest {
         writeln!(
             out,
@@ -76,6 +77,39 @@ fn write_side(out: &mut String, side: &SideReport) -> std::fmt::Result {
             busiest.waiting_ns,
             busiest.others_busy_ns
         )?;
+        if busiest.receiver_ns > 0.0 {
+            writeln!(
+                out,
+                "  the processor that receives meanwhile is awake for {:.0} ns of a packet",
+                busiest.receiver_ns
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// What there is to say if data went both ways.
+fn write_both_ways(out: &mut String, side: &SideReport) -> std::fmt::Result {
+    for point in side.beside.iter().chain(&side.points) {
+        let Some(ways) = &point.ways else { continue };
+        writeln!(
+            out,
+            "  {}: sent {:.3} Gb/s, received {:.3} Gb/s, one way alone for {:.0} % of the time",
+            point.placement,
+            ways.sent_bps / 1e9,
+            ways.received_bps / 1e9,
+            ways.one_way_share * 100.0
+        )?;
+    }
+    if let Some(halves) = &side.shares.halves {
+        writeln!(
+            out,
+            "  the half that sends takes {:.0} ns of a packet, the half that receives {:.0}",
+            halves.send_ns, halves.receive_ns
+        )?;
+    }
+    if let (Some(printed), Some(two)) = (side.gain_printed, side.points.iter().find(|point| point.processors == 2)) {
+        writeln!(out, "  gain of {}: {:.2}; document 002 printed {printed:.1}", two.placement, two.speedup.mean)?;
     }
     Ok(())
 }
