@@ -15,7 +15,7 @@ use crate::session::HeaderKey;
 const NUMBER_AT: usize = 1 + LOCAL_ID_LEN;
 
 /// Where the sample of the header cipher lies (RFC 9001, section 5.4.2).
-const SAMPLE_AT: usize = NUMBER_AT + 4;
+pub(super) const SAMPLE_AT: usize = NUMBER_AT + 4;
 
 /// Of the first byte of a packet with a long header.
 const LONG_FORM: u8 = 0x80;

@@ -1,7 +1,8 @@
 use bytes::BytesMut;
 use units::{Duration, Instant, Rng};
-use wire::quic::{Dir, Side};
+use wire::quic::{Dir, SAMPLE_LEN, Side};
 
+use super::ear::SAMPLE_AT;
 use super::*;
 use crate::session::deterministic::DeterministicFactory;
 use crate::{Chunk, Connection, Endpoint, SecretSource, TransportConfig, seal};
