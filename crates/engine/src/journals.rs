@@ -84,12 +84,16 @@ impl JournalFolder {
     pub fn create(path: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         // Told now and not when the first connection is there.
-        let probe = path.join(".probe");
-        drop(private_file(&probe).or_else(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Ok(File::open(&probe)?),
-            _ => Err(error),
-        })?);
-        std::fs::remove_file(&probe)?;
+        let probe = path.join(format!(".probe-{}", std::process::id()));
+        match private_file(&probe) {
+            // Another endpoint of this process is about to find out the same.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => drop(made?),
+        }
+        match std::fs::remove_file(&probe) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let folder = Folder { path: path.to_owned(), count: AtomicU64::new(0), complaints: Mutex::default() };
         let shared = Arc::new(folder);
         let (queue, orders) = sync_channel(QUEUE_MAX);

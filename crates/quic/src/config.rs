@@ -67,7 +67,7 @@ pub struct TransportConfig {
     /// Takes every decision of the scheduler, a line each, for replay. Default none.
     pub scheduler_trace: Option<TraceSink>,
     /// Takes the journal of each connection: everything that goes into it, for [`Replay`](crate::journal::Replay). It holds no
-    /// payload and no keys of packets, but addresses, connection IDs and reset tokens. Costs some 50 bytes for each batch that is
+    /// payload and no keys of packets, but addresses, connection IDs and reset tokens. Costs some 70 bytes for each batch that is
     /// sent or received. Default none.
     pub journal: Option<JournalSource>,
     /// A hard limit on rate and burst, whatever congestion control allows. Default none.

@@ -142,7 +142,7 @@ impl Connection {
     /// Absorbs what a job has opened; false if it was lent nothing.
     fn take_opened(&mut self, now: Instant, job: &mut OpenJob, buffer: &Bytes) -> bool {
         let (Some(context), Some(addresses)) = (job.context.take(), job.addresses) else { return false };
-        let integrity_limit = self.integrity_limit_of(&context);
+        let integrity_limit = self.integrity_limit_of(&context, &job.opened);
         let batch = Batch { path: context.path, addresses, len: job.len, integrity_limit };
         self.note(|journal| journal.opened(now, &batch, &job.opened, buffer));
         if self.take_batch(now, &batch, &job.opened, buffer)
@@ -172,8 +172,12 @@ impl Connection {
         self.absorb(now, opened, buffer, integrity_limit)
     }
 
-    /// Packets that may fail to open: the negotiated AEAD's limit, once there is one; Initial packets have their own.
-    fn integrity_limit_of(&self, context: &OpenContext) -> u64 {
+    /// Packets that may fail to open: the negotiated AEAD's limit, once there is one; Initial packets have their own. Asked of
+    /// the key only if any has failed.
+    fn integrity_limit_of(&self, context: &OpenContext, opened: &Opened) -> u64 {
+        if opened.unauthentic_count == 0 {
+            return u64::MAX;
+        }
         context.data.as_ref().map_or(self.integrity_limit, |ring| ring.current.integrity_limit())
     }
 
@@ -236,7 +240,7 @@ impl Connection {
             }
             opened.dropped_count += 1;
         }
-        let (buffer, limit) = (packet.freeze(), self.integrity_limit_of(&context));
+        let (buffer, limit) = (packet.freeze(), self.integrity_limit_of(&context, &opened));
         let source = source.filter(|_| is_open);
         self.note(|journal| journal.single(now, source, &opened, &buffer, limit));
         if self.take_single(now, source, &opened, &buffer, limit)

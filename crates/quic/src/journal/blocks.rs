@@ -84,14 +84,24 @@ pub(crate) struct Blocks<R> {
     pub(crate) offset: u64,
     next_offset: u64,
     chain: u64,
-    /// The log ended within a block: so many bytes of it are there.
+    /// The log ended, and so many bytes of a block that is not whole are there.
+    is_over: bool,
     pub(crate) cut_bytes: u64,
 }
 
 impl<R: Read> Blocks<R> {
     /// Reads what every log begins with.
     pub(crate) fn begin(input: R) -> Result<Self, JournalError> {
-        let mut blocks = Self { input, block: Vec::new(), read: 0, offset: 0, next_offset: 0, chain: 0, cut_bytes: 0 };
+        let mut blocks = Self {
+            input,
+            block: Vec::new(),
+            read: 0,
+            offset: 0,
+            next_offset: 0,
+            chain: 0,
+            is_over: false,
+            cut_bytes: 0,
+        };
         let mut magic = [0; MAGIC.len()];
         if blocks.fill(&mut magic)? < magic.len() || magic != MAGIC {
             return Err(blocks.error(JournalErrorKind::NotAJournal));
@@ -137,9 +147,12 @@ impl<R: Read> Blocks<R> {
     }
 
     /// Makes the next block the present one; false at the end of the log.
-    pub(crate) fn advance(&mut self) -> Result<bool, JournalError> {
+    fn advance(&mut self) -> Result<bool, JournalError> {
+        if self.is_over {
+            return Ok(false);
+        }
         self.offset = self.next_offset;
-        (self.read, self.cut_bytes) = (0, 0);
+        self.read = 0;
         self.block.clear();
         let len = self.varint()?;
         let mut check = [0; 8];
@@ -159,6 +172,7 @@ impl<R: Read> Blocks<R> {
         };
         if !is_whole {
             self.cut_bytes = self.next_offset - self.offset;
+            self.is_over = true;
             self.block.clear();
             return Ok(false);
         }
@@ -179,12 +193,17 @@ impl<R: Read> Blocks<R> {
         Ok(Some(self.block[self.read]))
     }
 
+    /// The rest of the block after the first byte of the entry that [`peek`](Self::peek) has shown.
+    pub(crate) fn ahead(&self) -> &[u8] {
+        self.block.get(self.read + 1..).unwrap_or_default()
+    }
+
     /// Reads the rest of the entry that [`peek`](Self::peek) has shown.
     pub(crate) fn read<T>(
         &mut self,
         parse: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
     ) -> Result<T, Malformed> {
-        let mut reader = Reader::new(self.block.get(self.read + 1..).unwrap_or_default());
+        let mut reader = Reader::new(self.ahead());
         let parsed = parse(&mut reader)?;
         self.read += 1 + reader.position();
         Ok(parsed)

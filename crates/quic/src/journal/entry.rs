@@ -88,6 +88,12 @@ impl Memory {
         time(reader, &mut self.last).map(|_| ())
     }
 
+    /// The time of an entry that has one and can be read.
+    pub(crate) fn time_ahead(&self, tag: u8, ahead: &[u8]) -> Option<Instant> {
+        let mut last = self.last;
+        is_timed(tag).then(|| time(&mut Reader::new(ahead), &mut last).ok())?
+    }
+
     /// Reads the rest of an entry.
     pub(crate) fn read(&mut self, tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
         if is_timed(tag) {

@@ -199,6 +199,16 @@ impl<R: Read> Replay<R> {
         self.count
     }
 
+    /// The time of the next entry, or that of the last one if the next has none: to stop before it.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step), if the log cannot be read.
+    pub fn next_at(&mut self) -> Result<Instant, Stopped> {
+        let tag = if self.is_over { None } else { self.blocks.peek()? };
+        let ahead = tag.and_then(|tag| self.memory.time_ahead(tag, self.blocks.ahead()));
+        Ok(ahead.unwrap_or(Instant::from_nanos(self.memory.last)))
+    }
+
     /// How the log ends, once that is known.
     pub fn end(&self) -> Option<LogEnd> {
         self.end

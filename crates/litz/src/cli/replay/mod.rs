@@ -24,10 +24,10 @@ use show::{Counts, Show};
 
 /// For the end of the help text.
 pub(crate) const HELP: &str = "\
-A journal holds all that went into a connection, but no payload and no keys: `litz send --journal DIR` and `litz recv --journal
-DIR` write one for each connection. Replaying makes another connection of the same beginning, gives it the same inputs on one
-thread, without network, and compares every plan of datagrams, every event and every deadline. Times count from the beginning of
-the connection.
+A journal holds all that went into a connection, but no payload and no keys. `litz send` and `litz recv` write \
+one for each connection with --journal DIR. Replaying makes another connection of the same beginning, gives it \
+the same inputs on one thread, without network, and compares every plan of datagrams, every event and every \
+deadline. Times count from its beginning.
 
 Exit status:
   0    each log is complete, or was replayed as far as was asked, and everything came out the same
@@ -155,15 +155,19 @@ fn replay(path: &Path, options: &ReplayOptions, quiet: &Quiet) -> Result<Ended, 
         if options.until_entry.is_some_and(|last| replay.entry_count() > last) || out::has_failed() {
             break Ended::Same(None);
         }
+        if let Some(until) = options.until {
+            match replay.next_at() {
+                Ok(next) if next.saturating_since(began_at) > until => break Ended::Same(None),
+                Ok(_) => {}
+                Err(stopped) => break Ended::Stopped(stopped),
+            }
+        }
         let step = match replay.step() {
             Ok(Some(step)) => step,
             Ok(None) => break Ended::Same(replay.end()),
             Err(stopped) => break Ended::Stopped(stopped),
         };
         let at = step.at.saturating_since(began_at);
-        if options.until.is_some_and(|until| at > until) {
-            break Ended::Same(None);
-        }
         counts.add(&step, at);
         if at >= options.from && is_wanted(&step, options) {
             show.step(&step, at);
