@@ -35,6 +35,9 @@ const KEY_UPDATE_EVERY: u64 = 1 << 20;
 /// others, so that the script has not seen that an acknowledgement is due.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
+/// A batch of so many bytes makes a receive half part.
+const BULK_FROM: usize = 8 << 10;
+
 /// How long a receive half may take to its processor.
 const PART_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -236,7 +239,9 @@ impl Conductor<'_> {
     fn part_halves(&self, channel: &Channel, stand: &Stand, progress: &mut Progress) -> Result<(), Failure> {
         channel.set_manner(Manner::InPlace);
         ask_for_few_acks(channel).map_err(Failure::Error)?;
-        let steps = self.plan(channel, stand, progress, 1).map_err(Failure::Error)?;
+        // The first bytes of a stream fill a packet, those that follow a batch: the first one of some size is the last.
+        let bytes = if stand.datagram_size < BULK_FROM { stand.datagram_size as u64 } else { 1 };
+        let steps = self.plan(channel, stand, progress, bytes).map_err(Failure::Error)?;
         channel.feed(seal_all(steps, Vec::new()));
         let until = self.clock.now() + PART_TIME_MAX;
         while self.world.endpoint.split_stats().is_some_and(|stats| stats.departed == 0) {

@@ -115,8 +115,7 @@ mod tests {
         let mut sender = ScriptSocket::new(&link.channels[0]);
         let mut receiver = sender.receiver().unwrap().expect("there is a second handle");
         let (sends, receives) = (Arc::new(Count::default()), Arc::new(Count::default()));
-        let mut ask =
-            |socket: &mut dyn LiveSocket, count: &Arc<Count>| socket.readiness(&Waker::from(Arc::clone(count)));
+        let ask = |socket: &mut dyn LiveSocket, count: &Arc<Count>| socket.readiness(&Waker::from(Arc::clone(count)));
         ask(&mut sender, &sends);
         ask(&mut *receiver, &receives);
         let before = [&sends, &receives].map(|count| count.0.load(Ordering::Relaxed));
