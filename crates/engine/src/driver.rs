@@ -97,6 +97,8 @@ pub(crate) struct Driver {
     receiver: Option<Receiver>,
     /// Connections with more to tell the receiver than it takes.
     await_receiver: Vec<ConnectionKey>,
+    /// Connections whose receive half is to depart once the receiver pauses.
+    departing: Vec<ConnectionKey>,
     /// The connection that something is asked of now: whose fault a panic is.
     attended: Option<ConnectionKey>,
     /// Connections with more to send than the stage takes.
@@ -162,6 +164,7 @@ impl Driver {
             processors: others.processors,
             receiver: others.receiver,
             await_receiver: Vec::new(),
+            departing: Vec::new(),
             attended: None,
             await_stage: Vec::new(),
             goodbyes_said: false,
@@ -206,6 +209,7 @@ impl Driver {
             || self.stage.as_ref().is_some_and(ParallelStage::has_news)
             || self.has_news()
             || self.receiver.as_ref().is_some_and(Receiver::has_news)
+            || (!self.await_receiver.is_empty() && self.receiver.as_ref().is_some_and(Receiver::has_room))
             || self.shared.has_todo()
             || (self.shared.is_stopping() && !self.goodbyes_said);
         let now = self.clock.now();
@@ -226,7 +230,7 @@ impl Driver {
                 for ready in ready {
                     let port = self.ports.get_mut(ready.socket).and_then(Port::as_near_mut);
                     let Some(port) = port else { continue };
-                    port.readable |= ready.readable;
+                    port.readable |= ready.readable && port.receives;
                     port.became_writable |= ready.writable;
                 }
             }
@@ -426,7 +430,10 @@ impl Driver {
             return;
         }
         if let Some(processor) = self.ports[port].processor() {
+            // It asks the application's session for keys.
+            self.attended = Some(key);
             self.lend_there(key, processor, batch.bytes());
+            self.attended = None;
         }
         let now = self.clock.now();
         self.note_bulk(key, batch.bytes().len());

@@ -120,19 +120,21 @@ impl Inbound {
         if dir == Dir::Uni && mode != MessageMode::Streams {
             return;
         }
-        // Looked at each time, because the application takes streams meanwhile: it asks for more when a queue that was full
-        // has fallen to half, so this must not stop before the queue is full.
-        while self.waiting(dir) < ACCEPTED_MAX
+        // Looked at each time, because the application takes streams meanwhile.
+        while self.has_room_for(dir)
             && let Some(id) = source.accept(dir)
         {
             self.accept_stream(now, id, source);
         }
     }
 
-    /// Streams that the application has not taken.
-    fn waiting(&self, dir: Dir) -> usize {
+    /// Whether the application may be given another stream. If not it asks again once it has taken some.
+    fn has_room_for(&self, dir: Dir) -> bool {
         let new = self.accepted.iter().filter(|cells| cells.id().is_some_and(|id| id.dir() == dir)).count();
-        self.cell.lock().accepted[dir.index()].len() + new
+        let mut state = self.cell.lock();
+        let has_room = state.accepted[dir.index()].len() + new < ACCEPTED_MAX;
+        state.accept_paused[dir.index()] |= !has_room;
+        has_room
     }
 
     fn accept_stream(&mut self, now: Instant, id: StreamId, source: &mut impl Source) {

@@ -146,7 +146,7 @@ fn what_cannot_be_measured_is_refused_with_status_2_and_what_to_do() {
         ("--placement=path --side=duplex", "--side duplex has one path"),
         ("--placement=split --side=send", "give --side duplex"),
         ("--placement=split --paths=2", "--paths is for --placement path"),
-        ("--placement=split --processors=3", "give --processors"),
+        ("--placement=split --processors=3", "processors, not 3"),
         ("--side=duplex --beside=inline", "cannot write and read at once"),
         ("--application=apart", "--application apart is for --side duplex"),
         ("--processors=0", "no number of processors"),

@@ -139,6 +139,8 @@ pub(crate) struct ConnectionState {
     /// The driver knows that it has work here.
     queued: bool,
     pub(crate) accepted: [VecDeque<StreamCells>; 2],
+    /// More streams wait in the connection than the application has room for.
+    pub(crate) accept_paused: [bool; 2],
     /// Callers whose wish for a stream was not answered.
     pub(crate) opens_waiting: usize,
     pub(crate) mode: MessageMode,
@@ -269,9 +271,9 @@ impl ConnectionState {
     /// The peer's oldest stream, and whether the driver should bring more.
     pub(crate) fn take_accepted(&mut self, dir: Dir) -> Option<(StreamCells, bool)> {
         let queue = &mut self.accepted[dir.index()];
-        let before = queue.len();
         let cells = queue.pop_front()?;
-        Some((cells, falls_to_half(before, before - 1, ACCEPTED_MAX)))
+        let refill = queue.len() <= ACCEPTED_MAX / 2 && std::mem::take(&mut self.accept_paused[dir.index()]);
+        Some((cells, refill))
     }
 }
 

@@ -158,6 +158,8 @@ impl Driver {
             "a processor of paths does not answer: its paths count as dead"
         );
         if is_gone {
+            let gone = self.ports.iter_mut().filter(|port| port.processor() == Some(index));
+            gone.for_each(|port| port.waiting.clear());
             while let Some((key, cell, plan)) = self.processors[index].take_unsent() {
                 let parcel = Parcel { key, cell, receipt: plan.receipt() };
                 if let Some(slot) = self.owner(&parcel) {

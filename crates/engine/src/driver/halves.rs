@@ -7,7 +7,7 @@ use units::Instant;
 
 use super::Driver;
 use crate::error::Closed;
-use crate::halves::{Arrival, Guest, News};
+use crate::halves::{ARRIVALS_MAX, Arrival, Guest, NEWS_MAX, News};
 use crate::meter::Stage;
 use crate::receive::Arrived;
 use crate::slot::STRANGE_MAX;
@@ -18,22 +18,13 @@ const BULK_FROM: usize = 8 << 10;
 /// Arrivals looked at in one turn.
 const ARRIVALS_PER_TURN: usize = 16;
 
-/// News taken in one go: more are taken at the next occasion, which is soon.
-const NEWS_PER_CALL: usize = 64;
-
 impl Driver {
     /// What the receiver has to tell, and what it leaves to us; how many batches that were.
     pub(super) fn take_from_receiver(&mut self) -> usize {
         if self.receiver.is_none() {
             return 0;
         }
-        let mut received = self.take_findings();
-        for _ in 0..ARRIVALS_PER_TURN {
-            let Some(receiver) = &mut self.receiver else { break };
-            let Some(Arrival { port, meta, batch }) = receiver.take_arrival() else { break };
-            received += 1;
-            self.deliver(port, &meta, batch);
-        }
+        let received = self.take_findings() + self.take_arrivals(ARRIVALS_PER_TURN);
         let now = self.clock.now();
         if self.receiver.as_mut().is_some_and(|receiver| receiver.look(now)) {
             self.on_receiver_lost(now);
@@ -41,10 +32,22 @@ impl Driver {
         received
     }
 
+    /// What the receiver leaves to us, so many batches at most.
+    fn take_arrivals(&mut self, max: usize) -> usize {
+        for taken in 0..max {
+            let arrival = self.receiver.as_mut().and_then(|receiver| receiver.take_arrival());
+            let Some(Arrival { port, meta, batch }) = arrival else { return taken };
+            // The half that this batch is for may have come back before it.
+            self.take_findings();
+            self.deliver(port, &meta, batch);
+        }
+        max
+    }
+
     /// What receive halves have found out: to be known before a plan is made. How many reports that were.
     pub(super) fn take_findings(&mut self) -> usize {
         let mut taken = 0;
-        for _ in 0..NEWS_PER_CALL {
+        for _ in 0..NEWS_MAX {
             let Some(news) = self.receiver.as_mut().and_then(|receiver| receiver.take_news()) else { break };
             let now = self.clock.now();
             match news {
@@ -56,11 +59,12 @@ impl Driver {
                         slot.hand_out(std::mem::take(&mut report.accepted));
                         self.attended = None;
                         self.schedule(key);
-                    }
-                    if let Some(receiver) = &mut self.receiver {
-                        receiver.keep_report(report);
+                        if let Some(receiver) = &mut self.receiver {
+                            receiver.keep_report(report);
+                        }
                     }
                 }
+                News::Paused => self.let_all_depart(),
                 News::Quiet { key, cell } => {
                     let slot = self.slots.get_mut(key.0).filter(|slot| Arc::ptr_eq(&slot.cell, &cell));
                     if let Some(away) = slot.and_then(|slot| slot.away.as_mut()) {
@@ -116,18 +120,38 @@ impl Driver {
         }
     }
 
-    /// Lets the receive half of a connection go to the receiver, if that is where it belongs.
-    pub(super) fn let_depart(&mut self, key: ConnectionKey) {
+    /// Lets the receive half of a connection go to the receiver, if that is where it belongs. Not at once: batches of it are
+    /// on their way here, so the receiver pauses until they have come.
+    pub(super) fn want_to_depart(&mut self, key: ConnectionKey) {
         let Some(receiver) = self.receiver.as_mut().filter(|receiver| receiver.takes_guests()) else { return };
         let Some(slot) = self.slots.get_mut(key.0).filter(|slot| slot.bulk_arrives && slot.away.is_none()) else {
             return;
         };
         let now = self.clock.now();
-        if slot.whole_until > now {
+        if slot.whole_until > now || !slot.connection.can_part() {
             return;
         }
-        if let Some((part, inbound)) = slot.depart() {
-            receiver.take(now, key, Box::new(Guest::new(now, part, inbound)));
+        slot.bulk_arrives = false;
+        if self.departing.is_empty() {
+            receiver.pause(now);
+        }
+        self.departing.push(key);
+    }
+
+    /// The receiver pauses: what it had received is taken, and whoever wanted to depart does.
+    fn let_all_depart(&mut self) {
+        self.take_arrivals(ARRIVALS_MAX);
+        let now = self.clock.now();
+        for key in std::mem::take(&mut self.departing) {
+            let Some(receiver) = self.receiver.as_mut().filter(|receiver| receiver.takes_guests()) else { continue };
+            let slot = self.slots.get_mut(key.0).filter(|slot| slot.away.is_none());
+            if let Some((part, inbound)) = slot.and_then(|slot| slot.depart()) {
+                receiver.take(now, key, Box::new(Guest::new(now, part, inbound)));
+            }
+        }
+        if let Some(receiver) = &mut self.receiver {
+            receiver.resume(now);
+            receiver.wake();
         }
     }
 

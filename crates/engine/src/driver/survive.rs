@@ -31,8 +31,8 @@ impl Driver {
     /// Lets go of a connection of which nothing may be asked any more.
     fn bury(&mut self, key: ConnectionKey) {
         let Some(mut slot) = self.slots.remove(key.0) else { return };
-        let away = slot.away.take().filter(|away| !away.is_recalled);
-        if let (Some(receiver), Some(_)) = (&mut self.receiver, away) {
+        let is_wanted = slot.away.as_ref().is_some_and(|away| !away.is_recalled);
+        if let Some(receiver) = self.receiver.as_mut().filter(|_| is_wanted) {
             // It comes back to nobody.
             receiver.recall(self.clock.now(), key);
         }

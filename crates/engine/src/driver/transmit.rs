@@ -66,7 +66,7 @@ impl Driver {
         slot.scheduled = false;
         self.apply_routes(key);
         self.tell(key);
-        self.let_depart(key);
+        self.want_to_depart(key);
         if let Some(slot) = self.slots.get_mut(key.0) {
             // Events may have woken the application, and brought in what it wrote since.
             slot.serve_rate();
@@ -95,6 +95,11 @@ impl Driver {
             Left::NoRoom => {
                 // Visited all the same when something arrives: only sending has to wait.
                 let full = (0..self.ports.len()).filter(|index| !self.port_has_room(*index));
+                // One whose processor is gone never has room again.
+                let is_served = |index: &usize| {
+                    self.ports[*index].processor().is_none_or(|processor| !self.processors[processor].is_gone())
+                };
+                let full = full.filter(is_served);
                 let full = full.fold(0, |full, index| full | 1 << index);
                 self.await_room(key, full);
             }

@@ -10,6 +10,7 @@ pub(crate) struct Figures {
     pub(super) departed: AtomicU64,
     pub(super) returned: AtomicU64,
     pub(super) lost: AtomicU64,
+    pub(super) datagrams: AtomicU64,
     pub(super) batches: AtomicU64,
     pub(super) passed_on: AtomicU64,
     pub(super) reports: AtomicU64,
@@ -25,6 +26,8 @@ pub struct SplitStats {
     pub returned: u64,
     /// Receive halves that were lost: they broke, or the receiver died.
     pub lost: u64,
+    /// Datagrams the receiver received.
+    pub datagrams: u64,
     /// Batches the receiver absorbed.
     pub batches: u64,
     /// Batches it left to the driver: those of connections that were whole, and of nobody.
@@ -46,6 +49,7 @@ impl Figures {
             departed: get(&self.departed),
             returned: get(&self.returned),
             lost: get(&self.lost),
+            datagrams: get(&self.datagrams),
             batches: get(&self.batches),
             passed_on: get(&self.passed_on),
             reports: get(&self.reports),

@@ -27,7 +27,7 @@ use crate::wake::EngineWaker;
 const ORDERS_PER_TURN: usize = 64;
 
 /// Places of the ring of news that reports leave free: every half that is here may be quiet, and return.
-const NEWS_RESERVED: usize = 3 * GUESTS_MAX;
+const NEWS_RESERVED: usize = 3 * GUESTS_MAX + 1;
 
 /// Values that one half may have found out and not told before nothing more is received.
 const UNTOLD_MAX: usize = 1024;
@@ -60,6 +60,8 @@ pub(super) struct Hand {
     buffers: Buffers,
     arrived: Vec<(RecvMeta, Arrived)>,
     has_told: bool,
+    /// The driver takes all that has arrived before more does.
+    is_paused: bool,
     awake_since: Instant,
     /// Whose fault a panic is.
     attended: Option<ConnectionKey>,
@@ -90,6 +92,7 @@ impl Hand {
             buffers: Buffers::new(),
             arrived: Vec::with_capacity(RECV_BUFFERS),
             has_told: false,
+            is_paused: false,
             attended: None,
         })
     }
@@ -169,6 +172,13 @@ impl Hand {
                     }
                 }
                 Order::GiveBack { key } => self.give_back(key),
+                Order::Pause => {
+                    self.is_paused = true;
+                    // Room is kept for it.
+                    let _abandoned = self.rings.news.push(News::Paused);
+                    self.has_told = true;
+                }
+                Order::Resume => self.is_paused = false,
             }
         }
     }
@@ -219,7 +229,9 @@ impl Hand {
 
     /// Whether there is room to tell of what comes.
     fn may_receive(&self) -> bool {
-        self.rings.arrivals.slots() >= RECV_BUFFERS && self.guests.values().all(|guest| guest.untold() < UNTOLD_MAX)
+        !self.is_paused
+            && self.rings.arrivals.slots() >= RECV_BUFFERS
+            && self.guests.values().all(|guest| guest.untold() < UNTOLD_MAX)
     }
 
     /// One call to a socket, while there is room to tell of what comes.
@@ -233,10 +245,12 @@ impl Hand {
         if count == 0 {
             return;
         }
-        // What caused these batches may have been ordered meanwhile.
-        self.take_orders(ORDERS_MAX);
         let mut arrived = std::mem::take(&mut self.arrived);
         arrived.extend((0..count).map(|batch| (self.buffers.metas[batch], self.buffers.take(batch))));
+        let datagrams = arrived.iter().map(|(meta, _)| meta.len.div_ceil(meta.stride.max(1)) as u64).sum();
+        add(&self.rings.figures.datagrams, datagrams);
+        // What caused these batches may have been ordered meanwhile.
+        self.take_orders(ORDERS_MAX);
         for (meta, batch) in arrived.drain(..) {
             self.deliver(index, meta, batch);
         }

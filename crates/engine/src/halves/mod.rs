@@ -26,9 +26,11 @@ mod guest;
 mod hand;
 mod values;
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
 use net::MonotonicClock;
@@ -59,10 +61,10 @@ const ORDERS_MAX: usize = 1024;
 const ORDERS_RESERVED: usize = 2 * GUESTS_MAX;
 
 /// News a ring holds. While it is full they gather where they are, and nothing is received.
-const NEWS_MAX: usize = 512;
+pub(crate) const NEWS_MAX: usize = 512;
 
 /// Arrivals a ring holds: 4 MiB. While it is full nothing is received.
-const ARRIVALS_MAX: usize = 64;
+pub(crate) const ARRIVALS_MAX: usize = 64;
 
 /// So often a receiver that has halves is looked at. One that did no turn is woken, and if it still has done none when it is looked
 /// at again it is taken for dead. Connections end by that, so it takes longer than with a processor of paths; a panic in one
@@ -76,6 +78,8 @@ pub(crate) struct Receiver {
     arrivals: Consumer<Arrival>,
     waker: Arc<EngineWaker>,
     thread: Option<JoinHandle<()>>,
+    /// Its thread has ended.
+    ended: mpsc::Receiver<Infallible>,
     guests: usize,
     /// Turns of its duty cycle, and how many there had been when it was last looked at, and when that was.
     turns: Arc<AtomicU64>,
@@ -123,13 +127,19 @@ impl Receiver {
         let rings =
             Rings { orders: to_do, news: told, arrivals: received, turns: Arc::clone(&turns), figures: counted };
         let hand = Hand::new(start, ports, sleeper, Arc::clone(&waker), rings)?;
-        let thread = std::thread::Builder::new().name("litz-receive".to_owned()).spawn(move || hand.run())?;
+        let (ends, ended) = channel();
+        let run = move || {
+            hand.run();
+            drop::<Sender<Infallible>>(ends);
+        };
+        let thread = std::thread::Builder::new().name("litz-receive".to_owned()).spawn(run)?;
         Ok(Self {
             orders,
             news,
             arrivals,
             waker,
             thread: Some(thread),
+            ended,
             guests: 0,
             turns,
             turns_seen: 0,
@@ -174,6 +184,16 @@ impl Receiver {
     /// Asks for a receive half.
     pub(crate) fn recall(&mut self, now: Instant, key: ConnectionKey) {
         self.give(now, Order::GiveBack { key });
+    }
+
+    /// Asks it to receive nothing for a moment; it says when it does.
+    pub(crate) fn pause(&mut self, now: Instant) {
+        self.give(now, Order::Pause);
+    }
+
+    /// Lets it receive again.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        self.give(now, Order::Resume);
     }
 
     fn give(&mut self, now: Instant, order: Order) {
@@ -306,9 +326,15 @@ impl Drop for Receiver {
         let (orders, _) = RingBuffer::new(1);
         drop(std::mem::replace(&mut self.orders, orders));
         self.waker.wake();
-        if let Some(thread) = self.thread.take().filter(|_| !hangs) {
-            // A panic was told when it happened.
-            let _panicked = thread.join();
+        // Sockets, keys and wakers may be anybody's, and hang for good.
+        let Some(thread) = self.thread.take().filter(|_| !hangs) else { return };
+        match self.ended.recv_timeout(LOOK_EVERY.into()) {
+            Err(RecvTimeoutError::Timeout) => tracing::error!("the receiver does not end: it is left to itself"),
+            Err(RecvTimeoutError::Disconnected) => {
+                // A panic was told when it happened.
+                let _panicked = thread.join();
+            }
+            Ok(never) => match never {},
         }
     }
 }

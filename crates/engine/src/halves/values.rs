@@ -17,6 +17,10 @@ pub(super) enum Order {
     Tell { key: ConnectionKey, word: Box<Word> },
     /// It is wanted back.
     GiveBack { key: ConnectionKey },
+    /// Receive nothing, and say so.
+    Pause,
+    /// Receive again.
+    Resume,
 }
 
 /// What the rest of a connection has for its receive half.
@@ -67,6 +71,8 @@ pub(crate) enum News {
         key: ConnectionKey,
         guest: Box<Guest>,
     },
+    /// Nothing is received: all arrivals are in their ring.
+    Paused,
     /// It has panicked.
     Broken {
         key: ConnectionKey,

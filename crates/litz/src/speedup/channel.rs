@@ -98,6 +98,15 @@ impl Channel {
         lock(&self.heard)
     }
 
+    /// What it waits for, in words.
+    pub(crate) fn describe(&self) -> String {
+        let (left, handed) = {
+            let said = self.said();
+            (said.items.len(), said.handed_bytes)
+        };
+        format!("{left} batches left, {handed} bytes handed out, {}", self.heard().describe())
+    }
+
     /// What went wrong first, in words.
     pub(crate) fn failure(&self) -> Option<String> {
         self.fault.get().cloned()

@@ -35,6 +35,12 @@ const KEY_UPDATE_EVERY: u64 = 1 << 20;
 /// others, so that the script has not seen that an acknowledgement is due.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
+/// A batch of so many bytes makes a receive half part.
+const BULK_FROM: usize = 8 << 10;
+
+/// How long a receive half may take to its processor.
+const PART_TIME_MAX: Duration = Duration::from_secs(5);
+
 /// One way of a stretch is through.
 struct Done {
     work: Work,
@@ -194,6 +200,7 @@ impl Conductor<'_> {
     fn conduct(self, stand: &Stand, span: Span, cancel: &CancelToken) -> Result<Outcome, Failure> {
         let channel = &self.world.link.channels[0];
         let mut progress = Progress::default();
+        self.part_halves(channel, stand, &mut progress)?;
         let mut warm = self.checked_stretch(channel, stand, &mut progress, cancel)?;
         while warm < span.warm_up {
             warm += self.stretch(channel, stand, &mut progress, false, cancel)?.time;
@@ -228,6 +235,29 @@ impl Conductor<'_> {
         }
     }
 
+    /// A first batch comes alone. With `split` it sends the receive half to its processor, and what arrives while a half is on its
+    /// way may be lost, which a script cannot repair.
+    fn part_halves(&self, channel: &Channel, stand: &Stand, progress: &mut Progress) -> Result<(), Failure> {
+        channel.set_manner(Manner::InPlace);
+        ask_for_few_acks(channel).map_err(Failure::Error)?;
+        // The first bytes of a stream fill a packet, those that follow a batch: the first one of some size is the last.
+        let bytes = if stand.datagram_size < BULK_FROM { stand.datagram_size as u64 } else { 1 };
+        let steps = self.plan(channel, stand, progress, bytes).map_err(Failure::Error)?;
+        channel.feed(seal_all(steps, Vec::new()));
+        let until = self.clock.now() + PART_TIME_MAX;
+        while self.world.endpoint.split_stats().is_some_and(|stats| stats.departed == 0) {
+            // Nobody is asked for anything yet, so nobody tells of anything but a failure.
+            if let Ok(Err(words)) = self.told.recv_timeout(Duration::from_millis(1).into()) {
+                return Err(Failure::Error(words));
+            }
+            self.world.check()?;
+            if self.clock.now() > until {
+                return Err(Failure::Error("the receive half of the connection does not part".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
     /// The first one: opens the streams, fills the caches, and shows that every byte is in its place. How long it took.
     fn checked_stretch(
         &self,
@@ -236,7 +266,7 @@ impl Conductor<'_> {
         progress: &mut Progress,
         cancel: &CancelToken,
     ) -> Result<Duration, Failure> {
-        ask_for_few_acks(channel).and_then(|()| channel.begin_check(self.pattern)).map_err(Failure::Error)?;
+        channel.begin_check(self.pattern).map_err(Failure::Error)?;
         let stretch = self.stretch(channel, stand, progress, true, cancel)?;
         let sent_bytes = channel.heard().end_check().map_err(Failure::Error)?;
         if sent_bytes != CHUNKS * PATTERN_LEN as u64 {
@@ -260,7 +290,7 @@ impl Conductor<'_> {
         channel.set_manner(Manner::InPlace);
         self.maybe_update_keys(progress)?;
         let (from, sent) = (progress.offset, channel.packets_sent());
-        let steps = self.plan(channel, stand, progress).map_err(Failure::Error)?;
+        let steps = self.plan(channel, stand, progress, CHUNKS * PATTERN_LEN as u64).map_err(Failure::Error)?;
         let received_packets = steps.iter().map(Step::packets).sum::<u64>();
         let items = seal_all(steps, channel.take_spare());
         channel.set_manner(Manner::BothWays);
@@ -304,7 +334,8 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    fn plan(&self, channel: &Channel, stand: &Stand, progress: &mut Progress) -> Result<Vec<Step>, String> {
+    /// Decides how at least so many bytes more are handed out.
+    fn plan(&self, channel: &Channel, stand: &Stand, progress: &mut Progress, bytes: u64) -> Result<Vec<Step>, String> {
         let mut writing = Writing {
             id: StreamId::new(QuicSide::Server, Dir::Uni, 0),
             offset: &mut progress.offset,
@@ -313,7 +344,20 @@ impl Conductor<'_> {
             // About as often as the measured end acknowledges.
             batches_per_ack: (ACK_EVERY as usize).div_ceil(batch_len(stand.datagram_size)),
         };
-        channel.with_script(|script| writing.plan(script, CHUNKS * PATTERN_LEN as u64))
+        channel.with_script(|script| writing.plan(script, bytes))
+    }
+
+    /// Where everything is, in words.
+    fn describe(&self, channel: &Channel) -> String {
+        let stats = self.world.connection.stats();
+        format!(
+            "the script has {}; {} bytes are not acknowledged, {} of them in flight; {} packets were received; {:?}",
+            channel.describe(),
+            stats.send.held_bytes,
+            stats.in_flight_bytes,
+            stats.receive.packets_received,
+            self.world.endpoint.split_stats()
+        )
     }
 
     fn wait(&self, channel: &Channel, began_at: Instant, cancel: &CancelToken) -> Result<Done, Failure> {
@@ -331,7 +375,7 @@ impl Conductor<'_> {
             self.world.check()?;
             channel.heard().hurry();
             if self.clock.now().saturating_since(began_at) > STRETCH_TIME_MAX {
-                return Err(Failure::Error("the two ways came to a stop".to_owned()));
+                return Err(Failure::Error(format!("the two ways came to a stop: {}", self.describe(channel))));
             }
         }
     }

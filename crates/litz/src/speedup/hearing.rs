@@ -197,7 +197,7 @@ impl Hearing {
     pub(super) fn hurry(&mut self) {
         if self.waiting() > 0 {
             self.has_run_dry = true;
-            self.answer();
+            self.wake();
         }
     }
 
@@ -213,6 +213,12 @@ impl Hearing {
     pub(super) fn end_check(&mut self) -> Result<u64, String> {
         let check = self.check.take().ok_or("nothing was checked")?;
         if check.has_ended { Ok(check.next) } else { Err("the end of what was written was not sent".to_owned()) }
+    }
+
+    /// What it waits for, in words.
+    pub(super) fn describe(&self) -> String {
+        let (waiting, arrived) = (self.waiting(), self.arrived_bytes);
+        format!("{arrived} bytes arrived, {waiting} packets to acknowledge, held at {:?}", self.held_at)
     }
 
     // ── Inside ───────────────────────────────────────────────────────────────────────────────────────────────────────

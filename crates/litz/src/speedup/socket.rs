@@ -51,6 +51,7 @@ impl DatagramSocket for ScriptSocket {
 
     fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize> {
         let (source, destination_ip) = (peer_addr(self.channel.path), Some(local_addr(self.channel.path).ip()));
+        let buffers_len = buffers.len().min(metas.len());
         let mut said = self.channel.said();
         let mut count = 0;
         for (buffer, meta) in buffers.iter_mut().zip(metas) {
@@ -64,8 +65,8 @@ impl DatagramSocket for ScriptSocket {
         if count == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        if said.has_more() {
-            // The owner may take no more in this turn.
+        if count == buffers_len || said.has_more() {
+            // The owner may take no more in this turn, and has not seen that there is no more.
             said.wake();
         }
         Ok(count)

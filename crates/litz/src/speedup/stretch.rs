@@ -12,7 +12,7 @@ use super::hearing::ACK_EVERY;
 pub(super) const STRETCH_BYTES: u64 = 64 << 20;
 
 /// A stretch that takes longer has come to a stop.
-pub(super) const STRETCH_TIME_MAX: Duration = Duration::from_secs(30);
+pub(super) const STRETCH_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How long the receiver may hold back an acknowledgement: as short as it offers, in microseconds.
 const ACK_DELAY_US: u64 = 1000;

@@ -7,6 +7,8 @@ use super::Connection;
 use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
 use crate::part::{Findings, Lens, LensPath, Orders, ReceivePart};
 use crate::receive::ReceiveHalf;
+use crate::send::frames::ControlFrame;
+use crate::send::path::Addresses;
 use crate::stats::ReceiveStats;
 
 /// What a connection keeps while its receive half is elsewhere.
@@ -16,6 +18,8 @@ pub(super) struct Apart {
     orders: Orders,
     /// Keys, IDs or paths may have changed since the part was told.
     pub(super) is_lens_stale: bool,
+    /// Where paths led when the part was last told.
+    told_addresses: Vec<(PathId, Addresses)>,
     /// As of the last findings.
     pub(super) stats: ReceiveStats,
 }
@@ -40,11 +44,12 @@ impl Apart {
         self.is_lens_stale |= !is_routine;
     }
 
-    /// The same of a value for the send half, which knows where paths lead.
+    /// The same of a value for the send half.
     pub(super) fn look_at_sending(&mut self, value: &ToSend) {
+        use ControlFrame::{MaxPathId, NewConnectionId};
         self.is_lens_stale |= matches!(
             value,
-            ToSend::Moved { .. } | ToSend::Response(_) | ToSend::OpenPath { .. } | ToSend::ForgetPath(_)
+            ToSend::OpenPath { .. } | ToSend::ForgetPath(_) | ToSend::Control(MaxPathId(_) | NewConnectionId { .. })
         );
     }
 }
@@ -57,15 +62,21 @@ impl Connection {
     /// find nothing here.
     #[must_use]
     pub fn part(&mut self) -> Option<ReceivePart> {
-        if self.apart.is_some() || self.journal.is_some() || !self.control.is_confirmed() {
+        if !self.can_part() {
             return None;
         }
         debug_assert!(self.exchange.is_empty(), "values are delivered before a call returns");
         let lens = self.lens();
         let stand_in = self.receive.stand_in(self.side, self.control.config());
         let half = std::mem::replace(&mut self.receive, stand_in);
-        self.apart = Some(Box::new(Apart { stats: half.stats(), ..Apart::default() }));
+        let told_addresses = self.send.addresses().collect();
+        self.apart = Some(Box::new(Apart { stats: half.stats(), told_addresses, ..Apart::default() }));
         Some(ReceivePart::new(half, lens, self.unauthentic_count))
+    }
+
+    /// Whether [`part`](Self::part) would give the receive half away.
+    pub fn can_part(&self) -> bool {
+        self.apart.is_none() && self.journal.is_none() && self.control.is_confirmed()
     }
 
     /// Whether the receive half is away.
@@ -78,8 +89,12 @@ impl Connection {
     pub fn poll_orders(&mut self, orders: &mut Orders) -> bool {
         debug_assert!(orders.is_empty(), "orders are taken before they are filled again");
         let Some(mut apart) = self.apart.take() else { return false };
-        if std::mem::take(&mut apart.is_lens_stale) && self.control.is_confirmed() {
+        // A path may also move back by itself.
+        let has_moved = !self.send.addresses().eq(apart.told_addresses.iter().copied());
+        if (std::mem::take(&mut apart.is_lens_stale) || has_moved) && self.control.is_confirmed() {
             apart.orders.lens = Some(Box::new(self.lens()));
+            apart.told_addresses.clear();
+            apart.told_addresses.extend(self.send.addresses());
         }
         std::mem::swap(&mut apart.orders, orders);
         self.apart = Some(apart);
@@ -89,6 +104,10 @@ impl Connection {
     /// Takes what the receive half has found out. To be called before a plan is asked for and before timers fire, in the order in
     /// which findings were made.
     pub fn handle_findings(&mut self, now: Instant, findings: &mut Findings) {
+        if findings.is_empty() {
+            // What is to be acknowledged is in them only if something was found.
+            return;
+        }
         if let Some(at) = findings.arrived_at {
             if self.control.is_idle_too_long(at) {
                 // What came later is no sign of life: see `note_arrival`.
