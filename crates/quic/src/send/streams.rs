@@ -356,7 +356,7 @@ impl SendStreams {
     pub(crate) fn ready_bytes(&self) -> u64 {
         let credit = self.max_data - self.data_sent;
         let streams = self.ready.values().flatten().take(READY_COUNTED_MAX).filter_map(|id| self.map.get(id));
-        streams.map(|stream| self.ready_bytes_of(stream, credit)).sum()
+        streams.map(|stream| stream.ready_bytes(credit)).sum()
     }
 
     /// Applications wait for room: more will follow.

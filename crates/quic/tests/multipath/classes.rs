@@ -208,7 +208,8 @@ fn the_rate_of_a_connection_holds_over_all_its_paths_together() {
     let (from, before) = (pair.now, delivered(&mut pair));
     flow.run(&mut pair, Duration::from_secs(3));
     let mbps = flow.mbps(from, pair.now);
-    assert!((29.5..30.5).contains(&mbps), "{mbps} Mb/s");
+    // Where the scheduler waits for a better path, the burst does not bridge all of it.
+    assert!((28.5..30.3).contains(&mbps), "{mbps} Mb/s");
     let used = delivered(&mut pair).iter().zip(before).filter(|(after, before)| **after > before + 500_000).count();
     assert!(used >= 2, "one link has 20 Mb/s, so others help");
 }

@@ -115,12 +115,6 @@ impl Classes {
         own.into_iter().chain(&mut self.whole).for_each(|allowance| allowance.take(bytes));
     }
 
-    /// Of `bytes` that `stream` has to send, those for which there is an allowance.
-    fn allowed(&self, stream: &SendStream, bytes: u64) -> u64 {
-        let own = stream.class.as_ref().and_then(|class| class.allowance.as_ref());
-        own.into_iter().chain(&self.whole).fold(bytes, |bytes, allowance| bytes.min(allowance.peek(self.now)))
-    }
-
     fn is_idle(&self) -> bool {
         self.classed_count == 0 && self.whole.is_none() && self.capped.is_empty()
     }
@@ -341,21 +335,13 @@ impl SendStreams {
         sets
     }
 
-    /// As [`ready_bytes`](Self::ready_bytes), of the streams that may take exactly these paths.
+    /// As [`ready_bytes`](Self::ready_bytes), of the streams that may take exactly these paths. Rates do not count here: what waits for
+    /// an allowance follows soon, and a scheduler that took it for the tail of something would wait for the best path with it.
     pub(crate) fn ready_bytes_on(&self, paths: &PathSet) -> u64 {
         let credit = self.max_data - self.data_sent;
         let streams = self.ready.values().flatten().filter_map(|id| self.map.get(id));
         let streams = streams.filter(|stream| stream.paths() == paths).take(READY_COUNTED_MAX);
-        streams.map(|stream| self.ready_bytes_of(stream, credit)).sum()
-    }
-
-    /// Bytes of a stream that could be sent now.
-    pub(super) fn ready_bytes_of(&self, stream: &SendStream, credit: u64) -> u64 {
-        let bytes = stream.buffer.ready_bytes(stream.max_data.min(stream.buffer.unsent() + credit));
-        match &self.classes {
-            Some(classes) if !stream.buffer.has_lost() => classes.allowed(stream, bytes),
-            _ => bytes,
-        }
+        streams.map(|stream| stream.ready_bytes(credit)).sum()
     }
 
     /// Frees room that is not used.
@@ -367,6 +353,11 @@ impl SendStreams {
 }
 
 impl SendStream {
+    /// Bytes that could be sent now, with so much credit of the connection's.
+    pub(super) fn ready_bytes(&self, credit: u64) -> u64 {
+        self.buffer.ready_bytes(self.max_data.min(self.buffer.unsent() + credit))
+    }
+
     fn paths(&self) -> &PathSet {
         self.class.as_ref().map_or(&PathSet::ALL, |class| &class.paths)
     }
