@@ -54,7 +54,8 @@ pub(super) struct Classes {
     /// Streams that wait for the connection's allowance, and until when. Each is here once at most.
     capped: Queue<StreamId>,
     capped_until: Option<Instant>,
-    /// Streams that were passed over because the present plan is for another path, or the queue there is long enough, in their order. They count as ready.
+    /// Streams that were passed over because the present plan is for another path, or the queue there is long enough, in their
+    /// order. They count as ready.
     aside: Vec<StreamId>,
     /// Streams with a class, and those of them that may not take every path.
     classed_count: usize,
@@ -276,6 +277,8 @@ impl SendStreams {
     /// A plan is to be made now, for path `on` if that is known already: streams that may not take it are passed over until
     /// [`end_plan`](Self::end_plan).
     pub(crate) fn begin_plan(&mut self, now: Instant, on: Option<&mut SendPath>) {
+        // Those that were passed over between two plans, by somebody who only looked.
+        self.end_plan();
         let Some(classes) = &mut self.classes else { return };
         (classes.now, classes.on, classes.background_room) = (now, on.as_ref().map(|path| path.id), u64::MAX);
         if let Some(path) = on.filter(|_| classes.background_count > 0) {
