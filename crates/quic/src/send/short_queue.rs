@@ -72,6 +72,7 @@ impl ShortQueue {
     }
 
     /// Packets were acknowledged, with this round trip; `round_ended`: a packet of the present round was among them.
+    #[cold] // Out of the way of connections without a background, which are most.
     pub(crate) fn on_ack(&mut self, now: Instant, round_trip: Duration, round_ended: bool) {
         if now.saturating_since(self.base_since) >= BASE_KEPT_FOR {
             self.base = [None, self.base[0]];

@@ -471,7 +471,9 @@ impl SendStreams {
     /// The sending side is done for good.
     fn retire(&mut self, id: StreamId, exchange: &mut Exchange) {
         let Some(mut stream) = self.map.remove(&id) else { return };
-        self.forget_class(id, &mut stream);
+        if stream.class.is_some() {
+            self.forget_class(id, &mut stream);
+        }
         self.held_bytes -= stream.buffer.held_bytes();
         if stream.ready
             && let Some(queue) = self.ready.get_mut(&Reverse(stream.priority))

@@ -76,6 +76,7 @@ pub(super) enum Restraint {
 
 impl Classes {
     /// Whether `stream` may send now; lowers `limit`, the offset it may send new bytes up to.
+    #[cold] // Here and below: out of the way of connections without classes, which are most.
     pub(super) fn restrain(&mut self, stream: &mut SendStream, limit: &mut u64) -> Option<Restraint> {
         if let (Some(class), Some(on)) = (&stream.class, self.on)
             && !class.paths.allows(on)
@@ -108,6 +109,7 @@ impl Classes {
     }
 
     /// `bytes` of `stream` leave for the first time.
+    #[cold]
     pub(super) fn on_taken(&mut self, stream: &mut SendStream, bytes: u64) {
         if stream.class.as_ref().is_some_and(|class| class.is_background) {
             self.background_room = self.background_room.saturating_sub(bytes);
@@ -201,6 +203,7 @@ impl SendStreams {
     }
 
     /// The stream is over, or nothing more of it will be sent.
+    #[cold]
     pub(super) fn forget_class(&mut self, id: StreamId, stream: &mut SendStream) {
         let Some(class) = stream.class.take() else { return };
         let Some(classes) = &mut self.classes else { return };
@@ -213,6 +216,7 @@ impl SendStreams {
     }
 
     /// A stream has left the ready queue because it may not send.
+    #[cold]
     pub(super) fn restrain(&mut self, id: StreamId, restraint: Restraint) {
         let (Some(stream), Some(classes)) = (self.map.get_mut(&id), &mut self.classes) else { return };
         match restraint {
