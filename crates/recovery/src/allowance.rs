@@ -44,13 +44,6 @@ impl Allowance {
         self.bucket.whole_bytes()
     }
 
-    /// As [`Self::budget`], without writing anything down.
-    #[must_use]
-    pub fn peek(&self, now: Instant) -> u64 {
-        let (bytes, _) = self.bucket.credit_at(now, self.rate_until_refill, self.limit.burst);
-        u64::try_from(bytes).unwrap_or(0)
-    }
-
     /// `bytes` of the last [`budget`](Self::budget) are used.
     pub fn take(&mut self, bytes: u64) {
         self.bucket.take(bytes);
@@ -85,7 +78,7 @@ mod tests {
         let mut allowance = Allowance::new(limit(8, 5_000));
         assert_eq!(allowance.budget(at_us(7)), 5_000);
         allowance.take(5_000);
-        assert_eq!((allowance.budget(at_us(7)), allowance.peek(at_us(107))), (0, 100));
+        assert_eq!(allowance.budget(at_us(7)), 0);
         assert_eq!(allowance.budget(at_us(107)), 100, "8 Mb/s are a byte in a microsecond");
         assert_eq!(allowance.next_release(at_us(107), 300), at_us(1007), "when a millisecond's worth may");
         assert_eq!(allowance.next_release(at_us(107), 3_000), at_us(3007));

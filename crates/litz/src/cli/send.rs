@@ -8,7 +8,7 @@ use litz::transfer::{CancelToken, Credential, Source, Summary, TransferError, se
 use litz::{RateLimit, TransportConfig};
 use recovery::RateCap;
 use serde_json::json;
-use units::Duration;
+use units::{ByteSize, Duration, Rate};
 
 use super::args::SendOptions;
 use super::connect::{Reach, Reached, Unreached, transport};
@@ -90,9 +90,7 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     }
     let state = host::open_state(options.transport.state_dir.as_deref())?;
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
-    let burst = options.burst.map_or(BURST_DEFAULT, |burst| burst.as_bytes());
-    let limit = options.rate.map(|rate| RateLimit::new(rate, burst)).transpose();
-    let limit = limit.map_err(|error| format!("--rate and --burst: {error}"))?;
+    let limit = rate_limit(options.rate, options.burst)?;
     // On each path with all that it carries, and for the files' bytes over all paths together.
     let cap = limit.map(|limit| RateCap { rate: limit.rate(), burst: limit.burst_bytes() });
     let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
@@ -101,6 +99,13 @@ fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
     let source = Source::scan(paths, &cancel)?;
     let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
     Ok(Job { options, ticket, state, source, cancel, transport, limit, trace, journals, progress })
+}
+
+/// What `--rate` and `--burst` say.
+fn rate_limit(rate: Option<Rate>, burst: Option<ByteSize>) -> Result<Option<RateLimit>, String> {
+    let burst = burst.map_or(BURST_DEFAULT, ByteSize::as_bytes);
+    let limit = rate.map(|rate| RateLimit::new(rate, burst)).transpose();
+    limit.map_err(|error| format!("--rate and --burst: {error}"))
 }
 
 /// The last argument is the ticket.
@@ -262,5 +267,26 @@ impl Job<'_> {
         log_ended(connection);
         connection.close(CLOSE_CODE, "done");
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_gets_a_burst_and_one_that_lets_nothing_leave_is_refused_with_what_to_do() {
+        let (some, burst) = (Rate::from_mbps(10), ByteSize::from_bytes);
+        assert_eq!(rate_limit(None, None), Ok(None));
+        let limit = rate_limit(Some(some), None).expect("a rate will do").expect("a limit");
+        assert_eq!((limit.rate(), limit.burst_bytes()), (some, BURST_DEFAULT));
+        for (rate, burst, advice) in [
+            (Rate::ZERO, None, "set no limit"),
+            (some, Some(burst(0)), "at least 1200"),
+            (some, Some(burst(9)), "9 bytes"),
+        ] {
+            let error = rate_limit(Some(rate), burst).expect_err(advice);
+            assert!(error.contains(advice) && error.contains("--burst"), "{error}");
+        }
     }
 }

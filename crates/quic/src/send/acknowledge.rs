@@ -140,9 +140,6 @@ impl SendHalf {
         if round_ended {
             path.round_end = self.spaces[index].next_number;
         }
-        if let Some(queue) = &mut path.short_queue {
-            queue.on_ack(now, path.rtt.latest(), round_ended);
-        }
         let event = AckEvent {
             now,
             bytes: newly.bytes,
@@ -154,6 +151,9 @@ impl SendHalf {
             rate: path.delivery.take_sample(&path.rtt),
         };
         path.congestion.on_ack(&event, &path.rtt);
+        if let Some(queue) = &mut path.short_queue {
+            queue.on_ack(now, path.rtt.latest(), round_ended);
+        }
         if self.peer_validated_us {
             path.backoff.reset();
         }

@@ -356,7 +356,7 @@ impl SendStreams {
     pub(crate) fn ready_bytes(&self) -> u64 {
         let credit = self.max_data - self.data_sent;
         let streams = self.ready.values().flatten().take(READY_COUNTED_MAX).filter_map(|id| self.map.get(id));
-        streams.map(|stream| self.ready_bytes_of(stream, credit)).sum()
+        streams.map(|stream| stream.ready_bytes(credit)).sum()
     }
 
     /// Applications wait for room: more will follow.
@@ -471,7 +471,9 @@ impl SendStreams {
     /// The sending side is done for good.
     fn retire(&mut self, id: StreamId, exchange: &mut Exchange) {
         let Some(mut stream) = self.map.remove(&id) else { return };
-        self.forget_class(id, &mut stream);
+        if stream.class.is_some() {
+            self.forget_class(id, &mut stream);
+        }
         self.held_bytes -= stream.buffer.held_bytes();
         if stream.ready
             && let Some(queue) = self.ready.get_mut(&Reverse(stream.priority))

@@ -1,8 +1,8 @@
 //! Streams that may take certain paths only.
 
 use netem::{LineState, LinkConfig};
-use quic::{Chunk, Dir, PathId, PathSet, Policy, ReadError, Side, Strategy, StreamId};
-use units::{Duration, Instant, Ratio};
+use quic::{Chunk, Dir, PathId, PathSet, Policy, RateLimit, ReadError, Side, Strategy, StreamId};
+use units::{Duration, Instant, Rate, Ratio};
 
 use crate::flow::{Flow, run_all};
 use crate::links::{connected_as, link};
@@ -197,4 +197,39 @@ fn a_connection_with_one_path_sends_what_may_take_it_and_keeps_the_rest() {
         false
     });
     assert_eq!(read, [0, 50_000]);
+}
+
+#[test]
+fn the_rate_of_a_connection_holds_over_all_its_paths_together() {
+    let mut pair = three_links(28, |_| {});
+    pair.client.connection(0).set_rate(Some(RateLimit::at(Rate::from_mbps(30)).expect("a rate")));
+    let mut flow = Flow::new(&mut pair, Side::Client);
+    flow.run(&mut pair, Duration::from_secs(2));
+    let (from, before) = (pair.now, delivered(&mut pair));
+    flow.run(&mut pair, Duration::from_secs(3));
+    let mbps = flow.mbps(from, pair.now);
+    // Where the scheduler waits for a better path, the burst does not bridge all of it.
+    assert!((28.5..30.3).contains(&mbps), "{mbps} Mb/s");
+    let used = delivered(&mut pair).iter().zip(before).filter(|(after, before)| **after > before + 500_000).count();
+    assert!(used >= 2, "one link has 20 Mb/s, so others help");
+}
+
+#[test]
+fn the_background_fills_several_links_and_gives_way_on_each() {
+    // Queues of 30 ms, as long as the round trip of the first two together.
+    let mut pair = three_links(29, |_| {});
+    let mut flow = Flow::new(&mut pair, Side::Client);
+    pair.client.connection(0).set_background(StreamId::new(Side::Client, Dir::Uni, 0), true).expect("open");
+    flow.run(&mut pair, Duration::from_secs(2));
+    let from = pair.now;
+    flow.run(&mut pair, Duration::from_secs(3));
+    let alone = flow.mbps(from, pair.now);
+    assert!(alone > 0.75 * 57.0, "{alone} Mb/s");
+    let mut urgent = Flow::new(&mut pair, Side::Client);
+    let mut all = [&mut flow, &mut urgent];
+    run_all(&mut pair, &mut all, Duration::from_secs(2));
+    let from = pair.now;
+    run_all(&mut pair, &mut all, Duration::from_secs(3));
+    let (background, ordinary) = (flow.mbps(from, pair.now), urgent.mbps(from, pair.now));
+    assert!(ordinary > 2.0 * background && ordinary + background > 0.8 * 57.0, "{background} beside {ordinary} Mb/s");
 }

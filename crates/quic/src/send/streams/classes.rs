@@ -54,7 +54,8 @@ pub(super) struct Classes {
     /// Streams that wait for the connection's allowance, and until when. Each is here once at most.
     capped: Queue<StreamId>,
     capped_until: Option<Instant>,
-    /// Streams that were passed over because the present plan is for another path, or the queue there is long enough, in their order. They count as ready.
+    /// Streams that were passed over because the present plan is for another path, or the queue there is long enough, in their
+    /// order. They count as ready.
     aside: Vec<StreamId>,
     /// Streams with a class, and those of them that may not take every path.
     classed_count: usize,
@@ -75,6 +76,7 @@ pub(super) enum Restraint {
 
 impl Classes {
     /// Whether `stream` may send now; lowers `limit`, the offset it may send new bytes up to.
+    #[cold] // Here and below: out of the way of connections without classes, which are most.
     pub(super) fn restrain(&mut self, stream: &mut SendStream, limit: &mut u64) -> Option<Restraint> {
         if let (Some(class), Some(on)) = (&stream.class, self.on)
             && !class.paths.allows(on)
@@ -107,18 +109,13 @@ impl Classes {
     }
 
     /// `bytes` of `stream` leave for the first time.
+    #[cold]
     pub(super) fn on_taken(&mut self, stream: &mut SendStream, bytes: u64) {
         if stream.class.as_ref().is_some_and(|class| class.is_background) {
             self.background_room = self.background_room.saturating_sub(bytes);
         }
         let own = stream.class.as_mut().and_then(|class| class.allowance.as_mut());
         own.into_iter().chain(&mut self.whole).for_each(|allowance| allowance.take(bytes));
-    }
-
-    /// Of `bytes` that `stream` has to send, those for which there is an allowance.
-    fn allowed(&self, stream: &SendStream, bytes: u64) -> u64 {
-        let own = stream.class.as_ref().and_then(|class| class.allowance.as_ref());
-        own.into_iter().chain(&self.whole).fold(bytes, |bytes, allowance| bytes.min(allowance.peek(self.now)))
     }
 
     fn is_idle(&self) -> bool {
@@ -206,6 +203,7 @@ impl SendStreams {
     }
 
     /// The stream is over, or nothing more of it will be sent.
+    #[cold]
     pub(super) fn forget_class(&mut self, id: StreamId, stream: &mut SendStream) {
         let Some(class) = stream.class.take() else { return };
         let Some(classes) = &mut self.classes else { return };
@@ -218,6 +216,7 @@ impl SendStreams {
     }
 
     /// A stream has left the ready queue because it may not send.
+    #[cold]
     pub(super) fn restrain(&mut self, id: StreamId, restraint: Restraint) {
         let (Some(stream), Some(classes)) = (self.map.get_mut(&id), &mut self.classes) else { return };
         match restraint {
@@ -282,6 +281,8 @@ impl SendStreams {
     /// A plan is to be made now, for path `on` if that is known already: streams that may not take it are passed over until
     /// [`end_plan`](Self::end_plan).
     pub(crate) fn begin_plan(&mut self, now: Instant, on: Option<&mut SendPath>) {
+        // Those that were passed over between two plans, by somebody who only looked.
+        self.end_plan();
         let Some(classes) = &mut self.classes else { return };
         (classes.now, classes.on, classes.background_room) = (now, on.as_ref().map(|path| path.id), u64::MAX);
         if let Some(path) = on.filter(|_| classes.background_count > 0) {
@@ -341,21 +342,13 @@ impl SendStreams {
         sets
     }
 
-    /// As [`ready_bytes`](Self::ready_bytes), of the streams that may take exactly these paths.
+    /// As [`ready_bytes`](Self::ready_bytes), of the streams that may take exactly these paths. Rates do not count here: what waits for
+    /// an allowance follows soon, and a scheduler that took it for the tail of something would wait for the best path with it.
     pub(crate) fn ready_bytes_on(&self, paths: &PathSet) -> u64 {
         let credit = self.max_data - self.data_sent;
         let streams = self.ready.values().flatten().filter_map(|id| self.map.get(id));
         let streams = streams.filter(|stream| stream.paths() == paths).take(READY_COUNTED_MAX);
-        streams.map(|stream| self.ready_bytes_of(stream, credit)).sum()
-    }
-
-    /// Bytes of a stream that could be sent now.
-    pub(super) fn ready_bytes_of(&self, stream: &SendStream, credit: u64) -> u64 {
-        let bytes = stream.buffer.ready_bytes(stream.max_data.min(stream.buffer.unsent() + credit));
-        match &self.classes {
-            Some(classes) if !stream.buffer.has_lost() => classes.allowed(stream, bytes),
-            _ => bytes,
-        }
+        streams.map(|stream| stream.ready_bytes(credit)).sum()
     }
 
     /// Frees room that is not used.
@@ -367,6 +360,11 @@ impl SendStreams {
 }
 
 impl SendStream {
+    /// Bytes that could be sent now, with so much credit of the connection's.
+    pub(super) fn ready_bytes(&self, credit: u64) -> u64 {
+        self.buffer.ready_bytes(self.max_data.min(self.buffer.unsent() + credit))
+    }
+
     fn paths(&self) -> &PathSet {
         self.class.as_ref().map_or(&PathSet::ALL, |class| &class.paths)
     }
