@@ -62,6 +62,7 @@ pub(super) struct Hand {
     has_told: bool,
     /// The driver takes all that has arrived before more does.
     is_paused: bool,
+    must_say_paused: bool,
     awake_since: Instant,
     /// Whose fault a panic is.
     attended: Option<ConnectionKey>,
@@ -93,6 +94,7 @@ impl Hand {
             arrived: Vec::with_capacity(RECV_BUFFERS),
             has_told: false,
             is_paused: false,
+            must_say_paused: false,
             attended: None,
         })
     }
@@ -146,6 +148,11 @@ impl Hand {
         for index in 0..self.ports.len() {
             self.receive(index);
         }
+        if std::mem::take(&mut self.must_say_paused) {
+            // Room is kept for it.
+            let _abandoned = self.rings.news.push(News::Paused);
+            self.has_told = true;
+        }
         self.report_all();
         self.note_quiet();
         self.wake_owner();
@@ -172,12 +179,8 @@ impl Hand {
                     }
                 }
                 Order::GiveBack { key } => self.give_back(key),
-                Order::Pause => {
-                    self.is_paused = true;
-                    // Room is kept for it.
-                    let _abandoned = self.rings.news.push(News::Paused);
-                    self.has_told = true;
-                }
+                // Said at the end of the turn: batches may be in hand.
+                Order::Pause => (self.is_paused, self.must_say_paused) = (true, true),
                 Order::Resume => self.is_paused = false,
             }
         }
