@@ -143,6 +143,10 @@ impl Driver {
         self.take_arrivals(ARRIVALS_MAX);
         let now = self.clock.now();
         for key in std::mem::take(&mut self.departing) {
+            // What is to be said about what has arrived is said while that is here.
+            self.attended = Some(key);
+            self.tell(key);
+            self.attended = None;
             let Some(receiver) = self.receiver.as_mut().filter(|receiver| receiver.takes_guests()) else { continue };
             let slot = self.slots.get_mut(key.0).filter(|slot| slot.away.is_none());
             if let Some((part, inbound)) = slot.and_then(|slot| slot.depart()) {

@@ -119,7 +119,7 @@ impl Driver {
     }
 
     /// Tells the application what happened.
-    fn tell(&mut self, key: ConnectionKey) {
+    pub(super) fn tell(&mut self, key: ConnectionKey) {
         let Some(slot) = self.slots.get_mut(key.0) else { return };
         while let Some(event) = slot.connection.poll_event() {
             let now = self.clock.now();
