@@ -87,6 +87,11 @@ impl Inbound {
         std::mem::take(&mut self.accepted)
     }
 
+    /// Whether there is something to [take](Self::take_accepted).
+    pub(crate) fn has_accepted(&self) -> bool {
+        !self.accepted.is_empty()
+    }
+
     /// Brings what there is for the application, as far as it wants it.
     pub(crate) fn serve(&mut self, now: Instant, source: &mut impl Source) {
         let mode = self.cell.lock().mode;

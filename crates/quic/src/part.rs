@@ -27,7 +27,7 @@ use crate::connection::ReceiveBuffer;
 use crate::control::ids::LOCAL_ID_LEN;
 use crate::error::TransportError;
 use crate::event::{Event, Events};
-use crate::exchange::{Exchange, ToReceive, ToSend};
+use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
 use crate::open::{OpenContext, OpenJob, PhaseRing};
 use crate::receive::streams::{Chunk, ReadError};
 use crate::receive::{ReceiveHalf, Snapshot};
@@ -140,6 +140,16 @@ impl ReceivePart {
     /// cannot take them stops bringing batches.
     pub fn untold(&self) -> usize {
         self.exchange.to_send.len() + self.exchange.to_control.len()
+    }
+
+    /// Something was found that the rest of the connection should know at once: an acknowledgement is due, or there is news of
+    /// what we sent, of credit or of the connection. That packets came, and bytes, can wait until there is nothing else to do.
+    pub fn is_urgent(&self) -> bool {
+        let is_routine = |value: &ToSend| matches!(value, ToSend::Received { .. } | ToSend::Heard);
+        self.failure.is_some()
+            || self.half.snapshot().data_paths().any(|(_, ack)| ack.is_due())
+            || !self.exchange.to_send.iter().all(is_routine)
+            || !self.exchange.to_control.iter().all(|value| matches!(value, ToControl::PacketAccepted { .. }))
     }
 
     // ── Input ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,9 @@ use crate::error::Closed;
 use crate::inbound::Inbound;
 use crate::receive::Arrived;
 
+/// So many values are told even if none is urgent.
+const UNTOLD_CALM: usize = 256;
+
 /// One of them.
 pub(crate) struct Guest {
     /// Taken out when it goes home.
@@ -111,6 +114,13 @@ impl Guest {
         }
         self.spare = Some(report);
         None
+    }
+
+    /// What it has found out is to be told at once.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.halves
+            .as_ref()
+            .is_some_and(|(part, inbound)| part.is_urgent() || inbound.has_accepted() || part.untold() >= UNTOLD_CALM)
     }
 
     /// Values that were found and not told.

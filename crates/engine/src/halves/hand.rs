@@ -298,7 +298,9 @@ impl Hand {
             return self.pass_on(port, meta, batch);
         }
         add(&self.rings.figures.batches, 1);
-        self.report(key);
+        if self.guests.get(&key).is_some_and(|guest| guest.is_urgent()) {
+            self.report(key);
+        }
     }
 
     /// The driver looks at it.
@@ -327,10 +329,20 @@ impl Hand {
         }
     }
 
+    /// Tells what was found out: what is urgent, and the rest before there is nothing else to do. The driver need not wake for it
+    /// meanwhile.
     fn report_all(&mut self) {
-        let due: Vec<ConnectionKey> =
-            self.guests.iter().filter(|(_, guest)| guest.has_findings).map(|(key, _)| *key).collect();
+        let is_busy = self.has_work();
+        let due = |guest: &Guest| guest.has_findings && (!is_busy || guest.is_urgent());
+        let due: Vec<ConnectionKey> = self.guests.iter().filter(|(_, guest)| due(guest)).map(|(key, _)| *key).collect();
         due.into_iter().for_each(|key| self.report(key));
+    }
+
+    /// There are orders, or arrivals that may be taken.
+    fn has_work(&self) -> bool {
+        !self.rings.orders.is_empty()
+            || self.rings.orders.is_abandoned()
+            || (self.may_receive() && self.ports.iter().any(|port| port.readable || port.arrivals.has_some()))
     }
 
     fn wake_owner(&mut self) {
@@ -344,10 +356,7 @@ impl Hand {
         self.waker.announce_sleep();
         fence(Ordering::SeqCst);
         let may_tell = self.rings.news.slots() > NEWS_RESERVED;
-        let busy = !self.rings.orders.is_empty()
-            || self.rings.orders.is_abandoned()
-            || (may_tell && self.guests.values().any(|guest| guest.has_findings))
-            || (self.may_receive() && self.ports.iter().any(|port| port.readable || port.arrivals.has_some()));
+        let busy = self.has_work() || (may_tell && self.guests.values().any(|guest| guest.has_findings));
         let now = self.start.clock.now();
         let until = if busy { Some(now) } else { self.next_quiet() };
         add(&self.rings.figures.busy_ns, now.saturating_since(self.awake_since).as_nanos());
