@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use proptest::prelude::*;
 use quic::journal::{JournalErrorKind, LogEnd, Stopped, VERSION};
-use quic::{Dir, JournalSink, JournalSource, Policy, Replay, Side};
+use quic::{Class, Dir, JournalSink, JournalSource, PathId, PathSet, Policy, RateLimit, Replay, Side};
 use support::journals::{Journals, Replayed, replay};
 use support::{Setup, apps};
-use units::{Duration, Ratio};
+use units::{Duration, Rate, Ratio};
 
 /// The journals of a connection over two lossy paths: the client's and the server's.
 fn journals(seed: u64) -> [Vec<u8>; 2] {
@@ -122,6 +122,66 @@ fn a_journal_replays_and_tells_what_its_connection_was() {
     }
     let head = |log: &[u8]| Replay::begin(log).expect("it begins").head().original_destination;
     assert_eq!(head(&client), head(&server), "by which the two sides' logs are found");
+}
+
+#[test]
+fn a_journal_tells_of_classes_of_service_and_replays_what_they_held_back() {
+    let journals = Journals::default();
+    let mut pair = Setup::new(11).with_config(|config| config.journal = Some(journals.source())).build();
+    pair.connect();
+    let limit = |mbps, burst| RateLimit::new(Rate::from_mbps(mbps), burst).expect("neither is too small");
+    let class = Class {
+        priority: 3,
+        rate: Some(limit(8, 2_000)),
+        paths: PathSet::only(&[PathId::ZERO, PathId(9)]).expect("two paths"),
+        background: true,
+    };
+    let client = pair.client.connection(0);
+    client.set_rate(Some(limit(4, u64::MAX)));
+    client.set_rate(Some(limit(4, 1_500)));
+    let id = client.open(Dir::Uni).expect("the peer allows streams");
+    client.set_class(id, &class).expect("it is open");
+    client.write(id, Bytes::from(vec![1; 100_000])).expect("room");
+    pair.run_for(Duration::from_millis(100));
+    let client = pair.client.connection(0);
+    let left = 100_000 - client.stats().send.bytes_sent.min(100_000);
+    assert!(left > 20_000, "4 Mb/s let through all but {left} bytes in 100 ms");
+    client.set_stream_paths(id, PathSet::ALL).expect("it is open");
+    client.set_stream_rate(id, None).expect("it is open");
+    client.set_background(id, false).expect("it is open");
+    client.reset(id, 1).expect("it is open");
+    pair.run_for(Duration::from_secs(1));
+    // Streams that are over have no class.
+    let client = pair.client.connection(0);
+    assert_eq!(client.set_class(id, &class), Err(quic::WriteError::Closed));
+    assert_eq!(client.set_stream_rate(id, class.rate), Err(quic::WriteError::Closed));
+    client.set_rate(None);
+    drop(pair);
+    assert_eq!(journals.replay().logs, 2);
+    let logs = journals.logs();
+    let (_, log) = logs.iter().find(|(side, _)| *side == Side::Client).expect("it is written down");
+    let mut replay = Replay::begin(&log[..]).expect("it begins");
+    let mut lines = Vec::new();
+    while let Some(step) = replay.step().expect("it replays") {
+        if step.entry.name().starts_with("set_") {
+            lines.push(step.to_string());
+        }
+    }
+    let wanted = [
+        format!("set_rate to 4.0 Mb/s with a burst of {} bytes", u64::MAX),
+        "set_rate to 4.0 Mb/s with a burst of 1500 bytes".to_owned(),
+        format!("set_priority of {id} to 3: done"),
+        format!("set_stream_rate of {id} to 8.0 Mb/s with a burst of 2000 bytes: done"),
+        format!("set_background of {id}: true: done"),
+        format!("set_stream_paths of {id} to 0 9: done"),
+        format!("set_stream_paths of {id} to all: done"),
+        format!("set_stream_rate of {id} to no limit: done"),
+        format!("set_background of {id}: false: done"),
+        format!("set_priority of {id} to 3: closed"),
+        format!("set_stream_rate of {id} to 8.0 Mb/s with a burst of 2000 bytes: closed"),
+        "set_rate to no limit".to_owned(),
+    ];
+    assert_eq!(lines, wanted);
 }
 
 #[test]

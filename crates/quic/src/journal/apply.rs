@@ -113,6 +113,7 @@ impl Hands {
             Input::Refused(path) => {
                 connection.handle_refused(now, *path);
             }
+            Input::SetRate(limit) => connection.set_rate(*limit),
             Input::Close { code, reason } => connection.close(now, *code, reason),
             other => unreachable!("{other:?} is no input of the driver"),
         }
@@ -134,6 +135,11 @@ impl Hands {
             Input::Finish(id) => Answer::written(connection.finish(*id), 0),
             Input::Reset(id, code) => Answer::written(connection.reset(*id, *code), 0),
             Input::Priority(id, priority) => Answer::written(connection.set_priority(*id, *priority), 0),
+            Input::SetStreamRate(id, limit) => Answer::written(connection.set_stream_rate(*id, *limit), 0),
+            Input::SetStreamPaths(id, paths) => Answer::written(connection.set_stream_paths(*id, paths.clone()), 0),
+            Input::SetBackground(id, is_background) => {
+                Answer::written(connection.set_background(*id, *is_background), 0)
+            }
             Input::Read(id, len) => Answer::read(&connection.read(now, *id, *len)),
             Input::Stop(id, code) => Answer::stopped(connection.stop(now, *id, *code)),
             Input::SendDatagram(len) => Answer::datagram(connection.send_datagram(self.bytes(*len))),
@@ -204,6 +210,9 @@ impl Input {
                 | Self::Finish(_)
                 | Self::Reset(..)
                 | Self::Priority(..)
+                | Self::SetStreamRate(..)
+                | Self::SetStreamPaths(..)
+                | Self::SetBackground(..)
                 | Self::Read(..)
                 | Self::Stop(..)
                 | Self::SendDatagram(_)

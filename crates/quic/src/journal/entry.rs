@@ -5,10 +5,13 @@ use std::fmt;
 use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Reader, Space, StreamId, VARINT_MAX};
 
-use super::format::{ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, flag, id, short, tag, text, time, unzigzag};
+use super::format::{
+    ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, flag, id, limit, path_set, short, tag, text, time, unzigzag,
+};
 use super::outcome::{EventNote, route};
 use super::records::{ReadRecords, dir, stream};
 use super::write::Batch;
+use crate::class::{PathSet, RateLimit};
 use crate::connection::WRITE_LEN_MAX;
 use crate::control::RouteChange;
 use crate::plan::Receipt;
@@ -40,6 +43,10 @@ pub(crate) enum Input {
     Finish(StreamId),
     Reset(StreamId, u64),
     Priority(StreamId, i32),
+    SetRate(Option<RateLimit>),
+    SetStreamRate(StreamId, Option<RateLimit>),
+    SetStreamPaths(StreamId, PathSet),
+    SetBackground(StreamId, bool),
     Read(StreamId, usize),
     Stop(StreamId, u64),
     SendDatagram(usize),
@@ -166,6 +173,10 @@ fn call(tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
             let (id, priority) = (stream(reader)?, unzigzag(reader.varint()?));
             Input::Priority(id, i32::try_from(priority).map_err(|_| Malformed("an impossible priority"))?)
         }
+        tag::SET_RATE => Input::SetRate(limit(reader)?),
+        tag::SET_STREAM_RATE => Input::SetStreamRate(stream(reader)?, limit(reader)?),
+        tag::SET_STREAM_PATHS => Input::SetStreamPaths(stream(reader)?, path_set(reader)?),
+        tag::SET_BACKGROUND => Input::SetBackground(stream(reader)?, is_set(reader)?),
         tag::READ => Input::Read(stream(reader)?, size(reader)?),
         tag::STOP => Input::Stop(stream(reader)?, reader.varint()?),
         tag::SEND_DATAGRAM => Input::SendDatagram(size(reader)?),
@@ -174,10 +185,7 @@ fn call(tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
         tag::ABANDON_PATH => Input::AbandonPath(path(reader)?, reader.varint()?),
         tag::SET_BACKUP => {
             let path = path(reader)?;
-            match reader.varint()? {
-                is_backup @ (0 | 1) => Input::SetBackup(path, is_backup == 1),
-                _ => return Err(Malformed("a flag is neither 0 nor 1")),
-            }
+            Input::SetBackup(path, is_set(reader)?)
         }
         tag::TOO_LARGE => Input::TooLarge(path_alone(reader)?),
         tag::REFUSED => Input::Refused(path_alone(reader)?),
@@ -193,6 +201,14 @@ fn path(reader: &mut Reader<'_>) -> Parsed<PathId> {
 fn path_alone(reader: &mut Reader<'_>) -> Parsed<PathId> {
     let path = path(reader)?;
     if reader.varint()? == 0 { Ok(path) } else { Err(Malformed("a number where none belongs")) }
+}
+
+/// A flag where a number may be.
+fn is_set(reader: &mut Reader<'_>) -> Parsed<bool> {
+    match reader.varint()? {
+        is_set @ (0 | 1) => Ok(is_set == 1),
+        _ => Err(Malformed("a flag is neither 0 nor 1")),
+    }
 }
 
 fn size(reader: &mut Reader<'_>) -> Parsed<usize> {
@@ -240,6 +256,10 @@ impl Entry {
             Input::Finish(_) => "finish",
             Input::Reset(..) => "reset",
             Input::Priority(..) => "set_priority",
+            Input::SetRate(_) => "set_rate",
+            Input::SetStreamRate(..) => "set_stream_rate",
+            Input::SetStreamPaths(..) => "set_stream_paths",
+            Input::SetBackground(..) => "set_background",
             Input::Read(..) => "read",
             Input::Stop(..) => "stop",
             Input::SendDatagram(_) => "send_datagram",
@@ -268,7 +288,8 @@ impl Entry {
             | Input::AbandonPath(..)
             | Input::SetBackup(..)
             | Input::TooLarge(_)
-            | Input::Refused(_) => true,
+            | Input::Refused(_)
+            | Input::SetRate(_) => true,
             _ => false,
         }
     }
@@ -293,6 +314,17 @@ impl fmt::Display for Entry {
             Input::Finish(id) => write!(f, " {id}"),
             Input::Reset(id, code) | Input::Stop(id, code) => write!(f, " {id}, code {code}"),
             Input::Priority(id, priority) => write!(f, " of {id} to {priority}"),
+            Input::SetRate(limit) => write_limit(*limit, f),
+            Input::SetStreamRate(id, limit) => {
+                write!(f, " of {id}")?;
+                write_limit(*limit, f)
+            }
+            Input::SetStreamPaths(id, paths) if paths.is_all() => write!(f, " of {id} to all"),
+            Input::SetStreamPaths(id, paths) => {
+                write!(f, " of {id} to")?;
+                paths.named().iter().try_for_each(|path| write!(f, " {}", path.0))
+            }
+            Input::SetBackground(id, is_background) => write!(f, " of {id}: {is_background}"),
             // What a caller says who takes whatever there is.
             Input::Read(id, len) if *len as u64 >= VARINT_MAX => write!(f, " {id}"),
             Input::Read(id, len) => write!(f, " {id}, at most {len} bytes"),
@@ -309,6 +341,13 @@ impl fmt::Display for Entry {
             Input::Route(RouteChange::Add(id)) => write!(f, " {id} here"),
             Input::Route(RouteChange::Remove(id)) => write!(f, " {id} here no longer"),
         }
+    }
+}
+
+fn write_limit(limit: Option<RateLimit>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match limit {
+        Some(limit) => write!(f, " to {} with a burst of {} bytes", limit.rate(), limit.burst_bytes()),
+        None => f.write_str(" to no limit"),
     }
 }
 

@@ -4,9 +4,12 @@ use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId};
 
 use super::Journal;
-use super::format::{ADDRESSES_NUMBERED_MAX, put, put_addresses, put_bytes, put_id, put_time, tag, zigzag};
+use super::format::{
+    ADDRESSES_NUMBERED_MAX, put, put_addresses, put_bytes, put_id, put_limit, put_path_set, put_time, tag, zigzag,
+};
 use super::outcome::{Answer, EventNote, Planned, put_route};
 use super::records::put_opened;
+use crate::class::{PathSet, RateLimit};
 use crate::control::RouteChange;
 use crate::event::Event;
 use crate::open::Opened;
@@ -115,7 +118,7 @@ impl Journal {
         put(self.entry(tag::ACCEPT), dir.index() as u64);
     }
 
-    /// A call about a stream, with a number: [`tag::WRITE`], [`tag::WRITE_SOME`] and [`tag::RESET`].
+    /// A call about a stream, with a number: [`tag::WRITE`], [`tag::WRITE_SOME`], [`tag::RESET`] and [`tag::SET_BACKGROUND`].
     pub(crate) fn of_stream(&mut self, tag: u8, id: StreamId, number: u64) {
         let out = self.entry(tag);
         put(out, id.raw());
@@ -162,6 +165,23 @@ impl Journal {
         let out = self.timed(tag, now);
         put(out, u64::from(path.0));
         put(out, number);
+    }
+
+    /// A limit of all streams together, or none.
+    pub(crate) fn set_rate(&mut self, limit: Option<RateLimit>) {
+        put_limit(self.entry(tag::SET_RATE), limit);
+    }
+
+    pub(crate) fn set_stream_rate(&mut self, id: StreamId, limit: Option<RateLimit>) {
+        let out = self.entry(tag::SET_STREAM_RATE);
+        put(out, id.raw());
+        put_limit(out, limit);
+    }
+
+    pub(crate) fn set_stream_paths(&mut self, id: StreamId, paths: &PathSet) {
+        let out = self.entry(tag::SET_STREAM_PATHS);
+        put(out, id.raw());
+        put_path_set(out, paths);
     }
 
     pub(crate) fn tail_asked(&mut self, datagrams: usize) {
