@@ -89,6 +89,10 @@ impl Connection {
     /// Takes what the receive half has found out. To be called before a plan is asked for and before timers fire, in the order in
     /// which findings were made.
     pub fn handle_findings(&mut self, now: Instant, findings: &mut Findings) {
+        if findings.is_empty() {
+            // What is left in it is of another time, and may be of another connection.
+            return;
+        }
         if let Some(at) = findings.arrived_at {
             if self.control.is_idle_too_long(at) {
                 // What came later is no sign of life: see `note_arrival`.

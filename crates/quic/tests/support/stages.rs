@@ -9,7 +9,8 @@
 //! It is lock-step: the results of one instant are there before the next input, so time does not depend on threads. With
 //! [`Staging::halved`] the receive half is taken out and what the halves have for each other is exchanged after every input.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -398,9 +399,9 @@ impl Stages {
         data: BytesMut,
         stride: usize,
     ) -> Result<(), BytesMut> {
-        if !self.parts.contains_key(&index) {
+        if let Entry::Vacant(place) = self.parts.entry(index) {
             let Some(part) = connection.part() else { return Err(data) };
-            self.parts.insert(index, part);
+            place.insert(part);
         }
         self.exchange(now, index, connection);
         let part = self.parts.get_mut(&index).expect("it is there");
