@@ -5,6 +5,7 @@ use wire::quic::PathId;
 
 use super::Connection;
 use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
+use crate::journal::format::tag;
 use crate::part::{Findings, Lens, LensPath, Orders, ReceivePart};
 use crate::receive::ReceiveHalf;
 use crate::stats::ReceiveStats;
@@ -14,6 +15,8 @@ use crate::stats::ReceiveStats;
 pub(super) struct Apart {
     /// Not taken yet. Bounded: streams are opened and end, paths answer and acknowledgements leave once each.
     orders: Orders,
+    /// Boxes of them that were given.
+    orders_given: u64,
     /// Keys, IDs or paths may have changed since the part was told.
     pub(super) is_lens_stale: bool,
     /// As of the last findings.
@@ -51,21 +54,23 @@ impl Apart {
 
 impl Connection {
     /// Gives the receive half away, to be run on another processor until it [rejoins](Self::rejoin). None while the handshake
-    /// goes on, when the end has begun, if it is away already, and while a journal is written: that is one log of one serial part.
+    /// goes on, when the end has begun, and if it is away already.
     ///
     /// While it is away, whatever arrives is its own to handle, and streams and datagrams are accepted and read there: these calls
     /// find nothing here.
     #[must_use]
     pub fn part(&mut self) -> Option<ReceivePart> {
-        if self.apart.is_some() || self.journal.is_some() || !self.control.is_confirmed() {
+        if self.apart.is_some() || !self.control.is_confirmed() {
             return None;
         }
         debug_assert!(self.exchange.is_empty(), "values are delivered before a call returns");
+        self.note(|journal| journal.parted());
+        let journal = self.journal.as_mut().map(|journal| journal.part());
         let lens = self.lens();
         let stand_in = self.receive.stand_in(self.side, self.control.config());
         let half = std::mem::replace(&mut self.receive, stand_in);
         self.apart = Some(Box::new(Apart { stats: half.stats(), ..Apart::default() }));
-        Some(ReceivePart::new(half, lens, self.unauthentic_count))
+        Some(ReceivePart::new(half, lens, self.unauthentic_count, journal))
     }
 
     /// Whether the receive half is away.
@@ -82,8 +87,16 @@ impl Connection {
             apart.orders.lens = Some(Box::new(self.lens()));
         }
         std::mem::swap(&mut apart.orders, orders);
+        let has_some = !orders.is_empty();
+        if has_some {
+            apart.orders_given += 1;
+            orders.number = apart.orders_given;
+        }
         self.apart = Some(apart);
-        !orders.is_empty()
+        if has_some {
+            self.note_given(|journal| journal.gave(tag::GAVE_ORDERS, orders.number));
+        }
+        has_some
     }
 
     /// Takes what the receive half has found out. To be called before a plan is asked for and before timers fire, in the order in
@@ -93,10 +106,15 @@ impl Connection {
             // What is left in it is of another time, and may be of another connection.
             return;
         }
+        self.note(|journal| journal.took(tag::TOOK_FINDINGS, now, findings.number));
+        self.take_findings(now, findings);
+    }
+
+    fn take_findings(&mut self, now: Instant, findings: &mut Findings) {
         if let Some(at) = findings.arrived_at {
             if self.control.is_idle_too_long(at) {
                 // What came later is no sign of life: see `note_arrival`.
-                self.handle_timeout(now);
+                self.on_timeout(now);
             }
             self.rest.note_busy(at);
         }
@@ -117,9 +135,15 @@ impl Connection {
 
     /// Takes the receive half back, with what it has found out and was not told yet.
     pub fn rejoin(&mut self, now: Instant, mut part: ReceivePart) {
+        // What it has written comes before what is written from now on.
+        part.journal = None;
+        self.note(|journal| journal.rejoined(now));
+        if let Some(journal) = &mut self.journal {
+            journal.rejoin();
+        }
         let mut findings = Findings::default();
         if part.poll_findings(&mut findings) {
-            self.handle_findings(now, &mut findings);
+            self.take_findings(now, &mut findings);
         }
         let Some(mut apart) = self.apart.take() else { return };
         for value in apart.orders.values.drain(..) {

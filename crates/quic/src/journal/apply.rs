@@ -76,12 +76,7 @@ impl Hands {
                 return Ok(Came::Nothing);
             }
         };
-        match expected {
-            Expected::Answer(expected) if !answer.matches(*expected) => {
-                Err((input.answer_text(*expected), input.answer_text(answer)))
-            }
-            _ => Ok(Came::Answer(answer)),
-        }
+        input.compare_answer(answer, expected)
     }
 
     /// The driver's inputs.
@@ -176,7 +171,7 @@ impl Hands {
     }
 }
 
-fn compare_event(expected: EventNote, got: Option<Event>) -> Compared {
+pub(crate) fn compare_event(expected: EventNote, got: Option<Event>) -> Compared {
     match got {
         Some(got) if EventNote::of(&got) == expected => Ok(Came::Event(got)),
         Some(got) => Err((expected.to_string(), EventNote::of(&got).to_string())),
@@ -195,6 +190,15 @@ impl Input {
             (Self::Write(..) | Self::WriteSome(..) | Self::Read(..), _) => format!("{number} bytes"),
             (Self::TailAsked(_) | Self::AbandonPath(..), last) => if last.is_some() { "yes" } else { "no" }.to_owned(),
             _ => answer.to_string(),
+        }
+    }
+
+    pub(crate) fn compare_answer(&self, answer: Answer, expected: &Expected) -> Compared {
+        match expected {
+            Expected::Answer(expected) if !answer.matches(*expected) => {
+                Err((self.answer_text(*expected), self.answer_text(answer)))
+            }
+            _ => Ok(Came::Answer(answer)),
         }
     }
 

@@ -8,6 +8,7 @@ use wire::quic::{ConnectionId, Dir, PathId, Reader, Space, StreamId, VARINT_MAX}
 use super::format::{
     ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, flag, id, limit, path_set, short, tag, text, time, unzigzag,
 };
+use super::out::Half;
 use super::outcome::{EventNote, route};
 use super::records::{ReadRecords, dir, stream};
 use super::write::Batch;
@@ -19,7 +20,7 @@ use crate::send::path::Addresses;
 
 /// One entry of a log: an input, or something that came out. Prints as a line for people.
 #[derive(Debug)]
-pub struct Entry(pub(crate) Input);
+pub struct Entry(pub(crate) Input, pub(crate) Half);
 
 /// What an entry tells.
 #[derive(Debug)]
@@ -60,6 +61,13 @@ pub(crate) enum Input {
 
     Event(EventNote),
     Route(RouteChange),
+
+    Parted,
+    Rejoined,
+    GaveOrders(u64),
+    TookOrders(u64),
+    GaveFindings(u64),
+    TookFindings(u64),
 }
 
 /// What reading entries remembers from one to the next.
@@ -95,8 +103,11 @@ impl Memory {
         time(reader, &mut self.last).map(|_| ())
     }
 
-    /// Reads the rest of an entry.
-    pub(crate) fn read(&mut self, tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
+    /// Reads the rest of an entry of this half.
+    pub(crate) fn read(&mut self, half: Half, tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
+        if !is_of(half, tag) {
+            return Err(Malformed("an entry of the other half"));
+        }
         if is_timed(tag) {
             self.time(reader)?;
         }
@@ -128,9 +139,25 @@ impl Memory {
             }
             tag::EVENT => Input::Event(EventNote::parse(reader)?),
             tag::ROUTE => Input::Route(route(reader)?),
+            tag::PARTED => Input::Parted,
+            tag::REJOINED => Input::Rejoined,
+            tag::GAVE_ORDERS => Input::GaveOrders(reader.varint()?),
+            tag::TOOK_ORDERS => Input::TookOrders(reader.varint()?),
+            tag::GAVE_FINDINGS => Input::GaveFindings(reader.varint()?),
+            tag::TOOK_FINDINGS => Input::TookFindings(reader.varint()?),
             _ => call(tag, reader)?,
         })
     }
+}
+
+/// Whether a half writes entries of this tag.
+fn is_of(half: Half, tag: u8) -> bool {
+    let is_of_receive_half_alone = matches!(tag, tag::TOOK_ORDERS | tag::GAVE_FINDINGS);
+    let is_of_either = matches!(
+        tag,
+        tag::ARRIVAL | tag::OPENED | tag::ACCEPT | tag::READ | tag::STOP | tag::RECV_DATAGRAM | tag::EVENT
+    );
+    is_of_either || is_of_receive_half_alone == (half == Half::Receive)
 }
 
 fn is_timed(tag: u8) -> bool {
@@ -151,6 +178,9 @@ fn is_timed(tag: u8) -> bool {
             | tag::SET_BACKUP
             | tag::TOO_LARGE
             | tag::REFUSED
+            | tag::REJOINED
+            | tag::TOOK_ORDERS
+            | tag::TOOK_FINDINGS
     )
 }
 
@@ -272,6 +302,12 @@ impl Entry {
             Input::Refused(_) => "refused",
             Input::Event(_) => "event",
             Input::Route(_) => "route",
+            Input::Parted => "parted",
+            Input::Rejoined => "rejoined",
+            Input::GaveOrders(_) => "gave_orders",
+            Input::TookOrders(_) => "took_orders",
+            Input::GaveFindings(_) => "gave_findings",
+            Input::TookFindings(_) => "took_findings",
         }
     }
 
@@ -289,7 +325,9 @@ impl Entry {
             | Input::SetBackup(..)
             | Input::TooLarge(_)
             | Input::Refused(_)
-            | Input::SetRate(_) => true,
+            | Input::SetRate(_)
+            | Input::Parted
+            | Input::Rejoined => true,
             _ => false,
         }
     }
@@ -297,9 +335,18 @@ impl Entry {
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.1 == Half::Receive {
+            f.write_str("receive half: ")?;
+        }
         f.write_str(self.name())?;
         match &self.0 {
             Input::Timeout | Input::PlanAsked | Input::Settle | Input::OtherVersion | Input::RecvDatagram => Ok(()),
+            Input::Parted => f.write_str(": the receive half is elsewhere from now on"),
+            Input::Rejoined => f.write_str(": the receive half is back"),
+            Input::GaveOrders(number)
+            | Input::TookOrders(number)
+            | Input::GaveFindings(number)
+            | Input::TookFindings(number) => write!(f, " {number}"),
             Input::Emitted(receipt) | Input::NotEmitted(receipt) => write_receipt(receipt, f),
             Input::TailAsked(datagrams) => write!(f, " below {datagrams} datagrams"),
             Input::Arrival { path, addresses, count, len } => write!(

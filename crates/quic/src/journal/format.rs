@@ -79,6 +79,15 @@ pub(crate) mod tag {
     pub(crate) const PLANNED: u8 = 57;
     pub(crate) const EVENT: u8 = 58;
     pub(crate) const ROUTE: u8 = 59;
+
+    pub(crate) const OF_CONNECTION: u8 = 64;
+    pub(crate) const OF_RECEIVE_HALF: u8 = 65;
+    pub(crate) const PARTED: u8 = 66;
+    pub(crate) const REJOINED: u8 = 67;
+    pub(crate) const GAVE_ORDERS: u8 = 68;
+    pub(crate) const TOOK_ORDERS: u8 = 69;
+    pub(crate) const GAVE_FINDINGS: u8 = 70;
+    pub(crate) const TOOK_FINDINGS: u8 = 71;
 }
 
 /// What is wrong with an entry.

@@ -184,6 +184,28 @@ impl Journal {
         put_path_set(out, paths);
     }
 
+    // ── Halves ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    pub(crate) fn parted(&mut self) {
+        self.entry(tag::PARTED);
+    }
+
+    pub(crate) fn rejoined(&mut self, now: Instant) {
+        self.timed(tag::REJOINED, now);
+    }
+
+    /// A box of this number was given to the other half: [`tag::GAVE_ORDERS`] and [`tag::GAVE_FINDINGS`].
+    pub(crate) fn gave(&mut self, tag: u8, number: u64) {
+        put(self.entry(tag), number);
+    }
+
+    /// A box of this number was taken: [`tag::TOOK_ORDERS`] and [`tag::TOOK_FINDINGS`].
+    pub(crate) fn took(&mut self, tag: u8, now: Instant, number: u64) {
+        put(self.timed(tag, now), number);
+    }
+
+    // ── The driver's questions ───────────────────────────────────────────────────────────────────────────────────────
+
     pub(crate) fn tail_asked(&mut self, datagrams: usize) {
         put(self.entry(tag::TAIL_ASKED), datagrams as u64);
     }
@@ -221,13 +243,18 @@ impl Journal {
 
     // ── Whole entries ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Writes one entry, after what TLS has said since the last, which `take_notes` adds. False if it was the last.
+    /// Writes one entry, after what TLS has said since the last, which `take_notes` adds. An entry `begins` if it is no answer to
+    /// the one before. False if it was the last.
     pub(crate) fn write<T>(
         &mut self,
+        begins: bool,
         take_notes: impl FnOnce(&mut Vec<u8>),
         write: impl FnOnce(&mut Self) -> T,
     ) -> (T, bool) {
         take_notes(&mut self.block);
+        if begins && self.is_shared && self.is_due() {
+            self.hand_over();
+        }
         let written = write(self);
         (written, self.complete())
     }
