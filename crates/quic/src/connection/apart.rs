@@ -78,6 +78,11 @@ impl Connection {
         self.apart.is_some()
     }
 
+    /// Values for the receive half that were not given to it yet.
+    pub(crate) fn orders_waiting(&self) -> usize {
+        self.apart.as_ref().map_or(0, |apart| apart.orders.values.len())
+    }
+
     /// Fills `orders`, which are empty, with what there is for the receive half; false if that is nothing.
     #[must_use]
     pub fn poll_orders(&mut self, orders: &mut Orders) -> bool {

@@ -8,10 +8,14 @@ use super::apply::{Came, Compared, Expected, Hands, compare_event};
 use super::entry::{Input, Memory};
 use super::outcome::Answer;
 use crate::connection::Connection;
+use crate::exchange::Exchange;
 use crate::part::{Findings, Orders, ReceivePart};
 
 /// Boxes on their way in one direction, at most: more than the rings of any engine hold.
 const BOXES_MAX: usize = 4096;
+
+/// Values and acknowledged ranges that the halves have for each other, at most: some 100 MB. An engine stops receiving long before.
+const VALUES_MAX: usize = 1 << 20;
 
 /// The receive half while it is apart, and what is on its way between the two.
 #[derive(Default)]
@@ -49,6 +53,16 @@ impl Halves {
     /// What reading entries of the receive half remembers; none if it is not apart.
     pub(crate) fn memory(&mut self) -> Option<&mut Memory> {
         self.part.as_mut().map(|(_, memory)| memory)
+    }
+
+    /// Whether the halves have more for each other than any log may make them keep.
+    pub(crate) fn is_overfull(&self, connection: &Connection) -> bool {
+        let Some((part, _)) = &self.part else { return false };
+        let size_of = |exchange: &Exchange| exchange.to_send.len() + exchange.to_control.len() + exchange.ranges.len();
+        // Boxes are few as a rule, and mostly one.
+        let orders: usize = self.orders.iter().map(|orders| orders.values.len()).sum();
+        let findings: usize = self.findings.iter().map(|findings| size_of(&findings.exchange)).sum();
+        orders + findings + size_of(&part.exchange) + connection.orders_waiting() > VALUES_MAX
     }
 
     /// What the connection did that concerns its receive half; none for other inputs.

@@ -65,7 +65,7 @@ const HAND_OVER_AFTER: Duration = Duration::from_millis(100);
 /// Takes a connection's journal, piece by piece.
 pub trait JournalSink: Send {
     /// Takes the next bytes of the journal, which are whole blocks of it. Called by the connection's own processor, between
-    /// two datagrams: it must not wait for anything.
+    /// two datagrams, or by that of its receive half, and never by both at a time: it must not wait for anything.
     ///
     /// False ends the journal: nothing more is written down, and the connection goes on.
     fn take(&mut self, bytes: &[u8]) -> bool;

@@ -86,7 +86,11 @@ impl Out {
                 self.block.push(half.tag());
                 self.half = half;
             }
-            self.block.append(entries);
+            if self.block.is_empty() {
+                std::mem::swap(&mut self.block, entries);
+            } else {
+                self.block.append(entries);
+            }
             let is_due = last.saturating_sub(self.handed_over_at) >= HAND_OVER_AFTER.as_nanos();
             if is_due || self.block.len() >= BLOCK_LEN_WANTED {
                 self.hand_over(last);

@@ -255,6 +255,10 @@ impl<R: Read> Replay<R> {
             Ok(came) => came,
             Err((expected, got)) => return Err(Stopped::Differs(difference(input, expected, got))),
         };
+        if self.halves.is_overfull(&self.connection) {
+            let [expected, got] = ["as much on its way between the halves as fits".to_owned(), "more".to_owned()];
+            return Err(Stopped::Differs(difference(input, expected, got)));
+        }
         // What TLS said last may not have been written any more.
         if let Some(trouble) = trouble
             && self.blocks.peek()?.is_some()
