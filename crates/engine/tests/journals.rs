@@ -153,31 +153,11 @@ impl World {
 
     /// Bytes one way, and their end back the other.
     fn carry(&self, ours: &ConnectionHandle, theirs: &ConnectionHandle) {
-        let sent: Bytes = (0..LEN).map(|at| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]).collect();
-        let arrived = std::thread::scope(|scope| {
-            let reading = scope.spawn(|| {
-                let mut recv = wait(&self.server, |waker| theirs.poll_accept_uni(waker)).unwrap();
-                let mut all = Vec::with_capacity(LEN);
-                while wait(&self.server, |waker| recv.poll_ready(waker)).unwrap() {
-                    let front = std::mem::take(recv.front_mut());
-                    all.extend(front.pieces().flat_map(|piece| piece.to_vec()));
-                }
-                all
-            });
-            let mut opening = ours.open(Dir::Uni);
-            let (mut send, _) = wait(&self.client, |waker| opening.poll(waker)).unwrap();
-            for at in (0..LEN).step_by(1 << 20) {
-                let mut chunk = Some(sent.slice(at..(at + (1 << 20)).min(LEN)));
-                wait(&self.client, |waker| send.poll_write_chunk(&mut chunk, waker)).unwrap();
-            }
-            send.finish().unwrap();
-            reading.join().unwrap()
-        });
-        assert!(arrived == sent, "{} of {LEN} bytes arrived, or others", arrived.len());
+        carry((&self.client, ours), (&self.server, theirs));
     }
 
     /// Stops, and replays every journal: packets sent in all of them, and bytes of all of them.
-    fn replay(self, connections: usize) {
+    fn replay(self, connections: usize) -> Told {
         self.client.stop();
         self.server.stop();
         drop((self.client, self.server));
@@ -187,26 +167,62 @@ impl World {
             std::fs::read_dir(&self.path).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
         assert_eq!(files.len(), 2 * connections, "each side writes down each connection: {files:?}");
-        let mut bytes = 0;
+        let mut told = Told::default();
         for file in &files {
-            bytes += replay(file);
+            replay(file, &mut told);
         }
-        assert!(bytes > (connections * LEN) as u64, "the journals tell of {bytes} bytes");
+        assert!(told.bytes > (connections * LEN) as u64, "the journals tell of {told:?}");
         assert!(self.lost.load(Ordering::Relaxed) > 0, "nothing was lost on the way");
         std::fs::remove_dir_all(&self.path).unwrap();
+        told
     }
 }
 
-/// Replays one file, which must be complete and equal; bytes planned in it.
-fn replay(path: &Path) -> u64 {
+/// What journals tell of.
+#[derive(Debug, Default)]
+struct Told {
+    /// Planned.
+    bytes: u64,
+    /// Times a receive half went elsewhere, and what they did there.
+    parted: u64,
+    of_receive_halves: u64,
+}
+
+/// Carries bytes on a stream of its own.
+fn carry((sender, ours): (&Engine, &ConnectionHandle), (receiver, theirs): (&Engine, &ConnectionHandle)) {
+    let sent: Bytes = (0..LEN).map(|at| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]).collect();
+    let arrived = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut recv = wait(receiver, |waker| theirs.poll_accept_uni(waker)).unwrap();
+            let mut all = Vec::with_capacity(LEN);
+            while wait(receiver, |waker| recv.poll_ready(waker)).unwrap() {
+                let front = std::mem::take(recv.front_mut());
+                all.extend(front.pieces().flat_map(|piece| piece.to_vec()));
+            }
+            all
+        });
+        let mut opening = ours.open(Dir::Uni);
+        let (mut send, _) = wait(sender, |waker| opening.poll(waker)).unwrap();
+        for at in (0..LEN).step_by(1 << 20) {
+            let mut chunk = Some(sent.slice(at..(at + (1 << 20)).min(LEN)));
+            wait(sender, |waker| send.poll_write_chunk(&mut chunk, waker)).unwrap();
+        }
+        send.finish().unwrap();
+        reading.join().unwrap()
+    });
+    assert!(arrived == sent, "{} of {LEN} bytes arrived, or others", arrived.len());
+}
+
+/// Replays one file, which must be complete and equal.
+fn replay(path: &Path, told: &mut Told) {
     let file = BufReader::new(std::fs::File::open(path).unwrap());
     let mut replay = Replay::begin(file).unwrap_or_else(|stopped| panic!("{}: {stopped}", path.display()));
-    let mut sent = 0;
     while let Some(step) = replay.step().unwrap_or_else(|stopped| panic!("{}: {stopped}", path.display())) {
-        sent += step.planned().map_or(0, |(_, bytes)| bytes);
+        told.bytes += step.planned().map_or(0, |(_, bytes)| bytes);
+        told.parted += u64::from(step.entry.name() == "parted");
+        told.of_receive_halves += u64::from(step.entry.to_string().starts_with("receive half"));
     }
     assert_eq!(replay.end(), Some(LogEnd::Complete), "{}", path.display());
-    sent
 }
 
 fn journals_replay_under(placement: Placement, paths: usize, policy: Policy) {
@@ -237,6 +253,29 @@ fn processors_of_paths_leave_what_replays_to_the_same_bytes() {
 #[test]
 fn as_many_processors_as_paths_and_one_more_leave_what_replays_to_the_same_bytes() {
     journals_replay_under(Placement::Path(3), 2, Policy::DRCA);
+}
+
+#[test]
+fn halves_on_two_processors_leave_one_log_each_that_replays_to_the_same_bytes() {
+    let world = World::new(Placement::Split, 2, Policy::CRDA);
+    let (ours, theirs) = world.connect(2);
+    std::thread::scope(|scope| {
+        let back = scope.spawn(|| carry((&world.server, &theirs), (&world.client, &ours)));
+        carry((&world.client, &ours), (&world.server, &theirs));
+        back.join().unwrap();
+    });
+    // What has gone home meanwhile departs again.
+    carry((&world.server, &theirs), (&world.client, &ours));
+    carry((&world.client, &ours), (&world.server, &theirs));
+    let stats = ours.stats().unwrap();
+    assert!(stats.send.packets_lost > 0 && stats.send.key_updates > 0, "{stats:?}");
+    for engine in [&world.client, &world.server] {
+        let split = engine.split_stats();
+        assert!(split.iter().any(|split| split.departed > 0 && split.batches > 20), "{split:?}");
+    }
+    drop((ours, theirs));
+    let told = world.replay(1);
+    assert!(told.parted >= 2 && told.of_receive_halves > 100, "{told:?}");
 }
 
 #[test]

@@ -82,6 +82,25 @@ fn a_transfer_happens_again_on_both_sides() {
 }
 
 #[test]
+fn a_receive_half_on_a_processor_of_its_own_is_shown_beside_the_rest() {
+    let place = Place::new();
+    // Slow enough for many round trips.
+    let folders = transferred_at("400Mb/s", &place, &["--placement=split"]);
+    let output = run(&["--events", folders[0].to_str().unwrap(), folders[1].to_str().unwrap()]);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    let lines = text(&output.stdout);
+    assert!(lines.contains("parted: the receive half is elsewhere from now on"), "{lines}");
+    assert!(lines.contains("rejoined: the receive half is back"), "{lines}");
+    let output = run(&["--all", folders[1].to_str().unwrap()]);
+    let lines = text(&output.stdout);
+    for words in
+        ["receive half: opened on path", "receive half: read", "receive half: gave_findings 1", "took_findings 1"]
+    {
+        assert!(lines.contains(words), "{words}: {lines}");
+    }
+}
+
+#[test]
 fn what_is_shown_can_be_narrowed_down() {
     let place = Place::new();
     let folders = transferred(&place, &[]);

@@ -133,6 +133,11 @@ impl PathSet {
         self.named.as_ref().is_none_or(|named| named.contains(&path))
     }
 
+    /// Those that are named, ascending; none if every path is among them.
+    pub(crate) fn named(&self) -> &[PathId] {
+        self.named.as_deref().unwrap_or_default()
+    }
+
     /// Whether every path is among them, those too that are opened later.
     pub const fn is_all(&self) -> bool {
         self.named.is_none()

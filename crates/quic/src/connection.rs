@@ -401,7 +401,10 @@ impl Connection {
     /// # Errors
     /// If it is closed.
     pub fn set_stream_rate(&mut self, id: StreamId, limit: Option<RateLimit>) -> Result<(), WriteError> {
-        self.send.streams.set_rate(id, limit)
+        self.note(|journal| journal.set_stream_rate(id, limit));
+        let result = self.send.streams.set_rate(id, limit);
+        self.note_answer(|| Answer::written(result, 0));
+        result
     }
 
     /// Says which paths a stream may take, all if never said. From now on nothing of it is sent elsewhere, also not again. Where
@@ -410,7 +413,10 @@ impl Connection {
     /// # Errors
     /// If it is closed.
     pub fn set_stream_paths(&mut self, id: StreamId, paths: PathSet) -> Result<(), WriteError> {
-        self.send.streams.set_paths(id, paths)
+        self.note(|journal| journal.set_stream_paths(id, &paths));
+        let result = self.send.streams.set_paths(id, paths);
+        self.note_answer(|| Answer::written(result, 0));
+        result
     }
 
     /// Puts a stream into the background: see [`Class::background`].
@@ -418,7 +424,10 @@ impl Connection {
     /// # Errors
     /// If it is closed.
     pub fn set_background(&mut self, id: StreamId, is_background: bool) -> Result<(), WriteError> {
-        self.send.streams.set_background(id, is_background)
+        self.note(|journal| journal.of_stream(tag::SET_BACKGROUND, id, u64::from(is_background)));
+        let result = self.send.streams.set_background(id, is_background);
+        self.note_answer(|| Answer::written(result, 0));
+        result
     }
 
     /// Gives a stream all that `class` says.
@@ -427,14 +436,15 @@ impl Connection {
     /// If it is closed.
     pub fn set_class(&mut self, id: StreamId, class: &Class) -> Result<(), WriteError> {
         self.set_priority(id, class.priority)?;
-        self.send.streams.set_rate(id, class.rate)?;
-        self.send.streams.set_background(id, class.background)?;
-        self.send.streams.set_paths(id, class.paths.clone())
+        self.set_stream_rate(id, class.rate)?;
+        self.set_background(id, class.background)?;
+        self.set_stream_paths(id, class.paths.clone())
     }
 
     /// Limits how fast the bytes of all streams together leave for the first time, or lifts the limit. Within it, streams go by
     /// their priority. Datagrams are not counted: who sends them has no queue to wait in, and sees to their rate.
     pub fn set_rate(&mut self, limit: Option<RateLimit>) {
+        self.note(|journal| journal.set_rate(limit));
         self.send.streams.set_whole_rate(limit);
     }
 

@@ -19,6 +19,8 @@
 //! - findings that are there are taken before a plan is made or a timer fires: what to acknowledge is fresh then;
 //! - findings are taken in the order in which they were made.
 
+mod journal;
+
 use bytes::Bytes;
 use units::Instant;
 use wire::quic::{ConnectionId, Dir, ErrorCode, PathId, Space, StreamId, destination};
@@ -28,7 +30,11 @@ use crate::control::ids::LOCAL_ID_LEN;
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
-use crate::open::{OpenContext, OpenJob, PhaseRing};
+use crate::journal::Journal;
+use crate::journal::format::tag;
+use crate::journal::outcome::Answer;
+use crate::journal::write::Batch;
+use crate::open::{OpenContext, OpenJob, Opened, PhaseRing};
 use crate::receive::streams::{Chunk, ReadError};
 use crate::receive::{ReceiveHalf, Snapshot};
 use crate::send::path::Addresses;
@@ -37,6 +43,8 @@ use crate::stats::ReceiveStats;
 /// What the receive half of a connection has found out, for the rest of it. Kept by the caller and filled again and again.
 #[derive(Default)]
 pub struct Findings {
+    /// Counted from 1 since the halves parted.
+    pub(crate) number: u64,
     /// When it began to be filled.
     pub(crate) since: Option<Instant>,
     /// When the first datagrams arrived, if any did.
@@ -64,6 +72,8 @@ impl Findings {
 /// What the rest of a connection has for its receive half. Kept by the caller and filled again and again.
 #[derive(Default)]
 pub struct Orders {
+    /// Counted from 1 since the halves parted.
+    pub(crate) number: u64,
     pub(crate) values: std::collections::VecDeque<ToReceive>,
     pub(crate) lens: Option<Box<Lens>>,
 }
@@ -114,10 +124,13 @@ pub struct ReceivePart {
     /// Packets that failed to authenticate, against the AEAD's integrity limit (RFC 9001, section 6.6).
     pub(crate) unauthentic_count: u64,
     pub(crate) job: OpenJob,
+    findings_given: u64,
+    /// Where all inputs are written down, if somebody wants them.
+    pub(crate) journal: Option<Box<Journal>>,
 }
 
 impl ReceivePart {
-    pub(crate) fn new(half: ReceiveHalf, lens: Lens, unauthentic_count: u64) -> Self {
+    pub(crate) fn new(half: ReceiveHalf, lens: Lens, unauthentic_count: u64, journal: Option<Box<Journal>>) -> Self {
         Self {
             half,
             lens,
@@ -128,6 +141,8 @@ impl ReceivePart {
             failure: None,
             unauthentic_count,
             job: OpenJob::default(),
+            findings_given: 0,
+            journal,
         }
     }
 
@@ -166,30 +181,48 @@ impl ReceivePart {
         stride: usize,
     ) -> Result<(), Strange<B>> {
         let (data, stride) = (buffer.bytes_mut(), stride.max(1));
-        let path = self.path_of(data);
-        let is_known = |known: &&LensPath| known.id == path && known.addresses.is_same_route(&addresses);
-        let Some(known) = self.lens.paths.iter().find(is_known).filter(|_| self.failure.is_none()) else {
+        let (path, len) = (self.path_of(data), data.len() as u64);
+        if !self.note_arrival(now, path, &addresses, len.div_ceil(stride as u64), len) {
             return Err(Strange(buffer));
-        };
-        let phase_from = known.phase_from;
-        // What has become due by itself the others have found out from the snapshot.
-        self.half.on_timeout(now);
-        self.since.get_or_insert(now);
-        self.arrived_at.get_or_insert(now);
-        let len = data.len();
-        self.half.on_arrivals(path, len.div_ceil(stride) as u64, len as u64, &mut self.exchange);
+        }
         let mut job = std::mem::take(&mut self.job);
         job.clear();
-        job.context = Some(self.open_context(path, phase_from));
+        job.context = Some(self.open_context(path));
         job.stride = stride;
         job.open(data);
-        self.absorb(now, &mut job, &buffer.freeze());
+        self.take_opened(now, path, addresses, len, &mut job, &buffer.freeze());
         self.job = job;
         Ok(())
     }
 
+    /// Counts `count` datagrams that arrived for a path, `len` bytes in all; false if they are strange.
+    pub(crate) fn note_arrival(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        addresses: &Addresses,
+        count: u64,
+        len: u64,
+    ) -> bool {
+        let is_it = |known: &LensPath| known.id == path && known.addresses.is_same_route(addresses);
+        if self.failure.is_some() || !self.lens.paths.iter().any(is_it) {
+            return false;
+        }
+        self.note(|journal| journal.arrival(now, path, addresses, count, len));
+        // What has become due by itself the others have found out from the snapshot.
+        self.half.on_timeout(now);
+        self.since.get_or_insert(now);
+        self.arrived_at.get_or_insert(now);
+        self.half.on_arrivals(path, count, len, &mut self.exchange);
+        true
+    }
+
     /// Takes what the rest of the connection has to say. True if [`ids`](Self::ids) may be others now.
     pub fn handle_orders(&mut self, now: Instant, orders: &mut Orders) -> bool {
+        if orders.is_empty() {
+            return false;
+        }
+        self.note(|journal| journal.took(tag::TOOK_ORDERS, now, orders.number));
         for value in orders.values.drain(..) {
             self.half.handle(value, &mut self.exchange);
         }
@@ -206,7 +239,11 @@ impl ReceivePart {
     /// What the application should know of what has arrived.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop()
+        let event = self.events.pop();
+        if let Some(event) = &event {
+            self.note(|journal| journal.event(event));
+        }
+        event
     }
 
     /// Fills `findings`, which are empty, with what was found out since the last time; false if that is nothing.
@@ -220,6 +257,9 @@ impl ReceivePart {
         self.half.snapshot().copy_data(&mut findings.snapshot);
         findings.stats = self.half.stats();
         findings.failure = self.failure.clone();
+        self.findings_given += 1;
+        findings.number = self.findings_given;
+        self.note_given(|journal| journal.gave(tag::GAVE_FINDINGS, findings.number));
         true
     }
 
@@ -227,7 +267,10 @@ impl ReceivePart {
 
     /// As [`Connection::accept`](crate::Connection::accept).
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
-        self.half.streams.accept(dir)
+        self.note(|journal| journal.accept(dir));
+        let id = self.half.streams.accept(dir);
+        self.note_answer(|| Answer::maybe(id.map(StreamId::raw)));
+        id
     }
 
     /// As [`Connection::read`](crate::Connection::read).
@@ -235,8 +278,10 @@ impl ReceivePart {
     /// # Errors
     /// [`ReadError::Blocked`] while nothing has arrived.
     pub fn read(&mut self, now: Instant, id: StreamId, len: usize) -> Result<Chunk, ReadError> {
+        self.note(|journal| journal.of_stream_at(tag::READ, now, id, len as u64));
         let chunk = self.half.streams.read(now, id, len, &mut self.exchange);
         self.note_values(now);
+        self.note_answer(|| Answer::read(&chunk));
         chunk
     }
 
@@ -245,14 +290,19 @@ impl ReceivePart {
     /// # Errors
     /// [`ReadError::Closed`] if it is over.
     pub fn stop(&mut self, now: Instant, id: StreamId, code: u64) -> Result<(), ReadError> {
+        self.note(|journal| journal.of_stream_at(tag::STOP, now, id, code));
         let result = self.half.streams.stop(now, id, code, &mut self.exchange);
         self.note_values(now);
+        self.note_answer(|| Answer::stopped(result));
         result
     }
 
     /// As [`Connection::recv_datagram`](crate::Connection::recv_datagram).
     pub fn recv_datagram(&mut self) -> Option<Bytes> {
-        self.half.recv_datagram()
+        self.note(|journal| journal.recv_datagram());
+        let data = self.half.recv_datagram();
+        self.note_answer(|| Answer::maybe(data.as_ref().map(|data| data.len() as u64)));
+        data
     }
 
     // ── Inside ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,7 +322,8 @@ impl ReceivePart {
         known.map_or(PathId::ZERO, |(_, path)| *path)
     }
 
-    fn open_context(&mut self, path: PathId, phase_from: Option<u64>) -> OpenContext {
+    fn open_context(&mut self, path: PathId) -> OpenContext {
+        let phase_from = self.lens.paths.iter().find(|known| known.id == path).and_then(|known| known.phase_from);
         OpenContext {
             local_id_len: LOCAL_ID_LEN,
             // Gone since the handshake was confirmed.
@@ -285,16 +336,31 @@ impl ReceivePart {
         }
     }
 
-    fn absorb(&mut self, now: Instant, job: &mut OpenJob, buffer: &Bytes) {
+    fn take_opened(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        addresses: Addresses,
+        len: u64,
+        job: &mut OpenJob,
+        buffer: &Bytes,
+    ) {
         let Some(context) = job.context.take() else { return };
-        let opened = &job.opened;
+        let integrity_limit = context.data.as_ref().map_or(u64::MAX, |ring| ring.current.integrity_limit());
+        self.note(|journal| {
+            journal.opened(now, &Batch { path, addresses, len, integrity_limit }, &job.opened, buffer);
+        });
+        self.note_ring(context, job.opened.epoch);
+        self.absorb(now, &job.opened, buffer, integrity_limit);
+    }
+
+    /// Absorbs an opened batch.
+    pub(crate) fn absorb(&mut self, now: Instant, opened: &Opened, buffer: &Bytes, integrity_limit: u64) {
         self.half.stats.packets_unauthentic += opened.unauthentic_count;
         self.half.stats.packets_dropped += opened.dropped_count;
         if !opened.packets.is_empty() {
             self.exchange.to_send.push_back(ToSend::Heard);
         }
-        let limit = context.data.as_ref().map_or(u64::MAX, |ring| ring.current.integrity_limit());
-        self.note_ring(context, opened.epoch);
         for packet in &opened.packets {
             let result = self.half.absorb(now, packet, opened, buffer, &mut self.exchange, &mut self.events);
             if let Err(error) = result {
@@ -303,7 +369,7 @@ impl ReceivePart {
             }
         }
         self.unauthentic_count += opened.unauthentic_count;
-        if opened.unauthentic_count > 0 && self.unauthentic_count >= limit {
+        if opened.unauthentic_count > 0 && self.unauthentic_count >= integrity_limit {
             let reason = "too many packets failed to authenticate";
             self.failure = Some(TransportError::new(ErrorCode::AEAD_LIMIT_REACHED, reason));
         }

@@ -5,6 +5,7 @@ use wire::quic::PathId;
 
 use super::Connection;
 use crate::exchange::{Exchange, ToControl, ToReceive, ToSend};
+use crate::journal::format::tag;
 use crate::part::{Findings, Lens, LensPath, Orders, ReceivePart};
 use crate::receive::ReceiveHalf;
 use crate::send::frames::ControlFrame;
@@ -16,6 +17,8 @@ use crate::stats::ReceiveStats;
 pub(super) struct Apart {
     /// Not taken yet. Bounded: streams are opened and end, paths answer and acknowledgements leave once each.
     orders: Orders,
+    /// Boxes of them that were given.
+    orders_given: u64,
     /// Keys, IDs or paths may have changed since the part was told.
     pub(super) is_lens_stale: bool,
     /// Where paths led when the part was last told.
@@ -56,7 +59,7 @@ impl Apart {
 
 impl Connection {
     /// Gives the receive half away, to be run on another processor until it [rejoins](Self::rejoin). None while the handshake
-    /// goes on, when the end has begun, if it is away already, and while a journal is written: that is one log of one serial part.
+    /// goes on, when the end has begun, and if it is away already.
     ///
     /// While it is away, whatever arrives is its own to handle, and streams and datagrams are accepted and read there: these calls
     /// find nothing here.
@@ -66,22 +69,29 @@ impl Connection {
             return None;
         }
         debug_assert!(self.exchange.is_empty(), "values are delivered before a call returns");
+        self.note(|journal| journal.parted());
+        let journal = self.journal.as_mut().map(|journal| journal.part());
         let lens = self.lens();
         let stand_in = self.receive.stand_in(self.side, self.control.config());
         let half = std::mem::replace(&mut self.receive, stand_in);
         let told_addresses = self.send.addresses().collect();
         self.apart = Some(Box::new(Apart { stats: half.stats(), told_addresses, ..Apart::default() }));
-        Some(ReceivePart::new(half, lens, self.unauthentic_count))
+        Some(ReceivePart::new(half, lens, self.unauthentic_count, journal))
     }
 
     /// Whether [`part`](Self::part) would give the receive half away.
     pub fn can_part(&self) -> bool {
-        self.apart.is_none() && self.journal.is_none() && self.control.is_confirmed()
+        self.apart.is_none() && self.control.is_confirmed()
     }
 
     /// Whether the receive half is away.
     pub fn is_apart(&self) -> bool {
         self.apart.is_some()
+    }
+
+    /// Values for the receive half that were not given to it yet.
+    pub(crate) fn orders_waiting(&self) -> usize {
+        self.apart.as_ref().map_or(0, |apart| apart.orders.values.len())
     }
 
     /// Fills `orders`, which are empty, with what there is for the receive half; false if that is nothing.
@@ -97,21 +107,34 @@ impl Connection {
             apart.told_addresses.extend(self.send.addresses());
         }
         std::mem::swap(&mut apart.orders, orders);
+        let has_some = !orders.is_empty();
+        if has_some {
+            apart.orders_given += 1;
+            orders.number = apart.orders_given;
+        }
         self.apart = Some(apart);
-        !orders.is_empty()
+        if has_some {
+            self.note_given(|journal| journal.gave(tag::GAVE_ORDERS, orders.number));
+        }
+        has_some
     }
 
     /// Takes what the receive half has found out. To be called before a plan is asked for and before timers fire, in the order in
     /// which findings were made.
     pub fn handle_findings(&mut self, now: Instant, findings: &mut Findings) {
         if findings.is_empty() {
-            // What is to be acknowledged is in them only if something was found.
+            // What is left in it is of another time, and may be of another connection.
             return;
         }
+        self.note(|journal| journal.took(tag::TOOK_FINDINGS, now, findings.number));
+        self.take_findings(now, findings);
+    }
+
+    fn take_findings(&mut self, now: Instant, findings: &mut Findings) {
         if let Some(at) = findings.arrived_at {
             if self.control.is_idle_too_long(at) {
                 // What came later is no sign of life: see `note_arrival`.
-                self.handle_timeout(now);
+                self.on_timeout(now);
             }
             self.rest.note_busy(at);
         }
@@ -132,9 +155,15 @@ impl Connection {
 
     /// Takes the receive half back, with what it has found out and was not told yet.
     pub fn rejoin(&mut self, now: Instant, mut part: ReceivePart) {
+        // What it has written comes before what is written from now on.
+        part.journal = None;
+        self.note(|journal| journal.rejoined(now));
+        if let Some(journal) = &mut self.journal {
+            journal.rejoin();
+        }
         let mut findings = Findings::default();
         if part.poll_findings(&mut findings) {
-            self.handle_findings(now, &mut findings);
+            self.take_findings(now, &mut findings);
         }
         let Some(mut apart) = self.apart.take() else { return };
         for value in apart.orders.values.drain(..) {

@@ -15,7 +15,7 @@ impl Connection {
     #[inline]
     pub(super) fn note(&mut self, write: impl FnOnce(&mut Journal)) {
         if self.journal.is_some() {
-            self.write_entry(write);
+            self.write_entry(true, write);
         }
     }
 
@@ -23,17 +23,30 @@ impl Connection {
     #[inline]
     pub(super) fn note_answer(&mut self, answer: impl FnOnce() -> Answer) {
         if self.journal.is_some() {
-            self.write_entry(|journal| journal.answer(answer()));
+            self.write_entry(false, |journal| journal.answer(answer()));
         }
     }
 
+    /// Writes down that something is given to the receive half: what was done before stands in the log before anything that comes
+    /// of it.
+    pub(super) fn note_given(&mut self, write: impl FnOnce(&mut Journal)) {
+        self.note(write);
+        if self.journal.as_mut().is_some_and(|journal| !journal.hand_over()) {
+            self.end_journal();
+        }
+    }
+
+    fn end_journal(&mut self) {
+        self.journal = None;
+        self.control.end_session_notes();
+    }
+
     #[cold]
-    fn write_entry<T>(&mut self, write: impl FnOnce(&mut Journal) -> T) -> Option<T> {
+    fn write_entry<T>(&mut self, begins: bool, write: impl FnOnce(&mut Journal) -> T) -> Option<T> {
         let journal = self.journal.as_mut()?;
-        let (written, goes_on) = journal.write(|out| self.control.take_session_notes(out), write);
+        let (written, goes_on) = journal.write(begins, |out| self.control.take_session_notes(out), write);
         if !goes_on {
-            self.journal = None;
-            self.control.end_session_notes();
+            self.end_journal();
         }
         Some(written)
     }
@@ -42,7 +55,7 @@ impl Connection {
     /// making some while the plan is made, and a replay must hear the same.
     #[cold]
     pub(super) fn plan_noted(&mut self, now: Instant, room: &dyn Fn(u16) -> usize, plan: &mut Plan) -> bool {
-        let rooms = self.write_entry(|journal| journal.plan_asked(now)).unwrap_or_default();
+        let rooms = self.write_entry(true, |journal| journal.plan_asked(now)).unwrap_or_default();
         let rooms = RefCell::new(rooms);
         let room = |socket: u16| {
             let known = rooms.borrow().iter().find(|(known, _)| *known == socket).map(|(_, room)| *room);
@@ -54,7 +67,7 @@ impl Connection {
         };
         let is_planned = self.make_plan(now, &room, plan);
         let planned = Planned { plan: is_planned.then(|| PlanNote::of(plan)), timeout: self.poll_timeout() };
-        self.write_entry(|journal| journal.planned(rooms.into_inner(), &planned));
+        self.write_entry(false, |journal| journal.planned(rooms.into_inner(), &planned));
         is_planned
     }
 }

@@ -76,12 +76,7 @@ impl Hands {
                 return Ok(Came::Nothing);
             }
         };
-        match expected {
-            Expected::Answer(expected) if !answer.matches(*expected) => {
-                Err((input.answer_text(*expected), input.answer_text(answer)))
-            }
-            _ => Ok(Came::Answer(answer)),
-        }
+        input.compare_answer(answer, expected)
     }
 
     /// The driver's inputs.
@@ -113,6 +108,7 @@ impl Hands {
             Input::Refused(path) => {
                 connection.handle_refused(now, *path);
             }
+            Input::SetRate(limit) => connection.set_rate(*limit),
             Input::Close { code, reason } => connection.close(now, *code, reason),
             other => unreachable!("{other:?} is no input of the driver"),
         }
@@ -134,6 +130,11 @@ impl Hands {
             Input::Finish(id) => Answer::written(connection.finish(*id), 0),
             Input::Reset(id, code) => Answer::written(connection.reset(*id, *code), 0),
             Input::Priority(id, priority) => Answer::written(connection.set_priority(*id, *priority), 0),
+            Input::SetStreamRate(id, limit) => Answer::written(connection.set_stream_rate(*id, *limit), 0),
+            Input::SetStreamPaths(id, paths) => Answer::written(connection.set_stream_paths(*id, paths.clone()), 0),
+            Input::SetBackground(id, is_background) => {
+                Answer::written(connection.set_background(*id, *is_background), 0)
+            }
             Input::Read(id, len) => Answer::read(&connection.read(now, *id, *len)),
             Input::Stop(id, code) => Answer::stopped(connection.stop(now, *id, *code)),
             Input::SendDatagram(len) => Answer::datagram(connection.send_datagram(self.bytes(*len))),
@@ -170,7 +171,7 @@ impl Hands {
     }
 }
 
-fn compare_event(expected: EventNote, got: Option<Event>) -> Compared {
+pub(crate) fn compare_event(expected: EventNote, got: Option<Event>) -> Compared {
     match got {
         Some(got) if EventNote::of(&got) == expected => Ok(Came::Event(got)),
         Some(got) => Err((expected.to_string(), EventNote::of(&got).to_string())),
@@ -192,6 +193,15 @@ impl Input {
         }
     }
 
+    pub(crate) fn compare_answer(&self, answer: Answer, expected: &Expected) -> Compared {
+        match expected {
+            Expected::Answer(expected) if !answer.matches(*expected) => {
+                Err((self.answer_text(*expected), self.answer_text(answer)))
+            }
+            _ => Ok(Came::Answer(answer)),
+        }
+    }
+
     /// Whether an answer follows it in a log.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(
@@ -204,6 +214,9 @@ impl Input {
                 | Self::Finish(_)
                 | Self::Reset(..)
                 | Self::Priority(..)
+                | Self::SetStreamRate(..)
+                | Self::SetStreamPaths(..)
+                | Self::SetBackground(..)
                 | Self::Read(..)
                 | Self::Stop(..)
                 | Self::SendDatagram(_)

@@ -5,10 +5,14 @@ use std::fmt;
 use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Reader, Space, StreamId, VARINT_MAX};
 
-use super::format::{ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, flag, id, short, tag, text, time, unzigzag};
+use super::format::{
+    ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, flag, id, limit, path_set, short, tag, text, time, unzigzag,
+};
+use super::out::Half;
 use super::outcome::{EventNote, route};
 use super::records::{ReadRecords, dir, stream};
 use super::write::Batch;
+use crate::class::{PathSet, RateLimit};
 use crate::connection::WRITE_LEN_MAX;
 use crate::control::RouteChange;
 use crate::plan::Receipt;
@@ -16,7 +20,7 @@ use crate::send::path::Addresses;
 
 /// One entry of a log: an input, or something that came out. Prints as a line for people.
 #[derive(Debug)]
-pub struct Entry(pub(crate) Input);
+pub struct Entry(pub(crate) Input, pub(crate) Half);
 
 /// What an entry tells.
 #[derive(Debug)]
@@ -40,6 +44,10 @@ pub(crate) enum Input {
     Finish(StreamId),
     Reset(StreamId, u64),
     Priority(StreamId, i32),
+    SetRate(Option<RateLimit>),
+    SetStreamRate(StreamId, Option<RateLimit>),
+    SetStreamPaths(StreamId, PathSet),
+    SetBackground(StreamId, bool),
     Read(StreamId, usize),
     Stop(StreamId, u64),
     SendDatagram(usize),
@@ -53,6 +61,13 @@ pub(crate) enum Input {
 
     Event(EventNote),
     Route(RouteChange),
+
+    Parted,
+    Rejoined,
+    GaveOrders(u64),
+    TookOrders(u64),
+    GaveFindings(u64),
+    TookFindings(u64),
 }
 
 /// What reading entries remembers from one to the next.
@@ -94,8 +109,11 @@ impl Memory {
         is_timed(tag).then(|| time(&mut Reader::new(ahead), &mut last).ok())?
     }
 
-    /// Reads the rest of an entry.
-    pub(crate) fn read(&mut self, tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
+    /// Reads the rest of an entry of this half.
+    pub(crate) fn read(&mut self, half: Half, tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
+        if !is_of(half, tag) {
+            return Err(Malformed("an entry of the other half"));
+        }
         if is_timed(tag) {
             self.time(reader)?;
         }
@@ -127,9 +145,25 @@ impl Memory {
             }
             tag::EVENT => Input::Event(EventNote::parse(reader)?),
             tag::ROUTE => Input::Route(route(reader)?),
+            tag::PARTED => Input::Parted,
+            tag::REJOINED => Input::Rejoined,
+            tag::GAVE_ORDERS => Input::GaveOrders(reader.varint()?),
+            tag::TOOK_ORDERS => Input::TookOrders(reader.varint()?),
+            tag::GAVE_FINDINGS => Input::GaveFindings(reader.varint()?),
+            tag::TOOK_FINDINGS => Input::TookFindings(reader.varint()?),
             _ => call(tag, reader)?,
         })
     }
+}
+
+/// Whether a half writes entries of this tag.
+fn is_of(half: Half, tag: u8) -> bool {
+    let is_of_receive_half_alone = matches!(tag, tag::TOOK_ORDERS | tag::GAVE_FINDINGS);
+    let is_of_either = matches!(
+        tag,
+        tag::ARRIVAL | tag::OPENED | tag::ACCEPT | tag::READ | tag::STOP | tag::RECV_DATAGRAM | tag::EVENT
+    );
+    is_of_either || is_of_receive_half_alone == (half == Half::Receive)
 }
 
 fn is_timed(tag: u8) -> bool {
@@ -150,6 +184,9 @@ fn is_timed(tag: u8) -> bool {
             | tag::SET_BACKUP
             | tag::TOO_LARGE
             | tag::REFUSED
+            | tag::REJOINED
+            | tag::TOOK_ORDERS
+            | tag::TOOK_FINDINGS
     )
 }
 
@@ -172,6 +209,10 @@ fn call(tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
             let (id, priority) = (stream(reader)?, unzigzag(reader.varint()?));
             Input::Priority(id, i32::try_from(priority).map_err(|_| Malformed("an impossible priority"))?)
         }
+        tag::SET_RATE => Input::SetRate(limit(reader)?),
+        tag::SET_STREAM_RATE => Input::SetStreamRate(stream(reader)?, limit(reader)?),
+        tag::SET_STREAM_PATHS => Input::SetStreamPaths(stream(reader)?, path_set(reader)?),
+        tag::SET_BACKGROUND => Input::SetBackground(stream(reader)?, is_set(reader)?),
         tag::READ => Input::Read(stream(reader)?, size(reader)?),
         tag::STOP => Input::Stop(stream(reader)?, reader.varint()?),
         tag::SEND_DATAGRAM => Input::SendDatagram(size(reader)?),
@@ -180,10 +221,7 @@ fn call(tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
         tag::ABANDON_PATH => Input::AbandonPath(path(reader)?, reader.varint()?),
         tag::SET_BACKUP => {
             let path = path(reader)?;
-            match reader.varint()? {
-                is_backup @ (0 | 1) => Input::SetBackup(path, is_backup == 1),
-                _ => return Err(Malformed("a flag is neither 0 nor 1")),
-            }
+            Input::SetBackup(path, is_set(reader)?)
         }
         tag::TOO_LARGE => Input::TooLarge(path_alone(reader)?),
         tag::REFUSED => Input::Refused(path_alone(reader)?),
@@ -199,6 +237,14 @@ fn path(reader: &mut Reader<'_>) -> Parsed<PathId> {
 fn path_alone(reader: &mut Reader<'_>) -> Parsed<PathId> {
     let path = path(reader)?;
     if reader.varint()? == 0 { Ok(path) } else { Err(Malformed("a number where none belongs")) }
+}
+
+/// A flag where a number may be.
+fn is_set(reader: &mut Reader<'_>) -> Parsed<bool> {
+    match reader.varint()? {
+        is_set @ (0 | 1) => Ok(is_set == 1),
+        _ => Err(Malformed("a flag is neither 0 nor 1")),
+    }
 }
 
 fn size(reader: &mut Reader<'_>) -> Parsed<usize> {
@@ -246,6 +292,10 @@ impl Entry {
             Input::Finish(_) => "finish",
             Input::Reset(..) => "reset",
             Input::Priority(..) => "set_priority",
+            Input::SetRate(_) => "set_rate",
+            Input::SetStreamRate(..) => "set_stream_rate",
+            Input::SetStreamPaths(..) => "set_stream_paths",
+            Input::SetBackground(..) => "set_background",
             Input::Read(..) => "read",
             Input::Stop(..) => "stop",
             Input::SendDatagram(_) => "send_datagram",
@@ -258,6 +308,12 @@ impl Entry {
             Input::Refused(_) => "refused",
             Input::Event(_) => "event",
             Input::Route(_) => "route",
+            Input::Parted => "parted",
+            Input::Rejoined => "rejoined",
+            Input::GaveOrders(_) => "gave_orders",
+            Input::TookOrders(_) => "took_orders",
+            Input::GaveFindings(_) => "gave_findings",
+            Input::TookFindings(_) => "took_findings",
         }
     }
 
@@ -274,7 +330,10 @@ impl Entry {
             | Input::AbandonPath(..)
             | Input::SetBackup(..)
             | Input::TooLarge(_)
-            | Input::Refused(_) => true,
+            | Input::Refused(_)
+            | Input::SetRate(_)
+            | Input::Parted
+            | Input::Rejoined => true,
             _ => false,
         }
     }
@@ -282,9 +341,18 @@ impl Entry {
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.1 == Half::Receive {
+            f.write_str("receive half: ")?;
+        }
         f.write_str(self.name())?;
         match &self.0 {
             Input::Timeout | Input::PlanAsked | Input::Settle | Input::OtherVersion | Input::RecvDatagram => Ok(()),
+            Input::Parted => f.write_str(": the receive half is elsewhere from now on"),
+            Input::Rejoined => f.write_str(": the receive half is back"),
+            Input::GaveOrders(number)
+            | Input::TookOrders(number)
+            | Input::GaveFindings(number)
+            | Input::TookFindings(number) => write!(f, " {number}"),
             Input::Emitted(receipt) | Input::NotEmitted(receipt) => write_receipt(receipt, f),
             Input::TailAsked(datagrams) => write!(f, " below {datagrams} datagrams"),
             Input::Arrival { path, addresses, count, len } => write!(
@@ -299,6 +367,17 @@ impl fmt::Display for Entry {
             Input::Finish(id) => write!(f, " {id}"),
             Input::Reset(id, code) | Input::Stop(id, code) => write!(f, " {id}, code {code}"),
             Input::Priority(id, priority) => write!(f, " of {id} to {priority}"),
+            Input::SetRate(limit) => write_limit(*limit, f),
+            Input::SetStreamRate(id, limit) => {
+                write!(f, " of {id}")?;
+                write_limit(*limit, f)
+            }
+            Input::SetStreamPaths(id, paths) if paths.is_all() => write!(f, " of {id} to all"),
+            Input::SetStreamPaths(id, paths) => {
+                write!(f, " of {id} to")?;
+                paths.named().iter().try_for_each(|path| write!(f, " {}", path.0))
+            }
+            Input::SetBackground(id, is_background) => write!(f, " of {id}: {is_background}"),
             // What a caller says who takes whatever there is.
             Input::Read(id, len) if *len as u64 >= VARINT_MAX => write!(f, " {id}"),
             Input::Read(id, len) => write!(f, " {id}, at most {len} bytes"),
@@ -315,6 +394,13 @@ impl fmt::Display for Entry {
             Input::Route(RouteChange::Add(id)) => write!(f, " {id} here"),
             Input::Route(RouteChange::Remove(id)) => write!(f, " {id} here no longer"),
         }
+    }
+}
+
+fn write_limit(limit: Option<RateLimit>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match limit {
+        Some(limit) => write!(f, " to {} with a burst of {} bytes", limit.rate(), limit.burst_bytes()),
+        None => f.write_str(" to no limit"),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use units::Instant;
-use wire::quic::{ConnectionId, Reader, UnexpectedEnd, VARINT_MAX, put_varint};
+use units::{Instant, Rate};
+use wire::quic::{ConnectionId, PathId, Reader, UnexpectedEnd, VARINT_MAX, put_varint};
 
+use crate::class::{PATH_SET_MAX, PathSet, RateLimit};
 use crate::send::path::Addresses;
 
 /// What a log begins with.
@@ -65,6 +66,10 @@ pub(crate) mod tag {
     pub(crate) const SET_BACKUP: u8 = 38;
     pub(crate) const TOO_LARGE: u8 = 39;
     pub(crate) const REFUSED: u8 = 40;
+    pub(crate) const SET_RATE: u8 = 41;
+    pub(crate) const SET_STREAM_RATE: u8 = 42;
+    pub(crate) const SET_STREAM_PATHS: u8 = 43;
+    pub(crate) const SET_BACKGROUND: u8 = 44;
 
     pub(crate) const SESSION_HEARD: u8 = 48;
     pub(crate) const SESSION_SAID: u8 = 49;
@@ -74,6 +79,15 @@ pub(crate) mod tag {
     pub(crate) const PLANNED: u8 = 57;
     pub(crate) const EVENT: u8 = 58;
     pub(crate) const ROUTE: u8 = 59;
+
+    pub(crate) const OF_CONNECTION: u8 = 64;
+    pub(crate) const OF_RECEIVE_HALF: u8 = 65;
+    pub(crate) const PARTED: u8 = 66;
+    pub(crate) const REJOINED: u8 = 67;
+    pub(crate) const GAVE_ORDERS: u8 = 68;
+    pub(crate) const TOOK_ORDERS: u8 = 69;
+    pub(crate) const GAVE_FINDINGS: u8 = 70;
+    pub(crate) const TOOK_FINDINGS: u8 = 71;
 }
 
 /// What is wrong with an entry.
@@ -156,6 +170,41 @@ pub(crate) fn time(reader: &mut Reader<'_>, last: &mut u64) -> Parsed<Instant> {
     let now = now.filter(|now| (0..=NANOS_MAX.cast_signed()).contains(now)).ok_or(Malformed("an impossible time"))?;
     *last = now.cast_unsigned();
     Ok(Instant::from_nanos(*last))
+}
+
+/// A limit of rate and burst, or none.
+pub(crate) fn put_limit(out: &mut Vec<u8>, limit: Option<RateLimit>) {
+    out.push(u8::from(limit.is_some()));
+    if let Some(limit) = limit {
+        put_word(out, limit.rate().as_bps());
+        put_word(out, limit.burst_bytes());
+    }
+}
+
+pub(crate) fn limit(reader: &mut Reader<'_>) -> Parsed<Option<RateLimit>> {
+    if !flag(reader)? {
+        return Ok(None);
+    }
+    let (rate, burst) = (Rate::from_bps(word(reader)?), word(reader)?);
+    RateLimit::new(rate, burst).map(Some).map_err(|_| Malformed("a limit that lets nothing leave"))
+}
+
+/// The paths of a set after their number, which is zero for all of them.
+pub(crate) fn put_path_set(out: &mut Vec<u8>, paths: &PathSet) {
+    put(out, paths.named().len() as u64);
+    paths.named().iter().for_each(|path| put(out, u64::from(path.0)));
+}
+
+pub(crate) fn path_set(reader: &mut Reader<'_>) -> Parsed<PathSet> {
+    let count = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+    if count == 0 {
+        return Ok(PathSet::ALL);
+    }
+    if count > PATH_SET_MAX {
+        return Err(Malformed("more paths than one set may name"));
+    }
+    let named = (0..count).map(|_| short(reader).map(PathId)).collect::<Parsed<Vec<_>>>()?;
+    PathSet::only(&named).map_err(|_| Malformed("an impossible set of paths"))
 }
 
 pub(crate) fn put_id(out: &mut Vec<u8>, id: &ConnectionId) {
@@ -244,6 +293,23 @@ mod tests {
             prop_assert!(out.len() <= ADDRESSES_LEN_MAX);
             let mut reader = Reader::new(&out);
             prop_assert_eq!(addresses(&mut reader), Ok(wanted));
+            prop_assert!(reader.is_empty());
+        }
+
+        #[test]
+        fn limits_and_sets_of_paths_come_back(
+            rate in 1_u64.., burst in crate::class::BURST_LEAST.., is_limited: bool,
+            named in proptest::collection::vec(0_u32.., 0..=PATH_SET_MAX),
+        ) {
+            let wanted_limit = is_limited.then(|| RateLimit::new(Rate::from_bps(rate), burst).unwrap());
+            let named: Vec<PathId> = named.into_iter().map(PathId).collect();
+            let wanted_paths = PathSet::only(&named).unwrap_or(PathSet::ALL);
+            let mut out = Vec::new();
+            put_limit(&mut out, wanted_limit);
+            put_path_set(&mut out, &wanted_paths);
+            let mut reader = Reader::new(&out);
+            prop_assert_eq!(limit(&mut reader), Ok(wanted_limit));
+            prop_assert_eq!(path_set(&mut reader), Ok(wanted_paths));
             prop_assert!(reader.is_empty());
         }
     }

@@ -20,9 +20,10 @@
 //! | `format` | constants, and the smallest parts of the format (`docs/spec/replay.md`) |
 //! | `begin`, `records`, `session`, `outcome` | parts of entries: the beginning, opened packets, what TLS said, what came out |
 //! | `write` | entries as they are written |
+//! | `out` | where they go, from one half of a connection or from both |
 //! | `entry` | entries as they are read |
 //! | `blocks` | a log's blocks, checked |
-//! | `replay`, `apply` | making it happen again |
+//! | `replay`, `apply`, `halves` | making it happen again |
 //! | `digest` | of plans and blocks |
 
 mod apply;
@@ -31,6 +32,8 @@ mod blocks;
 mod digest;
 mod entry;
 pub(crate) mod format;
+mod halves;
+mod out;
 pub(crate) mod outcome;
 mod records;
 mod replay;
@@ -38,15 +41,16 @@ pub(crate) mod session;
 pub(crate) mod write;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use units::{Duration, Instant};
-use wire::quic::{Side, put_varint};
+use wire::quic::Side;
 
 use crate::connection::ConnectionSeed;
 use crate::send::path::Addresses;
 use digest::Digest;
 use format::{BLOCK_LEN_WANTED, ENTRY_LEN_MAX, tag};
+use out::{Half, Out, PUT_LEN_MAX};
 
 pub use begin::{HELD_MAX, JournalHead};
 pub use blocks::{JournalError, JournalErrorKind};
@@ -61,7 +65,7 @@ const HAND_OVER_AFTER: Duration = Duration::from_millis(100);
 /// Takes a connection's journal, piece by piece.
 pub trait JournalSink: Send {
     /// Takes the next bytes of the journal, which are whole blocks of it. Called by the connection's own processor, between
-    /// two datagrams: it must not wait for anything.
+    /// two datagrams, or by that of its receive half, and never by both at a time: it must not wait for anything.
     ///
     /// False ends the journal: nothing more is written down, and the connection goes on.
     fn take(&mut self, bytes: &[u8]) -> bool;
@@ -86,17 +90,18 @@ pub(crate) enum Ending {
     TooLong = 1,
 }
 
-/// The journal of one connection while it is written.
+/// The journal of one connection while it is written, or of one half of it while both are apart.
 pub(crate) struct Journal {
-    sink: Box<dyn JournalSink>,
+    /// Locked for a copy of what was written since the last time, every 16 KiB or so; while there are two halves, also whenever
+    /// one gives the other something.
+    out: Arc<Mutex<Out>>,
+    half: Half,
+    /// The other half writes, too: what this one hands over are whole calls.
+    is_shared: bool,
     /// Entries that were not handed over yet.
     block: Vec<u8>,
     /// Where the entry begins that was written last.
     entry_from: usize,
-    /// What is handed over, kept for its memory.
-    framed: Vec<u8>,
-    /// The check of the block before.
-    chain: u64,
     /// The time of the last entry that has one, and of the last that was handed over, nanoseconds.
     last: u64,
     handed_over_at: u64,
@@ -120,23 +125,44 @@ impl Journal {
     pub(crate) fn begin(now: Instant, seed: &ConnectionSeed) -> Option<Box<Self>> {
         let sink = seed.config.journal.as_ref()?.0(seed.beginning.side)?;
         let mut journal = Box::new(Self {
-            sink,
+            out: Arc::new(Mutex::new(Out::new(now, sink))),
+            half: Half::Connection,
+            is_shared: false,
             block: Vec::new(),
             entry_from: 0,
-            framed: Vec::new(),
-            chain: 0,
             last: now.as_nanos().min(format::NANOS_MAX),
             handed_over_at: now.as_nanos(),
             addresses: Vec::new(),
             rooms: Vec::new(),
             has_ended: false,
         });
-        journal.framed.extend_from_slice(&MAGIC);
-        put_varint(&mut journal.framed, VERSION);
         journal.block.push(tag::BEGIN);
         begin::put_begin(&mut journal.block, now, seed);
         journal.entry_from = journal.block.len();
         Some(journal)
+    }
+
+    /// Of the receive half, which parts now: it goes on in the same log.
+    pub(crate) fn part(&mut self) -> Box<Self> {
+        self.hand_over();
+        self.is_shared = true;
+        Box::new(Self {
+            out: Arc::clone(&self.out),
+            half: Half::Receive,
+            is_shared: true,
+            block: Vec::new(),
+            entry_from: 0,
+            last: self.last,
+            handed_over_at: self.last,
+            addresses: Vec::new(),
+            rooms: Vec::new(),
+            has_ended: self.has_ended,
+        })
+    }
+
+    /// The receive half is back, and its journal is gone.
+    pub(crate) fn rejoin(&mut self) {
+        self.is_shared = false;
     }
 
     /// Writes no end: what has not been handed over never is.
@@ -146,44 +172,53 @@ impl Journal {
 
     /// An entry is complete, with what TLS said before it. False if it was the last.
     fn complete(&mut self) -> bool {
-        if self.block.len() - self.entry_from > ENTRY_LEN_MAX {
+        if self.block.len() - self.entry_from > ENTRY_LEN_MAX || self.block.len() > PUT_LEN_MAX {
             self.block.truncate(self.entry_from);
             self.end(Ending::TooLong);
             return false;
         }
-        let is_due = self.last.saturating_sub(self.handed_over_at) >= HAND_OVER_AFTER.as_nanos();
-        if is_due || self.block.len() >= BLOCK_LEN_WANTED {
+        if !self.is_shared && self.is_due() {
             self.hand_over();
         }
         self.entry_from = self.block.len();
         !self.has_ended
     }
 
-    fn end(&mut self, ending: Ending) {
-        if !self.has_ended {
-            self.block.extend_from_slice(&[tag::END, ending as u8]);
-            self.hand_over();
-            self.has_ended = true;
-        }
+    fn is_due(&self) -> bool {
+        let waited = self.last.saturating_sub(self.handed_over_at);
+        waited >= HAND_OVER_AFTER.as_nanos() || self.block.len() >= BLOCK_LEN_WANTED
     }
 
-    /// Gives the sink what there is.
-    fn hand_over(&mut self) {
-        self.chain = check_of(self.chain, &self.block);
-        put_varint(&mut self.framed, self.block.len() as u64);
-        self.framed.extend_from_slice(&self.chain.to_le_bytes());
-        self.framed.extend_from_slice(&self.block);
-        self.has_ended |= !self.sink.take(&self.framed);
-        self.framed.clear();
+    fn end(&mut self, ending: Ending) {
+        if self.hand_over()
+            && let Ok(mut out) = self.out.lock()
+        {
+            out.end(ending, self.last);
+        }
+        self.has_ended = true;
+    }
+
+    /// Puts what was written into the log, before whatever is put there later, by whichever half. False if the journal is over.
+    pub(crate) fn hand_over(&mut self) -> bool {
+        if !self.has_ended {
+            // A sink that has panicked takes no more.
+            let goes_on = self.out.lock().is_ok_and(|mut out| out.put(self.half, &mut self.block, self.last));
+            self.has_ended = !goes_on;
+        }
         self.block.clear();
         self.entry_from = 0;
         self.handed_over_at = self.last;
+        !self.has_ended
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        self.end(Ending::Dropped);
+        match self.half {
+            Half::Connection => self.end(Ending::Dropped),
+            // The connection has the last word.
+            Half::Receive => drop(self.hand_over()),
+        }
     }
 }
 

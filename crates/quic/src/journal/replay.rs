@@ -15,6 +15,8 @@ use super::begin::{JournalHead, begin};
 use super::blocks::{Blocks, JournalError, JournalErrorKind};
 use super::entry::{Entry, Input, Memory};
 use super::format::{Malformed, Parsed, tag};
+use super::halves::Halves;
+use super::out::Half;
 use super::outcome::{Answer, Planned};
 use super::session::SessionNote;
 use crate::connection::Connection;
@@ -142,6 +144,10 @@ pub struct Replay<R> {
     memory: Memory,
     head: JournalHead,
     connection: Connection,
+    /// Its receive half while it is apart.
+    halves: Halves,
+    /// Whose entries are read.
+    half: Half,
     hands: Hands,
     /// Entries read so far.
     count: u64,
@@ -181,7 +187,8 @@ impl<R: Read> Replay<R> {
         }
         let hands = Hands { zeros: Bytes::from(vec![0; ZEROS_LEN]), plan: Plan::new() };
         let memory = Memory::new(began_at);
-        Ok(Self { blocks, memory, head, connection, hands, count: 1, end: None, is_over: false })
+        let (halves, half) = (Halves::default(), Half::Connection);
+        Ok(Self { blocks, memory, head, connection, halves, half, hands, count: 1, end: None, is_over: false })
     }
 
     /// What the log says about its connection.
@@ -232,14 +239,21 @@ impl<R: Read> Replay<R> {
         let Some((mut input, expected)) = self.read_input().map_err(|error| error.at(number))? else {
             return Ok(None);
         };
-        let at = Instant::from_nanos(self.memory.last);
-        let (connection, hands) = (&mut self.connection, &mut self.hands);
+        let (half, there) = (self.half, self.halves.memory().map_or(0, |memory| memory.last));
+        let at = Instant::from_nanos(if half == Half::Receive { there } else { self.memory.last });
+        let (connection, halves, hands) = (&mut self.connection, &mut self.halves, &mut self.hands);
         let applied = catch_unwind(AssertUnwindSafe(|| {
-            let compared = hands.apply(connection, at, &mut input, &expected);
+            let compared = match half {
+                Half::Receive => halves.apply(hands, at, &mut input, &expected),
+                Half::Connection => match halves.apply_to_both(connection, at, &input) {
+                    Some(compared) => compared,
+                    None => hands.apply(connection, at, &mut input, &expected),
+                },
+            };
             (compared, connection.replay_trouble())
         }));
         let difference = |input: Input, expected: String, got: String| {
-            Box::new(Difference { entry: number, at, input: Entry(input).to_string(), expected, got })
+            Box::new(Difference { entry: number, at, input: Entry(input, half).to_string(), expected, got })
         };
         let (compared, trouble) = match applied {
             Ok(applied) => applied,
@@ -251,6 +265,10 @@ impl<R: Read> Replay<R> {
             Ok(came) => came,
             Err((expected, got)) => return Err(Stopped::Differs(difference(input, expected, got))),
         };
+        if self.halves.is_overfull(&self.connection) {
+            let [expected, got] = ["as much on its way between the halves as fits".to_owned(), "more".to_owned()];
+            return Err(Stopped::Differs(difference(input, expected, got)));
+        }
         // What TLS said last may not have been written any more.
         if let Some(trouble) = trouble
             && self.blocks.peek()?.is_some()
@@ -258,11 +276,15 @@ impl<R: Read> Replay<R> {
             return Err(Stopped::Differs(difference(input, "as it was written".into(), trouble.into())));
         }
         self.count += 1;
-        Ok(Some(Step { number, at, entry: Entry(input), came }))
+        Ok(Some(Step { number, at, entry: Entry(input, half), came }))
     }
 
     /// Reads an input with what TLS said and what came of it.
     fn read_input(&mut self) -> Result<Option<(Input, Expected)>, JournalError> {
+        while let Some(half) = self.blocks.peek()?.and_then(Half::of_tag) {
+            self.read_as(|_| Ok(()))?;
+            self.half = half;
+        }
         let Some(tag) = self.blocks.peek()? else {
             self.end = Some(LogEnd::Cut(self.blocks.cut_bytes));
             return Ok(None);
@@ -278,8 +300,12 @@ impl<R: Read> Replay<R> {
                 _ => Err(self.blocks.error(JournalErrorKind::Malformed("something follows its end"))),
             };
         }
-        let memory = &mut self.memory;
-        let input = self.blocks.read(|reader| memory.read(tag, reader));
+        let half = self.half;
+        let memory = if half == Half::Receive { self.halves.memory() } else { Some(&mut self.memory) };
+        let input = self.blocks.read(|reader| {
+            let memory = memory.ok_or(Malformed("an entry of a receive half that is not apart"))?;
+            memory.read(half, tag, reader)
+        });
         let input = input.map_err(|Malformed(what)| self.blocks.error(JournalErrorKind::Malformed(what)))?;
         let notes = take_notes(&mut self.blocks)?;
         if !notes.is_empty() {
@@ -300,8 +326,8 @@ impl<R: Read> Replay<R> {
         };
         match self.blocks.peek()? {
             None => Ok(Expected::Unknown),
-            // The connection broke before it could answer, or the log ended.
-            Some(tag::END) => Ok(Expected::Unknown),
+            // The connection or a half of it broke before it could answer, or the log ended.
+            Some(tag::END | tag::OF_CONNECTION | tag::OF_RECEIVE_HALF) => Ok(Expected::Unknown),
             Some(tag::PLANNED) if wanted == tag::PLANNED => {
                 let (rooms, planned) = self.read_as(|reader| {
                     let mut rooms = Vec::new();

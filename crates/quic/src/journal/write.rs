@@ -4,9 +4,12 @@ use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId};
 
 use super::Journal;
-use super::format::{ADDRESSES_NUMBERED_MAX, put, put_addresses, put_bytes, put_id, put_time, tag, zigzag};
+use super::format::{
+    ADDRESSES_NUMBERED_MAX, put, put_addresses, put_bytes, put_id, put_limit, put_path_set, put_time, tag, zigzag,
+};
 use super::outcome::{Answer, EventNote, Planned, put_route};
 use super::records::put_opened;
+use crate::class::{PathSet, RateLimit};
 use crate::control::RouteChange;
 use crate::event::Event;
 use crate::open::Opened;
@@ -115,7 +118,7 @@ impl Journal {
         put(self.entry(tag::ACCEPT), dir.index() as u64);
     }
 
-    /// A call about a stream, with a number: [`tag::WRITE`], [`tag::WRITE_SOME`] and [`tag::RESET`].
+    /// A call about a stream, with a number: [`tag::WRITE`], [`tag::WRITE_SOME`], [`tag::RESET`] and [`tag::SET_BACKGROUND`].
     pub(crate) fn of_stream(&mut self, tag: u8, id: StreamId, number: u64) {
         let out = self.entry(tag);
         put(out, id.raw());
@@ -164,6 +167,45 @@ impl Journal {
         put(out, number);
     }
 
+    /// A limit of all streams together, or none.
+    pub(crate) fn set_rate(&mut self, limit: Option<RateLimit>) {
+        put_limit(self.entry(tag::SET_RATE), limit);
+    }
+
+    pub(crate) fn set_stream_rate(&mut self, id: StreamId, limit: Option<RateLimit>) {
+        let out = self.entry(tag::SET_STREAM_RATE);
+        put(out, id.raw());
+        put_limit(out, limit);
+    }
+
+    pub(crate) fn set_stream_paths(&mut self, id: StreamId, paths: &PathSet) {
+        let out = self.entry(tag::SET_STREAM_PATHS);
+        put(out, id.raw());
+        put_path_set(out, paths);
+    }
+
+    // ── Halves ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    pub(crate) fn parted(&mut self) {
+        self.entry(tag::PARTED);
+    }
+
+    pub(crate) fn rejoined(&mut self, now: Instant) {
+        self.timed(tag::REJOINED, now);
+    }
+
+    /// A box of this number was given to the other half: [`tag::GAVE_ORDERS`] and [`tag::GAVE_FINDINGS`].
+    pub(crate) fn gave(&mut self, tag: u8, number: u64) {
+        put(self.entry(tag), number);
+    }
+
+    /// A box of this number was taken: [`tag::TOOK_ORDERS`] and [`tag::TOOK_FINDINGS`].
+    pub(crate) fn took(&mut self, tag: u8, now: Instant, number: u64) {
+        put(self.timed(tag, now), number);
+    }
+
+    // ── The driver's questions ───────────────────────────────────────────────────────────────────────────────────────
+
     pub(crate) fn tail_asked(&mut self, datagrams: usize) {
         put(self.entry(tag::TAIL_ASKED), datagrams as u64);
     }
@@ -201,13 +243,18 @@ impl Journal {
 
     // ── Whole entries ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Writes one entry, after what TLS has said since the last, which `take_notes` adds. False if it was the last.
+    /// Writes one entry, after what TLS has said since the last, which `take_notes` adds. An entry `begins` if it is no answer to
+    /// the one before. False if it was the last.
     pub(crate) fn write<T>(
         &mut self,
+        begins: bool,
         take_notes: impl FnOnce(&mut Vec<u8>),
         write: impl FnOnce(&mut Self) -> T,
     ) -> (T, bool) {
         take_notes(&mut self.block);
+        if begins && self.is_shared && self.is_due() {
+            self.hand_over();
+        }
         let written = write(self);
         (written, self.complete())
     }

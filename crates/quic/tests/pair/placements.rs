@@ -4,7 +4,7 @@
 
 use bytes::BytesMut;
 use netem::LinkConfig;
-use quic::{Addresses, Connection, Dir, OpenJob, Plan, seal};
+use quic::{Addresses, Connection, Dir, Findings, OpenJob, Plan, seal};
 use units::{Duration, Instant, Rate, Ratio, Rng};
 
 use crate::support::stages::{By, Crew, Staging, shuffle};
@@ -174,4 +174,35 @@ fn packets_of_both_phases_open_that_were_begun_before_a_key_update_and_absorbed_
         assert!(updates[0] >= 5 && updates[0].abs_diff(updates[1]) <= 1, "seed {seed}: {updates:?}");
         assert!(stale.0 >= 20 && stale.1 >= 20, "seed {seed}: {stale:?} of the phase before and of the new one");
     }
+}
+
+#[test]
+fn a_box_of_findings_that_is_empty_brings_no_older_state_back() {
+    let mut pair = Setup::new(3).build();
+    pair.connect();
+    pair.run_for(Duration::from_secs(1));
+    let now = pair.now;
+    let (client, server) = (pair.client.connection(0), pair.server.connection(0));
+    let id = client.open(Dir::Uni).expect("a stream is allowed");
+    client.write(id, vec![5; 8_000].into()).expect("room");
+    let mut part = server.part().expect("the handshake is confirmed");
+    let (mut first, mut second) = (Findings::default(), Findings::default());
+    let sent = emit(client, now);
+    assert!(sent.len() > 3, "{} datagrams", sent.len());
+    for (index, (_, datagram)) in sent.into_iter().enumerate() {
+        let len = datagram.len();
+        part.handle_datagrams(now, Addresses::of(CLIENT), BytesMut::from(&datagram[..]), len).expect("a known path");
+        let findings = if index == 0 { &mut first } else { &mut second };
+        assert!(part.poll_findings(findings));
+        server.handle_findings(now, findings);
+    }
+    assert!(!part.poll_findings(&mut first), "nothing is left to be told");
+    server.handle_findings(now, &mut first);
+    let now = now + Duration::from_secs(1);
+    for (_, datagram) in emit(server, now) {
+        let len = datagram.len();
+        client.handle_datagrams(now, Addresses::of(SERVER), BytesMut::from(&datagram[..]), len);
+    }
+    assert_eq!(client.stats().in_flight_bytes, 0, "all of it was acknowledged");
+    server.rejoin(now, part);
 }

@@ -1,6 +1,6 @@
 //! Same inputs, same bytes: whatever happens to a connection, and whoever opens and seals for it, its journal replays.
 //!
-//! Every world writes down both sides, over several paths, with faults, key updates, refusals and each policy, and ends by closing.
+//! Every world writes down both sides, in a third of them with the receive half apart, over several paths, with faults, key updates, refusals and each policy, and ends by closing.
 //! Then each journal is replayed by itself, without the other side, the links, the payload and the keys.
 
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use units::{Duration, Rng};
 
 use super::paths::{PATH_OPERATIONS, path_setup};
 use super::support::journals::{Journals, Replayed};
-use super::support::stages::{By, Crew, Staging};
+use super::support::stages::{By, Crew, Done, Staging};
 use super::{Happened, OPERATIONS, Operation, Run, finish_after, node, number_from};
 
 /// Seeds run by default.
@@ -22,19 +22,26 @@ const STEPS: u64 = 300;
 /// What arrives in so much time is opened together, on workers, in any order.
 const TURN: Duration = Duration::from_micros(300);
 
-fn world(seed: u64, policy: Policy, crew: &Rc<Crew>) -> (Happened, Replayed) {
-    let mut rng = Rng::from_seed(seed).split("replays");
-    let mut setup = path_setup(seed, &mut rng);
-    let journals = Journals::default();
-    if seed.is_multiple_of(2) {
-        setup.staging = Staging {
+/// Who does the stages: all three of these in turn, with each policy.
+fn staging_of(kind: u64, crew: &Rc<Crew>) -> Staging {
+    match kind {
+        0 => Staging {
             by: By::Workers(Rc::clone(crew)),
             gathers: true,
             together: true,
             turn: TURN,
             ..Staging::default()
-        };
+        },
+        1 => Staging { halved: true, gathers: true, turn: TURN, ..Staging::default() },
+        _ => Staging::default(),
     }
+}
+
+fn world(seed: u64, kind: u64, policy: Policy, crew: &Rc<Crew>) -> (Happened, Done, Replayed) {
+    let mut rng = Rng::from_seed(seed).split("replays");
+    let mut setup = path_setup(seed, &mut rng);
+    let journals = Journals::default();
+    setup.staging = staging_of(kind, crew);
     for config in [&mut setup.client, &mut setup.server] {
         config.policy = policy;
         config.max_paths = config.max_paths.max(2);
@@ -49,18 +56,20 @@ fn world(seed: u64, policy: Policy, crew: &Rc<Crew>) -> (Happened, Replayed) {
     let side = if seed.is_multiple_of(4) { Side::Client } else { Side::Server };
     node(&mut run.pair, side).connection(0).close(now, 7, "all is said");
     run.pair.run_for(Duration::from_secs(30));
+    let done = run.pair.client.stages.done.plus(&run.pair.server.stages.done);
     drop(run);
-    (happened, journals.replay())
+    (happened, done, journals.replay())
 }
 
 fn run_part(part: u64, parts: u64) {
     let crew = Crew::start(2);
     let from = number_from("LITZ_SEED_FROM", 0);
     let seeds = number_from("LITZ_SEEDS", SEEDS);
-    let (mut sums, mut all) = (Happened::default(), Replayed::default());
+    let (mut sums, mut all, mut apart) = (Happened::default(), Replayed::default(), Done::default());
     for seed in (from..from + seeds).filter(|seed| seed % parts == part) {
         let policy = Policy::ALL[(seed / parts % 4) as usize];
-        let (mut happened, replayed) = world(seed, policy, &crew);
+        let (mut happened, done, replayed) = world(seed, seed / parts / 4 % 3, policy, &crew);
+        apart = apart.plus(&done);
         sums.fields().into_iter().zip(happened.fields()).for_each(|(sum, more)| *sum += *more);
         assert_eq!(replayed.logs, 2, "seed {seed}: both sides are written down");
         all.plans += replayed.plans;
@@ -70,16 +79,17 @@ fn run_part(part: u64, parts: u64) {
     if seeds >= SEEDS {
         let rare = sums.fields().into_iter().any(|sum| *sum < seeds / parts / 8);
         assert!(!rare, "something hardly happened in {seeds} seeds: {sums:?}");
+        assert!(apart.apart > 20 * seeds && apart.strange > seeds / 20, "{apart:?}");
         assert!(all.plans > 100 * seeds && all.bytes > 100_000 * seeds, "{all:?}");
     }
     if std::env::var_os("LITZ_SEEDS").is_some() {
-        show(&all);
+        show(&all, &apart);
     }
 }
 
 #[expect(clippy::print_stdout, reason = "asked for")]
-fn show(all: &Replayed) {
-    println!("{all:?}");
+fn show(all: &Replayed, done: &Done) {
+    println!("{all:?} {done:?}");
 }
 
 #[test]
