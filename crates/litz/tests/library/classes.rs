@@ -102,6 +102,41 @@ pub(crate) fn urgent_messages_overtake_those_that_wait(arm: Arm) {
     assert!(before < MESSAGES * 3 / 4, "{before} of {MESSAGES} messages came before the urgent one");
 }
 
+pub(crate) fn messages_that_may_not_go_stop_no_others(arm: Arm) {
+    const STUCK: usize = 70;
+    let slow = RateLimit::new(Rate::from_bps(16), 1200).unwrap();
+    let classes = [
+        Class { paths: PathSet::only(&[PathId(7)]).unwrap(), ..Class::default() },
+        // Some of each arrives: what is put together at the receiver must not be all of these.
+        Class { rate: Some(slow), ..Class::of_priority(1) },
+    ];
+    for class in classes {
+        let world = World::new(arm);
+        let large = pattern(300_000, 3);
+        serve(
+            &world,
+            world.config(),
+            |server| {
+                let connection = server.accept().unwrap();
+                for _ in 0..3 {
+                    assert_eq!(connection.get_message().unwrap(), large);
+                }
+                connection.close(0, "done");
+            },
+            |client, address| {
+                let connection = world.connect(client, address);
+                for _ in 0..STUCK {
+                    connection.send_message_as(vec![0; 20_000].into(), &class).unwrap();
+                }
+                for _ in 0..3 {
+                    connection.send_message(large.clone().into()).unwrap();
+                }
+                connection.closed();
+            },
+        );
+    }
+}
+
 pub(crate) fn a_stream_waits_for_its_paths(arm: Arm) {
     let world = World::new(arm);
     serve(
