@@ -253,6 +253,39 @@ fn small_messages_wait_no_longer_for_bulk_that_is_given_up_or_made_less_urgent()
     }
 }
 
+/// Packets of the server, most of them acknowledgements, for so many of the client's.
+fn answers(with_background: bool) -> (u64, u64) {
+    let mut pair = Setup::new(16).with_links(|link| link.rate = Some(Rate::from_mbps(50))).build();
+    pair.connect();
+    if with_background {
+        let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
+        let client = pair.client.connection(0);
+        client.set_background(id, true).expect("open");
+        client.write(id, vec![1; 200].into()).expect("room");
+        client.finish(id).expect("open");
+        pair.run_until(Duration::from_secs(1), |pair| {
+            while pair.server.connection(0).accept(Dir::Uni).is_some() {}
+            let _all = pair.server.connection(0).read(pair.now, id, 1000);
+            false
+        });
+        assert_eq!(pair.client.connection(0).stats().send.streams_open, 0, "it is over");
+    }
+    let mut flows = Flows::open(&mut pair, 1);
+    flows.run(&mut pair, Duration::from_millis(500));
+    let before = pair.link_stats();
+    flows.run(&mut pair, Duration::from_secs(1));
+    let after = pair.link_stats();
+    let sent = |at: usize| after[at].delivered - before[at].delivered;
+    (sent(0), sent(1))
+}
+
+#[test]
+fn a_background_that_is_over_costs_no_more_acknowledgements() {
+    let [plain, after] = [false, true].map(answers);
+    let per_thousand = |(sent, answers): (u64, u64)| answers * 1_000 / sent;
+    assert!(per_thousand(after) < per_thousand(plain) * 3 / 2, "{after:?}, {plain:?} without a background");
+}
+
 #[test]
 fn a_message_does_not_wait_for_bulk_that_has_used_its_rate() {
     let mut pair = connected(8);

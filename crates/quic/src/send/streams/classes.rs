@@ -323,6 +323,11 @@ impl SendStreams {
         first.all(|stream| stream.class.as_ref().is_some_and(|class| class.is_background))
     }
 
+    /// Some streams are in the background.
+    pub(crate) fn has_background(&self) -> bool {
+        self.classes.as_ref().is_some_and(|classes| classes.background_count > 0)
+    }
+
     /// Some streams may not take every path.
     pub(crate) fn has_confined(&self) -> bool {
         self.classes.as_ref().is_some_and(|classes| classes.confined_count > 0)
