@@ -328,6 +328,14 @@ impl SendStreams {
         self.classes.as_ref().is_some_and(|classes| classes.background_count > 0)
     }
 
+    /// As [`has_ready`](Self::has_ready), of the streams that may take exactly these paths.
+    pub(crate) fn has_ready_on(&mut self, paths: &PathSet) -> bool {
+        if !self.has_confined() || self.next_ready().is_none() {
+            return self.has_ready();
+        }
+        self.ready.values().flatten().filter_map(|id| self.map.get(id)).any(|stream| stream.paths() == paths)
+    }
+
     /// Some streams may not take every path.
     pub(crate) fn has_confined(&self) -> bool {
         self.classes.as_ref().is_some_and(|classes| classes.confined_count > 0)
