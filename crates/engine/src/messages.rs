@@ -28,6 +28,11 @@ pub(crate) const MESSAGE_TOO_LONG: u64 = 1;
 /// stream of its own and with a part of it at the receiver, so they leave most of both to the others.
 const RESTRAINED_MAX: usize = 16;
 
+/// Streams that the peer allows and that are kept for messages more urgent than some under way, and for those of the other lane:
+/// otherwise a heap of small ones would take all, and an urgent one wait until the peer has told of more. At most a quarter of
+/// those there are.
+const STREAMS_KEPT: u64 = 16;
+
 /// A connection's messages on their way out.
 #[derive(Default)]
 pub(crate) struct Outgoing {
@@ -77,7 +82,8 @@ impl Outgoing {
     /// Moves the application's messages onto streams, as far as the peer and the send buffer allow.
     pub(crate) fn serve(&mut self, connection: &mut Connection, cell: &ConnectionCell) {
         for lane in Lane::ALL {
-            self.lanes[lane.index()].serve(lane, connection, cell);
+            let under_way: usize = self.lanes.iter().map(|lane| lane.sending.len()).sum();
+            self.lanes[lane.index()].serve(lane, under_way, connection, cell);
         }
     }
 
@@ -104,15 +110,18 @@ impl Outgoing {
 }
 
 impl Begun {
-    fn serve(&mut self, lane: Lane, connection: &mut Connection, cell: &ConnectionCell) {
+    /// `under_way`: messages of all lanes.
+    fn serve(&mut self, lane: Lane, under_way: usize, connection: &mut Connection, cell: &ConnectionCell) {
         self.awaits_ends = false;
+        let streams_max = connection.streams_left(Dir::Uni).saturating_add(under_way as u64);
         let bytes_max = connection.window_bytes().saturating_mul(2).saturating_add(BEGUN_BYTES_SPARE);
         let mut blocked = self.push_waiting(lane, connection);
         loop {
             let next = cell.lock().messages_out.priority(lane);
             // At most a few wait for room at a time: a new one is begun only when none that is as urgent does.
             let Some(next) = next.filter(|next| blocked.is_none_or(|blocked| *next > blocked)) else { break };
-            if !self.may_begin(lane, next, bytes_max) {
+            let left = connection.streams_left(Dir::Uni);
+            if !self.may_begin(lane, next, bytes_max) || (left > 0 && !self.may_open(lane, next, left, streams_max)) {
                 self.awaits_ends = true;
                 break;
             }
@@ -154,6 +163,17 @@ impl Begun {
         }
         self.bytes < bytes_max
             || self.bytes_by_priority.range(priority..).map(|(_, bytes)| bytes).sum::<u64>() < bytes_max
+    }
+
+    /// Whether a message of this priority may take one of the `left` streams, of so many that can be under way.
+    fn may_open(&self, lane: Lane, priority: i32, left: u64, streams_max: u64) -> bool {
+        let is_share = lane == Lane::Free || (self.sending.len() as u64) < streams_max / 2;
+        if is_share && left > STREAMS_KEPT.min(streams_max / 4) {
+            return true;
+        }
+        let least_urgent = self.bytes_by_priority.first_key_value().map(|(least, _)| *least);
+        // Without one of this lane under way, nothing would end that it could wait for.
+        least_urgent.is_none_or(|least| lane == Lane::Free && priority > least)
     }
 
     fn insert(&mut self, id: StreamId, rest: Bytes, priority: i32) {
