@@ -108,7 +108,7 @@ impl Inbound {
         let mode = self.cell.lock().mode;
         self.accept_streams(now, dir, mode, source);
         if mode == MessageMode::Messages {
-            self.messages.serve(now, source, &self.cell, false);
+            self.messages.on_opened(now, source, &self.cell);
         }
     }
 

@@ -52,6 +52,8 @@ scenarios! {
     many::opening_waits_for_the_peer_to_allow_more,
     classes::rates_of_streams_messages_and_connections_are_kept,
     classes::urgent_messages_overtake_those_that_wait,
+    classes::messages_that_may_not_go_stop_no_others,
+    classes::urgent_messages_find_a_stream_beside_a_heap_of_small_ones,
     classes::a_stream_waits_for_its_paths,
     classes::connections_have_the_processor_they_ask_for,
     ends::dropping_a_side_of_a_stream_tells_the_peer,

@@ -35,6 +35,10 @@ impl RateLimit {
     /// At most `rate` in the long run, and `burst_bytes` at once. A burst below what a timer's delay is worth (two milliseconds at
     /// `rate`) costs throughput when timers are late.
     ///
+    /// Up to 1200 bytes wait for one another, and what waits for its rate sends nothing meanwhile. At a rate that takes longer for
+    /// them than the idle timeout (below 320 bit/s with one of 30 s), a connection that sends nothing else ends in between: keep
+    /// it alive by [`TransportConfig::keep_alive`](crate::TransportConfig::keep_alive).
+    ///
     /// # Errors
     /// If the rate is zero: nothing could ever leave. If the burst is less than [`BURST_LEAST`].
     pub fn new(rate: Rate, burst_bytes: u64) -> Result<Self, RateLimitError> {

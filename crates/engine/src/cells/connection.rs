@@ -9,7 +9,7 @@ use bytes::Bytes;
 use quic::session::ExportError;
 use quic::{Addresses, ConnectionKey, Dir, PathId, RateLimit, Stats};
 
-use super::{Answer, MessageQueue, Reply, StreamCells, StreamTask};
+use super::{Answer, MessageQueues, Reply, StreamCells, StreamTask};
 use crate::error::{Closed, OpenError};
 use crate::shared::Shared;
 use crate::sync::{WakerSet, lock};
@@ -27,7 +27,7 @@ pub(crate) const DATAGRAMS_IN_BYTES_MAX: usize = 1 << 20;
 pub(crate) const DATAGRAMS_OUT_BYTES_MAX: usize = 1 << 20;
 
 /// Messages the driver has not handed to streams, in bytes; senders wait beyond, unless it is a single one. As much again may
-/// wait of messages that are more urgent than others in the queue.
+/// wait of messages that are more urgent than others in the queue, and the whole again of those whose class may hold them back.
 pub(crate) const MESSAGES_OUT_BYTES_MAX: usize = 4 << 20;
 
 /// Messages received and not taken, in bytes; flow control holds the peer back beyond.
@@ -150,7 +150,7 @@ pub(crate) struct ConnectionState {
     pub(crate) datagram_len_max: Option<usize>,
     pub(crate) messages: VecDeque<Bytes>,
     pub(crate) messages_bytes: usize,
-    pub(crate) messages_out: MessageQueue,
+    pub(crate) messages_out: MessageQueues,
     /// Messages on streams of their own that the peer has not acknowledged.
     pub(crate) messages_in_flight: usize,
     /// From the handshake.

@@ -14,20 +14,76 @@ pub(crate) struct OutMessage {
     pub(crate) class: Class,
 }
 
-/// The queue. Holds [`MESSAGES_OUT_BYTES_MAX`], and as much again for those that are more urgent than the least urgent in it.
+/// Which messages wait for one another, and for no others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Nothing but congestion control and the peer holds them back.
+    Free,
+    /// A rate of their own, their paths or the background may, and for ever.
+    Restrained,
+}
+
+impl Lane {
+    pub(crate) const ALL: [Self; 2] = [Self::Free, Self::Restrained];
+
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+
+    fn of(class: &Class) -> Self {
+        let is_free = class.rate.is_none() && class.paths.is_all() && !class.background;
+        if is_free { Self::Free } else { Self::Restrained }
+    }
+}
+
+/// A queue for each lane.
 #[derive(Default)]
-pub(crate) struct MessageQueue {
+pub(crate) struct MessageQueues {
+    lanes: [MessageQueue; 2],
+}
+
+impl MessageQueues {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lanes.iter().all(MessageQueue::is_empty)
+    }
+
+    /// Takes `message` if its lane has room for it.
+    pub(crate) fn put(&mut self, message: &mut Option<OutMessage>) {
+        if let Some(lane) = message.as_ref().map(|message| Lane::of(&message.class)) {
+            self.lanes[lane.index()].put(message);
+        }
+    }
+
+    /// The priority of the most urgent one of a lane.
+    pub(crate) fn priority(&self, lane: Lane) -> Option<i32> {
+        self.lanes[lane.index()].priority()
+    }
+
+    /// The most urgent one of a lane, the oldest of these.
+    pub(crate) fn pop(&mut self, lane: Lane) -> Option<OutMessage> {
+        self.lanes[lane.index()].pop()
+    }
+
+    /// Time to tell those that wait for room in a lane.
+    pub(crate) fn has_worthwhile_room(&self, lane: Lane) -> bool {
+        self.lanes[lane.index()].has_worthwhile_room()
+    }
+}
+
+/// The queue of a lane. Holds [`MESSAGES_OUT_BYTES_MAX`], and as much again for those that are more urgent than the least urgent in it.
+#[derive(Default)]
+struct MessageQueue {
     by_priority: BTreeMap<Reverse<i32>, VecDeque<OutMessage>>,
     bytes: usize,
 }
 
 impl MessageQueue {
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.by_priority.is_empty()
     }
 
     /// Takes `message` if there is room for it; a queue that is empty has room for any.
-    pub(crate) fn put(&mut self, message: &mut Option<OutMessage>) {
+    fn put(&mut self, message: &mut Option<OutMessage>) {
         let Some(OutMessage { bytes, class }) = message else { return };
         let least_urgent = self.by_priority.last_key_value().map(|(priority, _)| priority.0);
         let is_urgent = least_urgent.is_some_and(|least| class.priority > least);
@@ -41,12 +97,12 @@ impl MessageQueue {
     }
 
     /// The priority of the most urgent one.
-    pub(crate) fn priority(&self) -> Option<i32> {
+    fn priority(&self) -> Option<i32> {
         self.by_priority.first_key_value().map(|(priority, _)| priority.0)
     }
 
     /// The most urgent one, the oldest of these.
-    pub(crate) fn pop(&mut self) -> Option<OutMessage> {
+    fn pop(&mut self) -> Option<OutMessage> {
         let mut first = self.by_priority.first_entry()?;
         let message = first.get_mut().pop_front();
         if first.get().is_empty() {
@@ -57,7 +113,7 @@ impl MessageQueue {
     }
 
     /// Time to tell those that wait for room: half of it is free.
-    pub(crate) fn has_worthwhile_room(&self) -> bool {
+    fn has_worthwhile_room(&self) -> bool {
         self.bytes <= MESSAGES_OUT_BYTES_MAX / 2
     }
 }

@@ -18,7 +18,7 @@ pub(crate) mod reply;
 pub(crate) mod send;
 
 pub(crate) use connection::{ConnectionCell, ConnectionState, Interest, MessageMode};
-pub(crate) use message_queue::{MessageQueue, OutMessage};
+pub(crate) use message_queue::{Lane, MessageQueues, OutMessage};
 pub(crate) use recv::RecvCell;
 pub(crate) use reply::{Answer, Reply, question};
 pub(crate) use send::SendCell;

@@ -102,6 +102,73 @@ pub(crate) fn urgent_messages_overtake_those_that_wait(arm: Arm) {
     assert!(before < MESSAGES * 3 / 4, "{before} of {MESSAGES} messages came before the urgent one");
 }
 
+pub(crate) fn messages_that_may_not_go_stop_no_others(arm: Arm) {
+    const STUCK: usize = 70;
+    let slow = RateLimit::new(Rate::from_bps(16), 1200).unwrap();
+    let classes = [
+        Class { paths: PathSet::only(&[PathId(7)]).unwrap(), ..Class::default() },
+        // Some of each arrives: what is put together at the receiver must not be all of these.
+        Class { rate: Some(slow), ..Class::of_priority(1) },
+    ];
+    for class in classes {
+        let world = World::new(arm);
+        let large = pattern(300_000, 3);
+        serve(
+            &world,
+            world.config(),
+            |server| {
+                let connection = server.accept().unwrap();
+                for _ in 0..3 {
+                    assert_eq!(connection.get_message().unwrap(), large);
+                }
+                connection.close(0, "done");
+            },
+            |client, address| {
+                let connection = world.connect(client, address);
+                for _ in 0..STUCK {
+                    connection.send_message_as(vec![0; 20_000].into(), &class).unwrap();
+                }
+                for _ in 0..3 {
+                    connection.send_message(large.clone().into()).unwrap();
+                }
+                connection.closed();
+            },
+        );
+    }
+}
+
+pub(crate) fn urgent_messages_find_a_stream_beside_a_heap_of_small_ones(arm: Arm) {
+    const FIRST: usize = 100;
+    let world = World::new(arm);
+    serve(
+        &world,
+        world.config(),
+        |server| {
+            let connection = server.accept().unwrap();
+            for _ in 0..FIRST {
+                assert_eq!(connection.get_message().unwrap().len(), 10);
+            }
+            connection.send_message(Bytes::from_static(b"now")).unwrap();
+            let lens = std::iter::from_fn(|| connection.get_message().ok()).map(|message| message.len());
+            let between = lens.take_while(|len| *len == 10).count();
+            connection.close(0, "done");
+            assert!(between < 250, "{between} small messages came before the urgent one");
+        },
+        |client, address| {
+            let connection = world.connect(client, address);
+            // Fifty of them in a second. All of the burst is used before the urgent one comes.
+            connection.set_rate(Some(RateLimit::new(Rate::from_bps(4_000), 1200).unwrap())).unwrap();
+            // More than the peer lets us have streams.
+            for _ in 0..1_100 {
+                connection.send_message(vec![0; 10].into()).unwrap();
+            }
+            connection.get_message().unwrap();
+            connection.send_message_as(vec![1; 20].into(), &Class::of_priority(1)).unwrap();
+            connection.closed();
+        },
+    );
+}
+
 pub(crate) fn a_stream_waits_for_its_paths(arm: Arm) {
     let world = World::new(arm);
     serve(

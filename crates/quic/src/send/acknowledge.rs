@@ -152,7 +152,11 @@ impl SendHalf {
         };
         path.congestion.on_ack(&event, &path.rtt);
         if let Some(queue) = &mut path.short_queue {
-            queue.on_ack(now, path.rtt.latest(), round_ended);
+            if self.streams.has_background() {
+                queue.on_ack(now, path.rtt.latest(), round_ended);
+            } else {
+                path.short_queue = None;
+            }
         }
         if self.peer_validated_us {
             path.backoff.reset();

@@ -35,6 +35,7 @@ impl SendHalf {
             path.congestion = path.congestion.fresh();
             path.rtt = RttEstimator::new(self.config.initial_rtt);
             path.first_rtt_sample_at = None;
+            path.short_queue = None;
         }
         path.backoff.reset();
         if path.former.as_ref().is_some_and(|former| former.is_same_route(&addresses)) {

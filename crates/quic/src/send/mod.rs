@@ -44,6 +44,7 @@ use bytes::Bytes;
 use units::{Duration, Instant, Rng};
 use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, StreamId, TransportParameters};
 
+use crate::class::PathSet;
 use crate::config::TransportConfig;
 use crate::error::TransportError;
 use crate::event::Events;
@@ -416,6 +417,11 @@ impl SendHalf {
     /// True if anything waits that any path can carry. Streams first: they find out whether they have something to complain of.
     fn has_anything_due(&mut self) -> bool {
         self.streams.has_ready() || self.has_control_due()
+    }
+
+    /// As [`has_anything_due`](Self::has_anything_due), of what may take exactly these paths.
+    fn has_due_on(&mut self, paths: &PathSet) -> bool {
+        self.streams.has_ready_on(paths) || (paths.is_all() && self.has_control_due())
     }
 
     /// True if frames wait that are neither acknowledgements nor stream data.

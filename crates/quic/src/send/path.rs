@@ -74,7 +74,7 @@ pub(crate) struct SendPath {
     pub(crate) reordering: Reordering,
     /// Bytes in flight, all spaces.
     pub(crate) in_flight: u64,
-    /// The window of what is in the background, once there was such a stream.
+    /// The window of what is in the background, while there is such a stream.
     pub(crate) short_queue: Option<Box<ShortQueue>>,
     /// Sending stopped for lack of data, not for lack of window.
     pub(crate) app_limited: bool,
@@ -282,7 +282,8 @@ impl SendPath {
     /// The window in use, bytes: acknowledgements have to come several times in each.
     pub(crate) fn window_in_use(&self) -> u64 {
         let window = self.congestion.window();
-        self.short_queue.as_ref().map_or(window, |queue| queue.window().min(window))
+        // What is not in the background may have more in flight.
+        self.short_queue.as_ref().map_or(window, |queue| queue.window().max(self.in_flight).min(window))
     }
 
     /// Bytes the congestion window still lets out.

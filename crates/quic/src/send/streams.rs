@@ -262,6 +262,10 @@ impl SendStreams {
             self.limited.remove(&id);
         }
         self.resets.push_back(id);
+        if stream.capped {
+            // Others waited because it did.
+            self.uncap();
+        }
         self.wake_writers(events);
         Ok(())
     }
@@ -278,6 +282,9 @@ impl SendStreams {
             stream.ready = false;
         }
         stream.priority = priority;
+        if stream.capped {
+            self.uncap();
+        }
         self.make_ready(id);
         Ok(())
     }

@@ -137,6 +137,59 @@ fn streams_of_different_paths_fill_them_side_by_side_and_none_waits_for_another(
     assert!(all[0].mbps(from, pair.now) > 16.0, "{}", all[0].mbps(from, pair.now));
 }
 
+/// How long bursts take whose last packets get stuck on a path that has become slow.
+fn bursts(is_beside_one_that_waits: bool) -> Duration {
+    let mut pair = three_links(30, |_| {});
+    if is_beside_one_that_waits {
+        let client = pair.client.connection(0);
+        let id = client.open(Dir::Bi).expect("a stream is allowed");
+        client.set_stream_paths(id, only(&[9])).expect("open");
+        client.write(id, vec![7; 10_000].into()).expect("room");
+    }
+    let mut took = Duration::ZERO;
+    for _ in 0..20 {
+        let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
+        let begun = pair.now;
+        pair.client.connection(0).write(id, vec![7; 60_000].into()).expect("room");
+        pair.client.connection(0).finish(id).expect("open");
+        pair.run_for(Duration::from_millis(4));
+        set_delay(&mut pair, 0, Duration::from_millis(150));
+        let mut ended = false;
+        let done = pair.run_until(Duration::from_secs(5), |pair| {
+            let now = pair.now;
+            let server = pair.server.connection(0);
+            while server.accept(Dir::Uni).is_some() {}
+            while !ended {
+                match server.read(now, id, 1 << 20) {
+                    Ok(Chunk::Bytes(_)) => {}
+                    Ok(Chunk::End) => ended = true,
+                    Err(_) => break,
+                }
+            }
+            ended
+        });
+        assert!(done, "it arrives");
+        took = took + (pair.now - begun);
+        set_delay(&mut pair, 0, Duration::from_millis(5));
+        pair.run_for(Duration::from_secs(1));
+    }
+    took
+}
+
+fn set_delay(pair: &mut Pair, at: usize, delay: Duration) {
+    let now = pair.now;
+    for direction in 0..2 {
+        let link = &mut pair.link_pair(at)[direction];
+        link.set_config(now, LinkConfig { delay, ..link.config().clone() });
+    }
+}
+
+#[test]
+fn what_is_late_gets_another_chance_although_a_stream_waits_for_its_path() {
+    let [plain, beside] = [false, true].map(bursts);
+    assert!(beside < plain + plain / 20, "{beside}, {plain} without one that waits");
+}
+
 #[test]
 fn a_stream_whose_paths_are_given_up_waits_until_it_is_told_of_others() {
     let mut pair = three_links(26, |_| {});

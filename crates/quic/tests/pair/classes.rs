@@ -180,6 +180,113 @@ fn within_the_rate_of_a_connection_higher_priorities_go_first() {
 }
 
 #[test]
+fn within_the_rate_of_a_connection_small_messages_take_nothing_from_more_urgent_bulk() {
+    let mut pair = connected(14);
+    let mut flows = Flows::open(&mut pair, 1);
+    let bulk = flows.flows[0].id;
+    let client = pair.client.connection(0);
+    client.set_rate(limit(Rate::from_mbps(1), 2_000));
+    client.set_priority(bulk, 1).expect("open");
+    let mut small = Vec::new();
+    for _ in 0..2_000 {
+        // More than the rate: each finds an allowance before there is one for a packet of the bulk.
+        let client = pair.client.connection(0);
+        if small.len() < 900
+            && let Some(id) = client.open(Dir::Uni)
+        {
+            client.write(id, vec![1; 200].into()).expect("room");
+            client.finish(id).expect("open");
+            small.push(id);
+        }
+        let until = pair.now + Duration::from_millis(1);
+        flows.flows[0].write(&mut pair);
+        pair.run_until(until - pair.now, |pair| {
+            while let Some(id) = pair.server.connection(0).accept(Dir::Uni) {
+                if id == bulk {
+                    flows.flows[0].reader = Some(Reader::new(id));
+                }
+            }
+            flows.flows[0].write(pair);
+            flows.flows[0].read(pair);
+            false
+        });
+    }
+    let mbps = flows.flows[0].bytes_between(Instant::ZERO, pair.now) as f64 * 8.0 / 2e6;
+    assert!(mbps > 0.95, "{mbps} Mb/s of 1");
+    // Nor do they wait for one that is given up.
+    assert!(small.len() > 800);
+    let client = pair.client.connection(0);
+    assert_eq!(client.stats().send.streams_open, 1 + small.len(), "they wait");
+    client.set_rate(limit(Rate::from_bps(800), 2_000));
+    pair.run_for(Duration::from_millis(50));
+    pair.client.connection(0).reset(bulk, 0).expect("open");
+    pair.client.connection(0).set_rate(limit(Rate::from_mbps(10), 2_000));
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!(pair.client.connection(0).stats().send.streams_open, 0);
+}
+
+#[test]
+fn small_messages_wait_no_longer_for_bulk_that_is_given_up_or_made_less_urgent() {
+    for gives_up in [true, false] {
+        let mut pair = connected(15);
+        let flows = Flows::open(&mut pair, 2);
+        let [bulk, small] = [flows.flows[0].id, flows.flows[1].id];
+        let client = pair.client.connection(0);
+        // A packet's worth takes a hundred seconds, a small message two.
+        client.set_rate(limit(Rate::from_bps(96), 1_200));
+        client.set_priority(bulk, 1).expect("open");
+        client.write(bulk, vec![1; 10_000].into()).expect("room");
+        pair.run_for(Duration::from_millis(50));
+        let client = pair.client.connection(0);
+        client.write(small, vec![1; 24].into()).expect("room");
+        client.finish(small).expect("open");
+        pair.run_for(Duration::from_secs(3));
+        assert!(pair.client.connection(0).stats().send.streams_open == 2, "it waits");
+        if gives_up {
+            pair.client.connection(0).reset(bulk, 0).expect("open");
+        } else {
+            pair.client.connection(0).set_priority(bulk, -1).expect("open");
+        }
+        pair.run_for(Duration::from_secs(3));
+        let open = pair.client.connection(0).stats().send.streams_open;
+        assert_eq!(open, usize::from(!gives_up), "the small one has arrived");
+    }
+}
+
+/// Packets of the server, most of them acknowledgements, for so many of the client's.
+fn answers(with_background: bool) -> (u64, u64) {
+    let mut pair = Setup::new(16).with_links(|link| link.rate = Some(Rate::from_mbps(50))).build();
+    pair.connect();
+    if with_background {
+        let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
+        let client = pair.client.connection(0);
+        client.set_background(id, true).expect("open");
+        client.write(id, vec![1; 200].into()).expect("room");
+        client.finish(id).expect("open");
+        pair.run_until(Duration::from_secs(1), |pair| {
+            while pair.server.connection(0).accept(Dir::Uni).is_some() {}
+            let _all = pair.server.connection(0).read(pair.now, id, 1000);
+            false
+        });
+        assert_eq!(pair.client.connection(0).stats().send.streams_open, 0, "it is over");
+    }
+    let mut flows = Flows::open(&mut pair, 1);
+    flows.run(&mut pair, Duration::from_millis(500));
+    let before = pair.link_stats();
+    flows.run(&mut pair, Duration::from_secs(1));
+    let after = pair.link_stats();
+    let sent = |at: usize| after[at].delivered - before[at].delivered;
+    (sent(0), sent(1))
+}
+
+#[test]
+fn a_background_that_is_over_costs_no_more_acknowledgements() {
+    let [plain, after] = [false, true].map(answers);
+    let per_thousand = |(sent, answers): (u64, u64)| answers * 1_000 / sent;
+    assert!(per_thousand(after) < per_thousand(plain) * 3 / 2, "{after:?}, {plain:?} without a background");
+}
+
+#[test]
 fn a_message_does_not_wait_for_bulk_that_has_used_its_rate() {
     let mut pair = connected(8);
     let mut flows = Flows::open(&mut pair, 1);

@@ -36,17 +36,22 @@ impl SendHalf {
         self.plan_chosen(now, &sets, snapshot, room, plan, exchange)
     }
 
-    /// The sets of paths that something waits for, the most urgent first; all paths if nothing is due at all.
+    /// The sets of paths that something waits for, the most urgent first. All paths are among them, if only as the last: something
+    /// late may get another chance on a faster one although others wait for paths of theirs, perhaps for ever.
     fn path_sets_due(&mut self) -> Vec<PathSet> {
         let mut sets = self.streams.ready_path_sets();
         if sets.is_empty() || (self.has_control_due() && !sets.contains(&PathSet::ALL)) {
             sets.push(PathSet::ALL);
         }
+        let has_all = sets.contains(&PathSet::ALL);
         // A path that nothing may take sends less than it could, and says nothing about what it can carry.
         let is_idle = |path: &&mut SendPath| path.resends.is_empty() && !sets.iter().any(|set| set.allows(path.id));
         for path in self.paths.iter_mut().filter(is_idle) {
             path.set_app_limited(true);
             path.release_at = None;
+        }
+        if !has_all {
+            sets.push(PathSet::ALL);
         }
         sets
     }

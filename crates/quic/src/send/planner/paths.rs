@@ -153,7 +153,11 @@ impl SendHalf {
             }
             views.push(at, view);
         }
-        if !self.has_anything_due() && !self.reinject(now, scheduler, views) {
+        if !self.has_due_on(among) && !self.reinject(now, among, scheduler, views) {
+            if self.has_anything_due() {
+                // For other sets of paths.
+                return None;
+            }
             // One that has data of its own to repeat is held back by its window or its pacer.
             for path in self.paths.iter_mut().filter(|path| path.resends.is_empty()) {
                 path.set_app_limited(true);
@@ -178,7 +182,7 @@ impl SendHalf {
 
     /// Nothing new is to be sent, so what is outstanding is all the receiver waits for: gives the oldest of it another chance on
     /// a faster path, if the scheduler thinks that it would arrive there earlier. True if something is due now.
-    fn reinject(&mut self, now: Instant, scheduler: &mut dyn Scheduler, views: &Views) -> bool {
+    fn reinject(&mut self, now: Instant, among: &PathSet, scheduler: &mut dyn Scheduler, views: &Views) -> bool {
         for (from, &at) in views.places.iter().enumerate() {
             let Some(oldest) = self.spaces[DATA + at].log.first_unmoved() else { continue };
             let bytes = u64::from(oldest.size) * u64::from(oldest.count);
@@ -186,7 +190,7 @@ impl SendHalf {
             let mut others = views.views.iter().enumerate().filter(|(on, view)| *on != from && view.may_send(now));
             if others.any(|(on, _)| scheduler.reinjects(now, &straggler, on, &views.views)) {
                 self.move_elsewhere(at, REINJECTED_BYTES_MAX);
-                if self.has_anything_due() {
+                if self.has_due_on(among) {
                     return true;
                 }
             }

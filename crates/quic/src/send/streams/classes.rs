@@ -54,6 +54,9 @@ pub(super) struct Classes {
     /// Streams that wait for the connection's allowance, and until when. Each is here once at most.
     capped: Queue<StreamId>,
     capped_until: Option<Instant>,
+    /// The highest priority of these. What is no more urgent waits as long: a few bytes find an allowance sooner than a packet's
+    /// worth does, and would take it from under the hands of what is more urgent, for as long as there are some.
+    capped_priority: Option<i32>,
     /// Streams that were passed over because the present plan is for another path, or the queue there is long enough, in their
     /// order. They count as ready.
     aside: Vec<StreamId>,
@@ -96,6 +99,7 @@ impl Classes {
             *limit = (*limit).min(unsent.saturating_add(self.background_room));
         }
         let now = self.now;
+        let outranked_until = self.outranked_until(stream.priority);
         let mut budget = |allowance: &mut Allowance| {
             let budget = allowance.budget(now);
             *limit = (*limit).min(unsent + budget);
@@ -105,7 +109,14 @@ impl Classes {
         if let Some(until) = own.and_then(&mut budget) {
             return Some(Restraint::Held(until));
         }
-        self.whole.as_mut().and_then(budget).map(Restraint::Capped)
+        let whole = self.whole.as_mut().and_then(budget);
+        outranked_until.or(whole).map(Restraint::Capped)
+    }
+
+    /// Until when a stream of this priority waits for others that wait for the connection's allowance.
+    fn outranked_until(&self, priority: i32) -> Option<Instant> {
+        self.capped_until
+            .filter(|until| *until > self.now && self.capped_priority.is_some_and(|capped| priority <= capped))
     }
 
     /// `bytes` of `stream` leave for the first time.
@@ -237,6 +248,7 @@ impl SendStreams {
                     classes.capped.push_back(id);
                 }
                 classes.capped_until = classes.capped_until.into_iter().chain([until]).min();
+                classes.capped_priority = classes.capped_priority.max(Some(stream.priority));
             }
         }
     }
@@ -264,9 +276,9 @@ impl SendStreams {
     }
 
     /// Those that waited for the connection's allowance try again: the one last whose turn it was when that ran out.
-    fn uncap(&mut self) {
+    pub(super) fn uncap(&mut self) {
         let Some(classes) = &mut self.classes else { return };
-        classes.capped_until = None;
+        (classes.capped_until, classes.capped_priority) = (None, None);
         let mut capped = std::mem::take(&mut classes.capped);
         let had_its_turn = capped.pop_front();
         capped.extend(had_its_turn);
@@ -309,6 +321,19 @@ impl SendStreams {
         }
         let mut first = self.ready.values().flatten().take(READY_COUNTED_MAX).filter_map(|id| self.map.get(id));
         first.all(|stream| stream.class.as_ref().is_some_and(|class| class.is_background))
+    }
+
+    /// Some streams are in the background.
+    pub(crate) fn has_background(&self) -> bool {
+        self.classes.as_ref().is_some_and(|classes| classes.background_count > 0)
+    }
+
+    /// As [`has_ready`](Self::has_ready), of the streams that may take exactly these paths.
+    pub(crate) fn has_ready_on(&mut self, paths: &PathSet) -> bool {
+        if !self.has_confined() || self.next_ready().is_none() {
+            return self.has_ready();
+        }
+        self.ready.values().flatten().filter_map(|id| self.map.get(id)).any(|stream| stream.paths() == paths)
     }
 
     /// Some streams may not take every path.
