@@ -169,7 +169,7 @@ fn bursts(is_beside_one_that_waits: bool) -> Duration {
             ended
         });
         assert!(done, "it arrives");
-        took = took + (pair.now - begun);
+        took += pair.now - begun;
         set_delay(&mut pair, 0, Duration::from_millis(5));
         pair.run_for(Duration::from_secs(1));
     }
