@@ -349,3 +349,6 @@ pub(crate) fn join<'a>(mut strips: impl ExactSizeIterator<Item = &'a Strip>, len
     }
     whole.freeze()
 }
+
+#[cfg(test)]
+mod tests;

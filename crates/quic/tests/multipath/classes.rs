@@ -5,7 +5,7 @@ use quic::{Chunk, Dir, PathId, PathSet, Policy, RateLimit, ReadError, Side, Stra
 use units::{Duration, Instant, Rate, Ratio};
 
 use crate::flow::{Flow, run_all};
-use crate::links::{connected_as, link};
+use crate::links::{connected, connected_as, link};
 use crate::support::{Pair, Setup};
 
 fn only(paths: &[u32]) -> PathSet {
@@ -137,9 +137,10 @@ fn streams_of_different_paths_fill_them_side_by_side_and_none_waits_for_another(
     assert!(all[0].mbps(from, pair.now) > 16.0, "{}", all[0].mbps(from, pair.now));
 }
 
-/// How long bursts take whose last packets get stuck on a path that has become slow.
+/// How long bursts take of which some packets leave on a path that has become slow since it was last used.
 fn bursts(is_beside_one_that_waits: bool) -> Duration {
-    let mut pair = three_links(30, |_| {});
+    let (usual, slow) = (Duration::from_millis(30), Duration::from_millis(200));
+    let mut pair = connected(30, &[link(20, 5), link(20, 30)]);
     if is_beside_one_that_waits {
         let client = pair.client.connection(0);
         let id = client.open(Dir::Bi).expect("a stream is allowed");
@@ -147,13 +148,12 @@ fn bursts(is_beside_one_that_waits: bool) -> Duration {
         client.write(id, vec![7; 10_000].into()).expect("room");
     }
     let mut took = Duration::ZERO;
-    for _ in 0..20 {
+    for _ in 0..10 {
         let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
+        set_delay(&mut pair, 1, slow);
         let begun = pair.now;
-        pair.client.connection(0).write(id, vec![7; 60_000].into()).expect("room");
+        pair.client.connection(0).write(id, vec![7; 100_000].into()).expect("room");
         pair.client.connection(0).finish(id).expect("open");
-        pair.run_for(Duration::from_millis(4));
-        set_delay(&mut pair, 0, Duration::from_millis(150));
         let mut ended = false;
         let done = pair.run_until(Duration::from_secs(5), |pair| {
             let now = pair.now;
@@ -170,8 +170,9 @@ fn bursts(is_beside_one_that_waits: bool) -> Duration {
         });
         assert!(done, "it arrives");
         took += pair.now - begun;
-        set_delay(&mut pair, 0, Duration::from_millis(5));
-        pair.run_for(Duration::from_secs(1));
+        set_delay(&mut pair, 1, usual);
+        // Long enough for the path to be tried again.
+        pair.run_for(Duration::from_secs(8));
     }
     took
 }

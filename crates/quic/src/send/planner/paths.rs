@@ -153,6 +153,10 @@ impl SendHalf {
             }
             views.push(at, view);
         }
+        if views.places.is_empty() && !among.is_all() {
+            // None of them is there. A scheduler that was asked would forget what it knows of the others.
+            return None;
+        }
         if !self.has_due_on(among) && !self.reinject(now, among, scheduler, views) {
             if self.has_anything_due() {
                 // For other sets of paths.
