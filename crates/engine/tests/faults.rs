@@ -558,3 +558,36 @@ fn a_socket_that_recovers_is_used_again_and_forgiven() {
     world.disturb();
     world.expect_recv_calls(before + RECV_ERRORS_MAX);
 }
+
+#[test]
+fn an_engine_that_is_stopped_in_the_middle_of_a_turn_ends() {
+    const ROUNDS: usize = 1000;
+    let network = MemoryNetwork::new();
+    let mut noisy = bind(&network);
+    for _ in 0..ROUNDS {
+        // Without a connection: it has no timer that would end a wait.
+        let engine = Engine::start(config(), vec![Box::new(bind(&network))]).unwrap();
+        let transmit = Transmit {
+            destination: engine.local_addrs()[0],
+            source_ip: None,
+            ecn: None,
+            contents: b"noise",
+            segment_size: None,
+        };
+        // Each datagram is a turn.
+        (0..3).for_each(|_| noisy.send(&transmit).unwrap());
+        let (ends, ended) = std::sync::mpsc::channel::<std::convert::Infallible>();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                engine.stop();
+                drop(ends);
+            });
+            let timeout = ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            if timeout {
+                // Another turn ends it.
+                noisy.send(&transmit).unwrap();
+            }
+            assert!(!timeout, "it sleeps though it was stopped");
+        });
+    }
+}

@@ -223,6 +223,10 @@ fn spawn(mut driver: Driver, core: Option<usize>) -> Result<JoinHandle<()>, Star
             while !driver.is_stopping() {
                 let work = driver.turn(Tails::Sent);
                 tracing::trace!(?work, "a turn");
+                if driver.is_stopping() {
+                    // The turn may have said the goodbyes already: then nothing would end the wait.
+                    break;
+                }
                 driver.wait(None);
             }
             run_to_the_end(&mut driver);
