@@ -72,7 +72,7 @@ fn a_transfer_happens_again_on_both_sides() {
         "event: connected",
         "event: confirmed",
         "close with code 0",
-        "event: closed: closed by",
+        "event: closed:",
         "is finished",
         "path 1 is active",
         "all the same again",
