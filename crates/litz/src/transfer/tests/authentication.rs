@@ -15,7 +15,7 @@ struct Tickets {
 impl Tickets {
     fn new() -> Self {
         let fixture = Fixture::new();
-        fixture.write("file", 1, 30_000);
+        fixture.write("file", 1, 300_000);
         let state = tempfile::tempdir().unwrap();
         let store = TicketStore::open(state.path()).unwrap();
         let issued = store.issue(NOW, &fixture.top.path().join("in"), 4433, NOW + 60).unwrap();
