@@ -16,10 +16,11 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use net::{MonotonicClock, RecvMeta};
-use quic::{Addresses, ConnectionKey, Endpoint, LOCAL_ID_LEN, Plan, Route};
+use quic::{ConnectionKey, Endpoint, Plan, Route};
 use units::{Duration, Instant};
 
 use self::run_queue::RunQueue;
+use crate::arrival::{arrived_at, belongs_with, run_of_id};
 use crate::cells::ConnectionCell;
 use crate::error::Closed;
 use crate::halves::Receiver;
@@ -521,41 +522,6 @@ impl Driver {
     }
 }
 
-/// How many bytes from the front of `data` have the connection ID of the first datagram.
-pub(crate) fn run_of_id(data: &[u8], stride: usize) -> usize {
-    let first = &data[..stride.min(data.len())];
-    let rest = data[first.len()..].chunks(stride);
-    first.len() + rest.take_while(|datagram| same_short_header(first, datagram)).map(<[u8]>::len).sum::<usize>()
-}
-
-/// Where a batch has come from, and to.
-pub(crate) fn arrived_at(port: usize, meta: &RecvMeta) -> Addresses {
-    let socket = u16::try_from(port).expect("an engine has few sockets");
-    Addresses { remote: meta.source, local_ip: meta.destination_ip, socket }
-}
-
-/// Whether `datagram` may be handed over with `first`, the first of its batch; `is_ours` says whether it is of the same connection.
-/// Short headers to different connection IDs may be of different paths, which are opened apart.
-fn belongs_with(first: &[u8], datagram: &[u8], is_ours: impl FnOnce() -> bool) -> bool {
-    same_short_header(first, datagram) || ((has_long_header(first) || has_long_header(datagram)) && is_ours())
-}
-
-fn has_long_header(datagram: &[u8]) -> bool {
-    const LONG: u8 = 0x80;
-    datagram.first().is_some_and(|first| first & LONG != 0)
-}
-
-/// Whether `datagram` has a short header with the connection ID of `first`, which has one too: its bits may differ, the
-/// eight bytes after them may not.
-pub(crate) fn same_short_header(first: &[u8], datagram: &[u8]) -> bool {
-    const ID_END: usize = 1 + LOCAL_ID_LEN;
-    first.len() >= ID_END
-        && datagram.len() >= ID_END
-        && !has_long_header(first)
-        && !has_long_header(datagram)
-        && first[1..ID_END] == datagram[1..ID_END]
-}
-
 /// Nobody may wait for a driver that is gone, whatever the reason.
 impl Drop for Driver {
     fn drop(&mut self) {
@@ -573,31 +539,5 @@ impl Drop for Driver {
         for request in rest.connects {
             request.cell.close(Closed::EndpointClosed, None);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn datagrams_of_one_connection_are_known_by_their_first_bytes() {
-        let short = |first: u8, id: u8, len: usize| {
-            let mut datagram = vec![id; len];
-            datagram[0] = first;
-            datagram
-        };
-        // The bits of the first byte are protected and differ from packet to packet.
-        assert!(same_short_header(&short(0x41, 7, 1200), &short(0x5e, 7, 40)));
-        assert!(!same_short_header(&short(0x41, 7, 1200), &short(0x41, 8, 1200)));
-        assert!(!same_short_header(&short(0xc1, 7, 1200), &short(0xc1, 7, 1200)), "long headers are routed one by one");
-        assert!(!same_short_header(&short(0x41, 7, 1200), &short(0x41, 7, 8)));
-        // Another ID of the same connection may be another path's.
-        assert!(!belongs_with(&short(0x41, 7, 1200), &short(0x41, 8, 1200), || true));
-        assert!(belongs_with(&short(0x41, 7, 1200), &short(0x5e, 7, 40), || false));
-        assert!(
-            belongs_with(&short(0xc1, 7, 1200), &short(0x41, 9, 1200), || true),
-            "the handshake's IDs are one path's"
-        );
     }
 }

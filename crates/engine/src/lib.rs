@@ -27,6 +27,7 @@
 //! driver.
 #![forbid(unsafe_code)]
 
+mod arrival;
 mod asleep;
 mod cells;
 pub mod config;

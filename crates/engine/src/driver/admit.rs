@@ -7,7 +7,8 @@ use net::{RecvMeta, Transmit};
 use quic::{Addresses, ConnectionKey, Side};
 use units::Instant;
 
-use super::{Driver, arrived_at};
+use super::Driver;
+use crate::arrival::arrived_at;
 use crate::cells::ConnectionCell;
 use crate::cells::connection::Place;
 use crate::error::Closed;

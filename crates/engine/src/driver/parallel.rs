@@ -8,8 +8,9 @@ use std::sync::Arc;
 use net::RecvMeta;
 use quic::{ConnectionKey, PathId, Plan, ReceiveBuffer, seal};
 
+use super::Driver;
 use super::transmit::{Left, PLANS_PER_VISIT};
-use super::{Driver, arrived_at};
+use crate::arrival::arrived_at;
 use crate::meter::Stage;
 use crate::port::NearPort;
 use crate::receive::Arrived;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use bytes::BytesMut;
 use net::RecvMeta;
-use quic::{ConnectionKey, LOCAL_ID_LEN, Strange};
+use quic::{ConnectionKey, Strange};
 use rtrb::{Consumer, Producer};
 use units::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use super::figures::{Figures, add};
 use super::guest::Guest;
 use super::values::{Arrival, News, Order};
 use super::{GUESTS_MAX, NEWS_MAX, ORDERS_MAX, Start};
-use crate::driver::{arrived_at, same_short_header};
+use crate::arrival::{LocalId, arrived_at, local_id, run_of_id};
 use crate::port::NearPort;
 use crate::receive::{Arrived, Buffers, RECV_BUFFERS};
 use crate::sleep::Sleeper;
@@ -44,9 +44,6 @@ pub(super) struct Rings {
     pub(super) figures: Arc<Figures>,
 }
 
-/// A connection ID of ours, as it stands in a short header.
-type Id = [u8; LOCAL_ID_LEN];
-
 /// The thread's own end.
 pub(super) struct Hand {
     start: Start,
@@ -56,7 +53,7 @@ pub(super) struct Hand {
     rings: Rings,
     guests: BTreeMap<ConnectionKey, Box<Guest>>,
     /// Whose datagrams are whose.
-    ids: HashMap<Id, ConnectionKey>,
+    ids: HashMap<LocalId, ConnectionKey>,
     buffers: Buffers,
     arrived: Vec<(RecvMeta, Arrived)>,
     has_told: bool,
@@ -191,7 +188,7 @@ impl Hand {
         self.ids.retain(|_, of| *of != key);
         let part = self.guests.get(&key).and_then(|guest| guest.part());
         for id in part.into_iter().flat_map(|part| part.ids()) {
-            if let Ok(id) = Id::try_from(id.as_slice()) {
+            if let Ok(id) = LocalId::try_from(id.as_slice()) {
                 self.ids.insert(id, key);
             }
         }
@@ -266,8 +263,7 @@ impl Hand {
         let stride = meta.stride.max(1);
         let first = &data[..stride.min(data.len())];
         let Some(key) = self.key_of(first) else { return self.pass_on(port, meta, batch) };
-        let is_one = data.chunks(stride).all(|datagram| same_short_header(first, datagram));
-        if is_one {
+        if run_of_id(data, stride) == data.len() {
             return self.hand_over(port, key, meta, batch);
         }
         // Receive offload joins what comes from one address, and two connections may share one.
@@ -283,9 +279,7 @@ impl Hand {
 
     /// The half that a datagram with a short header belongs to, if it is here.
     fn key_of(&self, datagram: &[u8]) -> Option<ConnectionKey> {
-        const LONG: u8 = 0x80;
-        let id = datagram.get(1..1 + LOCAL_ID_LEN).filter(|_| datagram[0] & LONG == 0)?;
-        self.ids.get(&Id::try_from(id).ok()?).copied()
+        self.ids.get(&local_id(datagram)?).copied()
     }
 
     fn hand_over(&mut self, port: usize, key: ConnectionKey, meta: RecvMeta, batch: Arrived) {

@@ -16,7 +16,7 @@ use units::{Duration, Instant};
 use super::loans::Borrower;
 use super::values::{Arrival, News, Order};
 use super::{ORDERS_MAX, Start};
-use crate::driver::{arrived_at, run_of_id};
+use crate::arrival::{arrived_at, run_of_id};
 use crate::port::{NearPort, Parcel, Sent};
 use crate::receive::{Arrived, Buffers, RECV_BUFFERS};
 use crate::sleep::Sleeper;

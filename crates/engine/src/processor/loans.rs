@@ -14,9 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use quic::{Addresses, Connection, ConnectionKey, LOCAL_ID_LEN, LeaseTerms, OpenJob, OpenLease, PathId};
+use quic::{Addresses, Connection, ConnectionKey, LeaseTerms, OpenJob, OpenLease, PathId};
 
 use super::values::OpenedThere;
+use crate::arrival::{LocalId, local_id};
 use crate::cells::ConnectionCell;
 
 /// Loans a processor has, at most: some hundred bytes each beside keys that are shared. When there would be more it lets go of all
@@ -25,10 +26,6 @@ const LOANS_MAX: usize = 1024;
 
 /// Loans of one connection, at most: paths, times the processors that one moves between. The oldest gives way.
 const LOANS_PER_CONNECTION_MAX: usize = 64;
-
-/// The connection ID of a short header.
-pub(crate) type LocalId = [u8; LOCAL_ID_LEN];
-
 /// What both sides know of a loan.
 #[derive(Debug, Default)]
 struct Loan {
@@ -159,14 +156,4 @@ impl Borrower {
         lent.lease.open(addresses, stride, data, &mut open);
         Some(OpenedThere { key: lent.key, cell: Arc::clone(&lent.cell), open })
     }
-}
-
-/// The connection ID of a datagram with a short header.
-fn local_id(datagram: &[u8]) -> Option<LocalId> {
-    const LONG: u8 = 0x80;
-    let (first, rest) = datagram.split_first()?;
-    if first & LONG != 0 {
-        return None;
-    }
-    rest.first_chunk().copied()
 }
