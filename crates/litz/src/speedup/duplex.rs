@@ -205,17 +205,7 @@ impl Conductor<'_> {
         while warm < span.warm_up {
             warm += self.stretch(channel, stand, &mut progress, false, cancel)?.time;
         }
-        let mut sum = Outcome {
-            packets: 0.0,
-            bytes: 0.0,
-            time: Duration::ZERO,
-            application: Duration::ZERO,
-            costs: Vec::new(),
-            stage: None,
-            busy: Vec::new(),
-            packets_lost: 0,
-            ways: None,
-        };
+        let mut sum = Outcome::default();
         let mut ways = Ways::default();
         while sum.time.is_zero() || sum.time < span.time {
             let stretch = self.stretch(channel, stand, &mut progress, false, cancel)?;

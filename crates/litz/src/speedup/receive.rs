@@ -137,17 +137,7 @@ impl<'a> Stretches<'a> {
         while warm.is_zero() || warm < span.warm_up {
             warm += self.stretch(cancel)?.time;
         }
-        let mut sum = Outcome {
-            packets: 0.0,
-            bytes: 0.0,
-            time: Duration::ZERO,
-            application: Duration::ZERO,
-            costs: Vec::new(),
-            stage: None,
-            busy: Vec::new(),
-            packets_lost: 0,
-            ways: None,
-        };
+        let mut sum = Outcome::default();
         while sum.time.is_zero() || sum.time < span.time {
             let begin = busy(&self.world.endpoint);
             let stretch = self.stretch(cancel)?;

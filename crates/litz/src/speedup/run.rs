@@ -31,7 +31,7 @@ pub(crate) struct Span {
 }
 
 /// What came of a run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Outcome {
     /// Full packets of data.
     pub(crate) packets: f64,
