@@ -1,0 +1,149 @@
+//! Servers that work first come, first served: a bus, a memory port, a processor that is never interrupted, a line.
+//!
+//! A customer's service time is known when it comes, so its end is known as well: one event a customer, however long the queue.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use units::{Duration, Instant};
+
+use crate::kernel::Sim;
+use crate::observe::{Ledger, Observed, Report};
+
+/// One or more equal servers with one queue. Cheap to clone: all clones are the same facility.
+#[derive(Clone)]
+pub struct Facility {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    sim: Sim,
+    name: String,
+    state: RefCell<State>,
+}
+
+struct State {
+    /// When each server will have done all it was given.
+    free_at: Vec<Instant>,
+    ledger: Ledger,
+    /// Work given since the last reset, and what of it lies before that reset or after now is taken off in the report.
+    busy_ns: u128,
+}
+
+impl Facility {
+    /// `servers` servers called `name`.
+    ///
+    /// # Panics
+    /// If there are no servers, or the model already has a component of this name.
+    pub fn new(sim: &Sim, name: &str, servers: usize) -> Self {
+        assert!(servers > 0, "{name} needs a server");
+        let state = State { free_at: vec![Instant::default(); servers], ledger: Ledger::default(), busy_ns: 0 };
+        let inner = Rc::new(Inner { sim: sim.clone(), name: name.to_owned(), state: RefCell::new(state) });
+        sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
+        Self { inner }
+    }
+
+    /// Waits for a server and keeps it for `service`. Returns how long it waited.
+    pub async fn serve(&self, service: Duration) -> Duration {
+        let sim = &self.inner.sim;
+        let arrived = sim.now();
+        let (start, end) = self.inner.state.borrow_mut().admit(arrived, service);
+        sim.sleep_until(end).await;
+        self.inner.state.borrow_mut().ledger.depart(end, arrived);
+        start.saturating_since(arrived)
+    }
+
+    /// Customers present now, with those being served.
+    pub fn present(&self) -> u64 {
+        self.inner.state.borrow().ledger.present()
+    }
+
+    /// How long a customer that came now would wait.
+    pub fn backlog(&self) -> Duration {
+        let state = self.inner.state.borrow();
+        let earliest = state.free_at.iter().min().expect("there is a server");
+        earliest.saturating_since(self.inner.sim.now())
+    }
+
+    /// What was done since the warm-up ended.
+    pub fn report(&self) -> Report {
+        Observed::report(&*self.inner, self.inner.sim.now())
+    }
+}
+
+impl State {
+    /// When the service of who arrives now begins and ends.
+    fn admit(&mut self, now: Instant, service: Duration) -> (Instant, Instant) {
+        let server = (0..self.free_at.len()).min_by_key(|&server| self.free_at[server]).expect("there is a server");
+        let start = self.free_at[server].max(now);
+        let end = start + service;
+        self.free_at[server] = end;
+        self.busy_ns += u128::from(service.as_nanos());
+        self.ledger.arrive(now);
+        self.ledger.begin(start.saturating_since(now));
+        (start, end)
+    }
+
+    /// Work that was promised and not yet done, over all servers.
+    fn promised_ns(&self, now: Instant) -> u128 {
+        self.free_at.iter().map(|free_at| u128::from(free_at.saturating_since(now).as_nanos())).sum()
+    }
+}
+
+impl Observed for Inner {
+    fn reset(&self, now: Instant) {
+        let mut state = self.state.borrow_mut();
+        state.ledger.reset(now);
+        state.busy_ns = state.promised_ns(now);
+    }
+
+    fn report(&self, now: Instant) -> Report {
+        let state = self.state.borrow();
+        let done_ns = state.busy_ns - state.promised_ns(now);
+        state.ledger.report(&self.name, now, Some(state.free_at.len() as u64), done_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Simulation;
+
+    #[test]
+    fn customers_are_served_in_the_order_of_their_coming() {
+        let mut simulation = Simulation::new(1, 0);
+        let sim = simulation.sim();
+        let desk = Facility::new(&sim, "desk", 2);
+        let waits = Rc::new(RefCell::new(Vec::new()));
+        for index in 0..5_u64 {
+            let (sim, desk, waits) = (sim.clone(), desk.clone(), Rc::clone(&waits));
+            simulation.spawn(async move {
+                sim.sleep(Duration::from_nanos(index)).await;
+                let wait = desk.serve(Duration::from_nanos(10)).await;
+                waits.borrow_mut().push((index, wait.as_nanos(), sim.now().as_nanos()));
+            });
+        }
+        simulation.run();
+        assert_eq!(*waits.borrow(), [(0, 0, 10), (1, 0, 11), (2, 8, 20), (3, 8, 21), (4, 16, 30)]);
+        let report = desk.report();
+        assert_eq!((report.served, report.max_number, report.capacity), (5, 5, Some(2)));
+        assert!((report.utilisation - 50.0 / 60.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn work_before_the_end_of_the_warm_up_does_not_count() {
+        let mut simulation = Simulation::new(1, 0);
+        let sim = simulation.sim();
+        let desk = Facility::new(&sim, "desk", 1);
+        let customer = desk.clone();
+        simulation.spawn(async move {
+            customer.serve(Duration::from_nanos(100)).await;
+        });
+        simulation.run_until(Instant::from_nanos(60));
+        simulation.reset_statistics();
+        simulation.run_until(Instant::from_nanos(140));
+        let report = desk.report();
+        assert!((report.utilisation - 0.5).abs() < 1e-12, "{report:?}");
+        assert_eq!(report.served, 1);
+    }
+}

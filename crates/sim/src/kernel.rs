@@ -1,0 +1,316 @@
+//! Processes and virtual time.
+//!
+//! A process is an async function. It waits by awaiting what this crate offers ([`Sim::sleep`], a facility, a store); when it waits,
+//! the kernel takes the next entry of the calendar and goes on with the process named there. One thread, no wakers: an entry
+//! of the calendar says *when* and *who*, and that is all. What is awaited tolerates being asked too early.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use units::{Duration, Instant};
+
+use crate::calendar::Calendar;
+use crate::observe::{Observed, Report};
+use crate::stream::Stream;
+
+/// A process of this simulation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskId(u32);
+
+type Process = Pin<Box<dyn Future<Output = ()>>>;
+
+/// One run of a model: owns its processes and drops them at its end.
+pub struct Simulation {
+    sim: Sim,
+}
+
+/// A handle to the run that processes and components keep. Cheap to clone.
+#[derive(Clone)]
+pub struct Sim {
+    kernel: Rc<Kernel>,
+}
+
+struct Kernel {
+    now: Cell<Instant>,
+    calendar: RefCell<Calendar<TaskId>>,
+    /// `None` while a process runs, and after its end.
+    processes: RefCell<Vec<Option<Process>>>,
+    /// Places of processes that have ended.
+    vacant: RefCell<Vec<TaskId>>,
+    current: Cell<Option<TaskId>>,
+    components: RefCell<BTreeMap<String, Rc<dyn Observed>>>,
+    seed: u64,
+    run: u64,
+    events: Cell<u64>,
+    stopped: Cell<bool>,
+}
+
+impl Simulation {
+    /// Run number `run` under `seed`, at time zero, without processes.
+    pub fn new(seed: u64, run: u64) -> Self {
+        let kernel = Kernel {
+            now: Cell::default(),
+            calendar: RefCell::new(Calendar::new()),
+            processes: RefCell::default(),
+            vacant: RefCell::default(),
+            current: Cell::default(),
+            components: RefCell::default(),
+            seed,
+            run,
+            events: Cell::new(0),
+            stopped: Cell::new(false),
+        };
+        Self { sim: Sim { kernel: Rc::new(kernel) } }
+    }
+
+    /// A handle for processes and components.
+    pub fn sim(&self) -> Sim {
+        self.sim.clone()
+    }
+
+    /// Starts a process; it runs for the first time when the simulation next does.
+    pub fn spawn(&self, process: impl Future<Output = ()> + 'static) -> TaskId {
+        self.sim.spawn(process)
+    }
+
+    /// Runs until nothing is left to happen, or somebody calls [`Sim::stop`].
+    pub fn run(&mut self) {
+        self.run_to(Instant::from_nanos(u64::MAX));
+    }
+
+    /// Runs all that happens until `until`, which is the time then. Earlier only if somebody calls [`Sim::stop`].
+    pub fn run_until(&mut self, until: Instant) {
+        self.run_to(until);
+        let kernel = &self.sim.kernel;
+        if !kernel.stopped.get() {
+            kernel.now.set(kernel.now.get().max(until));
+        }
+    }
+
+    fn run_to(&self, until: Instant) {
+        let kernel = &*self.sim.kernel;
+        kernel.stopped.set(false);
+        while !kernel.stopped.get() {
+            let Some((at, task)) = kernel.calendar.borrow_mut().pop_until(until) else { break };
+            debug_assert!(at >= kernel.now.get(), "time never goes back");
+            kernel.now.set(at);
+            kernel.events.set(kernel.events.get() + 1);
+            kernel.resume(task);
+        }
+    }
+
+    /// The warm-up is over: all components forget the past.
+    pub fn reset_statistics(&self) {
+        let now = self.sim.now();
+        for component in self.sim.kernel.components.borrow().values() {
+            component.reset(now);
+        }
+    }
+
+    /// What every component did since the warm-up, by name.
+    ///
+    /// # Panics
+    /// If a component breaks Little's law.
+    pub fn reports(&self) -> Vec<Report> {
+        let now = self.sim.now();
+        self.sim.kernel.components.borrow().values().map(|component| component.report(now)).collect()
+    }
+
+    /// How often a process was resumed.
+    pub fn events(&self) -> u64 {
+        self.sim.kernel.events.get()
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        // Processes and components hold handles, which hold the kernel, which holds them: cut the circle. What is dropped may still
+        // look at the kernel, so it is not borrowed meanwhile.
+        let processes = std::mem::take(&mut *self.sim.kernel.processes.borrow_mut());
+        drop(processes);
+        let components = std::mem::take(&mut *self.sim.kernel.components.borrow_mut());
+        drop(components);
+    }
+}
+
+impl Sim {
+    /// Virtual time.
+    pub fn now(&self) -> Instant {
+        self.kernel.now.get()
+    }
+
+    /// Starts a process at the present time, after all that happens now already.
+    pub fn spawn(&self, process: impl Future<Output = ()> + 'static) -> TaskId {
+        let kernel = &*self.kernel;
+        let process: Process = Box::pin(process);
+        let vacant = kernel.vacant.borrow_mut().pop();
+        let mut processes = kernel.processes.borrow_mut();
+        let task = match vacant {
+            Some(task) => {
+                processes[task.0 as usize] = Some(process);
+                task
+            }
+            None => {
+                processes.push(Some(process));
+                TaskId(u32::try_from(processes.len() - 1).expect("four billion processes do not fit into memory"))
+            }
+        };
+        self.wake(task);
+        task
+    }
+
+    /// Waits for `span`.
+    pub async fn sleep(&self, span: Duration) {
+        self.sleep_until(self.now() + span).await;
+    }
+
+    /// Waits until `at`; not at all if that is past.
+    pub async fn sleep_until(&self, at: Instant) {
+        let mut scheduled = false;
+        poll_fn(|_| {
+            if self.now() >= at {
+                return Poll::Ready(());
+            }
+            if !scheduled {
+                scheduled = true;
+                self.wake_at(at, self.current_task());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Lets everything else go on that happens now.
+    pub async fn yield_now(&self) {
+        let mut yielded = false;
+        poll_fn(|_| {
+            if yielded {
+                return Poll::Ready(());
+            }
+            yielded = true;
+            self.wake(self.current_task());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Goes on with `task` at the present time, after all that happens now already.
+    pub fn wake(&self, task: TaskId) {
+        self.wake_at(self.now(), task);
+    }
+
+    /// Goes on with `task` at `at`.
+    pub fn wake_at(&self, at: Instant, task: TaskId) {
+        self.kernel.calendar.borrow_mut().schedule(at, task);
+    }
+
+    /// The process that runs now.
+    ///
+    /// # Panics
+    /// If none does: what belongs to this crate may be awaited in its processes only.
+    pub fn current_task(&self) -> TaskId {
+        self.kernel.current.get().expect("awaited in a process of this simulation")
+    }
+
+    /// The random stream called `name` of this run.
+    pub fn stream(&self, name: &str) -> Stream {
+        Stream::new(self.kernel.seed, self.kernel.run, name)
+    }
+
+    /// Ends the run after the present event; it can go on later.
+    pub fn stop(&self) {
+        self.kernel.stopped.set(true);
+    }
+
+    /// Makes a component known under its name, so that its statistics begin and are reported with all others.
+    ///
+    /// # Panics
+    /// If the name is taken.
+    pub fn register(&self, name: &str, component: Rc<dyn Observed>) {
+        let before = self.kernel.components.borrow_mut().insert(name.to_owned(), component);
+        assert!(before.is_none(), "two components are called {name}");
+    }
+}
+
+impl Kernel {
+    fn resume(&self, task: TaskId) {
+        let index = task.0 as usize;
+        // It may have ended while an entry for it was still in the calendar.
+        let Some(mut process) = self.processes.borrow_mut()[index].take() else { return };
+        self.current.set(Some(task));
+        let outcome = process.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        self.current.set(None);
+        if outcome.is_pending() {
+            self.processes.borrow_mut()[index] = Some(process);
+        } else {
+            self.vacant.borrow_mut().push(task);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_wait_for_virtual_time_and_equal_times_keep_their_order() {
+        let mut simulation = Simulation::new(1, 0);
+        let log = Rc::new(RefCell::new(Vec::new()));
+        for (name, span) in [("a", 30), ("b", 10), ("c", 30)] {
+            let (sim, log) = (simulation.sim(), Rc::clone(&log));
+            simulation.spawn(async move {
+                sim.sleep(Duration::from_nanos(span)).await;
+                log.borrow_mut().push((name, sim.now().as_nanos()));
+                sim.sleep(Duration::from_nanos(span)).await;
+                log.borrow_mut().push((name, sim.now().as_nanos()));
+            });
+        }
+        simulation.run_until(Instant::from_nanos(45));
+        assert_eq!(*log.borrow(), [("b", 10), ("b", 20), ("a", 30), ("c", 30)]);
+        assert_eq!(simulation.sim().now().as_nanos(), 45);
+        simulation.run();
+        assert_eq!(simulation.sim().now().as_nanos(), 60);
+    }
+
+    #[test]
+    fn a_run_that_is_dropped_drops_its_processes() {
+        let alive = Rc::new(());
+        let simulation = Simulation::new(1, 0);
+        let (sim, inside) = (simulation.sim(), Rc::clone(&alive));
+        simulation.spawn(async move {
+            sim.sleep(Duration::from_secs(1)).await;
+            drop(inside);
+        });
+        drop(simulation);
+        assert_eq!(Rc::strong_count(&alive), 1);
+    }
+
+    #[test]
+    fn who_stops_a_run_can_go_on_with_it() {
+        let mut simulation = Simulation::new(1, 0);
+        let sim = simulation.sim();
+        simulation.spawn(async move {
+            for _ in 0..3 {
+                sim.sleep(Duration::from_nanos(10)).await;
+                sim.stop();
+            }
+        });
+        simulation.run();
+        assert_eq!(simulation.sim().now().as_nanos(), 10);
+        simulation.run_until(Instant::from_nanos(1000));
+        assert_eq!(simulation.sim().now().as_nanos(), 20);
+    }
+
+    #[test]
+    #[should_panic(expected = "two components are called desk")]
+    fn two_components_of_one_name_are_refused() {
+        let simulation = Simulation::new(1, 0);
+        let sim = simulation.sim();
+        let _first = crate::Facility::new(&sim, "desk", 1);
+        let _second = crate::Facility::new(&sim, "desk", 1);
+    }
+}

@@ -1,0 +1,31 @@
+//! Discrete-event simulation in virtual time, deterministic to the last event.
+//!
+//! Nothing here reads a clock, spawns a thread or draws from the system: a run is a function of its model, a seed and the number of
+//! the run. Models are written as *processes*, async functions that wait for virtual time and for each other, or, where every
+//! nanosecond counts, as a loop over a [`Calendar`] of plain events.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`calendar`] | events in the total order of time and insertion |
+//! | [`kernel`] | [`Simulation`] and its handle [`Sim`]: processes, virtual time, random streams |
+//! | [`facility`] | servers that work first come, first served |
+//! | [`store`] | bounded queues between processes |
+//! | [`stream`] | named random streams and their distributions |
+//! | [`observe`] | what every component reports: utilisation, queue length, waiting time; Little's law held to the nanosecond |
+//!
+//! Start with [`Simulation`].
+#![forbid(unsafe_code)]
+
+pub mod calendar;
+pub mod facility;
+pub mod kernel;
+pub mod observe;
+pub mod store;
+pub mod stream;
+
+pub use calendar::Calendar;
+pub use facility::Facility;
+pub use kernel::{Sim, Simulation};
+pub use observe::{Level, Report, Tally};
+pub use store::Store;
+pub use stream::Stream;

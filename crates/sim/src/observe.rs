@@ -1,0 +1,260 @@
+//! What components say of themselves: counts, times and levels, since the run began or its warm-up ended.
+
+use units::{Duration, Instant};
+
+/// Mean, spread and extremes of single values (Welford's way: no sum of squares that cancels).
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    count: u64,
+    mean: f64,
+    squares: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Tally {
+    /// Adds a value.
+    pub fn add(&mut self, value: f64) {
+        if self.count == 0 {
+            (self.min, self.max) = (value, value);
+        }
+        self.count += 1;
+        let delta = value - self.mean;
+        self.mean += delta / self.count as f64;
+        self.squares += delta * (value - self.mean);
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+
+    /// How many.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their mean, 0 if there are none.
+    pub const fn mean(&self) -> f64 {
+        self.mean
+    }
+
+    /// Sample variance, 0 for fewer than two.
+    pub fn variance(&self) -> f64 {
+        if self.count < 2 { 0.0 } else { self.squares / (self.count - 1) as f64 }
+    }
+
+    /// The least, 0 if there are none.
+    pub const fn min(&self) -> f64 {
+        self.min
+    }
+
+    /// The greatest, 0 if there are none.
+    pub const fn max(&self) -> f64 {
+        self.max
+    }
+}
+
+/// A whole number that changes in time, such as the length of a queue, and its exact integral.
+#[derive(Clone, Debug, Default)]
+pub struct Level {
+    value: u64,
+    changed: Instant,
+    since: Instant,
+    /// Value times nanoseconds.
+    integral: u128,
+    max: u64,
+}
+
+impl Level {
+    /// One more from now on.
+    pub fn rise(&mut self, now: Instant) {
+        self.set(now, self.value + 1);
+    }
+
+    /// One less from now on.
+    ///
+    /// # Panics
+    /// If the level is zero.
+    pub fn fall(&mut self, now: Instant) {
+        assert!(self.value > 0, "a level never falls below zero");
+        self.set(now, self.value - 1);
+    }
+
+    /// `value` from now on.
+    pub fn set(&mut self, now: Instant, value: u64) {
+        self.integral = self.integral_at(now);
+        self.changed = now;
+        self.value = value;
+        self.max = self.max.max(value);
+    }
+
+    /// Forgets the past, not the present value.
+    pub const fn reset(&mut self, now: Instant) {
+        (self.integral, self.max, self.changed, self.since) = (0, self.value, now, now);
+    }
+
+    /// The value now.
+    pub const fn value(&self) -> u64 {
+        self.value
+    }
+
+    /// The greatest value so far.
+    pub const fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// Value times nanoseconds since the last reset.
+    pub fn integral_at(&self, now: Instant) -> u128 {
+        self.integral + u128::from(self.value) * u128::from(now.saturating_since(self.changed).as_nanos())
+    }
+
+    /// The mean over time since the last reset, the present value if no time has passed.
+    pub fn mean(&self, now: Instant) -> f64 {
+        match now.saturating_since(self.since).as_nanos() {
+            0 => self.value as f64,
+            span => self.integral_at(now) as f64 / span as f64,
+        }
+    }
+}
+
+/// What a component did from the end of the warm-up to now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The component's name, unique in its model.
+    pub name: String,
+    /// How many servers or places it has; `None` if that is no bound.
+    pub capacity: Option<u64>,
+    /// How many customers (jobs, packets, words) left it.
+    pub served: u64,
+    /// Share of its capacity that was busy, 0 to 1.
+    pub utilisation: f64,
+    /// Customers in it, mean over time, with those being served.
+    pub mean_number: f64,
+    /// Most customers in it at one time.
+    pub max_number: u64,
+    /// Mean time from arrival to the beginning of service, of those whose service began.
+    pub mean_wait: Duration,
+    /// Mean time from arrival to departure, of those who left.
+    pub mean_sojourn: Duration,
+}
+
+/// The books of a queueing component: arrivals, beginnings of service, departures.
+///
+/// The number present is integrated over time, and the times of those who leave are added up, each by itself; [`Ledger::check`] holds
+/// one against the other. That is Little's law without its limit: exact at any moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger {
+    present: Level,
+    waits: Tally,
+    sojourns: Tally,
+    /// Nanoseconds that those who left spent here since the last reset.
+    left_ns: u128,
+    /// Sum over those present of the nanosecond of their arrival (or of the last reset).
+    arrivals_ns: i128,
+    since: Instant,
+}
+
+impl Ledger {
+    pub(crate) fn arrive(&mut self, now: Instant) {
+        self.present.rise(now);
+        self.arrivals_ns += i128::from(now.as_nanos());
+    }
+
+    pub(crate) fn begin(&mut self, wait: Duration) {
+        self.waits.add(wait.as_nanos() as f64);
+    }
+
+    pub(crate) fn depart(&mut self, now: Instant, arrived: Instant) {
+        self.present.fall(now);
+        let counted_from = arrived.max(self.since);
+        self.arrivals_ns -= i128::from(counted_from.as_nanos());
+        self.left_ns += u128::from(now.saturating_since(counted_from).as_nanos());
+        self.sojourns.add(now.saturating_since(arrived).as_nanos() as f64);
+    }
+
+    pub(crate) fn reset(&mut self, now: Instant) {
+        self.present.reset(now);
+        (self.waits, self.sojourns, self.left_ns, self.since) = (Tally::default(), Tally::default(), 0, now);
+        self.arrivals_ns = i128::from(self.present.value()) * i128::from(now.as_nanos());
+    }
+
+    /// Time present added up in two ways: number over time, and customer by customer.
+    ///
+    /// # Panics
+    /// If they differ by a nanosecond: then the component loses or invents customers.
+    pub(crate) fn check(&self, name: &str, now: Instant) {
+        let still_here = i128::from(self.present.value()) * i128::from(now.as_nanos()) - self.arrivals_ns;
+        let integral = i128::try_from(self.present.integral_at(now)).expect("a run is shorter than 2^63 ns");
+        let left = i128::try_from(self.left_ns).expect("a run is shorter than 2^63 ns");
+        assert_eq!(integral, left + still_here, "{name} breaks Little's law");
+        assert!(
+            self.present.value() > 0 || self.arrivals_ns == 0,
+            "{name} breaks Little's law: nobody is there, but somebody has arrived"
+        );
+    }
+
+    pub(crate) const fn present(&self) -> u64 {
+        self.present.value()
+    }
+
+    /// The report, with `busy_ns` nanoseconds of work in `capacity` servers.
+    pub(crate) fn report(&self, name: &str, now: Instant, capacity: Option<u64>, busy_ns: u128) -> Report {
+        self.check(name, now);
+        let span_ns = u128::from(now.saturating_since(self.since).as_nanos()) * u128::from(capacity.unwrap_or(1));
+        Report {
+            name: name.to_owned(),
+            capacity,
+            served: self.sojourns.count(),
+            utilisation: if span_ns == 0 { 0.0 } else { busy_ns as f64 / span_ns as f64 },
+            mean_number: self.present.mean(now),
+            max_number: self.present.max(),
+            mean_wait: Duration::from_nanos(self.waits.mean().round() as u64),
+            mean_sojourn: Duration::from_nanos(self.sojourns.mean().round() as u64),
+        }
+    }
+}
+
+/// A component that can report on itself. The kernel knows them all by their names.
+pub trait Observed {
+    /// The warm-up is over: forget the past.
+    fn reset(&self, now: Instant);
+
+    /// What was done since.
+    fn report(&self, now: Instant) -> Report;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_has_the_moments_of_its_values() {
+        let mut tally = Tally::default();
+        for value in [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0] {
+            tally.add(value);
+        }
+        assert_eq!((tally.count(), tally.mean(), tally.min(), tally.max()), (8, 5.0, 2.0, 9.0));
+        assert!((tally.variance() - 32.0 / 7.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_level_is_averaged_over_time_not_over_changes() {
+        let at = Instant::from_nanos;
+        let mut level = Level::default();
+        level.set(at(10), 4);
+        level.fall(at(20));
+        assert_eq!(level.integral_at(at(30)), 40 + 30);
+        assert!((level.mean(at(30)) - 70.0 / 30.0).abs() < 1e-12);
+        level.reset(at(30));
+        assert_eq!((level.mean(at(40)), level.max()), (3.0, 3));
+    }
+
+    #[test]
+    #[should_panic(expected = "breaks Little's law")]
+    fn a_customer_that_leaves_with_a_wrong_time_is_noticed() {
+        let mut ledger = Ledger::default();
+        ledger.arrive(Instant::from_nanos(5));
+        ledger.arrive(Instant::from_nanos(7));
+        ledger.depart(Instant::from_nanos(9), Instant::from_nanos(6));
+        ledger.depart(Instant::from_nanos(9), Instant::from_nanos(5));
+        ledger.check("desk", Instant::from_nanos(9));
+    }
+}
