@@ -17,7 +17,6 @@
 //! | `run`, `send`, `receive`, `duplex` | one run of one side, or of both |
 //! | `stretch`, `streams`, `pattern` | what is sealed in advance, how it is read, and which bytes it consists of |
 //! | `absorb`, `bound` | what is serial, and what follows |
-//! | `statistics` | means with intervals |
 //! | `report`, `plot` | the result, as `docs/spec/speedup.md` has it, and as a picture |
 
 mod absorb;
@@ -35,7 +34,6 @@ mod report;
 mod run;
 mod send;
 mod socket;
-mod statistics;
 mod streams;
 mod stretch;
 mod world;
@@ -45,9 +43,9 @@ use litz::transfer::CancelToken;
 use units::Duration;
 
 pub(crate) use cipher::Cipher;
+pub(crate) use measure::Estimate;
 pub(crate) use plot::render as plot;
 pub(crate) use report::{Report, SideReport};
-pub(crate) use statistics::Estimate;
 
 use bound::Shares;
 use run::{Outcome, Span};

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::bound::Shares;
 use super::run::{Outcome, payload_len};
-use super::statistics::Estimate;
+use super::Estimate;
 use super::{Measured, Settings, Side};
 
 /// The version of the JSON format.

@@ -4,15 +4,16 @@ use serde::Serialize;
 
 /// The mean of some runs, and how far from it the true one may lie.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Estimate {
-    pub(crate) mean: f64,
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
     /// Half the width of the confidence interval. None of a single run, which tells nothing of others.
-    pub(crate) plus_minus: Option<f64>,
+    pub plus_minus: Option<f64>,
 }
 
 impl Estimate {
     /// The mean of `values` with Student's interval of this confidence, between 0 and 1. Zero of no values.
-    pub(crate) fn of(values: &[f64], confidence: f64) -> Self {
+    pub fn of(values: &[f64], confidence: f64) -> Self {
         let count = values.len() as f64;
         if values.is_empty() {
             return Self { mean: 0.0, plus_minus: None };
@@ -26,7 +27,7 @@ impl Estimate {
     }
 
     /// The lower and the upper end.
-    pub(crate) fn range(&self) -> (f64, f64) {
+    pub fn range(&self) -> (f64, f64) {
         let half = self.plus_minus.unwrap_or(0.0);
         (self.mean - half, self.mean + half)
     }

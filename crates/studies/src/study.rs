@@ -1,0 +1,39 @@
+//! What a study is, and how it is asked to run.
+
+use crate::outcome::Outcome;
+
+/// How much time a run may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effort {
+    /// Enough to see that it works: seconds.
+    Quick,
+    /// Enough to compare with the paper: all studies together in ten minutes on two cores.
+    Full,
+}
+
+/// How a study is run. The same options give the same outcome, on any number of threads.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Options {
+    /// What all randomness comes from.
+    pub seed: u64,
+    /// Independent replications of each point.
+    pub replications: u32,
+    /// Of the intervals, between 0 and 1.
+    pub confidence: f64,
+    /// How long each replication is.
+    pub effort: Effort,
+    /// Threads that may work at once.
+    pub threads: usize,
+}
+
+/// An experiment of a paper, or the same experiment on today's code.
+pub trait Study: Send + Sync {
+    /// Its name on the command line, such as `004-table-2`: document, then table, figure or subject.
+    fn id(&self) -> &'static str;
+
+    /// What it is about, in a line.
+    fn title(&self) -> &'static str;
+
+    /// Runs it.
+    fn run(&self, options: &Options) -> Outcome;
+}
