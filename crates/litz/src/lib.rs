@@ -136,8 +136,9 @@ pub use engine::{
 pub use net::{UdpSocket, UdpSocketOptions};
 pub use quic::session::ExportError;
 pub use quic::{
-    BURST_LEAST, Class, JournalSink, JournalSource, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError, PathState,
-    PathStats, RateLimit, RateLimitError, Side, Stats, Strategy, StreamId, Strip, TraceSink, TransportConfig,
+    AckPolicy, BURST_LEAST, Class, JournalSink, JournalSource, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError,
+    PathState, PathStats, Policy, RateLimit, RateLimitError, RetransmissionPolicy, Side, Stats, Strategy, StreamId,
+    Strip, TraceSink, TransportConfig,
 };
 pub use stream::{RecvStream, SendStream};
 /// Durations, rates and sizes, as [`TransportConfig`] takes them.

@@ -174,10 +174,12 @@ impl LinkClock {
     }
 }
 
-/// One clock for each path, in the order of the paths last seen.
+/// One clock for each path: first those last seen, in their order, then others that were seen before. A question may show only some of
+/// the paths, and what was sent on the others still queues there.
 #[derive(Debug)]
 pub(crate) struct LinkClocks {
     clocks: [LinkClock; PATHS_MAX],
+    /// How many there are, with those not seen last.
     count: usize,
 }
 
@@ -187,18 +189,24 @@ impl LinkClocks {
         Self { clocks: [LinkClock::idle(0); PATHS_MAX], count: 0 }
     }
 
-    /// Brings the clocks into the order of `paths` and up to date. A path that comes starts idle; one that goes is
-    /// forgotten.
+    /// Brings the clocks into the order of `paths` and up to date. A path that comes starts idle; one that is not shown keeps its
+    /// clock behind the others, as long as there is room.
     pub(crate) fn follow(&mut self, paths: &[PathView]) {
-        let count = paths.len().min(PATHS_MAX);
-        let is_same = count == self.count && self.clocks.iter().zip(paths).all(|(clock, path)| clock.id == path.id);
+        let shown = paths.len().min(PATHS_MAX);
+        let is_same = shown <= self.count && self.clocks.iter().zip(paths).all(|(clock, path)| clock.id == path.id);
         if !is_same {
             let old = self.clocks;
+            let known = &old[..self.count];
             for (clock, path) in self.clocks.iter_mut().zip(paths) {
-                let known = old[..self.count].iter().find(|known| known.id == path.id);
-                *clock = known.copied().unwrap_or(LinkClock::idle(path.id));
+                let kept = known.iter().find(|known| known.id == path.id);
+                *clock = kept.copied().unwrap_or(LinkClock::idle(path.id));
             }
-            self.count = count;
+            self.count = shown;
+            let hidden = known.iter().filter(|known| paths.iter().all(|path| path.id != known.id));
+            for (clock, known) in self.clocks[shown..].iter_mut().zip(hidden) {
+                *clock = *known;
+                self.count += 1;
+            }
         }
         for (clock, path) in self.clocks.iter_mut().zip(paths) {
             clock.settle(path);
@@ -244,3 +252,40 @@ pub(crate) fn copy_is_earlier(
 
 /// Timers are not finer (RFC 9002, section 6.1.2, kGranularity).
 const GRANULARITY: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::path;
+
+    #[test]
+    fn a_path_that_is_not_shown_keeps_its_clock() {
+        let now = Instant::from_nanos(1_000_000_000);
+        let (mut fast, slow) = (path(3, 10, 100), path(7, 40, 10));
+        let mut clocks = LinkClocks::new();
+        clocks.follow(&[slow, fast]);
+        clocks.on_promise(now, 1, &fast, 50_000);
+        fast.in_flight_bytes = 50_000;
+        clocks.follow(&[slow, fast]);
+        let queue_ns = clocks.queue_ns(now, 1, &fast, Pace::of(&fast));
+        assert!(queue_ns > 3_900_000, "50 kB at 100 Mb/s: {queue_ns}");
+
+        // Somebody asks about the other path alone, then about both again, in another order and with a new one.
+        clocks.follow(&[slow]);
+        let new = path(9, 5, 50);
+        clocks.follow(&[fast, new, slow]);
+        assert_eq!(clocks.queue_ns(now, 0, &fast, Pace::of(&fast)), queue_ns);
+        assert_eq!(clocks.queue_ns(now, 1, &new, Pace::of(&new)), 0);
+    }
+
+    #[test]
+    fn more_paths_than_there_is_room_for_push_out_those_not_shown() {
+        let mut clocks = LinkClocks::new();
+        let paths: Vec<PathView> = (0..3 * PATHS_MAX as u32).map(|id| path(id, 10, 100)).collect();
+        for shown in paths.chunks(PATHS_MAX) {
+            clocks.follow(shown);
+            clocks.follow(&shown[..1]);
+            assert_eq!((clocks.count, clocks.clocks[0].id), (PATHS_MAX, shown[0].id));
+        }
+    }
+}
