@@ -23,13 +23,15 @@ models:
 	@scripts/need cc cmake
 	$(CARGO) test --package litz-engine --test models --quiet
 
-## Parsing and emitting under Miri, with a few cases for each property; some minutes. Properties look for cases that once failed
-## in files, so it is not isolated from the system.
+## Parsing and emitting under Miri, and what the engine's threads hand to each other, with a few cases for each property; some
+## minutes. Properties look for cases that once failed in files, so it is not isolated from the system. What touches the cipher
+## (foreign code) or sockets cannot run, and long tests of what one thread has to itself are left out.
 miri: export MIRIFLAGS = -Zmiri-disable-isolation
 miri: export PROPTEST_CASES = 4
 miri:
 	@scripts/need cc cmake miri
 	$(CARGO) +nightly miri test --package litz-wire --lib --quiet
+	$(CARGO) +nightly miri test --package litz-engine --lib --quiet -- cells:: courtesy::
 
 ## Side-by-side measurements against peers in network namespaces (root), raw results in bench/results/.
 bench:

@@ -4,6 +4,7 @@
 //! turn follows the work, not the number of connections.
 
 mod admit;
+mod courtesy;
 mod far;
 mod halves;
 mod parallel;
@@ -19,6 +20,7 @@ use net::{MonotonicClock, RecvMeta};
 use quic::{ConnectionKey, Endpoint, Plan, Route};
 use units::{Duration, Instant};
 
+use self::courtesy::Courtesy;
 use self::run_queue::RunQueue;
 use crate::arrival::{arrived_at, belongs_with, run_of_id};
 use crate::cells::ConnectionCell;
@@ -87,6 +89,7 @@ pub(crate) struct Driver {
     timers: Timers,
     /// Connections with something to say or to send, each once.
     run: RunQueue,
+    courtesy: Courtesy,
     sleeper: Sleeper,
     buffers: Buffers,
     limits: DriverLimits,
@@ -158,6 +161,7 @@ impl Driver {
             slots: Slab::new(limits.connections_max),
             timers: Timers::default(),
             run: RunQueue::default(),
+            courtesy: Courtesy::default(),
             sleeper,
             buffers: Buffers::new(),
             limits,
@@ -190,18 +194,20 @@ impl Driver {
         self.shared.lap(Stage::Application);
         let asked = self.take_todo();
         self.shared.lap(Stage::Serve);
+        let sent = self.transmit_at_once(tails);
         let received = self.receive();
         self.shared.lap(Stage::Route);
         let fired = self.fire_timers();
         self.shared.lap(Stage::Timers);
         self.carry_on();
-        let sent = self.transmit(tails);
+        let sent = sent + self.transmit(tails);
         Work { asked, received, fired, sent, has_more: !self.run.is_empty() }
     }
 
     /// Sleeps until something is to be done, or until `deadline`; only looks around if something is to be done already.
     pub(crate) fn wait(&mut self, deadline: Option<Instant>) {
         self.shared.lap(Stage::Application);
+        self.give_way();
         self.shared.waker.announce_sleep();
         let takes = self.takes_more();
         let busy = !self.run.is_empty()
@@ -269,6 +275,9 @@ impl Driver {
                 self.attended = Some(place.key);
                 slot.serve_todo(now);
                 self.attended = None;
+                if slot.connection.has_little_next(courtesy::LITTLE_MAX) {
+                    self.courtesy.note_little(now, place.key);
+                }
                 self.schedule(place.key);
                 asked += 1;
             }
@@ -437,7 +446,8 @@ impl Driver {
             self.attended = None;
         }
         let now = self.clock.now();
-        self.note_bulk(key, batch.bytes().len());
+        let len = batch.bytes().len();
+        self.note_bulk(key, len);
         if let Some(slot) = self.slots.get_mut(key.0) {
             if slot.away.is_some() {
                 return self.keep_for_the_whole(port, key, meta, batch);
@@ -448,6 +458,7 @@ impl Driver {
             self.attended = None;
             self.shared.lap(Stage::OpenAbsorb);
             self.schedule(key);
+            self.tell_of_little(key, len);
         }
     }
 

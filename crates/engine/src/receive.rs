@@ -21,7 +21,7 @@ use crate::sync::lock;
 pub(crate) const RECV_BUFFERS: usize = 16;
 
 /// Batches shorter than this are copied. Copying 16 KiB takes about a microsecond, a tenth of what opening it takes.
-const COPY_BELOW: usize = 16 << 10;
+pub(crate) const COPY_BELOW: usize = 16 << 10;
 
 /// Bytes handed to an application that are fewer than this are copied out of their buffer, which an application may
 /// otherwise keep alive by not reading: with it, what waits in an inbox pins at most four times its size.

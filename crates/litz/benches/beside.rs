@@ -1,5 +1,5 @@
 //! What a bulk transfer costs small messages on the same two hosts: 200 bytes there and back, a thousand times a second, alone
-//! and beside a transfer that takes what it gets, or what a rate or its class leaves it.
+//! and beside a transfer that takes what it gets, or what a rate or its class leaves it; and what that carries alone and beside them.
 //!
 //! `cargo bench -p litz --bench beside` measures; `cargo test -p litz --benches` only runs each case a little, so that none
 //! rots. Arguments behind `--`: `rounds=5`, `seconds=3`, `cap=1000` (Mb/s of the arms with a rate),
@@ -94,6 +94,13 @@ struct Stretch {
     bulk: Rate,
 }
 
+/// Messages alone, bulk alone, and messages beside the bulk.
+struct Run {
+    alone: Stretch,
+    bulk_alone: Rate,
+    beside: Stretch,
+}
+
 fn main() {
     // Cargo passes this when benchmarks, not tests, are asked for.
     let measuring = std::env::args().any(|argument| argument == "--bench");
@@ -104,24 +111,26 @@ fn main() {
         "{MESSAGE_BYTES} bytes there and back, 1000 a second; {rounds} rounds of {span:?}; medians, capped at {cap}"
     );
     println!(
-        "{:<26} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>10}",
-        "case", "alone/us", "p99/us", "beside/us", "p99/us", "ratio", "p99", "bulk/Mb/s"
+        "{:<26} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>10} {:>10}",
+        "case", "alone/us", "p99/us", "beside/us", "p99/us", "ratio", "p99", "alone/Mb/s", "bulk/Mb/s"
     );
     let only = text_argument("only");
     for case in CASES.iter().filter(|case| only.as_ref().is_none_or(|only| case.name.contains(only.as_str()))) {
-        let runs: Vec<[Stretch; 2]> = (0..rounds).map(|_| run(case, cap, span)).collect();
-        let of = |index: usize, quantile: f64| median(runs.iter().map(|run| run[index].at(quantile)));
-        let ratio = |quantile: f64| median(runs.iter().map(|[alone, beside]| beside.at(quantile) / alone.at(quantile)));
+        let runs: Vec<Run> = (0..rounds).map(|_| run(case, cap, span)).collect();
+        let of = |which: fn(&Run) -> &Stretch, quantile: f64| median(runs.iter().map(|run| which(run).at(quantile)));
+        let ratio = |quantile: f64| median(runs.iter().map(|run| run.beside.at(quantile) / run.alone.at(quantile)));
+        let mbps = |which: fn(&Run) -> Rate| median(runs.iter().map(|run| which(run).as_bps() as f64 / 1e6));
         println!(
-            "{:<26} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>7.2} {:>7.2} {:>10.0}",
+            "{:<26} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>7.2} {:>7.2} {:>10.0} {:>10.0}",
             case.name,
-            of(0, 0.5),
-            of(0, 0.99),
-            of(1, 0.5),
-            of(1, 0.99),
+            of(|run| &run.alone, 0.5),
+            of(|run| &run.alone, 0.99),
+            of(|run| &run.beside, 0.5),
+            of(|run| &run.beside, 0.99),
             ratio(0.5),
             ratio(0.99),
-            median(runs.iter().map(|run| run[1].bulk.as_bps() as f64 / 1e6)),
+            mbps(|run| run.bulk_alone),
+            mbps(|run| run.beside.bulk),
         );
     }
 }
@@ -139,8 +148,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Messages alone, then beside the bulk.
-fn run(case: &Case, cap: Rate, span: Duration) -> [Stretch; 2] {
+fn run(case: &Case, cap: Rate, span: Duration) -> Run {
     let world = World::new(Arm { wire: Wire::Udp, placement: case.placement });
     let mut config = world.config();
     config.transport.rate_cap = (case.bulk == Bulk::Capped).then_some(RateCap { rate: cap, burst: BURST_BYTES });
@@ -160,14 +168,15 @@ fn run(case: &Case, cap: Rate, span: Duration) -> [Stretch; 2] {
         };
         scope.spawn(move || take(&at_server, carried));
         scope.spawn(move || give(&large, case.bulk, cap, done));
-        // Until it has found its rate.
-        pause(span / 4);
+        // Until it has found its rate; with three seconds also until the engine expects no more messages.
+        pause(span * 2 / 5);
+        let bulk_alone = watch(span, carried);
         let beside = ask(&small, span, carried);
         done.store(true, Ordering::Relaxed);
         small.close(0, "done");
         client.close();
         server.close();
-        [alone, beside]
+        Run { alone, bulk_alone, beside }
     })
 }
 
@@ -211,6 +220,15 @@ fn give(connection: &Connection, bulk: Bulk, rate: Rate, done: &AtomicBool) {
     }
     let chunk = Bytes::from(vec![7; CHUNK_BYTES]);
     while !done.load(Ordering::Relaxed) && send.write_chunk(chunk.clone()).is_ok() {}
+}
+
+/// What the bulk carries in `span`.
+fn watch(span: Duration, carried: &AtomicU64) -> Rate {
+    let clock = MonotonicClock::start();
+    let (begun, before) = (clock.now(), carried.load(Ordering::Relaxed));
+    pause(span);
+    let bytes = carried.load(Ordering::Relaxed) - before;
+    Rate::from_transfer(bytes, clock.now().saturating_since(begun)).unwrap_or(Rate::ZERO)
 }
 
 /// Asks a thousand times a second for `span`.

@@ -282,6 +282,14 @@ impl Connection {
         has_only_a_tail
     }
 
+    /// Whether what the application wants sent next is little: something, and `bytes_max` bytes at most, none of it in the
+    /// [background](Self::set_background). Whether it may leave is another matter. A caller with other things to do may let it leave
+    /// before them.
+    #[must_use]
+    pub fn has_little_next(&self, bytes_max: u64) -> bool {
+        (1..=bytes_max).contains(&self.send.urgent_bytes())
+    }
+
     /// When to call [`Connection::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {

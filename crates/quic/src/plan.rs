@@ -50,6 +50,8 @@ pub struct Plan {
     pub(crate) numbers: [Option<(u64, u64)>; 3],
     /// Per number space, whether an acknowledgement is among the frames.
     pub(crate) acks: [bool; 3],
+    /// All stream data in it are of streams in the background, and there are some.
+    pub(crate) is_background: bool,
 }
 
 /// An entry of a plan.
@@ -123,6 +125,12 @@ impl Plan {
         self.datagram_count > 0 && self.datagram_count >= datagrams_max.min(PLAN_BYTES_MAX / self.segment_size)
     }
 
+    /// Whether all stream data in it are of streams in the [background](crate::Connection::set_background), and there are some: then
+    /// others should not have to wait for several such plans in a row.
+    pub fn is_background(&self) -> bool {
+        self.is_background
+    }
+
     /// Its size in bytes once sealed.
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
@@ -156,6 +164,7 @@ impl Plan {
         self.keys = [const { None }; 3];
         self.numbers = [None; 3];
         self.acks = [false; 3];
+        self.is_background = false;
     }
 
     /// Packets `first..=last` of `space` are in the plan; they follow those before them.

@@ -9,7 +9,7 @@ use net::RecvMeta;
 use quic::{ConnectionKey, PathId, Plan, ReceiveBuffer, seal};
 
 use super::Driver;
-use super::transmit::{Left, PLANS_PER_VISIT};
+use super::transmit::Left;
 use crate::arrival::arrived_at;
 use crate::meter::Stage;
 use crate::port::NearPort;
@@ -29,7 +29,7 @@ impl Driver {
     }
 
     /// Plans of a connection, sealed by whoever has room: all but the last of a visit by others.
-    pub(super) fn send_by_stage(&mut self, key: ConnectionKey) -> (usize, Left) {
+    pub(super) fn send_by_stage(&mut self, key: ConnectionKey, mut plans_max: usize) -> (usize, Left) {
         let mut planned = 0;
         let mut kept: Option<Arc<Plan>> = None;
         let left = loop {
@@ -47,13 +47,17 @@ impl Driver {
                 }
                 break Left::Nothing;
             }
-            if planned >= PLANS_PER_VISIT * stage.processors() {
+            if planned >= plans_max * stage.processors() {
                 break Left::More;
             }
             if let Err(left) = self.plan(key) {
                 break left;
             }
             planned += 1;
+            if self.plan.is_background() && self.courtesy.wants_pause(self.clock.now()) {
+                // One for each processor.
+                plans_max = 1;
+            }
             if let Some(processor) =
                 self.plan.addresses.and_then(|ends| self.ports[usize::from(ends.socket)].processor())
             {

@@ -37,7 +37,10 @@ impl Driver {
             // What is to be acknowledged, and what was, is known before a plan is made.
             self.take_findings();
             let Some(key) = self.run.pop() else { break };
-            sent += self.visit(key, tails);
+            if let Some(slot) = self.slots.get_mut(key.0) {
+                slot.scheduled = false;
+            }
+            sent += self.visit(key, tails, PLANS_PER_VISIT);
         }
         if let Some(receiver) = &mut self.receiver {
             receiver.wake();
@@ -54,16 +57,15 @@ impl Driver {
         sent
     }
 
-    fn visit(&mut self, key: ConnectionKey, tails: Tails) -> usize {
+    /// Lets a connection say what it has to say, and send so many batches.
+    pub(super) fn visit(&mut self, key: ConnectionKey, tails: Tails, plans_max: usize) -> usize {
         self.attended = Some(key);
-        let sent = self.attend(key, tails);
+        let sent = self.attend(key, tails, plans_max);
         self.attended = None;
         sent
     }
 
-    fn attend(&mut self, key: ConnectionKey, tails: Tails) -> usize {
-        let Some(slot) = self.slots.get_mut(key.0) else { return 0 };
-        slot.scheduled = false;
+    fn attend(&mut self, key: ConnectionKey, tails: Tails, plans_max: usize) -> usize {
         self.apply_routes(key);
         self.tell(key);
         self.want_to_depart(key);
@@ -75,7 +77,7 @@ impl Driver {
         if !self.tell_receiver(key) {
             return 0;
         }
-        let (sent, left) = self.send_plans(key, tails);
+        let (sent, left) = self.send_plans(key, tails, plans_max);
         // Planning may have ended streams or changed routes.
         self.apply_routes(key);
         self.tell(key);
@@ -135,7 +137,7 @@ impl Driver {
         }
     }
 
-    fn send_plans(&mut self, key: ConnectionKey, tails: Tails) -> (usize, Left) {
+    fn send_plans(&mut self, key: ConnectionKey, tails: Tails, plans_max: usize) -> (usize, Left) {
         let Some(slot) = self.slots.get_mut(key.0) else { return (0, Left::Nothing) };
         if slot.refused_until.is_some_and(|until| until > self.clock.now()) {
             return (0, Left::Nothing);
@@ -143,12 +145,12 @@ impl Driver {
         // The wait is over, whether there is something to send or not: a deadline in the past would fire for ever.
         slot.refused_until = None;
         if self.stage.is_some() {
-            return self.send_by_stage(key);
+            return self.send_by_stage(key, plans_max);
         }
         let mut sent = 0;
         // What the socket used last takes at a time.
         let mut datagrams_max = PLAN_DATAGRAMS_MAX;
-        for _ in 0..PLANS_PER_VISIT {
+        for _ in 0..plans_max {
             if sent > 0 && tails == Tails::Held && self.has_only_a_tail(key, datagrams_max) {
                 return (sent, Left::More);
             }
@@ -170,6 +172,9 @@ impl Driver {
             (self.plan, self.sealed) = (plan, sealed);
             if !goes_on {
                 return (sent, Left::Nothing);
+            }
+            if self.plan.is_background() && self.courtesy.wants_pause(self.clock.now()) {
+                break;
             }
         }
         (sent, Left::More)

@@ -366,6 +366,17 @@ impl SendStreams {
         streams.map(|stream| stream.ready_bytes(credit)).sum()
     }
 
+    /// Bytes of the most urgent streams that are ready, of the first few of them; none if one of these is in the background. What holds
+    /// them back is not looked at.
+    pub(crate) fn urgent_bytes(&self) -> u64 {
+        let credit = self.max_data - self.data_sent;
+        let Some(urgent) = self.ready.values().find(|class| !class.is_empty()) else { return 0 };
+        let mut streams = urgent.iter().take(READY_COUNTED_MAX).filter_map(|id| self.map.get(id));
+        streams
+            .try_fold(0, |bytes, stream| (!stream.is_background()).then(|| bytes + stream.ready_bytes(credit)))
+            .unwrap_or(0)
+    }
+
     /// Applications wait for room: more will follow.
     pub(crate) fn has_waiting_writers(&self) -> bool {
         !self.waiting.is_empty()

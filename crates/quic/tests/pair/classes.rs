@@ -447,3 +447,48 @@ fn limited_streams_end_and_are_reset_like_others_and_leave_no_timer_behind() {
     let idle = client.poll_timeout().expect("an idle timer") - pair.now;
     assert!(idle > Duration::from_secs(5), "the next timer fires after {idle}");
 }
+
+/// Plans of a connection with a background stream that has a lot to send and other data of the application, until there are none.
+fn plans_beside_background(pair: &mut Pair, ask: impl FnOnce(&mut quic::Connection)) -> Vec<(usize, bool)> {
+    pair.run_for(Duration::from_secs(1));
+    let now = pair.now;
+    let client = pair.client.connection(0);
+    let bulk = client.open(Dir::Uni).expect("a stream is allowed");
+    client.set_background(bulk, true).expect("open");
+    client.set_priority(bulk, -1).expect("open");
+    client.write(bulk, vec![7; 8_000].into()).expect("room");
+    assert!(!client.has_little_next(1 << 20), "the background is not urgent, however little it is");
+    ask(client);
+    let (mut plan, mut plans) = (quic::Plan::new(), Vec::new());
+    while client.poll_plan(now, quic::PLAN_DATAGRAMS_MAX, &mut plan) {
+        plans.push((plan.datagram_count(), plan.is_background()));
+    }
+    plans
+}
+
+#[test]
+fn what_is_in_the_background_leaves_in_plans_of_its_own_after_all_else() {
+    let message = |client: &mut quic::Connection| {
+        let id = client.open(Dir::Uni).expect("a stream is allowed");
+        client.write(id, vec![1; 200].into()).expect("room");
+        assert!(client.has_little_next(200) && !client.has_little_next(199), "as many bytes as were written");
+        client.finish(id).expect("open");
+    };
+    let plans = plans_beside_background(&mut connected(13), message);
+    assert!(plans.len() >= 2 && plans[0] == (1, false), "one packet holds the message alone: {plans:?}");
+    assert!(plans[1..].iter().all(|plan| plan.1), "{plans:?}");
+    assert!(plans[1..].iter().map(|plan| plan.0).sum::<usize>() >= 3, "the window has room for it: {plans:?}");
+
+    let datagram = |client: &mut quic::Connection| {
+        client.send_datagram(vec![1; 100].into()).expect("it fits");
+        assert!(client.has_little_next(100) && !client.has_little_next(99));
+    };
+    let plans = plans_beside_background(&mut connected(14), datagram);
+    assert!(plans.len() >= 2 && plans[0] == (1, false) && plans[1..].iter().all(|plan| plan.1), "{plans:?}");
+}
+
+#[test]
+fn a_background_without_others_fills_its_plans() {
+    let plans = plans_beside_background(&mut connected(15), |_| {});
+    assert!(plans[0].0 >= 4 && plans.iter().all(|plan| plan.1), "{plans:?}");
+}

@@ -96,7 +96,9 @@ impl SendHalf {
             if plan.datagram_count > 0 {
                 self.streams.rotate();
             }
-            let is_starved = bytes_left >= size as u64 && plan.datagram_count < limit;
+            let is_over = plan.datagram_count >= limit || self.streams.leaves_background_for_next();
+            let is_starved = bytes_left >= size as u64 && !is_over;
+            plan.is_background = self.streams.holds_only_background();
             self.note_starved(at, size, is_starved);
         }
         self.settle_plan(now, at, plan, exchange);
@@ -320,6 +322,7 @@ impl SendHalf {
             draft.add_payload(data.len());
             draft.eliciting = true;
             self.datagram_bytes -= data.len() as u64;
+            self.streams.on_datagram_taken();
             frames.push(SentFrame::Datagram);
             if last {
                 draft.room = 0;

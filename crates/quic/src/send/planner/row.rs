@@ -32,6 +32,11 @@ impl SendHalf {
             && self.streams.only_ready_len().is_some_and(|len| len < full)
     }
 
+    /// Bytes that the application wants sent before all others: datagrams and the most urgent streams; none in the background.
+    pub(crate) fn urgent_bytes(&self) -> u64 {
+        self.datagram_bytes + self.streams.urgent_bytes()
+    }
+
     /// Plans a row of at most `packets` full packets of the stream whose turn it is; returns how many it planned, zero if
     /// the stream does not fill a packet.
     #[expect(clippy::too_many_arguments, reason = "one row's context; a struct would only rename them")]

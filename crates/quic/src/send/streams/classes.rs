@@ -47,6 +47,8 @@ pub(super) struct Classes {
     /// The path it is for, once that is known, and what of the background may leave there.
     on: Option<PathId>,
     background_room: u64,
+    /// Whose bytes the present plan holds.
+    taken: Taken,
     /// The connection's own allowance.
     whole: Option<Allowance>,
     /// Streams out of allowance, by when they have some again. Each is here once at most.
@@ -64,6 +66,20 @@ pub(super) struct Classes {
     classed_count: usize,
     confined_count: usize,
     background_count: usize,
+}
+
+/// Whose bytes a plan holds. What is in the background has plans of its own: a batch of it takes longer to be sealed, sent and opened
+/// than the few packets of others that it would share a plan with, and these wait for all of it at both ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Taken {
+    #[default]
+    Nothing,
+    /// Of streams in the background alone.
+    Background,
+    /// Of others.
+    Others,
+    /// Of others, and a stream in the background would have had its turn after them.
+    OthersFirst,
 }
 
 /// Why a stream whose turn it is may not send.
@@ -86,13 +102,18 @@ impl Classes {
         {
             return Some(Restraint::Aside);
         }
+        let is_background = stream.is_background();
+        if is_background && matches!(self.taken, Taken::Others | Taken::OthersFirst) {
+            self.taken = Taken::OthersFirst;
+            return Some(Restraint::Aside);
+        }
         let unsent = stream.buffer.unsent();
         let available = stream.buffer.end().min(*limit).saturating_sub(unsent);
         if available == 0 || stream.buffer.has_lost() {
             return None;
         }
         let wanted = available.min(WORTH_SENDING);
-        if stream.class.as_ref().is_some_and(|class| class.is_background) {
+        if is_background {
             if self.background_room < wanted {
                 return Some(Restraint::Aside);
             }
@@ -119,11 +140,16 @@ impl Classes {
             .filter(|until| *until > self.now && self.capped_priority.is_some_and(|capped| priority <= capped))
     }
 
-    /// `bytes` of `stream` leave for the first time.
+    /// Something of `stream` leaves, `bytes` of it for the first time.
     #[cold]
     pub(super) fn on_taken(&mut self, stream: &mut SendStream, bytes: u64) {
-        if stream.class.as_ref().is_some_and(|class| class.is_background) {
+        if stream.is_background() {
             self.background_room = self.background_room.saturating_sub(bytes);
+            if self.taken == Taken::Nothing {
+                self.taken = Taken::Background;
+            }
+        } else if self.taken != Taken::OthersFirst {
+            self.taken = Taken::Others;
         }
         let own = stream.class.as_mut().and_then(|class| class.allowance.as_mut());
         own.into_iter().chain(&mut self.whole).for_each(|allowance| allowance.take(bytes));
@@ -297,6 +323,7 @@ impl SendStreams {
         self.end_plan();
         let Some(classes) = &mut self.classes else { return };
         (classes.now, classes.on, classes.background_room) = (now, on.as_ref().map(|path| path.id), u64::MAX);
+        classes.taken = Taken::Nothing;
         if let Some(path) = on.filter(|_| classes.background_count > 0) {
             classes.background_room = path.background_room();
         }
@@ -306,12 +333,31 @@ impl SendStreams {
     /// The plan is made: those that were passed over have their turn next.
     pub(crate) fn end_plan(&mut self) {
         let Some(classes) = &mut self.classes else { return };
-        (classes.on, classes.background_room) = (None, u64::MAX);
+        (classes.on, classes.background_room, classes.taken) = (None, u64::MAX, Taken::Nothing);
         while let Some(id) = classes.aside.pop() {
             if let Some(stream) = self.map.get(&id) {
                 self.ready.entry(Reverse(stream.priority)).or_default().push_front(id);
             }
         }
+    }
+
+    /// Something of the application's that is no stream data is in the plan that is made now.
+    pub(crate) fn on_datagram_taken(&mut self) {
+        if let Some(classes) = &mut self.classes
+            && classes.taken != Taken::OthersFirst
+        {
+            classes.taken = Taken::Others;
+        }
+    }
+
+    /// The stream data in the plan that is made now are of streams in the background, and there are some.
+    pub(crate) fn holds_only_background(&self) -> bool {
+        self.classes.as_ref().is_some_and(|classes| classes.taken == Taken::Background)
+    }
+
+    /// The plan that is made now ends early: what is in the background follows in the next.
+    pub(crate) fn leaves_background_for_next(&self) -> bool {
+        self.classes.as_ref().is_some_and(|classes| classes.taken == Taken::OthersFirst)
     }
 
     /// All that waits is in the background, as far as the first few streams tell.
@@ -320,7 +366,7 @@ impl SendStreams {
             return false;
         }
         let mut first = self.ready.values().flatten().take(READY_COUNTED_MAX).filter_map(|id| self.map.get(id));
-        first.all(|stream| stream.class.as_ref().is_some_and(|class| class.is_background))
+        first.all(SendStream::is_background)
     }
 
     /// Some streams are in the background.
@@ -388,6 +434,10 @@ impl SendStream {
     /// Bytes that could be sent now, with so much credit of the connection's.
     pub(super) fn ready_bytes(&self, credit: u64) -> u64 {
         self.buffer.ready_bytes(self.max_data.min(self.buffer.unsent() + credit))
+    }
+
+    pub(super) fn is_background(&self) -> bool {
+        self.class.as_ref().is_some_and(|class| class.is_background)
     }
 
     fn paths(&self) -> &PathSet {
