@@ -11,6 +11,7 @@
 //! | [`facility`] | servers that work first come, first served |
 //! | [`store`] | bounded queues between processes |
 //! | [`stream`] | named random streams and their distributions |
+//! | [`hardware`] | modelled hardware |
 //! | [`observe`] | what every component reports: utilisation, queue length, waiting time; Little's law held to the nanosecond |
 //!
 //! Start with [`Simulation`].
@@ -18,6 +19,7 @@
 
 pub mod calendar;
 pub mod facility;
+pub mod hardware;
 pub mod kernel;
 pub mod observe;
 pub mod store;
