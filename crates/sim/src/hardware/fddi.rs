@@ -227,6 +227,11 @@ impl<T: 'static> Ring<T> {
         self.inner.state.borrow().stations[station].lanes.iter().map(station::Lane::bytes).sum()
     }
 
+    /// Frames whose last bit has left and is not yet there.
+    pub fn frames_in_flight(&self) -> usize {
+        self.inner.state.borrow().flight.len()
+    }
+
     /// How long the token took to come to `station` again when it last came: what an adaptive scheduler reads.
     pub fn last_rotation(&self, station: usize) -> Duration {
         self.current().stations[station].timers.last_rotation

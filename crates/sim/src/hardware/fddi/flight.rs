@@ -21,6 +21,10 @@ impl<T> Flight<T> {
         self.frames.insert(index, (arrives, frame));
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
     pub(super) fn next_arrival(&self) -> Option<Instant> {
         self.frames.front().map(|&(arrives, _)| arrives)
     }
