@@ -5,6 +5,9 @@
 //! | [`fddi`] | rings with the timed-token rules, an idle rotation costs nothing |
 
 mod config_error;
+mod driver;
 pub mod fddi;
+mod flight;
+mod lane;
 
 pub use config_error::ConfigError;
