@@ -64,9 +64,14 @@ impl Wake for Parker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let mut state = lock(&self.state);
-        state.token = true;
-        if state.parked {
+        let is_parked = {
+            let mut state = lock(&self.state);
+            state.token = true;
+            state.parked
+        };
+        // With the lock released: a thread that is woken on the processor of its waker runs at once, and would find it taken, sleep
+        // again and be woken a second time. A thread parks on its own parker alone, so nobody else can take the signal.
+        if is_parked {
             self.signal.notify_one();
         }
     }
@@ -101,5 +106,41 @@ pub(crate) fn set_waker(slot: &mut Option<Waker>, waker: &Waker) {
     match slot {
         Some(known) => known.clone_from(waker),
         None => *slot = Some(waker.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use units::Duration;
+
+    use super::*;
+
+    #[test]
+    fn no_wake_up_is_lost_between_looking_and_parking() {
+        const ROUNDS: u64 = 20_000;
+        let (clock, parker) = (MonotonicClock::start(), Arc::new(Parker::default()));
+        let (published, seen) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let waker = Waker::from(Arc::clone(&parker));
+                for round in 1..=ROUNDS {
+                    published.store(round, Ordering::SeqCst);
+                    waker.wake_by_ref();
+                    // Sometimes in step with the sleeper, sometimes far ahead.
+                    while round % 3 == 0 && seen.load(Ordering::SeqCst) < round {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            while seen.load(Ordering::SeqCst) < ROUNDS {
+                let now = published.load(Ordering::SeqCst);
+                if now == seen.swap(now, Ordering::SeqCst) && now < ROUNDS {
+                    let deadline = clock.now() + Duration::from_secs(20);
+                    assert!(parker.park(&clock, Some(deadline)), "slept through round {} of {ROUNDS}", now + 1);
+                }
+            }
+        });
     }
 }
