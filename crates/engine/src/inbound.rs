@@ -15,6 +15,7 @@ use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, St
 use crate::error::Closed;
 use crate::messages::Incoming;
 use crate::receive::COMPACT_BELOW;
+use crate::sync::WakerSet;
 
 /// Bytes taken from a stream in one call; chunks are references, so more would only mean less often.
 pub(crate) const READ_LEN_MAX: usize = 64 << 10;
@@ -59,12 +60,14 @@ pub(crate) struct Inbound {
     messages: Incoming,
     /// Streams of the peer whose sending side is ours, made since they were last [taken](Self::take_accepted).
     accepted: Vec<StreamCells>,
+    /// Who waited for what streams have brought since readers were last [woken](Self::wake_readers).
+    wakers: WakerSet,
 }
 
 impl Inbound {
     pub(crate) fn new(cell: Arc<ConnectionCell>) -> Self {
         let messages = Incoming::new(cell.shared.limits.message_len_max);
-        Self { cell, readers: BTreeMap::new(), messages, accepted: Vec::new() }
+        Self { cell, readers: BTreeMap::new(), messages, accepted: Vec::new(), wakers: WakerSet::default() }
     }
 
     /// A stream of ours that the peer may answer on.
@@ -90,6 +93,12 @@ impl Inbound {
     /// Whether there is something to [take](Self::take_accepted).
     pub(crate) fn has_accepted(&self) -> bool {
         !self.accepted.is_empty()
+    }
+
+    /// Wakes those who read streams that something was brought to. To be called after whatever brings something, soon: a reader
+    /// that runs on this very processor takes it over when it is woken, so it is worth waking for more than one batch.
+    pub(crate) fn wake_readers(&mut self) {
+        self.wakers.wake_all();
     }
 
     /// Brings what there is for the application, as far as it wants it.
@@ -151,7 +160,7 @@ impl Inbound {
         self.accepted.push(cells);
     }
 
-    /// Moves what has arrived into the inbox.
+    /// Moves what has arrived into the inbox. Who waits for it is woken by [`wake_readers`](Self::wake_readers).
     pub(crate) fn serve_reader(&mut self, now: Instant, cell: &RecvCell, source: &mut impl Source) {
         self.move_in(now, cell, false, source);
     }
@@ -183,7 +192,7 @@ impl Inbound {
             self.readers.remove(&id);
         }
         if let Some(waker) = waker {
-            waker.wake();
+            self.wakers.add_next(waker);
         }
     }
 
@@ -230,6 +239,7 @@ impl Inbound {
             cell.end(RecvEnd::Closed(closed.clone()));
         }
         self.messages.clear();
+        self.wake_readers();
     }
 }
 
@@ -243,3 +253,6 @@ pub(crate) fn cells_for(connection: &ConnectionCell, id: StreamId) -> StreamCell
         recv: (bi || !ours).then(|| Arc::new(RecvCell::new(id, limits.inbox_bytes_max))),
     }
 }
+
+#[cfg(test)]
+mod tests;

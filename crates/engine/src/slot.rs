@@ -206,6 +206,7 @@ impl Slot {
     fn with_inbound(&mut self, serve: impl FnOnce(&mut Inbound, &mut Connection)) {
         let Some(inbound) = &mut self.inbound else { return };
         serve(inbound, &mut self.connection);
+        inbound.wake_readers();
         let accepted = inbound.take_accepted();
         self.hand_out(accepted);
     }

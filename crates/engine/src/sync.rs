@@ -64,9 +64,14 @@ impl Wake for Parker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let mut state = lock(&self.state);
-        state.token = true;
-        if state.parked {
+        let is_parked = {
+            let mut state = lock(&self.state);
+            state.token = true;
+            state.parked
+        };
+        // With the lock released: a thread that is woken on the processor of its waker runs at once, and would find it taken, sleep
+        // again and be woken a second time. A thread parks on its own parker alone, so nobody else can take the signal.
+        if is_parked {
             self.signal.notify_one();
         }
     }
@@ -83,14 +88,26 @@ impl WakerSet {
         }
     }
 
+    /// As [`add`](Self::add), for many: it only looks at the last one, which one that reads several streams often is.
+    pub(crate) fn add_next(&mut self, waker: Waker) {
+        if !self.0.last().is_some_and(|last| last.will_wake(&waker)) {
+            self.0.push(waker);
+        }
+    }
+
     /// Hands them over, to be woken once the lock is released.
     #[must_use]
     pub(crate) fn take(&mut self) -> Self {
         Self(std::mem::take(&mut self.0))
     }
 
-    pub(crate) fn wake(self) {
-        for waker in self.0 {
+    pub(crate) fn wake(mut self) {
+        self.wake_all();
+    }
+
+    /// Wakes them all. If one panics the others are still there.
+    pub(crate) fn wake_all(&mut self) {
+        while let Some(waker) = self.0.pop() {
             waker.wake();
         }
     }
@@ -101,5 +118,66 @@ pub(crate) fn set_waker(slot: &mut Option<Waker>, waker: &Waker) {
     match slot {
         Some(known) => known.clone_from(waker),
         None => *slot = Some(waker.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+    use units::Duration;
+
+    use super::*;
+
+    #[test]
+    fn no_wake_up_is_lost_between_looking_and_parking() {
+        const ROUNDS: u64 = 20_000;
+        let (clock, parker) = (MonotonicClock::start(), Arc::new(Parker::default()));
+        let (published, seen) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let waker = Waker::from(Arc::clone(&parker));
+                for round in 1..=ROUNDS {
+                    published.store(round, Ordering::SeqCst);
+                    waker.wake_by_ref();
+                    // Sometimes in step with the sleeper, sometimes far ahead.
+                    while round % 3 == 0 && seen.load(Ordering::SeqCst) < round {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            while seen.load(Ordering::SeqCst) < ROUNDS {
+                let now = published.load(Ordering::SeqCst);
+                if now == seen.swap(now, Ordering::SeqCst) && now < ROUNDS {
+                    let deadline = clock.now() + Duration::from_secs(20);
+                    assert!(parker.park(&clock, Some(deadline)), "slept through round {} of {ROUNDS}", now + 1);
+                }
+            }
+        });
+    }
+
+    /// Panics when it is woken for the first time.
+    #[derive(Default)]
+    struct Fragile(AtomicUsize);
+
+    impl Wake for Fragile {
+        fn wake(self: Arc<Self>) {
+            assert!(self.0.fetch_add(1, Ordering::Relaxed) > 0, "the waker of somebody else");
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_leaves_the_others_to_be_woken() {
+        let wakers: Vec<_> = (0..3).map(|_| Arc::<Fragile>::default()).collect();
+        let mut set = WakerSet::default();
+        for waker in &wakers {
+            set.add_next(Waker::from(Arc::clone(waker)));
+        }
+        for _ in &wakers {
+            let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| set.wake_all()));
+            assert!(woken.is_err());
+        }
+        set.wake_all();
+        assert!(wakers.iter().all(|waker| waker.0.load(Ordering::Relaxed) == 1));
     }
 }

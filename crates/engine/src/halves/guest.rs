@@ -86,6 +86,13 @@ impl Guest {
         has_ids
     }
 
+    /// Wakes those who read what was brought.
+    pub(super) fn wake_readers(&mut self) {
+        if let Some((_, inbound)) = &mut self.halves {
+            inbound.wake_readers();
+        }
+    }
+
     /// Brings the application what has arrived for it.
     fn bring(&mut self, now: Instant) {
         let Some((part, inbound)) = &mut self.halves else { return };
