@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`atm`] | lines of 53-byte cells with circuits that take turns; a train of cells is one event |
 //! | [`fddi`] | rings with the timed-token rules, an idle rotation costs nothing |
-//! | [`line`] | point-to-point links on the model of `netem` |
+//! | [`line`](mod@line) | point-to-point links on the model of `netem` |
 
 pub mod atm;
 mod config_error;
