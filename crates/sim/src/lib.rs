@@ -9,6 +9,7 @@
 //! | [`calendar`] | events in the total order of time and insertion |
 //! | [`kernel`] | [`Simulation`] and its handle [`Sim`]: processes, virtual time, random streams |
 //! | [`facility`] | servers that work first come, first served |
+//! | [`hardware`] | models of machines: processors, message links |
 //! | [`store`] | bounded queues between processes |
 //! | [`stream`] | named random streams and their distributions |
 //! | [`observe`] | what every component reports: utilisation, queue length, waiting time; Little's law held to the nanosecond |
@@ -18,6 +19,7 @@
 
 pub mod calendar;
 pub mod facility;
+pub mod hardware;
 pub mod kernel;
 pub mod observe;
 pub mod store;
