@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod outcome;
+mod process_network;
 pub mod study;
 
 pub use outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
@@ -17,5 +18,5 @@ pub use study::{Effort, Options, Study};
 
 /// Every study, in the order of the documents.
 pub fn all() -> Vec<Box<dyn Study>> {
-    Vec::new()
+    process_network::studies()
 }
