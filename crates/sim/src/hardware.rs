@@ -1,0 +1,17 @@
+//! Modelled hardware. Its parameters are checked when it is built: what cannot be is an error that names the key.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`atm`] | lines of 53-byte cells with circuits that take turns; a train of cells is one event |
+//! | [`fddi`] | rings with the timed-token rules, an idle rotation costs nothing |
+//! | [`line`] | point-to-point links on the model of `netem` |
+
+pub mod atm;
+mod config_error;
+mod driver;
+pub mod fddi;
+mod flight;
+mod lane;
+pub mod line;
+
+pub use config_error::ConfigError;
