@@ -9,7 +9,6 @@
 //! | [`calendar`] | events in the total order of time and insertion |
 //! | [`kernel`] | [`Simulation`] and its handle [`Sim`]: processes, virtual time, random streams |
 //! | [`facility`] | servers that work first come, first served |
-//! | [`hardware`] | models of machines: processors, message links |
 //! | [`store`] | bounded queues between processes |
 //! | [`stream`] | named random streams and their distributions |
 //! | [`hardware`] | modelled hardware |
