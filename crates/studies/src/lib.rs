@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod outcome;
+mod packet_level;
 mod process_network;
 pub mod study;
 
@@ -18,5 +19,5 @@ pub use study::{Effort, Options, Study};
 
 /// Every study, in the order of the documents.
 pub fn all() -> Vec<Box<dyn Study>> {
-    process_network::studies()
+    [packet_level::studies(), process_network::studies()].into_iter().flatten().collect()
 }
