@@ -12,6 +12,7 @@
 pub mod outcome;
 mod packet_level;
 mod process_network;
+mod safenet;
 pub mod study;
 
 pub use outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
@@ -19,5 +20,5 @@ pub use study::{Effort, Options, Study};
 
 /// Every study, in the order of the documents.
 pub fn all() -> Vec<Box<dyn Study>> {
-    [packet_level::studies(), process_network::studies()].into_iter().flatten().collect()
+    [packet_level::studies(), process_network::studies(), safenet::studies()].into_iter().flatten().collect()
 }
