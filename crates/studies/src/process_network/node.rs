@@ -119,6 +119,8 @@ pub(super) struct Node {
     told_at: Cell<Instant>,
     pub(super) workstation: Facility,
     pub(super) delivered: Cell<u64>,
+    /// When the last one was.
+    pub(super) delivered_at: Cell<Instant>,
     pub(super) dropped: Cell<u64>,
     pub(super) acknowledgements: Cell<Acknowledgements>,
 }
@@ -203,6 +205,7 @@ impl Node {
             told_at: Cell::default(),
             workstation: Facility::new(sim, &called("workstation"), 1),
             delivered: Cell::new(0),
+            delivered_at: Cell::default(),
             dropped: Cell::new(0),
             acknowledgements: Cell::default(),
         })
@@ -299,6 +302,7 @@ impl Node {
                 self.workstation.serve(micros(us_per_segment)).await;
             }
             self.delivered.set(self.delivered.get() + 1);
+            self.delivered_at.set(self.sim.now());
             self.receive_side.borrow_mut().read += 1;
             if self.must_open_the_window() {
                 self.count(|counts| counts.by_reading += 1);
