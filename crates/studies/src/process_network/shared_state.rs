@@ -355,9 +355,9 @@ fn checks(plain: &Replicated, again: &Replicated, segments: u64) -> Vec<Check> {
             format!("all {segments} segments of every run once and in order; {duplicates} duplicates thrown away"),
         ),
         Check::new(
-            "looking again spares nineteen in twenty of the retransmissions that the receive side knows to be \
+            "looking again spares nine in ten of the retransmissions that the receive side knows to be \
              superfluous",
-            known(again) * 20 <= known(plain) && known(plain) > 0,
+            known(again) * 10 <= known(plain) && known(plain) > 0,
             format!(
                 "{} without, {} with, and those because an acknowledgement came while the answer was on its way",
                 known(plain),
