@@ -59,7 +59,7 @@ impl Direction {
     async fn line(self: Rc<Self>, is_receive: bool) {
         let mut due = Instant::ZERO;
         loop {
-            due = due + Duration::from_nanos(self.setup.word_ns * BLOCK_WORDS);
+            due += Duration::from_nanos(self.setup.word_ns * BLOCK_WORDS);
             self.sim.sleep_until(due).await;
             let is_in_time =
                 if is_receive { self.interface.try_put(()).is_ok() } else { self.interface.try_take().is_some() };
