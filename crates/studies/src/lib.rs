@@ -10,6 +10,9 @@
 #![forbid(unsafe_code)]
 
 pub mod outcome;
+mod packet_level;
+mod process_network;
+mod safenet;
 pub mod study;
 
 pub use outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
@@ -17,5 +20,5 @@ pub use study::{Effort, Options, Study};
 
 /// Every study, in the order of the documents.
 pub fn all() -> Vec<Box<dyn Study>> {
-    Vec::new()
+    [packet_level::studies(), process_network::studies(), safenet::studies()].into_iter().flatten().collect()
 }
