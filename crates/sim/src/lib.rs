@@ -9,6 +9,7 @@
 //! | [`calendar`] | events in the total order of time and insertion |
 //! | [`kernel`] | [`Simulation`] and its handle [`Sim`]: processes, virtual time, random streams |
 //! | [`facility`] | servers that work first come, first served |
+//! | [`resource`] | what one process at a time keeps for as long as it likes |
 //! | [`store`] | bounded queues between processes |
 //! | [`stream`] | named random streams and their distributions |
 //! | [`hardware`] | modelled hardware |
@@ -20,14 +21,18 @@
 pub mod calendar;
 pub mod facility;
 pub mod hardware;
+mod join;
 pub mod kernel;
 pub mod observe;
+pub mod resource;
 pub mod store;
 pub mod stream;
 
 pub use calendar::Calendar;
 pub use facility::Facility;
+pub use join::join;
 pub use kernel::{Sim, Simulation};
 pub use observe::{Level, Report, Tally};
+pub use resource::Resource;
 pub use store::Store;
 pub use stream::Stream;
