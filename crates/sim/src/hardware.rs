@@ -2,17 +2,24 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`atm`] | lines of 53-byte cells with circuits that take turns; a train of cells is one event |
 //! | [`bus`] | buses: held or split transactions |
 //! | [`dma`] | engines that move words without a processor |
 //! | [`fddi`] | rings with the timed-token rules, an idle rotation costs nothing |
+//! | [`line`] | point-to-point links on the model of `netem` |
 //! | [`memory`] | memories: nanoseconds a word, ports |
 //! | [`mux`] | network schedulers, and the device that holds one for all |
 //! | [`processor`] | processors: instructions per second, caches that miss |
 
+pub mod atm;
 pub mod bus;
 mod config_error;
 pub mod dma;
+mod driver;
 pub mod fddi;
+mod flight;
+mod lane;
+pub mod line;
 pub mod memory;
 pub mod mux;
 pub mod processor;

@@ -203,16 +203,12 @@ fn a_station_that_always_has_frames_gets_what_the_formula_says_and_no_rotation_t
     let mut simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
     let ring = Ring::new(&sim, "ring", config.clone()).unwrap();
-    for station in [0, 2] {
+    // Eight processes a station: whenever a frame of one has left, those of seven others wait.
+    for station in [0, 2].into_iter().flat_map(|station| [station; 8]) {
         let ring = ring.clone();
         simulation.spawn(async move {
             loop {
-                // Always another one in the queue.
-                if ring.has_room(station, Class::Asynchronous) {
-                    let _full = ring.enqueue(station, 3, 1000, ());
-                } else {
-                    ring.send(station, 3, 1000, ()).await;
-                }
+                ring.send(station, 3, 1000, ()).await;
             }
         });
     }
