@@ -12,6 +12,7 @@
 //! | [`resource`] | what one process at a time keeps for as long as it likes |
 //! | [`store`] | bounded queues between processes |
 //! | [`stream`] | named random streams and their distributions |
+//! | [`watch`] | times what is not one component's doing |
 //! | [`hardware`] | modelled hardware |
 //! | [`replicate`] | independent runs on many threads, intervals, warm-up |
 //! | [`observe`] | what every component reports: utilisation, queue length, waiting time; Little's law held to the nanosecond |
@@ -29,6 +30,7 @@ pub mod replicate;
 pub mod resource;
 pub mod store;
 pub mod stream;
+pub mod watch;
 
 pub use calendar::Calendar;
 pub use facility::Facility;
@@ -39,3 +41,4 @@ pub use replicate::{Replicated, Replications};
 pub use resource::Resource;
 pub use store::Store;
 pub use stream::Stream;
+pub use watch::Watch;

@@ -67,7 +67,7 @@ mod tests {
         };
         let bus = Bus::new(&sim, "bus", config).unwrap();
         let dma = Dma::new(&sim, "dma", Duration::from_nanos(500));
-        let (first, home) = (dma.clone(), Home { bus: Some(bus.clone()), memory: fast.clone() });
+        let (first, home) = (dma.clone(), Home { bus: Some(bus.clone()), memory: fast.clone(), watch: None });
         simulation.spawn(async move { first.copy(&bus, &slow, &fast, 100).await });
         simulation.spawn(async move { dma.transfer(&home, 100).await });
         simulation.run();

@@ -4,7 +4,7 @@ use units::Duration;
 
 use crate::hardware::{Bus, ConfigError, Memory};
 use crate::resource::{Held, Resource};
-use crate::{Report, Sim};
+use crate::{Report, Sim, Watch};
 
 /// A processor.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,18 +54,25 @@ pub struct Home {
     pub bus: Option<Bus>,
     /// The memory.
     pub memory: Memory,
+    /// Times every burst, with its way over the bus, if that is wanted.
+    pub watch: Option<Watch>,
 }
 
 impl Home {
-    /// Reads or writes `words` words.
+    /// Reads or writes `words` words, burst by burst.
     pub async fn access(&self, words: u64) {
+        for burst in self.memory.bursts(words) {
+            match &self.watch {
+                Some(watch) => watch.time(self.burst(burst)).await,
+                None => self.burst(burst).await,
+            }
+        }
+    }
+
+    async fn burst(&self, words: u64) {
         match &self.bus {
             Some(bus) => bus.access(&self.memory, words).await,
-            None => {
-                for burst in self.memory.bursts(words) {
-                    self.memory.burst(burst).await;
-                }
-            }
+            None => self.memory.burst(words).await,
         }
     }
 }
@@ -157,7 +164,7 @@ mod tests {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
         let memory = MemoryConfig { word_ns: 80, word_bits: 32, burst_words: 16, ports: 1 };
-        let home = Home { bus: None, memory: Memory::new(&sim, "memory", memory).unwrap() };
+        let home = Home { bus: None, memory: Memory::new(&sim, "memory", memory).unwrap(), watch: None };
         let processor = Processor::new(&sim, "processor", config, home).unwrap();
         simulation.spawn(async move { processor.run(work).await });
         simulation.run();
