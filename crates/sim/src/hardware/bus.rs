@@ -161,8 +161,7 @@ mod tests {
             });
         }
         simulation.run();
-        let ends = ends.borrow().clone();
-        ends
+        ends.take()
     }
 
     #[test]

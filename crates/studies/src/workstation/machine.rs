@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use sim::hardware::{
-    Bus, BusConfig, Chooser, ConfigError, Home, Memory, MemoryConfig, Mux, Processor, ProcessorConfig,
+    Bus, BusConfig, Chooser, ConfigError, Home, Memory, MemoryConfig, Mux, Outlet, Processor, ProcessorConfig,
 };
 use sim::{Sim, Store, Watch};
 use units::Rate;
@@ -28,7 +28,7 @@ pub(super) struct Machine {
     pub(super) abus: Bus,
     /// The central network scheduler's device; `None` where each processor has a scheduler.
     pub(super) mux: Option<Mux>,
-    pub(super) choosers: RefCell<Vec<Chooser>>,
+    choosers: RefCell<Vec<Chooser>>,
     /// Parcels for each interface.
     pub(super) outboxes: Vec<Store<Parcel>>,
     /// Parcels that each interface was given and has not sent.
@@ -79,6 +79,15 @@ impl Machine {
             pending: vec![Cell::new(0); config.interfaces],
             station,
         })
+    }
+}
+
+impl Machine {
+    /// The interface for a parcel of `processor`: its own scheduler decides, or the central one.
+    pub(super) fn choose(&self, processor: usize, outlets: &[Outlet]) -> usize {
+        let mut choosers = self.choosers.borrow_mut();
+        let chooser = processor % choosers.len();
+        choosers[chooser].choose(outlets).expect("failures leave an interface")
     }
 }
 

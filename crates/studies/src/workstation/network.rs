@@ -117,10 +117,7 @@ pub(super) async fn transmit(world: Rc<World>, from_sender: bool, parcel: Parcel
         mux.pass().await;
     }
     let outlets = if world.config.choices.stale.is_zero() { world.look(from_sender) } else { world.seen(from_sender) };
-    let mut choosers = machine.choosers.borrow_mut();
-    let chooser = parcel.processor % choosers.len();
-    let index = choosers[chooser].choose(&outlets).expect("failures leave an interface");
-    drop(choosers);
+    let index = machine.choose(parcel.processor, &outlets);
     machine.pending[index].set(machine.pending[index].get() + 1);
     machine.outboxes[index].put(parcel).await;
 }
