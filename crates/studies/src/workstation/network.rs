@@ -61,9 +61,8 @@ pub(super) fn ring(sim: &Sim, config: &Config, stations: usize, index: usize) ->
     let choices = &config.choices;
     let share = match &config.load {
         Load::Uniform(share) => *share,
-        Load::Steps(steps) => {
-            *steps.first().ok_or_else(|| ConfigError::new("load", "a sequence of shares has a first one"))?
-        }
+        // Validated: there is a first one.
+        Load::Steps(steps) => steps[0],
     };
     let background = Background {
         station: choices.background_station,
@@ -196,7 +195,7 @@ impl World {
     }
 }
 
-/// How long the nearest multiple of `parts` of `span` lies after its beginning.
+/// The first `part` of `parts` equal parts of `span`.
 pub(super) const fn part_of(span: Duration, part: usize, parts: usize) -> Duration {
     span.mul_ratio(part as u64, parts as u64)
 }
