@@ -14,11 +14,15 @@ mod packet_level;
 mod process_network;
 mod safenet;
 pub mod study;
+mod workstation;
 
 pub use outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
 pub use study::{Effort, Options, Study};
 
 /// Every study, in the order of the documents.
 pub fn all() -> Vec<Box<dyn Study>> {
-    [packet_level::studies(), process_network::studies(), safenet::studies()].into_iter().flatten().collect()
+    [packet_level::studies(), process_network::studies(), safenet::studies(), workstation::studies()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
