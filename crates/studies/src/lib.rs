@@ -2,6 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`claims`] | what the papers say, decided |
 //! | [`document`] | the papers |
 //! | [`outcome`] | what a study says: paper, ours, difference, assumptions, checks, curves |
 //! | [`render`] | outcomes as text, CSV, JSON and SVG |
@@ -11,6 +12,7 @@
 //! with its reason and with what happens if it is chosen otherwise.
 #![forbid(unsafe_code)]
 
+pub mod claims;
 pub mod document;
 pub mod outcome;
 pub mod render;

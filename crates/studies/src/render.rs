@@ -7,12 +7,14 @@
 //! | [`picture`] | curves as SVG |
 //! | [`report`] | all of it, as `docs/spec/study.md` has it in JSON |
 //! | [`text`] | all of it for people |
+//! | [`verdicts`] | claims and what was found out about them |
 
 pub mod csv;
 pub mod numbers;
 pub mod picture;
 pub mod report;
 pub mod text;
+pub mod verdicts;
 
 mod lines;
 

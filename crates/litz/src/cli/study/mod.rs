@@ -1,5 +1,6 @@
 //! `litz study`: the papers' experiments, run again, and their claims, decided.
 
+mod claims;
 mod files;
 mod near;
 mod options;
@@ -16,7 +17,7 @@ use studies::{Outcome, Study};
 use super::{exit, out, signals};
 use options::{Command, RunOptions};
 use progress::Progress;
-use runs::{Stop, Studies, Watch};
+use runs::{Stop, Watch};
 
 pub(crate) use options::{HELP, StudyOptions};
 
@@ -31,6 +32,7 @@ pub(crate) fn run(options: &StudyOptions) -> ExitCode {
             (chosen(ids).and_then(|studies| run_all(studies, options)), options.conditions.json)
         }
         Command::All(options) => (run_all(studies::all(), options), options.conditions.json),
+        Command::Claims { ids, conditions } => (claims::run(ids, conditions), conditions.json),
     };
     match done {
         Ok(()) => ExitCode::from(exit::DONE),
@@ -59,6 +61,13 @@ fn show(ids: &[String]) -> Result<(), Fault> {
     let texts: Vec<_> = chosen(ids)?.iter().map(|study| text::description(study.as_ref())).collect();
     out::print(&texts.join("\n"));
     Ok(())
+}
+
+fn stopped(stop: Stop) -> Fault {
+    match stop {
+        Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),
+        Stop::Error(words) => failed(words),
+    }
 }
 
 /// The studies of these names, each once.
@@ -91,12 +100,12 @@ fn run_all(studies: Vec<Box<dyn Study>>, options: &RunOptions) -> Result<(), Fau
     // Before the minutes that running takes.
     options.check_folder().map_err(failed)?;
     let cancel = signals::cancel_token().map_err(|error| failed(format!("cannot handle interrupts: {error}")))?;
-    let studies: Studies = Arc::from(studies);
+    let studies: Arc<[Box<dyn Study>]> = Arc::from(studies);
     let mut speaker = Speaker {
         conditions: Conditions::of(&how),
         studies: &studies,
         options,
-        progress: Progress::new(studies.len(), options.conditions.json),
+        progress: Progress::new("studies", studies.len(), options.conditions.json),
         reports: Vec::new(),
     };
     let made = runs::make(&studies, &how, &cancel, &mut speaker);
@@ -106,10 +115,7 @@ fn run_all(studies: Vec<Box<dyn Study>>, options: &RunOptions) -> Result<(), Fau
     if options.conditions.json {
         out::line(&files::json(&Report::new(conditions, reports)).map_err(failed)?);
     }
-    made.map_err(|stop| match stop {
-        Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),
-        Stop::Error(words) => failed(words),
-    })?;
+    made.map_err(stopped)?;
     if options.check && !broken.is_empty() {
         return Err((exit::INCOMPLETE, format!("not all promises are kept: {}", broken.join(", "))));
     }
@@ -119,13 +125,13 @@ fn run_all(studies: Vec<Box<dyn Study>>, options: &RunOptions) -> Result<(), Fau
 /// Tells and keeps what is found, as it comes.
 struct Speaker<'a> {
     conditions: Conditions,
-    studies: &'a Studies,
+    studies: &'a [Box<dyn Study>],
     options: &'a RunOptions,
     progress: Progress,
     reports: Vec<StudyReport>,
 }
 
-impl Watch for Speaker<'_> {
+impl Watch<Outcome> for Speaker<'_> {
     fn began(&mut self, index: usize) {
         self.progress.begin(self.studies[index].id());
     }

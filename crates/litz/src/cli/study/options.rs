@@ -24,6 +24,9 @@ give the same result to the byte, on any number of threads. Each cell has what t
 with its interval, the difference, and whether that is within the tolerance; cells that a parameter was chosen for say
 `fitted` and prove nothing. What the paper does not say is listed with what other choices would give.
 
+A claim is a statement of a paper that can be wrong. `litz study claims` decides each by running studies or models:
+holds, refuted or not decidable here. A refutation is a result, not an error.
+
 Exit status:
   0    everything ran
   1    with --check: a cell is outside its tolerance, or a check does not hold
@@ -63,6 +66,16 @@ pub(super) enum Command {
     /// Run all studies
     #[command(after_help = HELP)]
     All(RunOptions),
+    /// Decide the papers' claims: holds, refuted or not decidable here, with the numbers
+    #[command(after_help = HELP)]
+    Claims {
+        /// Names of claims such as 002-03, or of documents such as 002 [default: all]
+        #[arg(value_name = "ID")]
+        ids: Vec<String>,
+
+        #[command(flatten)]
+        conditions: ConditionOptions,
+    },
 }
 
 #[derive(Args, Debug)]

@@ -13,30 +13,33 @@ const TICK: Duration = Duration::from_millis(200);
 pub(super) struct Progress {
     all: MultiProgress,
     total: ProgressBar,
-    running: BTreeMap<&'static str, ProgressBar>,
+    running: BTreeMap<String, ProgressBar>,
 }
 
 impl Progress {
-    /// Of `count` studies; `quiet` shows nothing.
-    pub(super) fn new(count: usize, quiet: bool) -> Self {
+    /// Of `count` of `what`; `quiet` shows nothing.
+    pub(super) fn new(what: &str, count: usize, quiet: bool) -> Self {
         let is_seen = !quiet && io::stderr().is_terminal();
         let target = if is_seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let all = MultiProgress::with_draw_target(target);
-        let total = all.add(styled(ProgressBar::new(count as u64), "[{bar:30}] {pos} of {len} studies  {elapsed}"));
+        let template = format!("[{{bar:30}}] {{pos}} of {{len}} {what}  {{elapsed}}");
+        let total = all.add(styled(ProgressBar::new(count as u64), &template));
         Self { all, total, running: BTreeMap::new() }
     }
 
     /// This one runs now.
-    pub(super) fn begin(&mut self, id: &'static str) {
-        let line = self.all.add(styled(ProgressBar::new_spinner(), "  {spinner} {msg}  {elapsed}").with_message(id));
+    pub(super) fn begin(&mut self, id: &str) {
+        let line = self
+            .all
+            .add(styled(ProgressBar::new_spinner(), "  {spinner} {msg}  {elapsed}").with_message(id.to_owned()));
         if !self.all.is_hidden() {
             line.enable_steady_tick(TICK);
         }
-        self.running.insert(id, line);
+        self.running.insert(id.to_owned(), line);
     }
 
     /// This one runs no longer.
-    pub(super) fn end(&mut self, id: &'static str) {
+    pub(super) fn end(&mut self, id: &str) {
         if let Some(line) = self.running.remove(id) {
             let took = line.elapsed().as_secs_f64();
             line.finish_and_clear();

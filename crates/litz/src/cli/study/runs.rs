@@ -1,4 +1,4 @@
-//! Runs studies on threads of their own, and hands out what they found in the order asked for.
+//! Runs studies, or decides claims, on threads of their own, and hands out what they found in the order asked for.
 //!
 //! Long studies divide their replications among threads, short ones do not: so while more studies wait than there are threads, each
 //! gets one, and the last ones share what is free. An interrupt does not wait for them: whoever runs this returns, and the
@@ -16,22 +16,43 @@ use studies::{Options, Outcome, Study};
 /// How long an interrupt may go unseen.
 const LOOK_FOR_INTERRUPT_EVERY: Duration = Duration::from_millis(50);
 
-/// Studies to run.
-pub(super) type Studies = Arc<[Box<dyn Study>]>;
+/// Something to run.
+pub(super) trait Job: Send + Sync + 'static {
+    /// What comes of it.
+    type Found: Send + 'static;
 
-/// What happens meanwhile. Studies are named by their places.
-pub(super) trait Watch {
-    /// A study has begun.
+    /// Its name for the user.
+    fn id(&self) -> &str;
+
+    /// Runs it.
+    fn run(&self, options: &Options) -> Self::Found;
+}
+
+impl Job for Box<dyn Study> {
+    type Found = Outcome;
+
+    fn id(&self) -> &str {
+        self.as_ref().id()
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        self.as_ref().run(options)
+    }
+}
+
+/// What happens meanwhile. Jobs are named by their places.
+pub(super) trait Watch<F> {
+    /// A job has begun.
     fn began(&mut self, index: usize);
 
-    /// A study has ended; others before it may still run.
+    /// A job has ended; others before it may still run.
     fn ended(&mut self, index: usize);
 
-    /// What a study found. Called in order.
+    /// What a job found. Called in order.
     ///
     /// # Errors
     /// In words for the user; nothing more is run then.
-    fn found(&mut self, index: usize, outcome: Outcome) -> Result<(), String>;
+    fn found(&mut self, index: usize, found: F) -> Result<(), String>;
 }
 
 /// Why not all were run.
@@ -43,66 +64,66 @@ pub(super) enum Stop {
     Error(String),
 }
 
-enum Event {
+enum Event<F> {
     Began(usize),
-    Ended(usize, Outcome),
+    Ended(usize, F),
 }
 
-/// The next study, and whether there is one at all any more.
+/// The next job, and whether there is one at all any more.
 struct Queue {
     next: AtomicUsize,
     /// Once the reader has gone, nothing more is begun.
     is_open: AtomicBool,
 }
 
-/// Runs all of `studies`.
+/// Runs all of `jobs`.
 ///
 /// # Errors
-/// [`Stop`]: at an interrupt, or when a study breaks or `watch` fails.
-pub(super) fn make(
-    studies: &Studies,
+/// [`Stop`]: at an interrupt, or when a job breaks or `watch` fails.
+pub(super) fn make<J: Job>(
+    jobs: &Arc<[J]>,
     options: &Options,
     cancel: &CancelToken,
-    watch: &mut dyn Watch,
+    watch: &mut dyn Watch<J::Found>,
 ) -> Result<(), Stop> {
     let queue = Arc::new(Queue { next: AtomicUsize::new(0), is_open: AtomicBool::new(true) });
-    // A beginning and an end for each study: nobody ever waits to be heard.
-    let (sender, receiver) = sync_channel(2 * studies.len().max(1));
-    for _ in 0..options.threads.min(studies.len()).max(1) {
-        let (studies, queue, sender, options) = (Arc::clone(studies), Arc::clone(&queue), sender.clone(), *options);
+    // A beginning and an end for each job: nobody ever waits to be heard.
+    let (sender, receiver) = sync_channel(2 * jobs.len().max(1));
+    for _ in 0..options.threads.min(jobs.len()).max(1) {
+        let (jobs, queue, sender, options) = (Arc::clone(jobs), Arc::clone(&queue), sender.clone(), *options);
         #[expect(clippy::disallowed_methods, reason = "an interrupt must not wait for a study that takes a minute")]
-        std::thread::spawn(move || work(&studies, &options, &queue, &sender));
+        std::thread::spawn(move || work(&jobs, &options, &queue, &sender));
     }
     drop(sender);
-    let done = listen(studies, &receiver, cancel, watch);
+    let done = listen(jobs, &receiver, cancel, watch);
     queue.is_open.store(false, Ordering::Relaxed);
     done
 }
 
-fn work(studies: &Studies, options: &Options, queue: &Queue, sender: &SyncSender<Event>) {
+fn work<J: Job>(jobs: &[J], options: &Options, queue: &Queue, sender: &SyncSender<Event<J::Found>>) {
     while queue.is_open.load(Ordering::Relaxed) {
         let index = queue.next.fetch_add(1, Ordering::Relaxed);
-        let Some(study) = studies.get(index) else { return };
-        let waiting = studies.len() - index;
+        let Some(job) = jobs.get(index) else { return };
+        let waiting = jobs.len() - index;
         let options = Options { threads: (options.threads / waiting).max(1), ..*options };
         // If nobody listens any more, nobody needs the result.
         let is_heard =
-            sender.send(Event::Began(index)).is_ok() && sender.send(Event::Ended(index, study.run(&options))).is_ok();
+            sender.send(Event::Began(index)).is_ok() && sender.send(Event::Ended(index, job.run(&options))).is_ok();
         if !is_heard {
             return;
         }
     }
 }
 
-fn listen(
-    studies: &Studies,
-    receiver: &Receiver<Event>,
+fn listen<J: Job>(
+    jobs: &[J],
+    receiver: &Receiver<Event<J::Found>>,
     cancel: &CancelToken,
-    watch: &mut dyn Watch,
+    watch: &mut dyn Watch<J::Found>,
 ) -> Result<(), Stop> {
     let mut waiting = BTreeMap::new();
     let mut next = 0;
-    while next < studies.len() {
+    while next < jobs.len() {
         if cancel.is_cancelled() {
             return Err(Stop::Interrupted);
         }
@@ -113,8 +134,13 @@ fn listen(
                 waiting.insert(index, outcome);
             }
             Err(RecvTimeoutError::Timeout) => {}
-            // The threads have gone and left something out: a study panicked, and said so on standard error.
-            Err(RecvTimeoutError::Disconnected) => return Err(Stop::Error(broken(studies, next, &waiting))),
+            // The threads have gone and left something out: a job panicked, and said so on standard error.
+            Err(RecvTimeoutError::Disconnected) => {
+                let missing = (next..jobs.len()).filter(|index| !waiting.contains_key(index));
+                let missing: Vec<_> = missing.map(|index| jobs[index].id()).collect();
+                let words = format!("broke, or was not run because another broke: {}", missing.join(", "));
+                return Err(Stop::Error(words));
+            }
         }
         while let Some(outcome) = waiting.remove(&next) {
             watch.found(next, outcome).map_err(Stop::Error)?;
@@ -122,12 +148,6 @@ fn listen(
         }
     }
     Ok(())
-}
-
-fn broken(studies: &Studies, next: usize, waiting: &BTreeMap<usize, Outcome>) -> String {
-    let missing: Vec<_> =
-        (next..studies.len()).filter(|index| !waiting.contains_key(index)).map(|index| studies[index].id()).collect();
-    format!("broke, or was not run because another broke: {}", missing.join(", "))
 }
 
 #[cfg(test)]
@@ -171,7 +191,7 @@ mod tests {
         on_ended: Option<Box<dyn FnMut()>>,
     }
 
-    impl Watch for Log {
+    impl Watch<Outcome> for Log {
         fn began(&mut self, _index: usize) {}
 
         fn ended(&mut self, _index: usize) {
@@ -199,7 +219,7 @@ mod tests {
     fn results_come_in_order_whichever_ends_first() {
         let (sender, receiver) = mpsc::channel();
         let slow: Box<dyn Study> = Box::new(Small { waits: Some(Mutex::new(receiver)), panics: false });
-        let studies: Studies = vec![slow, small(), small()].into();
+        let studies: Arc<[Box<dyn Study>]> = vec![slow, small(), small()].into();
         // The first study ends only when another one has.
         let on_ended = move || {
             let _gone = sender.send(());
@@ -212,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_last_studies_get_the_threads_that_are_free() {
-        let studies: Studies = vec![small(), small(), small()].into();
+        let studies: Arc<[Box<dyn Study>]> = vec![small(), small(), small()].into();
         let mut log = Log::default();
         assert_eq!(make(&studies, &options(4), &CancelToken::default(), &mut log), Ok(()));
         let threads: Vec<_> = log.found.iter().map(|(_, words)| words.as_str()).collect();
@@ -225,7 +245,7 @@ mod tests {
         let endless: Box<dyn Study> = Box::new(Small { waits: Some(Mutex::new(receiver)), panics: false });
         let cancel = CancelToken::default();
         cancel.cancel();
-        let stop = make(&vec![endless].into(), &options(1), &cancel, &mut Log::default());
+        let stop = make(&Arc::from(vec![endless]), &options(1), &cancel, &mut Log::default());
         assert_eq!(stop, Err(Stop::Interrupted));
     }
 
@@ -233,7 +253,7 @@ mod tests {
     fn a_study_that_breaks_is_named_and_those_before_it_are_kept() {
         let broken: Box<dyn Study> = Box::new(Small { waits: None, panics: true });
         let mut log = Log::default();
-        let stop = make(&vec![small(), broken].into(), &options(1), &CancelToken::default(), &mut log);
+        let stop = make(&Arc::from(vec![small(), broken]), &options(1), &CancelToken::default(), &mut log);
         let Err(Stop::Error(words)) = stop else { panic!("{stop:?}") };
         assert!(words.contains("000-broken") && !words.contains("000-small"), "{words}");
         assert_eq!(log.found.len(), 1);

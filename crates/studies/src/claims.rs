@@ -1,0 +1,168 @@
+//! What the papers say, as statements that can be wrong, and what we found.
+//!
+//! The statements are in `data/claims.toml`. Each is decided by a function that runs a model, or takes what a study found: no
+//! verdict is written down anywhere. A refutation is as good as a confirmation; what needs a live TCP, the papers' hardware or
+//! an opinion is not decided, and says why.
+//!
+//! | module | document |
+//! |---|---|
+//! | [`context`] | what deciders may use: options, and outcomes of studies, each run once |
+//! | `document_NNN` | the deciders of a document |
+
+pub mod context;
+
+use std::sync::LazyLock;
+
+use measure::Estimate;
+use serde::{Deserialize, Serialize};
+
+pub use context::Context;
+
+/// A statement of a paper.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Number of its document and its own.
+    pub id: String,
+    /// What is said, in our words.
+    pub statement: String,
+    /// How to find out.
+    pub check: String,
+    /// The file of facts with the numbers.
+    pub data: Option<String>,
+    /// Whether it can be decided at all.
+    pub testable: Testable,
+}
+
+/// Whether a claim can be decided by a simulation, or by a measurement on ordinary hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Testable {
+    /// It can.
+    Yes,
+    /// Part of it can.
+    Partly,
+    /// It is an opinion or an outlook.
+    No,
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// What the model does is what the claim says.
+    Holds,
+    /// It is not.
+    Refuted,
+    /// Nothing here can say.
+    NotDecidable,
+}
+
+/// A number that a verdict rests on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// What it is.
+    pub name: String,
+    /// Its unit; empty for a pure number.
+    pub unit: String,
+    /// What the paper prints, if it does.
+    pub paper: Option<f64>,
+    /// What was found.
+    pub ours: Estimate,
+}
+
+/// What was found out about a claim.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Decision {
+    /// How it went.
+    pub verdict: Verdict,
+    /// The numbers it rests on.
+    pub figures: Vec<Figure>,
+    /// Why, in a line.
+    pub explanation: String,
+}
+
+/// Finds out about one claim.
+type Decider = fn(&Context) -> Decision;
+
+/// Every claim, in the order of the documents.
+///
+/// # Panics
+/// Never with the file as it is: a test reads it.
+pub fn all() -> &'static [Claim] {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        claim: Vec<Claim>,
+    }
+    static ALL: LazyLock<Vec<Claim>> = LazyLock::new(|| {
+        let file: File =
+            toml::from_str(include_str!("../data/claims.toml")).expect("the file of claims is well-formed");
+        file.claim
+    });
+    &ALL
+}
+
+/// Finds out about `claim`.
+///
+/// # Panics
+/// If nothing here knows the claim: a test sees to it that every one of [`all`] is known.
+pub fn decide(claim: &Claim, context: &Context) -> Decision {
+    let (_, decider) = deciders().find(|(id, _)| *id == claim.id).expect("every claim has a decider");
+    decider(context)
+}
+
+fn deciders() -> impl Iterator<Item = (&'static str, Decider)> {
+    [].into_iter()
+}
+
+impl Decision {
+    /// What holds or not, and why in either case.
+    pub fn of(holds: bool, if_it_holds: impl Into<String>, if_not: impl Into<String>) -> Self {
+        if holds {
+            Self { verdict: Verdict::Holds, figures: Vec::new(), explanation: if_it_holds.into() }
+        } else {
+            Self { verdict: Verdict::Refuted, figures: Vec::new(), explanation: if_not.into() }
+        }
+    }
+
+    /// What nothing here can say, and why.
+    pub fn not_decidable(why: impl Into<String>) -> Self {
+        Self { verdict: Verdict::NotDecidable, figures: Vec::new(), explanation: why.into() }
+    }
+
+    /// The same with a number, which the paper prints as well or not.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, unit: &str, paper: impl Into<Option<f64>>, ours: Estimate) -> Self {
+        self.figures.push(Figure { name: name.into(), unit: unit.to_owned(), paper: paper.into(), ours });
+        self
+    }
+}
+
+/// A number that was worked out, not drawn: it has no interval.
+pub(crate) const fn exact(mean: f64) -> Estimate {
+    Estimate { mean, plus_minus: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_claim_has_one_decider_and_every_decider_a_claim() {
+        let claims: Vec<_> = all().iter().map(|claim| claim.id.as_str()).collect();
+        let known: Vec<_> = deciders().map(|(id, _)| id).collect();
+        assert_eq!(claims.len(), 75);
+        assert_eq!(known.iter().copied().collect::<BTreeSet<_>>(), claims.iter().copied().collect());
+        assert_eq!(known.len(), claims.len(), "none twice");
+    }
+
+    #[test]
+    fn every_claim_belongs_to_a_document() {
+        for claim in all() {
+            assert!(crate::document::of(&claim.id).is_some(), "{}", claim.id);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What deciders may use.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use measure::Estimate;
+
+use crate::outcome::{Check, Outcome};
+use crate::study::Options;
+
+/// Options, and what studies found under them: each runs once, when the first decider asks. Several threads may ask.
+#[derive(Debug)]
+pub struct Context {
+    /// How models and studies are run.
+    pub options: Options,
+    outcomes: Mutex<BTreeMap<&'static str, Arc<OnceLock<Found>>>>,
+}
+
+/// What a study found, with its name for the words of a panic.
+#[derive(Clone, Debug)]
+pub struct Found {
+    id: &'static str,
+    outcome: Arc<Outcome>,
+}
+
+impl Context {
+    /// Nothing has run yet.
+    pub const fn new(options: Options) -> Self {
+        Self { options, outcomes: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// What the study of this name finds.
+    ///
+    /// # Panics
+    /// If there is no such study: deciders name those of this crate.
+    pub fn study(&self, id: &'static str) -> Found {
+        let cell = {
+            let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(outcomes.entry(id).or_default())
+        };
+        let run = || {
+            let study = crate::find(id).unwrap_or_else(|| panic!("there is no study {id}"));
+            Found { id, outcome: Arc::new(study.run(&self.options)) }
+        };
+        cell.get_or_init(run).clone()
+    }
+}
+
+impl Found {
+    /// All of it.
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// Our value in the first table that has this row and this column, by their names.
+    ///
+    /// # Panics
+    /// If there is none: names of studies and deciders have to fit.
+    pub fn ours(&self, row: &str, column: &str) -> Estimate {
+        let cell = self.outcome.tables.iter().find_map(|table| {
+            let column = table.columns.iter().position(|candidate| candidate.name == column)?;
+            let row = table.rows.iter().find(|candidate| candidate.label == row)?;
+            row.cells.get(column)
+        });
+        let ours = cell.and_then(|cell| cell.ours);
+        ours.unwrap_or_else(|| panic!("{} found nothing in row {row:?}, column {column:?}", self.id))
+    }
+
+    /// The check whose statement begins so.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn check(&self, beginning: &str) -> &Check {
+        let check = self.outcome.checks.iter().find(|check| check.statement.starts_with(beginning));
+        check.unwrap_or_else(|| panic!("{} has no check {beginning:?}", self.id))
+    }
+}
