@@ -1,8 +1,8 @@
 //! Discrete-event simulation in virtual time, deterministic to the last event.
 //!
-//! Nothing here reads a clock, spawns a thread or draws from the system: a run is a function of its model, a seed and the number of
-//! the run. Models are written as *processes*, async functions that wait for virtual time and for each other, or, where every
-//! nanosecond counts, as a loop over a [`Calendar`] of plain events.
+//! Nothing here reads a clock or draws from the system: a run is a function of its model, a seed and the number of the run. Threads
+//! serve only to make independent runs at once. Models are written as *processes*, async functions that wait for virtual time and for
+//! each other, or, where every nanosecond counts, as a loop over a [`Calendar`] of plain events.
 //!
 //! | module | what |
 //! |---|---|
@@ -11,6 +11,8 @@
 //! | [`facility`] | servers that work first come, first served |
 //! | [`store`] | bounded queues between processes |
 //! | [`stream`] | named random streams and their distributions |
+//! | [`hardware`] | modelled hardware |
+//! | [`replicate`] | independent runs on many threads, intervals, warm-up |
 //! | [`observe`] | what every component reports: utilisation, queue length, waiting time; Little's law held to the nanosecond |
 //!
 //! Start with [`Simulation`].
@@ -18,8 +20,10 @@
 
 pub mod calendar;
 pub mod facility;
+pub mod hardware;
 pub mod kernel;
 pub mod observe;
+pub mod replicate;
 pub mod store;
 pub mod stream;
 
@@ -27,5 +31,6 @@ pub use calendar::Calendar;
 pub use facility::Facility;
 pub use kernel::{Sim, Simulation};
 pub use observe::{Level, Report, Tally};
+pub use replicate::{Replicated, Replications};
 pub use store::Store;
 pub use stream::Stream;
