@@ -10,6 +10,9 @@
 //! | `document_NNN` | the deciders of a document |
 
 pub mod context;
+mod document_001;
+mod document_004;
+mod models;
 
 use std::sync::LazyLock;
 
@@ -113,7 +116,7 @@ pub fn decide(claim: &Claim, context: &Context) -> Decision {
 }
 
 fn deciders() -> impl Iterator<Item = (&'static str, Decider)> {
-    [].into_iter()
+    document_001::DECIDERS.into_iter().chain(document_004::deciders())
 }
 
 impl Decision {

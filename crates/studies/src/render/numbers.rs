@@ -5,6 +5,9 @@ use measure::Estimate;
 /// Digits that count, where no interval says how many do.
 const SIGNIFICANT: i32 = 4;
 
+/// No paper prints more characters for a number.
+const PRINTED_MAX: usize = 8;
+
 /// Behind the point, at most.
 const DECIMALS_MAX: i32 = 6;
 
@@ -13,12 +16,17 @@ pub fn value(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
     }
+    // Counts have no digits behind the point.
+    if value.fract() == 0.0 {
+        return with_decimals(value, 0);
+    }
     with_decimals(value, decimals(value, SIGNIFICANT))
 }
 
-/// What a paper prints, digit by digit.
-pub fn printed(value: f64) -> String {
-    format!("{value}")
+/// What a paper prints, digit by digit; what was worked out from that has four digits that count.
+pub fn printed(number: f64) -> String {
+    let digits = number.to_string();
+    if digits.len() > PRINTED_MAX { value(number) } else { digits }
 }
 
 /// A mean and its interval, which has two significant digits.
@@ -73,7 +81,7 @@ mod tests {
     #[test]
     fn four_digits_count_and_large_numbers_keep_all_they_have() {
         let texts: Vec<_> = [0.0, 1.0, 0.012_3, 323.456, 4097.2, 123_456.7, -2.5, -1e-9].map(value).into();
-        assert_eq!(texts, ["0", "1.000", "0.01230", "323.5", "4097", "123457", "-2.500", "0.000000"]);
+        assert_eq!(texts, ["0", "1", "0.01230", "323.5", "4097", "123457", "-2.500", "0.000000"]);
         assert_eq!(value(f64::NAN), "-");
     }
 
@@ -90,6 +98,6 @@ mod tests {
     fn shares_are_percentages() {
         assert_eq!((difference(0.0512), difference(-0.001)), ("+5.1 %".to_owned(), "-0.1 %".to_owned()));
         assert_eq!((percent(0.05), percent(0.125), percent(0.07)), ("5 %".into(), "12.5 %".into(), "7 %".into()));
-        assert_eq!((printed(301.0), printed(5.8)), ("301".to_owned(), "5.8".to_owned()));
+        assert_eq!((printed(301.0), printed(5.8), printed(457.0 / 3.0)), ("301".into(), "5.8".into(), "152.3".into()));
     }
 }
