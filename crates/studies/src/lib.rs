@@ -15,6 +15,7 @@
 pub mod claims;
 pub mod document;
 pub mod outcome;
+mod process_network;
 pub mod render;
 pub mod study;
 
@@ -24,7 +25,7 @@ pub use study::{Effort, Options, Study};
 
 /// Every study, in the order of the documents.
 pub fn all() -> Vec<Box<dyn Study>> {
-    Vec::new()
+    process_network::studies()
 }
 
 /// The study of this name.

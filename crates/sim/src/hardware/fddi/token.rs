@@ -17,10 +17,11 @@ use units::{Duration, Instant};
 
 use super::background::Others;
 use super::config::RingConfig;
-use super::flight::Flight;
 use super::station::Station;
 use super::{Class, Frame};
 use crate::Sim;
+use crate::hardware::flight::Flight;
+use crate::hardware::lane::Lane;
 use crate::observe::Ledger;
 
 enum Token {
@@ -48,7 +49,7 @@ pub(super) struct State<T> {
     pub(super) others: Option<Others>,
     token: Token,
     /// Frames on their way to their receivers.
-    pub(super) flight: Flight<T>,
+    pub(super) flight: Flight<Frame<T>>,
     /// Stations of the model with frames.
     stations_with_frames: usize,
     /// Passes since somebody last used the token or it came late. After a whole rotation of them all timers are as in an idle ring.
@@ -108,7 +109,9 @@ impl<T> State<T> {
             latency: hops.iter().fold(Duration::ZERO, |sum, &hop| sum + hop),
             token_time: config.token_time(),
             hops,
-            stations: (0..count).map(|station| Station::new(config.ttrt, allowance(station))).collect(),
+            stations: (0..count)
+                .map(|station| Station::new(config.ttrt, allowance(station), config.queue_frames))
+                .collect(),
             others,
             token: Token::Travelling { from: count - 1, left: Instant::ZERO },
             flight: Flight::new(),
@@ -139,7 +142,7 @@ impl<T> State<T> {
     pub(super) fn push(&mut self, now: Instant, class: Class, frame: Frame<T>) -> u64 {
         let station = &mut self.stations[frame.from];
         let had_frames = station.has_frames();
-        let (number, is_in) = station.lane(class).push(frame, self.config.queue_frames);
+        let (number, is_in) = station.lane(class).push(now, frame);
         if is_in {
             self.books.ledger.arrive(now);
             self.stations_with_frames += usize::from(!had_frames);
@@ -231,8 +234,8 @@ impl<T> State<T> {
 
     /// The next frame that `station` may send at `now`, begun; `None` if it has none or may not.
     fn next_frame(&mut self, station: usize, now: Instant, rights: Rights) -> Option<Token> {
-        let frame_time = |lanes: &[super::station::Lane<T>; 2], class: Class| {
-            lanes[class as usize].queue.front().map(|frame| self.config.frame_time(frame.bytes))
+        let frame_time = |lanes: &[Lane<Frame<T>>; 2], class: Class| {
+            lanes[class as usize].front().map(|frame| self.config.frame_time(frame.bytes))
         };
         let lanes = &self.stations[station].lanes;
         let synchronous = frame_time(lanes, Class::Synchronous).filter(|&time| time <= rights.synchronous);
@@ -245,7 +248,7 @@ impl<T> State<T> {
             let left = rights.asynchronous.saturating_sub(time);
             (Class::Asynchronous, time, Rights { synchronous: Duration::ZERO, asynchronous: left })
         };
-        let frame = self.stations[station].lane(class).queue.front_mut().expect("just seen");
+        let frame = self.stations[station].lane(class).front_mut().expect("just seen");
         frame.began = now;
         self.books.ledger.begin(now.saturating_since(frame.queued));
         let ends = now + time;

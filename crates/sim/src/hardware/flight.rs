@@ -1,22 +1,22 @@
-//! Frames that have left their station and are on the way to another.
+//! What has left a component and is on the way to its receiver.
 
 use std::collections::VecDeque;
 
 use units::Instant;
 
-use super::Frame;
-
-/// In the order of arrival; equal times in the order of departure. As many frames as the fibre holds: a few.
-pub(super) struct Flight<T> {
-    frames: VecDeque<(Instant, Frame<T>)>,
+/// In the order of arrival; equal times in the order of departure. It holds what is between the ends of a fibre, no more than what
+/// can be sent in its delay.
+pub(super) struct Flight<F> {
+    frames: VecDeque<(Instant, F)>,
 }
 
-impl<T> Flight<T> {
+impl<F> Flight<F> {
     pub(super) const fn new() -> Self {
         Self { frames: VecDeque::new() }
     }
 
-    pub(super) fn push(&mut self, arrives: Instant, frame: Frame<T>) {
+    pub(super) fn push(&mut self, arrives: Instant, frame: F) {
+        // Nearly always the last one.
         let index = self.frames.partition_point(|&(other, _)| other <= arrives);
         self.frames.insert(index, (arrives, frame));
     }
@@ -29,7 +29,7 @@ impl<T> Flight<T> {
         self.frames.front().map(|&(arrives, _)| arrives)
     }
 
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Frame<T>> {
+    pub(super) fn pop(&mut self, now: Instant) -> Option<F> {
         if self.next_arrival()? > now {
             return None;
         }
