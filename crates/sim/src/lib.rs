@@ -13,12 +13,15 @@
 //! | [`stream`] | named random streams and their distributions |
 //! | [`hardware`] | modelled hardware |
 //! | [`replicate`] | independent runs on many threads, intervals, warm-up |
+//! | [`trace`] | what happened when, for Perfetto |
+//! | [`capture`] | packets of interfaces, as pcapng |
 //! | [`observe`] | what every component reports: utilisation, queue length, waiting time; Little's law held to the nanosecond |
 //!
 //! Start with [`Simulation`].
 #![forbid(unsafe_code)]
 
 pub mod calendar;
+pub mod capture;
 pub mod facility;
 pub mod hardware;
 pub mod kernel;
@@ -26,6 +29,7 @@ pub mod observe;
 pub mod replicate;
 pub mod store;
 pub mod stream;
+pub mod trace;
 
 pub use calendar::Calendar;
 pub use facility::Facility;
@@ -34,3 +38,4 @@ pub use observe::{Level, Report, Tally};
 pub use replicate::{Replicated, Replications};
 pub use store::Store;
 pub use stream::Stream;
+pub use trace::Trace;

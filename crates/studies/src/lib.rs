@@ -15,8 +15,10 @@
 pub mod claims;
 pub mod document;
 pub mod outcome;
+mod packet_level;
 mod process_network;
 pub mod render;
+mod safenet;
 pub mod study;
 
 pub use document::Document;
@@ -25,7 +27,7 @@ pub use study::{Effort, Options, Study};
 
 /// Every study, in the order of the documents.
 pub fn all() -> Vec<Box<dyn Study>> {
-    process_network::studies()
+    [packet_level::studies(), process_network::studies(), safenet::studies()].into_iter().flatten().collect()
 }
 
 /// The study of this name.

@@ -129,7 +129,6 @@ impl<T> Clone for AtmLine<T> {
 
 struct Inner<T> {
     sim: Sim,
-    name: String,
     state: RefCell<State<T>>,
     driver: Driver<AtmFrame<T>>,
 }
@@ -147,8 +146,7 @@ impl<T: 'static> AtmLine<T> {
         let circuits = config.circuits;
         let inner = Rc::new(Inner {
             sim: sim.clone(),
-            name: name.to_owned(),
-            state: RefCell::new(State::new(config, sim.stream(&format!("{name} losses")))),
+            state: RefCell::new(State::new(name, config, sim.stream(&format!("{name} losses")))),
             driver: Driver::new(sim),
         });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
@@ -240,7 +238,7 @@ impl<T: 'static> AtmLine<T> {
         let now = self.inner.sim.now();
         let mut state = self.inner.state.borrow_mut();
         state.advance(now, &self.inner.sim);
-        let number = state.push(now, AtmFrame { circuit, bytes, queued: now, item });
+        let number = state.push(now, AtmFrame { circuit, bytes, queued: now, item }, &self.inner.sim);
         let next = state.next_event();
         drop(state);
         self.inner.driver.arm(next);
@@ -272,7 +270,7 @@ impl<T> Observed for Inner<T> {
     }
 
     fn report(&self, now: Instant) -> Report {
-        self.state.borrow().report(&self.name, now)
+        self.state.borrow().report(now)
     }
 }
 

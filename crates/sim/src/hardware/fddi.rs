@@ -110,7 +110,7 @@ impl<T: 'static> Ring<T> {
         let inner = Rc::new(Inner {
             sim: sim.clone(),
             name: name.to_owned(),
-            state: RefCell::new(State::new(config, others)),
+            state: RefCell::new(State::new(name, config, others)),
             driver: Driver::new(sim),
         });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
@@ -283,7 +283,8 @@ impl<T: 'static> Ring<T> {
         assert!((1..=config.frame_bytes_max).contains(&bytes), "a frame of {bytes} bytes");
         let fits = class == Class::Asynchronous || config.frame_time(bytes) <= state.stations[from].allowance;
         assert!(fits, "{bytes} bytes are more than the synchronous allowance of station {from}");
-        let number = state.push(now, class, Frame { from, to, bytes, queued: now, began: now, item });
+        let frame = Frame { from, to, bytes, queued: now, began: now, item };
+        let number = state.push(now, class, frame, &self.inner.sim);
         let next = state.next_event();
         drop(state);
         self.inner.driver.arm(next);

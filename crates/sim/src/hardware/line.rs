@@ -136,6 +136,7 @@ impl<T: Clone + 'static> Line<T> {
         let packet = Delivered { bytes, sent: sim.now(), corrupted: false, ecn, item };
         let carried = Carried::new(packet, sim, books);
         link.borrow_mut().send(sim.now(), carried);
+        self.inner.trace_held();
         driver.arm(self.inner.next_event());
     }
 
@@ -190,6 +191,12 @@ impl<T: Clone + 'static> Line<T> {
     }
 }
 
+impl<T: Clone + 'static> Inner<T> {
+    fn trace_held(&self) {
+        self.sim.trace(|trace| trace.level(&self.name, self.sim.now(), self.link.borrow().held() as u64));
+    }
+}
+
 impl<T: Clone + 'static> Driven<Delivered<T>> for Inner<T> {
     fn driver(&self) -> &Driver<Delivered<T>> {
         &self.driver
@@ -199,6 +206,7 @@ impl<T: Clone + 'static> Driven<Delivered<T>> for Inner<T> {
 
     fn pop_arrival(&self, now: Instant) -> Option<(usize, Delivered<T>)> {
         let carried = self.link.borrow_mut().poll_deliver(now)?;
+        self.trace_held();
         self.books.borrow_mut().sojourns.add(now.saturating_since(carried.packet.sent).as_nanos() as f64);
         Some((0, carried.packet.clone()))
     }

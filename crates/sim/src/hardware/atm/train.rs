@@ -28,6 +28,7 @@ struct Circuit<T> {
 }
 
 pub(super) struct State<T> {
+    name: String,
     config: AtmConfig,
     losses: Stream,
     circuits: Vec<Circuit<T>>,
@@ -57,9 +58,10 @@ impl Busy {
 }
 
 impl<T> State<T> {
-    pub(super) fn new(config: AtmConfig, losses: Stream) -> Self {
+    pub(super) fn new(name: &str, config: AtmConfig, losses: Stream) -> Self {
         let circuit = || Circuit { lane: Lane::new(config.queue_frames), cells_left: 0, runs_on: false };
         Self {
+            name: name.to_owned(),
             circuits: (0..config.circuits).map(|_| circuit()).collect(),
             losses,
             busy: None,
@@ -77,7 +79,7 @@ impl<T> State<T> {
     }
 
     /// Puts a frame into its circuit's queue; what happened before has been worked out. Returns its number on the circuit.
-    pub(super) fn push(&mut self, now: Instant, frame: AtmFrame<T>) -> u64 {
+    pub(super) fn push(&mut self, now: Instant, frame: AtmFrame<T>, sim: &Sim) -> u64 {
         let number = frame.circuit;
         let Circuit { lane, cells_left, .. } = &mut self.circuits[number];
         let was_empty = lane.is_empty();
@@ -86,6 +88,8 @@ impl<T> State<T> {
         if is_in {
             self.ledger.arrive(now);
         }
+        let held = lane.len() as u64;
+        sim.trace(|trace| trace.level(&format!("{} circuit {number}", self.name), now, held));
         if was_empty {
             *cells_left = frame_cells;
             let busy = self.busy.get_or_insert_with(|| Busy { began: now, cells: 0, turns: VecDeque::new() });
@@ -147,6 +151,8 @@ impl<T> State<T> {
         if another_came {
             self.ledger.arrive(at);
         }
+        let held = circuit.lane.len() as u64;
+        sim.trace(|trace| trace.level(&format!("{} circuit {number}", self.name), at, held));
         if let Some(next) = circuit.lane.front() {
             circuit.cells_left = cells(next.bytes);
             let first_cell = busy.time(busy.cells + busy.turns.len() as u64 - 1, &self.config);
@@ -184,10 +190,10 @@ impl<T> State<T> {
         (self.counts, self.busy_before, self.since) = (AtmReport::default(), Duration::ZERO, now);
     }
 
-    pub(super) fn report(&self, name: &str, now: Instant) -> Report {
+    pub(super) fn report(&self, now: Instant) -> Report {
         let stretch =
             self.busy.as_ref().map_or(Duration::ZERO, |busy| now.saturating_since(busy.began.max(self.since)));
         let busy_ns = u128::from((self.busy_before + stretch).as_nanos());
-        self.ledger.report(name, now, None, busy_ns)
+        self.ledger.report(&self.name, now, None, busy_ns)
     }
 }
