@@ -10,7 +10,10 @@
 //! | `document_NNN` | the deciders of a document |
 
 pub mod context;
+mod document_000;
 mod document_001;
+mod document_002;
+mod document_003;
 mod document_004;
 mod models;
 
@@ -19,7 +22,7 @@ use std::sync::LazyLock;
 use measure::Estimate;
 use serde::{Deserialize, Serialize};
 
-pub use context::Context;
+pub use context::{Context, Found};
 
 /// A statement of a paper.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -116,7 +119,8 @@ pub fn decide(claim: &Claim, context: &Context) -> Decision {
 }
 
 fn deciders() -> impl Iterator<Item = (&'static str, Decider)> {
-    document_001::DECIDERS.into_iter().chain(document_004::deciders())
+    let small = document_000::DECIDERS.into_iter().chain(document_001::DECIDERS);
+    small.chain(document_002::DECIDERS).chain(document_003::DECIDERS).chain(document_004::deciders())
 }
 
 impl Decision {
@@ -139,6 +143,14 @@ impl Decision {
     pub fn with(mut self, name: impl Into<String>, unit: &str, paper: impl Into<Option<f64>>, ours: Estimate) -> Self {
         self.figures.push(Figure { name: name.into(), unit: unit.to_owned(), paper: paper.into(), ours });
         self
+    }
+
+    /// The same with what a study has in the cell of this row and this column.
+    #[must_use]
+    pub fn with_cell(self, name: impl Into<String>, found: &Found, row: &str, column: &str) -> Self {
+        let (of, cell) = found.cell(row, column);
+        let (unit, paper) = (of.unit.clone(), cell.paper);
+        self.with(name, &unit, paper, found.ours(row, column))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use measure::Estimate;
 
-use crate::outcome::{Check, Outcome};
+use crate::outcome::{Cell, Check, Column, Outcome};
 use crate::study::Options;
 
 /// Options, and what studies found under them: each runs once, when the first decider asks. Several threads may ask.
@@ -52,18 +52,34 @@ impl Found {
         &self.outcome
     }
 
-    /// Our value in the first table that has this row and this column, by their names.
+    /// The first cell in a row and a column of these names, and its column.
     ///
     /// # Panics
     /// If there is none: names of studies and deciders have to fit.
-    pub fn ours(&self, row: &str, column: &str) -> Estimate {
+    pub fn cell(&self, row: &str, column: &str) -> (&Column, &Cell) {
         let cell = self.outcome.tables.iter().find_map(|table| {
-            let column = table.columns.iter().position(|candidate| candidate.name == column)?;
+            let index = table.columns.iter().position(|candidate| candidate.name == column)?;
             let row = table.rows.iter().find(|candidate| candidate.label == row)?;
-            row.cells.get(column)
+            Some((&table.columns[index], row.cells.get(index)?))
         });
-        let ours = cell.and_then(|cell| cell.ours);
+        cell.unwrap_or_else(|| panic!("{} has no row {row:?} with a column {column:?}", self.id))
+    }
+
+    /// Our value there.
+    ///
+    /// # Panics
+    /// As [`cell`](Self::cell), and if nothing was found.
+    pub fn ours(&self, row: &str, column: &str) -> Estimate {
+        let ours = self.cell(row, column).1.ours;
         ours.unwrap_or_else(|| panic!("{} found nothing in row {row:?}, column {column:?}", self.id))
+    }
+
+    /// Whether ours is within the tolerance that the study promises there; false if it promises nothing.
+    ///
+    /// # Panics
+    /// As [`cell`](Self::cell).
+    pub fn is_within(&self, row: &str, column: &str) -> bool {
+        self.cell(row, column).1.is_within() == Some(true)
     }
 
     /// The check whose statement begins so.

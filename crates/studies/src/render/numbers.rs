@@ -29,7 +29,7 @@ pub fn printed(number: f64) -> String {
     if digits.len() > PRINTED_MAX { value(number) } else { digits }
 }
 
-/// A mean and its interval, which has two significant digits.
+/// A mean and its interval, which has two significant digits unless it is less than a hundred-thousandth of the mean.
 pub fn estimate(estimate: &Estimate) -> String {
     match estimate.plus_minus {
         None => value(estimate.mean),
@@ -37,7 +37,8 @@ pub fn estimate(estimate: &Estimate) -> String {
         Some(half) => {
             // Runs that all gave the same have an interval of nothing; rounding leaves a trace of it.
             let is_exact = half <= estimate.mean.abs() * 1e-9;
-            let decimals = if is_exact { decimals(estimate.mean, SIGNIFICANT) } else { decimals(half, 2) };
+            let most = decimals(estimate.mean, if is_exact { SIGNIFICANT } else { SIGNIFICANT + 1 });
+            let decimals = if is_exact { most } else { decimals(half, 2).min(most) };
             let half = if is_exact { 0.0 } else { half };
             format!("{} ± {}", with_decimals(estimate.mean, decimals), with_decimals(half, decimals))
         }

@@ -1,6 +1,6 @@
 //! What a study says, for people.
 
-use super::lines::{columns, is_too_wide, wrapped};
+use super::lines::{columns, is_too_wide, length, wrapped};
 use super::numbers::{difference, estimate, percent, printed};
 use super::report::{Conditions, StudyReport};
 use crate::document;
@@ -52,34 +52,50 @@ fn outcome(outcome: &Outcome) -> String {
     out
 }
 
-/// Where a paper prints something, a line for each cell, with the difference; otherwise rows and columns as they are.
+/// Longer labels of rows stand on lines of their own, in characters.
+const LABEL_MAX: usize = 36;
+
+/// Where a paper prints something, a line for each cell, with the difference; otherwise rows and columns as they are, unless they
+/// are too wide.
 fn table(table: &Table) -> String {
     let is_compared = table.rows.iter().flat_map(|row| &row.cells).any(|cell| cell.paper.is_some());
     let grid = grid(table);
-    let rows = if is_compared || is_too_wide(&grid) { columns(&compared(table), &[1, 5]) } else { columns(&grid, &[]) };
+    let rows = if is_compared || is_too_wide(&grid) { compared(table, is_compared) } else { columns(&grid, &[]) };
     format!("\n  {}\n{}", table.title, indented(&rows))
 }
 
 fn indented(lines: &str) -> String {
-    lines.lines().map(|line| format!("  {line}\n")).collect()
+    lines.lines().map(|line| format!("  {line}").trim_end().to_owned() + "\n").collect()
 }
 
-fn compared(table: &Table) -> Vec<Vec<String>> {
-    let heads = ["", "", "paper", "ours", "difference", ""];
+fn compared(table: &Table, is_compared: bool) -> String {
+    let is_long = table.rows.iter().any(|row| length(&row.label) > LABEL_MAX);
+    let heads = if is_compared { ["", "", "paper", "ours", "difference", ""] } else { ["", "", "", "ours", "", ""] };
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for row in &table.rows {
         for (index, (column, cell)) in table.columns.iter().zip(&row.cells).enumerate() {
             rows.push(vec![
-                if index == 0 { row.label.clone() } else { String::new() },
+                if index == 0 && !is_long { row.label.clone() } else { String::new() },
                 heading(column),
-                cell.paper.map_or("-".to_owned(), printed),
+                if is_compared { cell.paper.map_or("-".to_owned(), printed) } else { String::new() },
                 cell.ours.as_ref().map_or("-".to_owned(), estimate),
                 cell.difference().map(difference).unwrap_or_default(),
                 mark(cell),
             ]);
         }
     }
-    rows
+    let lines = columns(&rows, &[1, 5]);
+    if !is_long {
+        return lines;
+    }
+    let mut lines = lines.lines();
+    let mut out = lines.next().map(|heads| format!("{heads}\n")).unwrap_or_default();
+    for row in &table.rows {
+        out += &wrapped("  ", &row.label);
+        let cells = table.columns.len().min(row.cells.len());
+        out.extend(lines.by_ref().take(cells).map(|line| format!("{line}\n")));
+    }
+    out
 }
 
 /// Whether the promise is kept, in a word; fitted cells prove nothing, and say so.
