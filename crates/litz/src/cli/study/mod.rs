@@ -111,15 +111,24 @@ fn run_all(studies: Vec<Box<dyn Study>>, options: &RunOptions) -> Result<(), Fau
     let made = runs::make(&studies, &how, &cancel, &mut speaker);
     speaker.progress.clear();
     let (conditions, reports) = (speaker.conditions, speaker.reports);
-    let broken: Vec<_> = reports.iter().filter(|report| !report.summary.is_kept()).map(|report| report.id).collect();
+    let kept = promises_kept(&reports);
     if options.conditions.json {
         out::line(&files::json(&Report::new(conditions, reports)).map_err(failed)?);
     }
     made.map_err(stopped)?;
-    if options.check && !broken.is_empty() {
-        return Err((exit::INCOMPLETE, format!("not all promises are kept: {}", broken.join(", "))));
+    if options.check { kept } else { Ok(()) }
+}
+
+/// Whether all cells are within their tolerances and all checks hold.
+///
+/// # Errors
+/// The status and who does not keep a promise.
+fn promises_kept(reports: &[StudyReport]) -> Result<(), Fault> {
+    let broken: Vec<_> = reports.iter().filter(|report| !report.summary.is_kept()).map(|report| report.id).collect();
+    if broken.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    Err((exit::INCOMPLETE, format!("not all promises are kept: {}", broken.join(", "))))
 }
 
 /// Tells and keeps what is found, as it comes.
@@ -152,5 +161,63 @@ impl Watch<Outcome> for Speaker<'_> {
         }
         self.reports.push(report);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::Estimate;
+    use studies::{Cell, Check, Column, Options, Row, Table};
+
+    use super::*;
+
+    /// Finds twice what its paper has.
+    struct Wrong;
+
+    impl Study for Wrong {
+        fn id(&self) -> &'static str {
+            "000-wrong"
+        }
+
+        fn title(&self) -> &'static str {
+            "for tests"
+        }
+
+        fn run(&self, _options: &Options) -> Outcome {
+            let cells = vec![Cell::compared(1.0, Estimate { mean: 2.0, plus_minus: None }, 0.05)];
+            let rows = vec![Row { label: "r".to_owned(), cells }];
+            let table = Table { title: "t".to_owned(), columns: vec![Column::new("q", "")], rows };
+            Outcome { tables: vec![table], ..Outcome::default() }
+        }
+    }
+
+    #[test]
+    fn a_cell_or_a_check_that_breaks_its_promise_is_a_status_of_its_own() {
+        let report = |outcome| StudyReport::new(&Wrong, outcome);
+        let check = |holds| Outcome { checks: vec![Check::new("c", holds, "d")], ..Outcome::default() };
+        assert_eq!(promises_kept(&[report(Outcome::default()), report(check(true))]), Ok(()));
+        for outcome in [Wrong.run(&options()), check(false)] {
+            let (status, words) =
+                promises_kept(&[report(check(true)), report(outcome)]).expect_err("a promise is broken");
+            assert_eq!(status, exit::INCOMPLETE);
+            assert_eq!(words, "not all promises are kept: 000-wrong");
+        }
+    }
+
+    const fn options() -> Options {
+        Options { seed: 1, replications: 1, confidence: 0.9, effort: studies::Effort::Quick, threads: 1 }
+    }
+
+    #[test]
+    fn a_name_that_there_is_none_of_comes_with_near_ones() {
+        let Err((status, words)) = chosen(&["002-duplx".to_owned()]) else { panic!("there is no such study") };
+        assert_eq!(status, exit::FAILED);
+        assert!(
+            words.contains("no study \"002-duplx\"; near are 002-duplex") && words.contains("litz study list"),
+            "{words}"
+        );
+        let twice: Vec<_> = ["002-duplex", "002-checksum", "002-duplex"].map(str::to_owned).into();
+        let ids: Vec<_> = chosen(&twice).expect("they are known").iter().map(|study| study.id()).collect();
+        assert_eq!(ids, ["002-duplex", "002-checksum"]);
     }
 }

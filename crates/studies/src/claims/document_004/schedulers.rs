@@ -79,6 +79,8 @@ fn old_information_costs(context: &Context) -> Decision {
     .with("2 ms old", "1/s", None, two.packets_per_s)
     .with("10 ms old", "1/s", None, ten.packets_per_s)
     .with("taking turns", "1/s", None, turns.packets_per_s)
+    .with("delay, always fresh", "us", None, fresh.delay_us)
+    .with("10 ms old", "us", None, ten.delay_us)
 }
 
 fn classes_of_service_run_in_parallel(context: &Context) -> Decision {
