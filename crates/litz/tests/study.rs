@@ -79,7 +79,7 @@ fn what_makes_no_sense_is_refused() {
 fn results_are_compared_with_the_paper_and_kept_as_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = format!("--out={}", folder.path().display());
-    let (output, text) = litz(&["run", SMALL, CURVES, "--quick", "--check", &out]);
+    let (output, text) = litz(&["run", SMALL, CURVES, "--quick", &out]);
     assert_eq!(output.status.code(), Some(0), "{text}");
     for words in ["paper", "ours", "difference", "within 5 %", "Assumptions", "holds  ", "seed 1", "quick"] {
         assert!(text.contains(words), "{words}: {text}");
@@ -95,6 +95,20 @@ fn results_are_compared_with_the_paper_and_kept_as_files() {
     assert_eq!((&json["format"], &json["version"]), (&"litz-study".into(), &1.into()));
     assert_eq!((&json["studies"][0]["id"], &json["effort"]), (&SMALL.into(), &"quick".into()));
     assert!(json["studies"][0]["summary"]["checks_hold"].as_u64() > Some(0), "{json:#}");
+}
+
+#[test]
+fn a_broken_promise_changes_the_status_only_if_that_is_asked_for() {
+    for id in [SMALL, CURVES] {
+        let (output, text) = litz(&["run", id, "--quick", "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        let json: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        let count = |name: &str| json["studies"][0]["summary"][name].as_u64().expect("a count");
+        let is_kept = count("cells_outside") + count("checks_fail") == 0;
+        let (output, text) = litz(&["run", id, "--quick", "--check"]);
+        assert_eq!(output.status.code(), Some(i32::from(!is_kept)), "{text}");
+        assert_eq!(text.contains(&format!("not all promises are kept: {id}")), !is_kept, "{text}");
+    }
 }
 
 #[test]

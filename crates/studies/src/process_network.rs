@@ -7,12 +7,13 @@
 //! | `node` | an adapter: processes, channels, shared fields |
 //! | `run` | two adapters back to back, and what is counted |
 //! | `assumptions` | what is not given, and what it matters |
-//! | `scenarios`, `times`, `duplex`, `placement`, `checksum`, `interface`, `t9000`, `shared_state` | the studies |
+//! | `scenarios`, `times`, `duplex`, `placement`, `checksum`, `interface`, `memories`, `t9000`, `shared_state` | the studies |
 
 mod assumptions;
 mod checksum;
 mod duplex;
 mod interface;
+mod memories;
 mod node;
 mod paper;
 mod placement;
@@ -37,6 +38,7 @@ pub(crate) fn studies() -> Vec<Box<dyn Study>> {
         Box::new(duplex::Duplex),
         Box::new(checksum::Checksum),
         Box::new(interface::Interface),
+        Box::new(memories::Memories),
         Box::new(t9000::T9000),
         Box::new(shared_state::SharedState),
     ]

@@ -80,6 +80,8 @@ struct Job {
 struct Running {
     job: Job,
     since: Instant,
+    /// When changing to its process is over and its own work begins.
+    works_from: Instant,
     until: Instant,
 }
 
@@ -210,9 +212,10 @@ impl Inner {
         }
         let switch = if state.last == Some(job.process) { Duration::ZERO } else { self.switch };
         state.last = Some(job.process);
-        let until = now + switch + job.remaining;
+        let works_from = now + switch;
+        let until = works_from + job.remaining;
         self.sim.wake_at(until, job.task);
-        state.running = Some(Running { job, since: now, until });
+        state.running = Some(Running { job, since: now, works_from, until });
     }
 }
 
@@ -221,9 +224,10 @@ impl State {
     fn interrupt(&mut self, now: Instant) {
         // At its end nothing is left to go on with: its process is about to leave.
         let can = |running: &mut Running| running.job.priority == Priority::Low && running.until > now;
-        let Some(Running { mut job, since, until }) = self.running.take_if(can) else { return };
+        let Some(Running { mut job, since, works_from, .. }) = self.running.take_if(can) else { return };
         self.busy_ns += u128::from(now.saturating_since(since).as_nanos());
-        job.remaining = until.saturating_since(now);
+        // Changing to it, even in part, has to be done again.
+        job.remaining = job.remaining.saturating_sub(now.saturating_since(works_from));
         self.low.push_front(job);
     }
 }
@@ -278,75 +282,4 @@ impl Observed for Inner {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kernel::Simulation;
-
-    type Log = Rc<RefCell<Vec<(&'static str, u64)>>>;
-
-    /// Starts work of `process` at `at_ns`, and writes down when it ends.
-    fn start(simulation: &Simulation, process: &Process, name: &'static str, at_ns: u64, work_ns: u64, log: &Log) {
-        let (sim, process, log) = (simulation.sim(), process.clone(), Rc::clone(log));
-        simulation.spawn(async move {
-            sim.sleep(Duration::from_nanos(at_ns)).await;
-            process.run(Duration::from_nanos(work_ns)).await;
-            log.borrow_mut().push((name, sim.now().as_nanos()));
-        });
-    }
-
-    #[test]
-    fn high_priority_interrupts_and_the_interrupted_goes_on_where_it_was() {
-        let mut simulation = Simulation::new(1, 0);
-        let processor = Transputer::new(&simulation.sim(), "processor", Duration::ZERO);
-        let (low, other) = (processor.process(Priority::Low), processor.process(Priority::Low));
-        let high = processor.process(Priority::High);
-        let log = Log::default();
-        start(&simulation, &low, "low", 0, 100, &log);
-        start(&simulation, &other, "other", 10, 50, &log);
-        start(&simulation, &high, "high", 30, 20, &log);
-        start(&simulation, &high, "again", 40, 5, &log);
-        simulation.run();
-        assert_eq!(*log.borrow(), [("high", 50), ("again", 55), ("low", 125), ("other", 175)]);
-        let report = processor.report();
-        assert_eq!((report.served, report.utilisation), (4, 1.0));
-        assert_eq!((low.worked().as_nanos(), high.worked().as_nanos(), high.times()), (100, 25, 2));
-    }
-
-    #[test]
-    fn changing_processes_costs_time_and_staying_does_not() {
-        let mut simulation = Simulation::new(1, 0);
-        let processor = Transputer::new(&simulation.sim(), "processor", Duration::from_nanos(7));
-        let (first, second) = (processor.process(Priority::Low), processor.process(Priority::Low));
-        let log = Log::default();
-        start(&simulation, &first, "a", 0, 10, &log);
-        start(&simulation, &first, "b", 1, 10, &log);
-        start(&simulation, &second, "c", 2, 10, &log);
-        simulation.run();
-        assert_eq!(*log.borrow(), [("a", 17), ("b", 27), ("c", 44)]);
-    }
-
-    #[test]
-    fn who_stops_waiting_leaves_the_processor_to_others() {
-        let mut simulation = Simulation::new(1, 0);
-        let processor = Transputer::new(&simulation.sim(), "processor", Duration::ZERO);
-        let (first, second) = (processor.process(Priority::Low), processor.process(Priority::Low));
-        let log = Log::default();
-        let (sim, quitter) = (simulation.sim(), first.clone());
-        simulation.spawn(async move {
-            let mut work = Box::pin(quitter.run(Duration::from_nanos(1000)));
-            let mut polls = 0;
-            poll_fn(|context| {
-                polls += 1;
-                assert!(work.as_mut().poll(context).is_pending());
-                sim.wake_at(Instant::from_nanos(30), sim.current_task());
-                if polls == 2 { Poll::Ready(()) } else { Poll::Pending }
-            })
-            .await;
-        });
-        start(&simulation, &second, "second", 5, 10, &log);
-        simulation.run_until(Instant::from_nanos(100));
-        assert_eq!(*log.borrow(), [("second", 40)]);
-        assert!((processor.report().utilisation - 0.4).abs() < 1e-12);
-        assert_eq!(first.times(), 0);
-    }
-}
+mod tests;

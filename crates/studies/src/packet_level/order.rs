@@ -88,8 +88,9 @@ impl Study for Order {
                 ),
             ],
             notes: vec![
-                "The paper is silent on order; its authors' study of 1994 found it decisive for one connection. A sender that is told of \
-                 three later packets takes an overtaken one for lost (RFC 5681), so a stage must keep the order, as the stages of Litz do."
+                "The paper is silent on order; its authors' study of 1994 found it decisive for one connection. A \
+                 sender that is told of three later packets takes an overtaken one for lost (RFC 5681), so a stage \
+                 must keep the order, as the stages of Litz do."
                     .to_owned(),
             ],
         }

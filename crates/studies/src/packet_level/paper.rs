@@ -49,7 +49,10 @@ struct OurCosts {
 
 impl Throughput {
     pub(super) fn load() -> Self {
-        toml::from_str(include_str!("../../data/000-throughput.toml")).expect("the project's own data are well-formed")
+        toml::from_str(include_str!("../../data/000-throughput.toml")).expect(
+            "the project's own data are \
+            well-formed",
+        )
     }
 
     /// What a packet of this stack takes on one processor, in microseconds.
@@ -70,7 +73,9 @@ impl Throughput {
 
 /// What [`Throughput`] is held against today.
 pub(super) fn our_sides() -> Vec<OurSide> {
-    let costs: OurCosts =
-        toml::from_str(include_str!("../../data/000-our-costs.toml")).expect("the project's own data are well-formed");
+    let costs: OurCosts = toml::from_str(include_str!("../../data/000-our-costs.toml")).expect(
+        "the project's own data are \
+            well-formed",
+    );
     costs.side
 }

@@ -122,11 +122,11 @@ impl Study for Speedup {
             assumptions: assumptions(&paper, options),
             checks: checks(&paper, &curves),
             notes: vec![
-                "What a packet takes on one processor is the paper's, so the first column comes back by construction. Speedups are not \
-                 fitted to anything."
+                "What a packet takes on one processor is the paper's, so the first column comes back by \
+                 construction. Speedups are not fitted to anything."
                     .to_owned(),
-                "The print has a speedup of 8 for the digest, a little more than the bound 7.7 of a stack that is serial as a whole: then \
-                 at least 4 % of the bare stack ran in parallel."
+                "The print has a speedup of 8 for the digest, a little more than the bound 7.7 of a stack that is \
+                 serial as a whole: then at least 4 % of the bare stack ran in parallel."
                     .to_owned(),
             ],
         }
@@ -165,7 +165,8 @@ fn checks(paper: &Throughput, curves: &[Curve<'_>]) -> Vec<Check> {
     let opposite =
         (1..curves.len()).all(|index| rates[index] < rates[index - 1] && speedups[index] > speedups[index - 1] * 0.999);
     checks.push(Check::new(
-        "the more a stack computes for a packet, the slower it is and the better its speedup (equal at the number of processors)",
+        "the more a stack computes for a packet, the slower it is and the better its speedup (equal at the number \
+         of processors)",
         opposite,
         speedups.iter().map(|speedup| format!("{speedup:.2}")).collect::<Vec<_>>().join(", "),
     ));
@@ -178,9 +179,15 @@ fn checks(paper: &Throughput, curves: &[Curve<'_>]) -> Vec<Check> {
     let [bare, digest, des, triple] = [0, 1, 2, 3].map(|index| paper.stack[index].throughput_mbps);
     let orders = (bare / des).log10();
     checks.push(Check::new(
-        "a digest costs nearly one order of magnitude of throughput, a cipher more, three times that cipher three times more",
+        "a digest costs nearly one order of magnitude of throughput, a cipher more, three times that cipher three \
+         times more",
         (bare / digest).log10() > 0.8 && orders > 1.0 && (des / triple - 3.0).abs() < 0.5,
-        format!("{:.1}, {:.0} and {:.2} times; the text's \"nearly two\" for a cipher are {orders:.1} orders", bare / digest, bare / des, des / triple),
+        format!(
+            "{:.1}, {:.0} and {:.2} times; the text's \"nearly two\" for a cipher are {orders:.1} orders",
+            bare / digest,
+            bare / des,
+            des / triple
+        ),
     ));
     checks
 }
@@ -200,7 +207,9 @@ fn assumptions(paper: &Throughput, options: &Options) -> Vec<Assumption> {
         Assumption {
             key: "serial share".to_owned(),
             value: "all of the stack without security is done under the connection's lock".to_owned(),
-            reason: "the paper says that handling the connection's state is most of it, and prints no share; no number was fitted".to_owned(),
+            reason: "the paper says that handling the connection's state is most of it, and prints no share; no \
+                     number was fitted"
+                .to_owned(),
             sensitivity: vec![
                 speedup("96 %", digest, &share(digest, 0.96)),
                 speedup("80 %", digest, &share(digest, 0.8)),

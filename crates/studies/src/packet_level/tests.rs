@@ -69,3 +69,22 @@ fn threads_change_nothing() {
     let [one, many] = [1, 3].map(|threads| replicate(&example(4), &Options { threads, replications: 4, ..OPTIONS }));
     assert_eq!((one.rate, one.overtaken), (many.rate, many.overtaken));
 }
+
+#[test]
+fn our_costs_are_those_of_the_kept_results() {
+    for side in super::paper::our_sides() {
+        let path = format!("{}/../../bench/results/{}", env!("CARGO_MANIFEST_DIR"), side.result);
+        let kept = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let at = kept.find(&format!(r#""side":"{}""#, side.side)).expect("the result has this side");
+        let costs =
+            [("serial_ns", side.serial_ns), ("parallel_ns", side.parallel_ns), ("application_ns", side.application_ns)];
+        for (name, ours) in costs {
+            let name = format!(r#""{name}":"#);
+            let begin = at + kept[at..].find(&name).expect("every side has its costs") + name.len();
+            let end = begin + kept[begin..].find(',').expect("more follows");
+            let measured: f64 = kept[begin..end].parse().unwrap();
+            // Ours are rounded to two digits.
+            assert!((measured - ours).abs() < 0.0051, "{} {name} {measured} {ours}", side.result);
+        }
+    }
+}

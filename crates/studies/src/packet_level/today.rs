@@ -117,11 +117,11 @@ impl Study for Today {
             assumptions: vec![assumption(&batches, options)],
             checks: checks(&batches, &curves),
             notes: vec![
-                "Costs are of `litz bench speedup` in memory, on two virtual processors; no system call carries data, and more than two \
-                 processors have not been measured."
+                "Costs are of `litz bench speedup` in memory, on two virtual processors; no system call carries \
+                 data, and more than two processors have not been measured."
                     .to_owned(),
-                "On two processors the model is an upper bound: it knows nothing of passing batches between processors, nor of two that \
-                 share a core. With the fast cipher both weigh most."
+                "On two processors the model is an upper bound: it knows nothing of passing batches between \
+                 processors, nor of two that share a core. With the fast cipher both weigh most."
                     .to_owned(),
             ],
         }

@@ -24,16 +24,21 @@ fn protocol(base: &Setup, scenario_2: &Try<'_>) -> Vec<Assumption> {
     vec![
         Assumption {
             key: "pokes".to_owned(),
-            value: format!("{} of one word for each segment received, fitted to scenario 2's 3300 segments/s", base.pokes),
-            reason: "the number is on a lost page; two fields change for each: what is expected next and the window. It is the most at which \
-                     the model is faster than 3300"
+            value: format!(
+                "{} of one word for each segment received, fitted to scenario 2's 3300 segments/s",
+                base.pokes
+            ),
+            reason: "the number is on a lost page; two fields change for each: what is expected next and the \
+                     window. It is the most at which the model is faster than 3300"
                 .to_owned(),
             sensitivity: vec![scenario_2("1", pokes(1)), scenario_2("3", pokes(3)), scenario_2("4", pokes(4))],
         },
         Assumption {
             key: "lower half of the socket layer".to_owned(),
             value: "what user_task and write take but for copying, as in scenario 1".to_owned(),
-            reason: "in scenario 2 it stays on the adapter and only copying goes to the workstation; its times are not given".to_owned(),
+            reason: "in scenario 2 it stays on the adapter and only copying goes to the workstation; its times are \
+                     not given"
+                .to_owned(),
             sensitivity: vec![
                 scenario_2("nothing, 2 pokes", Setup { application: Application::None, ..*base }),
                 scenario_2("nothing, 4 pokes", Setup { application: Application::None, ..pokes(4) }),
@@ -70,8 +75,8 @@ fn machine(table: &Table1, base: &Setup, scenario_2: &Try<'_>) -> Vec<Assumption
         Assumption {
             key: "who moves packets to the network".to_owned(),
             value: "the interface, beside the processor".to_owned(),
-            reason: "Table 1 books the time to driver_send, but the text has the interface read the transmit memory; the processor would \
-                     make four processors far better than two (002-placement)"
+            reason: "Table 1 books the time to driver_send, but the text has the interface read the transmit \
+                     memory; the processor would make four processors far better than two (002-placement)"
                 .to_owned(),
             sensitivity: vec![
                 scenario_2("the processor, four processors", Setup { mover: Mover::Processor, ..*base }),
@@ -81,7 +86,8 @@ fn machine(table: &Table1, base: &Setup, scenario_2: &Try<'_>) -> Vec<Assumption
         Assumption {
             key: "scenario 2's lower times".to_owned(),
             value: format!("{} % below scenario 1, pokes excepted", table.scenario_2.percent_lower),
-            reason: "the print is damaged; 40 would make tcp_recv faster than anything else in the paper allows".to_owned(),
+            reason: "the print is damaged; 40 would make tcp_recv faster than anything else in the paper allows"
+                .to_owned(),
             sensitivity: vec![scenario_2("0 %", percent(0.0)), scenario_2("40 %", percent(40.0))],
         },
         Assumption {

@@ -52,8 +52,8 @@ impl Study for Checksum {
                 format!("{software:.0} of {hardware:.0} segments/s"),
             )],
             notes: vec![format!(
-                "The paper gives 3 us for 16 bits, that is {us:.0} us for a segment; the number compared is what that alone would \
-                 leave, {cap:.0} segments/s."
+                "The paper gives 3 us for 16 bits, that is {us:.0} us for a segment; the number compared is what \
+                 that alone would leave, {cap:.0} segments/s."
             )],
             ..Outcome::default()
         }

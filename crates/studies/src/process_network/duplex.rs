@@ -91,8 +91,8 @@ impl Study for Duplex {
             assumptions: assumptions(&both_ways(Setup::scenario_2(&table)), options),
             checks,
             notes: vec![
-                "The printed 1.7 is the ratio of the protocol's work alone, (267 + 187) / 267. It leaves out what the split itself costs, \
-                 and the line. With both of them the gain is less."
+                "The printed 1.7 is the ratio of the protocol's work alone, (267 + 187) / 267. It leaves out what \
+                 the split itself costs, and the line. With both of them the gain is less."
                     .to_owned(),
                 "One processor needs no pokes: both sides see one state.".to_owned(),
             ],

@@ -1,7 +1,7 @@
 //! 002-interface: the workstation behind the prototype's bus, and what calling the adapter may cost.
 
 use super::paper::{Figures, Table1};
-use super::run::{exact, run};
+use super::run::{Measured, exact, run};
 use super::scenarios::{TOLERANCE, with_workstation};
 use super::setup::Setup;
 use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
@@ -27,74 +27,97 @@ impl Study for Interface {
         let copy_us = table.segment_bits() / figures.workstation_copy_mbps;
         let mbps = |rate: f64| rate * table.segment_bits() / 1e6;
         let behind_bus = run(&with_workstation(&table, copy_us), options);
-        let integrated = mbps(behind_bus.segments_per_second);
-        let on_adapter = run(&Setup::scenario_1(&table), options).segments_per_second;
-        let sweep = |copy_us: f64| -> Vec<(f64, f64)> {
-            let rate = |call: f64| run(&with_workstation(&table, copy_us + call), options).segments_per_second;
-            CALLS_US.iter().map(|&call| (call, mbps(rate(call)))).collect()
+        let integrated = exact(mbps(behind_bus.segments_per_second));
+        let on_adapter = mbps(run(&Setup::scenario_1(&table), options).segments_per_second);
+        let sweep = |copy_us: f64| {
+            CALLS_US.map(|call| mbps(run(&with_workstation(&table, copy_us + call), options).segments_per_second))
         };
-        let (bus, free) = (sweep(copy_us), sweep(0.0));
-        let printed = |paper: f64| Cell { paper: Some(paper), ..Cell::ours(exact(integrated)) };
+        let calls = Calls { free: sweep(0.0), bus: sweep(copy_us) };
+        let expected = Cell { paper: Some(figures.integrated_mbps), ..Cell::ours(integrated) };
         let rows = vec![
             Row {
                 label: "as fast as the bus lets the workstation copy".to_owned(),
-                cells: vec![Cell::compared(figures.workstation_copy_mbps, exact(integrated), TOLERANCE)],
+                cells: vec![Cell::compared(figures.workstation_copy_mbps, integrated, TOLERANCE)],
             },
-            Row { label: "as the paper expects, around".to_owned(), cells: vec![printed(figures.integrated_mbps)] },
+            Row { label: "as the paper expects, around".to_owned(), cells: vec![expected] },
         ];
-        let columns = vec![Column::new("copying takes no time", "Mb/s"), Column::new("copying at 33 Mb/s", "Mb/s")];
-        let calls = free.iter().zip(&bus).map(|(&(call, free), &(_, bus))| Row {
-            label: format!("{call} us"),
-            cells: vec![Cell::ours(exact(free)), Cell::ours(exact(bus))],
-        });
-        let tables = vec![
-            Table { title: "The integrated system".to_owned(), columns: vec![Column::new("throughput", "Mb/s")], rows },
-            Table { title: "By what a call of the adapter takes".to_owned(), columns, rows: calls.collect() },
-        ];
-        let vanishes = free.iter().find(|&&(_, rate)| rate < mbps(on_adapter)).map(|&(call, _)| call);
-        let [sender, receiver] = behind_bus.workstations;
-        let checks = vec![
-            Check::new(
-                "the copy is the limit, not the protocol",
-                sender.max(receiver) > 0.95 && behind_bus.busiest() < 0.5,
-                format!(
-                    "workstations {:.0} and {:.0} % busy, the busiest protocol processor {:.0} %",
-                    sender * 100.0,
-                    receiver * 100.0,
-                    behind_bus.busiest() * 100.0
-                ),
-            ),
-            Check::new(
-                "a call of the adapter that is dear enough takes the whole gain over scenario 1",
-                vanishes.is_some(),
-                vanishes.map_or_else(
-                    || "not within the calls tried".to_owned(),
-                    |call| format!("at {call} us a call and end, scenario 1 has {:.1} Mb/s", mbps(on_adapter)),
-                ),
-            ),
-        ];
-        let points = |curve: Vec<(f64, f64)>| curve.into_iter().map(|(call, rate)| (call, exact(rate))).collect();
-        let plot = Plot {
-            title: "Throughput by what a call of the adapter takes".to_owned(),
-            x: Column::new("call", "us"),
-            y: Column::new("throughput", "Mb/s"),
-            series: vec![
-                Series { name: "copying takes no time".to_owned(), points: points(free) },
-                Series { name: "copying at 33 Mb/s".to_owned(), points: points(bus) },
-            ],
-        };
+        let columns = vec![Column::new("throughput", "Mb/s")];
         Outcome {
-            tables,
-            plots: vec![plot],
+            tables: vec![Table { title: "The integrated system".to_owned(), columns, rows }, calls.table()],
+            plots: vec![calls.plot()],
             assumptions: vec![assumption(&table, copy_us, options)],
-            checks,
+            checks: checks(&behind_bus, &calls, on_adapter),
             notes: vec![
-                "The printed 30 is an expectation (\"around\"), and below what copying alone allows by a tenth. The second table says which \
-                 cost of calling would explain it."
+                "The printed 30 is an expectation (\"around\"), and below what copying alone allows by a tenth. \
+                 The second table says which cost of calling would explain it."
                     .to_owned(),
             ],
         }
     }
+}
+
+/// Throughput in Mb/s by what a call takes, in the order of [`CALLS_US`].
+struct Calls {
+    /// If copying takes no time.
+    free: [f64; 8],
+    /// If the workstation copies through the bus.
+    bus: [f64; 8],
+}
+
+impl Calls {
+    fn series(&self) -> [(&'static str, &[f64; 8]); 2] {
+        [("copying takes no time", &self.free), ("copying at 33 Mb/s", &self.bus)]
+    }
+
+    fn table(&self) -> Table {
+        let rows = CALLS_US.iter().enumerate().map(|(index, call)| Row {
+            label: format!("{call} us"),
+            cells: self.series().map(|(_, curve)| Cell::ours(exact(curve[index]))).to_vec(),
+        });
+        Table {
+            title: "By what a call of the adapter takes".to_owned(),
+            columns: self.series().map(|(name, _)| Column::new(name, "Mb/s")).to_vec(),
+            rows: rows.collect(),
+        }
+    }
+
+    fn plot(&self) -> Plot {
+        let series = self.series().map(|(name, curve)| Series {
+            name: name.to_owned(),
+            points: CALLS_US.iter().zip(curve).map(|(&call, &mbps)| (call, exact(mbps))).collect(),
+        });
+        Plot {
+            title: "Throughput by what a call of the adapter takes".to_owned(),
+            x: Column::new("call", "us"),
+            y: Column::new("throughput", "Mb/s"),
+            series: series.to_vec(),
+        }
+    }
+}
+
+fn checks(behind_bus: &Measured, calls: &Calls, on_adapter: f64) -> Vec<Check> {
+    let [sender, receiver] = behind_bus.workstations;
+    let vanishes = CALLS_US.iter().zip(calls.free).find(|&(_, mbps)| mbps < on_adapter).map(|(call, _)| call);
+    vec![
+        Check::new(
+            "the copy is the limit, not the protocol",
+            sender.max(receiver) > 0.95 && behind_bus.busiest() < 0.5,
+            format!(
+                "workstations {:.0} and {:.0} % busy, the busiest protocol processor {:.0} %",
+                sender * 100.0,
+                receiver * 100.0,
+                behind_bus.busiest() * 100.0
+            ),
+        ),
+        Check::new(
+            "a call of the adapter that is dear enough takes the whole gain over scenario 1",
+            vanishes.is_some(),
+            vanishes.map_or_else(
+                || "not within the calls tried".to_owned(),
+                |call| format!("at {call} us a call and end; scenario 1 has {on_adapter:.1} Mb/s"),
+            ),
+        ),
+    ]
 }
 
 fn assumption(table: &Table1, copy_us: f64, options: &Options) -> Assumption {

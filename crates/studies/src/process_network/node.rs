@@ -10,6 +10,9 @@
 //! Arrows between processes are synchronous channels but for `input`, `received`, `read` and `output`, which are bounded queues in
 //! shared memory.
 
+mod receive;
+mod transmit;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -17,7 +20,7 @@ use sim::hardware::{Channel, Priority, Process, Transputer};
 use sim::{Facility, Sim, Store};
 use units::{Duration, Instant};
 
-use super::setup::{Application, Mover, Placement, Setup, micros};
+use super::setup::{Placement, Setup, micros};
 
 /// Packets that the receive memory holds for `ip_intrsvc`. Twice a window and its acknowledgements fit, so that none is lost.
 const RECEIVE_BUFFERS: usize = 64;
@@ -119,6 +122,8 @@ pub(super) struct Node {
     told_at: Cell<Instant>,
     pub(super) workstation: Facility,
     pub(super) delivered: Cell<u64>,
+    /// When the last one was.
+    pub(super) delivered_at: Cell<Instant>,
     pub(super) dropped: Cell<u64>,
     pub(super) acknowledgements: Cell<Acknowledgements>,
 }
@@ -132,6 +137,7 @@ pub(super) struct Work {
     pub(super) write: Process,
     pub(super) xtask: Process,
     pub(super) ip_send: Process,
+    /// Of the receive side, and of the transmit side.
     pub(super) peek_poke: [Process; 2],
     pub(super) rpc_process: Process,
 }
@@ -203,6 +209,7 @@ impl Node {
             told_at: Cell::default(),
             workstation: Facility::new(sim, &called("workstation"), 1),
             delivered: Cell::new(0),
+            delivered_at: Cell::default(),
             dropped: Cell::new(0),
             acknowledgements: Cell::default(),
         })
@@ -233,284 +240,6 @@ impl Node {
         self.setup.placement == Placement::One
     }
 
-    async fn ip_intrsvc(self: Rc<Self>) {
-        loop {
-            let packet = self.input.take().await;
-            self.work.ip_intrsvc.run(micros(self.setup.costs.ip_intrsvc_us)).await;
-            self.hand_over(&self.work.ip_intrsvc, &self.work.ip_demux, &self.to_demux, packet).await;
-        }
-    }
-
-    async fn ip_demux(self: Rc<Self>) {
-        loop {
-            let packet = self.take_over(&self.work.ip_intrsvc, &self.work.ip_demux, &self.to_demux).await;
-            self.work.ip_demux.run(micros(self.setup.costs.ip_demux_us)).await;
-            self.hand_over(&self.work.ip_demux, &self.work.tcp_recv, &self.to_tcp, packet).await;
-        }
-    }
-
-    async fn tcp_recv(self: Rc<Self>) {
-        let costs = self.setup.costs;
-        loop {
-            let packet = self.take_over(&self.work.ip_demux, &self.work.tcp_recv, &self.to_tcp).await;
-            let checksum = if packet.has_data { costs.checksum_us } else { 0.0 };
-            self.work.tcp_recv.run(micros(costs.tcp_recv_us + checksum)).await;
-            {
-                let mut fields = self.receive_side.borrow_mut();
-                fields.acknowledged = fields.acknowledged.max(packet.acknowledged);
-                fields.edge = fields.edge.max(packet.edge);
-                fields.received += u64::from(packet.has_data);
-            }
-            self.poke_transmit_side().await;
-            if !packet.has_data {
-                continue;
-            }
-            // There is room: nobody sends beyond the edge.
-            self.received.put(()).await;
-            let waiting = self.receive_side.borrow().received - self.told.get();
-            if waiting >= u64::from(self.setup.acknowledge_every) {
-                self.count(|counts| counts.by_receipt += 1);
-                self.call_for_acknowledgement(&self.work.tcp_recv).await;
-            }
-        }
-    }
-
-    async fn user_task(self: Rc<Self>) {
-        let costs = self.setup.costs;
-        let cost = match self.setup.application {
-            Application::OnAdapter => costs.user_task_us + costs.copy_us(),
-            Application::OnWorkstation { .. } => costs.user_task_us,
-            Application::None => 0.0,
-        };
-        loop {
-            self.received.take().await;
-            self.work.user_task.run(micros(cost)).await;
-            self.read.put(()).await;
-        }
-    }
-
-    /// The workstation takes what was received; in scenario 1 there is nothing left to do.
-    async fn reading_workstation(self: Rc<Self>) {
-        loop {
-            self.read.take().await;
-            if let Application::OnWorkstation { us_per_segment } = self.setup.application
-                && us_per_segment > 0.0
-            {
-                self.workstation.serve(micros(us_per_segment)).await;
-            }
-            self.delivered.set(self.delivered.get() + 1);
-            self.receive_side.borrow_mut().read += 1;
-            if self.must_open_the_window() {
-                self.count(|counts| counts.by_reading += 1);
-                self.call_for_acknowledgement(&self.work.user_task).await;
-            }
-        }
-    }
-
-    /// Whether the application has read enough for a packet of its own, and no acknowledgement of data will tell the peer, because it
-    /// knows of no room for as many.
-    fn must_open_the_window(&self) -> bool {
-        let every = u64::from(self.setup.acknowledge_every);
-        let (read, told_read) = (self.receive_side.borrow().read, self.told_read.get());
-        read - told_read >= every && self.told.get() + every > told_read + u64::from(self.setup.window)
-    }
-
-    /// Acknowledges what nobody else did in time.
-    async fn rtask(self: Rc<Self>) {
-        loop {
-            let due = self.told_at.get() + ACKNOWLEDGE_AFTER;
-            if self.sim.now() < due {
-                self.sim.sleep_until(due).await;
-                continue;
-            }
-            if self.receive_side.borrow().received > self.told.get() {
-                self.count(|counts| counts.by_timer += 1);
-                self.call_for_acknowledgement(&self.work.user_task).await;
-            }
-            self.sim.sleep(ACKNOWLEDGE_AFTER).await;
-        }
-    }
-
-    /// Tells the transmit side what the receive side has written: at once if they share a memory, field by field if not.
-    async fn poke_transmit_side(&self) {
-        if self.is_whole() || self.setup.pokes == 0 {
-            self.update_transmit_side(*self.receive_side.borrow());
-            return;
-        }
-        for index in 1..=self.setup.pokes {
-            self.work.tcp_recv.run(micros(self.setup.costs.poke_us)).await;
-            // The last one completes them.
-            let fields = (index == self.setup.pokes).then(|| *self.receive_side.borrow());
-            self.pokes.send(fields, WORD_BYTES).await;
-        }
-    }
-
-    async fn peek_poke_of_transmit_side(self: Rc<Self>) {
-        loop {
-            let fields = self.pokes.receive().await;
-            self.work.peek_poke[1].run(micros(self.setup.poked_us)).await;
-            if let Some(fields) = fields {
-                self.update_transmit_side(fields);
-            }
-        }
-    }
-
-    /// The transmit side's copy becomes as new as `fields`. What arrives late changes nothing.
-    fn update_transmit_side(&self, fields: Fields) {
-        let mut copy = self.transmit_side.borrow_mut();
-        *copy = Fields {
-            received: copy.received.max(fields.received),
-            read: copy.read.max(fields.read),
-            acknowledged: copy.acknowledged.max(fields.acknowledged),
-            edge: copy.edge.max(fields.edge),
-        };
-        self.ring();
-    }
-
-    /// Asks the transmit side for an acknowledgement, and waits for its word that it will be sent.
-    async fn call_for_acknowledgement(&self, caller: &Process) {
-        let fields = *self.receive_side.borrow();
-        self.hear(fields);
-        if self.is_whole() || self.setup.pokes == 0 {
-            self.must_acknowledge.set(true);
-            self.update_transmit_side(fields);
-            return;
-        }
-        caller.run(micros(self.setup.costs.poke_us)).await;
-        self.calls.send(fields, CALL_WORDS * WORD_BYTES).await;
-        self.answers.receive().await;
-    }
-
-    async fn rpc_process(self: Rc<Self>) {
-        loop {
-            // What to acknowledge comes with the call.
-            let fields = self.calls.receive().await;
-            self.must_acknowledge.set(true);
-            self.update_transmit_side(fields);
-            self.work.rpc_process.run(micros(self.setup.costs.poke_us)).await;
-            self.answers.send((), CALL_WORDS * WORD_BYTES).await;
-        }
-    }
-
-    async fn write(self: Rc<Self>) {
-        let costs = self.setup.costs;
-        let cost = match self.setup.application {
-            Application::OnAdapter => costs.write_us + costs.copy_us(),
-            Application::OnWorkstation { .. } => costs.write_us,
-            Application::None => 0.0,
-        };
-        loop {
-            self.sim.sleep(micros(self.setup.pause_us)).await;
-            self.send_buffer.put(()).await;
-            if let Application::OnWorkstation { us_per_segment } = self.setup.application
-                && us_per_segment > 0.0
-            {
-                self.workstation.serve(micros(us_per_segment)).await;
-            }
-            self.work.write.run(micros(cost)).await;
-            self.unsent.set(self.unsent.get() + 1);
-            self.ring();
-        }
-    }
-
-    async fn xtask(self: Rc<Self>) {
-        let costs = self.setup.costs;
-        let mut freed = 0;
-        loop {
-            self.doorbell.take().await;
-            loop {
-                let fields = *self.transmit_side.borrow();
-                while freed < fields.acknowledged {
-                    self.send_buffer.try_take().expect("what is acknowledged was in the buffer");
-                    freed += 1;
-                }
-                let has_data = self.unsent.get() > 0 && self.sent.get() < fields.edge;
-                if !has_data && !self.must_acknowledge.get() {
-                    break;
-                }
-                if has_data {
-                    self.unsent.set(self.unsent.get() - 1);
-                    self.sent.set(self.sent.get() + 1);
-                }
-                let checksum = if has_data { costs.checksum_us } else { 0.0 };
-                self.work.xtask.run(micros(costs.tcp_snd_data_us + checksum)).await;
-                self.must_acknowledge.set(false);
-                let fields = *self.transmit_side.borrow();
-                let edge = fields.read + u64::from(self.setup.window);
-                let packet = Packet { has_data, acknowledged: fields.received, edge };
-                self.poke_receive_side(fields).await;
-                self.hand_over(&self.work.xtask, &self.work.ip_send, &self.to_driver, packet).await;
-            }
-        }
-    }
-
-    /// Tells the receive side what is sent, and with it what it acknowledges.
-    async fn poke_receive_side(&self, fields: Fields) {
-        if self.is_whole() || self.setup.pokes_back == 0 {
-            self.hear(fields);
-            return;
-        }
-        for index in 1..=self.setup.pokes_back {
-            self.work.xtask.run(micros(self.setup.costs.poke_us)).await;
-            let told = (index == self.setup.pokes_back).then_some(fields);
-            self.pokes_back.send(told, WORD_BYTES).await;
-        }
-    }
-
-    async fn peek_poke_of_receive_side(self: Rc<Self>) {
-        loop {
-            let told = self.pokes_back.receive().await;
-            self.work.peek_poke[0].run(micros(self.setup.poked_us)).await;
-            if let Some(told) = told {
-                self.hear(told);
-            }
-        }
-    }
-
-    /// The receive side learns what has been acknowledged and granted.
-    fn hear(&self, told: Fields) {
-        self.told_read.set(self.told_read.get().max(told.read));
-        if told.received > self.told.get() {
-            self.told.set(told.received);
-            self.told_at.set(self.sim.now());
-        }
-    }
-
-    async fn ip_send(self: Rc<Self>, peer: Rc<Self>) {
-        let costs = self.setup.costs;
-        loop {
-            let packet = self.take_over(&self.work.xtask, &self.work.ip_send, &self.to_driver).await;
-            let moving = match self.setup.mover {
-                Mover::Interface => 0.0,
-                Mover::Processor => costs.network_word_us * self.words(packet) as f64,
-            };
-            self.work.ip_send.run(micros(costs.ip_send_us + costs.driver_send_us + moving)).await;
-            match self.setup.mover {
-                Mover::Interface => self.output.put(packet).await,
-                Mover::Processor => self.deliver(&peer, packet),
-            }
-        }
-    }
-
-    /// The network interface and the line: 118 Mb/s, a packet at a time.
-    async fn interface(self: Rc<Self>, peer: Rc<Self>) {
-        loop {
-            let packet = self.output.take().await;
-            self.sim.sleep(micros(self.setup.costs.network_word_us * self.words(packet) as f64)).await;
-            self.deliver(&peer, packet);
-        }
-    }
-
-    const fn words(&self, packet: Packet) -> u64 {
-        HEADER_WORDS + if packet.has_data { self.setup.costs.words } else { 0 }
-    }
-
-    fn deliver(&self, peer: &Self, packet: Packet) {
-        if peer.input.try_put(packet).is_err() {
-            peer.dropped.set(peer.dropped.get() + 1);
-        }
-    }
-
     /// Passes a packet's address on.
     async fn hand_over(&self, from: &Process, to: &Process, channel: &Channel<Packet>, packet: Packet) {
         if !from.is_beside(to) {
@@ -525,16 +254,5 @@ impl Node {
             to.run(micros(self.setup.hand_over_us)).await;
         }
         packet
-    }
-
-    /// Lets `xtask` look again. If the bell rings already it will.
-    fn ring(&self) {
-        let _rings_already = self.doorbell.try_put(());
-    }
-
-    fn count(&self, change: impl FnOnce(&mut Acknowledgements)) {
-        let mut counts = self.acknowledgements.get();
-        change(&mut counts);
-        self.acknowledgements.set(counts);
     }
 }

@@ -92,8 +92,10 @@ impl Figures {
 
 /// The processes, receive side first.
 pub(super) fn roles() -> Vec<Role> {
-    let roles: Roles =
-        toml::from_str(include_str!("../../data/002-processes.toml")).expect("the project's own data are well-formed");
+    let roles: Roles = toml::from_str(include_str!("../../data/002-processes.toml")).expect(
+        "the project's own data are \
+            well-formed",
+    );
     roles.process
 }
 

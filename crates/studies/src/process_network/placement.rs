@@ -61,7 +61,8 @@ impl Study for Placements {
                 format!("{hand_gain:.2} times as fast"),
             ),
             Check::new(
-                "work that is divided by layers is divided badly: its speedup ends far below the number of processors",
+                "work that is divided by layers is divided badly: its speedup ends far below the number of \
+                 processors",
                 efficiency < figures.clnp_speedup_8 / 8.0,
                 format!(
                     "{:.2} times on seven processors, both ways; others had {} times on eight",

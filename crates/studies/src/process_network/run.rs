@@ -69,22 +69,32 @@ pub(super) fn run(setup: &Setup, options: &Options) -> Measured {
     nodes[1].start(&nodes[0], setup.traffic == Traffic::BothWays);
     simulation.run_until(Instant::ZERO + WARM_UP);
     simulation.reset_statistics();
-    let before = nodes.each_ref().map(|node| node.delivered.get());
+    let before = nodes.each_ref().map(|node| (node.delivered.get(), node.delivered_at.get()));
     let acknowledged_before = nodes[1].acknowledgements.get();
     simulation.run_until(Instant::ZERO + WARM_UP + span);
-    let delivered = (nodes[0].delivered.get() - before[0]) + (nodes[1].delivered.get() - before[1]);
+    let delivered: u64 = nodes.iter().zip(before).map(|(node, (count, _))| node.delivered.get() - count).sum();
     // Every component checks its books when it is asked for them.
     let reports = simulation.reports();
     debug_assert!(reports.iter().all(|report| report.utilisation <= 1.0 + 1e-9));
     let utilisations =
         nodes.each_ref().map(|node| node.processors.iter().map(|one| one.report().utilisation).collect());
     Measured {
-        segments_per_second: delivered as f64 / span.as_secs_f64(),
+        segments_per_second: nodes.iter().zip(before).map(|(node, before)| rate(node, before)).sum(),
         utilisations,
         workstations: nodes.each_ref().map(|node| node.workstation.report().utilisation),
         work_us: nodes.each_ref().map(|node| work(node, delivered)),
         acknowledgements: nodes[1].acknowledgements.get().since(acknowledged_before),
         dropped: nodes.iter().map(|node| node.dropped.get()).sum(),
+    }
+}
+
+/// Segments a second that `node` was brought since `before`: how many it had then, and when the last of them came. From delivery to
+/// delivery, so that no part of one is lost at the edges.
+fn rate(node: &Node, before: (u64, Instant)) -> f64 {
+    let (count, since) = before;
+    match node.delivered_at.get().saturating_since(since) {
+        Duration::ZERO => 0.0,
+        span => (node.delivered.get() - count) as f64 / span.as_secs_f64(),
     }
 }
 

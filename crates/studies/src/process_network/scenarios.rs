@@ -49,13 +49,18 @@ impl Study for Scenarios {
             },
         ];
         Outcome {
-            tables: vec![Table { title: "Throughput end to end".to_owned(), columns, rows }, processors(&first, &second)],
+            tables: vec![
+                Table { title: "Throughput end to end".to_owned(), columns, rows },
+                processors(&first, &second),
+            ],
             assumptions: assumptions::all(&table, options),
             checks: checks(&table, &figures, &first, &second, &trickle),
             notes: vec![
-                "Nothing in the model is left to chance: a second run is the first one, so there are no intervals.".to_owned(),
-                "The number of pokes was chosen so that scenario 2 is as fast as printed. The gain over scenario 1, and all other \
-                 studies of this document, use it as it is."
+                "Nothing in the model is left to chance: a second run is the first one, so there are no \
+                 intervals."
+                    .to_owned(),
+                "The number of pokes was chosen so that scenario 2 is as fast as printed. The gain over scenario \
+                 1, and all other studies of this document, use it as it is."
                     .to_owned(),
             ],
             ..Outcome::default()
@@ -113,7 +118,8 @@ fn checks(table: &Table1, figures: &Figures, first: &Measured, second: &Measured
             "in steady state the timer never acknowledges",
             bulk.by_timer == 0 && bulk.total() > 0 && slow.by_timer > 0,
             format!(
-                "{} acknowledgements by receipt and {} by the timer in bulk; {} by the timer where twenty segments come a second",
+                "{} acknowledgements by receipt and {} by the timer in bulk; {} by the timer where twenty segments \
+                 come a second",
                 bulk.by_receipt, bulk.by_timer, slow.by_timer
             ),
         ),

@@ -65,7 +65,8 @@ impl Study for T9000 {
             assumptions: assumptions(&two, options),
             checks,
             notes: vec![
-                "The paper's number is a first evaluation, \"over\" 30,000, on paper. 4096 bytes 30,000 times a second are 983 Mb/s."
+                "The paper's number is a first evaluation, \"over\" 30,000, on paper. 4096 bytes 30,000 times a \
+                 second are 983 Mb/s."
                     .to_owned(),
             ],
             ..Outcome::default()
@@ -125,8 +126,8 @@ fn assumptions(two: &Setup, options: &Options) -> Vec<Assumption> {
     vec![Assumption {
         key: "poke_us, link_word_us".to_owned(),
         value: format!("{poke_us:.2} us and {link_word_us:.2} us a word"),
-        reason: "what the processor does for a poke is ten times as fast, its word goes over links of 100 instead of 20 Mb/s; the paper says \
-                 only that communication does not get ten times as fast"
+        reason: "what the processor does for a poke is ten times as fast, its word goes over links of 100 instead \
+                 of 20 Mb/s; the paper says only that communication does not get ten times as fast"
             .to_owned(),
         sensitivity: all,
     }]

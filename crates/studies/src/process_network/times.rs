@@ -44,10 +44,13 @@ impl Study for Times {
                 ),
             ],
             notes: vec![
-                "Table 1 is input: its rows come back by construction. What is new is what the running system adds: pokes, remote \
-                 calls and the acknowledgements that go the other way. A poke is booked to who calls it."
+                "Table 1 is input: its rows come back by construction. What is new is what the running system \
+                 adds: pokes, remote calls and the acknowledgements that go the other way. A poke is booked to who \
+                 calls it."
                     .to_owned(),
-                "The printed factor of two is that of the receive side, rounded. Of the transmit side it is three.".to_owned(),
+                "The printed factor of two is that of the receive side, rounded. Of the transmit side it is \
+                 three."
+                    .to_owned(),
             ],
             ..Outcome::default()
         }

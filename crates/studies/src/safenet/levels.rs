@@ -112,11 +112,12 @@ impl Study for Levels {
             assumptions: assumptions(&paper, options),
             checks: checks(&paper, &measured),
             notes: vec![
-                "Marked values are those that costs were solved from; they come back by construction. MAC's a and the user's asymptote were \
-                 used for nothing."
+                "Marked values are those that costs were solved from; they come back by construction. MAC's a and \
+                 the user's asymptote were used for nothing."
                     .to_owned(),
-                "An asymptote is read as the throughput of the longest message, for which one frame is taken: with messages of several frames \
-                 latency would not be a line, for their parts would be on the way at once."
+                "An asymptote is read as the throughput of the longest message, for which one frame is taken: with \
+                 messages of several frames latency would not be a line, for their parts would be on the way at \
+                 once."
                     .to_owned(),
                 "Nothing in the model is left to chance, so there are no intervals.".to_owned(),
             ],

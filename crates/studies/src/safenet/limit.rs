@@ -94,8 +94,8 @@ impl Study for Limit {
                 ),
             ],
             notes: vec![
-                "So the two explanations of the 12 Mb/s give nearly the same number, and which one holds depends on the longest message, which \
-                 the paper does not say."
+                "So the two explanations of the 12 Mb/s give nearly the same number, and which one holds depends \
+                 on the longest message, which the paper does not say."
                     .to_owned(),
             ],
         }

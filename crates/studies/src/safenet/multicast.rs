@@ -46,7 +46,11 @@ impl Study for Multicast {
         };
         let more_us = both.fit.b - unicast.fit.b;
         Outcome {
-            tables: vec![Table { title: "Latency lines and asymptotes at user level".to_owned(), columns: columns(), rows }],
+            tables: vec![Table {
+                title: "Latency lines and asymptotes at user level".to_owned(),
+                columns: columns(),
+                rows,
+            }],
             plots: vec![plot],
             assumptions: vec![assumption(&paper, options)],
             checks: vec![
@@ -63,7 +67,9 @@ impl Study for Multicast {
             ],
             notes: vec![
                 "A frame passes every station of the ring, so a group needs it once.".to_owned(),
-                "The printed asymptotes are equal, so little of what a group adds to latency can be work of the sender: see the assumption.".to_owned(),
+                "The printed asymptotes are equal, so little of what a group adds to latency can be work of the \
+                 sender: see the assumption."
+                    .to_owned(),
             ],
         }
     }
@@ -94,7 +100,9 @@ fn assumption(paper: &Paper, options: &Options) -> Assumption {
     Assumption {
         key: "group_wait_us".to_owned(),
         value: "1.225 ms of waiting at the receiver, no work".to_owned(),
-        reason: "what b grows by; the paper does not say where it goes. Waiting of the receiver leaves throughput as it is, as printed".to_owned(),
+        reason: "what b grows by; the paper does not say where it goes. Waiting of the receiver leaves throughput \
+                 as it is, as printed"
+            .to_owned(),
         sensitivity: vec![
             as_work("half of it work of the sender's board", 0.5),
             as_work("all of it work of the sender's board", 1.0),
