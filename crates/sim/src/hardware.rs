@@ -10,7 +10,15 @@
 
 pub mod atm;
 pub mod channel;
+//! | [`bus`] | buses: held or split transactions |
+//! | [`dma`] | engines that move words without a processor |
+//! | [`memory`] | memories: nanoseconds a word, ports |
+//! | [`mux`] | network schedulers, and the device that holds one for all |
+//! | [`processor`] | processors: instructions per second, caches that miss |
+
+pub mod bus;
 mod config_error;
+pub mod dma;
 mod driver;
 pub mod fddi;
 mod flight;
@@ -21,3 +29,12 @@ pub mod transputer;
 pub use channel::Channel;
 pub use config_error::ConfigError;
 pub use transputer::{Priority, Process, Transputer};
+pub mod memory;
+pub mod mux;
+pub mod processor;
+
+pub use bus::{Bus, BusConfig, Transactions};
+pub use dma::Dma;
+pub use memory::{Memory, MemoryConfig};
+pub use mux::{Chooser, Mux, Outlet, Schedule};
+pub use processor::{Home, Processor, ProcessorConfig, Work};

@@ -20,6 +20,7 @@ mod process_network;
 pub mod render;
 mod safenet;
 pub mod study;
+mod workstation;
 
 pub use document::Document;
 pub use outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
@@ -27,7 +28,15 @@ pub use study::{Effort, Options, Study};
 
 /// Every study, in the order of the documents.
 pub fn all() -> Vec<Box<dyn Study>> {
-    [packet_level::studies(), process_network::studies(), safenet::studies()].into_iter().flatten().collect()
+    [
+        packet_level::studies(),
+        process_network::studies(),
+        safenet::studies(),
+        workstation::studies(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The study of this name.
