@@ -19,6 +19,7 @@ mod packet_level;
 mod process_network;
 pub mod render;
 mod safenet;
+mod touchstone;
 pub mod study;
 mod workstation;
 
@@ -33,6 +34,7 @@ pub fn all() -> Vec<Box<dyn Study>> {
         process_network::studies(),
         safenet::studies(),
         workstation::studies(),
+        touchstone::studies(),
     ]
     .into_iter()
     .flatten()
