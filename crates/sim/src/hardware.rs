@@ -7,7 +7,7 @@
 //! | [`channel`] | message links between processes, synchronous and unbuffered |
 //! | [`dma`] | engines that move words without a processor |
 //! | [`fddi`] | rings with the timed-token rules, an idle rotation costs nothing |
-//! | [`line`] | point-to-point links on the model of `netem` |
+//! | [`line`](mod@line) | point-to-point links on the model of `netem` |
 //! | [`memory`] | memories: nanoseconds a word, ports |
 //! | [`mesh`] | processors joined by a linear array, a mesh or a crossbar |
 //! | [`mux`] | network schedulers, and the device that holds one for all |

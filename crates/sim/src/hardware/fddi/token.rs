@@ -289,8 +289,10 @@ impl<T> State<T> {
         if self.idle_passes < self.hops.len() || self.stations_with_frames > 0 {
             return;
         }
-        let used_from = self.others.as_ref().and_then(Others::work_from).unwrap_or(limit);
-        let rotations = used_from.min(limit).saturating_since(left).as_nanos() / self.latency.as_nanos();
+        // A token that comes with a frame takes it along, so the last pass that is skipped is before.
+        let before = |work: Instant| work.saturating_sub(Duration::from_nanos(1));
+        let unused_until = self.others.as_ref().and_then(Others::work_from).map_or(limit, before).min(limit);
+        let rotations = unused_until.saturating_since(left).as_nanos() / self.latency.as_nanos();
         if rotations == 0 {
             return;
         }
