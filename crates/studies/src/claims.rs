@@ -133,6 +133,18 @@ impl Decision {
         }
     }
 
+    /// What holds if these checks of a study do. The numbers that decide them are told either way.
+    pub(crate) fn by_checks(found: &Found, beginnings: &[&str], if_they_hold: &str, if_not: &str) -> Self {
+        let checks: Vec<_> = beginnings.iter().map(|beginning| found.check(beginning)).collect();
+        let failing: Vec<_> = checks.iter().filter(|check| !check.holds).collect();
+        if failing.is_empty() {
+            let details: Vec<_> = checks.iter().map(|check| check.detail.as_str()).collect();
+            return Self::of(true, format!("{if_they_hold} ({})", details.join("; ")), "");
+        }
+        let details: Vec<_> = failing.iter().map(|check| format!("{}: {}", check.statement, check.detail)).collect();
+        Self::of(false, "", format!("{if_not} (not so: {})", details.join("; ")))
+    }
+
     /// What nothing here can say, and why.
     pub fn not_decidable(why: impl Into<String>) -> Self {
         Self { verdict: Verdict::NotDecidable, figures: Vec::new(), explanation: why.into() }
@@ -164,6 +176,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::{Effort, Options};
 
     #[test]
     fn every_claim_has_one_decider_and_every_decider_a_claim() {
@@ -179,5 +192,24 @@ mod tests {
         for claim in all() {
             assert!(crate::document::of(&claim.id).is_some(), "{}", claim.id);
         }
+    }
+
+    #[test]
+    fn every_claim_is_decided_and_the_numbers_are_there() {
+        let options = Options { seed: 1, replications: 2, confidence: 0.9, effort: Effort::Quick, threads: 2 };
+        let context = Context::new(options);
+        let mut verdicts = BTreeSet::new();
+        for claim in all() {
+            let decision = decide(claim, &context);
+            assert!(!decision.explanation.is_empty(), "{}", claim.id);
+            // What studies have checked is told in words.
+            let has_numbers =
+                !decision.figures.is_empty() || decision.explanation.contains(|digit: char| digit.is_ascii_digit());
+            assert!(has_numbers || decision.verdict == Verdict::NotDecidable, "{}", claim.id);
+            // An opinion is never decided; what can be tested is, but for what takes hardware or a number that is not printed.
+            assert!(claim.testable != Testable::No || decision.verdict == Verdict::NotDecidable, "{}", claim.id);
+            verdicts.insert(format!("{:?}", decision.verdict));
+        }
+        assert_eq!(verdicts.len(), 3, "some hold, some are refuted, some are left open: {verdicts:?}");
     }
 }

@@ -19,8 +19,8 @@ mod packet_level;
 mod process_network;
 pub mod render;
 mod safenet;
-mod touchstone;
 pub mod study;
+mod touchstone;
 mod workstation;
 
 pub use document::Document;

@@ -82,6 +82,17 @@ impl Found {
         self.cell(row, column).1.is_within() == Some(true)
     }
 
+    /// The value of a curve at a place.
+    ///
+    /// # Panics
+    /// If there is no such picture, curve or point.
+    pub fn point(&self, title: &str, series: &str, at: f64) -> Estimate {
+        let plot = self.outcome.plots.iter().find(|plot| plot.title == title);
+        let curve = plot.and_then(|plot| plot.series.iter().find(|candidate| candidate.name == series));
+        let point = curve.and_then(|curve| curve.points.iter().find(|(x, _)| (x - at).abs() < 1e-6));
+        point.unwrap_or_else(|| panic!("{} has no point {at} of {series:?} in {title:?}", self.id)).1
+    }
+
     /// The check whose statement begins so.
     ///
     /// # Panics

@@ -2,17 +2,22 @@
 //!
 //! | module | claims about |
 //! |---|---|
-//! | [`channels`] | coding across channels |
-//! | [`outlook`] | prices, displays, misprints |
-//! | [`schedulers`] | central and distributed scheduling, old information, classes of service, later improvements |
+//! | [`outlook`] | prices, displays, misprints, later improvements |
+//! | [`send_call`] | the serial part of a send() call |
+//! | [`touchstone`] | the machine with distributed memory |
+//! | [`variants`] | failures, schemes, codes, schedulers, classes of service |
+//! | [`workstation`] | the three workstations of Tables 1 to 3 |
 
-mod channels;
 mod outlook;
-mod schedulers;
+mod send_call;
+mod touchstone;
+mod variants;
+mod workstation;
 
 use super::Decider;
 
 /// What finds out about each claim.
 pub(super) fn deciders() -> impl Iterator<Item = (&'static str, Decider)> {
-    channels::DECIDERS.into_iter().chain(outlook::DECIDERS).chain(schedulers::DECIDERS)
+    let machines = workstation::DECIDERS.into_iter().chain(touchstone::DECIDERS);
+    machines.chain(send_call::DECIDERS).chain(variants::DECIDERS).chain(outlook::DECIDERS)
 }
