@@ -39,6 +39,8 @@ pub struct LinkStats {
     pub queue_bytes_max: u64,
     /// Packets that the line has begun to carry.
     pub carried: u64,
+    /// Bytes in them, with the line's overhead.
+    pub carried_bytes: u64,
     /// For how long they had waited before, all together. Saturates.
     pub queue_delay_sum: Duration,
     /// For how long one of them had waited at most.

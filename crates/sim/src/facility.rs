@@ -47,7 +47,8 @@ impl Facility {
     pub async fn serve(&self, service: Duration) -> Duration {
         let sim = &self.inner.sim;
         let arrived = sim.now();
-        let (start, end) = self.inner.state.borrow_mut().admit(arrived, service);
+        let (server, start, end) = self.inner.state.borrow_mut().admit(arrived, service);
+        sim.trace(|trace| trace.span(&format!("{} {server}", self.inner.name), "busy", start, end));
         sim.sleep_until(end).await;
         self.inner.state.borrow_mut().ledger.depart(end, arrived);
         start.saturating_since(arrived)
@@ -72,8 +73,8 @@ impl Facility {
 }
 
 impl State {
-    /// When the service of who arrives now begins and ends.
-    fn admit(&mut self, now: Instant, service: Duration) -> (Instant, Instant) {
+    /// Who serves who arrives now, and when that begins and ends.
+    fn admit(&mut self, now: Instant, service: Duration) -> (usize, Instant, Instant) {
         let server = (0..self.free_at.len()).min_by_key(|&server| self.free_at[server]).expect("there is a server");
         let start = self.free_at[server].max(now);
         let end = start + service;
@@ -81,7 +82,7 @@ impl State {
         self.busy_ns += u128::from(service.as_nanos());
         self.ledger.arrive(now);
         self.ledger.begin(start.saturating_since(now));
-        (start, end)
+        (server, start, end)
     }
 
     /// Work that was promised and not yet done, over all servers.

@@ -16,6 +16,7 @@ use units::{Duration, Instant};
 use crate::calendar::Calendar;
 use crate::observe::{Observed, Report};
 use crate::stream::Stream;
+use crate::trace::Trace;
 
 /// A process of this simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +48,9 @@ struct Kernel {
     run: u64,
     events: Cell<u64>,
     stopped: Cell<bool>,
+    /// True while there is a trace: what is not recorded costs this one look.
+    is_traced: Cell<bool>,
+    trace: RefCell<Option<Trace>>,
 }
 
 impl Simulation {
@@ -63,6 +67,8 @@ impl Simulation {
             run,
             events: Cell::new(0),
             stopped: Cell::new(false),
+            is_traced: Cell::new(false),
+            trace: RefCell::new(None),
         };
         Self { sim: Sim { kernel: Rc::new(kernel) } }
     }
@@ -224,6 +230,26 @@ impl Sim {
     /// Ends the run after the present event; it can go on later.
     pub fn stop(&self) {
         self.kernel.stopped.set(true);
+    }
+
+    /// Lets `record` add to the trace, if the run is recorded.
+    pub fn trace(&self, record: impl FnOnce(&mut Trace)) {
+        if self.kernel.is_traced.get()
+            && let Some(trace) = &mut *self.kernel.trace.borrow_mut()
+        {
+            record(trace);
+        }
+    }
+
+    /// True if the run is recorded.
+    pub fn is_traced(&self) -> bool {
+        self.kernel.is_traced.get()
+    }
+
+    /// Records into `trace` from now on, or no more. Returns the trace so far.
+    pub(crate) fn set_trace(&self, trace: Option<Trace>) -> Option<Trace> {
+        self.kernel.is_traced.set(trace.is_some());
+        self.kernel.trace.replace(trace)
     }
 
     /// Makes a component known under its name, so that its statistics begin and are reported with all others.

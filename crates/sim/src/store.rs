@@ -129,6 +129,7 @@ impl<T> State<T> {
         let now = inner.sim.now();
         self.items.push_back((now, item));
         self.ledger.arrive(now);
+        inner.sim.trace(|trace| trace.level(&inner.name, now, self.items.len() as u64));
         wake_first(&self.takers, inner);
         if self.items.len() < inner.capacity {
             wake_first(&self.putters, inner);
@@ -140,6 +141,7 @@ impl<T> State<T> {
         let (arrived, item) = self.items.pop_front().expect("asked only if there is one");
         self.ledger.begin(now.saturating_since(arrived));
         self.ledger.depart(now, arrived);
+        inner.sim.trace(|trace| trace.level(&inner.name, now, self.items.len() as u64));
         wake_first(&self.putters, inner);
         if !self.items.is_empty() {
             wake_first(&self.takers, inner);

@@ -14,6 +14,11 @@ impl Stream {
         Self { rng: Rng::from_seed(seed).split(&format!("run {run}")).split(name) }
     }
 
+    /// Its generator, for components that take one.
+    pub fn into_rng(self) -> Rng {
+        self.rng
+    }
+
     /// Uniform in `[0, 1)`, 53 bits.
     pub fn unit(&mut self) -> f64 {
         (self.rng.next_u64() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)

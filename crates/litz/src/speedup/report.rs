@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use litz::{Placement, StageStats};
 use serde::Serialize;
 
+use super::Estimate;
 use super::bound::Shares;
 use super::run::{Outcome, payload_len};
-use super::Estimate;
 use super::{Measured, Settings, Side};
 
 /// The version of the JSON format.

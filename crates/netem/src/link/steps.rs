@@ -71,6 +71,7 @@ impl<P: Packet> Link<P> {
         let Some(Waiting { since, line_bytes, packet }) = waiting else { return };
         let waited = at.saturating_since(since);
         self.stats.carried += 1;
+        self.stats.carried_bytes += line_bytes;
         self.stats.queue_delay_sum += waited;
         self.stats.queue_delay_max = self.stats.queue_delay_max.max(waited);
         self.is_doomed = self.config.state == LineState::Silent;

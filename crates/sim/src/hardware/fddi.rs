@@ -11,23 +11,23 @@
 //! | `token` | the token's way |
 //! | `station` | queues and timers |
 //! | `background` | what others send |
-//! | `flight` | frames between stations |
 
 mod background;
 pub mod config;
-mod flight;
 mod station;
 mod token;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::poll_fn;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::task::Poll;
 
 use units::{Duration, Instant};
 
 use crate::hardware::ConfigError;
-use crate::kernel::{Sim, TaskId};
+use crate::hardware::driver::{Driven, Driver};
+use crate::hardware::lane::Lane;
+use crate::kernel::Sim;
 use crate::observe::{Observed, Report};
 use crate::store::Store;
 
@@ -87,21 +87,11 @@ impl<T> Clone for Ring<T> {
     }
 }
 
-type Receiver<T> = Box<dyn FnMut(Frame<T>)>;
-/// By station. A receiver is away while it runs.
-type Receivers<T> = RefCell<Vec<Option<Receiver<T>>>>;
-
 struct Inner<T> {
     sim: Sim,
     name: String,
     state: RefCell<State<T>>,
-    /// The process that moves the token owns them: they end with the run, though they may hold this ring.
-    receivers: Weak<Receivers<T>>,
-    driver: Cell<Option<TaskId>>,
-    /// When the driver is to be woken next; entries of the calendar for other times are old.
-    next_wake: Cell<Option<Instant>>,
-    /// Frames that came to a station without a receiver, or to a full store.
-    refused: Cell<u64>,
+    driver: Driver<Frame<T>>,
 }
 
 impl<T: 'static> Ring<T> {
@@ -117,25 +107,15 @@ impl<T: 'static> Ring<T> {
         let stations = config.positions_m.len();
         let stream = sim.stream(&format!("{name} background"));
         let others = config.background.clone().map(|others| Others::new(others, &config, stream, sim.now()));
-        let receivers: Rc<Receivers<T>> = Rc::new(RefCell::new((0..stations).map(|_| None).collect()));
         let inner = Rc::new(Inner {
             sim: sim.clone(),
             name: name.to_owned(),
-            state: RefCell::new(State::new(config, others)),
-            receivers: Rc::downgrade(&receivers),
-            driver: Cell::new(None),
-            next_wake: Cell::new(None),
-            refused: Cell::new(0),
+            state: RefCell::new(State::new(name, config, others)),
+            driver: Driver::new(sim),
         });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
-        let ring = Self { inner };
-        let driven = ring.clone();
-        let driver = sim.spawn(poll_fn(move |_| {
-            driven.turn(&receivers);
-            Poll::Pending
-        }));
-        ring.inner.driver.set(Some(driver));
-        Ok(ring)
+        Driver::start(&inner, stations);
+        Ok(Self { inner })
     }
 
     /// Sends `bytes` bytes from `from` to `to` as an asynchronous frame, waiting for room in the queue, and until it has left. Who
@@ -193,16 +173,13 @@ impl<T: 'static> Ring<T> {
 
     /// True if `station` has room for another frame of `class`.
     pub fn has_room(&self, station: usize, class: Class) -> bool {
-        let state = self.inner.state.borrow();
-        state.stations[station].lanes[class as usize].has_room(state.config().queue_frames)
+        self.inner.state.borrow().stations[station].lanes[class as usize].has_room()
     }
 
     /// Calls `receiver` with each frame for `station`, when its last bit is there. It replaces the one before. A frame for a station
     /// without a receiver is gone.
     pub fn on_delivery(&self, station: usize, receiver: impl FnMut(Frame<T>) + 'static) {
-        if let Some(receivers) = self.inner.receivers.upgrade() {
-            receivers.borrow_mut()[station] = Some(Box::new(receiver));
-        }
+        self.inner.driver.set_receiver(station, receiver);
     }
 
     /// Puts each frame for `station` into `store`; one that finds it full is refused and gone.
@@ -212,19 +189,24 @@ impl<T: 'static> Ring<T> {
             if store.try_put(frame).is_err()
                 && let Some(inner) = inner.upgrade()
             {
-                inner.refused.set(inner.refused.get() + 1);
+                inner.driver.refuse();
             }
         });
     }
 
     /// Frames of `station` that have not left, those outside its queue and the one that is being sent included.
     pub fn queue_frames(&self, station: usize) -> usize {
-        self.inner.state.borrow().stations[station].lanes.iter().map(station::Lane::len).sum()
+        self.inner.state.borrow().stations[station].lanes.iter().map(Lane::len).sum()
     }
 
     /// Their bytes, without overhead.
     pub fn queue_bytes(&self, station: usize) -> u64 {
-        self.inner.state.borrow().stations[station].lanes.iter().map(station::Lane::bytes).sum()
+        self.inner.state.borrow().stations[station].lanes.iter().map(Lane::bytes).sum()
+    }
+
+    /// Frames whose last bit has left and is not yet there.
+    pub fn frames_in_flight(&self) -> usize {
+        self.inner.state.borrow().flight.len()
     }
 
     /// How long the token took to come to `station` again when it last came: what an adaptive scheduler reads.
@@ -243,7 +225,7 @@ impl<T: 'static> Ring<T> {
         state.others.as_mut().expect("the ring has a background").set_share(now, share);
         let next = state.next_event();
         drop(state);
-        self.arm(next);
+        self.inner.driver.arm(next);
     }
 
     /// What the token takes for the way round if nobody sends.
@@ -258,7 +240,7 @@ impl<T: 'static> Ring<T> {
 
     /// Frames that came to a station without a receiver or to a full store, since the run began.
     pub fn refused(&self) -> u64 {
-        self.inner.refused.get()
+        self.inner.driver.refused()
     }
 
     /// What was done since the warm-up ended: customers are the frames of the model's stations, from being queued to having left; the
@@ -301,53 +283,30 @@ impl<T: 'static> Ring<T> {
         assert!((1..=config.frame_bytes_max).contains(&bytes), "a frame of {bytes} bytes");
         let fits = class == Class::Asynchronous || config.frame_time(bytes) <= state.stations[from].allowance;
         assert!(fits, "{bytes} bytes are more than the synchronous allowance of station {from}");
-        let number = state.push(now, class, Frame { from, to, bytes, queued: now, began: now, item });
+        let frame = Frame { from, to, bytes, queued: now, began: now, item };
+        let number = state.push(now, class, frame, &self.inner.sim);
         let next = state.next_event();
         drop(state);
-        self.arm(next);
+        self.inner.driver.arm(next);
         number
     }
+}
 
-    /// Has the driver woken at `next`, unless it will be before.
-    fn arm(&self, next: Option<Instant>) {
-        let Some(next) = next else { return };
-        if self.inner.next_wake.get().is_some_and(|wake| wake <= next) {
-            return;
-        }
-        self.inner.next_wake.set(Some(next));
-        self.inner.sim.wake_at(next, self.inner.driver.get().expect("set when the ring was made"));
+impl<T: 'static> Driven<Frame<T>> for Inner<T> {
+    fn driver(&self) -> &Driver<Frame<T>> {
+        &self.driver
     }
 
-    /// Does what happens now, if anything does.
-    fn turn(&self, receivers: &Receivers<T>) {
-        let now = self.inner.sim.now();
-        if self.inner.next_wake.get().is_none_or(|wake| wake > now) {
-            return;
-        }
-        self.inner.next_wake.set(None);
-        let mut state = self.inner.state.borrow_mut();
-        state.advance(now, &self.inner.sim);
-        while let Some(frame) = state.flight.pop(now) {
-            // The receiver may use the ring.
-            drop(state);
-            self.deliver(frame, receivers);
-            state = self.inner.state.borrow_mut();
-        }
-        let next = state.next_event();
-        drop(state);
-        self.arm(next);
+    fn advance(&self, now: Instant) {
+        self.state.borrow_mut().advance(now, &self.sim);
     }
 
-    fn deliver(&self, frame: Frame<T>, receivers: &Receivers<T>) {
-        let station = frame.to;
-        let receiver = receivers.borrow_mut()[station].take();
-        let Some(mut receiver) = receiver else {
-            self.inner.refused.set(self.inner.refused.get() + 1);
-            return;
-        };
-        receiver(frame);
-        // Unless it has named a successor.
-        receivers.borrow_mut()[station].get_or_insert(receiver);
+    fn pop_arrival(&self, now: Instant) -> Option<(usize, Frame<T>)> {
+        self.state.borrow_mut().flight.pop(now).map(|frame| (frame.to, frame))
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.state.borrow().next_event()
     }
 }
 

@@ -30,6 +30,7 @@ fn packets_leave_with_the_opportunities_and_wait_for_them() {
     let waits = [9, 9, 19, 19, 99, 7];
     assert_eq!(link.stats().queue_delay_sum, Duration::from_millis(waits.iter().sum()));
     assert_eq!((link.stats().carried, link.stats().queue_delay_max), (6, Duration::from_millis(99)));
+    assert_eq!(link.stats().carried_bytes, 5 * 750 + 10);
 }
 
 #[test]

@@ -1,12 +1,9 @@
 //! One station: its queues, and what the standard's timers tell it.
 
-use std::collections::VecDeque;
-
 use units::{Duration, Instant};
 
 use super::{Class, Frame};
-use crate::Sim;
-use crate::kernel::TaskId;
+use crate::hardware::lane::{Lane, Queued};
 
 /// The timers, as instants instead of counters.
 #[derive(Clone, Copy)]
@@ -46,92 +43,34 @@ impl Timers {
     }
 }
 
-/// The frames of one class in one station.
-pub(super) struct Lane<T> {
-    pub(super) queue: VecDeque<Frame<T>>,
-    /// Frames of processes that wait for room: at most one a process.
-    outside: VecDeque<Frame<T>>,
-    /// Processes that wait until their frame has left, by its number.
-    waiters: VecDeque<(u64, TaskId)>,
-    accepted: u64,
-    sent: u64,
-}
-
 pub(super) struct Station<T> {
     pub(super) timers: Timers,
     /// How long it may send synchronous frames at each token.
     pub(super) allowance: Duration,
     /// By [`Class`].
-    pub(super) lanes: [Lane<T>; 2],
+    pub(super) lanes: [Lane<Frame<T>>; 2],
 }
 
 impl<T> Station<T> {
-    pub(super) fn new(ttrt: Duration, allowance: Duration) -> Self {
-        Self { timers: Timers::new(ttrt), allowance, lanes: [Lane::new(), Lane::new()] }
+    pub(super) fn new(ttrt: Duration, allowance: Duration, queue_frames: usize) -> Self {
+        Self { timers: Timers::new(ttrt), allowance, lanes: [Lane::new(queue_frames), Lane::new(queue_frames)] }
     }
 
     pub(super) fn has_frames(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.queue.is_empty())
+        self.lanes.iter().any(|lane| !lane.is_empty())
     }
 
-    pub(super) const fn lane(&mut self, class: Class) -> &mut Lane<T> {
+    pub(super) const fn lane(&mut self, class: Class) -> &mut Lane<Frame<T>> {
         &mut self.lanes[class as usize]
     }
 }
 
-impl<T> Lane<T> {
-    const fn new() -> Self {
-        Self { queue: VecDeque::new(), outside: VecDeque::new(), waiters: VecDeque::new(), accepted: 0, sent: 0 }
+impl<T> Queued for Frame<T> {
+    fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    pub(super) fn has_room(&self, queue_frames: usize) -> bool {
-        self.outside.is_empty() && self.queue.len() < queue_frames
-    }
-
-    /// Takes `frame` in, or lets it wait outside for room. Returns its number, and whether it is in.
-    pub(super) fn push(&mut self, frame: Frame<T>, queue_frames: usize) -> (u64, bool) {
-        let number = self.accepted;
-        self.accepted += 1;
-        let has_room = self.has_room(queue_frames);
-        if has_room {
-            self.queue.push_back(frame);
-        } else {
-            self.outside.push_back(frame);
-        }
-        (number, has_room)
-    }
-
-    /// The first frame has left. Returns it, and whether one from outside has come in at `now` in its place.
-    pub(super) fn complete(&mut self, now: Instant, sim: &Sim) -> (Frame<T>, bool) {
-        let frame = self.queue.pop_front().expect("the frame that was sent");
-        self.sent += 1;
-        while self.waiters.front().is_some_and(|&(number, _)| number < self.sent) {
-            let (_, task) = self.waiters.pop_front().expect("just seen");
-            sim.wake(task);
-        }
-        let Some(mut next) = self.outside.pop_front() else { return (frame, false) };
-        next.queued = now;
-        self.queue.push_back(next);
-        (frame, true)
-    }
-
-    /// True if frame `number` has left; otherwise `task` is woken when it has.
-    pub(super) fn has_left(&mut self, number: u64, task: TaskId) -> bool {
-        if number < self.sent {
-            return true;
-        }
-        if !self.waiters.iter().any(|&(waiting, _)| waiting == number) {
-            self.waiters.push_back((number, task));
-        }
-        false
-    }
-
-    /// Frames held and those that wait outside.
-    pub(super) fn len(&self) -> usize {
-        self.queue.len() + self.outside.len()
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.queue.iter().chain(&self.outside).map(|frame| frame.bytes).sum()
+    fn enter(&mut self, now: Instant) {
+        (self.queued, self.began) = (now, now);
     }
 }

@@ -36,7 +36,9 @@ fn small_ring() -> RingConfig {
 
 /// The rules of the standard, one pass at a time, and one nanosecond of each timer at a time in effect: the rotation timer counts
 /// down, late counts are counts.
-fn oracle(config: &RingConfig, wishes: &[Wish], until_ns: u64) -> (Vec<Sent>, Vec<u64>) {
+///
+/// `others_ns` is when the background's frames come. Its frames are sent, but arrive nowhere.
+fn oracle(config: &RingConfig, wishes: &[Wish], others_ns: &[u64], until_ns: u64) -> (Vec<Sent>, Vec<u64>) {
     struct Timers {
         set_at: u64,
         value: u64,
@@ -48,10 +50,17 @@ fn oracle(config: &RingConfig, wishes: &[Wish], until_ns: u64) -> (Vec<Sent>, Ve
     let mut timers: Vec<_> = (0..count).map(|_| Timers { set_at: 0, value: ttrt, last: 0, rotation: 0 }).collect();
     let mut queues = vec![[VecDeque::new(), VecDeque::new()]; count];
     let mut to_come: VecDeque<(usize, Wish)> = wishes.iter().copied().enumerate().collect();
+    let others = config.background.as_ref().map(|others| (others.station, others.frame_bytes));
+    let mut others_to_come: VecDeque<u64> = others_ns.iter().copied().collect();
     let mut admit = |now: u64, queues: &mut Vec<[VecDeque<(usize, Wish)>; 2]>| {
         while to_come.front().is_some_and(|(_, wish)| wish.at_ns <= now) {
             let wish = to_come.pop_front().unwrap();
             queues[wish.1.from][wish.1.class as usize].push_back(wish);
+        }
+        while let Some((from, bytes)) = others.filter(|_| others_to_come.front().is_some_and(|&at_ns| at_ns <= now)) {
+            let at_ns = others_to_come.pop_front().unwrap();
+            let wish = Wish { at_ns, from, to: from, bytes, class: Class::Asynchronous };
+            queues[from][Class::Asynchronous as usize].push_back((usize::MAX, wish));
         }
     };
     let light = |metres: u64| metres * 5_085 / 1000;
@@ -103,7 +112,9 @@ fn oracle(config: &RingConfig, wishes: &[Wish], until_ns: u64) -> (Vec<Sent>, Ve
                 let from = place(wish.from);
                 let to = place(wish.to);
                 let way = if to > from { to - from } else { around + to - from };
-                sent.push((number, now, now + time + way));
+                if number != usize::MAX {
+                    sent.push((number, now, now + time + way));
+                }
                 now += time;
             }
         }
@@ -171,9 +182,53 @@ proptest! {
     ) {
         let config = small_ring();
         let until_ns = wishes.last().map_or(0, |wish| wish.at_ns) + 100_000_001;
-        let (expected, expected_rotations) = oracle(&config, &wishes, until_ns);
+        let (expected, expected_rotations) = oracle(&config, &wishes, &[], until_ns);
         let (found, rotations, _) = simulate(&config, &wishes, until_ns);
         prop_assert_eq!(expected.len(), wishes.len());
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(rotations, expected_rotations);
+    }
+}
+
+/// When the background's frames come: the same draws as the ring's own.
+fn background_ns(config: &RingConfig, until_ns: u64) -> Vec<u64> {
+    let background = config.background.as_ref().unwrap();
+    let mut stream = crate::Stream::new(1, 0, "ring background");
+    let interval_ns =
+        config.frame_time(background.frame_bytes).as_nanos() as f64 * background.batch as f64 / background.share;
+    let interval = Duration::from_nanos(interval_ns.round() as u64);
+    let mut at_ns = 0;
+    let mut come = Vec::new();
+    while at_ns <= until_ns {
+        at_ns += stream.exponential(interval).as_nanos().max(1);
+        come.extend((0..background.batch).map(|_| at_ns));
+    }
+    come
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn frames_beside_a_background_leave_when_the_walk_says(
+        wishes in prop_oneof![wishes(4_500, 400_000), wishes(4_500, 40_000_000)],
+        share in prop_oneof![Just(0.1), Just(0.5), Just(0.95), Just(3.0)],
+        frame_bytes in prop_oneof![Just(100_u64), Just(4_500)],
+        batch in 1_u64..4,
+    ) {
+        // Whatever station 4 wishes to send, another one does.
+        let wishes: Vec<_> =
+            wishes.into_iter().map(|wish| Wish { from: wish.from % 4, to: 4, class: Class::Asynchronous, ..wish }).collect();
+        let until_ns = wishes.last().map_or(0, |wish| wish.at_ns) + 100_000_001;
+        // None is dropped: the walk has no bound.
+        let queue_frames = 10_000_000;
+        let background =
+            Background { station: 4, share, frame_bytes, arrivals: Arrivals::Exponential, batch, queue_frames };
+        let config = RingConfig { background: Some(background), ..small_ring() };
+        let (mut expected, expected_rotations) = oracle(&config, &wishes, &background_ns(&config, until_ns), until_ns);
+        let (found, rotations, _) = simulate(&config, &wishes, until_ns);
+        // The walk tells of frames that begin before the end, the simulation of those that have arrived.
+        expected.retain(|&(_, _, arrives)| arrives <= until_ns);
         prop_assert_eq!(found, expected);
         prop_assert_eq!(rotations, expected_rotations);
     }
@@ -203,16 +258,12 @@ fn a_station_that_always_has_frames_gets_what_the_formula_says_and_no_rotation_t
     let mut simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
     let ring = Ring::new(&sim, "ring", config.clone()).unwrap();
-    for station in [0, 2] {
+    // Eight processes a station: whenever a frame of one has left, those of seven others wait.
+    for station in [0, 2].into_iter().flat_map(|station| [station; 8]) {
         let ring = ring.clone();
         simulation.spawn(async move {
             loop {
-                // Always another one in the queue.
-                if ring.has_room(station, Class::Asynchronous) {
-                    let _full = ring.enqueue(station, 3, 1000, ());
-                } else {
-                    ring.send(station, 3, 1000, ()).await;
-                }
+                ring.send(station, 3, 1000, ()).await;
             }
         });
     }

@@ -17,10 +17,11 @@ use units::{Duration, Instant};
 
 use super::background::Others;
 use super::config::RingConfig;
-use super::flight::Flight;
 use super::station::Station;
 use super::{Class, Frame};
 use crate::Sim;
+use crate::hardware::flight::Flight;
+use crate::hardware::lane::Lane;
 use crate::observe::Ledger;
 
 enum Token {
@@ -39,6 +40,7 @@ struct Rights {
 }
 
 pub(super) struct State<T> {
+    name: String,
     config: RingConfig,
     latency: Duration,
     token_time: Duration,
@@ -48,7 +50,7 @@ pub(super) struct State<T> {
     pub(super) others: Option<Others>,
     token: Token,
     /// Frames on their way to their receivers.
-    pub(super) flight: Flight<T>,
+    pub(super) flight: Flight<Frame<T>>,
     /// Stations of the model with frames.
     stations_with_frames: usize,
     /// Passes since somebody last used the token or it came late. After a whole rotation of them all timers are as in an idle ring.
@@ -93,7 +95,7 @@ impl Books {
 }
 
 impl<T> State<T> {
-    pub(super) fn new(config: RingConfig, others: Option<Others>) -> Self {
+    pub(super) fn new(name: &str, config: RingConfig, others: Option<Others>) -> Self {
         let count = config.positions_m.len();
         let along = |metres: u64| metres * super::config::FIBRE_NS_PER_KM / 1000;
         let hops = (0..count)
@@ -105,10 +107,13 @@ impl<T> State<T> {
         let allowance =
             |station| config.synchronous.iter().find(|&&(other, _)| other == station).map_or(Duration::ZERO, |of| of.1);
         Self {
+            name: name.to_owned(),
             latency: hops.iter().fold(Duration::ZERO, |sum, &hop| sum + hop),
             token_time: config.token_time(),
             hops,
-            stations: (0..count).map(|station| Station::new(config.ttrt, allowance(station))).collect(),
+            stations: (0..count)
+                .map(|station| Station::new(config.ttrt, allowance(station), config.queue_frames))
+                .collect(),
             others,
             token: Token::Travelling { from: count - 1, left: Instant::ZERO },
             flight: Flight::new(),
@@ -136,14 +141,19 @@ impl<T> State<T> {
 
     /// Puts a frame into its station's queue, or outside if there is no room; what happened before has been worked out. Returns its
     /// number in its class.
-    pub(super) fn push(&mut self, now: Instant, class: Class, frame: Frame<T>) -> u64 {
-        let station = &mut self.stations[frame.from];
+    pub(super) fn push(&mut self, now: Instant, class: Class, frame: Frame<T>, sim: &Sim) -> u64 {
+        let from = frame.from;
+        let station = &mut self.stations[from];
         let had_frames = station.has_frames();
-        let (number, is_in) = station.lane(class).push(frame, self.config.queue_frames);
+        let (number, is_in) = station.lane(class).push(now, frame);
         if is_in {
             self.books.ledger.arrive(now);
             self.stations_with_frames += usize::from(!had_frames);
         }
+        sim.trace(|trace| {
+            let held = self.stations[from].lanes.iter().map(Lane::len).sum::<usize>();
+            trace.level(&format!("{} station {from}", self.name), now, held as u64);
+        });
         number
     }
 
@@ -197,7 +207,7 @@ impl<T> State<T> {
                     if at > now {
                         return;
                     }
-                    self.pass(if from + 1 == self.hops.len() { 0 } else { from + 1 }, at);
+                    self.pass(if from + 1 == self.hops.len() { 0 } else { from + 1 }, at, sim);
                     self.skip_idle_rotations(now);
                 }
             }
@@ -205,7 +215,7 @@ impl<T> State<T> {
     }
 
     /// The token comes to `station` at `at`.
-    fn pass(&mut self, station: usize, at: Instant) {
+    fn pass(&mut self, station: usize, at: Instant, sim: &Sim) {
         let Station { timers, allowance, .. } = &mut self.stations[station];
         let asynchronous = timers.token(at, self.config.ttrt);
         let rights = Rights { synchronous: *allowance, asynchronous };
@@ -213,26 +223,30 @@ impl<T> State<T> {
         self.books.rotations += u64::from(station == 0);
         self.books.late_tokens += u64::from(asynchronous.is_zero());
         let is_others = self.others.as_ref().is_some_and(|others| others.station() == station);
-        self.token =
-            if is_others { self.pass_others(station, at, asynchronous) } else { self.next_frame(station, at, rights) }
-                .unwrap_or(Token::Travelling { from: station, left: at });
+        self.token = if is_others {
+            self.pass_others(station, at, asynchronous, sim)
+        } else {
+            self.next_frame(station, at, rights)
+        }
+        .unwrap_or(Token::Travelling { from: station, left: at });
         let is_unused = matches!(self.token, Token::Travelling { left, .. } if left == at);
         self.idle_passes = if is_unused && !asynchronous.is_zero() { self.idle_passes + 1 } else { 0 };
     }
 
-    fn pass_others(&mut self, station: usize, at: Instant, holding: Duration) -> Option<Token> {
+    fn pass_others(&mut self, station: usize, at: Instant, holding: Duration, sim: &Sim) -> Option<Token> {
         let done = self.others.as_mut()?.use_token(at, holding);
         if done == at {
             return None;
         }
         self.books.send(at, done);
+        sim.trace(|trace| trace.span(&self.name, "others", at, done));
         Some(Token::Travelling { from: station, left: done + self.token_time })
     }
 
     /// The next frame that `station` may send at `now`, begun; `None` if it has none or may not.
     fn next_frame(&mut self, station: usize, now: Instant, rights: Rights) -> Option<Token> {
-        let frame_time = |lanes: &[super::station::Lane<T>; 2], class: Class| {
-            lanes[class as usize].queue.front().map(|frame| self.config.frame_time(frame.bytes))
+        let frame_time = |lanes: &[Lane<Frame<T>>; 2], class: Class| {
+            lanes[class as usize].front().map(|frame| self.config.frame_time(frame.bytes))
         };
         let lanes = &self.stations[station].lanes;
         let synchronous = frame_time(lanes, Class::Synchronous).filter(|&time| time <= rights.synchronous);
@@ -245,7 +259,7 @@ impl<T> State<T> {
             let left = rights.asynchronous.saturating_sub(time);
             (Class::Asynchronous, time, Rights { synchronous: Duration::ZERO, asynchronous: left })
         };
-        let frame = self.stations[station].lane(class).queue.front_mut().expect("just seen");
+        let frame = self.stations[station].lane(class).front_mut().expect("just seen");
         frame.began = now;
         self.books.ledger.begin(now.saturating_since(frame.queued));
         let ends = now + time;
@@ -261,6 +275,11 @@ impl<T> State<T> {
             self.books.ledger.arrive(now);
         }
         self.stations_with_frames -= usize::from(!self.stations[station].has_frames());
+        sim.trace(|trace| {
+            trace.span(&self.name, &format!("{} to {}", frame.from, frame.to), frame.began, now);
+            let held = self.stations[station].lanes.iter().map(Lane::len).sum::<usize>();
+            trace.level(&format!("{} station {station}", self.name), now, held as u64);
+        });
         self.flight.push(now + self.distance(frame.from, frame.to), frame);
     }
 
@@ -270,8 +289,10 @@ impl<T> State<T> {
         if self.idle_passes < self.hops.len() || self.stations_with_frames > 0 {
             return;
         }
-        let used_from = self.others.as_ref().and_then(Others::work_from).unwrap_or(limit);
-        let rotations = used_from.min(limit).saturating_since(left).as_nanos() / self.latency.as_nanos();
+        // A token that comes with a frame takes it along, so the last pass that is skipped is before.
+        let before = |work: Instant| work.saturating_sub(Duration::from_nanos(1));
+        let unused_until = self.others.as_ref().and_then(Others::work_from).map_or(limit, before).min(limit);
+        let rotations = unused_until.saturating_since(left).as_nanos() / self.latency.as_nanos();
         if rotations == 0 {
             return;
         }

@@ -1,0 +1,348 @@
+//! Point-to-point links: one direction, on the model of [`netem`], so with its queue, line, faults, delays and schedules.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use netem::{Ecn, Link, LinkConfig, LinkStats, Packet};
+use units::{Instant, Rng};
+
+use crate::hardware::ConfigError;
+use crate::hardware::driver::{Driven, Driver};
+use crate::kernel::Sim;
+use crate::observe::{Ledger, Observed, Report, Tally};
+use crate::store::Store;
+
+/// What arrives at the end of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered<T> {
+    /// Its length in bytes, without the line's overhead.
+    pub bytes: usize,
+    /// When it was offered.
+    pub sent: Instant,
+    /// True if a fault has hit it.
+    pub corrupted: bool,
+    /// Whether and how it takes part in congestion notification.
+    pub ecn: Ecn,
+    /// What it carries; of a packet that arrives twice, each has its own.
+    pub item: T,
+}
+
+/// One direction of a link. Cheap to clone: all clones are the same line. Packets carry a `T`, which is cloned where the line makes
+/// copies.
+pub struct Line<T: Clone + 'static> {
+    inner: Rc<Inner<T>>,
+}
+
+impl<T: Clone + 'static> Clone for Line<T> {
+    fn clone(&self) -> Self {
+        Self { inner: Rc::clone(&self.inner) }
+    }
+}
+
+struct Inner<T: Clone + 'static> {
+    sim: Sim,
+    name: String,
+    link: RefCell<Link<Carried<T>>>,
+    books: Rc<RefCell<Books>>,
+    driver: Driver<Delivered<T>>,
+}
+
+/// What the packets write down themselves: a link does not say which ones it drops.
+#[derive(Default)]
+struct Books {
+    ledger: Ledger,
+    sojourns: Tally,
+    /// The link's counters at the end of the warm-up.
+    before: LinkStats,
+    since: Instant,
+}
+
+/// A packet on its way. When it is dropped, by the link or because it has arrived, it leaves the books.
+struct Carried<T> {
+    packet: Delivered<T>,
+    /// When this one came to be: a copy does on the way.
+    began: Instant,
+    sim: Sim,
+    books: Rc<RefCell<Books>>,
+}
+
+impl<T: Clone> Carried<T> {
+    fn new(packet: Delivered<T>, sim: &Sim, books: &Rc<RefCell<Books>>) -> Self {
+        books.borrow_mut().ledger.arrive(sim.now());
+        Self { packet, began: sim.now(), sim: sim.clone(), books: Rc::clone(books) }
+    }
+}
+
+impl<T> Drop for Carried<T> {
+    fn drop(&mut self) {
+        self.books.borrow_mut().ledger.depart(self.sim.now(), self.began);
+    }
+}
+
+impl<T: Clone> Packet for Carried<T> {
+    fn len_bytes(&self) -> usize {
+        self.packet.bytes
+    }
+
+    fn duplicate(&self) -> Self {
+        Self::new(self.packet.clone(), &self.sim, &self.books)
+    }
+
+    fn corrupt(&mut self, _rng: &mut Rng) {
+        self.packet.corrupted = true;
+    }
+
+    fn mark_ce(&mut self) -> bool {
+        if self.packet.ecn == Ecn::Incapable {
+            return false;
+        }
+        self.packet.ecn = Ecn::Marked;
+        true
+    }
+}
+
+impl<T: Clone + 'static> Line<T> {
+    /// A line called `name`. Its faults draw from the stream `name faults`.
+    ///
+    /// # Errors
+    /// If [`LinkConfig::validate`] refuses `config`; `why` names the field.
+    ///
+    /// # Panics
+    /// If the model already has a component of this name.
+    pub fn new(sim: &Sim, name: &str, config: LinkConfig) -> Result<Self, ConfigError> {
+        config.validate().map_err(|error| ConfigError::new(name, error.to_string()))?;
+        let rng = sim.stream(&format!("{name} faults")).into_rng();
+        let inner = Rc::new(Inner {
+            sim: sim.clone(),
+            name: name.to_owned(),
+            link: RefCell::new(Link::new(config, rng)),
+            books: Rc::default(),
+            driver: Driver::new(sim),
+        });
+        sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
+        Driver::start(&inner, 1);
+        Ok(Self { inner })
+    }
+
+    /// Offers a packet of `bytes` bytes that takes no part in congestion notification. Whether the link takes it
+    /// [`stats`](Self::stats) tells.
+    pub fn send(&self, bytes: usize, item: T) {
+        self.send_with(bytes, Ecn::Incapable, item);
+    }
+
+    /// Offers a packet of `bytes` bytes.
+    pub fn send_with(&self, bytes: usize, ecn: Ecn, item: T) {
+        let Inner { sim, books, link, driver, .. } = &*self.inner;
+        let packet = Delivered { bytes, sent: sim.now(), corrupted: false, ecn, item };
+        let carried = Carried::new(packet, sim, books);
+        link.borrow_mut().send(sim.now(), carried);
+        self.inner.trace_held();
+        driver.arm(self.inner.next_event());
+    }
+
+    /// Calls `receiver` with each packet that arrives. It replaces the one before; without one, packets are refused.
+    pub fn on_delivery(&self, receiver: impl FnMut(Delivered<T>) + 'static) {
+        self.inner.driver.set_receiver(0, receiver);
+    }
+
+    /// Puts each packet that arrives into `store`; one that finds it full is refused and gone.
+    pub fn deliver_into(&self, store: Store<Delivered<T>>) {
+        let inner = Rc::downgrade(&self.inner);
+        self.on_delivery(move |packet| {
+            if store.try_put(packet).is_err()
+                && let Some(inner) = inner.upgrade()
+            {
+                inner.driver.refuse();
+            }
+        });
+    }
+
+    /// Changes the settings from now on, as [`Link::set_config`] does.
+    ///
+    /// # Errors
+    /// If [`LinkConfig::validate`] refuses `config`.
+    pub fn set_config(&self, config: LinkConfig) -> Result<(), ConfigError> {
+        config.validate().map_err(|error| ConfigError::new(self.inner.name.clone(), error.to_string()))?;
+        self.inner.link.borrow_mut().set_config(self.inner.sim.now(), config);
+        self.inner.driver.arm(self.inner.next_event());
+        Ok(())
+    }
+
+    /// The link's counters since the run began, as of the last time that something happened there.
+    pub fn stats(&self) -> LinkStats {
+        *self.inner.link.borrow().stats()
+    }
+
+    /// Packets waiting, on the line and in flight, as of then.
+    pub fn held(&self) -> usize {
+        self.inner.link.borrow().held()
+    }
+
+    /// Packets that arrived where nobody was, or found the store full, since the run began.
+    pub fn refused(&self) -> u64 {
+        self.inner.driver.refused()
+    }
+
+    /// What was done since the warm-up ended: `served` and `mean_sojourn` are of packets that arrived, `mean_wait` of those that
+    /// the line began to carry; the numbers count lost ones, too, until the link works out that they are. The utilisation is zero
+    /// for lines without a rate.
+    pub fn report(&self) -> Report {
+        Observed::report(&*self.inner, self.inner.sim.now())
+    }
+}
+
+impl<T: Clone + 'static> Inner<T> {
+    fn trace_held(&self) {
+        self.sim.trace(|trace| trace.level(&self.name, self.sim.now(), self.link.borrow().held() as u64));
+    }
+}
+
+impl<T: Clone + 'static> Driven<Delivered<T>> for Inner<T> {
+    fn driver(&self) -> &Driver<Delivered<T>> {
+        &self.driver
+    }
+
+    fn advance(&self, _now: Instant) {}
+
+    fn pop_arrival(&self, now: Instant) -> Option<(usize, Delivered<T>)> {
+        let carried = self.link.borrow_mut().poll_deliver(now)?;
+        self.trace_held();
+        self.books.borrow_mut().sojourns.add(now.saturating_since(carried.packet.sent).as_nanos() as f64);
+        Some((0, carried.packet.clone()))
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.link.borrow().poll_timeout()
+    }
+}
+
+impl<T: Clone + 'static> Observed for Inner<T> {
+    fn reset(&self, now: Instant) {
+        let mut books = self.books.borrow_mut();
+        books.ledger.reset(now);
+        books.sojourns = Tally::default();
+        books.before = *self.link.borrow().stats();
+        books.since = now;
+    }
+
+    fn report(&self, now: Instant) -> Report {
+        let books = self.books.borrow();
+        let (stats, before) = (*self.link.borrow().stats(), books.before);
+        let rate = self.link.borrow().config().rate;
+        let carried_bytes = stats.carried_bytes - before.carried_bytes;
+        let busy_ns = rate.map_or(0, |rate| u128::from(rate.time_for(carried_bytes).as_nanos()));
+        let mut report = books.ledger.report(&self.name, now, None, busy_ns);
+        // The packet that is on the line counts whole, so a short look could find more than all.
+        report.utilisation = report.utilisation.min(1.0);
+        report.served = books.sojourns.count();
+        report.mean_sojourn = units::Duration::from_nanos(books.sojourns.mean().round() as u64);
+        let waited = stats.queue_delay_sum.saturating_sub(before.queue_delay_sum);
+        report.mean_wait = waited / (stats.carried - before.carried).max(1);
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netem::LengthOnly;
+    use units::{Duration, Rate, Ratio};
+
+    use super::*;
+    use crate::kernel::Simulation;
+
+    fn faulty() -> LinkConfig {
+        LinkConfig {
+            rate: Some(Rate::from_mbps(10)),
+            delay: Duration::from_millis(3),
+            loss: Ratio::new(1, 20),
+            duplicate: Ratio::new(1, 50),
+            reorder: Ratio::new(1, 30),
+            reorder_by: Duration::from_millis(2),
+            queue_bytes: 20_000,
+            ..LinkConfig::default()
+        }
+    }
+
+    /// (when it was offered, its length)
+    fn offers() -> Vec<(Instant, usize)> {
+        let mut stream = crate::Stream::new(3, 0, "offers");
+        let mut at = Instant::ZERO;
+        let mut offer = || {
+            at += stream.exponential(Duration::from_micros(700));
+            (at, 40 + stream.below(1_460) as usize)
+        };
+        (0..5_000).map(|_| offer()).collect()
+    }
+
+    #[test]
+    fn packets_arrive_when_the_link_alone_says() {
+        let mut simulation = Simulation::new(5, 2);
+        let sim = simulation.sim();
+        let line = Line::new(&sim, "line", faulty()).unwrap();
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let (log, clock, sender) = (Rc::clone(&seen), sim.clone(), line.clone());
+        line.on_delivery(move |packet| log.borrow_mut().push((clock.now(), packet.bytes)));
+        let clock = sim.clone();
+        simulation.spawn(async move {
+            for (at, bytes) in offers() {
+                clock.sleep_until(at).await;
+                sender.send(bytes, ());
+            }
+        });
+        simulation.run();
+        // The same link, without a simulator around it.
+        let mut link: Link<LengthOnly> = Link::new(faulty(), sim.stream("line faults").into_rng());
+        let mut expected = Vec::new();
+        let mut to_come = offers().into_iter().peekable();
+        loop {
+            let offered = to_come.peek().map(|&(at, _)| at);
+            let Some(now) = link.poll_timeout().into_iter().chain(offered).min() else { break };
+            while let Some(packet) = link.poll_deliver(now) {
+                expected.push((now, packet.bytes));
+            }
+            if offered == Some(now) {
+                link.send(now, LengthOnly::new(to_come.next().unwrap().1));
+            }
+        }
+        assert_eq!(*seen.borrow(), expected);
+        let (stats, report) = (line.stats(), line.report());
+        assert_eq!(stats, *link.stats());
+        assert!(stats.lost > 100 && stats.duplicated > 50 && stats.overflowed > 5, "{stats:?}");
+        assert_eq!((report.served, line.held()), (stats.delivered, 0));
+    }
+
+    #[test]
+    fn its_report_is_that_of_a_line_of_this_rate() {
+        let config = LinkConfig { loss: Ratio::ZERO, duplicate: Ratio::ZERO, reorder: Ratio::ZERO, ..faulty() };
+        let mut simulation = Simulation::new(5, 2);
+        let (sim, clock) = (simulation.sim(), simulation.sim());
+        let line = Line::new(&sim, "line", config).unwrap();
+        let (sender, store) = (line.clone(), Store::new(&sim, "end", 10));
+        line.deliver_into(store);
+        simulation.spawn(async move {
+            loop {
+                // Two at once, each of 1 ms; so the second waits for one.
+                for _ in 0..2 {
+                    sender.send(1_250, ());
+                }
+                clock.sleep(Duration::from_millis(4)).await;
+            }
+        });
+        simulation.run_measured(Duration::from_millis(400), Duration::from_millis(400));
+        let report = line.report();
+        assert_eq!((report.served, report.mean_wait), (200, Duration::from_micros(500)));
+        assert_eq!(report.mean_sojourn, Duration::from_micros(4_500));
+        assert!((report.utilisation - 0.5).abs() < 0.01, "{report:?}");
+        assert!((report.mean_number - 2.25).abs() < 0.02, "{report:?}");
+        assert!(line.refused() > 300, "the store is full");
+    }
+
+    #[test]
+    fn a_link_that_cannot_be_is_refused() {
+        let simulation = Simulation::new(1, 0);
+        let config = LinkConfig { rate: Some(Rate::from_bps(0)), ..LinkConfig::default() };
+        let error = Line::<()>::new(&simulation.sim(), "uplink", config).err().unwrap();
+        assert_eq!(error.key, "uplink");
+        assert!(error.why.contains("rate"), "{error}");
+    }
+}

@@ -1,0 +1,114 @@
+//! 000-order: how often packets of one connection overtake each other on many processors.
+
+use measure::Estimate;
+
+use super::model::{Setup, Way, replicate, scaled};
+use super::paper::{Stack, Throughput};
+use super::speedup::setup;
+use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::study::{Options, Study};
+
+/// The study.
+pub(super) struct Order;
+
+const PROCESSORS: [usize; 7] = [1, 2, 4, 6, 8, 10, 12];
+
+/// The same stack on the way in: what was done last is done first.
+fn way_in(out: Setup) -> Setup {
+    let steps = out.steps.iter().rev().copied().collect();
+    Setup { steps, way: Way::In, ..out }
+}
+
+/// Packets that another one overtook, in percent.
+fn overtaken(setup: &Setup, options: &Options) -> Estimate {
+    scaled(replicate(setup, options).overtaken, 100.0)
+}
+
+impl Study for Order {
+    fn id(&self) -> &'static str {
+        "000-order"
+    }
+
+    fn title(&self) -> &'static str {
+        "Packets of one connection that overtake each other on many processors"
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let paper = Throughput::load();
+        let (digest, cipher) = (paper.digest(), &paper.stack[2]);
+        let curve = |stack: &Stack, inwards: bool| -> Vec<Estimate> {
+            let point = |&count: &usize| {
+                let out = setup(&paper, stack, count, options);
+                overtaken(&if inwards { way_in(out) } else { out }, options)
+            };
+            PROCESSORS.iter().map(point).collect()
+        };
+        let curves = [
+            ("MD5, on the wire", curve(digest, false)),
+            ("MD5, at the receiver's lock", curve(digest, true)),
+            ("DES and MD5, on the wire", curve(cipher, false)),
+            ("DES and MD5, at the receiver's lock", curve(cipher, true)),
+        ];
+        let rows = PROCESSORS.iter().enumerate().map(|(index, count)| Row {
+            label: count.to_string(),
+            cells: curves.iter().map(|(_, curve)| Cell::ours(curve[index])).collect(),
+        });
+        let title = "Overtaken packets by processors, where nobody keeps the order".to_owned();
+        let table = Table {
+            title: title.clone(),
+            columns: curves.iter().map(|(name, _)| Column::new(name, "% of packets")).collect(),
+            rows: rows.collect(),
+        };
+        let series = |(name, curve): &(&str, Vec<Estimate>)| Series {
+            name: (*name).to_owned(),
+            points: PROCESSORS.iter().zip(curve).map(|(&count, &share)| (count as f64, share)).collect(),
+        };
+        let plot = Plot {
+            title,
+            x: Column::new("processors", ""),
+            y: Column::new("overtaken packets", "%"),
+            series: curves.iter().map(series).collect(),
+        };
+        let none_alone = curves.iter().all(|(_, curve)| curve[0].mean == 0.0);
+        let last = |index: usize| curves[index].1[PROCESSORS.len() - 1].mean;
+        Outcome {
+            tables: vec![table],
+            plots: vec![plot],
+            assumptions: vec![assumption(&paper, options)],
+            checks: vec![
+                Check::new(
+                    "one processor keeps the order, many do not",
+                    none_alone && (0..curves.len()).all(|index| last(index) > 0.0),
+                    format!("{:.1} % at the receiver's lock with MD5 and twelve processors", last(1)),
+                ),
+                Check::new(
+                    "the longer the work beside the lock, the more packets overtake each other",
+                    last(3) > last(1),
+                    format!("{:.1} % with DES and MD5, {:.1} % with MD5 at the receiver's lock", last(3), last(1)),
+                ),
+            ],
+            notes: vec![
+                "The paper is silent on order; its authors' study of 1994 found it decisive for one connection. A \
+                 sender that is told of three later packets takes an overtaken one for lost (RFC 5681), so a stage \
+                 must keep the order, as the stages of Litz do."
+                    .to_owned(),
+            ],
+        }
+    }
+}
+
+fn assumption(paper: &Throughput, options: &Options) -> Assumption {
+    let digest = paper.digest();
+    let base = way_in(setup(paper, digest, paper.processors_max, options));
+    let other = |spread: f64, value: &str| Sensitivity {
+        value: value.to_owned(),
+        figure: "overtaken at the receiver's lock, MD5, twelve processors, %".to_owned(),
+        ours: overtaken(&Setup { spread, ..base.clone() }, options),
+    };
+    Assumption {
+        key: "spread".to_owned(),
+        value: "ciphers and digests take their mean, give or take 10 %".to_owned(),
+        reason: "not given; caches and memory".to_owned(),
+        sensitivity: vec![other(0.01, "1 %"), other(0.05, "5 %"), other(0.5, "50 %")],
+    }
+}

@@ -1,0 +1,81 @@
+//! What document 000 says, and what our own stack costs.
+
+use serde::Deserialize;
+
+/// The paper's measurements.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Throughput {
+    pub(super) packet_bytes: u64,
+    pub(super) processors_max: usize,
+    pub(super) stack: Vec<Stack>,
+}
+
+/// A stack of protocols, from the top.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Stack {
+    pub(super) name: String,
+    /// On one processor.
+    pub(super) throughput_mbps: f64,
+    /// Whether a cipher works above TCP, before the lock on the way out, and a digest below it, after the lock.
+    #[serde(default)]
+    pub(super) above_tcp: bool,
+    #[serde(default)]
+    pub(super) below_tcp: bool,
+    /// With all processors, if it is printed.
+    pub(super) speedup: Option<f64>,
+    /// How the text is read: at least and at most.
+    pub(super) accepted: Option<[f64; 2]>,
+}
+
+/// One side of one of our connections.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct OurSide {
+    pub(super) result: String,
+    pub(super) cipher: String,
+    pub(super) side: String,
+    pub(super) datagram_bytes: u64,
+    pub(super) payload_bytes: u64,
+    pub(super) serial_ns: f64,
+    pub(super) parallel_ns: f64,
+    pub(super) application_ns: f64,
+    pub(super) speedup_2: f64,
+    pub(super) speedup_2_plus_minus: f64,
+}
+
+#[derive(Deserialize)]
+struct OurCosts {
+    side: Vec<OurSide>,
+}
+
+impl Throughput {
+    pub(super) fn load() -> Self {
+        toml::from_str(include_str!("../../data/000-throughput.toml")).expect(
+            "the project's own data are \
+            well-formed",
+        )
+    }
+
+    /// What a packet of this stack takes on one processor, in microseconds.
+    pub(super) fn packet_us(&self, stack: &Stack) -> f64 {
+        self.packet_bytes as f64 * 8.0 / stack.throughput_mbps
+    }
+
+    /// The stack without security, which is the first.
+    pub(super) fn bare(&self) -> &Stack {
+        &self.stack[0]
+    }
+
+    /// The stack with a digest alone.
+    pub(super) fn digest(&self) -> &Stack {
+        self.stack.iter().find(|stack| stack.below_tcp && !stack.above_tcp).expect("the paper has one")
+    }
+}
+
+/// What [`Throughput`] is held against today.
+pub(super) fn our_sides() -> Vec<OurSide> {
+    let costs: OurCosts = toml::from_str(include_str!("../../data/000-our-costs.toml")).expect(
+        "the project's own data are \
+            well-formed",
+    );
+    costs.side
+}

@@ -1,0 +1,242 @@
+//! 000-speedup: four stacks on one to twelve processors, one connection, send side.
+
+use measure::Estimate;
+
+use super::model::{Lock, Measured, Setup, Share, Step, Way, replicate, scaled, spans};
+use super::paper::{Stack, Throughput};
+use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::study::{Options, Study};
+
+/// The study.
+pub(super) struct Speedup;
+
+/// The part of the stack without security that is done under the lock.
+pub(super) const SERIAL_SHARE: f64 = 1.0;
+
+/// How much ciphers and digests vary from packet to packet.
+pub(super) const SPREAD: f64 = 0.1;
+
+/// "Minimal": what the stack without security may gain at most.
+const MINIMAL: f64 = 2.0;
+
+/// A stack's steps on the way out, of which `serial_share` of the bare stack under the lock.
+pub(super) fn steps(paper: &Throughput, stack: &Stack, serial_share: f64) -> Vec<Step> {
+    let bare = paper.packet_us(paper.bare());
+    let digest = if stack.below_tcp { paper.packet_us(paper.digest()) - bare } else { 0.0 };
+    let cipher = if stack.above_tcp { paper.packet_us(stack) - bare - digest } else { 0.0 };
+    let free = |mean_us| Step { mean_us, lock: Lock::None };
+    vec![
+        free(cipher),
+        Step { mean_us: bare * serial_share, lock: Lock::Connection },
+        free(digest + bare * (1.0 - serial_share)),
+    ]
+}
+
+/// One connection on `processors` processors.
+pub(super) fn setup(paper: &Throughput, stack: &Stack, processors: usize, options: &Options) -> Setup {
+    let (warm_up, measured) = spans(paper.packet_us(stack), options.effort);
+    Setup {
+        steps: steps(paper, stack, SERIAL_SHARE),
+        way: Way::Out,
+        processors,
+        connections: 1,
+        share: Share::AtRandom,
+        spread: SPREAD,
+        hand_over_us: 0.0,
+        warm_up,
+        measured,
+    }
+}
+
+/// A stack's runs on one processor, two and so on.
+struct Curve<'a> {
+    stack: &'a Stack,
+    points: Vec<Measured>,
+}
+
+impl Curve<'_> {
+    fn speedup(&self, processors: usize) -> Estimate {
+        scaled(self.points[processors - 1].rate, 1.0 / self.points[0].rate.mean)
+    }
+
+    fn last(&self) -> Estimate {
+        self.speedup(self.points.len())
+    }
+
+    /// The whole time of a packet by its time under the lock, or the number of processors.
+    fn bound(&self, paper: &Throughput) -> f64 {
+        let serial = paper.packet_us(paper.bare()) * SERIAL_SHARE;
+        (paper.packet_us(self.stack) / serial).min(self.points.len() as f64)
+    }
+
+    fn row(&self, paper: &Throughput) -> Row {
+        let bits = paper.packet_bytes as f64 * 8.0 / 1e6;
+        let at = |processors: usize| scaled(self.points[processors - 1].rate, bits);
+        // The paper's number, and how far from it the accepted range goes upwards, which is the nearer end.
+        let speedup = match (self.stack.speedup, self.stack.accepted) {
+            (Some(printed), Some([_, most])) => Cell::compared(printed, self.last(), most / printed - 1.0),
+            _ => Cell::ours(self.last()),
+        };
+        let one = Cell { paper: Some(self.stack.throughput_mbps), ..Cell::ours(at(1)) };
+        Row {
+            label: self.stack.name.clone(),
+            cells: vec![
+                one.fitted(),
+                Cell::ours(at(self.points.len())),
+                speedup,
+                Cell::ours(Estimate { mean: self.bound(paper), plus_minus: None }),
+                Cell::ours(scaled(self.points[self.points.len() - 1].lock_utilisation, 100.0)),
+            ],
+        }
+    }
+}
+
+impl Study for Speedup {
+    fn id(&self) -> &'static str {
+        "000-speedup"
+    }
+
+    fn title(&self) -> &'static str {
+        "Four protocol stacks on up to twelve processors, one connection behind one lock"
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let paper = Throughput::load();
+        let measure = |stack| {
+            let points =
+                (1..=paper.processors_max).map(|count| replicate(&setup(&paper, stack, count, options), options));
+            Curve { stack, points: points.collect() }
+        };
+        let curves: Vec<_> = paper.stack.iter().map(measure).collect();
+        let columns = vec![
+            Column::new("one processor", "Mb/s"),
+            Column::new("twelve processors", "Mb/s"),
+            Column::new("speedup", ""),
+            Column::new("bound: packet by serial time", ""),
+            Column::new("lock held, twelve processors", "%"),
+        ];
+        let title = "Throughput and speedup, send side, one connection".to_owned();
+        Outcome {
+            tables: vec![Table { title, columns, rows: curves.iter().map(|curve| curve.row(&paper)).collect() }],
+            plots: vec![plot(&curves)],
+            assumptions: assumptions(&paper, options),
+            checks: checks(&paper, &curves),
+            notes: vec![
+                "What a packet takes on one processor is the paper's, so the first column comes back by \
+                 construction. Speedups are not fitted to anything."
+                    .to_owned(),
+                "The print has a speedup of 8 for the digest, a little more than the bound 7.7 of a stack that is \
+                 serial as a whole: then at least 4 % of the bare stack ran in parallel."
+                    .to_owned(),
+            ],
+        }
+    }
+}
+
+fn plot(curves: &[Curve<'_>]) -> Plot {
+    let series = |curve: &Curve<'_>| Series {
+        name: curve.stack.name.clone(),
+        points: (1..=curve.points.len()).map(|count| (count as f64, curve.speedup(count))).collect(),
+    };
+    Plot {
+        title: "Speedup by processors, send side, one connection".to_owned(),
+        x: Column::new("processors", ""),
+        y: Column::new("speedup", ""),
+        series: curves.iter().map(series).collect(),
+    }
+}
+
+fn checks(paper: &Throughput, curves: &[Curve<'_>]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let bare = curves[0].last().mean;
+    checks.push(Check::new("without security the speedup is minimal, below 2", bare < MINIMAL, format!("{bare:.2}")));
+    for curve in curves {
+        let Some([least, most]) = curve.stack.accepted else { continue };
+        let speedup = curve.last().mean;
+        checks.push(Check::new(
+            format!("{}: a speedup from {least} to {most}", curve.stack.name),
+            (least..=most).contains(&speedup),
+            format!("{speedup:.2}"),
+        ));
+    }
+    // The paper has the stacks from the fastest to the slowest.
+    let speedups: Vec<_> = curves.iter().map(|curve| curve.last().mean).collect();
+    let rates: Vec<_> = curves.iter().map(|curve| curve.points[0].rate.mean).collect();
+    let opposite =
+        (1..curves.len()).all(|index| rates[index] < rates[index - 1] && speedups[index] > speedups[index - 1] * 0.999);
+    checks.push(Check::new(
+        "the more a stack computes for a packet, the slower it is and the better its speedup (equal at the number \
+         of processors)",
+        opposite,
+        speedups.iter().map(|speedup| format!("{speedup:.2}")).collect::<Vec<_>>().join(", "),
+    ));
+    let furthest = curves.iter().map(|curve| 1.0 - curve.last().mean / curve.bound(paper)).fold(0.0, f64::max);
+    checks.push(Check::new(
+        "each speedup is its bound, the packet's time by its serial time, to 3 %",
+        furthest < 0.03,
+        format!("at most {:.1} % below", furthest * 100.0),
+    ));
+    let [bare, digest, des, triple] = [0, 1, 2, 3].map(|index| paper.stack[index].throughput_mbps);
+    let orders = (bare / des).log10();
+    checks.push(Check::new(
+        "a digest costs nearly one order of magnitude of throughput, a cipher more, three times that cipher three \
+         times more",
+        (bare / digest).log10() > 0.8 && orders > 1.0 && (des / triple - 3.0).abs() < 0.5,
+        format!(
+            "{:.1}, {:.0} and {:.2} times; the text's \"nearly two\" for a cipher are {orders:.1} orders",
+            bare / digest,
+            bare / des,
+            des / triple
+        ),
+    ));
+    checks
+}
+
+fn assumptions(paper: &Throughput, options: &Options) -> Vec<Assumption> {
+    let most = paper.processors_max;
+    let speedup = |value: &str, stack: &Stack, change: &dyn Fn(Setup) -> Setup| {
+        let rate = |processors| replicate(&change(setup(paper, stack, processors, options)), options).rate;
+        let ours = scaled(rate(most), 1.0 / rate(1).mean);
+        Sensitivity { value: value.to_owned(), figure: format!("speedup of {}", stack.name), ours }
+    };
+    let (bare, digest, des) = (paper.bare(), paper.digest(), &paper.stack[2]);
+    let share = |stack, share: f64| move |base: Setup| Setup { steps: steps(paper, stack, share), ..base };
+    let passing = |us: f64| move |base: Setup| Setup { hand_over_us: us, ..base };
+    let varying = |spread: f64| move |base: Setup| Setup { spread, ..base };
+    vec![
+        Assumption {
+            key: "serial share".to_owned(),
+            value: "all of the stack without security is done under the connection's lock".to_owned(),
+            reason: "the paper says that handling the connection's state is most of it, and prints no share; no \
+                     number was fitted"
+                .to_owned(),
+            sensitivity: vec![
+                speedup("96 %", digest, &share(digest, 0.96)),
+                speedup("80 %", digest, &share(digest, 0.8)),
+                speedup("50 %", digest, &share(digest, 0.5)),
+                speedup("80 %", bare, &share(bare, 0.8)),
+                speedup("50 %", bare, &share(bare, 0.5)),
+            ],
+        },
+        Assumption {
+            key: "hand_over_us".to_owned(),
+            value: "0 us to pass the lock to who waits".to_owned(),
+            reason: "not given; in the time on one processor there is none".to_owned(),
+            sensitivity: vec![
+                speedup("5 us", digest, &passing(5.0)),
+                speedup("20 us", digest, &passing(20.0)),
+                speedup("20 us", bare, &passing(20.0)),
+            ],
+        },
+        Assumption {
+            key: "spread".to_owned(),
+            value: "ciphers and digests take their mean, give or take 10 %".to_owned(),
+            reason: "not given; caches and memory".to_owned(),
+            sensitivity: vec![
+                speedup("none", digest, &varying(0.0)),
+                speedup("50 %", digest, &varying(0.5)),
+                speedup("50 %", des, &varying(0.5)),
+            ],
+        },
+    ]
+}

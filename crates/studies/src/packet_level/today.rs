@@ -1,0 +1,196 @@
+//! 000-today: the paper's question asked of our own stack, with costs that were measured.
+
+use measure::Estimate;
+
+use super::model::{Lock, Setup, Share, Step, Way, replicate, scaled, spans};
+use super::paper::{OurSide, our_sides};
+use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::study::{Options, Study};
+
+/// The study.
+pub(super) struct Today;
+
+/// Bytes of a batch, which is what one processor takes: what a GSO or GRO buffer holds.
+const BATCH_BYTES: u64 = 65_000;
+
+/// As many processors as the paper had.
+const PROCESSORS: [usize; 7] = [1, 2, 4, 6, 8, 10, 12];
+
+/// How much sealing and opening a batch varies.
+const SPREAD: f64 = 0.1;
+
+/// What a side costs for a batch, and who may do it.
+struct Batch<'a> {
+    side: &'a OurSide,
+    packets: u64,
+}
+
+impl Batch<'_> {
+    fn steps(&self) -> Vec<Step> {
+        let us = |ns: f64| ns * self.packets as f64 / 1000.0;
+        let application = Step { mean_us: us(self.side.application_ns), lock: Lock::Application };
+        let serial = Step { mean_us: us(self.side.serial_ns), lock: Lock::Connection };
+        let parallel = Step { mean_us: us(self.side.parallel_ns), lock: Lock::None };
+        if self.side.side == "send" { vec![application, serial, parallel] } else { vec![parallel, serial, application] }
+    }
+
+    fn setup(&self, processors: usize, options: &Options) -> Setup {
+        let steps = self.steps();
+        let (warm_up, measured) = spans(steps.iter().map(|step| step.mean_us).sum(), options.effort);
+        let way = if self.side.side == "send" { Way::Out } else { Way::In };
+        Setup {
+            steps,
+            way,
+            processors,
+            connections: 1,
+            share: Share::AtRandom,
+            spread: SPREAD,
+            hand_over_us: 0.0,
+            warm_up,
+            measured,
+        }
+    }
+
+    fn bits(&self) -> f64 {
+        self.packets as f64 * self.side.payload_bytes as f64 * 8.0
+    }
+
+    fn bound(&self) -> f64 {
+        let total = self.side.serial_ns + self.side.parallel_ns + self.side.application_ns;
+        total / self.side.serial_ns.max(self.side.application_ns)
+    }
+
+    fn name(&self) -> String {
+        format!("{}, {} side", self.side.cipher, self.side.side)
+    }
+}
+
+impl Study for Today {
+    fn id(&self) -> &'static str {
+        "000-today"
+    }
+
+    fn title(&self) -> &'static str {
+        "The same for our own connection: speedups to twelve processors from measured costs"
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let sides = our_sides();
+        let batches: Vec<_> =
+            sides.iter().map(|side| Batch { side, packets: BATCH_BYTES / side.datagram_bytes }).collect();
+        let curves: Vec<Vec<Estimate>> = batches
+            .iter()
+            .map(|batch| {
+                PROCESSORS.iter().map(|&count| replicate(&batch.setup(count, options), options).rate).collect()
+            })
+            .collect();
+        let speedup = |curve: &[Estimate], index: usize| scaled(curve[index], 1.0 / curve[0].mean);
+        let rows = batches.iter().zip(&curves).map(|(batch, curve)| {
+            let side = batch.side;
+            let measured = Estimate { mean: side.speedup_2, plus_minus: Some(side.speedup_2_plus_minus) };
+            let exact = |mean| Cell::ours(Estimate { mean, plus_minus: None });
+            let last = PROCESSORS.len() - 1;
+            Row {
+                label: format!("{} ({})", batch.name(), side.result),
+                cells: vec![
+                    Cell::ours(scaled(curve[0], batch.bits() / 1e9)),
+                    Cell::ours(measured),
+                    Cell::ours(speedup(curve, 1)),
+                    Cell::ours(speedup(curve, last)),
+                    exact(batch.bound()),
+                    Cell::ours(scaled(curve[last], batch.bits() / 1e9)),
+                ],
+            }
+        });
+        let columns = vec![
+            Column::new("one processor, from the costs", "Gb/s"),
+            Column::new("speedup on two, measured", ""),
+            Column::new("speedup on two, simulated", ""),
+            Column::new("speedup on twelve, simulated", ""),
+            Column::new("bound for any number", ""),
+            Column::new("twelve processors, simulated", "Gb/s"),
+        ];
+        let title = "One side of one connection, datagrams of 1472 bytes".to_owned();
+        Outcome {
+            tables: vec![Table { title, columns, rows: rows.collect() }],
+            plots: vec![plot(&batches, &curves)],
+            assumptions: vec![assumption(&batches, options)],
+            checks: checks(&batches, &curves),
+            notes: vec![
+                "Costs are of `litz bench speedup` in memory, on two virtual processors; no system call carries \
+                 data, and more than two processors have not been measured."
+                    .to_owned(),
+                "On two processors the model is an upper bound: it knows nothing of passing batches between \
+                 processors, nor of two that share a core. With the fast cipher both weigh most."
+                    .to_owned(),
+            ],
+        }
+    }
+}
+
+fn plot(batches: &[Batch<'_>], curves: &[Vec<Estimate>]) -> Plot {
+    let series = |(batch, curve): (&Batch<'_>, &Vec<Estimate>)| Series {
+        name: batch.name(),
+        points: PROCESSORS
+            .iter()
+            .zip(curve)
+            .map(|(&count, &rate)| (count as f64, scaled(rate, 1.0 / curve[0].mean)))
+            .collect(),
+    };
+    Plot {
+        title: "Speedup by processors, one side of one of our connections".to_owned(),
+        x: Column::new("processors", ""),
+        y: Column::new("speedup", ""),
+        series: batches.iter().zip(curves).map(series).collect(),
+    }
+}
+
+fn checks(batches: &[Batch<'_>], curves: &[Vec<Estimate>]) -> Vec<Check> {
+    let last = PROCESSORS.len() - 1;
+    let speedups: Vec<_> = curves.iter().map(|curve| curve[last].mean / curve[0].mean).collect();
+    // Of each side the dearer cipher first.
+    let of = |cipher: &str, side: &str| {
+        let wanted = |batch: &Batch<'_>| batch.side.cipher.starts_with(cipher) && batch.side.side == side;
+        batches.iter().position(wanted).map_or(0.0, |index| speedups[index])
+    };
+    let opposite = ["send", "receive"].iter().all(|side| of("ChaCha", side) > of("AES", side));
+    let above = |batch: &Batch<'_>, curve: &[Estimate]| {
+        curve[1].mean / curve[0].mean >= batch.side.speedup_2 - batch.side.speedup_2_plus_minus
+    };
+    vec![
+        Check::new(
+            "what held in 1996 holds still: the dearer cipher has the better speedup",
+            opposite,
+            speedups.iter().map(|speedup| format!("{speedup:.2}")).collect::<Vec<_>>().join(", "),
+        ),
+        Check::new(
+            "no measured speedup is above the simulated one by more than its interval",
+            batches.iter().zip(curves).all(|(batch, curve)| above(batch, curve)),
+            batches
+                .iter()
+                .zip(curves)
+                .map(|(batch, curve)| format!("{:.2} of {:.2}", batch.side.speedup_2, curve[1].mean / curve[0].mean))
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+    ]
+}
+
+fn assumption(batches: &[Batch<'_>], options: &Options) -> Assumption {
+    let most = PROCESSORS[PROCESSORS.len() - 1];
+    let mut sensitivity = Vec::new();
+    for batch in batches.iter().filter(|batch| batch.side.cipher.starts_with("AES")) {
+        for (value, hand_over_us) in [("1 us a batch", 1.0), ("5 us a batch", 5.0)] {
+            let rate = |count| replicate(&Setup { hand_over_us, ..batch.setup(count, options) }, options).rate;
+            let ours = scaled(rate(most), 1.0 / rate(1).mean);
+            let figure = format!("speedup on twelve, {}", batch.name());
+            sensitivity.push(Sensitivity { value: value.to_owned(), figure, ours });
+        }
+    }
+    Assumption {
+        key: "hand_over_us".to_owned(),
+        value: "0 us for the serial part to take a batch from another processor".to_owned(),
+        reason: "the costs were measured on one processor, where there is none".to_owned(),
+        sensitivity,
+    }
+}

@@ -1,0 +1,45 @@
+//! Document 002: TCP/IP as a network of processes on transputers.
+//!
+//! | module | what |
+//! |---|---|
+//! | `paper` | Table 1 and the numbers in the text |
+//! | `setup` | an experiment: costs, placement, traffic, who copies |
+//! | `node` | an adapter: processes, channels, shared fields |
+//! | `run` | two adapters back to back, and what is counted |
+//! | `assumptions` | what is not given, and what it matters |
+//! | `scenarios`, `times`, `duplex`, `placement`, `checksum`, `interface`, `memories`, `t9000`, `shared_state` | the studies |
+
+mod assumptions;
+mod checksum;
+mod duplex;
+mod interface;
+mod memories;
+mod node;
+mod paper;
+mod placement;
+mod run;
+mod scenarios;
+mod setup;
+mod shared_state;
+mod t9000;
+mod times;
+
+#[cfg(test)]
+mod tests;
+
+use crate::study::Study;
+
+/// The studies of this document.
+pub(crate) fn studies() -> Vec<Box<dyn Study>> {
+    vec![
+        Box::new(times::Times),
+        Box::new(scenarios::Scenarios),
+        Box::new(placement::Placements),
+        Box::new(duplex::Duplex),
+        Box::new(checksum::Checksum),
+        Box::new(interface::Interface),
+        Box::new(memories::Memories),
+        Box::new(t9000::T9000),
+        Box::new(shared_state::SharedState),
+    ]
+}

@@ -1,0 +1,140 @@
+//! 002-duplex: one processor that receives and one that transmits, against one for both, with data both ways.
+
+use super::assumptions::sensitivity;
+use super::paper::{Figures, Table1};
+use super::run::{exact, run};
+use super::scenarios::TOLERANCE;
+use super::setup::{Application, Costs, Placement, Setup, Traffic};
+use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Row, Sensitivity, Table};
+use crate::study::{Options, Study};
+
+/// The study.
+pub(super) struct Duplex;
+
+/// Throughput of both directions on one processor an adapter and on two, in segments a second.
+struct Compared {
+    one: f64,
+    two: f64,
+}
+
+impl Compared {
+    fn of(setup: &Setup, options: &Options) -> Self {
+        let [one, two] = [Placement::One, Placement::Two]
+            .map(|placement| run(&Setup { placement, ..*setup }, options).segments_per_second);
+        Self { one, two }
+    }
+
+    fn gain(&self) -> f64 {
+        self.two / self.one
+    }
+
+    fn row(&self, label: &str, printed: Option<f64>) -> Row {
+        let gain = exact(self.gain());
+        let gain = printed.map_or(Cell::ours(gain), |printed| Cell::compared(printed, gain, TOLERANCE));
+        Row { label: label.to_owned(), cells: vec![Cell::ours(exact(self.one)), Cell::ours(exact(self.two)), gain] }
+    }
+}
+
+/// `setup` with a network that is never in the way.
+pub(super) fn on_a_fast_network(setup: Setup) -> Setup {
+    Setup { costs: Costs { network_word_us: 0.0, ..setup.costs }, ..setup }
+}
+
+impl Study for Duplex {
+    fn id(&self) -> &'static str {
+        "002-duplex"
+    }
+
+    fn title(&self) -> &'static str {
+        "Data both ways: a processor for each side of the connection against one for both"
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let (table, figures) = (Table1::load(), Figures::load());
+        let both_ways = |setup: Setup| Setup { traffic: Traffic::BothWays, ..setup };
+        let alone = both_ways(Setup::protocol_alone(&table));
+        let lean = Compared::of(&on_a_fast_network(alone), options);
+        let line = Compared::of(&alone, options);
+        let real = Compared::of(&both_ways(Setup::scenario_2(&table)), options);
+        let one_way = Compared::of(&Setup::scenario_2(&table), options);
+        let copying = Compared::of(&both_ways(Setup::scenario_1(&table)), options);
+        let columns = vec![
+            Column::new("one processor", "segments/s"),
+            Column::new("two processors", "segments/s"),
+            Column::new("gain", ""),
+        ];
+        let rows = vec![
+            lean.row(
+                "both ways, the protocol alone: no socket layer, no pokes, no network in the way",
+                Some(figures.duplex_gain),
+            ),
+            line.row("both ways, the protocol alone over the 118 Mb/s line", None),
+            real.row("both ways, scenario 2 with socket layer and pokes", None),
+            copying.row("both ways, scenario 1: the adapter copies", None),
+            one_way.row("one way, scenario 2", None),
+        ];
+        let checks = vec![
+            Check::new(
+                "the split pays with data both ways even where it costs pokes",
+                real.gain() > 1.4,
+                format!("{:.2}", real.gain()),
+            ),
+            Check::new(
+                "with data one way it does not pay: pokes cost more than the little work that moves away",
+                one_way.gain() < 1.0,
+                format!("{:.2}", one_way.gain()),
+            ),
+        ];
+        let title = "Throughput of both directions together".to_owned();
+        Outcome {
+            tables: vec![Table { title, columns, rows }],
+            assumptions: assumptions(&both_ways(Setup::scenario_2(&table)), options),
+            checks,
+            notes: vec![
+                "The printed 1.7 is the ratio of the protocol's work alone, (267 + 187) / 267. It leaves out what \
+                 the split itself costs, and the line. With both of them the gain is less."
+                    .to_owned(),
+                "One processor needs no pokes: both sides see one state.".to_owned(),
+            ],
+            ..Outcome::default()
+        }
+    }
+}
+
+fn assumptions(real: &Setup, options: &Options) -> Vec<Assumption> {
+    let gain = |value: &str, setup: Setup| Sensitivity {
+        value: value.to_owned(),
+        figure: "gain, both ways, scenario 2".to_owned(),
+        ours: exact(Compared::of(&setup, options).gain()),
+    };
+    let two = |setup: Setup| Setup { placement: Placement::Two, ..setup };
+    vec![
+        Assumption {
+            key: "pokes and pokes_back".to_owned(),
+            value: format!("{} for a segment received, {} for a segment sent", real.pokes, real.pokes_back),
+            reason: "see 002-scenarios".to_owned(),
+            sensitivity: vec![
+                gain("1 and 1", Setup { pokes: 1, ..*real }),
+                gain("4 and 4", Setup { pokes: 4, pokes_back: 4, ..*real }),
+                sensitivity(
+                    "4 and 4",
+                    "two processors, segments/s",
+                    &two(Setup { pokes: 4, pokes_back: 4, ..*real }),
+                    options,
+                ),
+            ],
+        },
+        Assumption {
+            key: "socket layer".to_owned(),
+            value: "its lower half on the adapter".to_owned(),
+            reason: "as in scenario 2".to_owned(),
+            sensitivity: vec![
+                gain("none", Setup { application: Application::None, ..*real }),
+                gain(
+                    "none, and no network in the way",
+                    on_a_fast_network(Setup { application: Application::None, ..*real }),
+                ),
+            ],
+        },
+    ]
+}

@@ -1,0 +1,217 @@
+//! 002-memories: one shared memory against one for each side, with data both ways at the line's rate.
+//!
+//! Every word of a direction is written into a shared memory and read out of it: by the network's interface at the pace of the line,
+//! which does not wait, and by the workstation, which does.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use sim::{Facility, Sim, Simulation, Store};
+use units::{Duration, Instant};
+
+use super::paper::Table1;
+use super::run::exact;
+use crate::outcome::{Assumption, Cell as TableCell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::study::{Effort, Options, Study};
+
+/// The study.
+pub(super) struct Memories;
+
+/// Words that are moved in one turn of a memory: sixteen, as a burst of a bus.
+const BLOCK_WORDS: u64 = 16;
+
+/// Blocks of a direction that wait in memory: four segments.
+const WAITING_BLOCKS: usize = 256;
+
+/// Blocks that the network's interface holds while the memory is busy. The third one is lost.
+const INTERFACE_BLOCKS: usize = 2;
+
+/// Cycles that are tried, in nanoseconds a word.
+const CYCLES_NS: [u64; 12] = [30, 40, 50, 60, 65, 70, 80, 100, 120, 130, 140, 160];
+
+/// How many memories the two directions have, and how fast they are.
+#[derive(Clone, Copy)]
+struct Setup {
+    memories: usize,
+    cycle_ns: u64,
+    word_ns: u64,
+    interface_blocks: usize,
+}
+
+/// A direction: words go from one to the other through its memory.
+struct Direction {
+    sim: Sim,
+    memory: Facility,
+    setup: Setup,
+    /// Blocks in memory.
+    waiting: Store<()>,
+    /// Blocks in the interface's own buffer.
+    interface: Store<()>,
+    moved: Rc<Cell<u64>>,
+}
+
+impl Direction {
+    async fn access(&self) {
+        self.memory.serve(Duration::from_nanos(self.setup.cycle_ns * BLOCK_WORDS)).await;
+    }
+
+    /// The line brings a block each so many nanoseconds, or wants one; what finds no room, or nothing, is lost.
+    async fn line(self: Rc<Self>, is_receive: bool) {
+        let mut due = Instant::ZERO;
+        loop {
+            due += Duration::from_nanos(self.setup.word_ns * BLOCK_WORDS);
+            self.sim.sleep_until(due).await;
+            let is_in_time =
+                if is_receive { self.interface.try_put(()).is_ok() } else { self.interface.try_take().is_some() };
+            self.moved.set(self.moved.get() + u64::from(is_in_time));
+        }
+    }
+
+    /// The interface moves blocks between its buffer and memory.
+    async fn interface(self: Rc<Self>, is_receive: bool) {
+        loop {
+            if is_receive {
+                self.interface.take().await;
+                self.access().await;
+                self.waiting.put(()).await;
+            } else {
+                self.waiting.take().await;
+                self.access().await;
+                self.interface.put(()).await;
+            }
+        }
+    }
+
+    /// The workstation takes blocks out of memory, or puts them in, as fast as it can.
+    async fn workstation(self: Rc<Self>, is_receive: bool) {
+        loop {
+            if is_receive {
+                self.waiting.take().await;
+                self.access().await;
+            } else {
+                self.access().await;
+                self.waiting.put(()).await;
+            }
+        }
+    }
+}
+
+/// What both directions move, as a share of what two lines carry.
+fn share_of_line(setup: Setup, options: &Options) -> f64 {
+    let blocks: u64 = match options.effort {
+        Effort::Quick => 2_000,
+        Effort::Full => 100_000,
+    };
+    let mut simulation = Simulation::new(options.seed, 0);
+    let sim = simulation.sim();
+    let new = |index| Facility::new(&sim, &format!("memory {index}"), 1);
+    let memories: Vec<_> = (0..setup.memories).map(new).collect();
+    let moved = Rc::new(Cell::new(0));
+    for (index, is_receive) in [true, false].into_iter().enumerate() {
+        let direction = Rc::new(Direction {
+            sim: sim.clone(),
+            memory: memories[index % setup.memories].clone(),
+            setup,
+            waiting: Store::new(&sim, &format!("waiting {index}"), WAITING_BLOCKS),
+            interface: Store::new(&sim, &format!("interface {index}"), setup.interface_blocks),
+            moved: Rc::clone(&moved),
+        });
+        simulation.spawn(Rc::clone(&direction).line(is_receive));
+        simulation.spawn(Rc::clone(&direction).interface(is_receive));
+        simulation.spawn(direction.workstation(is_receive));
+    }
+    let block_ns = setup.word_ns * BLOCK_WORDS;
+    let warm_up = Instant::from_nanos(block_ns * blocks / 10);
+    simulation.run_until(warm_up);
+    let before = moved.get();
+    simulation.run_until(warm_up + Duration::from_nanos(block_ns * blocks));
+    (moved.get() - before) as f64 / (2 * blocks) as f64
+}
+
+/// The slowest memory with which nothing is lost, to the nanosecond.
+fn slowest_ns(memories: usize, interface_blocks: usize, word_ns: u64, options: &Options) -> u64 {
+    let keeps_up = |cycle_ns: u64| {
+        // A block may be under way at either edge of the time that counts.
+        share_of_line(Setup { memories, cycle_ns, word_ns, interface_blocks }, options) > 0.9995
+    };
+    // Halved between a memory that surely keeps up and one that cannot: slower than the line itself.
+    let (mut good, mut bad) = (1, word_ns + 1);
+    while bad - good > 1 {
+        let middle = u64::midpoint(good, bad);
+        if keeps_up(middle) {
+            good = middle;
+        } else {
+            bad = middle;
+        }
+    }
+    good
+}
+
+impl Study for Memories {
+    fn id(&self) -> &'static str {
+        "002-memories"
+    }
+
+    fn title(&self) -> &'static str {
+        "One shared memory for both sides against one for each, with data both ways at the line's rate"
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let word_ns = (Table1::load().of("driver_send").us_per_word * 1000.0).round() as u64;
+        let slowest = |memories| slowest_ns(memories, INTERFACE_BLOCKS, word_ns, options);
+        let (one, two) = (slowest(1), slowest(2));
+        let curve = |memories| {
+            let share = |&cycle_ns: &u64| {
+                let setup = Setup { memories, cycle_ns, word_ns, interface_blocks: INTERFACE_BLOCKS };
+                (cycle_ns as f64, exact(share_of_line(setup, options) * 100.0))
+            };
+            CYCLES_NS.iter().map(share).collect::<Vec<_>>()
+        };
+        let names = ["one memory", "two memories"];
+        let row =
+            |label: &str, ns: u64| Row { label: label.to_owned(), cells: vec![TableCell::ours(exact(ns as f64))] };
+        let ratio = two as f64 / one as f64;
+        Outcome {
+            tables: vec![Table {
+                title: "The slowest memory with which the line loses nothing".to_owned(),
+                columns: vec![Column::new("cycle of a word", "ns")],
+                rows: vec![row(names[0], one), row(names[1], two)],
+            }],
+            plots: vec![Plot {
+                title: "Both directions by the memory's cycle".to_owned(),
+                x: Column::new("cycle of a word", "ns"),
+                y: Column::new("share of the line", "%"),
+                series: names
+                    .iter()
+                    .zip([curve(1), curve(2)])
+                    .map(|(name, points)| Series { name: (*name).to_owned(), points })
+                    .collect(),
+            }],
+            assumptions: vec![assumption(word_ns, options)],
+            checks: vec![Check::new(
+                "two memories do with half the speed of one",
+                (1.7..=2.3).contains(&ratio),
+                format!("{one} and {two} ns, {ratio:.2} times as slow"),
+            )],
+            notes: vec![
+                "The paper gives no numbers for this, only the argument: each word is written and read once, in either \
+                 direction."
+                    .to_owned(),
+            ],
+        }
+    }
+}
+
+fn assumption(word_ns: u64, options: &Options) -> Assumption {
+    let two = |value: &str, blocks| Sensitivity {
+        value: value.to_owned(),
+        figure: "the slowest of two memories, ns".to_owned(),
+        ours: exact(slowest_ns(2, blocks, word_ns, options) as f64),
+    };
+    Assumption {
+        key: "interface".to_owned(),
+        value: format!("{INTERFACE_BLOCKS} blocks of {BLOCK_WORDS} words in the interface's own buffer"),
+        reason: "not given; with none the line would have to find the memory idle each time".to_owned(),
+        sensitivity: vec![two("1 block", 1), two("8 blocks", 8)],
+    }
+}

@@ -1,0 +1,258 @@
+//! An adapter: its processors, its processes and the state they share.
+//!
+//! ```text
+//!   network ─▶ input ─▶ ip_intrsvc ─▶ ip_demux ─▶ tcp_recv ─▶ received ─▶ user_task ─▶ read ─▶ workstation      receive side
+//!                                                  │  │  ▲                  │
+//!                                     pokes, calls ▼  ▼  │ pokes back       ▼ calls
+//!   network ◀─ output ◀───────── ip_send ◀───────── xtask ◀──────── write ◀─────── workstation                 transmit side
+//! ```
+//!
+//! Arrows between processes are synchronous channels but for `input`, `received`, `read` and `output`, which are bounded queues in
+//! shared memory.
+
+mod receive;
+mod transmit;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use sim::hardware::{Channel, Priority, Process, Transputer};
+use sim::{Facility, Sim, Store};
+use units::{Duration, Instant};
+
+use super::setup::{Placement, Setup, micros};
+
+/// Packets that the receive memory holds for `ip_intrsvc`. Twice a window and its acknowledgements fit, so that none is lost.
+const RECEIVE_BUFFERS: usize = 64;
+
+/// Packets that wait for the network interface. With one it would idle between two packets.
+const TRANSMIT_BUFFERS: usize = 2;
+
+/// Windows that the send buffer holds.
+const SEND_BUFFER_WINDOWS: u32 = 2;
+
+/// Words of an IP and a TCP header without options.
+const HEADER_WORDS: u64 = 10;
+
+/// Words in a remote call, and in its answer: what is wanted, and whether it was done.
+const CALL_WORDS: u64 = 1;
+
+/// When the timer of `rtask` acknowledges what nobody else did (RFC 1122, 4.2.3.2: less than half a second).
+const ACKNOWLEDGE_AFTER: Duration = Duration::from_millis(200);
+
+const WORD_BYTES: u64 = 4;
+
+/// What is on its way from an adapter to the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Packet {
+    pub(super) has_data: bool,
+    /// Segments that the sender of this packet has received.
+    acknowledged: u64,
+    /// Segments that it has room for, counted from the first one.
+    edge: u64,
+}
+
+/// What one side has written into its copy of the connection's state.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Fields {
+    /// Segments received in order, and those that the application has read.
+    received: u64,
+    read: u64,
+    /// What the peer has acknowledged, and how far it lets us send.
+    acknowledged: u64,
+    edge: u64,
+}
+
+/// Why an acknowledgement left in a packet of its own.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Acknowledgements {
+    /// Enough was received.
+    pub(super) by_receipt: u64,
+    /// The application read enough to open the window.
+    pub(super) by_reading: u64,
+    /// Nobody else did in time.
+    pub(super) by_timer: u64,
+}
+
+impl Acknowledgements {
+    /// Those after `before`.
+    pub(super) const fn since(self, before: Self) -> Self {
+        Self {
+            by_receipt: self.by_receipt - before.by_receipt,
+            by_reading: self.by_reading - before.by_reading,
+            by_timer: self.by_timer - before.by_timer,
+        }
+    }
+
+    /// All of them.
+    pub(super) const fn total(self) -> u64 {
+        self.by_receipt + self.by_reading + self.by_timer
+    }
+}
+
+/// An adapter and its workstation. All processes hold it.
+pub(super) struct Node {
+    sim: Sim,
+    setup: Setup,
+    pub(super) processors: Vec<Transputer>,
+    pub(super) work: Work,
+    pub(super) input: Store<Packet>,
+    output: Store<Packet>,
+    to_demux: Channel<Packet>,
+    to_tcp: Channel<Packet>,
+    received: Store<()>,
+    read: Store<()>,
+    to_driver: Channel<Packet>,
+    pokes: Channel<Option<Fields>>,
+    pokes_back: Channel<Option<Fields>>,
+    calls: Channel<Fields>,
+    answers: Channel<()>,
+    send_buffer: Store<()>,
+    unsent: Cell<u64>,
+    sent: Cell<u64>,
+    /// A token: something has changed for `xtask`.
+    doorbell: Store<()>,
+    must_acknowledge: Cell<bool>,
+    receive_side: RefCell<Fields>,
+    /// The transmit side's copy of what the receive side has written.
+    transmit_side: RefCell<Fields>,
+    /// What the last packet acknowledged, and how much of the read it told: as the receive side knows it.
+    told: Cell<u64>,
+    told_read: Cell<u64>,
+    told_at: Cell<Instant>,
+    pub(super) workstation: Facility,
+    pub(super) delivered: Cell<u64>,
+    /// When the last one was.
+    pub(super) delivered_at: Cell<Instant>,
+    pub(super) dropped: Cell<u64>,
+    pub(super) acknowledgements: Cell<Acknowledgements>,
+}
+
+/// The processes that work, in Table 1's words.
+pub(super) struct Work {
+    pub(super) ip_intrsvc: Process,
+    pub(super) ip_demux: Process,
+    pub(super) tcp_recv: Process,
+    pub(super) user_task: Process,
+    pub(super) write: Process,
+    pub(super) xtask: Process,
+    pub(super) ip_send: Process,
+    /// Of the receive side, and of the transmit side.
+    pub(super) peek_poke: [Process; 2],
+    pub(super) rpc_process: Process,
+}
+
+impl Work {
+    /// Gives every process its processor. Names begin with `node`.
+    fn place(sim: &Sim, node: &str, setup: &Setup) -> (Vec<Transputer>, Self) {
+        // Of ip_intrsvc, ip_demux, tcp_recv, user_task, write, xtask, ip_send.
+        let seats: [usize; 7] = match setup.placement {
+            Placement::One => [0; 7],
+            Placement::Two => [0, 0, 0, 0, 1, 1, 1],
+            Placement::Four => [0, 0, 1, 1, 2, 2, 3],
+            Placement::Seven => [0, 1, 2, 3, 4, 5, 6],
+        };
+        let count = seats.iter().max().map_or(0, |seat| seat + 1);
+        let new = |index| Transputer::new(sim, &format!("{node}, processor {index}"), micros(setup.switch_us));
+        let processors: Vec<_> = (0..count).map(new).collect();
+        let at = |seat: usize, priority| processors[seat].process(priority);
+        let [intrsvc, demux, tcp, user, write, xtask, send] = seats;
+        let work = Self {
+            ip_intrsvc: at(intrsvc, Priority::High),
+            ip_demux: at(demux, Priority::Low),
+            tcp_recv: at(tcp, Priority::Low),
+            user_task: at(user, Priority::Low),
+            write: at(write, Priority::Low),
+            xtask: at(xtask, Priority::Low),
+            ip_send: at(send, Priority::Low),
+            peek_poke: [at(tcp, Priority::High), at(xtask, Priority::High)],
+            rpc_process: at(xtask, Priority::High),
+        };
+        (processors, work)
+    }
+}
+
+impl Node {
+    /// An adapter called `name`, without its processes.
+    pub(super) fn new(sim: &Sim, name: &str, setup: &Setup) -> Rc<Self> {
+        let (processors, work) = Work::place(sim, name, setup);
+        let byte = micros(setup.costs.link_word_us / WORD_BYTES as f64);
+        let local = Duration::ZERO;
+        let called = |what: &str| format!("{name}, {what}");
+        let queue = |what: &str, len: u32| Store::new(sim, &called(what), len as usize);
+        let fields = Fields { edge: u64::from(setup.window), ..Fields::default() };
+        Rc::new(Self {
+            sim: sim.clone(),
+            setup: *setup,
+            processors,
+            work,
+            input: Store::new(sim, &called("input"), RECEIVE_BUFFERS),
+            output: Store::new(sim, &called("output"), TRANSMIT_BUFFERS),
+            to_demux: Channel::new(sim, &called("to demux"), local),
+            to_tcp: Channel::new(sim, &called("to tcp"), local),
+            received: queue("received", setup.window),
+            read: queue("read", setup.window),
+            to_driver: Channel::new(sim, &called("to driver"), local),
+            pokes: Channel::new(sim, &called("pokes"), byte),
+            pokes_back: Channel::new(sim, &called("pokes back"), byte),
+            calls: Channel::new(sim, &called("calls"), byte),
+            answers: Channel::new(sim, &called("answers"), byte),
+            send_buffer: queue("send buffer", setup.window * SEND_BUFFER_WINDOWS),
+            unsent: Cell::new(0),
+            sent: Cell::new(0),
+            doorbell: Store::new(sim, &called("doorbell"), 1),
+            must_acknowledge: Cell::new(false),
+            receive_side: RefCell::new(fields),
+            transmit_side: RefCell::new(fields),
+            told: Cell::new(0),
+            told_read: Cell::new(0),
+            told_at: Cell::default(),
+            workstation: Facility::new(sim, &called("workstation"), 1),
+            delivered: Cell::new(0),
+            delivered_at: Cell::default(),
+            dropped: Cell::new(0),
+            acknowledgements: Cell::default(),
+        })
+    }
+
+    /// Starts all processes; what is sent goes to `peer`.
+    pub(super) fn start(self: &Rc<Self>, peer: &Rc<Self>, sends: bool) {
+        let sim = &self.sim;
+        sim.spawn(Rc::clone(self).ip_intrsvc());
+        sim.spawn(Rc::clone(self).ip_demux());
+        sim.spawn(Rc::clone(self).tcp_recv());
+        sim.spawn(Rc::clone(self).user_task());
+        sim.spawn(Rc::clone(self).reading_workstation());
+        sim.spawn(Rc::clone(self).rtask());
+        sim.spawn(Rc::clone(self).peek_poke_of_receive_side());
+        sim.spawn(Rc::clone(self).peek_poke_of_transmit_side());
+        sim.spawn(Rc::clone(self).rpc_process());
+        sim.spawn(Rc::clone(self).xtask());
+        sim.spawn(Rc::clone(self).ip_send(Rc::clone(peer)));
+        sim.spawn(Rc::clone(self).interface(Rc::clone(peer)));
+        if sends {
+            sim.spawn(Rc::clone(self).write());
+        }
+    }
+
+    /// Whether the two sides have a processor in common, and so one memory and one state.
+    fn is_whole(&self) -> bool {
+        self.setup.placement == Placement::One
+    }
+
+    /// Passes a packet's address on.
+    async fn hand_over(&self, from: &Process, to: &Process, channel: &Channel<Packet>, packet: Packet) {
+        if !from.is_beside(to) {
+            from.run(micros(self.setup.hand_over_us)).await;
+        }
+        channel.send(packet, WORD_BYTES).await;
+    }
+
+    async fn take_over(&self, from: &Process, to: &Process, channel: &Channel<Packet>) -> Packet {
+        let packet = channel.receive().await;
+        if !from.is_beside(to) {
+            to.run(micros(self.setup.hand_over_us)).await;
+        }
+        packet
+    }
+}

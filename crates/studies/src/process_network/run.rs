@@ -1,0 +1,116 @@
+//! Runs an experiment and counts.
+
+use measure::Estimate;
+use sim::Simulation;
+use sim::hardware::Process;
+use units::{Duration, Instant};
+
+use super::node::{Acknowledgements, Node};
+use super::setup::{Setup, Traffic};
+use crate::study::{Effort, Options};
+
+/// Until windows and queues are as they stay: some hundred segments.
+const WARM_UP: Duration = Duration::from_millis(200);
+
+/// What came of it. Nothing in the model is left to chance: the same setup always gives the same.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    /// Segments of both directions that their applications have.
+    pub(super) segments_per_second: f64,
+    /// Of the first adapter, which sends, and of the second, which receives; by processor.
+    pub(super) utilisations: [Vec<f64>; 2],
+    /// Of the workstation that sends, and of the one that receives.
+    pub(super) workstations: [f64; 2],
+    /// Work of each process for a delivered segment, in microseconds: of the sending adapter, and of the receiving one.
+    pub(super) work_us: [Vec<(&'static str, f64)>; 2],
+    /// Acknowledgements that the second adapter asked for; for each segment it received.
+    pub(super) acknowledgements: Acknowledgements,
+    /// Packets that found no room.
+    pub(super) dropped: u64,
+}
+
+impl Measured {
+    /// Without an interval: another run would be the same.
+    pub(super) const fn rate(&self) -> Estimate {
+        exact(self.segments_per_second)
+    }
+
+    /// How busy the busiest processor is.
+    pub(super) fn busiest(&self) -> f64 {
+        self.utilisations.iter().flatten().copied().fold(0.0, f64::max)
+    }
+
+    /// Work of one process of an adapter for a segment, in microseconds.
+    pub(super) fn work_of(&self, adapter: usize, process: &str) -> f64 {
+        self.work_us[adapter].iter().find(|(name, _)| *name == process).map_or(0.0, |(_, us)| *us)
+    }
+}
+
+/// A number that no other run would change.
+pub(super) const fn exact(mean: f64) -> Estimate {
+    Estimate { mean, plus_minus: None }
+}
+
+/// How long a run counts, in virtual time.
+pub(super) const fn counted(options: &Options) -> Duration {
+    match options.effort {
+        Effort::Quick => Duration::from_millis(300),
+        Effort::Full => Duration::from_secs(5),
+    }
+}
+
+/// Two adapters back to back, after the warm-up.
+pub(super) fn run(setup: &Setup, options: &Options) -> Measured {
+    let span = counted(options);
+    let mut simulation = Simulation::new(options.seed, 0);
+    let sim = simulation.sim();
+    let nodes = [Node::new(&sim, "first", setup), Node::new(&sim, "second", setup)];
+    nodes[0].start(&nodes[1], true);
+    nodes[1].start(&nodes[0], setup.traffic == Traffic::BothWays);
+    simulation.run_until(Instant::ZERO + WARM_UP);
+    simulation.reset_statistics();
+    let before = nodes.each_ref().map(|node| (node.delivered.get(), node.delivered_at.get()));
+    let acknowledged_before = nodes[1].acknowledgements.get();
+    simulation.run_until(Instant::ZERO + WARM_UP + span);
+    let delivered: u64 = nodes.iter().zip(before).map(|(node, (count, _))| node.delivered.get() - count).sum();
+    // Every component checks its books when it is asked for them.
+    let reports = simulation.reports();
+    debug_assert!(reports.iter().all(|report| report.utilisation <= 1.0 + 1e-9));
+    let utilisations =
+        nodes.each_ref().map(|node| node.processors.iter().map(|one| one.report().utilisation).collect());
+    Measured {
+        segments_per_second: nodes.iter().zip(before).map(|(node, before)| rate(node, before)).sum(),
+        utilisations,
+        workstations: nodes.each_ref().map(|node| node.workstation.report().utilisation),
+        work_us: nodes.each_ref().map(|node| work(node, delivered)),
+        acknowledgements: nodes[1].acknowledgements.get().since(acknowledged_before),
+        dropped: nodes.iter().map(|node| node.dropped.get()).sum(),
+    }
+}
+
+/// Segments a second that `node` was brought since `before`: how many it had then, and when the last of them came. From delivery to
+/// delivery, so that no part of one is lost at the edges.
+fn rate(node: &Node, before: (u64, Instant)) -> f64 {
+    let (count, since) = before;
+    match node.delivered_at.get().saturating_since(since) {
+        Duration::ZERO => 0.0,
+        span => (node.delivered.get() - count) as f64 / span.as_secs_f64(),
+    }
+}
+
+/// What each process worked for a segment, in microseconds.
+fn work(node: &Node, delivered: u64) -> Vec<(&'static str, f64)> {
+    let per_segment = |process: &Process| process.worked().as_nanos() as f64 / 1000.0 / delivered.max(1) as f64;
+    let work = &node.work;
+    vec![
+        ("ip_intrsvc", per_segment(&work.ip_intrsvc)),
+        ("ip_demux", per_segment(&work.ip_demux)),
+        ("tcp_recv", per_segment(&work.tcp_recv)),
+        ("user_task", per_segment(&work.user_task)),
+        ("write", per_segment(&work.write)),
+        ("xtask", per_segment(&work.xtask)),
+        ("ip_send", per_segment(&work.ip_send)),
+        ("peek_poke", work.peek_poke.iter().map(per_segment).sum()),
+        ("rpc_process", per_segment(&work.rpc_process)),
+    ]
+}

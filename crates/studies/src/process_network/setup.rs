@@ -1,0 +1,230 @@
+//! One experiment: which machine, which processes where, what they cost.
+
+use units::Duration;
+
+use super::paper::{Figures, Table1};
+
+/// What each step takes on one generation of processors.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Costs {
+    pub(super) ip_intrsvc_us: f64,
+    pub(super) ip_demux_us: f64,
+    pub(super) tcp_recv_us: f64,
+    pub(super) user_task_us: f64,
+    pub(super) write_us: f64,
+    /// Copying one word between shared memory and the application's buffer, on either side.
+    pub(super) copy_word_us: f64,
+    pub(super) tcp_snd_data_us: f64,
+    pub(super) ip_send_us: f64,
+    pub(super) driver_send_us: f64,
+    /// One word from the transmit memory to the network.
+    pub(super) network_word_us: f64,
+    /// What a poke takes of who calls it.
+    pub(super) poke_us: f64,
+    /// One word over a link between processors.
+    pub(super) link_word_us: f64,
+    /// Software checksum over a segment, at either end.
+    pub(super) checksum_us: f64,
+    pub(super) words: u64,
+}
+
+/// Which process runs on which processor of an adapter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Placement {
+    /// All on one.
+    One,
+    /// One for each side.
+    Two,
+    /// On each side one for IP and one for TCP and what is above it: the prototype.
+    Four,
+    /// One for each process that works.
+    Seven,
+}
+
+/// Who sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Traffic {
+    OneWay,
+    BothWays,
+}
+
+/// Where the application is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Application {
+    /// Scenario 1: on the adapter. Its processors copy.
+    OnAdapter,
+    /// Scenario 2: on the workstation, which copies, beside the protocol: so many microseconds for each segment and end.
+    OnWorkstation { us_per_segment: f64 },
+    /// There is no socket layer: what the protocol alone can do.
+    None,
+}
+
+/// Who moves packets from the transmit memory to the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mover {
+    /// The network interface, beside the processor.
+    Interface,
+    /// The processor, word by word.
+    Processor,
+}
+
+/// An experiment.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Setup {
+    pub(super) costs: Costs,
+    pub(super) placement: Placement,
+    pub(super) traffic: Traffic,
+    pub(super) application: Application,
+    pub(super) mover: Mover,
+    /// Shared fields that the receive side writes for each segment that comes in, a poke each. None: then the sides see each other's
+    /// fields at no cost.
+    pub(super) pokes: u32,
+    /// The same of the transmit side, for each segment that goes out.
+    pub(super) pokes_back: u32,
+    /// What a poke takes of the processor that it goes to, in microseconds.
+    pub(super) poked_us: f64,
+    /// What handing a packet to a process on another processor takes of both, beyond what Table 1 holds, in microseconds.
+    pub(super) hand_over_us: f64,
+    /// Changing from a process to another, beyond what Table 1 holds, in microseconds.
+    pub(super) switch_us: f64,
+    /// Segments that may be under way.
+    pub(super) window: u32,
+    /// Segments that have come in, or were read, for an acknowledgement of its own.
+    pub(super) acknowledge_every: u32,
+    /// Between segments of the application, in microseconds; 0 if it always has more.
+    pub(super) pause_us: f64,
+}
+
+/// The largest window of TCP without scaling (RFC 793), in bytes.
+const WINDOW_BYTES: u64 = 65_535;
+
+/// The share of the window that is received before it is acknowledged, as a divisor.
+const THRESHOLD_DIVISOR: u32 = 2;
+
+/// Shared fields that the receive side writes for each segment: for data what is expected next and the window granted, for
+/// acknowledgements what is acknowledged and the window got.
+pub(super) const POKES: u32 = 2;
+
+/// Shared fields that the transmit side writes: what was sent last, with what it acknowledged.
+const POKES_BACK: u32 = 1;
+
+impl Costs {
+    /// Table 1 as printed, which is scenario 1.
+    pub(super) fn of_scenario_1(table: &Table1) -> Self {
+        let fixed = |process: &str| table.of(process).us_per_segment;
+        Self {
+            ip_intrsvc_us: fixed("ip_intrsvc"),
+            ip_demux_us: fixed("ip_demux"),
+            tcp_recv_us: fixed("tcp_recv"),
+            user_task_us: fixed("user_task"),
+            write_us: fixed("write"),
+            copy_word_us: table.of("user_task").us_per_word,
+            tcp_snd_data_us: fixed("tcp_snd_data"),
+            ip_send_us: fixed("ip_send"),
+            driver_send_us: fixed("driver_send"),
+            network_word_us: table.of("driver_send").us_per_word,
+            poke_us: fixed("poke"),
+            link_word_us: table.of("poke").us_per_word,
+            checksum_us: 0.0,
+            words: table.words(),
+        }
+    }
+
+    /// The same with less contention for the shared memory. The network and the links are what they are.
+    pub(super) fn of_scenario_2(table: &Table1) -> Self {
+        Self::of_scenario_1(table).with_processors_times(1.0 - table.scenario_2.percent_lower / 100.0)
+    }
+
+    /// All that processors do for a segment takes `factor` times as long; pokes, links and the network what they took.
+    pub(super) fn with_processors_times(self, factor: f64) -> Self {
+        Self {
+            ip_intrsvc_us: self.ip_intrsvc_us * factor,
+            ip_demux_us: self.ip_demux_us * factor,
+            tcp_recv_us: self.tcp_recv_us * factor,
+            user_task_us: self.user_task_us * factor,
+            write_us: self.write_us * factor,
+            copy_word_us: self.copy_word_us * factor,
+            tcp_snd_data_us: self.tcp_snd_data_us * factor,
+            ip_send_us: self.ip_send_us * factor,
+            driver_send_us: self.driver_send_us * factor,
+            checksum_us: self.checksum_us * factor,
+            ..self
+        }
+    }
+
+    /// Copying a segment's data.
+    pub(super) fn copy_us(&self) -> f64 {
+        self.copy_word_us * self.words as f64
+    }
+
+    /// What the receive side does for a segment but for the socket layer and pokes.
+    pub(super) fn receive_us(&self) -> f64 {
+        self.ip_intrsvc_us + self.ip_demux_us + self.tcp_recv_us
+    }
+
+    /// What the transmit side does for a segment but for the socket layer and moving data.
+    pub(super) fn transmit_us(&self) -> f64 {
+        self.tcp_snd_data_us + self.ip_send_us + self.driver_send_us
+    }
+}
+
+impl Setup {
+    /// Scenario 1 on the prototype: the application on the adapter.
+    pub(super) fn scenario_1(table: &Table1) -> Self {
+        let window = u32::try_from(WINDOW_BYTES / table.segment_bytes).expect("a segment is longer than a few bytes");
+        Self {
+            costs: Costs::of_scenario_1(table),
+            placement: Placement::Four,
+            traffic: Traffic::OneWay,
+            application: Application::OnAdapter,
+            mover: Mover::Interface,
+            pokes: POKES,
+            pokes_back: POKES_BACK,
+            poked_us: 0.0,
+            hand_over_us: 0.0,
+            switch_us: 0.0,
+            window,
+            acknowledge_every: window.div_ceil(THRESHOLD_DIVISOR),
+            pause_us: 0.0,
+        }
+    }
+
+    /// Scenario 2 on the prototype: the workstation copies, and is as fast as can be.
+    pub(super) fn scenario_2(table: &Table1) -> Self {
+        Self {
+            costs: Costs::of_scenario_2(table),
+            application: Application::OnWorkstation { us_per_segment: 0.0 },
+            ..Self::scenario_1(table)
+        }
+    }
+
+    /// The protocol alone: no socket layer, and pokes at no cost.
+    pub(super) fn protocol_alone(table: &Table1) -> Self {
+        Self {
+            costs: Costs::of_scenario_1(table),
+            application: Application::None,
+            pokes: 0,
+            pokes_back: 0,
+            ..Self::scenario_1(table)
+        }
+    }
+
+    /// Scenario 2 with T9000s: processors `t9000_factor` times as fast, links as much faster as theirs are, a network that is never in
+    /// the way, checksums and header extraction in hardware.
+    pub(super) fn t9000(table: &Table1, figures: &Figures) -> Self {
+        let base = Self::scenario_2(table);
+        let faster = base.costs.with_processors_times(1.0 / figures.t9000_factor);
+        let costs = Costs {
+            poke_us: faster.poke_us / figures.t9000_factor,
+            link_word_us: faster.link_word_us * figures.t425_link_mbps / figures.t9000_link_mbps,
+            network_word_us: 0.0,
+            ..faster
+        };
+        Self { costs, placement: Placement::Two, ..base }
+    }
+}
+
+/// Microseconds as a span of time, to the nanosecond.
+pub(super) fn micros(us: f64) -> Duration {
+    Duration::from_nanos((us * 1000.0).round() as u64)
+}

@@ -1,0 +1,237 @@
+//! 003-levels: latency lines and asymptotes of MAC, transport and user level.
+
+use ::measure::Estimate;
+
+use super::costs::{Costs, Split};
+use super::measure::{Fit, latency_us, repetitions, throughput_mbps};
+use super::paper::{Line, Paper};
+use super::pipeline::{Level, Setup};
+use super::rate::RateLimit;
+use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::study::{Options, Study};
+
+/// The study.
+pub(super) struct Levels;
+
+/// Of a, b and the asymptotes.
+pub(super) const TOLERANCE: f64 = 0.05;
+
+/// Points of each curve, the longest frame the last.
+const POINTS: u64 = 8;
+
+/// A number that no other run would change.
+pub(super) const fn exact(mean: f64) -> Estimate {
+    Estimate { mean, plus_minus: None }
+}
+
+/// Two hosts, timed at `level`.
+pub(super) fn setup(paper: &Paper, split: &Split, level: Level) -> Setup {
+    let limit = RateLimit {
+        burst_bytes: paper.burst_bytes,
+        rate_bytes_per_second: paper.rate_bytes_per_second,
+        cuts_frames: true,
+    };
+    Setup {
+        level,
+        costs: Costs::solve(paper, split),
+        frame_bytes: split.frame_bytes,
+        limit: (level == Level::User).then_some(limit),
+        receivers: 1,
+        is_group: false,
+    }
+}
+
+/// Latency and throughput over sizes, at one level.
+pub(super) struct Measured {
+    pub(super) latency_us: Vec<(f64, f64)>,
+    pub(super) throughput_mbps: Vec<(f64, f64)>,
+    pub(super) fit: Fit,
+}
+
+impl Measured {
+    /// Up to `setup`'s longest frame; `printed` is how often the paper measured.
+    pub(super) fn of(setup: &Setup, printed: usize, options: &Options) -> Self {
+        let count = repetitions(printed, options);
+        let sizes = (1..=POINTS).map(|point| setup.frame_bytes * point / POINTS);
+        let latency: Vec<_> =
+            sizes.clone().map(|bytes| (bytes as f64, latency_us(setup, bytes, count, options))).collect();
+        let throughput = sizes.map(|bytes| (bytes as f64, throughput_mbps(setup, bytes, count, options)));
+        Self { fit: Fit::through(&latency), latency_us: latency, throughput_mbps: throughput.collect() }
+    }
+
+    /// At the longest frame.
+    pub(super) fn asymptote(&self) -> f64 {
+        self.throughput_mbps.last().map_or(0.0, |point| point.1)
+    }
+
+    /// Our a, b and asymptote beside the paper's; `fitted` says which of them something was solved from.
+    pub(super) fn row(&self, label: &str, line: &Line, fitted: [bool; 3]) -> Row {
+        let printed = [line.a_us_per_byte, line.b_us / 1000.0, line.asymptote_mbps];
+        let ours = [self.fit.a, self.fit.b / 1000.0, self.asymptote()];
+        let cell = |index: usize| {
+            let cell = Cell::compared(printed[index], exact(ours[index]), TOLERANCE);
+            if fitted[index] { cell.fitted() } else { cell }
+        };
+        Row { label: label.to_owned(), cells: (0..3).map(cell).collect() }
+    }
+}
+
+/// The columns of [`Measured::row`].
+pub(super) fn columns() -> Vec<Column> {
+    vec![Column::new("a", "us/byte"), Column::new("b", "ms"), Column::new("asymptote", "Mb/s")]
+}
+
+impl Study for Levels {
+    fn id(&self) -> &'static str {
+        "003-levels"
+    }
+
+    fn title(&self) -> &'static str {
+        "Latency y = a x + b and throughput at MAC, transport and user level"
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let paper = Paper::load();
+        let split = Split::even(&paper);
+        let levels = [
+            ("MAC (FDDI)", Level::Mac, paper.mac, paper.frames, [false, true, true]),
+            ("transport (XTP)", Level::Transport, paper.transport, paper.messages, [true, true, true]),
+            ("user (Ada)", Level::User, paper.user, paper.messages, [true, true, false]),
+        ];
+        let measured =
+            levels.map(|(_, level, _, printed, _)| Measured::of(&setup(&paper, &split, level), printed, options));
+        let rows = levels
+            .iter()
+            .zip(&measured)
+            .map(|((name, _, line, _, fitted), measured)| measured.row(name, line, *fitted));
+        let title = "Latency lines and asymptotes".to_owned();
+        let names = levels.map(|(name, ..)| name);
+        Outcome {
+            tables: vec![Table { title, columns: columns(), rows: rows.collect() }],
+            plots: plots(&names, &measured),
+            assumptions: assumptions(&paper, options),
+            checks: checks(&paper, &measured),
+            notes: vec![
+                "Marked values are those that costs were solved from; they come back by construction. MAC's a and \
+                 the user's asymptote were used for nothing."
+                    .to_owned(),
+                "An asymptote is read as the throughput of the longest message, for which one frame is taken: with \
+                 messages of several frames latency would not be a line, for their parts would be on the way at \
+                 once."
+                    .to_owned(),
+                "Nothing in the model is left to chance, so there are no intervals.".to_owned(),
+            ],
+        }
+    }
+}
+
+fn plots(names: &[&str; 3], measured: &[Measured; 3]) -> Vec<Plot> {
+    let plot = |title: &str, y: Column, scale: f64, points: &dyn Fn(&Measured) -> Vec<(f64, f64)>| {
+        let series = names.iter().zip(measured).map(|(name, measured)| Series {
+            name: (*name).to_owned(),
+            points: points(measured).into_iter().map(|(x, y)| (x, exact(y * scale))).collect(),
+        });
+        Plot { title: title.to_owned(), x: Column::new("user data", "bytes"), y, series: series.collect() }
+    };
+    vec![
+        plot("Latency by size", Column::new("latency", "ms"), 1e-3, &|measured| measured.latency_us.clone()),
+        plot("Throughput by size", Column::new("throughput", "Mb/s"), 1.0, &|measured| {
+            measured.throughput_mbps.clone()
+        }),
+    ]
+}
+
+fn checks(paper: &Paper, measured: &[Measured; 3]) -> Vec<Check> {
+    let [mac, transport, user] = measured;
+    let asymptotes = measured.each_ref().map(Measured::asymptote);
+    let worst = measured.iter().map(|measured| measured.fit.worst_share).fold(0.0, f64::max);
+    let rises = |measured: &Measured| measured.throughput_mbps.windows(2).all(|pair| pair[1].1 > pair[0].1);
+    let slows = measured.iter().zip(asymptotes).all(|(measured, asymptote)| 8.0 / measured.fit.a < asymptote);
+    let fixed = (transport.fit.b - mac.fit.b) / transport.fit.b;
+    let printed = (paper.transport.b_us - paper.mac.b_us) / paper.transport.b_us;
+    vec![
+        Check::new(
+            "each level up costs throughput",
+            asymptotes[0] > asymptotes[1] && asymptotes[1] > asymptotes[2],
+            asymptotes.map(|mbps| format!("{mbps:.1}")).join(", ") + " Mb/s",
+        ),
+        Check::new(
+            "latency is a line at every level",
+            worst < 0.02,
+            format!("no point is further than {:.2} % from it", worst * 100.0),
+        ),
+        Check::new(
+            "throughput rises towards its asymptote as messages grow",
+            measured.iter().all(rises),
+            "at all sizes of the three levels",
+        ),
+        Check::new(
+            "latency adds up stages, throughput is the slowest one's: 8 / a is below the asymptote at every level",
+            slows,
+            [mac, transport, user].map(|measured| format!("{:.1}", 8.0 / measured.fit.a)).join(", ") + " Mb/s",
+        ),
+        Check::new(
+            "most of the transport's fixed latency is XTP and its interface, not the network",
+            fixed > 0.9 && (fixed - printed).abs() < 0.02,
+            format!("{:.0} %", fixed * 100.0),
+        ),
+    ]
+}
+
+fn assumptions(paper: &Paper, options: &Options) -> Vec<Assumption> {
+    let count = repetitions(paper.messages, options);
+    let even = Split::even(paper);
+    let mac = |value: &str, frame_bytes| Sensitivity {
+        value: value.to_owned(),
+        figure: "a of MAC, us/byte".to_owned(),
+        ours: exact(Measured::of(&setup(paper, &Split { frame_bytes, ..even }, Level::Mac), count, options).fit.a),
+    };
+    let user_mbps = |split: &Split, bytes| throughput_mbps(&setup(paper, split, Level::User), bytes, count, options);
+    let user = |value: &str, split: Split, bytes: u64| Sensitivity {
+        value: value.to_owned(),
+        figure: "the user's asymptote, Mb/s".to_owned(),
+        ours: exact(user_mbps(&split, bytes)),
+    };
+    let shared = |host_sender| Split { host_sender, ..even };
+    let whole = {
+        let mut setup = setup(paper, &even, Level::User);
+        setup.limit = setup.limit.map(|limit| RateLimit { cuts_frames: false, ..limit });
+        setup
+    };
+    vec![
+        Assumption {
+            key: "frame_bytes".to_owned(),
+            value: format!("{} bytes, also the longest message", paper.frame_bytes),
+            reason: "the range of sizes is not given; this is the longest payload of the standard".to_owned(),
+            sensitivity: vec![
+                mac("4096 bytes", 4096),
+                mac("2048 bytes", 2048),
+                user("messages of 16,384 bytes", even, 16_384),
+                user("messages of 65,536 bytes", even, 65_536),
+            ],
+        },
+        Assumption {
+            key: "host_sender".to_owned(),
+            value: "half of what user level adds is the sender's".to_owned(),
+            reason: "not given; either end does about the same".to_owned(),
+            sensitivity: vec![user("40 %", shared(0.4), even.frame_bytes), user("60 %", shared(0.6), even.frame_bytes)],
+        },
+        Assumption {
+            key: "cuts_frames".to_owned(),
+            value: "a frame is cut where the burst ends".to_owned(),
+            reason: "not given; XTP counts bytes".to_owned(),
+            sensitivity: vec![
+                Sensitivity {
+                    value: "a frame waits until it fits whole".to_owned(),
+                    figure: "the user's asymptote, Mb/s".to_owned(),
+                    ours: exact(throughput_mbps(&whole, even.frame_bytes, count, options)),
+                },
+                Sensitivity {
+                    value: "the same, messages of 3333 bytes, three of which fill a burst".to_owned(),
+                    figure: "throughput, Mb/s".to_owned(),
+                    ours: exact(throughput_mbps(&whole, 3333, count, options)),
+                },
+            ],
+        },
+    ]
+}

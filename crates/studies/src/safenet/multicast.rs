@@ -1,0 +1,113 @@
+//! 003-multicast: one message to a group of two.
+
+use super::costs::Split;
+use super::levels::{Measured, columns, exact, setup};
+use super::paper::Paper;
+use super::pipeline::{Level, Setup};
+use crate::outcome::{Assumption, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::study::{Options, Study};
+
+/// The study.
+pub(super) struct Multicast;
+
+fn group(paper: &Paper, receivers: usize) -> Setup {
+    Setup { receivers, is_group: true, ..setup(paper, &Split::even(paper), Level::User) }
+}
+
+impl Study for Multicast {
+    fn id(&self) -> &'static str {
+        "003-multicast"
+    }
+
+    fn title(&self) -> &'static str {
+        "Multicast to two receivers beside unicast"
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let paper = Paper::load();
+        let measure = |setup: &Setup| Measured::of(setup, paper.messages, options);
+        let unicast = measure(&setup(&paper, &Split::even(&paper), Level::User));
+        // As in the paper: latency with one receiver, throughput with two.
+        let (one, two) = (measure(&group(&paper, 1)), measure(&group(&paper, paper.multicast.receivers)));
+        let both = Measured { latency_us: one.latency_us, fit: one.fit, throughput_mbps: two.throughput_mbps };
+        let rows: Vec<Row> = vec![
+            unicast.row("unicast", &paper.user, [true, true, false]),
+            both.row("multicast: latency to one, throughput to two", &paper.multicast.line(), [false, true, false]),
+        ];
+        let curve = |name: &str, points: &[(f64, f64)]| Series {
+            name: name.to_owned(),
+            points: points.iter().map(|&(x, y)| (x, exact(y))).collect(),
+        };
+        let plot = Plot {
+            title: "Throughput by size, one sender".to_owned(),
+            x: Column::new("user data", "bytes"),
+            y: Column::new("throughput", "Mb/s"),
+            series: vec![curve("unicast", &unicast.throughput_mbps), curve("multicast to two", &both.throughput_mbps)],
+        };
+        let more_us = both.fit.b - unicast.fit.b;
+        Outcome {
+            tables: vec![Table {
+                title: "Latency lines and asymptotes at user level".to_owned(),
+                columns: columns(),
+                rows,
+            }],
+            plots: vec![plot],
+            assumptions: vec![assumption(&paper, options)],
+            checks: vec![
+                Check::new(
+                    "a second receiver costs the sender nothing",
+                    (both.asymptote() / unicast.asymptote() - 1.0).abs() < 0.01,
+                    format!("{:.2} and {:.2} Mb/s", unicast.asymptote(), both.asymptote()),
+                ),
+                Check::new(
+                    "multicast adds a fixed latency and almost nothing for a byte",
+                    more_us > 1000.0 && (both.fit.a / unicast.fit.a - 1.0).abs() < 0.02,
+                    format!("{:.2} ms, and {:.4} us a byte", more_us / 1000.0, both.fit.a - unicast.fit.a),
+                ),
+            ],
+            notes: vec![
+                "A frame passes every station of the ring, so a group needs it once.".to_owned(),
+                "The printed asymptotes are equal, so little of what a group adds to latency can be work of the \
+                 sender: see the assumption."
+                    .to_owned(),
+            ],
+        }
+    }
+}
+
+fn assumption(paper: &Paper, options: &Options) -> Assumption {
+    let as_work = |value: &str, share: f64| {
+        let mut setup = group(paper, paper.multicast.receivers);
+        for costs in &mut setup.costs {
+            costs.group_work_us = costs.group_wait_us * share;
+            costs.group_wait_us *= 1.0 - share;
+        }
+        Sensitivity {
+            value: value.to_owned(),
+            figure: "multicast asymptote, Mb/s".to_owned(),
+            ours: exact(Measured::of(&setup, paper.messages, options).asymptote()),
+        }
+    };
+    let as_host_work = |value: &str, share: f64| {
+        let mut setup = group(paper, paper.multicast.receivers);
+        setup.costs[0].host_us += setup.costs[0].group_wait_us * share;
+        Sensitivity {
+            value: value.to_owned(),
+            figure: "multicast asymptote, Mb/s".to_owned(),
+            ours: exact(Measured::of(&setup, paper.messages, options).asymptote()),
+        }
+    };
+    Assumption {
+        key: "group_wait_us".to_owned(),
+        value: "1.225 ms of waiting at the receiver, no work".to_owned(),
+        reason: "what b grows by; the paper does not say where it goes. Waiting of the receiver leaves throughput \
+                 as it is, as printed"
+            .to_owned(),
+        sensitivity: vec![
+            as_work("half of it work of the sender's board", 0.5),
+            as_work("all of it work of the sender's board", 1.0),
+            as_host_work("half of it work of the sender's host", 0.5),
+            as_host_work("all of it work of the sender's host", 1.0),
+        ],
+    }
+}

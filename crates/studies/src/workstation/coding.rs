@@ -1,0 +1,232 @@
+//! Coding across channels: of m channels, any m - l carry all the data.
+//!
+//! A model of its own, without machines: a sender that always has something to send over m channels in step, a slot a packet. With
+//! coding, each slot holds m - l packets of data and l of parity, and is lost only if more than l of its packets are. Without, each
+//! channel has packets of data, and one that is lost is sent again with all that followed it in its window: go-back-N, as in the
+//! paper's machines.
+
+use measure::Estimate;
+use sim::{Replications, Stream};
+
+use super::config::Config;
+use super::paper::{Kind, paper};
+use crate::outcome::{Column, Plot, Row, Series, Table};
+use crate::{Assumption, Cell, Check, Effort, Options, Outcome, Study};
+
+/// Microseconds that light takes for a kilometre of fibre, there and back.
+const ROUND_TRIP_US_PER_KM: f64 = 2.0 * 5.085;
+const LENGTHS_KM: [f64; 4] = [20.0, 200.0, 2_000.0, 20_000.0];
+const ERROR_RATES: [f64; 4] = [1e-9, 1e-8, 1e-7, 1e-6];
+/// Packets of parity of each slot.
+const PARITIES: [usize; 3] = [0, 1, 2];
+
+pub(super) struct Coding;
+
+/// A case.
+#[derive(Clone, Copy)]
+struct Case {
+    channels: usize,
+    parity: usize,
+    /// Channels that carry nothing, from the beginning.
+    broken: usize,
+    /// Of a packet.
+    loss: f64,
+    /// Slots from sending a packet until its loss is known: all of them are sent again.
+    window: u64,
+    slots: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Carried {
+    /// Packets of data that arrived and were wanted, of all that could be sent.
+    goodput: f64,
+    /// Packets that were sent again, per 1000 that arrived.
+    resent: f64,
+}
+
+impl Study for Coding {
+    fn id(&self) -> &'static str {
+        "004-coding"
+    }
+
+    fn title(&self) -> &'static str {
+        "Coding across channels against go-back-N, by length, errors and broken channels"
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let mut rows = Vec::new();
+        let mut curves: Vec<Series> = PARITIES
+            .iter()
+            .map(|parity| Series { name: format!("{parity} of 6 for parity"), points: Vec::new() })
+            .collect();
+        let mut checks = Vec::new();
+        for km in LENGTHS_KM {
+            for error_rate in ERROR_RATES {
+                let results: Vec<[Estimate; 2]> = PARITIES
+                    .iter()
+                    .map(|&parity| estimate(options, case(options, km, error_rate, parity, 0)))
+                    .collect();
+                let cells = results.iter().flatten().map(|&estimate| Cell::ours(estimate)).collect();
+                rows.push(Row { label: format!("{km} km, {error_rate:.0e} a bit"), cells });
+                if (error_rate - 1e-7).abs() < 1e-12 {
+                    for (curve, result) in curves.iter_mut().zip(&results) {
+                        curve.points.push((km, result[0]));
+                    }
+                }
+                if km >= 2_000.0 && error_rate >= 1e-7 {
+                    checks.push(Check::new(
+                        format!("{km} km, {error_rate:.0e}: one of six for parity avoids more than nine in ten retransmissions"),
+                        results[1][1].mean < 0.1 * results[0][1].mean,
+                        format!("{:.2} instead of {:.2} of 1000", results[1][1].mean, results[0][1].mean),
+                    ));
+                }
+            }
+        }
+        checks.extend(broken_channels(options));
+        let columns = PARITIES.iter().flat_map(|parity| {
+            [
+                Column::new(&format!("goodput, {parity} parity"), "share"),
+                Column::new(&format!("sent again, {parity} parity"), "per 1000"),
+            ]
+        });
+        Outcome {
+            tables: vec![Table { title: "Six channels".to_owned(), columns: columns.collect(), rows }],
+            plots: vec![Plot {
+                title: "Goodput of six channels at 1e-7 a bit".to_owned(),
+                x: Column::new("length", "km"),
+                y: Column::new("goodput", "share of all channels"),
+                series: curves,
+            }],
+            checks,
+            assumptions: vec![Assumption {
+                key: "window".to_owned(),
+                value: "what a round trip holds, one packet at least".to_owned(),
+                reason: "a sender that waits for nothing; a smaller window resends less and idles more".to_owned(),
+                sensitivity: Vec::new(),
+            }],
+            notes: vec!["Errors of packets know nothing of each other.".to_owned()],
+        }
+    }
+}
+
+fn case(options: &Options, km: f64, error_rate: f64, parity: usize, broken: usize) -> Case {
+    let machine = Config::new(Kind::OneBus);
+    let packet_us = machine.packet_bits as f64 / machine.ring_mbps as f64;
+    Case {
+        channels: machine.interfaces,
+        parity,
+        broken,
+        loss: 1.0 - (1.0 - error_rate).powf(machine.packet_bits as f64),
+        window: (km * ROUND_TRIP_US_PER_KM / packet_us).ceil().max(1.0) as u64,
+        slots: match options.effort {
+            Effort::Quick => 5_000,
+            Effort::Full => 100_000,
+        },
+    }
+}
+
+fn estimate(options: &Options, case: Case) -> [Estimate; 2] {
+    let replications = Replications {
+        seed: options.seed,
+        runs_min: u64::from(options.replications.max(1)),
+        runs_max: u64::from(options.replications.max(1)),
+        confidence: options.confidence,
+        precision: None,
+        threads: options.threads,
+    };
+    let runs = replications.run(|seed, run| carry(&case, &mut Stream::new(seed, run, "losses")));
+    let of =
+        |figure: fn(&Carried) -> f64| Estimate::of(&runs.iter().map(figure).collect::<Vec<f64>>(), options.confidence);
+    [of(|carried| carried.goodput), of(|carried| carried.resent)]
+}
+
+fn carry(case: &Case, stream: &mut Stream) -> Carried {
+    let (arrived, resent) = if case.parity == 0 { go_back(case, stream) } else { coded(case, stream) };
+    Carried {
+        goodput: arrived as f64 / (case.slots * case.channels as u64) as f64,
+        resent: 1e3 * resent as f64 / arrived.max(1) as f64,
+    }
+}
+
+/// Each working channel by itself: a loss is known after a window, and all sent meanwhile is sent again.
+fn go_back(case: &Case, stream: &mut Stream) -> (u64, u64) {
+    let (mut arrived, mut resent) = (0, 0);
+    for _ in case.broken..case.channels {
+        let mut slot = 0;
+        while slot < case.slots {
+            if stream.chance(case.loss) {
+                let lost = case.window.min(case.slots - slot);
+                resent += lost;
+                slot += lost;
+            } else {
+                arrived += 1;
+                slot += 1;
+            }
+        }
+    }
+    (arrived, resent)
+}
+
+/// All channels together: a slot that loses more than its parity is known after a window, and all since is sent again.
+fn coded(case: &Case, stream: &mut Stream) -> (u64, u64) {
+    let data = (case.channels - case.parity) as u64;
+    let (mut arrived, mut resent, mut slot) = (0, 0, 0);
+    while slot < case.slots {
+        let lost = case.broken + (case.broken..case.channels).filter(|_| stream.chance(case.loss)).count();
+        if lost > case.parity {
+            let again = case.window.min(case.slots - slot);
+            resent += again * data;
+            slot += again;
+        } else {
+            arrived += data;
+            slot += 1;
+        }
+    }
+    (arrived, resent)
+}
+
+fn broken_channels(options: &Options) -> Vec<Check> {
+    let error_rate = paper().common.error_rate;
+    let parity = 2;
+    (0..=parity + 1)
+        .map(|broken| {
+            let [goodput, _] = estimate(options, case(options, 20.0, error_rate, parity, broken));
+            let expected = if broken <= parity { 4.0 / 6.0 } else { 0.0 };
+            Check::new(
+                format!(
+                    "two of six for parity: with {broken} channels broken, {}",
+                    if broken <= parity { "all data arrive" } else { "none do" }
+                ),
+                (goodput.mean - expected).abs() < 0.01,
+                format!("{:.3} of all channels", goodput.mean),
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CASE: Case = Case { channels: 6, parity: 0, broken: 0, loss: 0.01, window: 50, slots: 200_000 };
+
+    #[test]
+    fn go_back_n_carries_what_its_formula_says() {
+        // A renewal: a packet takes 1 slot, a loss a window: (1 - p) / (1 - p + p w).
+        let carried = carry(&CASE, &mut Stream::new(1, 0, "losses"));
+        let expected = 0.99 / (0.99 + 0.01 * 50.0);
+        assert!((carried.goodput - expected).abs() < 0.01, "{carried:?}, not {expected}");
+    }
+
+    #[test]
+    fn parity_hides_as_many_losses_as_it_has_packets() {
+        let coded =
+            |parity, broken, loss| carry(&Case { parity, broken, loss, ..CASE }, &mut Stream::new(1, 0, "losses"));
+        assert_eq!(coded(1, 1, 0.0), Carried { goodput: 5.0 / 6.0, resent: 0.0 });
+        assert_eq!(coded(1, 2, 0.0).goodput, 0.0);
+        assert_eq!(coded(2, 2, 0.0).goodput, 4.0 / 6.0);
+        // More than two of six at 1 %: 20 in a million slots.
+        assert!(coded(2, 0, 0.01).resent < 2.0);
+    }
+}

@@ -1,0 +1,198 @@
+//! Who acknowledges and who resends, beyond the paper's DRDA; and messages with a processor of their own.
+
+use measure::Estimate;
+use units::Duration;
+
+use super::config::{Config, Scheme, Small};
+use super::paper::Kind;
+use super::runs::{Point, point, shown};
+use crate::outcome::{Column, Row, Sensitivity, Table};
+use crate::{Assumption, Cell, Check, Effort, Options, Outcome, Study};
+
+/// The four schemes.
+pub(super) struct Schemes;
+/// Classes of service.
+pub(super) struct Classes;
+
+const SCHEMES: [(&str, Scheme); 4] = [
+    ("DRDA", Scheme { central_sender: false, central_receiver: false }),
+    ("DRCA", Scheme { central_sender: false, central_receiver: true }),
+    ("CRDA", Scheme { central_sender: true, central_receiver: false }),
+    ("CRCA", Scheme { central_sender: true, central_receiver: true }),
+];
+
+/// At this speed the centre's messages are felt; at 25 MIPS none of the schemes is bound by processors.
+const SLOW_MIPS: f64 = 2.0;
+
+impl Study for Schemes {
+    fn id(&self) -> &'static str {
+        "004-schemes"
+    }
+
+    fn title(&self) -> &'static str {
+        "Central and distributed acknowledgement and retransmission: DRDA, DRCA, CRDA, CRCA"
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let mut outcome = Outcome {
+            assumptions: vec![message_assumption(options)],
+            notes: vec![
+                "The paper simulates DRDA only: this is prediction. The centre is processor 0 of its machine, beside its own packets. Under \
+                 central retransmission all processors share one window of the same sum. CRDA acknowledges packets singly, so no packet waits for \
+                 an earlier one of its window: with fast processors that is worth a hundredth."
+                    .to_owned(),
+            ],
+            ..Outcome::default()
+        };
+        for mips in [Config::new(Kind::OneBus).mips, SLOW_MIPS] {
+            let points: Vec<(&str, Point)> =
+                SCHEMES.iter().map(|&(name, scheme)| (name, point(options, &config(mips, scheme)))).collect();
+            outcome.tables.push(table(mips, &points));
+            outcome.checks.extend(scheme_checks(mips, &points));
+        }
+        outcome
+    }
+}
+
+fn config(mips: f64, scheme: Scheme) -> Config {
+    let mut config = Config { mips, scheme, ..Config::new(Kind::OneBus).nonuniform() };
+    // The application's processor stays at the speed of Table 1.
+    let generate = &mut config.choices.costs.generate;
+    generate.instructions = (generate.instructions as f64 * mips / Config::new(Kind::OneBus).mips).round() as u64;
+    config
+}
+
+fn message_assumption(options: &Options) -> Assumption {
+    let with = |instructions: u64| {
+        let mut config = config(SLOW_MIPS, SCHEMES[3].1);
+        config.choices.costs.message.instructions = instructions;
+        Sensitivity {
+            value: format!("{instructions} instructions"),
+            figure: "throughput, CRCA, 2 MIPS, Mb/s".to_owned(),
+            ours: point(options, &config).throughput,
+        }
+    };
+    Assumption {
+        key: "message between processors".to_owned(),
+        value: "100 instructions and 32 words on either side".to_owned(),
+        reason: "an entry in a shared queue and an interrupt; the paper gives none".to_owned(),
+        sensitivity: match options.effort {
+            Effort::Quick => Vec::new(),
+            Effort::Full => [25, 400].into_iter().map(with).collect(),
+        },
+    }
+}
+
+fn table(mips: f64, points: &[(&str, Point)]) -> Table {
+    let row = |(name, point): &(&str, Point)| Row {
+        label: (*name).to_owned(),
+        cells: vec![
+            Cell::ours(point.throughput),
+            Cell::ours(point.delay),
+            Cell::ours(point.of(|run| run.messages)),
+            Cell::ours(waiting(point)),
+            Cell::ours(point.of(|run| run.waiting_for_order.1)),
+        ],
+    };
+    Table {
+        title: format!("1-bus, nonuniform load, window 216 kbit a processor, {mips} MIPS"),
+        columns: vec![
+            Column::new("throughput", "Mb/s"),
+            Column::new("delay per segment", "us"),
+            Column::new("messages between processors", "per packet"),
+            Column::new("packets that wait for order at the host, mean", ""),
+            Column::new("most", ""),
+        ],
+        rows: points.iter().map(row).collect(),
+    }
+}
+
+fn waiting(point: &Point) -> Estimate {
+    point.of(|run| run.waiting_for_order.0)
+}
+
+fn scheme_checks(mips: f64, points: &[(&str, Point)]) -> Vec<Check> {
+    let distributed = &points[0].1;
+    let central = &points[3].1;
+    let least_messages =
+        points.iter().all(|(_, point)| point.of(|run| run.messages).mean >= distributed.of(|run| run.messages).mean);
+    vec![
+        Check::new(
+            format!("{mips} MIPS: no scheme has more throughput than DRDA (5 %)"),
+            points.iter().all(|(_, point)| point.throughput.mean < 1.05 * distributed.throughput.mean),
+            points
+                .iter()
+                .map(|(name, point)| format!("{name} {}", shown(point.throughput)))
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+        Check::new(
+            format!("{mips} MIPS: DRDA needs no messages between processors, the others do"),
+            least_messages && distributed.of(|run| run.messages).mean == 0.0,
+            points
+                .iter()
+                .map(|(name, point)| format!("{name} {:.2}", point.of(|run| run.messages).mean))
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+        Check::new(
+            format!("{mips} MIPS: one window for all leaves less to put in order at the host (CRCA below DRDA)"),
+            waiting(central).mean < waiting(distributed).mean,
+            format!("{} and {} packets", shown(waiting(central)), shown(waiting(distributed))),
+        ),
+    ]
+}
+
+impl Study for Classes {
+    fn id(&self) -> &'static str {
+        "004-classes"
+    }
+
+    fn title(&self) -> &'static str {
+        "Small messages beside bulk data, with and without a processor of their own"
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let small = |dedicated| Small { interval: Duration::from_micros(500), bits: 500 * 8, dedicated };
+        let mut outcome = Outcome {
+            assumptions: vec![Assumption {
+                key: "small messages".to_owned(),
+                value: "500 bytes, on average every 500 us, exponential".to_owned(),
+                reason: "Table 4's small packet; 8 Mb/s, a fraction of the load".to_owned(),
+                sensitivity: Vec::new(),
+            }],
+            ..Outcome::default()
+        };
+        for kind in [Kind::OneBus, Kind::TwoBus] {
+            let of = |small: Option<Small>| point(options, &Config { small, ..Config::new(kind).adaptive() });
+            let [none, shared, own] = [None, Some(small(false)), Some(small(true))].map(of);
+            let row = |label: &str, point: &Point, has_small: bool| Row {
+                label: label.to_owned(),
+                cells: vec![
+                    Cell::ours(point.throughput),
+                    if has_small { Cell::ours(point.small_delay) } else { Cell::default() },
+                ],
+            };
+            outcome.tables.push(Table {
+                title: format!("{}, uniform load, adaptive", kind.name()),
+                columns: vec![Column::new("bulk throughput", "Mb/s"), Column::new("delay of small messages", "us")],
+                rows: vec![
+                    row("bulk only", &none, false),
+                    row("all share 4 processors", &shared, true),
+                    row("small messages have one, bulk 3", &own, true),
+                ],
+            });
+            outcome.checks.push(Check::new(
+                format!("{}: a processor of their own makes small messages faster", kind.name()),
+                own.small_delay.mean < shared.small_delay.mean,
+                format!("{} instead of {} us", shown(own.small_delay), shown(shared.small_delay)),
+            ));
+            outcome.checks.push(Check::new(
+                format!("{}: and costs bulk no more than the quarter of the processors it loses (5 %)", kind.name()),
+                own.throughput.mean > (0.75 - 0.05) * none.throughput.mean,
+                format!("{} instead of {} Mb/s", shown(own.throughput), shown(none.throughput)),
+            ));
+        }
+        outcome
+    }
+}

@@ -1,0 +1,286 @@
+//! The sending machine: an application, a scheduler of segments, connections with windows, go-back-N.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use sim::{Sim, Store};
+use units::Instant;
+
+use super::config::Config;
+use super::model::World;
+use super::network::{Ack, Data, Packet, Parcel, transmit};
+use super::paper::Kind;
+
+/// A segment of the application.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    /// When the application began to make it.
+    born: Instant,
+    packets: u64,
+    /// Bits of each of its packets.
+    packet_bits: u64,
+    /// Place of its first packet among all of the application's; `None` for a small message.
+    place: Option<u64>,
+}
+
+/// What the application has made and nobody has taken.
+pub(super) struct Supply {
+    /// A place for each segment that may be ahead.
+    room: Store<()>,
+    segments: Store<Segment>,
+    /// Small messages, if they have a processor to themselves.
+    small: Store<Segment>,
+}
+
+/// Small messages that wait for a processor of their own at most; more are not made meanwhile.
+const SMALL_WAITING: usize = 64;
+
+/// The sending end of a connection.
+pub(super) struct Connection {
+    /// A token for each packet that may be sent.
+    window: Store<()>,
+    next: Cell<u64>,
+    /// All before this are acknowledged.
+    acked: Cell<u64>,
+    /// Packets that are sent and not acknowledged.
+    in_flight: RefCell<BTreeMap<u64, Sent>>,
+    /// Segments not fully acknowledged, by the sequence number after their last packet: with packets that are missing.
+    segments: RefCell<BTreeMap<u64, (Segment, u64)>>,
+    is_dead: Cell<bool>,
+}
+
+#[derive(Clone, Copy)]
+struct Sent {
+    at: Instant,
+    data: Data,
+}
+
+impl Connection {
+    pub(super) fn new(sim: &Sim, index: usize, window_packets: u64) -> Self {
+        let window = Store::new(sim, &format!("window {index}"), window_packets as usize);
+        for _ in 0..window_packets {
+            window.try_put(()).expect("it has room for the whole window");
+        }
+        Self {
+            window,
+            next: Cell::new(0),
+            acked: Cell::new(0),
+            in_flight: RefCell::default(),
+            segments: RefCell::default(),
+            is_dead: Cell::new(false),
+        }
+    }
+}
+
+impl Supply {
+    pub(super) fn new(sim: &Sim, config: &Config) -> Self {
+        let ahead = config.choices.segments_ahead;
+        // Segments of a processor that fails come back beside those that are ahead.
+        let returned = (config.window_packets() as usize + 1) * config.protocol_processors;
+        Self {
+            room: Store::new(sim, "places ahead", ahead),
+            segments: Store::new(sim, "segments", ahead + returned),
+            small: Store::new(sim, "small messages", SMALL_WAITING),
+        }
+    }
+}
+
+/// Starts the application and the connections.
+pub(super) fn start(world: &Rc<World>) {
+    world.sim.spawn(make_segments(Rc::clone(world)));
+    if world.config.small.is_some() {
+        world.sim.spawn(make_small_messages(Rc::clone(world)));
+    }
+    for connection in 0..world.connections.len() {
+        world.sim.spawn(send_segments(Rc::clone(world), connection));
+    }
+}
+
+/// A saturated source: as soon as there is room ahead, the next segment is made.
+async fn make_segments(world: Rc<World>) {
+    let config = &world.config;
+    let packets = config.segment_bits / config.packet_bits;
+    let mut place = 0;
+    loop {
+        world.supply.room.put(()).await;
+        let born = world.sim.now();
+        for _ in 0..packets {
+            world.sender.application.run(config.work(config.choices.costs.generate, config.packet_bits)).await;
+        }
+        let segment = Segment { born, packets, packet_bits: config.packet_bits, place: Some(place) };
+        world.supply.segments.put(segment).await;
+        place += packets;
+    }
+}
+
+async fn make_small_messages(world: Rc<World>) {
+    let config = &world.config;
+    let small = config.small.expect("started only if there are any");
+    let mut stream = world.sim.stream("small messages");
+    let mut at = world.sim.now();
+    loop {
+        at += stream.exponential(small.interval);
+        world.sim.sleep_until(at).await;
+        let segment = Segment { born: at, packets: 1, packet_bits: small.bits, place: None };
+        world.sender.application.run(config.work(config.choices.costs.generate, small.bits)).await;
+        if small.dedicated {
+            world.supply.small.put(segment).await;
+        } else {
+            world.supply.room.put(()).await;
+            world.supply.segments.put(segment).await;
+        }
+    }
+}
+
+/// A processor (or, under central retransmission, processor 0 for all) takes segments while its window is open.
+async fn send_segments(world: Rc<World>, connection: usize) {
+    let config = &world.config;
+    let state = &world.connections[connection];
+    let has_small = config.small.is_some_and(|small| small.dedicated) && connection + 1 == world.connections.len();
+    loop {
+        state.window.take().await;
+        let segment = if has_small { world.supply.small.take().await } else { world.supply.segments.take().await };
+        if !has_small {
+            world.supply.room.try_take();
+        }
+        if state.is_dead.get() {
+            world.supply.segments.put(segment).await;
+            return;
+        }
+        let worker = world.sending_processor(connection);
+        if config.kind == Kind::TwoBus {
+            let bits = segment.packet_bits * segment.packets;
+            fetch(&world, worker, bits).await;
+            if state.is_dead.get() {
+                world.supply.segments.put(segment).await;
+                return;
+            }
+        }
+        let end = state.next.get() + segment.packets;
+        state.segments.borrow_mut().insert(end, (segment, segment.packets));
+        for index in 0..segment.packets {
+            if index > 0 {
+                state.window.take().await;
+            }
+            if state.is_dead.get() {
+                return;
+            }
+            let sequence = state.next.get();
+            state.next.set(sequence + 1);
+            let place = segment.place.map(|place| place + index);
+            send_packet(&world, worker, Data { connection, sequence, place, bits: segment.packet_bits }).await;
+        }
+    }
+}
+
+/// The application's processor copies a segment over the application bus.
+async fn fetch(world: &World, worker: usize, bits: u64) {
+    let machine = &world.sender;
+    let _held = machine.application.acquire().await;
+    let (from, to) = (&machine.application_home.memory, &machine.homes[worker].memory);
+    machine.abus.copy(from, to, world.config.words(bits)).await;
+}
+
+/// `worker` works on a packet and leaves it to the network scheduler.
+async fn send_packet(world: &Rc<World>, worker: usize, data: Data) {
+    let config = &world.config;
+    let costs = &config.choices.costs;
+    let state = &world.connections[data.connection];
+    if config.scheme.central_sender && worker != 0 {
+        world.messages.set(world.messages.get() + 1);
+        world.sender.processors[0].run(config.work(costs.message, 0)).await;
+        let (world, work) = (Rc::clone(world), config.work(costs.message, 0));
+        // The centre goes on; the worker is told.
+        world.sim.clone().spawn(async move {
+            world.sender.processors[worker].interrupt(work).await;
+            work_on(&world, worker, data).await;
+        });
+    } else if config.scheme.central_sender {
+        let world = Rc::clone(world);
+        world.sim.clone().spawn(async move { work_on(&world, worker, data).await });
+    } else {
+        work_on(world, worker, data).await;
+    }
+    state.in_flight.borrow_mut().entry(data.sequence).or_insert(Sent { at: world.sim.now(), data });
+}
+
+async fn work_on(world: &Rc<World>, worker: usize, data: Data) {
+    let work = world.config.work(world.config.choices.costs.send, data.bits);
+    world.sender.processors[worker].run(work).await;
+    let parcel = Parcel { processor: worker, packet: Packet::Data(data), bytes: data.bits / 8 };
+    world.sim.spawn(transmit(Rc::clone(world), true, parcel));
+}
+
+/// An acknowledgement has come into memory.
+pub(super) async fn take_acknowledgement(world: &Rc<World>, ack: Ack) {
+    let config = &world.config;
+    let state = &world.connections[ack.connection];
+    if state.is_dead.get() {
+        return;
+    }
+    let message = config.work(config.choices.costs.message, 0);
+    if config.scheme.central_sender || config.scheme.central_receiver {
+        // It comes to any processor, which tells the one that waits for it.
+        let any = world.any_processor();
+        let owner = if config.scheme.central_sender { 0 } else { ack.connection };
+        if any != owner {
+            world.messages.set(world.messages.get() + 1);
+            world.sender.processors[any].interrupt(message).await;
+        }
+        world.sender.processors[owner].interrupt(message).await;
+    }
+    acknowledge_until(world, ack.connection, ack.next);
+    if let Some(only) = ack.only {
+        acknowledge_one(world, ack.connection, only);
+    }
+    if let Some(bad) = ack.bad {
+        send_again(world, ack.connection, bad).await;
+    }
+}
+
+fn acknowledge_until(world: &World, connection: usize, next: u64) {
+    let state = &world.connections[connection];
+    while state.acked.get() < next {
+        let sequence = state.acked.get();
+        state.acked.set(sequence + 1);
+        acknowledge_one(world, connection, sequence);
+    }
+}
+
+fn acknowledge_one(world: &World, connection: usize, sequence: u64) {
+    let state = &world.connections[connection];
+    let Some(sent) = state.in_flight.borrow_mut().remove(&sequence) else { return };
+    let now = world.sim.now();
+    world.tallies.borrow_mut().acknowledged(connection, sent.data, now.saturating_since(sent.at));
+    state.window.try_put(()).expect("no more tokens than the window has");
+    let mut segments = state.segments.borrow_mut();
+    let Some((&end, (segment, missing))) = segments.range_mut(sequence + 1..).next() else { return };
+    *missing -= 1;
+    if *missing == 0 {
+        world.tallies.borrow_mut().segment(segment.place.is_none(), now.saturating_since(segment.born));
+        segments.remove(&end);
+    }
+}
+
+/// Go-back-N: from `bad` to the last one sent.
+async fn send_again(world: &Rc<World>, connection: usize, bad: u64) {
+    let again: Vec<Data> =
+        world.connections[connection].in_flight.borrow().range(bad..).map(|(_, sent)| sent.data).collect();
+    for data in again {
+        world.tallies.borrow_mut().resent += 1;
+        work_on(world, world.sending_processor(connection), data).await;
+    }
+}
+
+/// Processor `index` stops: its segments go back to the application's scheduler.
+pub(super) fn fail(world: &Rc<World>, index: usize) {
+    let state = &world.connections[index];
+    state.is_dead.set(true);
+    state.in_flight.borrow_mut().clear();
+    let segments = std::mem::take(&mut *state.segments.borrow_mut());
+    for (_, (segment, _)) in segments {
+        let world = Rc::clone(world);
+        world.sim.clone().spawn(async move { world.supply.segments.put(segment).await });
+    }
+}

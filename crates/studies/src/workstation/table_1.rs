@@ -1,0 +1,105 @@
+//! Table 1: the machines as they are simulated.
+
+use measure::Estimate;
+
+use super::config::Config;
+use super::paper::{Kind, paper};
+use crate::outcome::{Column, Row, Table};
+use crate::{Cell, Check, Options, Outcome, Study};
+
+pub(super) struct Table1;
+
+impl Study for Table1 {
+    fn id(&self) -> &'static str {
+        "004-table-1"
+    }
+
+    fn title(&self) -> &'static str {
+        "The three workstations of Table 1, as they are built here, and impossible ones that are refused"
+    }
+
+    fn run(&self, _options: &Options) -> Outcome {
+        let machines = [
+            (Kind::TwoBus, &paper().machines.two_bus),
+            (Kind::OneBus, &paper().machines.one_bus),
+            (Kind::Serial, &paper().machines.serial),
+        ];
+        let columns = [
+            ("protocol processors", ""),
+            ("interfaces", ""),
+            ("speed", "MIPS"),
+            ("application bus", "Mb/s"),
+            ("memory", "ns a word"),
+            ("ring", "Mb/s"),
+            ("segment", "kbit"),
+            ("window", "kbit"),
+        ];
+        let rows = machines.map(|(kind, facts)| {
+            let built = Config::new(kind);
+            let cell = |paper: f64, ours: f64| Cell::compared(paper, Estimate { mean: ours, plus_minus: None }, 0.0);
+            let cells = vec![
+                cell(facts.protocol_processors as f64, built.protocol_processors as f64),
+                cell(facts.interfaces as f64, built.interfaces as f64),
+                cell(facts.mips, built.mips),
+                cell(facts.abus_mbps as f64, built.abus_mbps as f64),
+                cell(facts.memory_ns as f64, built.memory_ns as f64),
+                cell(facts.ring_mbps as f64, built.ring_mbps as f64),
+                cell(facts.segment_kbit as f64, built.segment_bits as f64 / 1e3),
+                cell(facts.window_kbit as f64, built.window_bits as f64 / 1e3),
+            ];
+            Row { label: kind.name().to_owned(), cells }
+        });
+        Outcome {
+            tables: vec![Table {
+                title: "Machines".to_owned(),
+                columns: columns.iter().map(|(name, unit)| Column::new(name, unit)).collect(),
+                rows: rows.into(),
+            }],
+            checks: refused(),
+            ..Outcome::default()
+        }
+    }
+}
+
+/// Machines that cannot be, and the key that each refusal names.
+fn refused() -> Vec<Check> {
+    let machine = |change: fn(&mut Config)| {
+        let mut config = Config::new(Kind::OneBus);
+        change(&mut config);
+        config
+    };
+    let cases = [
+        ("a window below a segment", machine(|config| config.window_bits = 35_000), "window_bits"),
+        ("a segment of one packet and a half", machine(|config| config.segment_bits = 54_000), "segment_bits"),
+        ("no way out", machine(|config| config.interfaces = 0), "interfaces"),
+        ("memory that takes no time", machine(|config| config.memory_ns = 0), "word_ns"),
+        ("a bus that moves nothing", machine(|config| config.abus_mbps = 0), "rate"),
+        ("a processor that does nothing", machine(|config| config.mips = 0.0), "mips"),
+        (
+            "a target below a rotation",
+            machine(|config| config.choices.ttrt = units::Duration::from_micros(100)),
+            "ttrt",
+        ),
+    ];
+    cases
+        .into_iter()
+        .map(|(what, config, key)| {
+            let error = super::model::run(&config, 0, 0).err();
+            let holds = error.as_ref().is_some_and(|error| error.key == key);
+            let detail = error.map_or_else(|| "was run".to_owned(), |error| error.to_string());
+            Check::new(format!("{what} is refused, and {key} is named"), holds, detail)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_machines_are_refused_by_the_key_that_cannot_be() {
+        for check in refused() {
+            assert!(check.holds, "{}: {}", check.statement, check.detail);
+        }
+    }
+}

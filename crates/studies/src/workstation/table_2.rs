@@ -1,0 +1,109 @@
+//! Table 2: the one-bus machine and the speed of its memory.
+
+use super::assumptions;
+use super::config::Config;
+use super::paper::{Kind, Table2, paper};
+use super::runs::{Point, point, series, shown};
+use crate::outcome::{Column, Plot, Row, Table};
+use crate::{Cell, Check, Options, Outcome, Study};
+
+/// What is promised of throughput, and of times.
+pub(super) const THROUGHPUT_TOLERANCE: f64 = 0.05;
+pub(super) const DELAY_TOLERANCE: f64 = 0.10;
+
+pub(super) struct MemorySpeed;
+
+impl Study for MemorySpeed {
+    fn id(&self) -> &'static str {
+        "004-table-2"
+    }
+
+    fn title(&self) -> &'static str {
+        "The one-bus workstation under varying memory speed (Table 2)"
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let rows: Vec<(&Table2, Point)> = paper()
+            .table_2
+            .iter()
+            .map(|row| (row, point(options, &Config { memory_ns: row.memory_ns, ..Config::new(Kind::OneBus) })))
+            .collect();
+        let plot = |title: &str, unit: &str, figure: fn(&Point) -> measure::Estimate| Plot {
+            title: title.to_owned(),
+            x: Column::new("memory", "ns a word"),
+            y: Column::new(title, unit),
+            series: vec![series("1-bus", rows.iter().map(|(row, point)| (row.memory_ns as f64, point)), figure)],
+        };
+        Outcome {
+            plots: vec![
+                plot("throughput", "Mb/s", |point| point.throughput),
+                plot("delay per segment", "us", |point| point.delay),
+            ],
+            checks: checks(&rows),
+            tables: vec![table(&rows)],
+            assumptions: assumptions::all(options),
+            notes: vec![
+                "Fitted: how many words a read or write has (on the access time of the first row), and the frames of the others on the \
+                 rings (on the throughput of the first row). All else of this table is prediction."
+                    .to_owned(),
+            ],
+        }
+    }
+}
+
+fn table(rows: &[(&Table2, Point)]) -> Table {
+    let row = |(index, (paper, point)): (usize, &(&Table2, Point))| {
+        let mut access = Cell::compared(paper.access_us, point.access, DELAY_TOLERANCE);
+        let mut throughput = Cell::compared(paper.throughput_mbps, point.throughput, THROUGHPUT_TOLERANCE);
+        if index == 0 {
+            (access, throughput) = (access.fitted(), throughput.fitted());
+        }
+        let delay = Cell::compared(paper.delay_us, point.delay, DELAY_TOLERANCE);
+        Row { label: format!("{} ns a word", paper.memory_ns), cells: vec![access, throughput, delay] }
+    };
+    Table {
+        title: "Table 2: 1-bus, 25 MIPS, 30 % uniform".to_owned(),
+        columns: vec![
+            Column::new("time of a read or write", "us"),
+            Column::new("throughput", "Mb/s"),
+            Column::new("delay per segment", "us"),
+        ],
+        rows: rows.iter().enumerate().map(row).collect(),
+    }
+}
+
+fn checks(rows: &[(&Table2, Point)]) -> Vec<Check> {
+    let throughputs: Vec<f64> = rows.iter().map(|(_, point)| point.throughput.mean).collect();
+    let delays: Vec<f64> = rows.iter().map(|(_, point)| point.delay.mean).collect();
+    let (first, last) = (&rows[0].1, &rows[rows.len() - 1].1);
+    let worse = (first.throughput.mean / last.throughput.mean - 1.0, last.delay.mean / first.delay.mean - 1.0);
+    let in_flight = |point: &Point| point.throughput.mean * point.delay.mean / 1e3;
+    let population: Vec<f64> = rows.iter().map(|(_, point)| in_flight(point)).collect();
+    let spread = population.iter().fold(0.0_f64, |most, number| most.max((number / population[0] - 1.0).abs()));
+    vec![
+        Check::new(
+            "throughput falls and delay grows with every step of slower memory",
+            throughputs.is_sorted_by(|a, b| a > b) && delays.is_sorted_by(|a, b| a < b),
+            format!("{throughputs:.0?} Mb/s, {delays:.0?} us"),
+        ),
+        Check::new(
+            "from 20 to 80 ns both get worse by about 90 % (75 to 105 %)",
+            [worse.0, worse.1].iter().all(|share| (0.75..1.05).contains(share)),
+            format!("throughput {:.0} %, delay {:.0} %", worse.0 * 100.0, worse.1 * 100.0),
+        ),
+        Check::new(
+            "the loop is closed: as much is in flight at every speed (within 5 %)",
+            spread < 0.05,
+            format!("{population:.0?} kbit"),
+        ),
+        Check::new(
+            "the memory is the limit at 80 ns, and not at 20 ns",
+            last.utilisation("sender", "memory").mean > 0.9 && first.utilisation("sender", "memory").mean < 0.6,
+            format!(
+                "busy {} % and {} %",
+                shown(last.of(|run| 100.0 * run.utilisation("sender", "memory").unwrap_or(0.0))),
+                shown(first.of(|run| 100.0 * run.utilisation("sender", "memory").unwrap_or(0.0)))
+            ),
+        ),
+    ]
+}

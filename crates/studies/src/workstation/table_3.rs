@@ -1,0 +1,169 @@
+//! Table 3: three machines, two kinds of load, two network schedulers.
+
+use super::assumptions;
+use super::config::Config;
+use super::paper::{Kind, Table3, paper};
+use super::runs::{Point, point, shown, throughput_and_delay};
+use super::table_2::{DELAY_TOLERANCE, THROUGHPUT_TOLERANCE};
+use crate::outcome::{Row, Table};
+use crate::{Cell, Check, Options, Outcome, Study};
+
+pub(super) struct Comparison;
+
+impl Study for Comparison {
+    fn id(&self) -> &'static str {
+        "004-table-3"
+    }
+
+    fn title(&self) -> &'static str {
+        "Three workstations under uniform and nonuniform load (Table 3)"
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let rows: Vec<(&Table3, Point)> =
+            paper().table_3.iter().map(|row| (row, point(options, &config_of(row)))).collect();
+        let small_window = Config { window_bits: Config::new(Kind::OneBus).window_bits, ..one_bus_nonuniform() };
+        let mut tables = vec![table(&rows)];
+        tables.push(Table {
+            title: "1-bus, nonuniform load, with the 72 kbit window of Table 1".to_owned(),
+            columns: throughput_and_delay(),
+            rows: vec![
+                super::runs::ours("RR", &point(options, &small_window)),
+                super::runs::ours("adaptive", &point(options, &small_window.adaptive())),
+            ],
+        });
+        Outcome {
+            tables,
+            checks: checks(&rows),
+            assumptions: assumptions::all(options),
+            notes: notes(),
+            ..Outcome::default()
+        }
+    }
+}
+
+fn one_bus_nonuniform() -> Config {
+    Config::new(Kind::OneBus).nonuniform()
+}
+
+fn config_of(row: &Table3) -> Config {
+    let mut config = Config::new(row.machine);
+    if !row.uniform {
+        config = config.nonuniform();
+    }
+    if row.adaptive { config.adaptive() } else { config }
+}
+
+fn label(row: &Table3) -> String {
+    let load = if row.uniform { "uniform" } else { "nonuniform" };
+    let policy = match (row.machine, row.adaptive) {
+        (Kind::Serial, _) => "-",
+        (_, true) => "adaptive",
+        (_, false) => "RR",
+    };
+    format!("{load}, {}, {policy}", row.machine.name())
+}
+
+fn table(rows: &[(&Table3, Point)]) -> Table {
+    let row = |(paper, point): &(&Table3, Point)| {
+        let mut throughput = Cell::compared(paper.throughput_mbps, point.throughput, THROUGHPUT_TOLERANCE);
+        let mut delay = Cell::compared(paper.delay_us, point.delay, DELAY_TOLERANCE);
+        if paper.uniform {
+            match paper.machine {
+                // The work of the application, and that of handing up.
+                Kind::TwoBus | Kind::Serial => delay = delay.fitted(),
+                // It is the first row of Table 2.
+                Kind::OneBus => throughput = throughput.fitted(),
+            }
+            if paper.machine == Kind::Serial {
+                throughput = throughput.fitted();
+            }
+        }
+        Row { label: label(paper), cells: vec![throughput, delay] }
+    };
+    Table {
+        title: "Table 3: performance comparison".to_owned(),
+        columns: throughput_and_delay(),
+        rows: rows.iter().map(row).collect(),
+    }
+}
+
+fn checks(rows: &[(&Table3, Point)]) -> Vec<Check> {
+    let find = |uniform: bool, machine: Kind, adaptive: bool| {
+        let found =
+            rows.iter().find(|(row, _)| (row.uniform, row.machine, row.adaptive) == (uniform, machine, adaptive));
+        &found.expect("a row of Table 3").1
+    };
+    let ordered = |statement: &str, points: [&Point; 2]| {
+        Check::new(
+            statement,
+            points[0].throughput.mean > points[1].throughput.mean,
+            format!("{} and {} Mb/s", shown(points[0].throughput), shown(points[1].throughput)),
+        )
+    };
+    let (two, one, serial) =
+        (find(true, Kind::TwoBus, false), find(true, Kind::OneBus, false), find(true, Kind::Serial, false));
+    let (two_rr, two_adaptive) = (find(false, Kind::TwoBus, false), find(false, Kind::TwoBus, true));
+    let (one_rr, one_adaptive) = (find(false, Kind::OneBus, false), find(false, Kind::OneBus, true));
+    let serial_nonuniform = find(false, Kind::Serial, false);
+    let change = (serial_nonuniform.throughput.mean / serial.throughput.mean - 1.0).abs();
+    vec![
+        Check::new(
+            "uniform: 1-bus and 2-bus are alike (paper: within 7 %)",
+            (one.throughput.mean / two.throughput.mean - 1.0).abs() < 0.07,
+            format!("{} and {} Mb/s", shown(one.throughput), shown(two.throughput)),
+        ),
+        ordered("uniform: 2-bus above serial", [two, serial]),
+        Check::new(
+            "uniform: the 2-bus has the longer delay, though the paper's conclusions say the opposite",
+            two.delay.mean > one.delay.mean,
+            format!("{} and {} us", shown(two.delay), shown(one.delay)),
+        ),
+        ordered("nonuniform: adaptive above RR, 2-bus", [two_adaptive, two_rr]),
+        ordered("nonuniform: adaptive above RR, 1-bus", [one_adaptive, one_rr]),
+        ordered("RR loses by nonuniform load, 2-bus", [two, two_rr]),
+        Check::new(
+            "nonuniform: the 2-bus has the shorter delay",
+            two_adaptive.delay.mean < one_adaptive.delay.mean && two_rr.delay.mean < one_rr.delay.mean,
+            format!("adaptive {} and {} us", shown(two_adaptive.delay), shown(one_adaptive.delay)),
+        ),
+        Check::new(
+            "nonuniform load changes nothing for the serial machine (less than 2 %)",
+            change < 0.02,
+            format!("{} and {} Mb/s", shown(serial.throughput), shown(serial_nonuniform.throughput)),
+        ),
+        ordered("nonuniform: serial above 1-bus with RR, as printed", [serial_nonuniform, one_rr]),
+        ordered("nonuniform: 2-bus adaptive above 1-bus adaptive, as printed", [two_adaptive, one_adaptive]),
+    ]
+}
+
+fn notes() -> Vec<String> {
+    [
+        "Fitted: the application's instructions for a segment (on the delay of 2-bus, uniform), bus cycles of a single word (on the \
+         throughput of serial, uniform), the words of handing up (on its delay). The nonuniform rows were fitted to nothing.",
+        "The nonuniform rows of the 1-bus do not come out: the paper has a fifth less. Its 1-bus moves 323 Mb/s over six rings with two \
+         packets in each window, and 270 with six in each and the same load on average. In a model where waiting packets cost nothing, \
+         more of them cannot lower the throughput, and rings that carry 323 Mb/s at 30 % of others' load carry at least 280 under \
+         these steps, if round robin is held back by the slowest. The paper's pair fits rings that lose a further rotation of the \
+         token with each packet, but such rings cannot carry the 323.",
+        "So two printed orderings do not hold here: serial above 1-bus with RR, and 2-bus adaptive above 1-bus adaptive (here equal).",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Effort;
+
+    #[test]
+    fn the_orderings_that_we_claim_hold_in_short_runs_too() {
+        let options = Options { seed: 1, replications: 1, confidence: 0.9, effort: Effort::Quick, threads: 2 };
+        let rows: Vec<(&Table3, Point)> =
+            paper().table_3.iter().map(|row| (row, point(&options, &config_of(row)))).collect();
+        let held: Vec<bool> = checks(&rows).iter().map(|check| check.holds).collect();
+        // The last two do not, and the notes say why.
+        assert!(held[..8].iter().all(|&holds| holds), "{:?}", checks(&rows));
+    }
+}
