@@ -2,6 +2,8 @@
 
 use units::{Duration, Rate};
 
+use crate::outcome::Assumption;
+
 use super::setup::{Acknowledgements, Assumed, Counted, Judgement, Rest, Setup, Stops};
 
 /// Another value, and the change that makes it.
@@ -26,6 +28,19 @@ pub(super) fn all() -> Vec<Choice> {
     choices.extend(behaviour());
     choices.extend(usual(&assumed));
     choices
+}
+
+/// All of it, without what it matters.
+pub(super) fn stated() -> Vec<Assumption> {
+    all()
+        .into_iter()
+        .map(|choice| Assumption {
+            key: choice.key.to_owned(),
+            value: choice.value,
+            reason: choice.reason.to_owned(),
+            sensitivity: Vec::new(),
+        })
+        .collect()
 }
 
 fn fitted(assumed: &Assumed) -> Vec<Choice> {

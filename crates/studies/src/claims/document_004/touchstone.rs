@@ -38,17 +38,17 @@ fn the_network_scheduler_makes_overload_worse(context: &Context) -> Decision {
     let array = context.study("004-crossbar");
     let worse = [ONE, TWO].map(|case| found.ours(BOTH, case).mean < found.ours(APPLICATION, case).mean);
     let vanishes = [ONE, TWO].map(|case| array.check(&format!("{case}: with a crossbar the loss vanishes")));
-    let window = found.check("the cause is the window");
+    let order = found.check("part of the loss is order");
     let decision = if worse == [true, true] && !vanishes.iter().all(|check| check.holds) {
         Decision::of(
             false,
             "",
             format!(
                 "the adaptive network scheduler does make overload worse, but the linear array is not why: with every network unit \
-                 in reach it gets worse still ({}). What holds packets up is {} ({})",
+                 in reach it gets worse still ({}). A part of the loss is {} ({})",
                 vanishes[0].detail,
-                if window.holds { "the window, whose place is freed in order" } else { "not found" },
-                window.detail
+                if order.holds { "that the window's places are freed in order" } else { "not explained" },
+                order.detail
             ),
         )
     } else {
