@@ -9,6 +9,7 @@
 //! | [`fddi`] | rings with the timed-token rules, an idle rotation costs nothing |
 //! | [`line`](mod@line) | point-to-point links on the model of `netem` |
 //! | [`memory`] | memories: nanoseconds a word, ports |
+//! | [`mesh`] | processors joined by a linear array, a mesh or a crossbar |
 //! | [`mux`] | network schedulers, and the device that holds one for all |
 //! | [`processor`] | processors: instructions per second, caches that miss |
 //! | [`transputer`] | processors that run processes of two priorities, one at a time |
@@ -24,6 +25,7 @@ mod flight;
 mod lane;
 pub mod line;
 pub mod memory;
+pub mod mesh;
 pub mod mux;
 pub mod processor;
 pub mod transputer;
@@ -33,6 +35,7 @@ pub use channel::Channel;
 pub use config_error::ConfigError;
 pub use dma::Dma;
 pub use memory::{Memory, MemoryConfig};
+pub use mesh::{Forwarding, Mesh, MeshConfig, Topology};
 pub use mux::{Chooser, Mux, Outlet, Schedule};
 pub use processor::{Home, Processor, ProcessorConfig, Work};
 pub use transputer::{Priority, Process, Transputer};

@@ -1,9 +1,12 @@
 //! What a study is, and how it is asked to run.
 
-use crate::outcome::Outcome;
+use serde::Serialize;
+
+use crate::outcome::{Assumption, Outcome};
 
 /// How much time a run may take.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Effort {
     /// Enough to see that it works: seconds.
     Quick,
@@ -33,6 +36,16 @@ pub trait Study: Send + Sync {
 
     /// What it is about, in a line.
     fn title(&self) -> &'static str;
+
+    /// The files of `data/` it reads, by name.
+    fn data(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// What the paper does not say and was chosen, as far as that is known before it runs: without sensitivity.
+    fn assumptions(&self) -> Vec<Assumption> {
+        Vec::new()
+    }
 
     /// Runs it.
     fn run(&self, options: &Options) -> Outcome;

@@ -14,6 +14,7 @@ use super::paths::PathsOptions;
 use super::profile::ProfileOptions;
 use super::replay::ReplayOptions;
 use super::scenario::ScenarioOptions;
+use super::study::StudyOptions;
 
 /// One connection over every link and every core, each strand encrypted.
 #[derive(Parser, Debug)]
@@ -47,6 +48,9 @@ pub(crate) enum Command {
     /// Run scenario files: links, faults, workload and checks, in virtual time or between network namespaces
     #[command(after_help = super::scenario::HELP)]
     Scenario(ScenarioOptions),
+    /// Run the papers' experiments again in the simulator: paper, ours, difference, and what it rests on
+    #[command(after_help = super::study::HELP)]
+    Study(StudyOptions),
     /// See which paths a sender would use for a ticket, and why; nothing is sent
     #[command(after_help = super::paths::HELP)]
     Paths(PathsOptions),

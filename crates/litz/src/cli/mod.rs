@@ -23,6 +23,7 @@ mod scenario;
 mod scheduler_trace;
 mod send;
 mod signals;
+mod study;
 mod takeover;
 mod ticket;
 mod warning;
@@ -51,6 +52,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Profile(options) => profile::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Scenario(options) => scenario::run(&options),
+        Command::Study(options) => study::run(&options),
         Command::Paths(options) => paths::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::Emulate(options) => emulate::run(&options),

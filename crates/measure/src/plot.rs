@@ -1,0 +1,309 @@
+//! Curves as a picture: panels side by side, each with axes, error bars and a legend, as the text of an SVG file.
+
+mod axis;
+
+use std::fmt::Write;
+
+use axis::Axis;
+
+use crate::Estimate;
+
+/// Of a panel, in pixels.
+const PANEL_WIDTH: f64 = 560.0;
+const PANEL_HEIGHT: f64 = 400.0;
+
+/// Around the axes: title above, labels left and below, the legend to the right.
+const LEFT: f64 = 72.0;
+const RIGHT: f64 = 156.0;
+const TOP: f64 = 56.0;
+const BOTTOM: f64 = 48.0;
+
+/// Between the entries of the legend, in pixels.
+const LEGEND_STEP: f64 = 16.0;
+
+/// Half the width of the ends of an error bar, in pixels.
+const WHISKER: f64 = 4.0;
+
+/// Curves without a colour of their own take these in turn.
+const COLOURS: [&str; 8] = ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf"];
+
+/// Axes and the curves between them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Panel {
+    /// The heading.
+    pub title: String,
+    /// A line below it; empty is none.
+    pub subtitle: String,
+    /// What goes from left to right, with its unit.
+    pub x_label: String,
+    /// What goes upwards, with its unit.
+    pub y_label: String,
+    /// In the order of the legend.
+    pub curves: Vec<Curve>,
+    /// Both axes end at the same value, so that equal values lie on the diagonal.
+    pub equal_scales: bool,
+}
+
+/// A curve.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// Its name in the legend.
+    pub name: String,
+    /// Places on the x axis and values there, with their intervals.
+    pub points: Vec<(f64, Estimate)>,
+    /// How its line looks.
+    pub stroke: Stroke,
+    /// `#rrggbb`; none takes the next of eight.
+    pub colour: Option<&'static str>,
+    /// Draws a circle, and the interval where there is one, at each point.
+    pub has_marks: bool,
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stroke {
+    /// A thick line.
+    Solid,
+    /// A thin line of strokes.
+    Dashed,
+    /// A thin line of dots.
+    Dotted,
+}
+
+impl Curve {
+    /// What was found: a solid line with marks and intervals.
+    pub fn measured(name: impl Into<String>, points: Vec<(f64, Estimate)>) -> Self {
+        Self { name: name.into(), points, stroke: Stroke::Solid, colour: None, has_marks: true }
+    }
+
+    /// What something is held against: a line without marks, through exact values.
+    pub fn reference(name: impl Into<String>, points: Vec<(f64, f64)>, stroke: Stroke, colour: &'static str) -> Self {
+        let exact = |(x, mean)| (x, Estimate { mean, plus_minus: None });
+        let points = points.into_iter().map(exact).collect();
+        Self { name: name.into(), points, stroke, colour: Some(colour), has_marks: false }
+    }
+}
+
+impl Stroke {
+    const fn style(self) -> &'static str {
+        match self {
+            Self::Solid => "stroke-width=\"2\"",
+            Self::Dashed => "stroke-dasharray=\"6 4\"",
+            Self::Dotted => "stroke-dasharray=\"2 3\"",
+        }
+    }
+}
+
+/// The panels beside each other, as the text of an SVG file. Points that are no finite numbers are left out.
+pub fn svg(panels: &[Panel]) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _written = write_all(&mut out, panels);
+    out
+}
+
+fn write_all(out: &mut String, panels: &[Panel]) -> std::fmt::Result {
+    let width = PANEL_WIDTH * panels.len() as f64;
+    // A long legend makes the picture longer.
+    let entries = panels.iter().map(|panel| panel.curves.len()).max().unwrap_or(0);
+    let height = PANEL_HEIGHT.max(TOP + LEGEND_STEP * (entries as f64 + 1.0));
+    writeln!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" \
+         font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>"
+    )?;
+    for (index, panel) in panels.iter().enumerate() {
+        writeln!(out, "<g transform=\"translate({},0)\">", PANEL_WIDTH * index as f64)?;
+        write_panel(out, panel)?;
+        writeln!(out, "</g>")?;
+    }
+    writeln!(out, "</svg>")
+}
+
+/// Where values are in a panel.
+struct Frame {
+    x: Axis,
+    y: Axis,
+}
+
+impl Frame {
+    fn of(panel: &Panel) -> Self {
+        let points = || panel.curves.iter().flat_map(|curve| curve.points.iter().filter(|point| is_finite(point)));
+        let x = Axis::over(points().map(|(x, _)| *x));
+        let y = Axis::over(points().flat_map(|(_, estimate)| <[f64; 2]>::from(estimate.range())));
+        if !panel.equal_scales {
+            return Self { x, y };
+        }
+        let both = Axis::over([x.low, x.high, y.low, y.high].into_iter());
+        Self { x: both, y: both }
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        LEFT + self.x.share(value) * (PANEL_WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        PANEL_HEIGHT - BOTTOM - self.y.share(value) * (PANEL_HEIGHT - TOP - BOTTOM)
+    }
+}
+
+fn is_finite((x, estimate): &(f64, Estimate)) -> bool {
+    let (low, high) = estimate.range();
+    x.is_finite() && low.is_finite() && high.is_finite()
+}
+
+fn write_panel(out: &mut String, panel: &Panel) -> std::fmt::Result {
+    let frame = Frame::of(panel);
+    write_axes(out, &frame, panel)?;
+    writeln!(
+        out,
+        "<text x=\"{LEFT}\" y=\"20\" font-size=\"14\">{}</text>\n<text x=\"{LEFT}\" y=\"38\" fill=\"#555\">{}</text>",
+        escape(&panel.title),
+        escape(&panel.subtitle)
+    )?;
+    let mut colours = COLOURS.iter().cycle();
+    for (row, curve) in panel.curves.iter().enumerate() {
+        let colour = curve.colour.or_else(|| colours.next().copied()).unwrap_or("black");
+        write_curve(out, &frame, curve, colour)?;
+        write_legend(out, row, curve, colour)?;
+    }
+    Ok(())
+}
+
+fn write_axes(out: &mut String, frame: &Frame, panel: &Panel) -> std::fmt::Result {
+    let (left, right) = (frame.x(frame.x.low), frame.x(frame.x.high));
+    let (bottom, top) = (frame.y(frame.y.low), frame.y(frame.y.high));
+    writeln!(out, "<path d=\"M{left:.1} {top:.1}V{bottom:.1}H{right:.1}\" fill=\"none\" stroke=\"black\"/>")?;
+    for (value, words) in frame.x.ticks() {
+        let (x, below) = (frame.x(value), bottom + 18.0);
+        writeln!(
+            out,
+            "<path d=\"M{x:.1} {bottom:.1}v4\" stroke=\"black\"/>\n\
+             <text x=\"{x:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{words}</text>"
+        )?;
+    }
+    for (value, words) in frame.y.ticks() {
+        let y = frame.y(value);
+        writeln!(
+            out,
+            "<path d=\"M{left:.1} {y:.1}h-4\" stroke=\"black\"/>\n\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{words}</text>",
+            left - 8.0,
+            y + 4.0
+        )?;
+    }
+    let (across, up) = (f64::midpoint(left, right), f64::midpoint(bottom, top));
+    writeln!(
+        out,
+        "<text x=\"{across:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n\
+         <text transform=\"translate(16,{up:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+        bottom + 38.0,
+        escape(&panel.x_label),
+        escape(&panel.y_label)
+    )
+}
+
+fn write_curve(out: &mut String, frame: &Frame, curve: &Curve, colour: &str) -> std::fmt::Result {
+    let points = || curve.points.iter().filter(|point| is_finite(point));
+    let places: Vec<_> =
+        points().map(|(x, estimate)| format!("{:.1},{:.1}", frame.x(*x), frame.y(estimate.mean))).collect();
+    writeln!(
+        out,
+        "<polyline class=\"{}\" points=\"{}\" fill=\"none\" stroke=\"{colour}\" {}/>",
+        escape(&curve.name),
+        places.join(" "),
+        curve.stroke.style()
+    )?;
+    if curve.has_marks {
+        for (x, estimate) in points() {
+            write_mark(out, frame, *x, estimate, colour)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_mark(out: &mut String, frame: &Frame, at: f64, estimate: &Estimate, colour: &str) -> std::fmt::Result {
+    let (x, y) = (frame.x(at), frame.y(estimate.mean));
+    if estimate.plus_minus.is_some() {
+        let (low, high) = estimate.range();
+        let (low, high) = (frame.y(low), frame.y(high));
+        let (before, after) = (x - WHISKER, x + WHISKER);
+        writeln!(
+            out,
+            "<path class=\"interval\" d=\"M{x:.1} {low:.1}V{high:.1}M{before:.1} {low:.1}H{after:.1}M{before:.1} \
+             {high:.1}H{after:.1}\" stroke=\"{colour}\"/>"
+        )?;
+    }
+    writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{colour}\"/>")
+}
+
+fn write_legend(out: &mut String, row: usize, curve: &Curve, colour: &str) -> std::fmt::Result {
+    let (x, y) = (PANEL_WIDTH - RIGHT + 12.0, TOP + LEGEND_STEP * (row as f64 + 0.5));
+    writeln!(
+        out,
+        "<line x1=\"{x}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" stroke=\"{colour}\" {}/>\n<text x=\"{}\" y=\"{}\">{}</text>",
+        x + 24.0,
+        curve.stroke.style(),
+        x + 30.0,
+        y + 4.0,
+        escape(&curve.name)
+    )
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn exact(mean: f64) -> Estimate {
+        Estimate { mean, plus_minus: None }
+    }
+
+    fn panel(points: Vec<(f64, Estimate)>) -> Panel {
+        Panel { curves: vec![Curve::measured("measured", points)], ..Panel::default() }
+    }
+
+    #[test]
+    fn equal_values_lie_on_the_diagonal_if_both_scales_are_equal() {
+        let mut panel = panel(vec![(1.0, exact(1.0)), (4.0, exact(3.0))]);
+        panel.equal_scales = true;
+        let frame = Frame::of(&panel);
+        assert_eq!(frame.x, frame.y);
+        let place = |value: f64| ((frame.x(value) - LEFT) / (PANEL_WIDTH - LEFT - RIGHT), frame.y(value));
+        for value in [0.0, 1.0, 2.5, 4.0] {
+            let (across, y) = place(value);
+            let up = (PANEL_HEIGHT - BOTTOM - y) / (PANEL_HEIGHT - TOP - BOTTOM);
+            assert!((across - up).abs() < 1e-9, "{value}");
+        }
+    }
+
+    #[test]
+    fn an_interval_is_drawn_where_there_is_one_and_fits_into_the_frame() {
+        assert!(!svg(&[panel(vec![(1.0, exact(1.0))])]).contains("interval"));
+        let wide = panel(vec![(1.0, Estimate { mean: 1.0, plus_minus: Some(0.5) })]);
+        let frame = Frame::of(&wide);
+        assert!(frame.y.high >= 1.5 && frame.y.low <= 0.5);
+        let ends = (format!("{:.1}V", frame.y(0.5)), format!("V{:.1}M", frame.y(1.5)));
+        let text = svg(&[wide]);
+        assert!(text.contains(&ends.0) && text.contains(&ends.1), "{text}");
+    }
+
+    #[test]
+    fn text_cannot_become_markup() {
+        let mut panel = panel(vec![(0.0, exact(1.0))]);
+        panel.title = "a<b>&\"c\"".to_owned();
+        assert!(svg(&[panel]).contains(">a&lt;b&gt;&amp;&quot;c&quot;<"));
+    }
+
+    #[test]
+    fn what_is_no_number_is_left_out_and_an_empty_picture_is_one() {
+        let text = svg(&[panel(vec![(0.0, exact(1.0)), (1.0, exact(f64::NAN)), (f64::INFINITY, exact(2.0))])]);
+        assert_eq!(text.matches("<circle").count(), 1);
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        let empty = svg(&[panel(Vec::new())]);
+        assert!(empty.starts_with("<svg ") && empty.ends_with("</svg>\n") && !empty.contains("NaN"), "{empty}");
+    }
+}

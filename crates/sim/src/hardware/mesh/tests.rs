@@ -1,0 +1,115 @@
+use super::*;
+use crate::kernel::Simulation;
+
+const ARRAY: Topology = Topology::LinearArray { processors: 6, wraps: true };
+
+fn config(topology: Topology, forwarding: Forwarding) -> MeshConfig {
+    // 8 ns a byte.
+    let (startup, hop) = (Duration::from_nanos(100), Duration::from_nanos(10));
+    MeshConfig { topology, forwarding, rate: Rate::from_bps(1_000_000_000), startup, hop }
+}
+
+/// Sends messages (at, from, to, bytes) and returns when each is there, in nanoseconds.
+fn arrivals(config: MeshConfig, messages: &[(u64, usize, usize, u64)]) -> (Vec<u64>, Mesh, Simulation) {
+    let mut simulation = Simulation::new(1, 0);
+    let sim = simulation.sim();
+    let mesh = Mesh::new(&sim, "mesh", config).unwrap();
+    let times = Rc::new(RefCell::new(vec![0; messages.len()]));
+    for (index, &(at, from, to, bytes)) in messages.iter().enumerate() {
+        let (sim, mesh, times) = (sim.clone(), mesh.clone(), Rc::clone(&times));
+        simulation.spawn(async move {
+            sim.sleep(Duration::from_nanos(at)).await;
+            mesh.transfer(from, to, bytes).await;
+            times.borrow_mut()[index] = sim.now().as_nanos();
+        });
+    }
+    simulation.run();
+    let times = times.borrow().clone();
+    (times, mesh, simulation)
+}
+
+#[test]
+fn a_message_is_stored_at_each_processor_or_stretches_over_its_links() {
+    let two_hops = [(0, 4, 0, 100)];
+    let stored = arrivals(config(ARRAY, Forwarding::StoreAndForward), &two_hops).0;
+    assert_eq!(stored, [100 + 2 * (10 + 800)]);
+    let stretched = arrivals(config(ARRAY, Forwarding::Wormhole), &two_hops).0;
+    assert_eq!(stretched, [100 + 2 * 10 + 800]);
+    let crossbar = Topology::Crossbar { processors: 6 };
+    let crossed = arrivals(config(crossbar, Forwarding::StoreAndForward), &two_hops).0;
+    assert_eq!(crossed, [100 + 10 + 800]);
+}
+
+#[test]
+fn the_shorter_way_round_is_taken_where_there_is_one() {
+    assert_eq!((ARRAY.hops(0, 5), ARRAY.hops(5, 0), ARRAY.hops(0, 3), ARRAY.hops(1, 5)), (1, 1, 3, 2));
+    let open = Topology::LinearArray { processors: 6, wraps: false };
+    assert_eq!((open.hops(0, 5), open.hops(5, 1), open.hops(2, 2)), (5, 4, 0));
+    let mesh = Topology::Mesh { columns: 4, rows: 3, wraps: false };
+    let torus = Topology::Mesh { columns: 4, rows: 3, wraps: true };
+    assert_eq!((mesh.hops(0, 11), torus.hops(0, 11), torus.hops(0, 2)), (5, 2, 2));
+}
+
+#[test]
+fn a_link_carries_one_message_at_a_time_and_each_way_by_itself() {
+    let config = config(ARRAY, Forwarding::StoreAndForward);
+    let (times, mesh, _) = arrivals(config, &[(0, 0, 1, 100), (5, 0, 1, 50), (5, 1, 0, 50)]);
+    assert_eq!(times, [910, 910 + 510, 515]);
+    let report = mesh.report();
+    assert_eq!((report.served, report.capacity, report.max_number), (3, Some(12), 3));
+    // 1420 ns to the right and 510 to the left of 1420, over twelve links.
+    assert!((report.utilisation - 1930.0 / 1420.0 / 12.0).abs() < 1e-12, "{report:?}");
+    assert!((mesh.link_utilisation(0, 1) - 1.0).abs() < 1e-12);
+    assert!((mesh.link_utilisation(1, 0) - 510.0 / 1420.0).abs() < 1e-12);
+    // The second one waited for 905 ns; the others not at all.
+    assert_eq!(report.mean_wait.as_nanos(), 302);
+}
+
+#[test]
+fn a_worm_keeps_the_links_behind_it_while_its_head_waits() {
+    let open = Topology::LinearArray { processors: 4, wraps: false };
+    let config = config(open, Forwarding::Wormhole);
+    // The second waits at the last link for the first, and the third for the second's first link, though that carries nothing yet.
+    let (times, ..) = arrivals(config, &[(0, 2, 3, 100), (1, 0, 3, 100), (2, 0, 1, 100)]);
+    assert_eq!(times, [910, 910 + 810, 910 + 810 + 810]);
+}
+
+#[test]
+fn a_crossbar_lets_pairs_pass_and_makes_one_processors_messages_wait() {
+    let config = config(Topology::Crossbar { processors: 6 }, Forwarding::Wormhole);
+    let (times, mesh, _) = arrivals(config, &[(0, 0, 3, 100), (0, 1, 4, 100), (0, 2, 5, 100), (0, 5, 3, 100)]);
+    assert_eq!(times, [910, 910, 910, 910 + 810]);
+    assert_eq!(mesh.report().capacity, Some(12));
+}
+
+#[test]
+fn every_processor_of_a_mesh_is_reached_in_both_ways_and_the_books_hold() {
+    for wraps in [false, true] {
+        for forwarding in [Forwarding::StoreAndForward, Forwarding::Wormhole] {
+            let topology = Topology::Mesh { columns: 4, rows: 3, wraps };
+            let config = config(topology, forwarding);
+            for from in 0..12 {
+                for to in 0..12 {
+                    let (times, mesh, _) = arrivals(config, &[(0, from, to, 7)]);
+                    let alone = if from == to { 0 } else { config.alone(from, to, 7).as_nanos() };
+                    assert_eq!(times, [alone], "{from} to {to}");
+                    assert!(mesh.report().mean_wait.is_zero());
+                }
+            }
+            let messages: Vec<_> = (0..200).map(|index| (index * 3 % 97, index as usize * 5 % 12, 7, index)).collect();
+            let (times, mesh, _) = arrivals(config, &messages);
+            assert!(times.iter().zip(&messages).all(|(&there, message)| there >= message.0));
+            assert!(mesh.report().utilisation <= 1.0);
+        }
+    }
+}
+
+#[test]
+fn a_network_that_cannot_be_is_refused_by_the_name_of_its_key() {
+    let simulation = Simulation::new(1, 0);
+    let good = config(ARRAY, Forwarding::Wormhole);
+    let lonely = MeshConfig { topology: Topology::LinearArray { processors: 1, wraps: true }, ..good };
+    let dead = MeshConfig { rate: Rate::from_bps(0), ..good };
+    assert_eq!(Mesh::new(&simulation.sim(), "mesh", lonely).err().unwrap().key, "topology");
+    assert_eq!(Mesh::new(&simulation.sim(), "mesh", dead).err().unwrap().key, "rate");
+}

@@ -1,0 +1,104 @@
+//! What deciders may use.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use measure::Estimate;
+
+use crate::outcome::{Cell, Check, Column, Outcome};
+use crate::study::Options;
+
+/// Options, and what studies found under them: each runs once, when the first decider asks. Several threads may ask.
+#[derive(Debug)]
+pub struct Context {
+    /// How models and studies are run.
+    pub options: Options,
+    outcomes: Mutex<BTreeMap<&'static str, Arc<OnceLock<Found>>>>,
+}
+
+/// What a study found, with its name for the words of a panic.
+#[derive(Clone, Debug)]
+pub struct Found {
+    id: &'static str,
+    outcome: Arc<Outcome>,
+}
+
+impl Context {
+    /// Nothing has run yet.
+    pub const fn new(options: Options) -> Self {
+        Self { options, outcomes: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// What the study of this name finds.
+    ///
+    /// # Panics
+    /// If there is no such study: deciders name those of this crate.
+    pub fn study(&self, id: &'static str) -> Found {
+        let cell = {
+            let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(outcomes.entry(id).or_default())
+        };
+        let run = || {
+            let study = crate::find(id).unwrap_or_else(|| panic!("there is no study {id}"));
+            Found { id, outcome: Arc::new(study.run(&self.options)) }
+        };
+        cell.get_or_init(run).clone()
+    }
+}
+
+impl Found {
+    /// All of it.
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// The first cell in a row and a column of these names, and its column.
+    ///
+    /// # Panics
+    /// If there is none: names of studies and deciders have to fit.
+    pub fn cell(&self, row: &str, column: &str) -> (&Column, &Cell) {
+        let cell = self.outcome.tables.iter().find_map(|table| {
+            let index = table.columns.iter().position(|candidate| candidate.name == column)?;
+            let row = table.rows.iter().find(|candidate| candidate.label == row)?;
+            Some((&table.columns[index], row.cells.get(index)?))
+        });
+        cell.unwrap_or_else(|| panic!("{} has no row {row:?} with a column {column:?}", self.id))
+    }
+
+    /// Our value there.
+    ///
+    /// # Panics
+    /// As [`cell`](Self::cell), and if nothing was found.
+    pub fn ours(&self, row: &str, column: &str) -> Estimate {
+        let ours = self.cell(row, column).1.ours;
+        ours.unwrap_or_else(|| panic!("{} found nothing in row {row:?}, column {column:?}", self.id))
+    }
+
+    /// Whether ours is within the tolerance that the study promises there; false if it promises nothing.
+    ///
+    /// # Panics
+    /// As [`cell`](Self::cell).
+    pub fn is_within(&self, row: &str, column: &str) -> bool {
+        self.cell(row, column).1.is_within() == Some(true)
+    }
+
+    /// The value of a curve at a place.
+    ///
+    /// # Panics
+    /// If there is no such picture, curve or point.
+    pub fn point(&self, title: &str, series: &str, at: f64) -> Estimate {
+        let plot = self.outcome.plots.iter().find(|plot| plot.title == title);
+        let curve = plot.and_then(|plot| plot.series.iter().find(|candidate| candidate.name == series));
+        let point = curve.and_then(|curve| curve.points.iter().find(|(x, _)| (x - at).abs() < 1e-6));
+        point.unwrap_or_else(|| panic!("{} has no point {at} of {series:?} in {title:?}", self.id)).1
+    }
+
+    /// The check whose statement begins so.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn check(&self, beginning: &str) -> &Check {
+        let check = self.outcome.checks.iter().find(|check| check.statement.starts_with(beginning));
+        check.unwrap_or_else(|| panic!("{} has no check {beginning:?}", self.id))
+    }
+}

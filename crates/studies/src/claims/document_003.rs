@@ -1,0 +1,113 @@
+//! Document 003: three levels over an FDDI ring.
+
+use super::{Context, Decider, Decision, exact};
+
+/// What finds out about each claim.
+pub(super) const DECIDERS: [(&str, Decider); 7] = [
+    ("003-01", each_level_costs_throughput),
+    ("003-02", latency_is_a_line),
+    ("003-03", multicast_is_as_fast),
+    ("003-04", multicast_waits_longer),
+    ("003-05", the_maximum_is_the_setting),
+    ("003-06", fixed_latency_is_not_the_networks),
+    ("003-07", throughput_has_an_asymptote),
+];
+
+const LEVELS: [&str; 3] = ["MAC (FDDI)", "transport (XTP)", "user (Ada)"];
+const MULTICAST: &str = "multicast: latency to one, throughput to two";
+
+fn each_level_costs_throughput(context: &Context) -> Decision {
+    let found = context.study("003-levels");
+    let rates = LEVELS.map(|level| found.ours(level, "asymptote"));
+    let mut decision = Decision::of(
+        rates.is_sorted_by(|a, b| a.mean > b.mean),
+        "each level adds work for a byte; of the three asymptotes the user's was used for nothing",
+        "the levels come in another order",
+    );
+    for level in LEVELS {
+        decision = decision.with_cell(level, &found, level, "asymptote");
+    }
+    decision
+}
+
+fn latency_is_a_line(context: &Context) -> Decision {
+    let found = context.study("003-levels");
+    let check = found.check("latency is a line");
+    Decision::of(
+        check.holds && LEVELS.iter().all(|level| found.is_within(level, "a") && found.is_within(level, "b")),
+        format!("{}; five of the six printed constants were put in, the slope at MAC level comes out", check.detail),
+        format!("{}, or the lines are others", check.detail),
+    )
+    .with_cell("slope at MAC level", &found, LEVELS[0], "a")
+}
+
+fn multicast_is_as_fast(context: &Context) -> Decision {
+    let found = context.study("003-multicast");
+    let (one, two) = (found.ours("unicast", "asymptote"), found.ours(MULTICAST, "asymptote"));
+    Decision::of(
+        (two.mean / one.mean - 1.0).abs() < 0.05,
+        "a frame passes every station, so a second receiver costs the sender nothing",
+        "a second receiver costs throughput",
+    )
+    .with_cell("unicast", &found, "unicast", "asymptote")
+    .with_cell("multicast to two", &found, MULTICAST, "asymptote")
+}
+
+fn multicast_waits_longer(context: &Context) -> Decision {
+    let found = context.study("003-multicast");
+    let step = |column| found.ours(MULTICAST, column).mean - found.ours("unicast", column).mean;
+    let printed = |column| Some(found.cell(MULTICAST, column).1.paper? - found.cell("unicast", column).1.paper?);
+    let (fixed, per_byte) = (step("b"), step("a"));
+    let share = per_byte / found.ours("unicast", "a").mean;
+    Decision::of(
+        found.is_within(MULTICAST, "b") && fixed > 1.0 && share.abs() < 0.02,
+        "the printed lines say so; the model has the wait as an input and shows that it can be fixed without costing throughput",
+        "the model's lines differ otherwise",
+    )
+    .with("more fixed latency", "ms", printed("b"), exact(fixed))
+    .with("more latency a byte", "us/byte", printed("a"), exact(per_byte))
+}
+
+fn the_maximum_is_the_setting(context: &Context) -> Decision {
+    let found = context.study("003-rate");
+    let setting = found.check("with messages of many frames the setting is the limit");
+    let host = found.check("with messages of a frame the host is");
+    let (frame, frames) = ("4475 bytes", "65536 bytes");
+    let (limited, free) = ("12 Mb/s, 10000 bytes at once", "no limit");
+    let decision = match (setting.holds, host.holds) {
+        (true, true) => Decision::not_decidable(
+            "both explanations give the number: messages of many frames are limited by the setting, messages of one by the host, \
+             and the document does not say how long its longest message is",
+        ),
+        (is_setting, _) => Decision::of(is_setting, "raising the setting moves the maximum", "the host is the limit"),
+    };
+    decision
+        .with_cell("one frame, with the setting", &found, frame, limited)
+        .with_cell("without", &found, frame, free)
+        .with_cell("64 KiB, with the setting", &found, frames, limited)
+        .with_cell("without", &found, frames, free)
+}
+
+fn fixed_latency_is_not_the_networks(context: &Context) -> Decision {
+    let found = context.study("003-levels");
+    let (mac, transport) = (found.ours(LEVELS[0], "b"), found.ours(LEVELS[1], "b"));
+    let share = 1.0 - mac.mean / transport.mean;
+    Decision::of(
+        share > 0.9,
+        format!("{:.0} % of it is added above MAC level; both constants were put in", share * 100.0),
+        "the network has a large part of it",
+    )
+    .with_cell("fixed latency at MAC level", &found, LEVELS[0], "b")
+    .with_cell("at transport level", &found, LEVELS[1], "b")
+}
+
+fn throughput_has_an_asymptote(context: &Context) -> Decision {
+    let found = context.study("003-levels");
+    let check = found.check("throughput rises towards its asymptote");
+    Decision::of(check.holds, format!("it rises {}", check.detail), check.detail.clone()).with(
+        "asymptote at MAC level",
+        "Mb/s",
+        57.0,
+        found.ours(LEVELS[0], "asymptote"),
+    )
+}

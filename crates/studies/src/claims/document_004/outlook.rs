@@ -1,0 +1,61 @@
+//! Prices, displays, misprints, later improvements.
+
+use crate::claims::models::node::Node;
+use crate::claims::{Context, Decider, Decision, exact};
+
+pub(super) const DECIDERS: [(&str, Decider); 4] = [
+    ("004-33", gains_multiply),
+    ("004-34", it_is_cheap),
+    ("004-35", a_display_needs_472),
+    ("004-36", the_misprint_is_300),
+];
+
+fn gains_multiply(context: &Context) -> Decision {
+    // Processors of 75 Mb/s each, rings with 70 Mb/s left each, packets of 36 kbit.
+    let node = Node { processors: 4, window: 12, processing_us: 480.0, channels: 12, channel_us: 514.0 };
+    let rate = |node: Node| node.packets_per_s(&context.options);
+    let gain = |node: Node| {
+        let better = rate(Node { processing_us: node.processing_us / 2.0, ..node });
+        exact(better.mean / rate(node).mean)
+    };
+    let alone = gain(Node { processors: 1, ..node });
+    let (four, held_back) = (gain(node), gain(Node { channels: 4, ..node }));
+    Decision::of(
+        (four.mean / alone.mean - 1.0).abs() < 0.1,
+        "halving a packet's work gains four processors what it gains one, so both gains multiply, as long as the channels have \
+         room",
+        "the gains do not multiply",
+    )
+    .with("gain of half the work, one processor", "", None, alone)
+    .with("four processors, twelve channels", "", None, four)
+    .with("four processors, four channels", "", None, held_back)
+}
+
+fn it_is_cheap(_: &Context) -> Decision {
+    Decision::not_decidable("prices of its time: no model has them")
+}
+
+fn a_display_needs_472(_: &Context) -> Decision {
+    const PRINTED_MBPS: f64 = 472.0;
+    let (width, height, bits, frames) = (1280.0, 1024.0, 24.0, 15.0);
+    let mbps = width * height * bits * frames * 1e-6;
+    Decision::of(
+        (mbps - PRINTED_MBPS).abs() < 0.5,
+        "the product is what is printed, rounded",
+        "the product is not what is printed",
+    )
+    .with("pixels by bits by frames", "Mb/s", PRINTED_MBPS, exact(mbps))
+}
+
+fn the_misprint_is_300(context: &Context) -> Decision {
+    let found = context.study("004-table-2");
+    let rate = found.ours("20 ns a word", "throughput").mean;
+    let (three, five) = (300.0, 500.0);
+    Decision::of(
+        (rate - three).abs() < (five - rate).abs() && rate > 0.9 * three,
+        "with the fastest memory of Table 2 the machine is at 300 Mb/s, and six rings beside 30 % of other traffic have no \
+         500 to give",
+        "the machine is not near 300 Mb/s",
+    )
+    .with_cell("1-bus with memory of 20 ns", &found, "20 ns a word", "throughput")
+}

@@ -1,0 +1,120 @@
+//! The machine with distributed memory.
+
+use crate::claims::{Context, Decider, Decision, exact};
+
+pub(super) const DECIDERS: [(&str, Decider); 6] = [
+    ("004-20", adaptive_scheduling_keeps_throughput),
+    ("004-21", the_network_scheduler_makes_overload_worse),
+    ("004-22", it_pays_on_long_networks),
+    ("004-23", queues_build_on_long_networks),
+    ("004-24", latency_by_window),
+    ("004-37", it_delivers_300),
+];
+
+const FIXED: &str = "fixed/fixed";
+const APPLICATION: &str = "adaptive/fixed";
+const BOTH: &str = "adaptive/adaptive";
+const NONE: &str = "no background";
+const UNIFORM: &str = "uniform 30 %";
+const ONE: &str = "one channel overloaded";
+const TWO: &str = "two channels overloaded";
+
+fn adaptive_scheduling_keeps_throughput(context: &Context) -> Decision {
+    let found = context.study("004-table-5");
+    let left = |policy| found.ours(policy, TWO).mean / found.ours(policy, NONE).mean;
+    let paper = |policy| Some(found.cell(policy, TWO).1.paper? / found.cell(policy, NONE).1.paper?);
+    let (adaptive, fixed) = (left(APPLICATION), left(FIXED));
+    Decision::of(
+        adaptive > 0.9 && fixed < 0.85,
+        "neighbours take what an overloaded channel leaves; a fixed scheduler cannot give it to them",
+        "the adaptive scheduler does not keep it, or the fixed one loses little",
+    )
+    .with("left with two channels overloaded, adaptive", "", paper(APPLICATION), exact(adaptive))
+    .with("fixed", "", paper(FIXED), exact(fixed))
+}
+
+fn the_network_scheduler_makes_overload_worse(context: &Context) -> Decision {
+    let found = context.study("004-table-6");
+    let array = context.study("004-crossbar");
+    let worse = [ONE, TWO].map(|case| found.ours(BOTH, case).mean < found.ours(APPLICATION, case).mean);
+    let vanishes = [ONE, TWO].map(|case| array.check(&format!("{case}: with a crossbar the loss vanishes")));
+    let order = found.check("part of the loss is order");
+    let decision = if worse == [true, true] && !vanishes.iter().all(|check| check.holds) {
+        Decision::of(
+            false,
+            "",
+            format!(
+                "the adaptive network scheduler does make overload worse, but the linear array is not why: with every network unit \
+                 in reach it gets worse still ({}). A part of the loss is {} ({})",
+                vanishes[0].detail,
+                if order.holds { "that the window's places are freed in order" } else { "not explained" },
+                order.detail
+            ),
+        )
+    } else {
+        Decision::of(
+            worse == [true, true],
+            "it makes overload worse in the linear array, and not in a crossbar",
+            "it does not make overload worse",
+        )
+    };
+    decision
+        .with_cell("one overloaded, network scheduler fixed", &found, APPLICATION, ONE)
+        .with_cell("adaptive", &found, BOTH, ONE)
+        .with_cell("two overloaded, fixed", &found, APPLICATION, TWO)
+        .with_cell("adaptive", &found, BOTH, TWO)
+}
+
+fn it_pays_on_long_networks(context: &Context) -> Decision {
+    let found = context.study("004-table-7");
+    let rows = |policy: &str| format!("{UNIFORM}: {policy}");
+    Decision::by_checks(
+        &found,
+        &[
+            "uniform 30 %: the adaptive network scheduler pays on the longest network",
+            "two channels overloaded: the adaptive network scheduler pays on the longest network",
+        ],
+        "a prediction: the printed values are not known here",
+        "a prediction: in this model it gains next to nothing at any length while the rings are not full",
+    )
+    .with_cell("100 km, network scheduler fixed", &found, &rows(APPLICATION), "100 km")
+    .with_cell("adaptive", &found, &rows(BOTH), "100 km")
+}
+
+fn queues_build_on_long_networks(context: &Context) -> Decision {
+    let found = context.study("004-table-7");
+    Decision::by_checks(
+        &found,
+        &[
+            "uniform 30 %: queues at the network units are longer on the longest network",
+            "two channels overloaded: queues at the network units are longer on the longest network",
+        ],
+        "a prediction: the same load waits longer where the token takes longer; moving packets shortens the queues a little",
+        "a prediction: queues do not grow with the length",
+    )
+}
+
+fn latency_by_window(context: &Context) -> Decision {
+    let found = context.study("004-table-8");
+    let mut decision = Decision::not_decidable(
+        "nothing printed is known here to hold it against, only that there is a table; the prediction is below",
+    );
+    for case in [NONE, UNIFORM, ONE, TWO] {
+        decision = decision
+            .with_cell(format!("{case}: 4000 bytes"), &found, case, "4000 bytes")
+            .with_cell("8000", &found, case, "8000 bytes")
+            .with_cell("14000", &found, case, "14000 bytes");
+    }
+    decision
+}
+
+fn it_delivers_300(context: &Context) -> Decision {
+    let found = context.study("004-table-6");
+    Decision::of(
+        found.ours(APPLICATION, NONE).mean >= 300.0,
+        "while nobody else uses the rings; with 30 % of others on them the paper's own table is below, and so is the model",
+        "the model stays below",
+    )
+    .with_cell("no background", &found, APPLICATION, NONE)
+    .with_cell("30 % uniform", &found, APPLICATION, UNIFORM)
+}

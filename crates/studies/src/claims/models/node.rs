@@ -1,0 +1,127 @@
+//! Protocol processors with a window each before channels that take a random time for a packet. A packet leaves its window when it is
+//! acknowledged, and the next one comes: a closed network of queues, and as much of document 004's node as the claim about
+//! later improvements speaks of.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use measure::Estimate;
+use sim::{Facility, Sim, Simulation, Stream, Tally};
+use units::Duration;
+
+use crate::study::{Effort, Options};
+
+/// From the end of a packet to its acknowledgement, in microseconds: the way round a ring of 20 km with 20 stations.
+const ACKNOWLEDGEMENT_US: f64 = 114.0;
+
+/// Cut off at the beginning of each run, in milliseconds: many times the longest way of a packet.
+const WARM_UP_MS: u64 = 200;
+
+/// What the node has.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::claims) struct Node {
+    /// Protocol processors.
+    pub(in crate::claims) processors: usize,
+    /// Packets that each may have under way.
+    pub(in crate::claims) window: usize,
+    /// A packet on a processor, in microseconds: always the same.
+    pub(in crate::claims) processing_us: f64,
+    /// Channels; the one with the least work waiting is taken.
+    pub(in crate::claims) channels: usize,
+    /// A packet on a channel, in microseconds: exponential with this mean.
+    pub(in crate::claims) channel_us: f64,
+}
+
+impl Node {
+    /// Packets acknowledged in a second, over runs.
+    pub(in crate::claims) fn packets_per_s(&self, options: &Options) -> Estimate {
+        let span = match options.effort {
+            Effort::Quick => Duration::from_secs(1),
+            Effort::Full => Duration::from_secs(5),
+        };
+        let rate = |run| self.once(options.seed, run, span).count() as f64 / span.as_secs_f64();
+        let rates: Vec<_> = (0..u64::from(options.replications)).map(rate).collect();
+        Estimate::of(&rates, options.confidence)
+    }
+
+    /// The delays of all packets of a run, in microseconds.
+    fn once(&self, seed: u64, run: u64, span: Duration) -> Tally {
+        let mut simulation = Simulation::new(seed, run);
+        let sim = simulation.sim();
+        let channels: Rc<[Facility]> =
+            (0..self.channels).map(|index| Facility::new(&sim, &format!("channel {index}"), 1)).collect();
+        let delays = Rc::new(RefCell::new(Tally::default()));
+        for index in 0..self.processors {
+            let processor = Facility::new(&sim, &format!("processor {index}"), 1);
+            for place in 0..self.window {
+                let stream = sim.stream(&format!("packets {index} {place}"));
+                let packets = Packets {
+                    node: *self,
+                    sim: sim.clone(),
+                    processor: processor.clone(),
+                    channels: Rc::clone(&channels),
+                    delays: Rc::clone(&delays),
+                };
+                simulation.spawn(packets.flow(stream));
+            }
+        }
+        simulation.run_until(sim.now() + Duration::from_millis(WARM_UP_MS));
+        *delays.borrow_mut() = Tally::default();
+        simulation.run_until(sim.now() + span);
+        delays.take()
+    }
+}
+
+/// One place in the window of a processor.
+struct Packets {
+    node: Node,
+    sim: Sim,
+    processor: Facility,
+    channels: Rc<[Facility]>,
+    delays: Rc<RefCell<Tally>>,
+}
+
+impl Packets {
+    /// One packet after the other.
+    async fn flow(self, mut stream: Stream) {
+        loop {
+            let begun = self.sim.now();
+            self.processor.serve(micros(self.node.processing_us)).await;
+            let channel = self.channels.iter().min_by_key(|channel| channel.backlog()).expect("a node has channels");
+            channel.serve(stream.exponential(micros(self.node.channel_us))).await;
+            self.sim.sleep(micros(ACKNOWLEDGEMENT_US)).await;
+            let took = self.sim.now().saturating_since(begun);
+            self.delays.borrow_mut().add(took.as_secs_f64() * 1e6);
+        }
+    }
+}
+
+fn micros(us: f64) -> Duration {
+    Duration::from_nanos((us * 1e3).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: Node = Node { processors: 4, window: 6, processing_us: 480.0, channels: 6, channel_us: 514.0 };
+
+    #[test]
+    fn the_window_is_throughput_times_delay() {
+        let span = Duration::from_secs(2);
+        let delays = NODE.once(1, 0, span);
+        let in_flight = delays.count() as f64 / span.as_secs_f64() * delays.mean() * 1e-6;
+        // Packets that are under way at the ends of the run are in one factor and not in the other.
+        assert!((in_flight / 24.0 - 1.0).abs() < 0.01, "{in_flight}");
+    }
+
+    #[test]
+    fn nothing_is_faster_than_the_slowest_stage() {
+        let options = Options { seed: 1, replications: 2, confidence: 0.9, effort: Effort::Quick, threads: 1 };
+        let rate = |node: Node| node.packets_per_s(&options).mean;
+        let one = rate(Node { processors: 1, ..NODE });
+        assert!((one / (1e6 / 480.0) - 1.0).abs() < 0.01, "{one}");
+        let narrow = rate(Node { channels: 2, ..NODE });
+        assert!((narrow / (2e6 / 514.0) - 1.0).abs() < 0.05, "{narrow}");
+    }
+}

@@ -1,0 +1,159 @@
+//! 004-crossbar: the counter-experiment. Gateways that reach every network unit, not the neighbour's only.
+
+use units::{Duration, Rate};
+
+use super::experiment::{POLICIES, Point, assumptions, label, measure};
+use super::paper::{Case, Throughputs};
+use super::setup::{Acknowledgements, Application, Joined, Network, Setup};
+use super::table_5::NOTES;
+use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Row, Table};
+use crate::study::{Options, Study};
+
+/// The study.
+pub(super) struct Crossbar;
+
+/// A packet of 2000 bytes takes 16 ns.
+const AT_ONCE: Rate = Rate::from_mbps(1_000_000);
+
+struct Variant {
+    joined: Joined,
+    policy: (Application, Network),
+    acknowledgements: Acknowledgements,
+    moves_take_no_time: bool,
+}
+
+/// The first is what the others are held against.
+const VARIANTS: [Variant; 6] = [
+    Variant::new(Joined::Array, POLICIES[1]),
+    Variant::new(Joined::Array, POLICIES[2]),
+    Variant::new(Joined::Crossbar, POLICIES[2]),
+    Variant { moves_take_no_time: true, ..Variant::new(Joined::Array, POLICIES[2]) },
+    Variant { moves_take_no_time: true, ..Variant::new(Joined::Crossbar, POLICIES[2]) },
+    Variant {
+        moves_take_no_time: true,
+        acknowledgements: Acknowledgements::Each,
+        ..Variant::new(Joined::Crossbar, POLICIES[2])
+    },
+];
+
+// Places in it.
+const FIXED_NETWORK: usize = 0;
+const ARRAY: usize = 1;
+const CROSSBAR: usize = 2;
+const CROSSBAR_AT_ONCE: usize = 4;
+const CROSSBAR_FREE: usize = 5;
+
+impl Variant {
+    const fn new(joined: Joined, policy: (Application, Network)) -> Self {
+        Self { joined, policy, acknowledgements: Acknowledgements::Cumulative, moves_take_no_time: false }
+    }
+
+    fn label(&self) -> String {
+        let joined = match self.joined {
+            Joined::Array => "linear array",
+            Joined::Crossbar => "crossbar",
+        };
+        let window = match self.acknowledgements {
+            Acknowledgements::Cumulative => "",
+            Acknowledgements::Each => ", each acknowledgement frees its own place",
+        };
+        let moves = if self.moves_take_no_time { ", moves take no time" } else { "" };
+        format!("{joined}, {}{moves}{window}", label(self.policy))
+    }
+}
+
+impl Study for Crossbar {
+    fn id(&self) -> &'static str {
+        "004-crossbar"
+    }
+
+    fn title(&self) -> &'static str {
+        "Touchstone-like machine at 87 %: is the linear array the cause of the adaptive network scheduler's loss?"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["004-table-6.toml", "004-touchstone.toml"]
+    }
+
+    fn assumptions(&self) -> Vec<Assumption> {
+        super::assumptions::stated()
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let offered = Throughputs::table_6().offered_percent_of_capacity;
+        let setup = |variant: &Variant, case| {
+            let mut setup = Setup::new(offered, case).with(variant.policy.0, variant.policy.1);
+            setup.joined = variant.joined;
+            setup.assumed.acknowledgements = variant.acknowledgements;
+            if variant.moves_take_no_time {
+                (setup.assumed.link_rate, setup.assumed.link_hop) = (AT_ONCE, Duration::ZERO);
+            }
+            setup
+        };
+        let points: Vec<_> =
+            VARIANTS.iter().map(|variant| Case::ALL.map(|case| measure(&setup(variant, case), options))).collect();
+        let row = |(variant, points): (&Variant, &[Point; 4])| Row {
+            label: variant.label(),
+            cells: points.iter().map(|point| Cell::ours(point.mbps)).collect(),
+        };
+        let table = Table {
+            title: format!("Throughput at {offered} % of the available capacity"),
+            columns: Case::ALL.map(|case| Column::new(case.name(), "Mb/s")).to_vec(),
+            rows: VARIANTS.iter().zip(&points).map(row).collect(),
+        };
+        let headline = setup(&VARIANTS[CROSSBAR], Case::OneOverloaded);
+        Outcome {
+            tables: vec![table],
+            assumptions: assumptions(
+                &headline,
+                "crossbar, adaptive/adaptive, one overloaded, Mb/s",
+                &|point| point.mbps,
+                options,
+            ),
+            checks: checks(&points),
+            notes: [
+                "The adaptive application scheduler still asks one queue after the other, as in the array; what changes is that the \
+                 network scheduler has all six network units in reach.",
+                "The document blames the linear array. In this model it is not the cause: who reaches all units loses as much, even if \
+                 moves take no time, and with links of the real machine's speed far more, as all choose the same unit at the same \
+                 time and wait for its port. About half of the loss is order: it goes when each acknowledgement frees its own place \
+                 in the window. The rest is that places of a window, and tokens, are spent on slow rings.",
+            ]
+            .iter()
+            .chain(&NOTES)
+            .map(|&note| note.to_owned())
+            .collect(),
+            ..Outcome::default()
+        }
+    }
+}
+
+/// Claim 004-21: in a machine with a full crossbar the loss must vanish.
+fn checks(points: &[[Point; 4]]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for (index, case) in Case::ALL.into_iter().enumerate().skip(2) {
+        let mbps = |variant: usize| points[variant][index].mbps.mean;
+        let fixed = mbps(FIXED_NETWORK);
+        checks.push(Check::new(
+            format!("{}: in the linear array the adaptive network scheduler loses", case.name()),
+            mbps(ARRAY) < fixed,
+            format!("{:.1} against {fixed:.1} Mb/s", mbps(ARRAY)),
+        ));
+        checks.push(Check::new(
+            format!("{}: with a crossbar the loss vanishes", case.name()),
+            mbps(CROSSBAR) >= fixed * 0.99,
+            format!("{:.1} against {fixed:.1} Mb/s", mbps(CROSSBAR)),
+        ));
+        checks.push(Check::new(
+            format!("{}: with a crossbar whose moves take no time the loss vanishes", case.name()),
+            mbps(CROSSBAR_AT_ONCE) >= fixed * 0.99,
+            format!("{:.1} against {fixed:.1} Mb/s", mbps(CROSSBAR_AT_ONCE)),
+        ));
+        checks.push(Check::new(
+            format!("{}: it vanishes if, besides, each acknowledgement frees its own place in the window", case.name()),
+            mbps(CROSSBAR_FREE) >= fixed * 0.99,
+            format!("{:.1} against {fixed:.1} Mb/s", mbps(CROSSBAR_FREE)),
+        ));
+    }
+    checks
+}

@@ -1,0 +1,194 @@
+//! 004-table-7 and 004-table-8: predictions, made without the printed values.
+
+use super::experiment::{Figure, POLICIES, Point, assumptions, label, measure};
+use super::paper::{Case, Inputs};
+use super::setup::Setup;
+use super::table_5::NOTES;
+use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Series, Table};
+use crate::study::{Options, Study};
+
+/// Throughput by network length.
+pub(super) struct Table7;
+
+/// Latency by window.
+pub(super) struct Table8;
+
+/// What makes these tables predictions.
+const PREDICTION: &str = "A prediction: the printed values were kept apart from whoever built this model. Nothing in it was chosen \
+                          for this table.";
+
+/// What a change of throughput must be at least to count.
+const NOTABLE: f64 = 0.02;
+
+impl Study for Table7 {
+    fn id(&self) -> &'static str {
+        "004-table-7"
+    }
+
+    fn title(&self) -> &'static str {
+        "Touchstone-like machine, prediction: throughput over rings of 5, 20 and 100 km"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["004-tables-7-8-inputs.toml", "004-touchstone.toml"]
+    }
+
+    fn assumptions(&self) -> Vec<Assumption> {
+        super::assumptions::stated()
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let inputs = Inputs::load().table_7;
+        let setup = |km: u64, case, policy: usize| {
+            let mut setup =
+                Setup::new(inputs.offered_percent_of_capacity, case).with(POLICIES[policy].0, POLICIES[policy].1);
+            (setup.network_km, setup.window_bytes) = (km, inputs.window_bytes);
+            setup
+        };
+        let grid = |case| -> Vec<Vec<Point>> {
+            let row = |policy| inputs.network_km.iter().map(|&km| measure(&setup(km, case, policy), options)).collect();
+            (0..POLICIES.len()).map(row).collect()
+        };
+        let points: Vec<_> = inputs.cases.iter().map(|&case| (case, grid(case))).collect();
+        let longest = inputs.network_km.iter().copied().max().expect("lengths are given");
+        let headline = setup(longest, Case::TwoOverloaded, 2);
+        let figure = format!("adaptive/adaptive, {longest} km, two overloaded, Mb/s");
+        let columns = |unit| inputs.network_km.iter().map(|km| Column::new(&format!("{km} km"), unit)).collect();
+        Outcome {
+            tables: vec![
+                table("Throughput", columns("Mb/s"), &points, &|point| point.mbps),
+                table("Frames at a ring's network units", columns("frames"), &points, &|point| point.interface_frames),
+            ],
+            plots: points.iter().map(|(case, rows)| by_length(*case, &inputs.network_km, rows)).collect(),
+            assumptions: assumptions(&headline, &figure, &|point| point.mbps, options),
+            checks: length_checks(&points),
+            notes: [PREDICTION].iter().chain(&NOTES).map(|&note| note.to_owned()).collect(),
+        }
+    }
+}
+
+fn table(title: &str, columns: Vec<Column>, points: &[(Case, Vec<Vec<Point>>)], figure: Figure<'_>) -> Table {
+    let row = |(case, rows): &(Case, Vec<Vec<Point>>)| -> Vec<Row> {
+        rows.iter()
+            .zip(POLICIES)
+            .map(|(row, policy)| Row {
+                label: format!("{}: {}", case.name(), label(policy)),
+                cells: row.iter().map(|point| Cell::ours(figure(point))).collect(),
+            })
+            .collect()
+    };
+    Table { title: title.to_owned(), columns, rows: points.iter().flat_map(row).collect() }
+}
+
+fn by_length(case: Case, lengths_km: &[u64], rows: &[Vec<Point>]) -> Plot {
+    let series = |(row, policy): (&Vec<Point>, _)| Series {
+        name: label(policy),
+        points: lengths_km.iter().zip(row).map(|(&km, point)| (km as f64, point.mbps)).collect(),
+    };
+    Plot {
+        title: format!("Throughput by network length, {}", case.name()),
+        x: Column::new("network length", "km"),
+        y: Column::new("throughput", "Mb/s"),
+        series: rows.iter().zip(POLICIES).map(series).collect(),
+    }
+}
+
+/// Claims 004-22 and 004-23: adaptive network scheduling pays on long networks, where queues build up, and not on short ones.
+fn length_checks(points: &[(Case, Vec<Vec<Point>>)]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for (case, rows) in points {
+        let (Some([short, .., long]), Some(both)) = (rows.get(1).map(Vec::as_slice), rows.get(2)) else {
+            continue;
+        };
+        let (short_both, long_both) = (&both[0], &both[both.len() - 1]);
+        let gain = |with: &Point, without: &Point| with.mbps.mean / without.mbps.mean - 1.0;
+        let gains = [gain(short_both, short), gain(long_both, long)];
+        checks.push(Check::new(
+            format!(
+                "{}: the adaptive network scheduler pays on the longest network and not on the shortest",
+                case.name()
+            ),
+            gains[1] > NOTABLE && gains[0] < NOTABLE,
+            format!("{:+.1} % on the shortest, {:+.1} % on the longest", gains[0] * 100.0, gains[1] * 100.0),
+        ));
+        let frames = [short, long].map(|point| point.interface_frames.mean);
+        checks.push(Check::new(
+            format!("{}: queues at the network units are longer on the longest network", case.name()),
+            frames[1] > frames[0],
+            format!("{:.2} frames on the shortest, {:.2} on the longest", frames[0], frames[1]),
+        ));
+    }
+    checks
+}
+
+impl Study for Table8 {
+    fn id(&self) -> &'static str {
+        "004-table-8"
+    }
+
+    fn title(&self) -> &'static str {
+        "Touchstone-like machine, prediction: latency with windows of 4000, 8000 and 14000 bytes"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["004-tables-7-8-inputs.toml", "004-touchstone.toml"]
+    }
+
+    fn assumptions(&self) -> Vec<Assumption> {
+        super::assumptions::stated()
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let inputs = Inputs::load().table_8;
+        let setup = |window: u64, case| {
+            let mut setup = Setup::new(inputs.offered_percent_of_capacity, case).with(POLICIES[2].0, POLICIES[2].1);
+            (setup.network_km, setup.window_bytes) = (inputs.network_km, window);
+            setup
+        };
+        let row = |&case: &Case| -> Vec<Point> {
+            inputs.window_bytes.iter().map(|&window| measure(&setup(window, case), options)).collect()
+        };
+        let points: Vec<Vec<Point>> = inputs.cases.iter().map(row).collect();
+        let columns =
+            |unit| inputs.window_bytes.iter().map(|bytes| Column::new(&format!("{bytes} bytes"), unit)).collect();
+        let table = |title: &str, unit, figure: Figure<'_>| Table {
+            title: title.to_owned(),
+            columns: columns(unit),
+            rows: (inputs.cases.iter().zip(&points))
+                .map(|(case, row)| Row {
+                    label: case.name().to_owned(),
+                    cells: row.iter().map(|point| Cell::ours(figure(point))).collect(),
+                })
+                .collect(),
+        };
+        let headline = setup(inputs.window_bytes[inputs.window_bytes.len() - 1], Case::TwoOverloaded);
+        let figure = "largest window, two overloaded, latency in us";
+        Outcome {
+            tables: vec![
+                table("Latency, adaptive/adaptive", "us", &|point| point.latency_us),
+                table("Throughput, adaptive/adaptive", "Mb/s", &|point| point.mbps),
+            ],
+            assumptions: assumptions(&headline, figure, &|point| point.latency_us, options),
+            checks: window_checks(&inputs.cases, &points),
+            notes: [PREDICTION].iter().chain(&NOTES).map(|&note| note.to_owned()).collect(),
+            ..Outcome::default()
+        }
+    }
+}
+
+/// What can be said of latency without the printed values: overload lengthens it at every window.
+fn window_checks(cases: &[Case], points: &[Vec<Point>]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for (pair, rows) in cases.windows(2).zip(points.windows(2)) {
+        let holds = rows[0].iter().zip(&rows[1]).all(|(less, more)| less.latency_us.mean <= more.latency_us.mean);
+        let list = |row: &[Point]| {
+            row.iter().map(|point| format!("{:.0}", point.latency_us.mean)).collect::<Vec<_>>().join(", ")
+        };
+        checks.push(Check::new(
+            format!("latency with {} is at least that with {}, at every window", pair[1].name(), pair[0].name()),
+            holds,
+            format!("{} us; {} us", list(&rows[1]), list(&rows[0])),
+        ));
+    }
+    checks
+}

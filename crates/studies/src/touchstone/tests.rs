@@ -1,0 +1,124 @@
+//! Orderings and laws at quick effort.
+
+use units::Duration;
+
+use super::experiment::{POLICIES, TOLERANCE, measure};
+use super::model::run;
+use super::paper::{Case, Throughputs};
+use super::setup::{Acknowledgements, Joined, Setup};
+use crate::study::{Effort, Options};
+
+const WARM_UP: Duration = Duration::from_millis(50);
+const SPAN: Duration = Duration::from_millis(400);
+
+fn mbps(setup: &Setup) -> f64 {
+    run(setup, 1, 0, WARM_UP, SPAN).mbps
+}
+
+fn setup(percent: f64, case: Case, policy: usize) -> Setup {
+    Setup::new(percent, case).with(POLICIES[policy].0, POLICIES[policy].1)
+}
+
+#[test]
+fn adaptive_application_scheduling_carries_what_fixed_scheduling_loses() {
+    let fixed = mbps(&setup(87.0, Case::TwoOverloaded, 0));
+    let adaptive = mbps(&setup(87.0, Case::TwoOverloaded, 1));
+    assert!(adaptive > fixed * 2.0, "{adaptive} against {fixed} Mb/s");
+}
+
+#[test]
+fn packets_moved_to_a_slow_ring_hold_up_those_that_went_over_a_fast_one() {
+    let fixed = mbps(&setup(87.0, Case::OneOverloaded, 1));
+    let both = setup(87.0, Case::OneOverloaded, 2);
+    let moved = mbps(&both);
+    assert!(moved < fixed * 0.95, "{moved} against {fixed} Mb/s");
+    let mut free = both;
+    free.assumed.acknowledgements = Acknowledgements::Each;
+    assert!(mbps(&free) > moved, "each acknowledgement frees its own place");
+}
+
+#[test]
+fn no_more_is_carried_than_is_offered_and_no_ring_carries_more_than_its_rate() {
+    for policy in 0..POLICIES.len() {
+        let setup = Setup { offered_mbps: 5_000.0, ..setup(87.0, Case::Quiet, policy) };
+        let measured = run(&setup, 1, 0, WARM_UP, SPAN);
+        assert!(measured.gateway_mbps.iter().sum::<f64>() < 600.0, "{measured:?}");
+        assert!((measured.gateway_mbps.iter().sum::<f64>() - measured.mbps).abs() < 1e-6);
+    }
+    let little = Setup { offered_mbps: 10.0, ..setup(37.0, Case::Quiet, 1) };
+    let measured = run(&little, 1, 0, Duration::ZERO, Duration::from_secs(20));
+    assert!((measured.mbps / 10.0 - 1.0).abs() < 0.1, "{measured:?}");
+}
+
+#[test]
+fn a_window_and_the_time_for_it_bound_what_a_gateway_carries() {
+    // One packet under way: at most one for each time round the ring, its own time included.
+    let mut stop_and_wait = Setup { offered_mbps: 1_000.0, window_bytes: 2_000, ..setup(87.0, Case::Quiet, 1) };
+    stop_and_wait.assumed.share_ratio = 1.0;
+    let ring = stop_and_wait.ring(0);
+    let round = ring.latency() + ring.frame_time(2_000);
+    let bound = 16_000.0 / (round.as_secs_f64() * 1e6);
+    let measured = run(&stop_and_wait, 1, 0, WARM_UP, SPAN);
+    for &mbps in &measured.gateway_mbps {
+        assert!(mbps <= bound && mbps > bound * 0.4, "{mbps} of {bound} Mb/s");
+    }
+}
+
+#[test]
+fn a_crossbar_reaches_further_than_the_neighbour() {
+    let array = setup(87.0, Case::TwoOverloaded, 2);
+    let crossbar = Setup { joined: Joined::Crossbar, ..array.clone() };
+    let (array, crossbar) = (run(&array, 1, 0, WARM_UP, SPAN), run(&crossbar, 1, 0, WARM_UP, SPAN));
+    assert!(crossbar.moved > array.moved, "{} against {}", crossbar.moved, array.moved);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_on_any_number_of_threads() {
+    let setup = setup(37.0, Case::Uniform, 2);
+    let options = |threads| Options { seed: 3, replications: 3, confidence: 0.95, effort: Effort::Quick, threads };
+    assert_eq!(measure(&setup, &options(1)), measure(&setup, &options(3)));
+    assert_ne!(run(&setup, 3, 0, WARM_UP, SPAN), run(&setup, 3, 1, WARM_UP, SPAN));
+}
+
+#[test]
+fn most_cells_are_near_the_document_even_in_short_runs() {
+    let (five, six) = (Throughputs::table_5(), Throughputs::table_6());
+    let mut near = 0;
+    for paper in [&five, &six] {
+        for (index, policy) in POLICIES.into_iter().enumerate() {
+            for case in Case::ALL {
+                let ours = mbps(&setup(paper.offered_percent_of_capacity, case, index));
+                let printed = paper.mbps(policy.0, policy.1, case);
+                near += usize::from((ours / printed - 1.0).abs() < 2.0 * TOLERANCE);
+            }
+        }
+    }
+    assert!(near >= 18, "{near} of 24 within twice the tolerance");
+}
+
+#[test]
+fn how_much_an_overloaded_ring_is_asked_for_does_not_matter() {
+    let overloaded = |share: f64| {
+        let mut setup = setup(87.0, Case::TwoOverloaded, 1);
+        setup.assumed.overload = share;
+        run(&setup, 1, 0, WARM_UP, Duration::from_secs(1)).mbps
+    };
+    let (much, more) = (overloaded(0.6), overloaded(2.0));
+    assert!((more / much - 1.0).abs() < 0.05, "{much} and {more} Mb/s");
+}
+
+#[test]
+fn every_study_fills_its_tables_and_says_what_its_assumptions_matter() {
+    let options = Options { seed: 1, replications: 1, confidence: 0.95, effort: Effort::Quick, threads: 2 };
+    for study in super::studies() {
+        let outcome = study.run(&options);
+        for table in &outcome.tables {
+            for row in &table.rows {
+                assert_eq!(row.cells.len(), table.columns.len(), "{}: {}", study.id(), row.label);
+                assert!(row.cells.iter().all(|cell| cell.ours.is_some_and(|ours| ours.mean.is_finite())));
+            }
+        }
+        assert!(outcome.assumptions.iter().all(|assumption| assumption.sensitivity.len() >= 2), "{}", study.id());
+        assert!(!outcome.checks.is_empty() && !outcome.tables.is_empty(), "{}", study.id());
+    }
+}
