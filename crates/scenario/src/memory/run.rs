@@ -11,7 +11,7 @@ use crate::model::Scenario;
 use crate::outcome::Outcome;
 use crate::proof::Proof;
 use crate::recorder::Recorder;
-use crate::world::{Order, Progress, Watch, WorldError};
+use crate::world::{Order, Progress, Stages, Watch, WorldError};
 
 /// Steps without time passing after which somebody spins: far more than what can happen in one moment.
 const SPIN_MAX: u32 = 1_000_000;
@@ -19,7 +19,7 @@ const SPIN_MAX: u32 = 1_000_000;
 /// Steps between two looks of whoever watches.
 const STEPS_BETWEEN_WATCHES: u64 = 4096;
 
-pub(super) struct Run<'a> {
+pub(crate) struct Run<'a> {
     scenario: &'a Scenario,
     order: &'a Order,
     now: Instant,
@@ -33,14 +33,18 @@ pub(super) struct Run<'a> {
     plan: PathPlan,
     connected_at: Option<Instant>,
     failure: Option<String>,
+    /// Hosts at which something has happened since they were visited.
+    touched: [bool; 2],
+    /// When the connections want to be called, as of their last visits.
+    timeouts: [Option<Instant>; 2],
     spins: u32,
     steps: u64,
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(scenario: &'a Scenario, order: &'a Order) -> Result<Self, WorldError> {
+    pub(crate) fn new(scenario: &'a Scenario, order: &'a Order, stages: Stages) -> Result<Self, WorldError> {
         let root = Rng::from_seed(order.seed);
-        let node = |side, name| Node::new(scenario, side, order.paths.len(), &root.split(name));
+        let node = |side, name| Node::new(scenario, side, order.paths.len(), stages, &root.split(name));
         let links = scenario.links_under(&order.paths);
         Ok(Self {
             scenario,
@@ -48,23 +52,24 @@ impl<'a> Run<'a> {
             now: Instant::ZERO,
             end: Instant::ZERO + scenario.duration,
             nodes: [node(Side::Client, "host a")?, node(Side::Server, "host b")?],
-            apps: [App::sending(scenario, &root), App::receiving(scenario)],
+            apps: [App::sending(scenario, &root), App::receiving(scenario)].map(|app| app.with_stages(stages)),
             network: Network::new(scenario, &order.paths, &root),
             recorder: Recorder::new(scenario),
             proof: Proof::new(scenario, &links),
             plan: PathPlan::new(scenario, &order.paths),
             connected_at: None,
             failure: None,
+            touched: [true, false],
+            timeouts: [None, None],
             spins: 0,
             steps: 0,
         })
     }
 
-    pub(super) fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, WorldError> {
+    pub(crate) fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, WorldError> {
         self.nodes[0].connect(self.now, self.plan.first)?;
         loop {
-            self.settle(0);
-            self.settle(1);
+            self.settle_touched();
             if self.failure.is_some() || self.recorder.is_done() || !self.step()? {
                 return Ok(self.into_outcome());
             }
@@ -81,20 +86,14 @@ impl<'a> Run<'a> {
 
     /// Advances to the next thing that happens; false at the end.
     fn step(&mut self) -> Result<bool, WorldError> {
-        let next = [
-            self.network.timeout(),
-            self.nodes[0].timeout(),
-            self.nodes[1].timeout(),
-            self.apps[0].timeout(),
-            self.proof.timeout(),
-        ];
+        let app_at = self.apps[0].timeout();
+        let next = [self.network.timeout(), self.timeouts[0], self.timeouts[1], app_at, self.proof.timeout()];
         let next = next.into_iter().flatten().min().unwrap_or(self.end).max(self.now);
         if next >= self.end {
             self.now = self.end;
             // The counters and deliveries of the last moment.
             self.receive();
-            self.settle(0);
-            self.settle(1);
+            self.settle_touched();
             return Ok(false);
         }
         self.spins = if next > self.now { 0 } else { self.spins + 1 };
@@ -105,9 +104,11 @@ impl<'a> Run<'a> {
         self.receive();
         let network = &self.network;
         self.proof.look(next, self.scenario, |link| network.stats(link));
-        for node in &mut self.nodes {
-            if node.timeout().is_some_and(|at| at <= next) {
-                node.handle_timeout(next);
+        self.touched[0] |= app_at.is_some_and(|at| at <= next);
+        for host in 0..2 {
+            if self.timeouts[host].is_some_and(|at| at <= next) {
+                self.touched[host] = true;
+                self.nodes[host].handle_timeout(next);
             }
         }
         Ok(true)
@@ -115,7 +116,19 @@ impl<'a> Run<'a> {
 
     fn receive(&mut self) {
         while let Some((direction, frame)) = self.network.receive(self.now) {
+            self.touched[1 - direction] = true;
             self.nodes[1 - direction].receive(self.now, frame);
+        }
+    }
+
+    /// Visits the hosts at which something has happened, as a driver does: what may leave in a while leaves then, and not
+    /// bit by bit whenever anything happens anywhere.
+    fn settle_touched(&mut self) {
+        for host in 0..2 {
+            if std::mem::take(&mut self.touched[host]) {
+                self.settle(host);
+                self.timeouts[host] = self.nodes[host].timeout();
+            }
         }
     }
 
