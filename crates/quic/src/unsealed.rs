@@ -40,7 +40,7 @@ enum Place {
     /// Packet `index` of the row that is this item of the plan.
     Row { item: u32, index: u32 },
     /// These bytes of `sealed`.
-    Sealed { start: u32, end: u32 },
+    Sealed { start: u32, end: u32, has_data: bool },
 }
 
 /// Packets of a row that one record tells of: their payload lies in one piece.
@@ -66,7 +66,7 @@ impl Unsealed {
         self.sealed.clear();
         let size = self.plan.segment_size;
         // Bytes of the datagram that is being filled, which began here in `sealed`.
-        let (mut filled, mut start) = (0, 0);
+        let (mut filled, mut start, mut has_data) = (0, 0, false);
         for (number, item) in (0_u32..).zip(&self.plan.items) {
             if let Planned::Row(row) = item
                 && filled == 0
@@ -78,14 +78,14 @@ impl Unsealed {
             let before = self.sealed.len();
             seal_item(&self.plan, item, &mut self.sealed);
             filled += self.sealed.len() - before;
+            has_data |= self.plan.has_data(item);
             while filled >= size {
-                self.places.push(Place::Sealed { start: start as u32, end: (start + size) as u32 });
-                filled -= size;
-                start += size;
+                self.places.push(Place::Sealed { start: start as u32, end: (start + size) as u32, has_data });
+                (filled, start, has_data) = (filled - size, start + size, false);
             }
         }
         if filled > 0 {
-            self.places.push(Place::Sealed { start: start as u32, end: (start + filled) as u32 });
+            self.places.push(Place::Sealed { start: start as u32, end: (start + filled) as u32, has_data });
         }
         debug_assert_eq!(self.places.len(), self.plan.datagram_count, "a plan states its own size");
     }
@@ -104,7 +104,7 @@ impl Unsealed {
     pub fn len_bytes(&self, datagram: usize) -> usize {
         match self.places[datagram] {
             Place::Row { .. } => self.plan.segment_size,
-            Place::Sealed { start, end } => (end - start) as usize,
+            Place::Sealed { start, end, .. } => (end - start) as usize,
         }
     }
 
@@ -113,13 +113,18 @@ impl Unsealed {
         matches!(self.places[datagram], Place::Sealed { .. })
     }
 
+    /// True if a datagram has payload: bytes of a stream, a datagram or the handshake, and not only what the protocol says itself.
+    pub fn has_data(&self, datagram: usize) -> bool {
+        matches!(self.places[datagram], Place::Row { .. } | Place::Sealed { has_data: true, .. })
+    }
+
     /// Appends the bytes of a datagram, as [`seal`](crate::seal::seal) would have made them.
     ///
     /// # Panics
     /// If there is no such datagram.
     pub fn seal_datagram(&self, datagram: usize, out: &mut Vec<u8>) {
         match self.places[datagram] {
-            Place::Sealed { start, end } => out.extend_from_slice(&self.sealed[start as usize..end as usize]),
+            Place::Sealed { start, end, .. } => out.extend_from_slice(&self.sealed[start as usize..end as usize]),
             Place::Row { item, index } => self.seal_of_row(self.row(item), index, out),
         }
     }
@@ -212,6 +217,18 @@ impl Unsealed {
         self.copy_payload(row, index, |part| out.extend_from_slice(part));
         let keys = self.plan.keys_of(Space::Data);
         protect(keys, self.plan.path, number, row.number_len, number_at + number_len, start, out);
+    }
+}
+
+impl Plan {
+    fn has_data(&self, item: &Planned) -> bool {
+        match item {
+            Planned::Row(_) => true,
+            Planned::Packet(packet) => {
+                let pieces = &self.pieces[packet.pieces_from as usize..packet.pieces_to as usize];
+                pieces.iter().any(|piece| piece.chunk != Piece::HEAD)
+            }
+        }
     }
 }
 

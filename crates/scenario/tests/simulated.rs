@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use scenario::memory::Memory;
 use scenario::model::Scenario;
 use scenario::parse::parse;
-use scenario::simulated::Simulated;
+use scenario::simulated::Sim;
 use scenario::world::{Order, World};
 use units::Duration;
 
@@ -29,7 +29,7 @@ fn read(path: &Path) -> Scenario {
 fn compare(scenario: &Scenario, seed: u64) {
     let order = Order { paths: (0..scenario.paths.len()).collect(), seed };
     let in_memory = Memory.run(scenario, &order, &mut |_| true).expect("it runs");
-    let mut simulated = Simulated.run(scenario, &order, &mut |_| true).expect("it runs");
+    let mut simulated = Sim::default().run(scenario, &order, &mut |_| true).expect("it runs");
     assert_eq!(simulated.world, "sim");
     simulated.world = in_memory.world;
     assert!(in_memory.path_outcomes.iter().any(|path| path.datagrams[0] > 20), "{}: nothing was sent", scenario.name);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{
-    Addresses, Connection, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, ReceiveBuffer, Route,
-    SecretSource, Side, Unsealed, seal,
+    Addresses, Connection, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, Receipt, ReceiveBuffer,
+    Route, SecretSource, Side, Unsealed, seal,
 };
 use units::{Instant, Rng};
 
@@ -55,6 +56,21 @@ fn addresses(path: usize, side: Side) -> Addresses {
         Side::Server => (end(2, 2000), end(1, 1000)),
     };
     Addresses { remote: there, local_ip: Some(here.ip()), socket: path as u16 }
+}
+
+/// A plan that leaves or is about to, never sealed.
+pub(crate) struct Flight {
+    pub(crate) path: usize,
+    pub(crate) unsealed: Rc<Unsealed>,
+    receipt: Receipt,
+}
+
+impl Flight {
+    /// Its datagrams.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> + '_ {
+        let frame = |datagram| Frame { path: self.path, body: Body::Unsealed(Rc::clone(&self.unsealed), datagram) };
+        (0..self.unsealed.datagram_count()).map(frame)
+    }
 }
 
 /// Flights kept for their memory, at most: those of a long path are under way anyway, and a new one costs five allocations.
@@ -127,16 +143,8 @@ impl Node {
         let addresses = addresses(frame.path, self.side);
         match frame.body {
             Body::Bytes(bytes) => self.receive_bytes(now, addresses, bytes),
-            Body::Unsealed(unsealed, datagram) if unsealed.is_sealed(datagram) => {
-                let mut bytes = Vec::with_capacity(unsealed.len_bytes(datagram));
-                unsealed.seal_datagram(datagram, &mut bytes);
-                self.receive_bytes(now, addresses, bytes);
-            }
             Body::Unsealed(unsealed, datagram) => {
-                let is_known = matches!(self.endpoint.route_unsealed(&unsealed, datagram), Route::Known(_));
-                if let Some(connection) = self.connection.as_mut().filter(|_| is_known) {
-                    connection.handle_unsealed(now, addresses, &unsealed, datagram..datagram + 1);
-                }
+                return self.receive_batch(now, frame.path, &unsealed, datagram..datagram + 1);
             }
         }
         self.apply_routes();
@@ -169,23 +177,64 @@ impl Node {
         self.connection.as_mut()?.poll_event()
     }
 
+    /// Datagrams of a plan that arrived together over a path.
+    pub(crate) fn receive_batch(&mut self, now: Instant, path: usize, unsealed: &Unsealed, datagrams: Range<usize>) {
+        let addresses = addresses(path, self.side);
+        for datagram in datagrams.clone().filter(|datagram| unsealed.is_sealed(*datagram)) {
+            debug_assert_eq!(datagrams.len(), 1, "what has bytes comes alone");
+            let mut bytes = Vec::with_capacity(unsealed.len_bytes(datagram));
+            unsealed.seal_datagram(datagram, &mut bytes);
+            self.receive_bytes(now, addresses, bytes);
+            self.apply_routes();
+            return;
+        }
+        let is_known = matches!(self.endpoint.route_unsealed(unsealed, datagrams.start), Route::Known(_));
+        if let Some(connection) = self.connection.as_mut().filter(|_| is_known) {
+            connection.handle_unsealed(now, addresses, unsealed, datagrams);
+        }
+        self.apply_routes();
+    }
+
+    /// What may leave now, at most `datagrams_max` datagrams of it; [`Self::emitted`] says when it does.
+    pub(crate) fn next_flight(&mut self, now: Instant, datagrams_max: usize) -> Option<Flight> {
+        let connection = self.connection.as_mut()?;
+        while connection.poll_plan(now, datagrams_max, &mut self.plan) {
+            let receipt = self.plan.receipt();
+            let Some(addresses) = self.plan.addresses else {
+                connection.handle_emitted(now, &receipt);
+                continue;
+            };
+            let mut unsealed = spare(&mut self.flights);
+            unsealed.fill(&mut self.plan);
+            let unsealed = Rc::new(unsealed);
+            self.flights.push_back(Rc::clone(&unsealed));
+            return Some(Flight { path: usize::from(addresses.socket), unsealed, receipt });
+        }
+        None
+    }
+
+    /// A flight leaves.
+    pub(crate) fn emitted(&mut self, now: Instant, flight: &Flight) {
+        if let Some(connection) = &mut self.connection {
+            connection.handle_emitted(now, &flight.receipt);
+        }
+        self.apply_routes();
+    }
+
     /// Sends everything that may leave now.
     pub(crate) fn send(&mut self, now: Instant, mut emit: impl FnMut(Frame)) {
+        if self.stages == Stages::Lengths {
+            while let Some(flight) = self.next_flight(now, PLAN_DATAGRAMS_MAX) {
+                self.emitted(now, &flight);
+                flight.frames().for_each(&mut emit);
+            }
+            return;
+        }
         let Some(connection) = &mut self.connection else { return };
         while connection.poll_plan(now, PLAN_DATAGRAMS_MAX, &mut self.plan) {
             connection.handle_emitted(now, &self.plan.receipt());
             let Some(addresses) = self.plan.addresses else { continue };
             let path = usize::from(addresses.socket);
-            if self.stages == Stages::Lengths {
-                let mut unsealed = spare(&mut self.flights);
-                unsealed.fill(&mut self.plan);
-                let unsealed = Rc::new(unsealed);
-                for datagram in 0..unsealed.datagram_count() {
-                    emit(Frame { path, body: Body::Unsealed(Rc::clone(&unsealed), datagram) });
-                }
-                self.flights.push_back(unsealed);
-                continue;
-            }
             seal(&self.plan, &mut self.sealed);
             for datagram in self.sealed.chunks(self.plan.segment_size) {
                 emit(Frame { path, body: Body::Bytes(datagram.to_vec()) });

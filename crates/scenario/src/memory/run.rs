@@ -1,5 +1,7 @@
 //! One run, step by step.
 
+use std::rc::Rc;
+
 use quic::{Event, Side};
 use units::{Instant, Rng};
 
@@ -19,15 +21,15 @@ const SPIN_MAX: u32 = 1_000_000;
 /// Steps between two looks of whoever watches.
 const STEPS_BETWEEN_WATCHES: u64 = 4096;
 
-pub(crate) struct Run<'a> {
-    scenario: &'a Scenario,
-    order: &'a Order,
-    now: Instant,
-    end: Instant,
+pub(crate) struct Run {
+    scenario: Rc<Scenario>,
+    order: Order,
+    pub(crate) now: Instant,
+    pub(crate) end: Instant,
     /// The sending host, then the other.
-    nodes: [Node; 2],
+    pub(crate) nodes: [Node; 2],
     apps: [App; 2],
-    network: Network,
+    pub(crate) network: Network,
     recorder: Recorder,
     proof: Proof,
     plan: PathPlan,
@@ -41,14 +43,14 @@ pub(crate) struct Run<'a> {
     steps: u64,
 }
 
-impl<'a> Run<'a> {
-    pub(crate) fn new(scenario: &'a Scenario, order: &'a Order, stages: Stages) -> Result<Self, WorldError> {
+impl Run {
+    pub(crate) fn new(scenario: &Scenario, order: &Order, stages: Stages) -> Result<Self, WorldError> {
         let root = Rng::from_seed(order.seed);
         let node = |side, name| Node::new(scenario, side, order.paths.len(), stages, &root.split(name));
         let links = scenario.links_under(&order.paths);
         Ok(Self {
-            scenario,
-            order,
+            scenario: Rc::new(scenario.clone()),
+            order: order.clone(),
             now: Instant::ZERO,
             end: Instant::ZERO + scenario.duration,
             nodes: [node(Side::Client, "host a")?, node(Side::Server, "host b")?],
@@ -67,21 +69,63 @@ impl<'a> Run<'a> {
     }
 
     pub(crate) fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, WorldError> {
-        self.nodes[0].connect(self.now, self.plan.first)?;
+        self.begin()?;
         loop {
             self.settle_touched();
-            if self.failure.is_some() || self.recorder.is_done() || !self.step()? {
+            if self.is_over() || !self.step()? {
                 return Ok(self.into_outcome());
             }
             self.steps += 1;
             if self.steps.is_multiple_of(STEPS_BETWEEN_WATCHES) {
-                let delivered_bytes = self.recorder.delivered_bytes();
-                let progress = Progress { now: self.now, duration: self.scenario.duration, delivered_bytes };
-                if !watch(&progress) {
-                    return Err(WorldError::Stopped);
-                }
+                self.show(watch)?;
             }
         }
+    }
+
+    /// The sending host begins.
+    pub(crate) fn begin(&mut self) -> Result<(), WorldError> {
+        self.nodes[0].connect(self.now, self.plan.first)
+    }
+
+    /// All is done, or nothing more can be.
+    pub(crate) fn is_over(&self) -> bool {
+        self.failure.is_some() || self.recorder.is_done()
+    }
+
+    /// Tells whoever watches how far it is.
+    pub(crate) fn show(&self, watch: Watch<'_>) -> Result<(), WorldError> {
+        let delivered_bytes = self.recorder.delivered_bytes();
+        let progress = Progress { now: self.now, duration: self.scenario.duration, delivered_bytes };
+        if watch(&progress) { Ok(()) } else { Err(WorldError::Stopped) }
+    }
+
+    /// When faults begin or end.
+    pub(crate) fn proof_timeout(&self) -> Option<Instant> {
+        self.proof.timeout()
+    }
+
+    /// Looks at the counters of links whose faults begin or end now.
+    pub(crate) fn look_at_faults(&mut self) {
+        let network = &self.network;
+        self.proof.look(self.now, &self.scenario, |link| network.stats(link));
+    }
+
+    /// When a host's application begins something.
+    pub(crate) fn app_timeout(&self, host: usize) -> Option<Instant> {
+        self.apps[host].timeout()
+    }
+
+    /// Lets a host's application react and begin what is due; true if anything happened.
+    pub(crate) fn visit(&mut self, host: usize) -> bool {
+        let mut is_quiet = true;
+        while let Some(event) = self.nodes[host].poll_event() {
+            is_quiet = false;
+            self.react(host, &event);
+        }
+        if let Some(connection) = &mut self.nodes[host].connection {
+            self.apps[host].pump(self.now, connection, &mut self.recorder);
+        }
+        !is_quiet
     }
 
     /// Advances to the next thing that happens; false at the end.
@@ -102,8 +146,7 @@ impl<'a> Run<'a> {
         }
         self.now = next;
         self.receive();
-        let network = &self.network;
-        self.proof.look(next, self.scenario, |link| network.stats(link));
+        self.look_at_faults();
         self.touched[0] |= app_at.is_some_and(|at| at <= next);
         for host in 0..2 {
             if self.timeouts[host].is_some_and(|at| at <= next) {
@@ -135,15 +178,8 @@ impl<'a> Run<'a> {
     /// Lets a host's application react, and the host send, until it has nothing more to say.
     fn settle(&mut self, host: usize) {
         loop {
-            let mut is_quiet = true;
-            while let Some(event) = self.nodes[host].poll_event() {
-                is_quiet = false;
-                self.react(host, &event);
-            }
-            let (node, app) = (&mut self.nodes[host], &mut self.apps[host]);
-            if let Some(connection) = &mut node.connection {
-                app.pump(self.now, connection, &mut self.recorder);
-            }
+            let mut is_quiet = !self.visit(host);
+            let node = &mut self.nodes[host];
             let network = &mut self.network;
             node.send(self.now, |frame| {
                 is_quiet = false;
@@ -184,9 +220,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn into_outcome(self) -> Outcome {
+    pub(crate) fn into_outcome(self) -> Outcome {
         let network = self.network;
-        let fault_outcomes = self.proof.finish(self.scenario, |link| network.stats(link));
+        let fault_outcomes = self.proof.finish(&self.scenario, |link| network.stats(link));
         let (path_outcomes, link_outcomes) = network.outcomes();
         let (parts, foreign_streams) = self.recorder.finish(self.now, self.failure.is_some());
         Outcome {
