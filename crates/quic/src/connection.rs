@@ -8,6 +8,7 @@ mod lease;
 mod paths;
 mod questions;
 mod script;
+mod unsealed;
 
 use std::sync::Arc;
 

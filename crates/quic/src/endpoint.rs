@@ -21,6 +21,7 @@ use crate::journal::session::HeldSession;
 use crate::secret::{SecretSource, shard_of};
 use crate::send::path::Addresses;
 use crate::session::SessionFactory;
+use crate::unsealed::Unsealed;
 
 /// A client's first Destination Connection ID has at least this many bytes (RFC 9000, section 7.2).
 const FIRST_DESTINATION_LEN_MIN: usize = 8;
@@ -112,6 +113,16 @@ impl Endpoint {
             Ok(Parsed::UnknownVersion { .. }) => Route::UnknownVersion,
             _ => Route::Unknown,
         }
+    }
+
+    /// As [`route`](Self::route), for a datagram that was not sealed.
+    pub fn route_unsealed(&self, unsealed: &Unsealed, datagram: usize) -> Route {
+        if let Some(id) = unsealed.destination(datagram) {
+            return self.routes.get(id).map_or(Route::Unknown, |key| Route::Known(*key));
+        }
+        let mut bytes = Vec::new();
+        unsealed.seal_datagram(datagram, &mut bytes);
+        self.route(&bytes)
     }
 
     /// To which of `count` endpoints behind one address the connection ID of a datagram leads, if it is one that they make

@@ -20,6 +20,7 @@
 //! | `send`, `receive`, `control` | the owners |
 //! | `exchange` | the values they exchange |
 //! | [`plan`], [`mod@seal`] | what is to be sent, and the stage that seals it |
+//! | [`unsealed`] | both stages without bytes, for simulations |
 //! | [`open`] | the stage that opens and parses what arrives |
 //! | [`part`] | the receive half on a processor of its own |
 //! | [`class`] | what a stream may ask of the connection: priority, rate, paths |
@@ -55,6 +56,7 @@ mod spaces;
 pub mod stats;
 pub(crate) mod stream_map;
 pub mod strip;
+pub mod unsealed;
 
 pub use class::{BURST_LEAST, Class, PATH_SET_MAX, PathSet, PathSetError, RateLimit, RateLimitError};
 pub use config::{TraceSink, TransportConfig};
@@ -80,4 +82,5 @@ pub use send::path::Addresses;
 pub use send::streams::WriteError;
 pub use stats::{PathState, PathStats, ReceiveStats, SendStats, Stats};
 pub use strip::Strip;
+pub use unsealed::Unsealed;
 pub use wire::quic::{ConnectionId, Dir, ErrorCode, PathId, Side, StreamId};

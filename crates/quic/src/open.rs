@@ -403,7 +403,7 @@ impl PhaseRing {
     }
 
     /// The phase bit that goes with `current`.
-    fn phase(&self) -> bool {
+    pub(crate) fn phase(&self) -> bool {
         self.epoch % 2 == 1
     }
 

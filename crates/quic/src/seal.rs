@@ -17,20 +17,25 @@ pub fn seal(plan: &Plan, out: &mut Vec<u8>) {
     out.clear();
     out.reserve(plan.size_bytes);
     for item in &plan.items {
-        match item {
-            Planned::Packet(packet) => seal_packet(plan, packet, out),
-            Planned::Row(row) => seal_row(plan, row, out),
-        }
+        seal_item(plan, item, out);
     }
     debug_assert_eq!(out.len(), plan.size_bytes, "a plan states its own size");
 }
 
+/// Seals an entry of `plan` behind what is in `out`.
+pub(crate) fn seal_item(plan: &Plan, item: &Planned, out: &mut Vec<u8>) {
+    match item {
+        Planned::Packet(packet) => seal_packet(plan, packet, out),
+        Planned::Row(row) => seal_row(plan, row, out),
+    }
+}
+
 impl Plan {
-    fn keys_of(&self, space: Space) -> &DirectionKeys {
+    pub(crate) fn keys_of(&self, space: Space) -> &DirectionKeys {
         self.keys[space.index()].as_ref().expect("a plan carries the keys of its packets")
     }
 
-    fn bytes_of(&self, piece: &Piece) -> &[u8] {
+    pub(crate) fn bytes_of(&self, piece: &Piece) -> &[u8] {
         let source = if piece.chunk == Piece::HEAD { &self.head[..] } else { &self.chunks[piece.chunk as usize][..] };
         &source[piece.start as usize..(piece.start + piece.len) as usize]
     }
@@ -71,7 +76,7 @@ fn seal_row(plan: &Plan, row: &PlannedRow, out: &mut Vec<u8>) {
 }
 
 /// Encrypts the packet that begins at `start` and ends where `out` does, appends its tag, and protects its header.
-fn protect(
+pub(crate) fn protect(
     keys: &DirectionKeys,
     path: PathId,
     number: u64,

@@ -12,7 +12,7 @@
 //! | [`model`] | what a file says: start there |
 //! | [`mod@parse`] | the format, with errors that name file, line and key |
 //! | [`faults`], [`capacity`] | what a scenario means in time: schedules of links, and what they could carry |
-//! | [`world`], [`memory`] | where runs are made |
+//! | [`world`], [`memory`], [`simulated`] | where runs are made |
 //! | [`begin`] | how a run's connection behaves, and which paths it opens when |
 //! | [`apps`], [`content`], [`recorder`] | the applications at both ends, the bytes they send, and what they measure |
 //! | [`proof`] | that every fault was met by packets |
@@ -35,6 +35,7 @@ pub mod parse;
 pub mod proof;
 pub mod recorder;
 pub mod report;
+pub mod simulated;
 pub mod suite;
 #[cfg(test)]
 mod testing;

@@ -31,6 +31,15 @@ pub struct Progress {
 /// Hears how far a run is, now and then; false stops it.
 pub type Watch<'a> = &'a mut dyn FnMut(&Progress) -> bool;
 
+/// How a run does what is done for every byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stages {
+    /// As live: packets are sealed and opened, payload is made and checked.
+    Bytes,
+    /// Rows of packets are lengths and records, and payload is not looked at.
+    Lengths,
+}
+
 /// Something that runs scenarios and measures them.
 ///
 /// The same file, paths and checks mean the same in each; how exactly time, losses and processors come out is the world's

@@ -11,6 +11,7 @@ use super::emulate::EmulateOptions;
 use super::exit;
 use super::path_options::PathOptions;
 use super::paths::PathsOptions;
+use super::predict::PredictOptions;
 use super::profile::ProfileOptions;
 use super::replay::ReplayOptions;
 use super::scenario::ScenarioOptions;
@@ -42,6 +43,9 @@ pub(crate) enum Command {
     /// See where a packet's time goes on this machine: nanoseconds for each stage, and what more processors could gain
     #[command(after_help = super::profile::HELP)]
     Profile(ProfileOptions),
+    /// Say what a machine would carry, from a profile of it: goodput and processors under each placement, and beside it the truth
+    #[command(after_help = super::predict::HELP)]
+    Predict(PredictOptions),
     /// Experiments on this machine: what more processors gain
     #[command(after_help = super::bench::HELP)]
     Bench(BenchOptions),

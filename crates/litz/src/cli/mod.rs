@@ -15,6 +15,7 @@ mod out;
 mod path_options;
 mod path_report;
 mod paths;
+mod predict;
 mod profile;
 mod progress;
 mod recv;
@@ -50,6 +51,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Send(options) => send::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Profile(options) => profile::run(&options),
+        Command::Predict(options) => predict::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Scenario(options) => scenario::run(&options),
         Command::Study(options) => study::run(&options),

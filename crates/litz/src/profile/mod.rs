@@ -27,16 +27,18 @@ mod side;
 
 use std::path::PathBuf;
 
+use litz::Placement;
 use litz::transfer::CancelToken;
 use units::Duration;
 
 pub(crate) use bound::Bound;
+pub(crate) use calibrate::payload_len;
 pub(crate) use report::{BUDGET_NS, Report, Table};
 pub(crate) use row::{End, Source};
+pub(crate) use run::{Run, RunPlan, WARM_UP, WINDOW, run};
 pub(crate) use side::Side;
 
 use report::{FileTable, Overhead};
-use run::{Run, RunPlan};
 use side::{Measured, Point};
 
 /// What to measure.
@@ -100,10 +102,11 @@ pub(crate) fn measure(settings: &Settings, cancel: &CancelToken, progress: &dyn 
     let mut comparison = Comparison::default();
     for _ in 0..settings.runs {
         for (size, at_size) in settings.sizes.iter().zip(&mut sizes) {
-            let plan = RunPlan { datagram_size: *size, time: settings.time, metered: true };
+            let plan =
+                RunPlan { datagram_size: *size, time: settings.time, metered: true, placement: Placement::Inline };
             if *size == settings.datagram_size {
                 progress(&format!("{size} bytes, without the meter"));
-                comparison.unmetered.push(run::run(&RunPlan { metered: false, ..plan }, cancel)?);
+                comparison.unmetered.push(run(&RunPlan { metered: false, ..plan }, cancel)?);
             }
             progress(&format!("{size} bytes"));
             let run = at_size.add(&plan, cancel)?;
@@ -134,7 +137,7 @@ impl AtSize {
     /// One more calibration and metered run.
     fn add(&mut self, plan: &RunPlan, cancel: &CancelToken) -> Result<Run, Failure> {
         let absorb_batch_ns = absorb::batch_ns(plan.datagram_size).map_err(Failure::Error)?;
-        let run = run::run(plan, cancel)?;
+        let run = run(plan, cancel)?;
         self.sending.push(Measured::new(End::Sending, run.sending, 0.0));
         self.receiving.push(Measured::new(End::Receiving, run.receiving, absorb_batch_ns));
         Ok(run)

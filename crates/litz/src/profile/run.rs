@@ -17,11 +17,11 @@ use super::calibrate::{Alone, CHUNK_LEN, Calibration};
 use super::row::End;
 
 /// Before measuring: the congestion window has opened, buffers are allocated, processors run at speed.
-const WARM_UP: Duration = Duration::from_millis(200);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(200);
 
 /// Credit of the one stream: less than the receive buffer that is asked for, so that nothing is lost there, and many times
 /// what is under way on loopback.
-const WINDOW: u64 = 2 << 20;
+pub(crate) const WINDOW: u64 = 2 << 20;
 
 /// Calls of the application between two rounds of calibration: some hundred rounds a second, a few percent of the time.
 const CALLS_PER_ROUND: u32 = 32;
@@ -39,6 +39,8 @@ pub(crate) struct RunPlan {
     pub(crate) time: Duration,
     /// Book the time to stages.
     pub(crate) metered: bool,
+    /// Of both ends.
+    pub(crate) placement: Placement,
 }
 
 /// What one end spent while it was looked at.
@@ -137,7 +139,7 @@ pub(super) fn words(error: impl std::fmt::Display) -> String {
 
 fn config(plan: &RunPlan) -> EndpointConfig {
     EndpointConfig {
-        placement: Placement::Inline,
+        placement: plan.placement,
         transport: TransportConfig {
             datagram_size: plan.datagram_size,
             stream_window: WINDOW,

@@ -28,6 +28,14 @@ impl Control {
         }
     }
 
+    /// The number of the present key phase, if packets with this phase bit are of it, as [`Self::open_context`] would lend it; none
+    /// too during the handshake.
+    pub(crate) fn data_phase(&mut self, phase: bool) -> Option<u64> {
+        self.prepare_next_phase();
+        let ring = self.ring.as_ref().filter(|_| self.is_confirmed())?;
+        (ring.phase() == phase).then_some(ring.epoch)
+    }
+
     /// What leases rest on; none if there may be none.
     pub(crate) fn lease_terms(&self) -> Option<LeaseTerms> {
         let ring = self.ring.as_ref().filter(|_| self.is_confirmed())?;

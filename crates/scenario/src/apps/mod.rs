@@ -17,6 +17,7 @@ use units::{Instant, Rng};
 use crate::content::Name;
 use crate::model::{Scenario, Work};
 use crate::recorder::Recorder;
+use crate::world::Stages;
 use due::Items;
 use reader::{Read, Reader};
 use writer::{Writer, Written};
@@ -34,6 +35,7 @@ pub struct App {
     readers: BTreeMap<StreamId, Reader>,
     /// The peer may allow more streams.
     may_open: bool,
+    stages: Stages,
 }
 
 impl App {
@@ -51,7 +53,14 @@ impl App {
             writers: BTreeMap::new(),
             readers: BTreeMap::new(),
             may_open: true,
+            stages: Stages::Bytes,
         }
+    }
+
+    /// Whether payload is made and checked; it is unless told otherwise. Both ends must do the same.
+    #[must_use]
+    pub fn with_stages(self, stages: Stages) -> Self {
+        Self { stages, ..self }
     }
 
     /// The connection can be used from now on.
@@ -85,9 +94,9 @@ impl App {
         };
         let item = self.items[index].take_next();
         let name = Name { part: index as u16, is_answer: false, item };
-        let writer = Writer::new(name, work.item_len(item), *priority);
+        let writer = Writer::new(name, work.item_len(item), *priority, self.stages);
         if asks {
-            self.readers.insert(id, Reader::new());
+            self.readers.insert(id, Reader::new(self.stages));
         }
         self.write(id, writer, connection, recorder);
     }
@@ -117,7 +126,7 @@ impl App {
             }
             Event::Opened(dir) => {
                 while let Some(id) = connection.accept(*dir) {
-                    self.readers.insert(id, Reader::new());
+                    self.readers.insert(id, Reader::new(self.stages));
                     self.read(now, id, connection, recorder);
                 }
             }
@@ -148,7 +157,7 @@ impl App {
         if name.is_answer || !self.items.is_empty() {
             return;
         }
-        let writer = Writer::new(Name { is_answer: true, ..name }, Some(*response), *priority);
+        let writer = Writer::new(Name { is_answer: true, ..name }, Some(*response), *priority, self.stages);
         self.write(id, writer, connection, recorder);
     }
 }

@@ -6,6 +6,7 @@ use units::Instant;
 use super::Streams;
 use crate::content::{HEADER_BYTES, Name};
 use crate::recorder::Recorder;
+use crate::world::Stages;
 
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -13,6 +14,7 @@ pub(super) struct Reader {
     /// Bytes read.
     offset: u64,
     known: Option<Known>,
+    stages: Stages,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +37,8 @@ pub(super) enum Read {
 }
 
 impl Reader {
-    pub(super) fn new() -> Self {
-        Self { header: [0; HEADER_BYTES as usize], offset: 0, known: None }
+    pub(super) fn new(stages: Stages) -> Self {
+        Self { header: [0; HEADER_BYTES as usize], offset: 0, known: None, stages }
     }
 
     /// Reads until nothing is left.
@@ -96,7 +98,7 @@ impl Reader {
         let room = known.len.map_or(u64::MAX, |len| len.saturating_sub(offset));
         let (good, surplus) = bytes.split_at(room.min(bytes.len() as u64) as usize);
         recorder.on_surplus(part, surplus.len() as u64);
-        let wrong = known.name.count_wrong(offset, good);
+        let wrong = if self.stages == Stages::Bytes { known.name.count_wrong(offset, good) } else { 0 };
         if known.counts {
             recorder.on_bytes(now, part, good.len() as u64, wrong);
         } else {

@@ -9,13 +9,13 @@
 //! scenario, paths and seed give the same outcome to the byte. Links draw from generators of their own names, so a link
 //! does to its packets what it would do if the others were not there.
 
-mod network;
-mod node;
-mod run;
+pub(crate) mod network;
+pub(crate) mod node;
+pub(crate) mod run;
 
 use crate::model::Scenario;
 use crate::outcome::Outcome;
-use crate::world::{Order, Watch, World, WorldError};
+use crate::world::{Order, Stages, Watch, World, WorldError};
 
 /// The world in memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +27,7 @@ impl World for Memory {
     }
 
     fn run(&mut self, scenario: &Scenario, order: &Order, watch: Watch<'_>) -> Result<Outcome, WorldError> {
-        run::Run::new(scenario, order)?.finish(watch)
+        run::Run::new(scenario, order, Stages::Bytes)?.finish(watch)
     }
 }
 

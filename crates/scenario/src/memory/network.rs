@@ -1,6 +1,9 @@
 //! The links between the hosts, and the paths over them.
 
+use std::rc::Rc;
+
 use netem::{Link, LinkStats, Packet};
+use quic::Unsealed;
 use units::{Instant, Rng};
 
 use crate::faults::scheduled;
@@ -9,15 +12,26 @@ use crate::outcome::{LinkOutcome, PathOutcome};
 
 /// A datagram on its way.
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     /// Of the run's paths.
-    pub(super) path: usize,
-    pub(super) bytes: Vec<u8>,
+    pub(crate) path: usize,
+    pub(crate) body: Body,
+}
+
+/// What a datagram is.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Bytes(Vec<u8>),
+    /// This datagram of a plan, never sealed.
+    Unsealed(Rc<Unsealed>, usize),
 }
 
 impl Packet for Frame {
     fn len_bytes(&self) -> usize {
-        self.bytes.len()
+        match &self.body {
+            Body::Bytes(bytes) => bytes.len(),
+            Body::Unsealed(unsealed, datagram) => unsealed.len_bytes(*datagram),
+        }
     }
 
     fn duplicate(&self) -> Self {
@@ -25,12 +39,19 @@ impl Packet for Frame {
     }
 
     fn corrupt(&mut self, rng: &mut Rng) {
-        self.bytes.corrupt(rng);
+        if let Body::Unsealed(unsealed, datagram) = &self.body {
+            let mut bytes = Vec::with_capacity(self.len_bytes());
+            unsealed.seal_datagram(*datagram, &mut bytes);
+            self.body = Body::Bytes(bytes);
+        }
+        if let Body::Bytes(bytes) = &mut self.body {
+            bytes.corrupt(rng);
+        }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Network {
+pub(crate) struct Network {
     /// The links in use: which of the scenario's, and both directions.
     links: Vec<(usize, [Link<Frame>; 2])>,
     /// Per path, the place of its link.
@@ -39,7 +60,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(scenario: &Scenario, paths: &[usize], rng: &Rng) -> Self {
+    pub(crate) fn new(scenario: &Scenario, paths: &[usize], rng: &Rng) -> Self {
         let used = scenario.links_under(paths);
         let routes = paths.iter().map(|&path| used.partition_point(|&link| link < scenario.paths[path].link)).collect();
         let link = |index: usize| {
@@ -52,16 +73,16 @@ impl Network {
     }
 
     /// A datagram leaves; direction 0 leads to the receiving host.
-    pub(super) fn send(&mut self, now: Instant, direction: usize, frame: Frame) {
+    pub(crate) fn send(&mut self, now: Instant, direction: usize, frame: Frame) {
         let outcome = &mut self.outcomes[frame.path];
         outcome.datagrams[direction] += 1;
-        outcome.bytes[direction] += frame.bytes.len() as u64;
+        outcome.bytes[direction] += frame.len_bytes() as u64;
         self.links[self.routes[frame.path]].1[direction].send(now, frame);
     }
 
     /// The next datagram that has arrived, and in which direction. Call it until there is none: only then all counters are
     /// those of `now`.
-    pub(super) fn receive(&mut self, now: Instant) -> Option<(usize, Frame)> {
+    pub(crate) fn receive(&mut self, now: Instant) -> Option<(usize, Frame)> {
         for (_, link) in &mut self.links {
             for (direction, link) in link.iter_mut().enumerate() {
                 if let Some(frame) = link.poll_deliver(now) {
@@ -72,18 +93,18 @@ impl Network {
         None
     }
 
-    pub(super) fn timeout(&self) -> Option<Instant> {
+    pub(crate) fn timeout(&self) -> Option<Instant> {
         self.links.iter().flat_map(|(_, link)| link).filter_map(Link::poll_timeout).min()
     }
 
     /// The counters of one of the scenario's links, which is in use.
-    pub(super) fn stats(&self, link: usize) -> [LinkStats; 2] {
+    pub(crate) fn stats(&self, link: usize) -> [LinkStats; 2] {
         let found = self.links.iter().find(|(index, _)| *index == link);
         let (_, [forward, back]) = found.expect("only links in use are asked about");
         [*forward.stats(), *back.stats()]
     }
 
-    pub(super) fn outcomes(&self) -> (Vec<PathOutcome>, Vec<LinkOutcome>) {
+    pub(crate) fn outcomes(&self) -> (Vec<PathOutcome>, Vec<LinkOutcome>) {
         let link = |(link, directions): &(usize, [Link<Frame>; 2])| LinkOutcome {
             link: *link,
             stats: [*directions[0].stats(), *directions[1].stats()],

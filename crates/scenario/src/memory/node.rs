@@ -1,32 +1,38 @@
 //! One host: an endpoint, its one connection, and what a driver does for it.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{
-    Addresses, Connection, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, ReceiveBuffer, Route,
-    SecretSource, Side, seal,
+    Addresses, Connection, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, Receipt, ReceiveBuffer,
+    Route, SecretSource, Side, Unsealed, seal,
 };
 use units::{Instant, Rng};
 
-use super::network::Frame;
+use super::network::{Body, Frame};
 use crate::begin::transport_config;
 use crate::model::Scenario;
-use crate::world::WorldError;
+use crate::world::{Stages, WorldError};
 
 /// The name that each endpoint gives its only connection.
 const KEY: ConnectionKey = ConnectionKey(0);
 
-pub(super) struct Node {
-    pub(super) side: Side,
+pub(crate) struct Node {
+    pub(crate) side: Side,
     endpoint: Endpoint,
-    pub(super) connection: Option<Connection>,
+    pub(crate) connection: Option<Connection>,
     factory: Arc<dyn SessionFactory>,
+    stages: Stages,
     plan: Plan,
     sealed: Vec<u8>,
+    /// Those that were sent last: memory for others once nobody has them any more.
+    flights: VecDeque<Rc<Unsealed>>,
 }
 
 /// A datagram as it came; nothing is copied.
@@ -52,8 +58,43 @@ fn addresses(path: usize, side: Side) -> Addresses {
     Addresses { remote: there, local_ip: Some(here.ip()), socket: path as u16 }
 }
 
+/// A plan that leaves or is about to, never sealed.
+pub(crate) struct Flight {
+    pub(crate) path: usize,
+    pub(crate) unsealed: Rc<Unsealed>,
+    receipt: Receipt,
+}
+
+impl Flight {
+    /// Its datagrams.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> + '_ {
+        let frame = |datagram| Frame { path: self.path, body: Body::Unsealed(Rc::clone(&self.unsealed), datagram) };
+        (0..self.unsealed.datagram_count()).map(frame)
+    }
+}
+
+/// Flights kept for their memory, at most: those of a long path are under way anyway, and a new one costs five allocations.
+const FLIGHTS_KEPT_MAX: usize = 256;
+
+/// An empty flight, with the memory of the oldest if all of it has arrived.
+fn spare(flights: &mut VecDeque<Rc<Unsealed>>) -> Unsealed {
+    let oldest =
+        if flights.front().is_some_and(|oldest| Rc::strong_count(oldest) == 1) || flights.len() > FLIGHTS_KEPT_MAX {
+            flights.pop_front()
+        } else {
+            None
+        };
+    oldest.and_then(Rc::into_inner).unwrap_or_default()
+}
+
 impl Node {
-    pub(super) fn new(scenario: &Scenario, side: Side, path_count: usize, rng: &Rng) -> Result<Self, WorldError> {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        side: Side,
+        path_count: usize,
+        stages: Stages,
+        rng: &Rng,
+    ) -> Result<Self, WorldError> {
         let host = if side == Side::Client { 0 } else { 1 };
         let mut key = [0; 32];
         rng.split("secrets").fill(&mut key);
@@ -61,11 +102,20 @@ impl Node {
         let listening = (side == Side::Server).then(|| factory.clone());
         let endpoint = Endpoint::new(transport_config(scenario, host, path_count), listening, SecretSource::new(&key))
             .map_err(|error| WorldError::Unsuitable(error.to_string()))?;
-        Ok(Self { side, endpoint, connection: None, factory, plan: Plan::new(), sealed: Vec::new() })
+        Ok(Self {
+            side,
+            endpoint,
+            connection: None,
+            factory,
+            stages,
+            plan: Plan::new(),
+            sealed: Vec::new(),
+            flights: VecDeque::new(),
+        })
     }
 
     /// The client begins, over this path.
-    pub(super) fn connect(&mut self, now: Instant, path: usize) -> Result<(), WorldError> {
+    pub(crate) fn connect(&mut self, now: Instant, path: usize) -> Result<(), WorldError> {
         let connection = self
             .endpoint
             .connect(now, self.factory.as_ref(), "b", addresses(path, Side::Client))
@@ -76,35 +126,44 @@ impl Node {
     }
 
     /// Opens another path.
-    pub(super) fn open_path(&mut self, now: Instant, path: usize, is_backup: bool) -> Result<(), String> {
+    pub(crate) fn open_path(&mut self, now: Instant, path: usize, is_backup: bool) -> Result<(), String> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         connection.open_path(now, addresses(path, self.side), is_backup).map_err(|error| error.to_string())
     }
 
     /// Makes the path that the connection began on a backup.
-    pub(super) fn set_first_backup(&mut self, now: Instant) {
+    pub(crate) fn set_first_backup(&mut self, now: Instant) {
         if let Some(connection) = &mut self.connection {
             connection.set_path_backup(now, PathId::ZERO, true);
         }
     }
 
     /// A datagram arrives.
-    pub(super) fn receive(&mut self, now: Instant, frame: Frame) {
+    pub(crate) fn receive(&mut self, now: Instant, frame: Frame) {
         let addresses = addresses(frame.path, self.side);
-        match self.endpoint.route(&frame.bytes) {
+        match frame.body {
+            Body::Bytes(bytes) => self.receive_bytes(now, addresses, bytes),
+            Body::Unsealed(unsealed, datagram) => {
+                return self.receive_batch(now, frame.path, &unsealed, datagram..datagram + 1);
+            }
+        }
+        self.apply_routes();
+    }
+
+    fn receive_bytes(&mut self, now: Instant, addresses: Addresses, bytes: Vec<u8>) {
+        match self.endpoint.route(&bytes) {
             Route::Known(_) => {
                 if let Some(connection) = &mut self.connection {
-                    let len = frame.bytes.len();
-                    connection.handle_datagrams(now, addresses, Arrived(frame.bytes), len);
+                    let len = bytes.len();
+                    connection.handle_datagrams(now, addresses, Arrived(bytes), len);
                 }
             }
             Route::First if self.connection.is_none() => {
-                let datagram = BytesMut::from(&frame.bytes[..]);
+                let datagram = BytesMut::from(&bytes[..]);
                 self.connection = self.endpoint.accept(now, addresses, datagram).ok();
             }
             Route::First | Route::UnknownVersion | Route::Unknown => {}
         }
-        self.apply_routes();
     }
 
     fn apply_routes(&mut self) {
@@ -114,29 +173,81 @@ impl Node {
         }
     }
 
-    pub(super) fn poll_event(&mut self) -> Option<Event> {
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.connection.as_mut()?.poll_event()
     }
 
+    /// Datagrams of a plan that arrived together over a path.
+    pub(crate) fn receive_batch(&mut self, now: Instant, path: usize, unsealed: &Unsealed, datagrams: Range<usize>) {
+        let addresses = addresses(path, self.side);
+        for datagram in datagrams.clone().filter(|datagram| unsealed.is_sealed(*datagram)) {
+            debug_assert_eq!(datagrams.len(), 1, "what has bytes comes alone");
+            let mut bytes = Vec::with_capacity(unsealed.len_bytes(datagram));
+            unsealed.seal_datagram(datagram, &mut bytes);
+            self.receive_bytes(now, addresses, bytes);
+            self.apply_routes();
+            return;
+        }
+        let is_known = matches!(self.endpoint.route_unsealed(unsealed, datagrams.start), Route::Known(_));
+        if let Some(connection) = self.connection.as_mut().filter(|_| is_known) {
+            connection.handle_unsealed(now, addresses, unsealed, datagrams);
+        }
+        self.apply_routes();
+    }
+
+    /// What may leave now, at most `datagrams_max` datagrams of it; [`Self::emitted`] says when it does.
+    pub(crate) fn next_flight(&mut self, now: Instant, datagrams_max: usize) -> Option<Flight> {
+        let connection = self.connection.as_mut()?;
+        while connection.poll_plan(now, datagrams_max, &mut self.plan) {
+            let receipt = self.plan.receipt();
+            let Some(addresses) = self.plan.addresses else {
+                connection.handle_emitted(now, &receipt);
+                continue;
+            };
+            let mut unsealed = spare(&mut self.flights);
+            unsealed.fill(&mut self.plan);
+            let unsealed = Rc::new(unsealed);
+            self.flights.push_back(Rc::clone(&unsealed));
+            return Some(Flight { path: usize::from(addresses.socket), unsealed, receipt });
+        }
+        None
+    }
+
+    /// A flight leaves.
+    pub(crate) fn emitted(&mut self, now: Instant, flight: &Flight) {
+        if let Some(connection) = &mut self.connection {
+            connection.handle_emitted(now, &flight.receipt);
+        }
+        self.apply_routes();
+    }
+
     /// Sends everything that may leave now.
-    pub(super) fn send(&mut self, now: Instant, mut emit: impl FnMut(Frame)) {
+    pub(crate) fn send(&mut self, now: Instant, mut emit: impl FnMut(Frame)) {
+        if self.stages == Stages::Lengths {
+            while let Some(flight) = self.next_flight(now, PLAN_DATAGRAMS_MAX) {
+                self.emitted(now, &flight);
+                flight.frames().for_each(&mut emit);
+            }
+            return;
+        }
         let Some(connection) = &mut self.connection else { return };
         while connection.poll_plan(now, PLAN_DATAGRAMS_MAX, &mut self.plan) {
-            seal(&self.plan, &mut self.sealed);
             connection.handle_emitted(now, &self.plan.receipt());
             let Some(addresses) = self.plan.addresses else { continue };
+            let path = usize::from(addresses.socket);
+            seal(&self.plan, &mut self.sealed);
             for datagram in self.sealed.chunks(self.plan.segment_size) {
-                emit(Frame { path: usize::from(addresses.socket), bytes: datagram.to_vec() });
+                emit(Frame { path, body: Body::Bytes(datagram.to_vec()) });
             }
         }
         self.apply_routes();
     }
 
-    pub(super) fn timeout(&self) -> Option<Instant> {
+    pub(crate) fn timeout(&self) -> Option<Instant> {
         self.connection.as_ref()?.poll_timeout()
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if let Some(connection) = &mut self.connection {
             connection.handle_timeout(now);
         }

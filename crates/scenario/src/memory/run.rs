@@ -1,5 +1,7 @@
 //! One run, step by step.
 
+use std::rc::Rc;
+
 use quic::{Event, Side};
 use units::{Instant, Rng};
 
@@ -11,7 +13,7 @@ use crate::model::Scenario;
 use crate::outcome::Outcome;
 use crate::proof::Proof;
 use crate::recorder::Recorder;
-use crate::world::{Order, Progress, Watch, WorldError};
+use crate::world::{Order, Progress, Stages, Watch, WorldError};
 
 /// Steps without time passing after which somebody spins: far more than what can happen in one moment.
 const SPIN_MAX: u32 = 1_000_000;
@@ -19,82 +21,123 @@ const SPIN_MAX: u32 = 1_000_000;
 /// Steps between two looks of whoever watches.
 const STEPS_BETWEEN_WATCHES: u64 = 4096;
 
-pub(super) struct Run<'a> {
-    scenario: &'a Scenario,
-    order: &'a Order,
-    now: Instant,
-    end: Instant,
+pub(crate) struct Run {
+    scenario: Rc<Scenario>,
+    order: Order,
+    pub(crate) now: Instant,
+    pub(crate) end: Instant,
     /// The sending host, then the other.
-    nodes: [Node; 2],
+    pub(crate) nodes: [Node; 2],
     apps: [App; 2],
-    network: Network,
+    pub(crate) network: Network,
     recorder: Recorder,
     proof: Proof,
     plan: PathPlan,
     connected_at: Option<Instant>,
     failure: Option<String>,
+    /// Hosts at which something has happened since they were visited.
+    touched: [bool; 2],
+    /// When the connections want to be called, as of their last visits.
+    timeouts: [Option<Instant>; 2],
     spins: u32,
     steps: u64,
 }
 
-impl<'a> Run<'a> {
-    pub(super) fn new(scenario: &'a Scenario, order: &'a Order) -> Result<Self, WorldError> {
+impl Run {
+    pub(crate) fn new(scenario: &Scenario, order: &Order, stages: Stages) -> Result<Self, WorldError> {
         let root = Rng::from_seed(order.seed);
-        let node = |side, name| Node::new(scenario, side, order.paths.len(), &root.split(name));
+        let node = |side, name| Node::new(scenario, side, order.paths.len(), stages, &root.split(name));
         let links = scenario.links_under(&order.paths);
         Ok(Self {
-            scenario,
-            order,
+            scenario: Rc::new(scenario.clone()),
+            order: order.clone(),
             now: Instant::ZERO,
             end: Instant::ZERO + scenario.duration,
             nodes: [node(Side::Client, "host a")?, node(Side::Server, "host b")?],
-            apps: [App::sending(scenario, &root), App::receiving(scenario)],
+            apps: [App::sending(scenario, &root), App::receiving(scenario)].map(|app| app.with_stages(stages)),
             network: Network::new(scenario, &order.paths, &root),
             recorder: Recorder::new(scenario),
             proof: Proof::new(scenario, &links),
             plan: PathPlan::new(scenario, &order.paths),
             connected_at: None,
             failure: None,
+            touched: [true, false],
+            timeouts: [None, None],
             spins: 0,
             steps: 0,
         })
     }
 
-    pub(super) fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, WorldError> {
-        self.nodes[0].connect(self.now, self.plan.first)?;
+    pub(crate) fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, WorldError> {
+        self.begin()?;
         loop {
-            self.settle(0);
-            self.settle(1);
-            if self.failure.is_some() || self.recorder.is_done() || !self.step()? {
+            self.settle_touched();
+            if self.is_over() || !self.step()? {
                 return Ok(self.into_outcome());
             }
             self.steps += 1;
             if self.steps.is_multiple_of(STEPS_BETWEEN_WATCHES) {
-                let delivered_bytes = self.recorder.delivered_bytes();
-                let progress = Progress { now: self.now, duration: self.scenario.duration, delivered_bytes };
-                if !watch(&progress) {
-                    return Err(WorldError::Stopped);
-                }
+                self.show(watch)?;
             }
         }
     }
 
+    /// The sending host begins.
+    pub(crate) fn begin(&mut self) -> Result<(), WorldError> {
+        self.nodes[0].connect(self.now, self.plan.first)
+    }
+
+    /// All is done, or nothing more can be.
+    pub(crate) fn is_over(&self) -> bool {
+        self.failure.is_some() || self.recorder.is_done()
+    }
+
+    /// Tells whoever watches how far it is.
+    pub(crate) fn show(&self, watch: Watch<'_>) -> Result<(), WorldError> {
+        let delivered_bytes = self.recorder.delivered_bytes();
+        let progress = Progress { now: self.now, duration: self.scenario.duration, delivered_bytes };
+        if watch(&progress) { Ok(()) } else { Err(WorldError::Stopped) }
+    }
+
+    /// When faults begin or end.
+    pub(crate) fn proof_timeout(&self) -> Option<Instant> {
+        self.proof.timeout()
+    }
+
+    /// Looks at the counters of links whose faults begin or end now.
+    pub(crate) fn look_at_faults(&mut self) {
+        let network = &self.network;
+        self.proof.look(self.now, &self.scenario, |link| network.stats(link));
+    }
+
+    /// When a host's application begins something.
+    pub(crate) fn app_timeout(&self, host: usize) -> Option<Instant> {
+        self.apps[host].timeout()
+    }
+
+    /// Lets a host's application react and begin what is due; true if anything happened.
+    pub(crate) fn visit(&mut self, host: usize) -> bool {
+        let mut is_quiet = true;
+        while let Some(event) = self.nodes[host].poll_event() {
+            is_quiet = false;
+            self.react(host, &event);
+        }
+        if let Some(connection) = &mut self.nodes[host].connection {
+            self.apps[host].pump(self.now, connection, &mut self.recorder);
+        }
+        !is_quiet
+    }
+
     /// Advances to the next thing that happens; false at the end.
     fn step(&mut self) -> Result<bool, WorldError> {
-        let next = [
-            self.network.timeout(),
-            self.nodes[0].timeout(),
-            self.nodes[1].timeout(),
-            self.apps[0].timeout(),
-            self.proof.timeout(),
-        ];
+        let app_at = self.apps[0].timeout();
+        let next = [self.network.timeout(), self.timeouts[0], self.timeouts[1], app_at, self.proof.timeout()];
         let next = next.into_iter().flatten().min().unwrap_or(self.end).max(self.now);
         if next >= self.end {
             self.now = self.end;
             // The counters and deliveries of the last moment.
             self.receive();
-            self.settle(0);
-            self.settle(1);
+            self.settle_touched();
             return Ok(false);
         }
         self.spins = if next > self.now { 0 } else { self.spins + 1 };
@@ -103,11 +146,12 @@ impl<'a> Run<'a> {
         }
         self.now = next;
         self.receive();
-        let network = &self.network;
-        self.proof.look(next, self.scenario, |link| network.stats(link));
-        for node in &mut self.nodes {
-            if node.timeout().is_some_and(|at| at <= next) {
-                node.handle_timeout(next);
+        self.look_at_faults();
+        self.touched[0] |= app_at.is_some_and(|at| at <= next);
+        for host in 0..2 {
+            if self.timeouts[host].is_some_and(|at| at <= next) {
+                self.touched[host] = true;
+                self.nodes[host].handle_timeout(next);
             }
         }
         Ok(true)
@@ -115,22 +159,27 @@ impl<'a> Run<'a> {
 
     fn receive(&mut self) {
         while let Some((direction, frame)) = self.network.receive(self.now) {
+            self.touched[1 - direction] = true;
             self.nodes[1 - direction].receive(self.now, frame);
+        }
+    }
+
+    /// Visits the hosts at which something has happened, as a driver does: what may leave in a while leaves then, and not
+    /// bit by bit whenever anything happens anywhere.
+    fn settle_touched(&mut self) {
+        for host in 0..2 {
+            if std::mem::take(&mut self.touched[host]) {
+                self.settle(host);
+                self.timeouts[host] = self.nodes[host].timeout();
+            }
         }
     }
 
     /// Lets a host's application react, and the host send, until it has nothing more to say.
     fn settle(&mut self, host: usize) {
         loop {
-            let mut is_quiet = true;
-            while let Some(event) = self.nodes[host].poll_event() {
-                is_quiet = false;
-                self.react(host, &event);
-            }
-            let (node, app) = (&mut self.nodes[host], &mut self.apps[host]);
-            if let Some(connection) = &mut node.connection {
-                app.pump(self.now, connection, &mut self.recorder);
-            }
+            let mut is_quiet = !self.visit(host);
+            let node = &mut self.nodes[host];
             let network = &mut self.network;
             node.send(self.now, |frame| {
                 is_quiet = false;
@@ -171,9 +220,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn into_outcome(self) -> Outcome {
+    pub(crate) fn into_outcome(self) -> Outcome {
         let network = self.network;
-        let fault_outcomes = self.proof.finish(self.scenario, |link| network.stats(link));
+        let fault_outcomes = self.proof.finish(&self.scenario, |link| network.stats(link));
         let (path_outcomes, link_outcomes) = network.outcomes();
         let (parts, foreign_streams) = self.recorder.finish(self.now, self.failure.is_some());
         Outcome {

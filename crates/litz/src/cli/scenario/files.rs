@@ -89,6 +89,14 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(found)
 }
 
+/// The scenario of a file.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn read_one(path: &Path) -> Result<Scenario, String> {
+    read_file(path).map_err(|error| error.to_string())
+}
+
 fn read_file(path: &Path) -> Result<Scenario, FileError> {
     let text = read_text(path, FILE_BYTES_MAX as u64)
         .map_err(|error| FileError::Unreadable { path: path.to_owned(), words: error.to_string() })?;

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use litz::transfer::CancelToken;
 use scenario::model::Scenario;
 use scenario::report::{Report, scenario_json, table};
+use scenario::simulated::Machine;
 use scenario::suite::Suite;
 
 use super::out::print;
@@ -22,6 +23,7 @@ use files::{ScenarioFile, read_all};
 use options::{Command, RunOptions};
 use runs::{Runs, Stop};
 
+pub(crate) use files::read_one;
 pub(crate) use options::{HELP, ScenarioOptions};
 
 /// Where `list` looks, and the shipped files are.
@@ -54,11 +56,12 @@ fn run_files(options: &RunOptions) -> Result<u8, Failure> {
     options.world.check().map_err(failed)?;
     let files = read_all(options.files.iter().map(AsRef::as_ref)).all().map_err(failed)?;
     let cancel = signals::cancel_token().map_err(|error| failed(format!("cannot handle interrupts: {error}")))?;
-    let mut report = Report::new(options.world.make().name());
+    let machine = options.machine().map_err(failed)?;
+    let mut report = Report::new(options.world.make(None).name());
     let mut failures = Vec::new();
     for ScenarioFile { path, mut scenario } in files {
         options.change(&mut scenario);
-        let (text, json, passes) = run_one(options, &path, &scenario, &cancel)?;
+        let (text, json, passes) = run_one(options, &path, &scenario, machine.as_ref(), &cancel)?;
         if !options.json_to_stdout() {
             print(&text);
         }
@@ -79,6 +82,7 @@ fn run_one(
     options: &RunOptions,
     path: &Path,
     scenario: &Scenario,
+    machine: Option<&Machine>,
     cancel: &CancelToken,
 ) -> Result<(String, serde_json::Value, bool), Failure> {
     let mut suite = Suite::new(scenario, options.seeds(scenario));
@@ -87,7 +91,8 @@ fn run_one(
         let paths = scenario.paths_named(names).map_err(|error| failed(format!("{}: {error}", path.display())))?;
         suite = suite.with_paths(paths);
     }
-    let runs = Runs { scenario, world: options.world, orders: suite.orders(), quiet: options.quiet, cancel };
+    let orders = suite.orders();
+    let runs = Runs { scenario, world: options.world, machine, orders, quiet: options.quiet, cancel };
     let jobs = if options.world.is_live() { Some(1) } else { options.jobs };
     let outcomes = runs.make(jobs).map_err(|stop| match stop {
         Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),

@@ -5,12 +5,18 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use scenario::model::{SEEDS_MAX, Scenario};
+use scenario::simulated::{Machine, PROCESSORS_MAX, Placement};
+
+use crate::cli::predict::read_costs;
 
 /// For the end of the help text.
 pub(crate) const HELP: &str = "\
 Worlds:
   memory  virtual time: a run takes as long as it takes to work it out; the same
           file, paths and seed give the same result to the byte
+  sim     the same runs, packet for packet, without the bytes, and several times
+          as fast; with --profile hosts have processors, too, and what a packet
+          costs there takes its time
   netns   real time between two network namespaces: emulated links, sockets, TLS;
           a run takes what its file says, and they follow one another, with one
           seed unless told; needs Linux and root
@@ -66,6 +72,8 @@ pub(super) enum Command {
 pub(super) enum WorldName {
     /// In this process, in virtual time: the same seed gives the same result
     Memory,
+    /// As in memory, without bytes: faster; with --profile on machines that take time for what they do
+    Sim,
     /// In real time between two network namespaces, with real sockets over emulated links; Linux, root
     Netns,
 }
@@ -104,6 +112,18 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "NAME")]
     policy: Option<quic::Policy>,
 
+    /// With --world sim: what `litz profile --json` has printed; each host is such a machine
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+
+    /// With --profile: which thread of a host does what: inline, thread, split, packet(N), path(N) or connection(N)
+    #[arg(long, value_name = "NAME", default_value_t = Placement::Thread, requires = "profile")]
+    placement: Placement,
+
+    /// With --profile: processors of each host
+    #[arg(long, value_name = "N", default_value_t = 4, requires = "profile", value_parser = clap::value_parser!(u16).range(1..=PROCESSORS_MAX as i64))]
+    processors: u16,
+
     /// Write everything that was measured there as JSON; - is standard output, and then there is no table
     #[arg(long, value_name = "PATH")]
     pub(super) json: Option<PathBuf>,
@@ -130,6 +150,20 @@ impl RunOptions {
             (None, None) if self.world == WorldName::Netns => 1..=1,
             (None, None) => 1..=u64::from(scenario.seeds),
         }
+    }
+
+    /// What the hosts are; none if only links take time.
+    ///
+    /// # Errors
+    /// In words: a profile that is none, or one for a world without machines.
+    pub(super) fn machine(&self) -> Result<Option<Machine>, String> {
+        let Some(path) = &self.profile else { return Ok(None) };
+        if self.world != WorldName::Sim {
+            return Err("--profile is for --world sim: the other worlds have no machines to simulate".to_owned());
+        }
+        let costs = read_costs(path)?;
+        let processors = self.processors.into();
+        Ok(Some(Machine { costs, placements: [self.placement; 2], processors, is_shared: false }))
     }
 
     /// What the command line says goes before what the file says.

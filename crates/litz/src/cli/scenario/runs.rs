@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use litz::transfer::CancelToken;
 use scenario::model::Scenario;
 use scenario::outcome::Outcome;
+use scenario::simulated::Machine;
 use scenario::world::{Order, Progress, WorldError};
 
 use super::options::WorldName;
@@ -17,6 +18,8 @@ use super::options::WorldName;
 pub(super) struct Runs<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) world: WorldName,
+    /// What the hosts of the simulated world are.
+    pub(super) machine: Option<&'a Machine>,
     pub(super) orders: Vec<Order>,
     pub(super) quiet: bool,
     pub(super) cancel: &'a CancelToken,
@@ -86,7 +89,7 @@ impl Runs<'_> {
                 }
                 goes_on()
             };
-            match self.world.make().run(self.scenario, order, &mut watch) {
+            match self.world.make(self.machine).run(self.scenario, order, &mut watch) {
                 Ok(outcome) => {
                     if let Ok(mut outcomes) = shared.outcomes.lock() {
                         outcomes.insert(order.clone(), outcome);

@@ -1,6 +1,7 @@
 //! The worlds that a scenario can run in.
 
 use scenario::memory::Memory;
+use scenario::simulated::{Machine, Sim};
 use scenario::world::World;
 
 #[cfg(target_os = "linux")]
@@ -17,6 +18,7 @@ impl WorldName {
     pub(super) const fn place(self) -> &'static str {
         match self {
             Self::Memory => "in memory",
+            Self::Sim => "simulated",
             Self::Netns => "between network namespaces",
         }
     }
@@ -27,7 +29,7 @@ impl WorldName {
     /// In words: what is missing, and what to do.
     pub(super) fn check(self) -> Result<(), String> {
         match self {
-            Self::Memory => Ok(()),
+            Self::Memory | Self::Sim => Ok(()),
             #[cfg(target_os = "linux")]
             Self::Netns => netns::check_machine(),
             #[cfg(not(target_os = "linux"))]
@@ -35,11 +37,12 @@ impl WorldName {
         }
     }
 
-    /// The world. Where there are no network namespaces, [`check`](Self::check) has said so.
-    pub(super) fn make(self) -> Box<dyn World> {
+    /// The world, whose hosts are such machines if it simulates any. Where there are no network namespaces, [`check`](Self::check) has said so.
+    pub(super) fn make(self, machine: Option<&Machine>) -> Box<dyn World> {
         match self {
             #[cfg(target_os = "linux")]
             Self::Netns => Box::new(netns::Netns),
+            Self::Sim => Box::new(Sim { machine: machine.cloned() }),
             _ => Box::new(Memory),
         }
     }

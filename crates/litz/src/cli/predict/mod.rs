@@ -1,0 +1,122 @@
+//! `litz predict`: what a machine would carry, by simulation with the costs of a profile, and what it does carry.
+
+mod options;
+mod table;
+mod work;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use litz::transfer::CancelToken;
+use scenario::simulated::{Costs, Machine, PROFILE_BYTES_MAX, Placement};
+use serde::Serialize;
+use units::Duration;
+
+use super::bounded::read_text;
+use super::{exit, out, scenario::read_one, signals};
+use crate::profile::{Failure, WARM_UP};
+use work::{Figures, Measured};
+
+pub(crate) use options::{HELP, PredictOptions};
+
+/// One line of the result.
+#[derive(Debug, Serialize)]
+struct Row {
+    placement: String,
+    /// Of bulk.
+    datagram_bytes: Option<usize>,
+    predicted: Figures,
+    /// With `--verify`.
+    measured: Option<Measured>,
+    /// By how much the predicted goodput is above the measured one, as a share of that.
+    error: Option<f64>,
+}
+
+/// The result, as JSON has it.
+#[derive(Debug, Serialize)]
+struct Report {
+    format: &'static str,
+    version: u32,
+    scenario: String,
+    processors: usize,
+    hand_over_ns: f64,
+    rows: Vec<Row>,
+}
+
+pub(crate) fn run(options: &PredictOptions) -> ExitCode {
+    let fail = |status, message: &str| exit::fail(options.json, status, message);
+    let cancel = match signals::cancel_token() {
+        Ok(cancel) => cancel,
+        Err(error) => return fail(exit::FAILED, &format!("cannot handle interrupts: {error}")),
+    };
+    match report(options, &cancel) {
+        Ok(report) if options.json => match serde_json::to_string(&report) {
+            Ok(line) => out::print(&format!("{line}\n")),
+            Err(error) => return fail(exit::FAILED, &format!("the result has no JSON form: {error}")),
+        },
+        Ok(report) => out::print(&table::render(&report)),
+        Err(Failure::Interrupted) => return fail(exit::INTERRUPTED, "interrupted"),
+        Err(Failure::Error(message)) => return fail(exit::FAILED, &message),
+    }
+    ExitCode::from(exit::DONE)
+}
+
+fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Failure> {
+    options.check().map_err(Failure::Error)?;
+    let mut costs = read_costs(&options.profile).map_err(Failure::Error)?;
+    costs.hand_over_ns = options.hand_over;
+    let processors = options.processors.map_or_else(net::processors::count, usize::from);
+    let machine = |placement: Placement| Machine {
+        costs: costs.clone(),
+        placements: [placement; 2],
+        processors,
+        is_shared: options.bulk,
+    };
+    let mut rows = Vec::new();
+    let mut name = "bulk".to_owned();
+    if let Some(path) = &options.scenario {
+        let scenario = read_one(path).map_err(Failure::Error)?;
+        name.clone_from(&scenario.name);
+        for placement in &options.placement {
+            let predicted = work::predict(&scenario, &machine(*placement), Duration::ZERO, cancel)?;
+            rows.push(Row::new(*placement, None, predicted, None));
+        }
+    } else {
+        for size in &options.datagram_size {
+            let scenario = work::bulk(*size, options.time).map_err(Failure::Error)?;
+            for placement in &options.placement {
+                let predicted = work::predict(&scenario, &machine(*placement), WARM_UP, cancel)?;
+                let measured = if options.verify {
+                    Some(work::measure(*size, options.time, *placement, options.runs, cancel)?)
+                } else {
+                    None
+                };
+                rows.push(Row::new(*placement, Some(*size), predicted, measured));
+            }
+        }
+    }
+    let hand_over_ns = options.hand_over;
+    Ok(Report { format: "litz-prediction", version: 1, scenario: name, processors, hand_over_ns, rows })
+}
+
+/// The costs of a profile.
+///
+/// # Errors
+/// In words for the user.
+pub(crate) fn read_costs(path: &Path) -> Result<Costs, String> {
+    let text = read_text(path, PROFILE_BYTES_MAX as u64);
+    let text = text.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    Costs::from_profile(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+impl Row {
+    fn new(
+        placement: Placement,
+        datagram_bytes: Option<usize>,
+        predicted: Figures,
+        measured: Option<Measured>,
+    ) -> Self {
+        let error = measured.map(|measured| predicted.goodput_bps / measured.goodput_bps - 1.0);
+        Self { placement: placement.to_string(), datagram_bytes, predicted, measured, error }
+    }
+}

@@ -1,0 +1,91 @@
+//! The arguments of `litz predict`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use quic::config::DATAGRAM_SIZE_MAX;
+use scenario::simulated::{PROCESSORS_MAX, Placement};
+use units::Duration;
+
+/// RFC 9000, section 14: no path carries less.
+const DATAGRAM_SIZE_MIN: usize = 1200;
+
+/// For the end of the help text.
+pub(crate) const HELP: &str = "\
+The profile is what `litz profile --json` has printed on the machine in question. The protocol runs as it is, in virtual
+time; each packet takes the time that the profile says, on the thread that the placement gives it.
+
+  litz profile --json > this-machine.json
+  litz predict --bulk --profile this-machine.json --verify
+
+Exit status:
+  0    the prediction is printed
+  2    an error: bad arguments, a file that cannot be read, a run that cannot be made
+  130  interrupted";
+
+#[derive(Args, Debug)]
+pub(crate) struct PredictOptions {
+    /// Scenario file; its hosts are two machines like the one of the profile
+    #[arg(value_name = "SCENARIO", required_unless_present = "bulk", conflicts_with = "bulk")]
+    pub(super) scenario: Option<PathBuf>,
+
+    /// Bulk data from memory to memory over loopback: both ends are one machine
+    #[arg(long)]
+    pub(super) bulk: bool,
+
+    /// What `litz profile --json` has printed
+    #[arg(long, value_name = "FILE")]
+    pub(super) profile: PathBuf,
+
+    /// Placements, separated by commas: inline, thread, split, packet(N), path(N), connection(N)
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "inline,thread,split")]
+    pub(super) placement: Vec<Placement>,
+
+    /// Processors of a machine [default: as many as this one has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=PROCESSORS_MAX as i64))]
+    pub(super) processors: Option<u16>,
+
+    /// Nanoseconds it takes to give a batch to another thread. No profile says it: of use to see how much depends on it
+    #[arg(long, value_name = "NS", default_value_t = 0.0)]
+    pub(super) hand_over: f64,
+
+    /// With --bulk: sizes of datagrams, as bytes of UDP payload
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1472,8972", requires = "bulk")]
+    pub(super) datagram_size: Vec<usize>,
+
+    /// With --bulk: how long each run takes, simulated or live, after its warm-up
+    #[arg(long, value_name = "TIME", default_value = "500ms", requires = "bulk")]
+    pub(super) time: Duration,
+
+    /// With --bulk: do it, on this machine, and print what was measured beside what was predicted
+    #[arg(long, requires = "bulk")]
+    pub(super) verify: bool,
+
+    /// With --verify: live runs of each kind, of which the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "verify", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(super) runs: u8,
+
+    /// The result as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl PredictOptions {
+    /// Checks what the parser cannot.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let allowed = DATAGRAM_SIZE_MIN..=DATAGRAM_SIZE_MAX;
+        if let Some(size) = self.datagram_size.iter().find(|size| !allowed.contains(size)) {
+            return Err(format!("datagrams have {DATAGRAM_SIZE_MIN} to {DATAGRAM_SIZE_MAX} bytes, not {size}"));
+        }
+        if !(Duration::from_millis(50)..=Duration::from_secs(60)).contains(&self.time) {
+            return Err(format!("--time takes 50ms to 60s, not {}", self.time));
+        }
+        if !(0.0..=1e6).contains(&self.hand_over) {
+            return Err(format!("--hand-over takes 0 to 1000000 ns, not {}", self.hand_over));
+        }
+        Ok(())
+    }
+}

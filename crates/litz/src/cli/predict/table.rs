@@ -1,0 +1,42 @@
+//! The prediction as a table.
+
+use std::fmt::Write;
+
+use super::{Report, Row};
+
+/// The whole report.
+pub(super) fn render(report: &Report) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _written = write_report(&mut out, report);
+    out
+}
+
+fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
+    let plural = if report.processors == 1 { "processor" } else { "processors" };
+    writeln!(
+        out,
+        "{}: {} {plural}, {} ns to hand a batch over",
+        report.scenario, report.processors, report.hand_over_ns
+    )?;
+    let is_verified = report.rows.iter().any(|row| row.measured.is_some());
+    write!(out, "{:<14} {:>9} {:>14} {:>9} {:>9}", "placement", "datagram", "predicted Mb/s", "cpu a", "cpu b")?;
+    writeln!(out, "{}", if is_verified { "  measured Mb/s      (range)         cpu a+b    error" } else { "" })?;
+    for row in &report.rows {
+        write_row(out, row)?;
+    }
+    Ok(())
+}
+
+fn write_row(out: &mut String, row: &Row) -> std::fmt::Result {
+    let size = row.datagram_bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
+    let [sending, receiving] = row.predicted.processors;
+    let predicted = row.predicted.goodput_bps / 1e6;
+    write!(out, "{:<14} {size:>9} {predicted:>14.0} {sending:>9.2} {receiving:>9.2}", row.placement)?;
+    if let (Some(measured), Some(error)) = (row.measured, row.error) {
+        let [low, high] = measured.range_bps.map(|bps| bps / 1e6);
+        let (goodput, processors) = (measured.goodput_bps / 1e6, measured.processors);
+        write!(out, " {goodput:>14.0}  ({low:>6.0} .. {high:>6.0}) {processors:>9.2} {:>+7.1} %", error * 100.0)?;
+    }
+    writeln!(out)
+}

@@ -1,0 +1,147 @@
+//! The runs: simulated, and live.
+
+use litz::transfer::CancelToken;
+use rustix::time::{ClockId, clock_gettime};
+use scenario::model::Scenario;
+use scenario::parse::parse;
+use scenario::simulated::{Machine, Placement, Simulated, simulate};
+use scenario::world::{Order, WorldError};
+use serde::Serialize;
+use units::Duration;
+
+use crate::profile::{self, Failure, RunPlan, WARM_UP, WINDOW};
+
+/// The step of what an outcome says of deliveries.
+const BIN: Duration = scenario::outcome::BIN;
+
+/// What a machine carries, and what it takes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Figures {
+    /// Application bytes that arrived, in bits a second.
+    pub(super) goodput_bps: f64,
+    /// Processors that were busy, on average: of the sending host, of the receiving one.
+    pub(super) processors: [f64; 2],
+}
+
+/// Bulk from memory to memory over loopback, as a scenario: what [`profile::run`] does live.
+pub(super) fn bulk(datagram_size: usize, time: Duration) -> Result<Scenario, String> {
+    let duration_us = (WARM_UP + time).as_micros();
+    // A stream gets half of a host's window.
+    let window = 2 * WINDOW;
+    let text = format!(
+        "version = 1\n[scenario]\nname = 'bulk'\nabout = 'From memory to memory over loopback.'\n\
+         duration = '{duration_us}us'\n[hosts.b]\nreceive-window = '{window}B'\n[[link]]\nname = 'loopback'\n\
+         [transport]\ndatagram-size = '{datagram_size}B'\ncongestion = 'cubic'\n[[workload]]\nkind = 'stream'\n"
+    );
+    parse("bulk", &text, &|_| Err("there is none".to_owned())).map_err(|error| error.to_string())
+}
+
+/// Simulates; `skipped` of the beginning does not count.
+///
+/// # Errors
+/// Why there is no outcome.
+pub(super) fn predict(
+    scenario: &Scenario,
+    machine: &Machine,
+    skipped: Duration,
+    cancel: &CancelToken,
+) -> Result<Figures, Failure> {
+    let order = Order { paths: (0..scenario.paths.len()).collect(), seed: 1 };
+    let simulated = simulate(scenario, &order, machine, &mut |_| !cancel.is_cancelled());
+    let simulated = simulated.map_err(|error| match error {
+        WorldError::Stopped => Failure::Interrupted,
+        error => Failure::Error(error.to_string()),
+    })?;
+    if let Some(failure) = &simulated.outcome.failure {
+        return Err(Failure::Error(format!("the connection failed: {failure}")));
+    }
+    Ok(figures(&simulated, skipped))
+}
+
+fn figures(simulated: &Simulated, skipped: Duration) -> Figures {
+    let Simulated { outcome, busy, .. } = simulated;
+    let wall = outcome.ended_at.since_start().as_secs_f64();
+    let bin = (skipped.as_nanos() / BIN.as_nanos()) as usize;
+    let before = |part: &scenario::outcome::PartOutcome| {
+        let bins = &part.delivered.cumulative_bytes;
+        bin.checked_sub(1).and_then(|last| bins.get(last.min(bins.len().max(1) - 1))).copied().unwrap_or(0)
+    };
+    let bytes: u64 = outcome.parts.iter().map(|part| part.delivered.bytes - before(part)).sum();
+    let time = wall - (bin as u64 * BIN.as_nanos()) as f64 / 1e9;
+    let processors = busy.each_ref().map(|threads| threads.iter().map(|busy| busy.as_secs_f64()).sum::<f64>() / wall);
+    Figures { goodput_bps: if time > 0.0 { bytes as f64 * 8.0 / time } else { 0.0 }, processors }
+}
+
+/// What was measured live.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Measured {
+    /// Application bytes that arrived, in bits a second: the median of the runs.
+    pub(super) goodput_bps: f64,
+    /// From the slowest to the fastest run.
+    pub(super) range_bps: [f64; 2],
+    /// Processors that were busy, on average, both ends together: the median.
+    pub(super) processors: f64,
+}
+
+/// The engine's name for a placement.
+fn live_name(placement: Placement) -> Result<litz::Placement, Failure> {
+    placement.to_string().parse().map_err(|error| Failure::Error(format!("{placement}: {error}")))
+}
+
+/// Does live what [`bulk`] says.
+///
+/// # Errors
+/// If it cannot be done here.
+pub(super) fn measure(
+    datagram_size: usize,
+    time: Duration,
+    placement: Placement,
+    runs: u8,
+    cancel: &CancelToken,
+) -> Result<Measured, Failure> {
+    let plan = RunPlan { datagram_size, time, metered: false, placement: live_name(placement)? };
+    let (mut goodputs, mut shares) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        let clock = net::MonotonicClock::start();
+        let (from, cpu_from) = (clock.now(), process_time());
+        let run = profile::run(&plan, cancel)?;
+        let (wall, cpu) = (clock.now().saturating_since(from), process_time().saturating_sub(cpu_from));
+        let payload = profile::payload_len(datagram_size) as f64;
+        goodputs.push(run.receiving.packets * payload * 8.0 / run.receiving.wall.as_secs_f64());
+        shares.push(cpu.as_secs_f64() / wall.as_secs_f64());
+    }
+    goodputs.sort_by(f64::total_cmp);
+    shares.sort_by(f64::total_cmp);
+    let middle = goodputs.len() / 2;
+    let range_bps = [goodputs[0], goodputs[goodputs.len() - 1]];
+    Ok(Measured { goodput_bps: goodputs[middle], range_bps, processors: shares[middle] })
+}
+
+/// Processor time of all threads so far.
+fn process_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::from_secs(time.tv_sec as u64) + Duration::from_nanos(time.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use scenario::simulated::Costs;
+
+    use super::*;
+
+    #[test]
+    fn a_profile_of_ten_microseconds_a_packet_predicts_what_that_carries() {
+        let rows = "{\"points\":[{\"datagram_bytes\":1472,\"ns\":{\"plan\":10000}}]}";
+        let text = format!(
+            "{{\"format\":\"litz-profile\",\"version\":1,\"memory\":{{\"sending\":{rows},\"receiving\":{rows}}}}}"
+        );
+        let costs = Costs::from_profile(&text).expect("it is one");
+        let machine = Machine { costs, placements: [Placement::Inline; 2], processors: 2, is_shared: true };
+        let scenario = bulk(1472, Duration::from_millis(300)).expect("it is right");
+        let figures =
+            predict(&scenario, &machine, WARM_UP, &CancelToken::default()).unwrap_or_else(|_| panic!("it runs"));
+        let expected = profile::payload_len(1472) as f64 * 8.0 / 10e-6;
+        assert!((figures.goodput_bps / expected - 1.0).abs() < 0.02, "{figures:?}, not {expected}");
+        assert!((figures.processors[0] - 1.0).abs() < 0.02, "{figures:?}");
+    }
+}

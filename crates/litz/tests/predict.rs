@@ -1,0 +1,106 @@
+//! `litz predict` and `litz scenario run --world sim`: what they print and how they end.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A machine for which a packet takes ten microseconds at each end, and half of that for the cipher.
+const PROFILE: &str = "{\"format\":\"litz-profile\",\"version\":1,\"memory\":{\
+    \"sending\":{\"points\":[{\"datagram_bytes\":1472,\"ns\":{\"plan\":5000,\"seal.cipher\":5000}}]},\
+    \"receiving\":{\"points\":[{\"datagram_bytes\":1472,\"ns\":{\"recv_call\":5000,\"open_absorb.cipher\":5000}}]}}}";
+
+const SCENARIO: &str = "version = 1\n[scenario]\nname = 'small'\nabout = 'A test.'\nduration = '5s'\nseeds = 2\n\
+    [[link]]\nname = 'a'\nrate = '20Mb/s'\ndelay = '1ms'\n[[workload]]\nkind = 'file'\nsize = '500kB'\n\
+    [[check]]\nkind = 'share-of-capacity'\nat-least = 0.5\n";
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("machine.json"), PROFILE).expect("written");
+    std::fs::write(folder.path().join("small.toml"), SCENARIO).expect("written");
+    folder
+}
+
+fn litz(folder: &Path, arguments: &[&str]) -> (Output, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_litz"));
+    let output = command.args(arguments).current_dir(folder).output().expect("the command starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output, text)
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("it is JSON")
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
+}
+
+#[test]
+fn bulk_goes_as_fast_as_the_profile_allows_and_stages_on_two_processors_faster() {
+    let folder = folder();
+    let arguments = ["predict", "--bulk", "--profile=machine.json", "--datagram-size=1472", "--time=200ms", "--json"];
+    let (output, text) =
+        litz(folder.path(), &[&arguments[..], &["--processors=8", "--placement=inline,packet(2)"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let report = json(&output);
+    assert_eq!((report["format"].as_str(), report["version"].as_u64()), (Some("litz-prediction"), Some(1)));
+    let goodput = |row: usize| number(&report["rows"][row]["predicted"]["goodput_bps"]);
+    // Some 1430 bytes in ten microseconds.
+    assert!((1.1e9..1.2e9).contains(&goodput(0)), "{report:#}");
+    assert!(goodput(1) > 1.5 * goodput(0), "{report:#}");
+    let again = litz(folder.path(), &[&arguments[..], &["--processors=8", "--placement=inline,packet(2)"]].concat());
+    assert_eq!(again.0.stdout, output.stdout, "the same again");
+}
+
+#[test]
+fn a_prediction_is_verified_beside_what_is_measured() {
+    let folder = folder();
+    let arguments = ["predict", "--bulk", "--profile=machine.json", "--datagram-size=1472", "--time=60ms"];
+    let more = ["--placement=inline,split", "--verify", "--runs=1", "--json"];
+    let (output, text) = litz(folder.path(), &[&arguments[..], &more].concat());
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for row in json(&output)["rows"].as_array().expect("rows") {
+        let (predicted, measured) = (number(&row["predicted"]["goodput_bps"]), number(&row["measured"]["goodput_bps"]));
+        assert!(measured > 0.0 && number(&row["measured"]["processors"]) > 0.0, "{row}");
+        assert!((number(&row["error"]) - (predicted / measured - 1.0)).abs() < 1e-9, "{row}");
+    }
+}
+
+#[test]
+fn a_scenario_is_predicted_and_judged_on_machines() {
+    let folder = folder();
+    let (output, text) =
+        litz(folder.path(), &["predict", "small.toml", "--profile", "machine.json", "--placement", "thread"]);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.starts_with("small: ") && text.contains("\nthread "), "{text}");
+    let run = ["scenario", "run", "small.toml", "--world", "sim"];
+    let (output, text) = litz(folder.path(), &run);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("small simulated, seeds 1 to 2"), "{text}");
+    // A packet in ten microseconds is more than the link carries; one in a millisecond is less than half of it.
+    let (output, text) = litz(folder.path(), &[&run[..], &["--profile", "machine.json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    std::fs::write(folder.path().join("slow.json"), PROFILE.replace("5000", "1000000")).expect("written");
+    let (output, text) = litz(folder.path(), &[&run[..], &["--profile", "slow.json"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{text}");
+}
+
+#[test]
+fn what_cannot_be_ends_with_two_and_says_why() {
+    let folder = folder();
+    let bulk = ["predict", "--bulk", "--profile"];
+    for (arguments, words) in [
+        (&["predict", "--bulk", "--profile", "nowhere.json"][..], "nowhere.json"),
+        (&["predict", "--bulk", "--profile", "small.toml"], "no profile"),
+        (&["predict", "nowhere.toml", "--profile", "machine.json"], "nowhere.toml"),
+        (&["predict", "small.toml", "--profile", "machine.json", "--verify"], "--bulk"),
+        (&[bulk[0], bulk[1], bulk[2], "machine.json", "--placement", "somewhere"], "no placement"),
+        (&[bulk[0], bulk[1], bulk[2], "machine.json", "--datagram-size", "100"], "not 100"),
+        (&["scenario", "run", "small.toml", "--profile", "machine.json"], "--world sim"),
+    ] {
+        let (output, text) = litz(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(words), "{arguments:?}: {text}");
+    }
+}

@@ -1,0 +1,62 @@
+//! What arrives without having been sealed: see [`crate::unsealed`].
+
+use std::ops::Range;
+
+use bytes::BytesMut;
+use units::Instant;
+
+use super::Connection;
+use crate::journal::write::Batch;
+use crate::send::path::Addresses;
+use crate::unsealed::Unsealed;
+
+impl Connection {
+    /// As [`handle_datagrams`](Self::handle_datagrams), for datagrams of a plan that arrived together from one address at one
+    /// socket.
+    ///
+    /// # Panics
+    /// If `datagrams` is empty, or there are no such.
+    pub fn handle_unsealed(
+        &mut self,
+        now: Instant,
+        addresses: Addresses,
+        unsealed: &Unsealed,
+        datagrams: Range<usize>,
+    ) {
+        let destination = unsealed.destination(datagrams.start).filter(|_| self.control.is_multipath());
+        let path = destination.and_then(|id| self.control.path_of_id(id.as_slice())).unwrap_or_default();
+        // Path IDs are part of the nonce: what was sealed for another path does not open.
+        let phase = unsealed.phase_of(datagrams.clone()).filter(|_| path == unsealed.path());
+        let epoch = phase.and_then(|phase| self.control.data_phase(phase));
+        let (Some(epoch), None) = (epoch, &self.apart) else {
+            // The handshake, an end, a key update, a tail: with bytes, each for itself.
+            for datagram in datagrams {
+                let mut bytes = Vec::with_capacity(unsealed.len_bytes(datagram));
+                unsealed.seal_datagram(datagram, &mut bytes);
+                let len = bytes.len();
+                self.handle_datagrams(now, addresses, BytesMut::from(&bytes[..]), len);
+            }
+            return;
+        };
+        let len = (unsealed.len_bytes(datagrams.start) * datagrams.len()) as u64;
+        if !self.note_arrival(now, path, &addresses, datagrams.len() as u64, len) {
+            return;
+        }
+        let batch = Batch { path, addresses, len, integrity_limit: u64::MAX };
+        let mut opened = std::mem::take(&mut self.opened);
+        let mut rest = datagrams;
+        while !rest.is_empty() {
+            let group = unsealed.open_group(rest.clone());
+            let number = group.opened.number;
+            opened.set(group.opened, group.record);
+            self.note(|journal| journal.opened(now, &batch, &opened, &group.buffer));
+            if !self.take_batch(now, &batch, &opened, &group.buffer) {
+                break;
+            }
+            self.control.note_phase_from(path, epoch, Some(number));
+            rest.start += group.count;
+        }
+        self.opened = opened;
+        self.settle(now);
+    }
+}

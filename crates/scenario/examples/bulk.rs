@@ -1,0 +1,61 @@
+//! Bulk over one link in the simulated world, timed: what `bench/ns3/run` compares with ns-3.
+//!
+//!     bulk BUFFER_KIB SIMULATED_SECONDS [DELAY_MS]
+//!
+//! The topology of `bench/ns3/bulk.cc`: 1 Gb/s, 10 ms each way unless told otherwise, a queue of 30 ms, CUBIC, datagrams that fill a
+//! packet of 1500 bytes. Prints data packets that arrived, wall seconds, goodput in Mb/s, and the most memory the process had, KiB.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
+
+use std::process::ExitCode;
+
+use scenario::parse::parse;
+use scenario::simulated::Sim;
+use scenario::world::{Order, World};
+
+fn main() -> ExitCode {
+    let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
+    let (buffer_kib, seconds, delay_ms) = match numbers[..] {
+        [buffer_kib, seconds] => (buffer_kib, seconds, 10),
+        [buffer_kib, seconds, delay_ms] => (buffer_kib, seconds, delay_ms),
+        _ => {
+            eprintln!("usage: bulk BUFFER_KIB SIMULATED_SECONDS [DELAY_MS]");
+            return ExitCode::from(2);
+        }
+    };
+    // A stream gets half of what its host allows for: the one stream here gets the buffer.
+    let host = 2 * buffer_kib;
+    let text = format!(
+        "version = 1\n[scenario]\nname = 'bulk'\nabout = 'As ns-3 does it.'\nduration = '{seconds}s'\n\
+         [hosts.a]\nsend-buffer = '{host}KiB'\n[hosts.b]\nreceive-window = '{host}KiB'\n\
+         [[link]]\nname = 'link'\nrate = '1Gb/s'\ndelay = '{delay_ms}ms'\nqueue = '30ms'\n\
+         [transport]\ndatagram-size = '1472B'\ncongestion = 'cubic'\n[[workload]]\nkind = 'stream'\n"
+    );
+    let scenario = match parse("bulk", &text, &|_| Err("there is none".to_owned())) {
+        Ok(scenario) => scenario,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    #[expect(clippy::disallowed_methods, reason = "wall time is what is measured")]
+    let begun = std::time::Instant::now();
+    let outcome = match Sim::default().run(&scenario, &Order { paths: vec![0], seed: 1 }, &mut |_| true) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(1);
+        }
+    };
+    let took = begun.elapsed().as_secs_f64();
+    let packets = outcome.link_outcomes[0].stats[0].delivered;
+    let goodput = outcome.parts[0].delivered.bytes as f64 * 8.0 / seconds as f64 / 1e6;
+    println!("{packets} {took:.3} {goodput:.1} {}", memory_kib());
+    ExitCode::SUCCESS
+}
+
+/// The most memory that this process had, KiB; zero where the system does not tell.
+fn memory_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|words| words.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}

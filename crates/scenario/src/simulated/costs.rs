@@ -1,0 +1,241 @@
+//! What each task of a host costs, from a profile of a machine (`docs/spec/profile.md`).
+//!
+//! A profile books all costs to packets with application data, at the end that sends them and at the end that receives them; what
+//! acknowledgements cost is in there too. So simulated processors are charged for packets with data, and bare acknowledgements are free.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use units::Duration;
+
+/// The format that is read, and its version.
+const FORMAT: (&str, u64) = ("litz-profile", 1);
+
+/// The longest cost that is believed, in nanoseconds a packet: a second.
+const NS_MAX: f64 = 1e9;
+
+/// The longest profile that is read, in bytes.
+pub const PROFILE_BYTES_MAX: usize = 1 << 20;
+
+/// What a host does for a packet with data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Task {
+    /// The application and the library's calls.
+    Application,
+    /// What is serial of a connection and belongs to the direction of the data: planning or absorbing.
+    Serial,
+    /// Sealing or opening.
+    Stage,
+    /// The system call that sends or receives it.
+    Call,
+    /// What goes the other way for it: acknowledgements, heard by who sends and given by who receives.
+    Answer,
+}
+
+impl Task {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Application, Self::Serial, Self::Stage, Self::Call, Self::Answer];
+}
+
+/// Which end of the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It sends them.
+    Sending,
+    /// It receives them.
+    Receiving,
+}
+
+/// Costs of both ends.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Costs {
+    sending: [Curve; 5],
+    receiving: [Curve; 5],
+    /// What it costs to give a batch to another thread, in nanoseconds.
+    pub hand_over_ns: f64,
+}
+
+/// Nanoseconds a packet by the size of its datagram: straight lines between the sizes that were measured, and beyond them as between
+/// the last two.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Curve(Vec<(f64, f64)>);
+
+/// Why a profile is no use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileError(String);
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ProfileError {}
+
+#[derive(Deserialize)]
+struct Profile {
+    format: String,
+    version: u64,
+    memory: Table,
+}
+
+#[derive(Deserialize)]
+struct Table {
+    sending: Side,
+    receiving: Side,
+}
+
+#[derive(Deserialize)]
+struct Side {
+    points: Vec<Point>,
+}
+
+#[derive(Deserialize)]
+struct Point {
+    datagram_bytes: u32,
+    ns: BTreeMap<String, f64>,
+}
+
+impl Costs {
+    /// Reads the JSON that `litz profile --json` has printed.
+    ///
+    /// # Errors
+    /// If it is something else, or holds costs that cannot be.
+    pub fn from_profile(text: &str) -> Result<Self, ProfileError> {
+        let failed = |words: String| ProfileError(words);
+        if text.len() > PROFILE_BYTES_MAX {
+            return Err(failed(format!("the profile is longer than {PROFILE_BYTES_MAX} bytes")));
+        }
+        let profile: Profile = serde_json::from_str(text).map_err(|error| failed(format!("no profile: {error}")))?;
+        if (profile.format.as_str(), profile.version) != FORMAT {
+            let (format, version) = (profile.format, profile.version);
+            return Err(failed(format!(
+                "format: {format:?} version {version} is not {:?} version {}",
+                FORMAT.0, FORMAT.1
+            )));
+        }
+        Ok(Self {
+            sending: curves(End::Sending, &profile.memory.sending)?,
+            receiving: curves(End::Receiving, &profile.memory.receiving)?,
+            hand_over_ns: 0.0,
+        })
+    }
+
+    /// What `packets` datagrams of so many bytes each cost.
+    pub fn of(&self, end: End, task: Task, packets: usize, bytes: usize) -> Duration {
+        let ns = self.packet_ns(end, task, bytes) * packets as f64;
+        Duration::from_nanos(ns.round() as u64)
+    }
+
+    /// Nanoseconds for a packet with a datagram of so many bytes.
+    pub fn packet_ns(&self, end: End, task: Task, bytes: usize) -> f64 {
+        let curves = if end == End::Sending { &self.sending } else { &self.receiving };
+        curves[task as usize].at(bytes as f64)
+    }
+}
+
+/// Which task a row of the profile belongs to.
+fn task_of(end: End, row: &str) -> Option<Task> {
+    let stage = row.split_once('.').map_or(row, |(stage, _)| stage);
+    Some(match (end, stage) {
+        (_, "application") => Task::Application,
+        (End::Sending, "seal") => Task::Stage,
+        (End::Sending, "send_call" | "poll") => Task::Call,
+        (End::Sending, "recv_call" | "route" | "open_absorb") => Task::Answer,
+        (End::Receiving, "open_absorb") if row.ends_with(".absorb") => Task::Serial,
+        (End::Receiving, "open_absorb") => Task::Stage,
+        (End::Receiving, "recv_call" | "poll") => Task::Call,
+        (End::Receiving, "plan" | "seal" | "report" | "send_call") => Task::Answer,
+        (_, "serve" | "timers" | "hand_over" | "plan" | "report" | "route") => Task::Serial,
+        // The format allows rows that are not known yet; files are not simulated.
+        _ => return None,
+    })
+}
+
+fn curves(end: End, side: &Side) -> Result<[Curve; 5], ProfileError> {
+    if side.points.is_empty() {
+        return Err(ProfileError("points: there are none".to_owned()));
+    }
+    let mut curves: [Curve; 5] = Default::default();
+    for point in &side.points {
+        let mut sums = [0.0; 5];
+        for (row, ns) in &point.ns {
+            if !ns.is_finite() || ns.abs() > NS_MAX {
+                return Err(ProfileError(format!("{row}: {ns} ns a packet cannot be")));
+            }
+            if let Some(task) = task_of(end, row) {
+                sums[task as usize] += ns;
+            }
+        }
+        for (curve, ns) in curves.iter_mut().zip(sums) {
+            let bytes = f64::from(point.datagram_bytes);
+            if curve.0.last().is_some_and(|(last, _)| *last >= bytes) {
+                return Err(ProfileError("points: sizes must ascend".to_owned()));
+            }
+            // A rest may be a little below zero; no task is.
+            curve.0.push((bytes, ns.max(0.0)));
+        }
+    }
+    Ok(curves)
+}
+
+impl Curve {
+    fn at(&self, bytes: f64) -> f64 {
+        let points = &self.0;
+        let ns = match points[..] {
+            [] => 0.0,
+            [(_, ns)] => ns,
+            _ => {
+                let next = points.partition_point(|(at, _)| *at < bytes).clamp(1, points.len() - 1);
+                let ((x0, y0), (x1, y1)) = (points[next - 1], points[next]);
+                y0 + (y1 - y0) * (bytes - x0) / (x1 - x0)
+            }
+        };
+        ns.max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(sending: &str, receiving: &str) -> String {
+        format!(
+            "{{\"format\":\"litz-profile\",\"version\":1,\"more\":[],\"memory\":{{\"sending\":{{\"points\":{sending}}},\
+             \"receiving\":{{\"points\":{receiving}}}}}}}"
+        )
+    }
+
+    const ROWS: &str = "[{\"datagram_bytes\":1000,\"ns\":{\"plan\":10,\"serve\":5,\"seal.cipher\":100,\"send_call\":80,\
+        \"open_absorb\":3,\"new.row\":9}},{\"datagram_bytes\":2000,\"ns\":{\"plan\":20,\"seal.cipher\":200,\"seal.rest\":-1}}]";
+
+    #[test]
+    fn rows_become_tasks_and_sizes_between_are_interpolated() {
+        let costs = Costs::from_profile(&profile(ROWS, ROWS)).expect("it is one");
+        let sending = |task, bytes| costs.packet_ns(End::Sending, task, bytes);
+        assert_eq!(
+            (sending(Task::Serial, 1000), sending(Task::Serial, 1500), sending(Task::Serial, 2000)),
+            (15.0, 17.5, 20.0)
+        );
+        assert_eq!(
+            (sending(Task::Stage, 1000), sending(Task::Call, 1000), sending(Task::Answer, 1000)),
+            (100.0, 80.0, 3.0)
+        );
+        // Beyond the sizes as between the last two, and never below zero.
+        assert_eq!((sending(Task::Serial, 3000), sending(Task::Call, 3000)), (25.0, 0.0));
+        // Who receives plans and seals acknowledgements.
+        assert_eq!(costs.packet_ns(End::Receiving, Task::Answer, 1000), 190.0);
+        assert_eq!(costs.of(End::Sending, Task::Stage, 44, 1500), Duration::from_nanos((149.5 * 44.0) as u64));
+    }
+
+    #[test]
+    fn what_is_no_profile_is_refused_with_its_key() {
+        let error = |text: &str| Costs::from_profile(text).expect_err("it is none").to_string();
+        assert!(error("{}").contains("format"));
+        assert!(error(&profile("[]", ROWS)).contains("points"));
+        assert!(error(&profile(ROWS, ROWS).replace("\"version\":1", "\"version\":2")).contains("version 2"));
+        assert!(error(&profile(&ROWS.replace("\"plan\":20", "\"plan\":1e12"), ROWS)).contains("plan"));
+        assert!(error(&profile(&ROWS.replace("2000", "1000"), ROWS)).contains("ascend"));
+    }
+}

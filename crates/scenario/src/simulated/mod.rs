@@ -1,0 +1,50 @@
+//! The simulated world: the world in memory without the bytes.
+//!
+//! The protocol is the real one and so is every decision; what is done for each byte is not done. Rows of data packets are never
+//! sealed ([`quic::Unsealed`]), payload is neither made nor checked, and so a run takes a sixth of the time. Packet for packet it is the
+//! run in memory: `tests/simulated.rs` compares them for every shipped scenario.
+//!
+//! With a [`Machine`] hosts have processors too, and everything that a host does takes the time that a profile of a machine says, on the
+//! thread that a placement gives it. What is planned when, and how much of it together, depends on it then.
+//!
+//! | module | what |
+//! |---|---|
+//! | `costs` | what tasks cost, read from `litz profile --json` |
+//! | `machine` | processors, threads, placements |
+//! | `processors`, `host`, `run` | a run on machines, by processes of the crate `sim` |
+
+mod costs;
+mod host;
+mod machine;
+mod processors;
+mod run;
+
+pub use costs::{Costs, End, PROFILE_BYTES_MAX, ProfileError, Task};
+pub use machine::{Machine, PROCESSORS_MAX, Placement};
+pub use run::{Simulated, simulate};
+
+use crate::memory::run::Run;
+use crate::model::Scenario;
+use crate::outcome::Outcome;
+use crate::world::{Order, Stages, Watch, World, WorldError};
+
+/// The simulated world.
+#[derive(Clone, Debug, Default)]
+pub struct Sim {
+    /// What the hosts are; without, nothing but links takes time.
+    pub machine: Option<Machine>,
+}
+
+impl World for Sim {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn run(&mut self, scenario: &Scenario, order: &Order, watch: Watch<'_>) -> Result<Outcome, WorldError> {
+        if let Some(machine) = &self.machine {
+            return simulate(scenario, order, machine, watch).map(|simulated| simulated.outcome);
+        }
+        let outcome = Run::new(scenario, order, Stages::Lengths)?.finish(watch)?;
+        Ok(Outcome { world: self.name(), ..outcome })
+    }
+}

@@ -1,0 +1,88 @@
+//! One run on simulated machines.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use sim::{Facility, Simulation};
+use units::{Duration, Instant};
+
+use super::host::{Alarm, Host, Shared};
+use super::machine::Machine;
+use super::processors::Threads;
+use crate::memory::run::Run;
+use crate::model::Scenario;
+use crate::outcome::Outcome;
+use crate::world::{Order, Stages, Watch, WorldError};
+
+/// Virtual time between two looks of whoever watches.
+const WATCH_EVERY: Duration = Duration::from_millis(20);
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    /// As of any world.
+    pub outcome: Outcome,
+    /// Processor time of each thread of each host: the application's first.
+    pub busy: [Vec<Duration>; 2],
+    /// Datagrams that found the socket of each host full.
+    pub overflowed: [u64; 2],
+}
+
+/// Runs `scenario` on `machine`. The same arguments give the same result.
+///
+/// # Errors
+/// As of any world.
+pub fn simulate(
+    scenario: &Scenario,
+    order: &Order,
+    machine: &Machine,
+    watch: Watch<'_>,
+) -> Result<Simulated, WorldError> {
+    machine.validate().map_err(WorldError::Unsuitable)?;
+    let mut run = Run::new(scenario, order, Stages::Lengths)?;
+    run.begin()?;
+    let end = run.end;
+    let mut simulation = Simulation::new(order.seed, 0);
+    let sim = simulation.sim();
+    let first = Facility::new(&sim, "processors", machine.processors);
+    let second =
+        if machine.is_shared { first.clone() } else { Facility::new(&sim, "processors of b", machine.processors) };
+    let host = |number: usize, name, processors| {
+        let placement = machine.placements[number];
+        let threads = Threads::new(&sim, name, placement.thread_count(), processors, machine.costs.hand_over_ns);
+        Host::new(placement, threads, order.paths.len())
+    };
+    let shared = Rc::new(Shared {
+        sim: sim.clone(),
+        run: RefCell::new(run),
+        machine: machine.clone(),
+        hosts: [host(0, "a", first), host(1, "b", second)],
+        wire: Alarm::default(),
+        spins: Cell::new(None),
+    });
+    simulation.spawn(Rc::clone(&shared).carry());
+    for number in 0..2 {
+        simulation.spawn(Rc::clone(&shared).receive(number));
+        simulation.spawn(Rc::clone(&shared).send(number));
+    }
+    let mut until = Instant::ZERO;
+    while !shared.run.borrow().is_over() && until < end {
+        until = (until + WATCH_EVERY).min(end);
+        simulation.run_until(until);
+        if let Some(at) = shared.spins.get() {
+            return Err(WorldError::Spins { at });
+        }
+        shared.run_now().show(watch)?;
+    }
+    // Processes hold the shared state: they go first.
+    shared.run_now();
+    drop(simulation);
+    let shared = Rc::into_inner(shared).expect("all processes are gone");
+    let busy = shared.hosts.each_ref().map(|host| host.threads.busy());
+    let overflowed = shared.hosts.each_ref().map(|host| host.overflowed.get());
+    let mut outcome = Outcome { world: "sim", ..shared.run.into_inner().into_outcome() };
+    for (host, lost) in ["a", "b"].into_iter().zip(overflowed).filter(|(_, lost)| *lost > 0) {
+        outcome.notes.push(format!("host {host} was too slow: its socket was full for {lost} datagrams"));
+    }
+    Ok(Simulated { outcome, busy, overflowed })
+}

@@ -1,0 +1,127 @@
+//! Hosts with simulated processors: what limits them, and that placements help where they should.
+
+use scenario::memory::Memory;
+use scenario::model::Scenario;
+use scenario::parse::parse;
+use scenario::simulated::{Costs, Machine, Placement, Simulated, simulate};
+use scenario::world::{Order, World};
+
+/// Payload of a datagram of 1472 bytes: less a header of 1 + 8 + 2 bytes or so, a frame's and the tag.
+const PAYLOAD: f64 = 1440.0;
+
+/// Bulk over one link for a second.
+fn bulk(link: &str) -> Scenario {
+    let text = format!(
+        "version = 1\n[scenario]\nname = 'bulk'\nabout = 'x'\nduration = '1s'\n[hosts.b]\nreceive-window = '4MiB'\n\
+         [[link]]\nname = 'a'\n{link}\n[transport]\ndatagram-size = '1472B'\n[[workload]]\nkind = 'stream'\n"
+    );
+    parse("bulk.toml", &text, &|_| Err(String::new())).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A profile in which a packet costs so many nanoseconds, whatever its size.
+fn costs(sending: &str, receiving: &str) -> Costs {
+    let point = |rows: &str| format!("{{\"points\":[{{\"datagram_bytes\":1472,\"ns\":{{{rows}}}}}]}}");
+    let text = format!(
+        "{{\"format\":\"litz-profile\",\"version\":1,\"memory\":{{\"sending\":{},\"receiving\":{}}}}}",
+        point(sending),
+        point(receiving)
+    );
+    Costs::from_profile(&text).expect("it is one")
+}
+
+fn run(scenario: &Scenario, costs: &Costs, placement: Placement, processors: usize) -> Simulated {
+    let machine = Machine { costs: costs.clone(), placements: [placement; 2], processors, is_shared: false };
+    let order = Order { paths: (0..scenario.paths.len()).collect(), seed: 1 };
+    simulate(scenario, &order, &machine, &mut |_| true).expect("it runs")
+}
+
+/// Bits a second over the second half of the run.
+fn goodput(simulated: &Simulated) -> f64 {
+    let bytes = &simulated.outcome.parts[0].delivered.cumulative_bytes;
+    let half = bytes.len() / 2;
+    (bytes[bytes.len() - 1] - bytes[half - 1]) as f64 * 8.0 / ((bytes.len() - half) as f64 * 0.01)
+}
+
+fn assert_near(got: f64, expected: f64, share: f64, what: &str) {
+    assert!((got / expected - 1.0).abs() < share, "{what}: {got:.4e}, expected {expected:.4e}");
+}
+
+#[test]
+fn processors_that_cost_nothing_change_nothing_to_speak_of() {
+    let scenario = bulk("rate = '200Mb/s'\ndelay = '5ms'\nqueue = '20ms'");
+    let free = run(&scenario, &Costs::default(), Placement::Thread, 1);
+    let order = Order { paths: vec![0], seed: 1 };
+    let in_memory = Memory.run(&scenario, &order, &mut |_| true).expect("it runs");
+    let [free, in_memory] = [&free.outcome, &in_memory].map(|outcome| outcome.parts[0].delivered.bytes as f64);
+    assert_near(free, in_memory, 0.02, "bytes");
+}
+
+#[test]
+fn a_sender_goes_as_fast_as_its_processor() {
+    let costs =
+        costs("\"plan\":1000,\"seal.cipher\":5000,\"send_call\":3000,\"application\":1000", "\"recv_call\":1000");
+    let simulated = run(&bulk(""), &costs, Placement::Inline, 1);
+    assert_near(goodput(&simulated), PAYLOAD * 8.0 / 10e-6, 0.03, "10 us a packet");
+    let [sending, receiving] = &simulated.busy;
+    assert_eq!((sending.len(), receiving.len()), (1, 1));
+    assert_near(sending[0].as_secs_f64(), 1.0, 0.03, "the sender's processor time");
+    assert_near(receiving[0].as_secs_f64(), 0.1, 0.05, "the receiver's");
+}
+
+#[test]
+fn a_receiver_that_is_slower_holds_the_sender_back() {
+    let costs = costs(
+        "\"plan\":100",
+        "\"recv_call\":2000,\"open_absorb.cipher\":5000,\"open_absorb.absorb\":500,\"application\":500",
+    );
+    let simulated = run(&bulk(""), &costs, Placement::Inline, 1);
+    assert_near(goodput(&simulated), PAYLOAD * 8.0 / 8e-6, 0.03, "8 us a packet");
+    assert_eq!(simulated.overflowed, [0, 0]);
+}
+
+#[test]
+fn a_thread_for_the_application_takes_its_part_off_the_others() {
+    let costs = costs("\"plan\":2000,\"application\":6000,\"seal.cipher\":2000", "\"recv_call\":1000");
+    let at = |placement, processors| goodput(&run(&bulk(""), &costs, placement, processors));
+    assert_near(at(Placement::Inline, 4), PAYLOAD * 8.0 / 10e-6, 0.03, "inline");
+    assert_near(at(Placement::Thread, 4), PAYLOAD * 8.0 / 6e-6, 0.03, "thread");
+    // Threads without processors gain nothing.
+    assert_near(at(Placement::Thread, 1), PAYLOAD * 8.0 / 10e-6, 0.03, "thread, one processor");
+}
+
+#[test]
+fn split_frees_the_sender_of_what_it_hears() {
+    let costs = costs("\"plan\":4000,\"open_absorb\":4000", "\"recv_call\":1000");
+    let at = |placement| goodput(&run(&bulk(""), &costs, placement, 4));
+    assert_near(at(Placement::Thread), PAYLOAD * 8.0 / 8e-6, 0.03, "thread");
+    assert_near(at(Placement::Split), PAYLOAD * 8.0 / 4e-6, 0.03, "split");
+}
+
+#[test]
+fn stages_are_as_fast_as_the_processors_that_share_them_until_the_serial_part_is_what_limits() {
+    let costs = costs("\"plan\":1000,\"seal.cipher\":9000", "\"recv_call\":500");
+    let at = |count| goodput(&run(&bulk(""), &costs, Placement::Packet(count), 16));
+    let one = PAYLOAD * 8.0 / 10e-6;
+    assert_near(at(1), one, 0.03, "one");
+    assert_near(at(2), 2.0 * one, 0.15, "two");
+    let four = at(4);
+    assert!(four > 3.0 * one && four < 4.05 * one, "{four:.3e}");
+}
+
+#[test]
+fn the_same_run_twice_is_the_same() {
+    let costs = costs("\"plan\":900,\"seal.cipher\":700", "\"recv_call\":800");
+    let scenario = bulk("rate = '300Mb/s'\ndelay = '3ms'\nloss = '0.2%'");
+    let [one, other] = [1, 2].map(|_| run(&scenario, &costs, Placement::Packet(3), 2));
+    assert_eq!((one.outcome, one.busy), (other.outcome, other.busy));
+}
+
+#[test]
+fn machines_that_cannot_be_are_refused_by_name() {
+    let machine =
+        Machine { costs: Costs::default(), placements: [Placement::Inline; 2], processors: 0, is_shared: false };
+    assert!(machine.validate().expect_err("no processors").contains("processors"));
+    let mut costs = Costs::default();
+    costs.hand_over_ns = -1.0;
+    assert!(Machine { costs, processors: 1, ..machine }.validate().expect_err("negative").contains("hand_over_ns"));
+}
