@@ -63,7 +63,7 @@ fn fitted(assumed: &Assumed) -> Vec<Choice> {
         choice(
             "HIGH",
             format!("{} bytes", assumed.high_bytes),
-            "fitted; only its proportion to the message matters",
+            "fitted; its proportion to the message matters most",
             &[
                 ("20000 bytes", |setup| setup.assumed.high_bytes = 20_000),
                 ("60000 bytes", |setup| setup.assumed.high_bytes = 60_000),
