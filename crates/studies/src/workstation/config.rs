@@ -212,11 +212,31 @@ impl Config {
         ConfigError::require(dead.interfaces < self.interfaces, "failure.interfaces", || {
             "no way out is left".to_owned()
         })?;
-        ConfigError::require(
-            !self.small.is_some_and(|small| small.dedicated) || self.protocol_processors > 1,
-            "small",
-            || "a processor of their own leaves none for the rest".to_owned(),
-        )
+        ConfigError::require(!self.scheme.central_sender || dead.processors == 0, "failure.processors", || {
+            "under central retransmission processors have no connections that could fail".to_owned()
+        })?;
+        ConfigError::require(!self.measured.is_zero(), "measured", || "no time, no throughput".to_owned())?;
+        self.validate_load()?;
+        self.small.map_or(Ok(()), |small| self.validate_small(&small))
+    }
+
+    /// Shares whose mirror image is a share too.
+    fn validate_load(&self) -> Result<(), ConfigError> {
+        let Load::Steps(steps) = &self.load else { return Ok(()) };
+        let first = *steps.first().ok_or_else(|| ConfigError::new("load", "a sequence of shares has a first one"))?;
+        let fits = |share: &f64| (0.0..=1.0).contains(share) && (0.0..=1.0).contains(&(2.0 * first - share));
+        ConfigError::require(steps.iter().all(fits), "load", || {
+            format!("{steps:?} or their mirror image about {first} are no shares of a ring")
+        })
+    }
+
+    fn validate_small(&self, small: &Small) -> Result<(), ConfigError> {
+        ConfigError::require(!small.interval.is_zero(), "small.interval", || "endless messages at once".to_owned())?;
+        let fits = (1..=self.packet_bits).contains(&small.bits) && small.bits.is_multiple_of(8);
+        ConfigError::require(fits, "small.bits", || format!("{} bits are not bytes of one packet", small.bits))?;
+        ConfigError::require(!small.dedicated || self.protocol_processors > 1, "small.dedicated", || {
+            "a processor of their own leaves none for the rest".to_owned()
+        })
     }
 }
 
@@ -261,6 +281,14 @@ mod tests {
         assert_eq!(key(|config| config.protocol_processors = 0), "protocol_processors");
         assert_eq!(key(|config| config.failure.interfaces = 6), "failure.interfaces");
         assert_eq!(key(|config| config.choices.receiver_station = 0), "receiver_station");
+        assert_eq!(key(|config| config.load = Load::Steps(Vec::new())), "load");
+        assert_eq!(key(|config| config.load = Load::Steps(vec![0.3, 0.7])), "load");
+        let small = |interval, bits| Some(Small { interval, bits, dedicated: false });
+        let mut config = Config::new(Kind::OneBus);
+        config.small = small(Duration::ZERO, 8);
+        assert_eq!(config.validate().unwrap_err().key, "small.interval");
+        config.small = small(Duration::from_micros(1), 36_008);
+        assert_eq!(config.validate().unwrap_err().key, "small.bits");
         for kind in [Kind::TwoBus, Kind::OneBus, Kind::Serial] {
             Config::new(kind).validate().unwrap();
             Config::new(kind).nonuniform().adaptive().validate().unwrap();

@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 
 use sim::hardware::{
-    Bus, BusConfig, Chooser, ConfigError, Home, Memory, MemoryConfig, Mux, Outlet, Processor, ProcessorConfig,
+    Bus, BusConfig, Chooser, ConfigError, Dma, Home, Memory, MemoryConfig, Mux, Outlet, Processor, ProcessorConfig,
 };
 use sim::{Sim, Store, Watch};
-use units::Rate;
+use units::{Duration, Rate};
 
 use super::config::Config;
 use super::network::Parcel;
@@ -25,6 +25,9 @@ pub(super) struct Machine {
     pub(super) homes: Vec<Home>,
     /// Where an interface finds the words of each processor.
     pub(super) interface_homes: Vec<Home>,
+    /// Engines that fetch what each interface sends, and that store what comes.
+    pub(super) fetchers: Vec<Dma>,
+    pub(super) storers: Vec<Dma>,
     pub(super) abus: Bus,
     /// The central network scheduler's device; `None` where each processor has a scheduler.
     pub(super) mux: Option<Mux>,
@@ -63,6 +66,10 @@ impl Machine {
             .collect::<Result<_, _>>()?;
         let central = config.kind != Kind::TwoBus;
         let packet_time = Rate::from_mbps(config.ring_mbps).time_for(config.packet_bits / 8);
+        let engines = |way: &str| -> Vec<Dma> {
+            let engine = |index| Dma::new(sim, &format!("{name} dma {way} {index}"), Duration::ZERO);
+            (0..config.interfaces).map(engine).collect()
+        };
         let chooser = |index| Chooser::new(config.schedule, packet_time, index % config.interfaces);
         Ok(Self {
             application: parts.processor("application", &application_home)?,
@@ -70,6 +77,8 @@ impl Machine {
             processors,
             homes,
             interface_homes,
+            fetchers: engines("out"),
+            storers: engines("in"),
             abus,
             mux: central.then(|| Mux::new(sim, &format!("{name} mux"), config.choices.mux_service)),
             choosers: RefCell::new((0..if central { 1 } else { count }).map(chooser).collect()),

@@ -61,9 +61,8 @@ pub(super) fn ring(sim: &Sim, config: &Config, stations: usize, index: usize) ->
     let choices = &config.choices;
     let share = match &config.load {
         Load::Uniform(share) => *share,
-        Load::Steps(steps) => {
-            *steps.first().ok_or_else(|| ConfigError::new("load", "a sequence of shares has a first one"))?
-        }
+        // Validated: there is a first one.
+        Load::Steps(steps) => steps[0],
     };
     let background = Background {
         station: choices.background_station,
@@ -96,7 +95,7 @@ pub(super) fn start(world: &Rc<World>) {
             let inbox = Store::new(&world.sim, &format!("{side} inbox {index}"), RING_FRAMES);
             world.rings[index].deliver_into(machine.station, inbox.clone());
             let errors = world.sim.stream(&format!("{side} errors {index}"));
-            world.sim.spawn(take_frames(Rc::clone(world), is_sender, inbox, errors));
+            world.sim.spawn(take_frames(Rc::clone(world), is_sender, index, inbox, errors));
         }
     }
     if !world.config.choices.stale.is_zero() {
@@ -130,7 +129,7 @@ async fn send_frames(world: Rc<World>, from_sender: bool, index: usize) {
         let parcel = machine.outboxes[index].take().await;
         if world.is_alive(index) {
             let words = world.config.words(parcel.bytes * 8);
-            machine.interface_homes[parcel.processor].access(words).await;
+            machine.fetchers[index].transfer(&machine.interface_homes[parcel.processor], words).await;
             world.rings[index].send(machine.station, peer, parcel.bytes, parcel.packet).await;
         } else {
             // It has failed with this in its queue: the scheduler is asked again.
@@ -141,7 +140,7 @@ async fn send_frames(world: Rc<World>, from_sender: bool, index: usize) {
 }
 
 /// An interface puts what comes into memory.
-async fn take_frames(world: Rc<World>, is_sender: bool, inbox: Store<Frame<Packet>>, mut errors: Stream) {
+async fn take_frames(world: Rc<World>, is_sender: bool, index: usize, inbox: Store<Frame<Packet>>, mut errors: Stream) {
     let machine = world.machine(is_sender);
     loop {
         let frame = inbox.take().await;
@@ -149,12 +148,13 @@ async fn take_frames(world: Rc<World>, is_sender: bool, inbox: Store<Frame<Packe
         match frame.item {
             Packet::Data(data) => {
                 let processor = world.receiving_processor(data.connection);
-                machine.interface_homes[processor].access(words).await;
+                machine.storers[index].transfer(&machine.interface_homes[processor], words).await;
                 let is_bad = errors.chance(world.config.error_rate * frame.bytes as f64 * 8.0);
                 receiver::arrive(&world, processor, data, is_bad).await;
             }
             Packet::Ack(ack) => {
-                machine.interface_homes[ack.connection % machine.interface_homes.len()].access(words).await;
+                let processor = ack.connection % machine.interface_homes.len();
+                machine.storers[index].transfer(&machine.interface_homes[processor], words).await;
                 let world = Rc::clone(&world);
                 world.sim.clone().spawn(async move { sender::take_acknowledgement(&world, ack).await });
             }
@@ -195,7 +195,7 @@ impl World {
     }
 }
 
-/// How long the nearest multiple of `parts` of `span` lies after its beginning.
+/// The first `part` of `parts` equal parts of `span`.
 pub(super) const fn part_of(span: Duration, part: usize, parts: usize) -> Duration {
     span.mul_ratio(part as u64, parts as u64)
 }

@@ -43,8 +43,9 @@ impl Study for MemorySpeed {
             tables: vec![table(&rows)],
             assumptions: assumptions::all(options),
             notes: vec![
-                "Fitted: how many words a read or write has (on the access time of the first row), and the frames of the others on the \
-                 rings (on the throughput of the first row). All else of this table is prediction."
+                "Fitted: how many words a read or write has (on the access time of the first row), the frames of the others on the rings (on \
+                 its throughput), the data words of a packet (on the throughput of the last row). The middle row, all delays and the \
+                 other access times are prediction."
                     .to_owned(),
             ],
         }
@@ -56,7 +57,10 @@ fn table(rows: &[(&Table2, Point)]) -> Table {
         let mut access = Cell::compared(paper.access_us, point.access, DELAY_TOLERANCE);
         let mut throughput = Cell::compared(paper.throughput_mbps, point.throughput, THROUGHPUT_TOLERANCE);
         if index == 0 {
-            (access, throughput) = (access.fitted(), throughput.fitted());
+            access = access.fitted();
+        }
+        if index == 0 || index + 1 == rows.len() {
+            throughput = throughput.fitted();
         }
         let delay = Cell::compared(paper.delay_us, point.delay, DELAY_TOLERANCE);
         Row { label: format!("{} ns a word", paper.memory_ns), cells: vec![access, throughput, delay] }

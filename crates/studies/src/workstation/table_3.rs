@@ -114,6 +114,7 @@ fn checks(rows: &[(&Table3, Point)]) -> Vec<Check> {
             format!("{} and {} Mb/s", shown(one.throughput), shown(two.throughput)),
         ),
         ordered("uniform: 2-bus above serial", [two, serial]),
+        ordered("uniform: 1-bus above serial", [one, serial]),
         Check::new(
             "uniform: the 2-bus has the longer delay, though the paper's conclusions say the opposite",
             two.delay.mean > one.delay.mean,
@@ -134,6 +135,7 @@ fn checks(rows: &[(&Table3, Point)]) -> Vec<Check> {
         ),
         ordered("nonuniform: serial above 1-bus with RR, as printed", [serial_nonuniform, one_rr]),
         ordered("nonuniform: 2-bus adaptive above 1-bus adaptive, as printed", [two_adaptive, one_adaptive]),
+        ordered("uniform: 1-bus above 2-bus, as printed", [one, two]),
     ]
 }
 
@@ -146,7 +148,8 @@ fn notes() -> Vec<String> {
          more of them cannot lower the throughput, and rings that carry 323 Mb/s at 30 % of others' load carry at least 280 under \
          these steps, if round robin is held back by the slowest. The paper's pair fits rings that lose a further rotation of the \
          token with each packet, but such rings cannot carry the 323.",
-        "So two printed orderings do not hold here: serial above 1-bus with RR, and 2-bus adaptive above 1-bus adaptive (here equal).",
+        "So two printed orderings do not hold here: serial above 1-bus with RR, and 2-bus adaptive above 1-bus adaptive. Nor does 1-bus \
+         above 2-bus under uniform load (323 and 301 printed): both are held back by the same rings here, a hundredth apart.",
     ]
     .map(str::to_owned)
     .into()
@@ -163,7 +166,7 @@ mod tests {
         let rows: Vec<(&Table3, Point)> =
             paper().table_3.iter().map(|row| (row, point(&options, &config_of(row)))).collect();
         let held: Vec<bool> = checks(&rows).iter().map(|check| check.holds).collect();
-        // The last two do not, and the notes say why.
-        assert!(held[..8].iter().all(|&holds| holds), "{:?}", checks(&rows));
+        // The last three do not, and the notes say why.
+        assert!(held[..9].iter().all(|&holds| holds), "{:?}", checks(&rows));
     }
 }
