@@ -2,7 +2,7 @@
 
 use units::{Duration, Rate};
 
-use super::setup::{Acknowledgements, Assumed, Judgement, Rest, Setup, Stops};
+use super::setup::{Acknowledgements, Assumed, Counted, Judgement, Rest, Setup, Stops};
 
 /// Another value, and the change that makes it.
 pub(super) type Other = (&'static str, fn(&mut Setup));
@@ -65,10 +65,11 @@ fn fitted(assumed: &Assumed) -> Vec<Choice> {
         ),
         choice(
             "target token rotation time",
-            format!("{} above the way round", assumed.holding),
+            format!("{} above the way round: 0.8 ms on 20 km", assumed.holding),
             "fitted; less than the standard's least of 4 ms. With more, a background of 30 % slows a window by 30 % and no more, and \
              the tables show nearly twice that",
             &[
+                ("0.6 ms above", |setup| setup.assumed.holding = Duration::from_micros(600)),
                 ("1 ms above", |setup| setup.assumed.holding = Duration::from_millis(1)),
                 ("4 ms above", |setup| setup.assumed.holding = Duration::from_millis(4)),
                 ("8 ms above", |setup| setup.assumed.holding = Duration::from_millis(8)),
@@ -112,9 +113,20 @@ fn behaviour() -> Vec<Choice> {
             ],
         ),
         choice(
+            "what it counts as a queue",
+            "frames that are at the network unit",
+            "it is known there; what others have sent on the way is not",
+            &[
+                ("packets on their way as well", |setup| setup.assumed.counted = Counted::Coming),
+                ("packets on their way as well, by sum", |setup| {
+                    (setup.assumed.counted, setup.assumed.judgement) = (Counted::Coming, Judgement::Sum);
+                }),
+            ],
+        ),
+        choice(
             "acknowledgements",
             "cumulative, one for each packet, on the ring of the packet",
-            "TCP's; a packet on a slow ring holds up the window of all that went over a fast one",
+            "TCP's: a packet on a slow ring holds up the window of all that went over a fast one",
             &[
                 ("each frees its own place", |setup| setup.assumed.acknowledgements = Acknowledgements::Each),
                 ("each frees its own place, neighbour if three frames wait", |setup| {
@@ -168,7 +180,16 @@ fn usual(assumed: &Assumed) -> Vec<Choice> {
             ],
         ),
         choice(
-            "links between processors",
+            "speed at which a message comes",
+            format!("{} Mb/s", assumed.generator_rate.as_mbps_f64()),
+            "what a link of the real machine carries; application processors are not modelled",
+            &[
+                ("100 Mb/s", |setup| setup.assumed.generator_rate = Rate::from_mbps(100)),
+                ("800 Mb/s", |setup| setup.assumed.generator_rate = Rate::from_mbps(800)),
+            ],
+        ),
+        choice(
+            "links between gateways",
             format!("{} Mb/s, {} more for each", assumed.link_rate.as_mbps_f64(), assumed.link_hop),
             "the real machine's; the document used another time and does not give it",
             &[

@@ -1,8 +1,10 @@
 //! 004-crossbar: the counter-experiment. Gateways that reach every network unit, not the neighbour's only.
 
+use units::{Duration, Rate};
+
 use super::experiment::{POLICIES, Point, assumptions, label, measure};
 use super::paper::{Case, Throughputs};
-use super::setup::{Application, Joined, Network, Setup};
+use super::setup::{Acknowledgements, Application, Joined, Network, Setup};
 use super::table_5::NOTES;
 use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
@@ -10,8 +12,55 @@ use crate::study::{Options, Study};
 /// The study.
 pub(super) struct Crossbar;
 
-const APPLICATION: (Application, Network) = POLICIES[1];
-const BOTH: (Application, Network) = POLICIES[2];
+/// A packet of 2000 bytes takes 16 ns.
+const AT_ONCE: Rate = Rate::from_mbps(1_000_000);
+
+struct Variant {
+    joined: Joined,
+    policy: (Application, Network),
+    acknowledgements: Acknowledgements,
+    moves_take_no_time: bool,
+}
+
+/// The first is what the others are held against.
+const VARIANTS: [Variant; 6] = [
+    Variant::new(Joined::Array, POLICIES[1]),
+    Variant::new(Joined::Array, POLICIES[2]),
+    Variant::new(Joined::Crossbar, POLICIES[2]),
+    Variant { moves_take_no_time: true, ..Variant::new(Joined::Array, POLICIES[2]) },
+    Variant { moves_take_no_time: true, ..Variant::new(Joined::Crossbar, POLICIES[2]) },
+    Variant {
+        moves_take_no_time: true,
+        acknowledgements: Acknowledgements::Each,
+        ..Variant::new(Joined::Crossbar, POLICIES[2])
+    },
+];
+
+// Places in it.
+const FIXED_NETWORK: usize = 0;
+const ARRAY: usize = 1;
+const CROSSBAR: usize = 2;
+const CROSSBAR_AT_ONCE: usize = 4;
+const CROSSBAR_FREE: usize = 5;
+
+impl Variant {
+    const fn new(joined: Joined, policy: (Application, Network)) -> Self {
+        Self { joined, policy, acknowledgements: Acknowledgements::Cumulative, moves_take_no_time: false }
+    }
+
+    fn label(&self) -> String {
+        let joined = match self.joined {
+            Joined::Array => "linear array",
+            Joined::Crossbar => "crossbar",
+        };
+        let window = match self.acknowledgements {
+            Acknowledgements::Cumulative => "",
+            Acknowledgements::Each => ", each acknowledgement frees its own place",
+        };
+        let moves = if self.moves_take_no_time { ", moves take no time" } else { "" };
+        format!("{joined}, {}{moves}{window}", label(self.policy))
+    }
+}
 
 impl Study for Crossbar {
     fn id(&self) -> &'static str {
@@ -24,27 +73,27 @@ impl Study for Crossbar {
 
     fn run(&self, options: &Options) -> Outcome {
         let offered = Throughputs::table_6().offered_percent_of_capacity;
-        let setup = |joined, policy: (Application, Network), case| Setup {
-            joined,
-            ..Setup::new(offered, case).with(policy.0, policy.1)
+        let setup = |variant: &Variant, case| {
+            let mut setup = Setup::new(offered, case).with(variant.policy.0, variant.policy.1);
+            setup.joined = variant.joined;
+            setup.assumed.acknowledgements = variant.acknowledgements;
+            if variant.moves_take_no_time {
+                (setup.assumed.link_rate, setup.assumed.link_hop) = (AT_ONCE, Duration::ZERO);
+            }
+            setup
         };
-        let rows = [
-            (Joined::Array, APPLICATION),
-            (Joined::Array, BOTH),
-            (Joined::Crossbar, APPLICATION),
-            (Joined::Crossbar, BOTH),
-        ];
-        let points = rows.map(|(joined, policy)| Case::ALL.map(|case| measure(&setup(joined, policy, case), options)));
-        let row = |((joined, policy), points): ((Joined, _), &[Point; 4])| Row {
-            label: format!("{}, {}", name(joined), label(policy)),
+        let points: Vec<_> =
+            VARIANTS.iter().map(|variant| Case::ALL.map(|case| measure(&setup(variant, case), options))).collect();
+        let row = |(variant, points): (&Variant, &[Point; 4])| Row {
+            label: variant.label(),
             cells: points.iter().map(|point| Cell::ours(point.mbps)).collect(),
         };
         let table = Table {
             title: format!("Throughput at {offered} % of the available capacity"),
             columns: Case::ALL.map(|case| Column::new(case.name(), "Mb/s")).to_vec(),
-            rows: rows.into_iter().zip(&points).map(row).collect(),
+            rows: VARIANTS.iter().zip(&points).map(row).collect(),
         };
-        let headline = setup(Joined::Crossbar, BOTH, Case::OneOverloaded);
+        let headline = setup(&VARIANTS[CROSSBAR], Case::OneOverloaded);
         Outcome {
             tables: vec![table],
             assumptions: assumptions(
@@ -57,6 +106,10 @@ impl Study for Crossbar {
             notes: [
                 "The adaptive application scheduler still asks one queue after the other, as in the array; what changes is that the \
                  network scheduler has all six network units in reach.",
+                "The document blames the linear array. In this model it is not the cause: who reaches all units loses as much, even if \
+                 moves take no time, and with links of the real machine's speed far more, as all choose the same unit at the same \
+                 time and wait for its port. About half of the loss is order: it goes when each acknowledgement frees its own place \
+                 in the window. The rest is that places of a window, and tokens, are spent on slow rings.",
             ]
             .iter()
             .chain(&NOTES)
@@ -67,27 +120,31 @@ impl Study for Crossbar {
     }
 }
 
-const fn name(joined: Joined) -> &'static str {
-    match joined {
-        Joined::Array => "linear array",
-        Joined::Crossbar => "crossbar",
-    }
-}
-
 /// Claim 004-21: in a machine with a full crossbar the loss must vanish.
-fn checks(points: &[[Point; 4]; 4]) -> Vec<Check> {
+fn checks(points: &[[Point; 4]]) -> Vec<Check> {
     let mut checks = Vec::new();
     for (index, case) in Case::ALL.into_iter().enumerate().skip(2) {
-        let [array, array_both, crossbar, crossbar_both] = [0, 1, 2, 3].map(|row| points[row][index].mbps.mean);
+        let mbps = |variant: usize| points[variant][index].mbps.mean;
+        let fixed = mbps(FIXED_NETWORK);
         checks.push(Check::new(
             format!("{}: in the linear array the adaptive network scheduler loses", case.name()),
-            array_both < array,
-            format!("{array_both:.1} against {array:.1} Mb/s"),
+            mbps(ARRAY) < fixed,
+            format!("{:.1} against {fixed:.1} Mb/s", mbps(ARRAY)),
         ));
         checks.push(Check::new(
             format!("{}: with a crossbar the loss vanishes", case.name()),
-            crossbar_both >= crossbar * 0.99,
-            format!("{crossbar_both:.1} against {crossbar:.1} Mb/s"),
+            mbps(CROSSBAR) >= fixed * 0.99,
+            format!("{:.1} against {fixed:.1} Mb/s", mbps(CROSSBAR)),
+        ));
+        checks.push(Check::new(
+            format!("{}: with a crossbar whose moves take no time the loss vanishes", case.name()),
+            mbps(CROSSBAR_AT_ONCE) >= fixed * 0.99,
+            format!("{:.1} against {fixed:.1} Mb/s", mbps(CROSSBAR_AT_ONCE)),
+        ));
+        checks.push(Check::new(
+            format!("{}: it vanishes if, besides, each acknowledgement frees its own place in the window", case.name()),
+            mbps(CROSSBAR_FREE) >= fixed * 0.99,
+            format!("{:.1} against {fixed:.1} Mb/s", mbps(CROSSBAR_FREE)),
         ));
     }
     checks

@@ -35,6 +35,9 @@ pub(super) struct Point {
     pub(super) gateway_mbps: Vec<Estimate>,
 }
 
+/// Which figure of a point.
+pub(super) type Figure<'a> = &'a dyn Fn(&Point) -> Estimate;
+
 /// Runs `setup`.
 pub(super) fn measure(setup: &Setup, options: &Options) -> Point {
     let (warm_up, span) = match options.effort {
@@ -109,7 +112,7 @@ impl Grid {
             mean: share.mean * 100.0,
             plus_minus: share.plus_minus.map(|half| half * 100.0),
         };
-        let figures: [(&str, &str, &dyn Fn(&Point) -> Estimate); 4] = [
+        let figures: [(&str, &str, Figure<'_>); 4] = [
             ("from generator to acknowledgement", "us", &|point| point.latency_us),
             ("generators stopped", "%", &|point| percent(point.stopped)),
             ("packets moved to the neighbour's network unit", "%", &|point| percent(point.moved)),
@@ -154,12 +157,7 @@ pub(super) fn label((application, network): (Application, Network)) -> String {
 }
 
 /// What was assumed, and what `figure` of `setup` becomes with other values.
-pub(super) fn assumptions(
-    setup: &Setup,
-    name: &str,
-    figure: &dyn Fn(&Point) -> Estimate,
-    options: &Options,
-) -> Vec<Assumption> {
+pub(super) fn assumptions(setup: &Setup, name: &str, figure: Figure<'_>, options: &Options) -> Vec<Assumption> {
     let options = Options { replications: options.replications.min(SENSITIVITY_RUNS_MAX), ..*options };
     let sensitivity = |(value, change): super::assumptions::Other| Sensitivity {
         value: value.to_owned(),

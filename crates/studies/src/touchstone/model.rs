@@ -26,7 +26,7 @@ use sim::{Facility, Sim, Simulation, Tally};
 use units::{Duration, Instant};
 
 use super::flow::Flow;
-use super::setup::{Acknowledgements, Application, Joined, Judgement, Network, Rest, SENDER, Setup};
+use super::setup::{Acknowledgements, Application, Counted, Joined, Judgement, Network, Rest, SENDER, Setup};
 
 /// Segments of one generator on their way to a queue at most; the generator waits for them then.
 const CARRIED_MAX: usize = 16;
@@ -68,6 +68,8 @@ struct Gateway {
     expected: Cell<u64>,
     early: RefCell<BTreeSet<u64>>,
     peer: Facility,
+    /// Packets on their way from other gateways to this one's network unit.
+    coming: Cell<u64>,
     books: RefCell<Books>,
 }
 
@@ -135,6 +137,7 @@ impl Model {
             expected: Cell::new(0),
             early: RefCell::default(),
             peer: Facility::new(sim, &format!("peer {index}"), 1),
+            coming: Cell::new(0),
             books: RefCell::default(),
         };
         let ring = |index| Ring::new(sim, &format!("ring {index}"), setup.ring(index)).expect(can_be);
@@ -162,12 +165,12 @@ impl Model {
         }
     }
 
-    /// Messages of random length at random times, at `share` of what all offer. They come as fast as a link carries them.
+    /// Messages of random length at random times, at `share` of what all offer. They come as fast as the generator's link carries them.
     async fn generator(self: Rc<Self>, index: usize, share: f64) {
         let setup = &self.setup;
         let mut stream = self.sim.stream(&format!("generator {index}"));
         let mean = setup.message_segments();
-        let gap = setup.assumed.link_rate.time_for(setup.assumed.packet_bytes);
+        let gap = setup.assumed.generator_rate.time_for(setup.assumed.packet_bytes);
         let segment_us = (setup.assumed.packet_bytes * 8) as f64 / (setup.offered_mbps * share);
         // The pauses make up for the time that messages take.
         let pause_us = (mean * (segment_us - gap.as_secs_f64() * 1e6)).max(0.0);
@@ -250,8 +253,12 @@ impl Model {
             } else {
                 // The link moves it, the processor goes on.
                 let model = Rc::clone(&self);
+                let coming = &self.gateways[unit].coming;
+                coming.set(coming.get() + 1);
                 self.sim.spawn(async move {
                     model.mesh.transfer(index, unit, model.setup.assumed.packet_bytes).await;
+                    let coming = &model.gateways[unit].coming;
+                    coming.set(coming.get() - 1);
                     model.send(index, unit, sequence);
                 });
             }
@@ -266,7 +273,13 @@ impl Model {
             (Network::Adaptive, Joined::Array) => 2.min(count),
             (Network::Adaptive, Joined::Crossbar) => count,
         };
-        let queue = |unit: usize| self.rings[unit].queue_frames(SENDER) as u64;
+        let queue = |unit: usize| {
+            let coming = match self.setup.assumed.counted {
+                Counted::There => 0,
+                Counted::Coming => self.gateways[unit].coming.get(),
+            };
+            self.rings[unit].queue_frames(SENDER) as u64 + coming
+        };
         let rotation = |unit: usize| self.rings[unit].last_rotation(SENDER);
         let cost = |unit: usize| match self.setup.assumed.judgement {
             Judgement::Product => rotation(unit) * (queue(unit) + 1),

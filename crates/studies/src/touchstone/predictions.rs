@@ -1,8 +1,6 @@
 //! 004-table-7 and 004-table-8: predictions, made without the printed values.
 
-use measure::Estimate;
-
-use super::experiment::{POLICIES, Point, assumptions, label, measure};
+use super::experiment::{Figure, POLICIES, Point, assumptions, label, measure};
 use super::paper::{Case, Inputs};
 use super::setup::Setup;
 use super::table_5::NOTES;
@@ -61,12 +59,7 @@ impl Study for Table7 {
     }
 }
 
-fn table(
-    title: &str,
-    columns: Vec<Column>,
-    points: &[(Case, Vec<Vec<Point>>)],
-    figure: &dyn Fn(&Point) -> Estimate,
-) -> Table {
+fn table(title: &str, columns: Vec<Column>, points: &[(Case, Vec<Vec<Point>>)], figure: Figure<'_>) -> Table {
     let row = |(case, rows): &(Case, Vec<Vec<Point>>)| -> Vec<Row> {
         rows.iter()
             .zip(POLICIES)
@@ -96,7 +89,7 @@ fn by_length(case: Case, lengths_km: &[u64], rows: &[Vec<Point>]) -> Plot {
 fn length_checks(points: &[(Case, Vec<Vec<Point>>)]) -> Vec<Check> {
     let mut checks = Vec::new();
     for (case, rows) in points {
-        let (Some(&[ref short, .., ref long]), Some(both)) = (rows.get(1).map(Vec::as_slice), rows.get(2)) else {
+        let (Some([short, .., long]), Some(both)) = (rows.get(1).map(Vec::as_slice), rows.get(2)) else {
             continue;
         };
         let (short_both, long_both) = (&both[0], &both[both.len() - 1]);
@@ -142,7 +135,7 @@ impl Study for Table8 {
         let points: Vec<Vec<Point>> = inputs.cases.iter().map(row).collect();
         let columns =
             |unit| inputs.window_bytes.iter().map(|bytes| Column::new(&format!("{bytes} bytes"), unit)).collect();
-        let table = |title: &str, unit, figure: &dyn Fn(&Point) -> Estimate| Table {
+        let table = |title: &str, unit, figure: Figure<'_>| Table {
             title: title.to_owned(),
             columns: columns(unit),
             rows: (inputs.cases.iter().zip(&points))

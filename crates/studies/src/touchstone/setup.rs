@@ -68,6 +68,15 @@ pub(super) enum Rest {
     GoesOn,
 }
 
+/// What an adaptive network scheduler counts as a network unit's queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Counted {
+    /// Frames that are there.
+    There,
+    /// Packets on their way to it from other gateways as well.
+    Coming,
+}
+
 /// What an acknowledgement says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Acknowledgements {
@@ -100,7 +109,9 @@ pub(super) struct Assumed {
     pub(super) packet_bytes: u64,
     /// An acknowledgement with its headers.
     pub(super) ack_bytes: u64,
-    /// What links between processors carry.
+    /// How fast a generator's message comes: what a link into the gateway carries.
+    pub(super) generator_rate: Rate,
+    /// What links between gateways carry.
     pub(super) link_rate: Rate,
     /// What a message takes at each link above its bytes.
     pub(super) link_hop: Duration,
@@ -112,6 +123,8 @@ pub(super) struct Assumed {
     pub(super) background_frame_bytes: u64,
     /// How adaptive network schedulers judge.
     pub(super) judgement: Judgement,
+    /// What they count as a queue.
+    pub(super) counted: Counted,
     /// Whom a full queue stops under the fixed application scheduler.
     pub(super) stops: Stops,
     /// What becomes of a message whose generator is stopped.
@@ -121,23 +134,27 @@ pub(super) struct Assumed {
 impl Default for Assumed {
     fn default() -> Self {
         let delta = Machine::load().delta;
+        let delta_link = Rate::from_bps(delta.link_mbytes_per_s * 8_000_000);
         Self {
-            share_ratio: 0.88,
+            share_ratio: 0.75,
             message_bytes: 30_000.0,
-            high_bytes: 30_000,
+            high_bytes: 34_000,
             low_bytes: 16_000,
             overload: 1.2,
-            packet_work: Duration::from_micros(25),
+            packet_work: Duration::from_micros(5),
             ack_work: Duration::from_micros(5),
             acknowledgements: Acknowledgements::Cumulative,
             packet_bytes: 2_000,
             ack_bytes: 40,
-            link_rate: Rate::from_bps(delta.link_mbytes_per_s * 8_000_000),
+            generator_rate: delta_link,
+            link_rate: delta_link,
             link_hop: Duration::from_nanos(delta.hop_ns),
-            holding: Duration::from_micros(700),
+            // 0.8 ms on a ring of 20 stations and 20 km.
+            holding: Duration::from_nanos(686_300),
             peer_station: 10,
             background_frame_bytes: 4_500,
             judgement: Judgement::Product,
+            counted: Counted::There,
             stops: Stops::All,
             rest: Rest::GivenUp,
         }

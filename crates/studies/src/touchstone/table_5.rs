@@ -12,8 +12,9 @@ pub(super) struct Table5;
 /// What every study of this machine says of its parameters.
 pub(super) const NOTES: [&str; 4] = [
     "Five parameters (distribution of the load, message, HIGH, LOW, target rotation time) were chosen so that the fixed/fixed rows of \
-     Tables 5 and 6 and the uniform cell of adaptive/fixed in Table 6 fit: those cells are marked. All others follow. The rules of the \
-     model (whom a full queue stops, what becomes of a message, how acknowledgements count) were chosen with the tables in sight.",
+     Tables 5 and 6 and two more cells of Table 6 fit (adaptive/fixed, uniform; adaptive/adaptive, two overloaded): those cells are \
+     marked. All others follow. The rules of the model (whom a full queue stops, what becomes of a message, how acknowledgements \
+     count) were chosen with both tables in sight.",
     "Bit errors are left out: at one in 10^9 they hit one packet in 60000. So is the time of a stop or start signal.",
     "Generators are open while they run: what a stopped one would have sent is lost to the throughput, as in the tables, whose \
      fixed rows carry far less than is offered.",

@@ -16,6 +16,18 @@ const FIXED: (Application, Network) = POLICIES[0];
 const APPLICATION: (Application, Network) = POLICIES[1];
 const BOTH: (Application, Network) = POLICIES[2];
 
+/// What does not fit, and why.
+const MISSES: [&str; 3] = [
+    "Without background our rings are slower, by the document's measure, than with it: a window goes round a timed-token ring in a time \
+     that background of 30 % lengthens by 1 / 0.7, while the tables show nearly twice. The short target rotation time gives a part of \
+     that. What is left shows in the fixed/fixed cell without background, the one beyond the tolerance.",
+    "The document's adaptive network scheduler gains 0.1 % and 1.6 % where no ring is overloaded; ours loses 4 % and 8 %. It moves more \
+     than half of all packets, each to the unit that looks better at that moment, and a window that is spread over two rings waits \
+     for two tokens. A scheduler that moves a packet only if three wait before it loses less there, and less under overload.",
+    "What an overloaded ring is asked for does not matter: from 50 % on, tokens are late, and its station sends what the timed token \
+     grants in any case.",
+];
+
 impl Study for Table6 {
     fn id(&self) -> &'static str {
         "004-table-6"
@@ -30,7 +42,9 @@ impl Study for Table6 {
         let offered = paper.offered_percent_of_capacity;
         let grid = Grid::run(offered, options);
         let headline = Setup::new(offered, Case::OneOverloaded).with(BOTH.0, BOTH.1);
-        let is_fitted = |policy, case| is_fixed(policy) || policy == APPLICATION && case == Case::Uniform;
+        let is_fitted = |policy, case| {
+            is_fixed(policy) || [(APPLICATION, Case::Uniform), (BOTH, Case::TwoOverloaded)].contains(&(policy, case))
+        };
         Outcome {
             tables: vec![grid.compared(&paper, &is_fitted), grid.explained()],
             plots: vec![gateways(&grid)],
@@ -41,7 +55,7 @@ impl Study for Table6 {
                 options,
             ),
             checks: checks(&grid, &headline, options),
-            notes: NOTES.map(str::to_owned).to_vec(),
+            notes: NOTES.iter().chain(&MISSES).map(|&note| note.to_owned()).collect(),
         }
     }
 }
@@ -73,9 +87,9 @@ fn checks(grid: &Grid, headline: &Setup, options: &Options) -> Vec<Check> {
     let (one, both) =
         (grid.at(APPLICATION, Case::OneOverloaded).mbps.mean, grid.at(BOTH, Case::OneOverloaded).mbps.mean);
     checks.push(Check::new(
-        "the cause is the window: a packet moved to a slow ring holds up those that went over a fast one. If each acknowledgement \
-         freed its own place, most of the loss would vanish",
-        one > both && one - each < (one - both) / 2.0,
+        "part of the loss is order: a packet moved to a slow ring holds up those that went over a fast one. If each acknowledgement \
+         freed its own place in the window, less would be lost",
+        both < each && each < one,
         format!("one overloaded: adaptive/fixed {one:.1}, adaptive/adaptive {both:.1}, {each:.1} if each frees its own place (Mb/s)"),
     ));
     checks

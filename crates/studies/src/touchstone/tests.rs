@@ -27,7 +27,7 @@ fn adaptive_application_scheduling_carries_what_fixed_scheduling_loses() {
 }
 
 #[test]
-fn moves_to_a_slow_ring_hold_up_the_window_and_nothing_else_does() {
+fn packets_moved_to_a_slow_ring_hold_up_those_that_went_over_a_fast_one() {
     let fixed = mbps(&setup(87.0, Case::OneOverloaded, 1));
     let both = setup(87.0, Case::OneOverloaded, 2);
     let moved = mbps(&both);
@@ -94,4 +94,31 @@ fn most_cells_are_near_the_document_even_in_short_runs() {
         }
     }
     assert!(near >= 18, "{near} of 24 within twice the tolerance");
+}
+
+#[test]
+fn how_much_an_overloaded_ring_is_asked_for_does_not_matter() {
+    let overloaded = |share: f64| {
+        let mut setup = setup(87.0, Case::TwoOverloaded, 1);
+        setup.assumed.overload = share;
+        run(&setup, 1, 0, WARM_UP, Duration::from_secs(1)).mbps
+    };
+    let (much, more) = (overloaded(0.6), overloaded(2.0));
+    assert!((more / much - 1.0).abs() < 0.05, "{much} and {more} Mb/s");
+}
+
+#[test]
+fn every_study_fills_its_tables_and_says_what_its_assumptions_matter() {
+    let options = Options { seed: 1, replications: 1, confidence: 0.95, effort: Effort::Quick, threads: 2 };
+    for study in super::studies() {
+        let outcome = study.run(&options);
+        for table in &outcome.tables {
+            for row in &table.rows {
+                assert_eq!(row.cells.len(), table.columns.len(), "{}: {}", study.id(), row.label);
+                assert!(row.cells.iter().all(|cell| cell.ours.is_some_and(|ours| ours.mean.is_finite())));
+            }
+        }
+        assert!(outcome.assumptions.iter().all(|assumption| assumption.sensitivity.len() >= 2), "{}", study.id());
+        assert!(!outcome.checks.is_empty() && !outcome.tables.is_empty(), "{}", study.id());
+    }
 }
