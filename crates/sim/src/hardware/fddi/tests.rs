@@ -235,6 +235,38 @@ proptest! {
 }
 
 #[test]
+fn a_frame_that_comes_in_the_nanosecond_of_a_token_takes_it() {
+    // A token passes each of two stations every 2 ns, so half of the phases of the background meet it.
+    let background = Background {
+        station: 1,
+        share: 0.001,
+        frame_bytes: 100,
+        arrivals: Arrivals::Regular,
+        batch: 1,
+        queue_frames: 10,
+    };
+    let config = RingConfig {
+        length_m: 0,
+        positions_m: vec![0, 0],
+        station_latency: Duration::from_nanos(1),
+        background: Some(background),
+        ..small_ring()
+    };
+    let config = RingConfig { synchronous: Vec::new(), ..config };
+    let waits_ns: Vec<f64> = (0..20)
+        .map(|run| {
+            let mut simulation = Simulation::new(1, run);
+            let ring: Ring<()> = Ring::new(&simulation.sim(), "ring", config.clone()).unwrap();
+            simulation.run_until(Instant::from_nanos(200_000_000));
+            assert!(ring.ring_report().background.sent > 10);
+            ring.ring_report().background.mean_wait_ns
+        })
+        .collect();
+    assert!(waits_ns.iter().all(|&wait| wait == 0.0 || wait == 1.0), "{waits_ns:?}");
+    assert!(waits_ns.contains(&0.0) && waits_ns.contains(&1.0), "{waits_ns:?}");
+}
+
+#[test]
 fn an_idle_ring_costs_no_event_and_an_hour_of_it_no_time() {
     let late = Wish { at_ns: 3_600_000_000_001, from: 2, to: 4, bytes: 1000, class: Class::Asynchronous };
     let (sent, rotations, events) = simulate(&small_ring(), &[late], late.at_ns + 10_000_000);
