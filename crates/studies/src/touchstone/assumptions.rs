@@ -2,6 +2,8 @@
 
 use units::{Duration, Rate};
 
+use crate::outcome::Assumption;
+
 use super::setup::{Acknowledgements, Assumed, Counted, Judgement, Rest, Setup, Stops};
 
 /// Another value, and the change that makes it.
@@ -28,6 +30,19 @@ pub(super) fn all() -> Vec<Choice> {
     choices
 }
 
+/// All of it, without what it matters.
+pub(super) fn stated() -> Vec<Assumption> {
+    all()
+        .into_iter()
+        .map(|choice| Assumption {
+            key: choice.key.to_owned(),
+            value: choice.value,
+            reason: choice.reason.to_owned(),
+            sensitivity: Vec::new(),
+        })
+        .collect()
+}
+
 fn fitted(assumed: &Assumed) -> Vec<Choice> {
     vec![
         choice(
@@ -48,7 +63,7 @@ fn fitted(assumed: &Assumed) -> Vec<Choice> {
         choice(
             "HIGH",
             format!("{} bytes", assumed.high_bytes),
-            "fitted; only its proportion to the message matters",
+            "fitted; its proportion to the message matters most",
             &[
                 ("20000 bytes", |setup| setup.assumed.high_bytes = 20_000),
                 ("60000 bytes", |setup| setup.assumed.high_bytes = 60_000),

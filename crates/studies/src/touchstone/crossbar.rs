@@ -6,7 +6,7 @@ use super::experiment::{POLICIES, Point, assumptions, label, measure};
 use super::paper::{Case, Throughputs};
 use super::setup::{Acknowledgements, Application, Joined, Network, Setup};
 use super::table_5::NOTES;
-use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
+use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
 
 /// The study.
@@ -69,6 +69,14 @@ impl Study for Crossbar {
 
     fn title(&self) -> &'static str {
         "Touchstone-like machine at 87 %: is the linear array the cause of the adaptive network scheduler's loss?"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["004-table-6.toml", "004-touchstone.toml"]
+    }
+
+    fn assumptions(&self) -> Vec<Assumption> {
+        super::assumptions::stated()
     }
 
     fn run(&self, options: &Options) -> Outcome {

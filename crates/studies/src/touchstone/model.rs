@@ -58,7 +58,8 @@ enum Unit {
 }
 
 struct Gateway {
-    /// Times of generation of segments that wait for TCP. At most HIGH, and one more for each generator while these are stopped.
+    /// Times of generation of segments that wait for TCP. At most HIGH, and while generators are stopped what was carried then:
+    /// `CARRIED_MAX` of each.
     queue: RefCell<VecDeque<Instant>>,
     transport: Cell<Option<TaskId>>,
     processor: Facility,

@@ -4,7 +4,7 @@ use super::experiment::{Figure, POLICIES, Point, assumptions, label, measure};
 use super::paper::{Case, Inputs};
 use super::setup::Setup;
 use super::table_5::NOTES;
-use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
+use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
 
 /// Throughput by network length.
@@ -27,6 +27,14 @@ impl Study for Table7 {
 
     fn title(&self) -> &'static str {
         "Touchstone-like machine, prediction: throughput over rings of 5, 20 and 100 km"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["004-tables-7-8-inputs.toml", "004-touchstone.toml"]
+    }
+
+    fn assumptions(&self) -> Vec<Assumption> {
+        super::assumptions::stated()
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -120,6 +128,14 @@ impl Study for Table8 {
 
     fn title(&self) -> &'static str {
         "Touchstone-like machine, prediction: latency with windows of 4000, 8000 and 14000 bytes"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["004-tables-7-8-inputs.toml", "004-touchstone.toml"]
+    }
+
+    fn assumptions(&self) -> Vec<Assumption> {
+        super::assumptions::stated()
     }
 
     fn run(&self, options: &Options) -> Outcome {

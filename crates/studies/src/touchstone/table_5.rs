@@ -3,7 +3,7 @@
 use super::experiment::{Grid, POLICIES, assumptions, measure};
 use super::paper::{Case, Throughputs};
 use super::setup::{Application, Network, Setup};
-use crate::outcome::{Check, Outcome};
+use crate::outcome::{Assumption, Check, Outcome};
 use crate::study::{Options, Study};
 
 /// The study.
@@ -40,6 +40,14 @@ impl Study for Table5 {
 
     fn title(&self) -> &'static str {
         "Touchstone-like machine at 37 % of its capacity: fixed and adaptive schedulers, idle and overloaded rings"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["004-table-5.toml", "004-touchstone.toml"]
+    }
+
+    fn assumptions(&self) -> Vec<Assumption> {
+        super::assumptions::stated()
     }
 
     fn run(&self, options: &Options) -> Outcome {

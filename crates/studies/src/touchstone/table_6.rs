@@ -6,7 +6,7 @@ use super::experiment::{Grid, POLICIES, assumptions, measure};
 use super::paper::{Case, Throughputs};
 use super::setup::{Acknowledgements, Application, Network, Setup};
 use super::table_5::{NOTES, is_fixed};
-use crate::outcome::{Check, Column, Outcome, Plot, Series};
+use crate::outcome::{Assumption, Check, Column, Outcome, Plot, Series};
 use crate::study::{Options, Study};
 
 /// The study.
@@ -35,6 +35,14 @@ impl Study for Table6 {
 
     fn title(&self) -> &'static str {
         "Touchstone-like machine at 87 % of its capacity: where the adaptive network scheduler makes overload worse, and why"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["004-table-6.toml", "004-touchstone.toml"]
+    }
+
+    fn assumptions(&self) -> Vec<Assumption> {
+        super::assumptions::stated()
     }
 
     fn run(&self, options: &Options) -> Outcome {
