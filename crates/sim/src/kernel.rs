@@ -5,7 +5,7 @@
 //! of the calendar says *when* and *who*, and that is all. What is awaited tolerates being asked too early.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -38,6 +38,8 @@ pub struct Sim {
 struct Kernel {
     now: Cell<Instant>,
     calendar: RefCell<Calendar<TaskId>>,
+    /// Processes that go on now, after all that the calendar has for now: its entries for this time were made before the time came.
+    ready: RefCell<VecDeque<TaskId>>,
     /// `None` while a process runs, and after its end.
     processes: RefCell<Vec<Option<Process>>>,
     /// Places of processes that have ended.
@@ -59,6 +61,7 @@ impl Simulation {
         let kernel = Kernel {
             now: Cell::default(),
             calendar: RefCell::new(Calendar::new()),
+            ready: RefCell::default(),
             processes: RefCell::default(),
             vacant: RefCell::default(),
             current: Cell::default(),
@@ -101,9 +104,7 @@ impl Simulation {
         let kernel = &*self.sim.kernel;
         kernel.stopped.set(false);
         while !kernel.stopped.get() {
-            let Some((at, task)) = kernel.calendar.borrow_mut().pop_until(until) else { break };
-            debug_assert!(at >= kernel.now.get(), "time never goes back");
-            kernel.now.set(at);
+            let Some(task) = kernel.next(until) else { break };
             kernel.events.set(kernel.events.get() + 1);
             kernel.resume(task);
         }
@@ -206,12 +207,16 @@ impl Sim {
 
     /// Goes on with `task` at the present time, after all that happens now already.
     pub fn wake(&self, task: TaskId) {
-        self.wake_at(self.now(), task);
+        self.kernel.ready.borrow_mut().push_back(task);
     }
 
-    /// Goes on with `task` at `at`.
+    /// Goes on with `task` at `at`; at the present time if that is past.
     pub fn wake_at(&self, at: Instant, task: TaskId) {
-        self.kernel.calendar.borrow_mut().schedule(at, task);
+        if at <= self.now() {
+            self.wake(task);
+        } else {
+            self.kernel.calendar.borrow_mut().schedule(at, task);
+        }
     }
 
     /// The process that runs now.
@@ -234,9 +239,16 @@ impl Sim {
 
     /// Lets `record` add to the trace, if the run is recorded.
     pub fn trace(&self, record: impl FnOnce(&mut Trace)) {
-        if self.kernel.is_traced.get()
-            && let Some(trace) = &mut *self.kernel.trace.borrow_mut()
-        {
+        if self.kernel.is_traced.get() {
+            self.trace_recorded(record);
+        }
+    }
+
+    /// Out of the way of runs that are not recorded.
+    #[cold]
+    #[inline(never)]
+    fn trace_recorded(&self, record: impl FnOnce(&mut Trace)) {
+        if let Some(trace) = &mut *self.kernel.trace.borrow_mut() {
             record(trace);
         }
     }
@@ -263,6 +275,25 @@ impl Sim {
 }
 
 impl Kernel {
+    /// Who goes on next, until `until`; it is that time then.
+    fn next(&self, until: Instant) -> Option<TaskId> {
+        let now = self.now.get();
+        if self.ready.borrow().is_empty() {
+            let (at, task) = self.calendar.borrow_mut().pop_until(until)?;
+            debug_assert!(at >= now, "time never goes back");
+            self.now.set(at);
+            return Some(task);
+        }
+        if now > until {
+            return None;
+        }
+        // The calendar's entries for now are older.
+        if let Some((_, task)) = self.calendar.borrow_mut().pop_until(now) {
+            return Some(task);
+        }
+        self.ready.borrow_mut().pop_front()
+    }
+
     fn resume(&self, task: TaskId) {
         let index = task.0 as usize;
         // It may have ended while an entry for it was still in the calendar.
@@ -300,6 +331,34 @@ mod tests {
         assert_eq!(simulation.sim().now().as_nanos(), 45);
         simulation.run();
         assert_eq!(simulation.sim().now().as_nanos(), 60);
+    }
+
+    #[test]
+    fn who_is_woken_now_goes_on_after_all_that_was_to_happen_now() {
+        let mut simulation = Simulation::new(1, 0);
+        let log = Rc::new(RefCell::new(Vec::new()));
+        for name in ["first", "second"] {
+            let (sim, log) = (simulation.sim(), Rc::clone(&log));
+            simulation.spawn(async move {
+                sim.sleep(Duration::from_nanos(10)).await;
+                let (child, seen) = (sim.clone(), Rc::clone(&log));
+                sim.spawn(async move {
+                    seen.borrow_mut().push(format!("child of {name}"));
+                    child.sleep(Duration::ZERO).await;
+                    child.yield_now().await;
+                    seen.borrow_mut().push(format!("child of {name} again"));
+                });
+                log.borrow_mut().push(name.to_owned());
+                sim.stop();
+            });
+        }
+        // Stopped in the middle of a moment, it goes on there.
+        for _ in 0..3 {
+            simulation.run_until(Instant::from_nanos(10));
+        }
+        let expected =
+            ["first", "second", "child of first", "child of second", "child of first again", "child of second again"];
+        assert_eq!(*log.borrow(), expected);
     }
 
     #[test]

@@ -28,7 +28,8 @@ impl Stream {
     pub fn exponential(&mut self, mean: Duration) -> Duration {
         // 1 - u is in (0, 1], so the logarithm is finite.
         let factor = -(1.0 - self.unit()).ln();
-        Duration::from_nanos((mean.as_nanos() as f64 * factor).round() as u64)
+        // Rounded to the nearest; `round` is a call on processors that are taken for old ones.
+        Duration::from_nanos((mean.as_nanos() as f64 * factor + 0.5) as u64)
     }
 
     /// Uniform in `low..=high`.
