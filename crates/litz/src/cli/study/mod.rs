@@ -47,8 +47,8 @@ fn failed(message: impl Into<String>) -> Fault {
 fn list(json: bool) -> Result<(), Fault> {
     let all = studies::all();
     if json {
-        let one = |study: &Box<dyn Study>| json!({ "id": study.id(), "title": study.title(), "data": study.data() });
-        let all: Vec<_> = all.iter().map(one).collect();
+        let one = |study: &dyn Study| json!({ "id": study.id(), "title": study.title(), "data": study.data() });
+        let all: Vec<_> = all.iter().map(|study| one(study.as_ref())).collect();
         out::json(&json!({ "format": "litz-study-list", "version": 1, "studies": all }));
         return Ok(());
     }

@@ -36,28 +36,25 @@ fn adaptive_scheduling_keeps_throughput(context: &Context) -> Decision {
 fn the_network_scheduler_makes_overload_worse(context: &Context) -> Decision {
     let found = context.study("004-table-6");
     let array = context.study("004-crossbar");
-    let worse = [ONE, TWO].map(|case| found.ours(BOTH, case).mean < found.ours(APPLICATION, case).mean);
-    let vanishes = [ONE, TWO].map(|case| array.check(&format!("{case}: with a crossbar the loss vanishes")));
+    let worse = [ONE, TWO].iter().all(|case| found.ours(BOTH, case).mean < found.ours(APPLICATION, case).mean);
+    // In reach of all network units, with moves that take no time: what is lost then is not the array's fault.
+    let vanishes = [ONE, TWO].map(|case| array.check(&format!("{case}: with a crossbar whose moves take no time")));
+    let is_the_array = vanishes.iter().all(|check| check.holds);
     let order = found.check("part of the loss is order");
-    let decision = if worse == [true, true] && !vanishes.iter().all(|check| check.holds) {
-        Decision::of(
-            false,
-            "",
+    let decision = Decision::of(
+        worse && is_the_array,
+        "it makes overload worse in the linear array, and not in a crossbar",
+        if worse {
             format!(
-                "the adaptive network scheduler does make overload worse, but the linear array is not why: with every network unit \
-                 in reach it gets worse still ({}). A part of the loss is {} ({})",
+                "the adaptive network scheduler does make overload worse, but not because of the linear array: with every network unit                  in reach at no cost it still does ({}). {}: {}",
                 vanishes[0].detail,
-                if order.holds { "that the window's places are freed in order" } else { "not explained" },
+                if order.holds { "Part of it is order" } else { "Nor is it order" },
                 order.detail
-            ),
-        )
-    } else {
-        Decision::of(
-            worse == [true, true],
-            "it makes overload worse in the linear array, and not in a crossbar",
-            "it does not make overload worse",
-        )
-    };
+            )
+        } else {
+            "the adaptive network scheduler does not make overload worse".to_owned()
+        },
+    );
     decision
         .with_cell("one overloaded, network scheduler fixed", &found, APPLICATION, ONE)
         .with_cell("adaptive", &found, BOTH, ONE)
@@ -75,7 +72,7 @@ fn it_pays_on_long_networks(context: &Context) -> Decision {
             "two channels overloaded: the adaptive network scheduler pays on the longest network",
         ],
         "a prediction: the printed values are not known here",
-        "a prediction: in this model it gains next to nothing at any length while the rings are not full",
+        "a prediction: in this model it gains nothing worth mentioning at any length",
     )
     .with_cell("100 km, network scheduler fixed", &found, &rows(APPLICATION), "100 km")
     .with_cell("adaptive", &found, &rows(BOTH), "100 km")
