@@ -12,7 +12,7 @@
 //!                └ seal_datagram ── bytes, where they matter ──▶ Connection::handle_datagrams
 //! ```
 //!
-//! A connection comes out of it in the same state, whichever way its packets took: `crates/quic/tests/pair/unsealed.rs`.
+//! A connection comes out of it in the same state, whichever way its packets took: `crates/quic/tests/unsealed.rs`.
 
 use std::ops::Range;
 

@@ -77,6 +77,9 @@ pub struct Host {
     pub receive_window: u64,
     /// Bytes that it holds until they are acknowledged, over all streams.
     pub send_buffer: u64,
+    /// How long the first datagram of a batch waits for others before the host looks at them: an interrupt's moderation. In virtual
+    /// time; a real host has its own.
+    pub coalesce: Duration,
 }
 
 /// A physical channel between the two hosts.

@@ -64,3 +64,28 @@ fn so_does_a_link_that_damages_doubles_and_reorders() {
         compare(&scenario, seed);
     }
 }
+
+/// Batches are joined differently there: packets of one plan without bytes, one by one with them. So times differ a little, and no more.
+#[test]
+fn hosts_that_let_datagrams_wait_for_each_other_differ_by_little() {
+    let text = |coalesce| {
+        format!(
+            "version = 1\n[scenario]\nname = 'waits'\nabout = 'x'\nduration = '9s'\n[hosts.b]\ncoalesce = '{coalesce}'\n\
+             [[link]]\nname = 'a'\nrate = '200Mb/s'\ndelay = '5ms'\nloss = '0.1%'\nqueue = '20ms'\n\
+             [[link]]\nname = 'b'\nrate = '100Mb/s'\ndelay = '9ms'\ncorrupt = '0.1%'\nqueue = '20ms'\n\
+             [[workload]]\nkind = 'file'\nsize = '20MB'\n"
+        )
+    };
+    let read = |text: &str| parse("waits.toml", text, &|_| Err(String::new()));
+    for coalesce in ["30us", "300us"] {
+        let scenario = read(&text(coalesce)).unwrap_or_else(|error| panic!("{error}"));
+        let order = Order { paths: vec![0, 1], seed: 2 };
+        let in_memory = Memory.run(&scenario, &order, &mut |_| true).expect("it runs");
+        let simulated = Sim::default().run(&scenario, &order, &mut |_| true).expect("it runs");
+        assert!(in_memory.is_complete() && simulated.is_complete(), "{coalesce}");
+        let [one, other] = [&in_memory, &simulated].map(|outcome| outcome.ended_at.since_start().as_secs_f64());
+        assert!((one / other - 1.0).abs() < 0.05, "{coalesce}: {one} s and {other} s");
+    }
+    let error = read(&text("1s")).expect_err("too long");
+    assert!(error.to_string().contains("coalesce"), "{error}");
+}

@@ -177,13 +177,39 @@ impl Node {
         self.connection.as_mut()?.poll_event()
     }
 
+    /// Datagrams that waited for each other, in their order.
+    pub(crate) fn receive_all(&mut self, now: Instant, frames: &mut Vec<Frame>) {
+        let mut frames = frames.drain(..).peekable();
+        while let Some(frame) = frames.next() {
+            let Body::Unsealed(unsealed, first) = &frame.body else {
+                self.receive(now, frame);
+                continue;
+            };
+            let mut end = first + 1;
+            // Packets of one plan, one behind the other, are one batch.
+            while !unsealed.is_sealed(*first)
+                && frames
+                    .next_if(|next| match &next.body {
+                        Body::Unsealed(other, number) => {
+                            *number == end && Rc::ptr_eq(other, unsealed) && !unsealed.is_sealed(end)
+                        }
+                        Body::Bytes(_) => false,
+                    })
+                    .is_some()
+            {
+                end += 1;
+            }
+            self.receive_batch(now, frame.path, unsealed, *first..end);
+        }
+    }
+
     /// Datagrams of a plan that arrived together over a path.
     pub(crate) fn receive_batch(&mut self, now: Instant, path: usize, unsealed: &Unsealed, datagrams: Range<usize>) {
         let addresses = addresses(path, self.side);
-        for datagram in datagrams.clone().filter(|datagram| unsealed.is_sealed(*datagram)) {
+        if unsealed.is_sealed(datagrams.start) {
             debug_assert_eq!(datagrams.len(), 1, "what has bytes comes alone");
-            let mut bytes = Vec::with_capacity(unsealed.len_bytes(datagram));
-            unsealed.seal_datagram(datagram, &mut bytes);
+            let mut bytes = Vec::with_capacity(unsealed.len_bytes(datagrams.start));
+            unsealed.seal_datagram(datagrams.start, &mut bytes);
             self.receive_bytes(now, addresses, bytes);
             self.apply_routes();
             return;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use quic::{Event, Side};
 use units::{Instant, Rng};
 
-use super::network::Network;
+use super::network::{Frame, Network};
 use super::node::Node;
 use crate::apps::App;
 use crate::begin::PathPlan;
@@ -17,6 +17,9 @@ use crate::world::{Order, Progress, Stages, Watch, WorldError};
 
 /// Steps without time passing after which somebody spins: far more than what can happen in one moment.
 const SPIN_MAX: u32 = 1_000_000;
+
+/// Datagrams that wait for others at a host, at most: as many as a call takes.
+const COALESCED_MAX: usize = 64;
 
 /// Steps between two looks of whoever watches.
 const STEPS_BETWEEN_WATCHES: u64 = 4096;
@@ -39,6 +42,9 @@ pub(crate) struct Run {
     touched: [bool; 2],
     /// When the connections want to be called, as of their last visits.
     timeouts: [Option<Instant>; 2],
+    /// Datagrams that wait for others at each host, and when it looks at them.
+    waiting: [Vec<Frame>; 2],
+    look_at: [Option<Instant>; 2],
     spins: u32,
     steps: u64,
 }
@@ -63,6 +69,8 @@ impl Run {
             failure: None,
             touched: [true, false],
             timeouts: [None, None],
+            waiting: [Vec::new(), Vec::new()],
+            look_at: [None, None],
             spins: 0,
             steps: 0,
         })
@@ -132,7 +140,7 @@ impl Run {
     fn step(&mut self) -> Result<bool, WorldError> {
         let app_at = self.apps[0].timeout();
         let next = [self.network.timeout(), self.timeouts[0], self.timeouts[1], app_at, self.proof.timeout()];
-        let next = next.into_iter().flatten().min().unwrap_or(self.end).max(self.now);
+        let next = next.into_iter().chain(self.look_at).flatten().min().unwrap_or(self.end).max(self.now);
         if next >= self.end {
             self.now = self.end;
             // The counters and deliveries of the last moment.
@@ -159,8 +167,25 @@ impl Run {
 
     fn receive(&mut self) {
         while let Some((direction, frame)) = self.network.receive(self.now) {
-            self.touched[1 - direction] = true;
-            self.nodes[1 - direction].receive(self.now, frame);
+            let host = 1 - direction;
+            let coalesce = self.scenario.hosts[host].coalesce;
+            if coalesce.is_zero() {
+                self.touched[host] = true;
+                self.nodes[host].receive(self.now, frame);
+                continue;
+            }
+            self.look_at[host].get_or_insert(self.now + coalesce);
+            self.waiting[host].push(frame);
+            if self.waiting[host].len() >= COALESCED_MAX {
+                self.look_at[host] = Some(self.now);
+            }
+        }
+        for host in 0..2 {
+            if self.look_at[host].is_some_and(|at| at <= self.now) {
+                self.look_at[host] = None;
+                self.touched[host] = true;
+                self.nodes[host].receive_all(self.now, &mut self.waiting[host]);
+            }
         }
     }
 

@@ -45,6 +45,9 @@ const WINDOW_BYTES: u64 = 64 << 20;
 /// What it may allow for: from 64KiB to 1TiB.
 const HOST_BYTES: Range<u64> = 64 << 10..(1 << 40) + 1;
 
+/// The longest that a host may let datagrams wait: a hundred times what drivers do.
+const COALESCE_MAX: Duration = Duration::from_millis(10);
+
 /// Finds the traces that a file names.
 pub type FindTrace<'a> = &'a dyn Fn(&str) -> Result<Trace, String>;
 
@@ -167,6 +170,7 @@ fn read_hosts(root: &Table<'_, '_>) -> [Host; 2] {
             name: name.unwrap_or_else(|| key.to_owned()),
             receive_window: size("receive-window"),
             send_buffer: size("send-buffer"),
+            coalesce: host.as_ref().and_then(|host| host.duration_up_to("coalesce", COALESCE_MAX)).unwrap_or_default(),
         };
         if let Some(host) = host {
             host.finish();

@@ -135,6 +135,16 @@ impl<'s, 'i> Table<'s, 'i> {
         self.above_zero(key, duration, duration.is_zero())
     }
 
+    /// A time from zero to `max`.
+    pub(super) fn duration_up_to(&self, key: &'static str, max: Duration) -> Option<Duration> {
+        let duration = self.duration(key)?;
+        if duration > max {
+            self.complain(key, format!("must be at most {max}"));
+            return None;
+        }
+        Some(duration)
+    }
+
     fn above_zero<T>(&self, key: &str, value: T, is_zero: bool) -> Option<T> {
         if is_zero {
             self.complain(key, "must be above zero");

@@ -58,7 +58,7 @@ pub(crate) struct PredictOptions {
     pub(super) time: Duration,
 
     /// With --bulk: do it, on this machine, and print what was measured beside what was predicted
-    #[arg(long, requires = "bulk")]
+    #[arg(long)]
     pub(super) verify: bool,
 
     /// With --verify: live runs of each kind, of which the median counts
@@ -76,6 +76,10 @@ impl PredictOptions {
     /// # Errors
     /// In words for the user.
     pub(super) fn check(&self) -> Result<(), String> {
+        // The parser lets what conflicts with a scenario pass, though it says that --bulk is required.
+        if self.verify && !self.bulk {
+            return Err("--verify goes with --bulk: what a scenario's links do is not measured live".to_owned());
+        }
         let allowed = DATAGRAM_SIZE_MIN..=DATAGRAM_SIZE_MAX;
         if let Some(size) = self.datagram_size.iter().find(|size| !allowed.contains(size)) {
             return Err(format!("datagrams have {DATAGRAM_SIZE_MIN} to {DATAGRAM_SIZE_MAX} bytes, not {size}"));

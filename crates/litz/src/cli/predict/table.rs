@@ -20,8 +20,13 @@ fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
         report.scenario, report.processors, report.hand_over_ns
     )?;
     let is_verified = report.rows.iter().any(|row| row.measured.is_some());
-    write!(out, "{:<14} {:>9} {:>14} {:>9} {:>9}", "placement", "datagram", "predicted Mb/s", "cpu a", "cpu b")?;
-    writeln!(out, "{}", if is_verified { "  measured Mb/s      (range)         cpu a+b    error" } else { "" })?;
+    write!(
+        out,
+        "{:<14} {:>8} {:>14} {:>6} {:>6} {:>8}",
+        "placement", "datagram", "predicted Mb/s", "cpu a", "cpu b", "cpu s/GB"
+    )?;
+    let measured = " | measured Mb/s         (range)  cpu a+b cpu s/GB |   error";
+    writeln!(out, "{}", if is_verified { measured } else { "" })?;
     for row in &report.rows {
         write_row(out, row)?;
     }
@@ -32,11 +37,13 @@ fn write_row(out: &mut String, row: &Row) -> std::fmt::Result {
     let size = row.datagram_bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
     let [sending, receiving] = row.predicted.processors;
     let predicted = row.predicted.goodput_bps / 1e6;
-    write!(out, "{:<14} {size:>9} {predicted:>14.0} {sending:>9.2} {receiving:>9.2}", row.placement)?;
+    write!(out, "{:<14} {size:>8} {predicted:>14.0} {sending:>6.2} {receiving:>6.2}", row.placement)?;
+    write!(out, " {:>8.2}", row.predicted.cpu_s_per_gb)?;
     if let (Some(measured), Some(error)) = (row.measured, row.error) {
         let [low, high] = measured.range_bps.map(|bps| bps / 1e6);
         let (goodput, processors) = (measured.goodput_bps / 1e6, measured.processors);
-        write!(out, " {goodput:>14.0}  ({low:>6.0} .. {high:>6.0}) {processors:>9.2} {:>+7.1} %", error * 100.0)?;
+        write!(out, " | {goodput:>13.0} ({low:>5.0} .. {high:>5.0}) {processors:>7.2} {:>8.2}", measured.cpu_s_per_gb)?;
+        write!(out, " | {:>+5.1} %", error * 100.0)?;
     }
     writeln!(out)
 }

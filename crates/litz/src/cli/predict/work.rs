@@ -21,6 +21,13 @@ pub(super) struct Figures {
     pub(super) goodput_bps: f64,
     /// Processors that were busy, on average: of the sending host, of the receiving one.
     pub(super) processors: [f64; 2],
+    /// Processor time of both hosts, in seconds for each 10^9 bytes.
+    pub(super) cpu_s_per_gb: f64,
+}
+
+/// Processor seconds for 10^9 bytes.
+fn cpu_s_per_gb(processors: f64, goodput_bps: f64) -> f64 {
+    if goodput_bps > 0.0 { processors * 8e9 / goodput_bps } else { 0.0 }
 }
 
 /// Bulk from memory to memory over loopback, as a scenario: what [`profile::run`] does live.
@@ -69,7 +76,8 @@ fn figures(simulated: &Simulated, skipped: Duration) -> Figures {
     let bytes: u64 = outcome.parts.iter().map(|part| part.delivered.bytes - before(part)).sum();
     let time = wall - (bin as u64 * BIN.as_nanos()) as f64 / 1e9;
     let processors = busy.each_ref().map(|threads| threads.iter().map(|busy| busy.as_secs_f64()).sum::<f64>() / wall);
-    Figures { goodput_bps: if time > 0.0 { bytes as f64 * 8.0 / time } else { 0.0 }, processors }
+    let goodput_bps = if time > 0.0 { bytes as f64 * 8.0 / time } else { 0.0 };
+    Figures { goodput_bps, processors, cpu_s_per_gb: cpu_s_per_gb(processors.iter().sum(), goodput_bps) }
 }
 
 /// What was measured live.
@@ -81,6 +89,8 @@ pub(super) struct Measured {
     pub(super) range_bps: [f64; 2],
     /// Processors that were busy, on average, both ends together: the median.
     pub(super) processors: f64,
+    /// Processor time of both ends, in seconds for each 10^9 bytes: the median. Other programs change it less than the goodput.
+    pub(super) cpu_s_per_gb: f64,
 }
 
 /// The engine's name for a placement.
@@ -100,21 +110,25 @@ pub(super) fn measure(
     cancel: &CancelToken,
 ) -> Result<Measured, Failure> {
     let plan = RunPlan { datagram_size, time, metered: false, placement: live_name(placement)? };
-    let (mut goodputs, mut shares) = (Vec::new(), Vec::new());
+    let (mut goodputs, mut shares, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..runs {
         let clock = net::MonotonicClock::start();
         let (from, cpu_from) = (clock.now(), process_time());
         let run = profile::run(&plan, cancel)?;
         let (wall, cpu) = (clock.now().saturating_since(from), process_time().saturating_sub(cpu_from));
         let payload = profile::payload_len(datagram_size) as f64;
-        goodputs.push(run.receiving.packets * payload * 8.0 / run.receiving.wall.as_secs_f64());
-        shares.push(cpu.as_secs_f64() / wall.as_secs_f64());
+        let goodput = run.receiving.packets * payload * 8.0 / run.receiving.wall.as_secs_f64();
+        let share = cpu.as_secs_f64() / wall.as_secs_f64();
+        goodputs.push(goodput);
+        shares.push(share);
+        costs.push(cpu_s_per_gb(share, goodput));
     }
-    goodputs.sort_by(f64::total_cmp);
-    shares.sort_by(f64::total_cmp);
+    for figures in [&mut goodputs, &mut shares, &mut costs] {
+        figures.sort_by(f64::total_cmp);
+    }
     let middle = goodputs.len() / 2;
     let range_bps = [goodputs[0], goodputs[goodputs.len() - 1]];
-    Ok(Measured { goodput_bps: goodputs[middle], range_bps, processors: shares[middle] })
+    Ok(Measured { goodput_bps: goodputs[middle], range_bps, processors: shares[middle], cpu_s_per_gb: costs[middle] })
 }
 
 /// Processor time of all threads so far.
