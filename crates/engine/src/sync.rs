@@ -105,8 +105,10 @@ impl WakerSet {
         self.wake_all();
     }
 
-    /// Wakes them all. If one panics the others are still there.
+    /// Wakes them all, who came first first: several that wait for one thing have it in turn. If one panics those after it are still
+    /// there.
     pub(crate) fn wake_all(&mut self) {
+        self.0.reverse();
         while let Some(waker) = self.0.pop() {
             waker.wake();
         }
@@ -164,6 +166,25 @@ mod tests {
         fn wake(self: Arc<Self>) {
             assert!(self.0.fetch_add(1, Ordering::Relaxed) > 0, "the waker of somebody else");
         }
+    }
+
+    struct Turn(u32, Arc<std::sync::Mutex<Vec<u32>>>);
+
+    impl Wake for Turn {
+        fn wake(self: Arc<Self>) {
+            lock(&self.1).push(self.0);
+        }
+    }
+
+    #[test]
+    fn who_waits_longest_is_woken_first() {
+        let order = Arc::default();
+        let mut set = WakerSet::default();
+        for number in 0..3 {
+            set.add(&Waker::from(Arc::new(Turn(number, Arc::clone(&order)))));
+        }
+        set.take().wake();
+        assert_eq!(*lock(&order), [0, 1, 2]);
     }
 
     #[test]

@@ -321,7 +321,7 @@ impl Hand {
 
     /// Wakes those who read what was brought.
     fn wake_readers(&mut self) {
-        if std::mem::take(&mut self.brought) == 0 {
+        if self.brought == 0 {
             return;
         }
         for (key, guest) in &mut self.guests {
@@ -329,6 +329,8 @@ impl Hand {
             self.attended = Some(*key);
             guest.wake_readers();
         }
+        // Only now: if one panicked, those after it still wait.
+        self.brought = 0;
         self.attended = None;
     }
 
