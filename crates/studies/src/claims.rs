@@ -188,6 +188,15 @@ mod tests {
     }
 
     #[test]
+    fn every_file_that_a_claim_names_is_there() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+        for claim in all() {
+            let Some(file) = &claim.data else { continue };
+            assert!(folder.join(file).is_file(), "{} names {file}", claim.id);
+        }
+    }
+
+    #[test]
     fn every_claim_belongs_to_a_document() {
         for claim in all() {
             assert!(crate::document::of(&claim.id).is_some(), "{}", claim.id);

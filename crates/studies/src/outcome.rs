@@ -56,7 +56,7 @@ pub struct Cell {
     pub ours: Option<Estimate>,
     /// How far ours may be from the paper's, as a share of it; `None` if nothing is promised.
     pub tolerance: Option<f64>,
-    /// True if a free parameter was chosen so that this cell fits: then it proves nothing.
+    /// True if a free parameter was chosen so that this cell fits, or the cell is such a parameter: then it proves nothing.
     pub fitted: bool,
 }
 

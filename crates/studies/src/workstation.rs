@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `paper`, `config` | the paper's facts; a machine with what the paper does not say |
+//! | `paper`, `prose`, `config` | the paper's tables; numbers in its text; a machine with what the paper does not say |
 //! | `model` | two machines and the rings between them, run once: `machine`, `sender`, `network`, `receiver` are its parts |
 //! | `runs`, `assumptions` | replications; what was assumed and what hangs on it |
 //! | `table_1` ... `table_4` | the tables |
@@ -18,6 +18,7 @@ mod machine;
 mod model;
 mod network;
 mod paper;
+mod prose;
 mod receiver;
 mod rtt;
 mod runs;
@@ -33,6 +34,8 @@ mod table_4;
 mod tests;
 
 use crate::Study;
+pub(crate) use paper::two_bus_window_kbit;
+pub(crate) use prose::prose;
 
 /// The studies of this document's workstation.
 pub(crate) fn studies() -> Vec<Box<dyn Study>> {

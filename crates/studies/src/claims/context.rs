@@ -13,8 +13,11 @@ use crate::study::Options;
 pub struct Context {
     /// How models and studies are run.
     pub options: Options,
-    outcomes: Mutex<BTreeMap<&'static str, Arc<OnceLock<Found>>>>,
+    outcomes: Arc<Outcomes>,
 }
+
+/// What studies found, by their names.
+type Outcomes = Mutex<BTreeMap<&'static str, Arc<OnceLock<Found>>>>;
 
 /// What a study found, with its name for the words of a panic.
 #[derive(Clone, Debug)]
@@ -25,8 +28,14 @@ pub struct Found {
 
 impl Context {
     /// Nothing has run yet.
-    pub const fn new(options: Options) -> Self {
-        Self { options, outcomes: Mutex::new(BTreeMap::new()) }
+    pub fn new(options: Options) -> Self {
+        Self { options, outcomes: Arc::default() }
+    }
+
+    /// The same, with the same outcomes, for one who may use so many threads: they change no outcome.
+    #[must_use]
+    pub fn with_threads(&self, threads: usize) -> Self {
+        Self { options: Options { threads, ..self.options }, outcomes: Arc::clone(&self.outcomes) }
     }
 
     /// What the study of this name finds.
@@ -57,12 +66,35 @@ impl Found {
     /// # Panics
     /// If there is none: names of studies and deciders have to fit.
     pub fn cell(&self, row: &str, column: &str) -> (&Column, &Cell) {
-        let cell = self.outcome.tables.iter().find_map(|table| {
-            let index = table.columns.iter().position(|candidate| candidate.name == column)?;
+        self.find(row, |candidate| candidate.name == column)
+            .unwrap_or_else(|| panic!("{} has no row {row:?} with a column {column:?}", self.id))
+    }
+
+    /// Our value there, of the column with this name and this unit.
+    ///
+    /// # Panics
+    /// If there is no such cell, or nothing was found.
+    pub fn ours_in(&self, row: &str, column: &str, unit: &str) -> Estimate {
+        let cell = self.find(row, |candidate| candidate.name == column && candidate.unit == unit);
+        let ours = cell.and_then(|(_, cell)| cell.ours);
+        ours.unwrap_or_else(|| panic!("{} found nothing in row {row:?}, column {column:?} in {unit}", self.id))
+    }
+
+    fn find(&self, row: &str, is_meant: impl Fn(&Column) -> bool) -> Option<(&Column, &Cell)> {
+        self.outcome.tables.iter().find_map(|table| {
+            let index = table.columns.iter().position(&is_meant)?;
             let row = table.rows.iter().find(|candidate| candidate.label == row)?;
             Some((&table.columns[index], row.cells.get(index)?))
-        });
-        cell.unwrap_or_else(|| panic!("{} has no row {row:?} with a column {column:?}", self.id))
+        })
+    }
+
+    /// The points of the first curve of this name.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn curve(&self, series: &str) -> &[(f64, Estimate)] {
+        let curve = self.outcome.plots.iter().flat_map(|plot| &plot.series).find(|curve| curve.name == series);
+        &curve.unwrap_or_else(|| panic!("{} has no curve {series:?}", self.id)).points
     }
 
     /// Our value there.

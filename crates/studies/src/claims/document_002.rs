@@ -1,6 +1,5 @@
 //! Document 002: TCP/IP on transputers.
 
-use super::models::memory::rate_needed;
 use super::{Context, Decider, Decision, exact};
 
 /// What finds out about each claim.
@@ -100,9 +99,10 @@ fn the_interface_limits_to_30(context: &Context) -> Decision {
     let expected = "as the paper expects, around";
     let rate = found.ours(expected, "throughput");
     let copy = found.check("the copy is the limit");
+    let with_calls = found.ours("50 us", COPY_AT_BUS_RATE).mean;
     Decision::of(
         copy.holds && (30.0..=33.0).contains(&rate.mean),
-        format!("{}; calls of the adapter of some 50 us would bring it down to the expected 30", copy.detail),
+        format!("{}; calls of the adapter of 50 us would bring it down to {with_calls:.1} Mb/s", copy.detail),
         "the copy is not what limits the system",
     )
     .with_cell("whole system", &found, expected, "throughput")
@@ -137,15 +137,17 @@ fn shared_state_costs_little(context: &Context) -> Decision {
     .with_cell("scenario 2", &found, SCENARIO_2, "throughput")
 }
 
-fn two_memories_may_be_slower(_: &Context) -> Decision {
-    let (apart, shared) = (rate_needed(1), rate_needed(2));
-    Decision::of(
-        (shared / apart - 2.0).abs() < 0.02,
-        "each word is written once and read once at the line's rate; a memory that serves both directions must do it twice as fast",
-        "a memory for both directions need not be twice as fast",
+fn two_memories_may_be_slower(context: &Context) -> Decision {
+    const CYCLE: &str = "cycle of a word";
+    let found = context.study("002-memories");
+    Decision::by_checks(
+        &found,
+        &["two memories do with half the speed of one"],
+        "the slowest memories with which the line loses nothing",
+        "a memory for each direction must be another share as fast",
     )
-    .with("least rate of a memory for one direction, by the line's", "", None, exact(apart))
-    .with("for both", "", None, exact(shared))
+    .with_cell("one memory for both directions", &found, "one memory", CYCLE)
+    .with_cell("a memory for each", &found, "two memories", CYCLE)
 }
 
 fn a_software_checksum_is_ruinous(context: &Context) -> Decision {
@@ -161,11 +163,11 @@ fn a_software_checksum_is_ruinous(context: &Context) -> Decision {
 fn the_timer_never_acknowledges(context: &Context) -> Decision {
     let found = context.study("002-scenarios");
     let check = found.check("in steady state the timer never acknowledges");
-    Decision::of(check.holds, check.detail.clone(), check.detail.clone()).with(
+    Decision::of(check.holds, check.detail.clone(), check.detail.clone()).with_cell(
         "scenario 2",
-        "segments/s",
-        3300.0,
-        found.ours(SCENARIO_2, "throughput"),
+        &found,
+        SCENARIO_2,
+        "throughput",
     )
 }
 
@@ -225,22 +227,32 @@ fn t9000_passes_30000(context: &Context) -> Decision {
 fn the_host_interface_decides(context: &Context) -> Decision {
     const FREE: &str = "copying takes no time";
     let interface = context.study("002-interface");
-    let scenarios = context.study("002-scenarios");
-    // In Mb/s, from segments of 4096 bytes.
-    let without = scenarios.ours(SCENARIO_1, "throughput").mean * 4096.0 * 8.0 * 1e-6;
-    let [free, dear] = ["0 us", "1000 us"].map(|call| interface.ours(call, FREE));
-    let at_bus_rate = interface.ours("0 us", COPY_AT_BUS_RATE);
+    let without = context.study("002-scenarios").ours_in(SCENARIO_1, "throughput", "Mb/s");
+    // By what a call takes, from nothing on.
+    let calls = interface.curve(FREE);
+    let pays = calls.partition_point(|(_, rate)| rate.mean >= without.mean);
+    let at_bus_rate = interface.curve(COPY_AT_BUS_RATE)[0].1;
+    let (Some(last), Some(first)) = (pays.checked_sub(1).map(|index| calls[index]), calls.get(pays)) else {
+        return Decision::of(
+            false,
+            "",
+            "with no call that was tried, or with all, the gain over an adapter that does all is there",
+        )
+        .with("the adapter does all", "Mb/s", None, without)
+        .with("the workstation copies, calls for nothing", "Mb/s", None, calls[0].1);
+    };
+    let prototype = if at_bus_rate.mean < without.mean { "it has vanished" } else { "it is there" };
     Decision::of(
-        free.mean > without && dear.mean < without,
+        true,
         format!(
-            "the gain over an adapter that does all vanishes where a call takes between 700 and 1000 us at each end; with the \
-             prototype's bus it has vanished before the first call ({:.0} of {without:.0} Mb/s)",
-            at_bus_rate.mean
+            "the gain over an adapter that does all vanishes where a call takes between {} and {} us at each end; with the \
+             prototype's bus {prototype} before the first call ({:.0} of {:.0} Mb/s)",
+            last.0, first.0, at_bus_rate.mean, without.mean
         ),
-        "the cost of a call decides nothing",
+        "",
     )
-    .with("the adapter does all", "Mb/s", None, exact(without))
-    .with("the workstation copies, calls for nothing", "Mb/s", None, free)
-    .with("calls of 700 us", "Mb/s", None, interface.ours("700 us", FREE))
-    .with("calls of 1000 us", "Mb/s", None, dear)
+    .with("the adapter does all", "Mb/s", None, without)
+    .with("the workstation copies, calls for nothing", "Mb/s", None, calls[0].1)
+    .with(format!("calls of {} us", last.0), "Mb/s", None, last.1)
+    .with(format!("calls of {} us", first.0), "Mb/s", None, first.1)
 }

@@ -79,6 +79,11 @@ fn the_maximum_is_the_setting(context: &Context) -> Decision {
             "both explanations give the number: messages of many frames are limited by the setting, messages of one by the host, \
              and the document does not say how long its longest message is",
         ),
+        (false, false) => Decision::not_decidable(format!(
+            "neither explanation gives the number: messages of many frames are not limited by the setting ({}), nor messages of \
+             one by the host ({})",
+            setting.detail, host.detail
+        )),
         (is_setting, _) => Decision::of(is_setting, "raising the setting moves the maximum", "the host is the limit"),
     };
     decision
@@ -104,10 +109,10 @@ fn fixed_latency_is_not_the_networks(context: &Context) -> Decision {
 fn throughput_has_an_asymptote(context: &Context) -> Decision {
     let found = context.study("003-levels");
     let check = found.check("throughput rises towards its asymptote");
-    Decision::of(check.holds, format!("it rises {}", check.detail), check.detail.clone()).with(
+    Decision::of(check.holds, format!("it rises {}", check.detail), check.detail.clone()).with_cell(
         "asymptote at MAC level",
-        "Mb/s",
-        57.0,
-        found.ours(LEVELS[0], "asymptote"),
+        &found,
+        LEVELS[0],
+        "asymptote",
     )
 }

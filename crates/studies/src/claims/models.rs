@@ -2,12 +2,10 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`memory`] | a memory between a line and a processor |
 //! | [`node`] | processors before channels, a closed network of queues |
 //! | [`pacing`] | bursts and even spacing at a small buffer |
 //! | [`small_writes`] | Nagle and delayed acknowledgements over a large MTU |
 
-pub(super) mod memory;
 pub(super) mod node;
 pub(super) mod pacing;
 pub(super) mod small_writes;

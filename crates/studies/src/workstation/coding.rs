@@ -191,8 +191,10 @@ fn broken_channels(options: &Options) -> Vec<Check> {
     let parity = 2;
     (0..=parity + 1)
         .map(|broken| {
-            let [goodput, _] = estimate(options, case(options, 20.0, error_rate, parity, broken));
-            let expected = if broken <= parity { 4.0 / 6.0 } else { 0.0 };
+            let case = case(options, LENGTHS_KM[0], error_rate, parity, broken);
+            let [goodput, _] = estimate(options, case);
+            let data = (case.channels - parity) as f64 / case.channels as f64;
+            let expected = if broken <= parity { data } else { 0.0 };
             Check::new(
                 format!(
                     "two of six for parity: with {broken} channels broken, {}",

@@ -151,6 +151,11 @@ pub(super) fn paper() -> &'static Paper {
     &PAPER
 }
 
+/// The window of the 2-bus machine, in kbit.
+pub(crate) fn two_bus_window_kbit() -> u64 {
+    paper().machines.two_bus.window_kbit
+}
+
 /// Our cost table.
 pub(super) fn costs() -> Costs {
     static COSTS: LazyLock<Costs> =

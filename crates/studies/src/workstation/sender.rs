@@ -22,6 +22,8 @@ pub(super) struct Segment {
     packet_bits: u64,
     /// Place of its first packet among all of the application's; `None` for a small message.
     place: Option<u64>,
+    /// Whether a processor that died gave it back: its place ahead was left when that one took it.
+    is_returned: bool,
 }
 
 /// What the application has made and nobody has taken.
@@ -108,7 +110,8 @@ async fn make_segments(world: Rc<World>) {
         for _ in 0..packets {
             world.sender.application.run(config.work(config.choices.costs.generate, config.packet_bits)).await;
         }
-        let segment = Segment { born, packets, packet_bits: config.packet_bits, place: Some(place) };
+        let segment =
+            Segment { born, packets, packet_bits: config.packet_bits, place: Some(place), is_returned: false };
         world.supply.segments.put(segment).await;
         place += packets;
     }
@@ -122,7 +125,7 @@ async fn make_small_messages(world: Rc<World>) {
     loop {
         at += stream.exponential(small.interval);
         world.sim.sleep_until(at).await;
-        let segment = Segment { born: at, packets: 1, packet_bits: small.bits, place: None };
+        let segment = Segment { born: at, packets: 1, packet_bits: small.bits, place: None, is_returned: false };
         world.sender.application.run(config.work(config.choices.costs.generate, small.bits)).await;
         if small.dedicated {
             world.supply.small.put(segment).await;
@@ -141,11 +144,11 @@ async fn send_segments(world: Rc<World>, connection: usize) {
     loop {
         state.window.take().await;
         let segment = if has_small { world.supply.small.take().await } else { world.supply.segments.take().await };
-        if !has_small {
-            world.supply.room.try_take();
+        if !has_small && !segment.is_returned {
+            world.supply.room.try_take().expect("a segment that is ahead has a place there");
         }
         if state.is_dead.get() {
-            world.supply.segments.put(segment).await;
+            give_back(&world, segment).await;
             return;
         }
         let worker = world.sending_processor(connection);
@@ -153,7 +156,7 @@ async fn send_segments(world: Rc<World>, connection: usize) {
             let bits = segment.packet_bits * segment.packets;
             fetch(&world, worker, bits).await;
             if state.is_dead.get() {
-                world.supply.segments.put(segment).await;
+                give_back(&world, segment).await;
                 return;
             }
         }
@@ -172,6 +175,12 @@ async fn send_segments(world: Rc<World>, connection: usize) {
             send_packet(&world, worker, Data { connection, sequence, place, bits: segment.packet_bits }).await;
         }
     }
+}
+
+/// A segment that a dead processor has goes to the others, without a place ahead: the application had its place again when the
+/// segment was first taken.
+async fn give_back(world: &World, segment: Segment) {
+    world.supply.segments.put(Segment { is_returned: true, ..segment }).await;
 }
 
 /// The application's processor copies a segment over the application bus.
@@ -281,6 +290,6 @@ pub(super) fn fail(world: &Rc<World>, index: usize) {
     let segments = std::mem::take(&mut *state.segments.borrow_mut());
     for (_, (segment, _)) in segments {
         let world = Rc::clone(world);
-        world.sim.clone().spawn(async move { world.supply.segments.put(segment).await });
+        world.sim.clone().spawn(async move { give_back(&world, segment).await });
     }
 }

@@ -4,6 +4,7 @@ use units::Duration;
 
 use super::config::Config;
 use super::paper::{Kind, paper};
+use super::prose::prose;
 use super::runs::{Point, point, series, shown};
 use crate::outcome::{Column, Plot, Row, Table};
 use crate::{Cell, Check, Options, Outcome, Study};
@@ -101,6 +102,7 @@ fn window_checks(kind: Kind, base: &Config, by_segment: &[(u64, Vec<(u64, Point)
             format!("{after:.0?} us"),
         ),
     ];
+    let printed = prose().larger_segments;
     // At the least window that holds both kinds of larger segments twice.
     let Some(small) = at(0, 6) else { return checks };
     for (index, segment) in SEGMENTS_PACKETS.iter().enumerate().skip(1) {
@@ -113,8 +115,12 @@ fn window_checks(kind: Kind, base: &Config, by_segment: &[(u64, Vec<(u64, Point)
             format!("{:+.1} %", throughput * 100.0),
         ));
         checks.push(Check::new(
-            format!("{name}: segments of {segment} packets take 7 to 23 % longer (2 % of the whole more or less)"),
-            (0.05..0.25).contains(&delay),
+            format!(
+                "{name}: segments of {segment} packets take {:.0} to {:.0} % longer (2 % of the whole more or less)",
+                printed.more_delay_min * 100.0,
+                printed.more_delay_max * 100.0
+            ),
+            printed.contains(delay),
             format!("{:+.1} %", delay * 100.0),
         ));
     }

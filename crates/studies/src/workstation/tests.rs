@@ -88,3 +88,15 @@ fn segments_of_a_processor_that_fails_are_sent_by_others() {
     let of: Vec<usize> = run.round_trips_us.iter().map(Vec::len).collect();
     assert!(of[3] > 200 && of[..3].iter().all(|&count| count == 0), "{of:?}");
 }
+
+#[test]
+fn the_source_is_no_further_ahead_after_processors_have_failed() {
+    let mut config = Config::new(Kind::OneBus);
+    config.failure = Failure { processors: 3, interfaces: 0 };
+    config.measured = units::Duration::from_millis(400);
+    let run = model::run(&config, 1, 0).unwrap();
+    // Little's law: what is left has a window, and before it what the application may be ahead.
+    let in_system = run.throughput_mbps * run.delay_us / config.segment_bits as f64;
+    let allowed = config.window_packets() as f64 + config.choices.segments_ahead as f64;
+    assert!((0.8 * allowed..1.2 * allowed).contains(&in_system), "{in_system} segments, and room for {allowed}");
+}

@@ -26,9 +26,8 @@ impl Job for ClaimJob {
         &self.claim.id
     }
 
-    // The context has the options: a study that several claims wait for may use all threads.
-    fn run(&self, _options: &Options) -> Decision {
-        claims::decide(self.claim, &self.context)
+    fn run(&self, options: &Options) -> Decision {
+        claims::decide(self.claim, &self.context.with_threads(options.threads))
     }
 }
 
@@ -49,7 +48,7 @@ pub(super) fn run(ids: &[String], conditions: &ConditionOptions) -> Result<(), F
         progress: Progress::new("claims", jobs.len(), conditions.json),
         reports: Vec::new(),
     };
-    let made = runs::make(&jobs, &options, &cancel, &mut speaker);
+    let made = runs::make(&jobs, deciders(&options), &options, &cancel, &mut speaker);
     speaker.progress.clear();
     let report = ClaimsReport::new(Conditions::of(&options), speaker.reports);
     if conditions.json {
@@ -58,6 +57,12 @@ pub(super) fn run(ids: &[String], conditions: &ConditionOptions) -> Result<(), F
         out::print(&format!("\n{}", report.words()));
     }
     made.map_err(stopped)
+}
+
+/// How many claims are decided at once. Neighbours often wait for the same study, so threads go to a study's replications first, and
+/// only what is left over to further claims.
+fn deciders(options: &Options) -> usize {
+    options.threads.div_ceil(options.replications.max(1) as usize)
 }
 
 /// The claims of these names and documents, in the order of the documents.
@@ -105,6 +110,14 @@ impl Watch<Decision> for Speaker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_go_to_replications_before_they_go_to_further_claims() {
+        let of = |threads, replications| {
+            deciders(&Options { seed: 1, replications, confidence: 0.9, effort: studies::Effort::Quick, threads })
+        };
+        assert_eq!((of(1, 5), of(5, 5), of(6, 5), of(32, 5)), (1, 1, 2, 7));
+    }
 
     #[test]
     fn claims_are_chosen_by_name_or_by_document() {

@@ -108,7 +108,7 @@ fn run_all(studies: Vec<Box<dyn Study>>, options: &RunOptions) -> Result<(), Fau
         progress: Progress::new("studies", studies.len(), options.conditions.json),
         reports: Vec::new(),
     };
-    let made = runs::make(&studies, &how, &cancel, &mut speaker);
+    let made = runs::make(&studies, how.threads, &how, &cancel, &mut speaker);
     speaker.progress.clear();
     let (conditions, reports) = (speaker.conditions, speaker.reports);
     let kept = promises_kept(&reports);

@@ -1,13 +1,13 @@
 //! Runs studies, or decides claims, on threads of their own, and hands out what they found in the order asked for.
 //!
 //! Long studies divide their replications among threads, short ones do not: so while more studies wait than there are threads, each
-//! gets one, and the last ones share what is free. An interrupt does not wait for them: whoever runs this returns, and the
+//! gets one, and the last ones share what is free. Together they never have more than were asked for. An interrupt does not wait for them: whoever runs this returns, and the
 //! threads end with the process. They only compute.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use litz::transfer::CancelToken;
@@ -71,25 +71,65 @@ enum Event<F> {
 
 /// The next job, and whether there is one at all any more.
 struct Queue {
-    next: AtomicUsize,
+    shares: Mutex<Shares>,
     /// Once the reader has gone, nothing more is begun.
     is_open: AtomicBool,
 }
 
-/// Runs all of `jobs`.
+/// Who has which job, and how many threads.
+struct Shares {
+    next: usize,
+    jobs: usize,
+    /// Workers without a job.
+    idle: usize,
+    /// Threads that no job has: at least one for each idle worker that still finds a job.
+    free: usize,
+}
+
+impl Shares {
+    /// The next job and its share of the threads, for a worker that is idle; `None` if there is none.
+    fn begin(&mut self) -> Option<(usize, usize)> {
+        let index = self.next;
+        let takers = self.idle.min(self.jobs.saturating_sub(index));
+        // Nobody who comes later finds fewer than one: whoever takes leaves the others what is theirs.
+        let threads = self.free.checked_div(takers)?;
+        self.next += 1;
+        self.idle -= 1;
+        self.free -= threads;
+        Some((index, threads))
+    }
+
+    /// A job has ended, and its worker is idle.
+    fn end(&mut self, threads: usize) {
+        self.idle += 1;
+        self.free += threads;
+    }
+}
+
+impl Queue {
+    fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs all of `jobs`, at most `at_once` of them at a time, with at most `options.threads` threads for all together.
 ///
 /// # Errors
 /// [`Stop`]: at an interrupt, or when a job breaks or `watch` fails.
 pub(super) fn make<J: Job>(
     jobs: &Arc<[J]>,
+    at_once: usize,
     options: &Options,
     cancel: &CancelToken,
     watch: &mut dyn Watch<J::Found>,
 ) -> Result<(), Stop> {
-    let queue = Arc::new(Queue { next: AtomicUsize::new(0), is_open: AtomicBool::new(true) });
+    let free = options.threads.max(1);
+    let workers = at_once.min(free).min(jobs.len()).max(1);
+    let shares = Mutex::new(Shares { next: 0, jobs: jobs.len(), idle: workers, free });
+    let queue = Arc::new(Queue { shares, is_open: AtomicBool::new(true) });
     // A beginning and an end for each job: nobody ever waits to be heard.
     let (sender, receiver) = sync_channel(2 * jobs.len().max(1));
-    for _ in 0..options.threads.min(jobs.len()).max(1) {
+    for _ in 0..workers {
         let (jobs, queue, sender, options) = (Arc::clone(jobs), Arc::clone(&queue), sender.clone(), *options);
         #[expect(clippy::disallowed_methods, reason = "an interrupt must not wait for a study that takes a minute")]
         std::thread::spawn(move || work(&jobs, &options, &queue, &sender));
@@ -102,14 +142,15 @@ pub(super) fn make<J: Job>(
 
 fn work<J: Job>(jobs: &[J], options: &Options, queue: &Queue, sender: &SyncSender<Event<J::Found>>) {
     while queue.is_open.load(Ordering::Relaxed) {
-        let index = queue.next.fetch_add(1, Ordering::Relaxed);
-        let Some(job) = jobs.get(index) else { return };
-        let waiting = jobs.len() - index;
-        let options = Options { threads: (options.threads / waiting).max(1), ..*options };
+        let Some((index, threads)) = queue.shares().begin() else { return };
+        let options = Options { threads, ..*options };
         // If nobody listens any more, nobody needs the result.
-        let is_heard =
-            sender.send(Event::Began(index)).is_ok() && sender.send(Event::Ended(index, job.run(&options))).is_ok();
-        if !is_heard {
+        if sender.send(Event::Began(index)).is_err() {
+            return;
+        }
+        let found = jobs[index].run(&options);
+        queue.shares().end(threads);
+        if sender.send(Event::Ended(index, found)).is_err() {
             return;
         }
     }
@@ -152,7 +193,6 @@ fn listen<J: Job>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::sync::mpsc;
 
     use studies::Effort;
@@ -225,18 +265,51 @@ mod tests {
             let _gone = sender.send(());
         };
         let mut log = Log { on_ended: Some(Box::new(on_ended)), ..Log::default() };
-        assert_eq!(make(&studies, &options(2), &CancelToken::default(), &mut log), Ok(()));
+        assert_eq!(make(&studies, 2, &options(2), &CancelToken::default(), &mut log), Ok(()));
         let order: Vec<_> = log.found.iter().map(|(index, _)| *index).collect();
         assert_eq!((order, log.ended), (vec![0, 1, 2], 3));
     }
 
     #[test]
     fn the_last_studies_get_the_threads_that_are_free() {
+        let mut shares = Shares { next: 0, jobs: 4, idle: 3, free: 4 };
+        assert_eq!([shares.begin(), shares.begin(), shares.begin()], [Some((0, 1)), Some((1, 1)), Some((2, 2))]);
+        shares.end(1);
+        shares.end(2);
+        assert_eq!(shares.begin(), Some((3, 3)), "nobody else waits for any");
+        shares.end(3);
+        assert_eq!((shares.begin(), shares.idle, shares.free), (None, 2, 3));
+    }
+
+    #[test]
+    fn one_study_at_a_time_has_all_threads() {
         let studies: Arc<[Box<dyn Study>]> = vec![small(), small(), small()].into();
         let mut log = Log::default();
-        assert_eq!(make(&studies, &options(4), &CancelToken::default(), &mut log), Ok(()));
-        let threads: Vec<_> = log.found.iter().map(|(_, words)| words.as_str()).collect();
-        assert_eq!(threads, ["1 threads", "2 threads", "4 threads"]);
+        assert_eq!(make(&studies, 1, &options(4), &CancelToken::default(), &mut log), Ok(()));
+        assert!(log.found.iter().all(|(_, words)| words == "4 threads"), "{:?}", log.found);
+    }
+
+    #[test]
+    fn studies_never_have_more_threads_than_were_asked_for_and_never_none() {
+        // Ended in an order that a seed decides: any may be the next one.
+        for seed in 0..200_usize {
+            let (threads, jobs) = (1 + seed % 9, 1 + seed % 14);
+            let mut shares = Shares { next: 0, jobs, idle: threads.min(jobs), free: threads };
+            let mut running: Vec<usize> = Vec::new();
+            let mut begun = 0;
+            loop {
+                while let Some((index, share)) = shares.begin() {
+                    assert!(share > 0 && index == begun, "job {index} has {share} threads");
+                    (running, begun) = ([running, vec![share]].concat(), begun + 1);
+                    assert!(running.iter().sum::<usize>() <= threads, "{running:?} of {threads}");
+                }
+                if running.is_empty() {
+                    break;
+                }
+                shares.end(running.remove(seed / 3 % running.len()));
+            }
+            assert_eq!((begun, shares.free), (jobs, threads));
+        }
     }
 
     #[test]
@@ -245,7 +318,7 @@ mod tests {
         let endless: Box<dyn Study> = Box::new(Small { waits: Some(Mutex::new(receiver)), panics: false });
         let cancel = CancelToken::default();
         cancel.cancel();
-        let stop = make(&Arc::from(vec![endless]), &options(1), &cancel, &mut Log::default());
+        let stop = make(&Arc::from(vec![endless]), 1, &options(1), &cancel, &mut Log::default());
         assert_eq!(stop, Err(Stop::Interrupted));
     }
 
@@ -253,7 +326,7 @@ mod tests {
     fn a_study_that_breaks_is_named_and_those_before_it_are_kept() {
         let broken: Box<dyn Study> = Box::new(Small { waits: None, panics: true });
         let mut log = Log::default();
-        let stop = make(&Arc::from(vec![small(), broken]), &options(1), &CancelToken::default(), &mut log);
+        let stop = make(&Arc::from(vec![small(), broken]), 1, &options(1), &CancelToken::default(), &mut log);
         let Err(Stop::Error(words)) = stop else { panic!("{stop:?}") };
         assert!(words.contains("000-broken") && !words.contains("000-small"), "{words}");
         assert_eq!(log.found.len(), 1);

@@ -45,7 +45,7 @@ fn two_processors_gain_1_71(context: &Context) -> Decision {
     Decision::by_checks(
         &found(context),
         &["two processors do two calls"],
-        "two serial parts and one parallel part are 82.4 us of 140.6, which is not what is printed: the slip is the paper's",
-        "the printed gain is right",
+        "two serial parts and one parallel part are not the printed sum: the slip is the paper's",
+        "the printed gain may be right",
     )
 }

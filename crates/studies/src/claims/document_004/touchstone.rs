@@ -46,7 +46,8 @@ fn the_network_scheduler_makes_overload_worse(context: &Context) -> Decision {
         "it makes overload worse in the linear array, and not in a crossbar",
         if worse {
             format!(
-                "the adaptive network scheduler does make overload worse, but not because of the linear array: with every network unit                  in reach at no cost it still does ({}). {}: {}",
+                "the adaptive network scheduler does make overload worse, but not because of the linear array: with every network unit \
+                 in reach at no cost it still does ({}). {}: {}",
                 vanishes[0].detail,
                 if order.holds { "Part of it is order" } else { "Nor is it order" },
                 order.detail

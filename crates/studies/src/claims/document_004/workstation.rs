@@ -1,6 +1,7 @@
 //! The three workstations of Tables 1 to 3.
 
 use crate::claims::{Context, Decider, Decision, exact};
+use crate::workstation::{prose, two_bus_window_kbit};
 
 pub(super) const DECIDERS: [(&str, Decider); 16] = [
     ("004-01", several_hundred_mbps),
@@ -57,7 +58,7 @@ fn four_and_six_are_the_least(context: &Context) -> Decision {
             "1-bus: 3 processors are too few",
         ],
         "fewer of either fall short",
-        "six rings are the least, but three processors nearly do: the rings are the limit",
+        "with fewer of one of them it is not always less",
     )
 }
 
@@ -115,7 +116,7 @@ fn the_two_bus_needs_700(context: &Context) -> Decision {
         &found,
         &["2-bus: buses of 700 Mb/s are needed", "2-bus: processors of 2 MIPS do as well"],
         "as said",
-        "that processors hardly matter from 2 MIPS on is so, the rest is not as said",
+        "not all of it is as said",
     );
     for row in ["1 MIPS", "2 MIPS", "25 MIPS"] {
         decision = decision.with_cell(format!("busy at {row}"), &found, row, "busy");
@@ -156,18 +157,18 @@ fn latency_grows_with_the_window(context: &Context) -> Decision {
 }
 
 fn segments_should_be_frames(context: &Context) -> Decision {
-    const WINDOW_KBIT: f64 = 216.0;
     let found = context.study("004-windows");
+    let window_kbit = two_bus_window_kbit() as f64;
+    let printed = prose().larger_segments;
     let point = |picture: &str, kbit: u32| {
         let title = format!("2-bus: {picture}");
-        found.point(&title, &format!("segments of {kbit} kbit"), WINDOW_KBIT).mean
+        found.point(&title, &format!("segments of {kbit} kbit"), window_kbit).mean
     };
     let more = |kbit| point("delay per segment", kbit) / point("delay per segment", 36) - 1.0;
     let same = |kbit| (point("throughput", kbit) / point("throughput", 36) - 1.0).abs() < 0.1;
     let (two, three) = (more(72), more(108));
-    let is_printed = |more: f64| (0.05..=0.25).contains(&more);
     Decision::of(
-        same(72) && same(108) && is_printed(two) && is_printed(three),
+        same(72) && same(108) && printed.contains(two) && printed.contains(three),
         "the throughput is the same, and the delay grows by about what is printed",
         if same(72) && same(108) && two > 0.0 && three > two {
             "the throughput is the same and the delay grows, but by another share than printed; and a segment with twice the data \
@@ -176,8 +177,8 @@ fn segments_should_be_frames(context: &Context) -> Decision {
             "throughput or delay go another way"
         },
     )
-    .with("more delay with 72 kbit, 2-bus", "", 0.07, exact(two))
-    .with("with 108 kbit", "", 0.23, exact(three))
+    .with("more delay with 72 kbit, 2-bus", "", printed.more_delay_min, exact(two))
+    .with("with 108 kbit", "", printed.more_delay_max, exact(three))
 }
 
 fn nonuniform_load_spreads_round_trips(context: &Context) -> Decision {
@@ -242,8 +243,12 @@ fn a_serial_machine_needs_more(context: &Context) -> Decision {
     Decision::of(
         half < 0.9 * all && memory < 0.9 * all,
         "with less of either it falls behind",
-        "with half the instructions a second it is as fast, and with memory of 20 instead of 5 ns nearly so: the interface and \
-         accesses that are not pipelined hold it back. That it tolerates no fault is so by construction",
+        format!(
+            "with half the instructions a second it has {:.0} % of its throughput, with memory of 20 ns {:.0} %; that it \
+             tolerates no fault is so by construction",
+            100.0 * half / all,
+            100.0 * memory / all
+        ),
     )
     .with_cell("as in Table 1", &found, "as in Table 1", "throughput")
     .with_cell("100 MIPS", &found, "100 MIPS", "throughput")

@@ -1,4 +1,6 @@
 //! Circuits that share an output of a switch with a small buffer: cells in bursts, or evenly spaced at the same rate.
+//!
+//! Both send the same packets at the same random times, and differ in one thing: how close to each other cells may leave.
 
 use measure::Estimate;
 use sim::{Stream, Tally};
@@ -66,13 +68,15 @@ fn once(paced: bool, seed: u64, run: u64, periods: u64) -> (f64, f64) {
 /// When the cells of a circuit arrive, in cell times.
 fn cells(paced: bool, seed: u64, run: u64, circuit: usize, periods: u64) -> Vec<(u64, usize)> {
     let mut stream = Stream::new(seed, run, &format!("circuit {circuit}"));
-    let phase = stream.below(PERIOD);
+    // A line sends a cell in a cell time; a pacer leaves a period's cells just room in a period.
+    let spacing = if paced { PERIOD / BURST_CELLS } else { 1 };
     let mut cells = Vec::new();
+    let mut free_at = 0;
     for period in 0..periods {
-        // A host sends when it has something: anywhere in its period.
-        let begin = period * PERIOD + if paced { phase } else { stream.below(PERIOD) };
-        let spacing = if paced { PERIOD / BURST_CELLS } else { 1 };
-        cells.extend((0..BURST_CELLS).map(|cell| (begin + cell * spacing, circuit)));
+        // A host sends when it has something: anywhere in its period. What it still has to send goes first.
+        free_at = free_at.max(period * PERIOD + stream.below(PERIOD));
+        cells.extend((0..BURST_CELLS).map(|cell| (free_at + cell * spacing, circuit)));
+        free_at += BURST_CELLS * spacing;
     }
     cells
 }
@@ -80,6 +84,16 @@ fn cells(paced: bool, seed: u64, run: u64, circuit: usize, periods: u64) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paced_or_not_a_circuit_has_the_same_cells_at_another_distance() {
+        let of = |paced| cells(paced, 1, 0, 3, 100);
+        let least = |cells: &[(u64, usize)]| cells.windows(2).map(|two| two[1].0 - two[0].0).min();
+        let (bursts, paced) = (of(false), of(true));
+        assert_eq!((bursts.len(), bursts[0]), (paced.len(), paced[0]));
+        assert_eq!((least(&bursts), least(&paced)), (Some(1), Some(PERIOD / BURST_CELLS)));
+        assert!(bursts.iter().zip(&paced).all(|(burst, paced)| burst.0 <= paced.0), "a pacer only holds back");
+    }
 
     #[test]
     fn cells_that_are_evenly_spaced_need_no_queue_to_speak_of() {
