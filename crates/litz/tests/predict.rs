@@ -56,10 +56,16 @@ fn bulk_goes_as_fast_as_the_profile_allows_and_stages_on_two_processors_faster()
 #[test]
 fn a_prediction_is_verified_beside_what_is_measured() {
     let folder = folder();
-    let arguments = ["predict", "--bulk", "--profile=machine.json", "--datagram-size=1472", "--time=60ms"];
+    let arguments = ["predict", "--bulk", "--profile=machine.json", "--datagram-size=1472"];
     let more = ["--placement=inline,split", "--verify", "--runs=1", "--json"];
-    let (output, text) = litz(folder.path(), &[&arguments[..], &more].concat());
-    assert_eq!(output.status.code(), Some(0), "{text}");
+    let attempt = |time: &str| {
+        let (output, text) = litz(folder.path(), &[&arguments[..], &more, &["--time", time]].concat());
+        // On a busy machine the ends may not even meet in a short time; whatever else goes wrong is wrong.
+        let is_late = text.contains("too short to move anything") || text.contains("not made in time");
+        assert!(output.status.success() || is_late, "{time}: {text}");
+        output.status.success().then_some(output)
+    };
+    let output = ["60ms", "1s", "10s", "60s"].into_iter().find_map(attempt).expect("something moves in a minute");
     for row in json(&output)["rows"].as_array().expect("rows") {
         let (predicted, measured) = (number(&row["predicted"]["goodput_bps"]), number(&row["measured"]["goodput_bps"]));
         assert!(measured > 0.0 && number(&row["measured"]["processors"]) > 0.0, "{row}");
@@ -89,10 +95,20 @@ fn a_scenario_is_predicted_and_judged_on_machines() {
 #[test]
 fn what_cannot_be_ends_with_two_and_says_why() {
     let folder = folder();
+    std::fs::write(folder.path().join("free.json"), PROFILE.replace("5000", "0")).expect("written");
+    let falling = PROFILE.replace(
+        "[{",
+        "[{\"datagram_bytes\":1200,\"ns\":{\"plan\":10000,\"seal.cipher\":10000,\
+        \"recv_call\":10000,\"open_absorb.cipher\":10000}},{",
+    );
+    std::fs::write(folder.path().join("falling.json"), falling).expect("written");
     let bulk = ["predict", "--bulk", "--profile"];
     for (arguments, words) in [
         (&["predict", "--bulk", "--profile", "nowhere.json"][..], "nowhere.json"),
         (&["predict", "--bulk", "--profile", "small.toml"], "no profile"),
+        (&["predict", "--bulk", "--profile", "free.json"], "take the profile again"),
+        (&["scenario", "run", "small.toml", "--world=sim", "--profile=free.json"], "take the profile again"),
+        (&["predict", "--bulk", "--profile", "falling.json", "--time", "50ms"], "8972 bytes takes no time"),
         (&["predict", "nowhere.toml", "--profile", "machine.json"], "nowhere.toml"),
         (&["predict", "small.toml", "--profile", "machine.json", "--verify"], "--bulk"),
         (&[bulk[0], bulk[1], bulk[2], "machine.json", "--placement", "somewhere"], "no placement"),

@@ -3,7 +3,8 @@
 //!     bulk BUFFER_KIB SIMULATED_SECONDS [COALESCE_US]
 //!
 //! The topology of `bench/ns3/bulk.cc`: 1 Gb/s, 10 ms each way, a queue of 30 ms, CUBIC, datagrams that fill a packet of 1500
-//! bytes. Hosts look at each datagram as it arrives unless told to let them wait for each other. Prints data packets that arrived, wall seconds, goodput in Mb/s, and the most memory the process had, KiB.
+//! bytes. Hosts look at each datagram as it arrives unless told to let them wait for each other. Prints data packets that arrived,
+//! wall seconds, goodput in Mb/s, and the most memory the process had, KiB.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 use std::process::ExitCode;

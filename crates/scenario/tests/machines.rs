@@ -98,6 +98,33 @@ fn split_frees_the_sender_of_what_it_hears() {
 }
 
 #[test]
+fn a_thread_that_only_hears_answers_limits_who_sends() {
+    let costs = costs("\"plan\":1000,\"open_absorb\":9000", "\"recv_call\":1000");
+    let simulated = run(&bulk(""), &costs, Placement::Split, 4);
+    assert_near(goodput(&simulated), PAYLOAD * 8.0 / 9e-6, 0.03, "9 us a packet heard");
+    assert_near(simulated.busy[0][2].as_secs_f64(), 1.0, 0.03, "the thread that hears");
+    assert_near(simulated.busy[0][1].as_secs_f64(), 1.0 / 9.0, 0.05, "the thread that plans");
+}
+
+#[test]
+fn a_thread_that_only_answers_limits_who_receives() {
+    let costs = costs("\"plan\":1000", "\"recv_call\":1000,\"plan\":9000");
+    let simulated = run(&bulk(""), &costs, Placement::Split, 4);
+    assert_near(goodput(&simulated), PAYLOAD * 8.0 / 9e-6, 0.03, "9 us a packet answered");
+    assert_near(simulated.busy[1][1].as_secs_f64(), 1.0, 0.03, "the thread that answers");
+    assert_eq!(simulated.overflowed, [0, 0]);
+}
+
+#[test]
+fn an_application_that_reads_slowly_limits_who_receives() {
+    let costs = costs("\"plan\":1000", "\"recv_call\":1000,\"application\":9000");
+    let simulated = run(&bulk(""), &costs, Placement::Thread, 4);
+    assert_near(goodput(&simulated), PAYLOAD * 8.0 / 9e-6, 0.03, "9 us a packet read");
+    assert_near(simulated.busy[1][0].as_secs_f64(), 1.0, 0.03, "the application");
+    assert_eq!(simulated.overflowed, [0, 0]);
+}
+
+#[test]
 fn stages_are_as_fast_as_the_processors_that_share_them_until_the_serial_part_is_what_limits() {
     let costs = costs("\"plan\":1000,\"seal.cipher\":9000", "\"recv_call\":500");
     let at = |count| goodput(&run(&bulk(""), &costs, Placement::Packet(count), 16));

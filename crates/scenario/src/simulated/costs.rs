@@ -101,7 +101,7 @@ impl Costs {
     /// Reads the JSON that `litz profile --json` has printed.
     ///
     /// # Errors
-    /// If it is something else, or holds costs that cannot be.
+    /// If it is something else, or holds costs that cannot be: each too long, or all zero, with which nothing would ever be busy.
     pub fn from_profile(text: &str) -> Result<Self, ProfileError> {
         let failed = |words: String| ProfileError(words);
         if text.len() > PROFILE_BYTES_MAX {
@@ -115,11 +115,26 @@ impl Costs {
                 FORMAT.0, FORMAT.1
             )));
         }
-        Ok(Self {
+        let costs = Self {
             sending: curves(End::Sending, &profile.memory.sending)?,
             receiving: curves(End::Receiving, &profile.memory.receiving)?,
             hand_over_ns: 0.0,
-        })
+        };
+        let mut points = profile.memory.sending.points.iter().chain(&profile.memory.receiving.points);
+        if points.all(|point| costs.are_nothing_at(point.datagram_bytes as usize)) {
+            return Err(failed(
+                "no packet takes any time at either end: take the profile again, with `litz profile --json`".to_owned(),
+            ));
+        }
+        Ok(costs)
+    }
+
+    /// Whether a packet with a datagram of so many bytes takes no time at either end, in whole nanoseconds. Over a link without rate and
+    /// delay such packets would come and go for ever at one time.
+    pub fn are_nothing_at(&self, bytes: usize) -> bool {
+        [End::Sending, End::Receiving]
+            .into_iter()
+            .all(|end| Task::ALL.into_iter().all(|task| self.of(end, task, 1, bytes).is_zero()))
     }
 
     /// What `packets` datagrams of so many bytes each cost.
@@ -237,5 +252,24 @@ mod tests {
         assert!(error(&profile(ROWS, ROWS).replace("\"version\":1", "\"version\":2")).contains("version 2"));
         assert!(error(&profile(&ROWS.replace("\"plan\":20", "\"plan\":1e12"), ROWS)).contains("plan"));
         assert!(error(&profile(&ROWS.replace("2000", "1000"), ROWS)).contains("ascend"));
+    }
+
+    #[test]
+    fn a_profile_in_which_nothing_costs_anything_is_refused_with_what_to_do() {
+        let free = "[{\"datagram_bytes\":1472,\"ns\":{\"plan\":0,\"seal.rest\":-3,\"new.row\":9,\"recv_call\":0.4}}]";
+        let error = Costs::from_profile(&profile(free, free)).expect_err("nothing would be busy").to_string();
+        assert!(error.contains("take the profile again"), "{error}");
+        // One end alone is enough to be limited by.
+        for (sending, receiving) in [(ROWS, free), (free, ROWS)] {
+            assert!(Costs::from_profile(&profile(sending, receiving)).is_ok());
+        }
+    }
+
+    #[test]
+    fn costs_that_fall_to_zero_beyond_the_sizes_measured_are_nothing_there() {
+        let falling =
+            "[{\"datagram_bytes\":1000,\"ns\":{\"plan\":100}},{\"datagram_bytes\":2000,\"ns\":{\"plan\":50}}]";
+        let costs = Costs::from_profile(&profile(falling, falling)).expect("it is one");
+        assert_eq!([1000, 2900, 3000, 9000].map(|bytes| costs.are_nothing_at(bytes)), [false, false, true, true]);
     }
 }

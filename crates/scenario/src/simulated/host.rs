@@ -18,8 +18,8 @@ use std::task::Poll;
 
 use netem::Packet;
 use quic::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Unsealed};
-use sim::Sim;
 use sim::kernel::TaskId;
+use sim::{Sim, Store};
 use units::{Duration, Instant};
 
 use super::costs::{End, Task};
@@ -34,6 +34,15 @@ pub(crate) const SOCKET_BYTES_MAX: usize = 8 << 20;
 
 /// Batches begun and not done, each way: those of the engine's workers are as many.
 const BATCHES_MAX: usize = 4;
+
+/// Batches absorbed that the application has not read, beside those begun. The next one keeps its place among those begun until there
+/// is room, so an application that is slow holds back who receives. (A real one lets the receive window fill first; if that is larger
+/// than a socket, the socket here overflows where the real one does not.)
+const READS_MAX: usize = 4;
+
+/// Batches done but for their answers, each way, beside those begun. They hold back those before them in the same manner: a thread for
+/// which nothing else waits, as under `split`, would otherwise never limit the host, and would have ever more to do.
+const ANSWERS_MAX: usize = 4;
 
 /// Visits in one moment after which somebody spins.
 const SPIN_MAX: u32 = 100_000;
@@ -53,6 +62,10 @@ pub(crate) struct Host {
     /// Batches begun and not done.
     sending: Cell<usize>,
     receiving: Cell<usize>,
+    /// Places: of batches that the application has to read, and of those with answers to hear and to give.
+    to_read: Store<()>,
+    to_hear: Store<()>,
+    to_give: Store<()>,
     /// Batches keep their order per path, whichever thread had them: both ways.
     order_out: Vec<Order>,
     order_in: Vec<Order>,
@@ -145,8 +158,9 @@ impl Order {
 }
 
 impl Host {
-    pub(crate) fn new(placement: Placement, threads: Threads, paths: usize) -> Self {
+    pub(crate) fn new(sim: &Sim, name: &str, placement: Placement, threads: Threads, paths: usize) -> Self {
         let orders = || (0..paths).map(|_| Order::default()).collect();
+        let queue = |what: &str, batches_max| Store::new(sim, &format!("host {name}, {what}"), batches_max);
         Self {
             threads,
             placement,
@@ -157,6 +171,9 @@ impl Host {
             receiver: Alarm::default(),
             sending: Cell::new(0),
             receiving: Cell::new(0),
+            to_read: queue("reads", READS_MAX),
+            to_hear: queue("answers to hear", ANSWERS_MAX),
+            to_give: queue("answers to give", ANSWERS_MAX),
             order_out: orders(),
             order_in: orders(),
         }
@@ -177,15 +194,15 @@ impl Host {
     /// The next datagrams that one call gets: of one path, one behind the other, as offloading in the system joins them.
     fn take_batch(&self) -> Option<Batch> {
         let mut inbox = self.inbox.borrow_mut();
-        let frame = inbox.pop_front()?;
-        let mut bytes = frame.len_bytes();
-        let mut batch = match frame.body {
-            Body::Unsealed(unsealed, first) => Batch { path: frame.path, unsealed, datagrams: first..first + 1 },
-            // It has a bit turned around, and no checksum of the system lets it pass.
-            Body::Bytes(_) => {
-                self.inbox_bytes.set(self.inbox_bytes.get() - bytes);
-                drop(inbox);
-                return self.take_batch();
+        let (mut batch, mut bytes) = loop {
+            let frame = inbox.pop_front()?;
+            let bytes = frame.len_bytes();
+            match frame.body {
+                Body::Unsealed(unsealed, first) => {
+                    break (Batch { path: frame.path, unsealed, datagrams: first..first + 1 }, bytes);
+                }
+                // It has a bit turned around, and no checksum of the system lets it pass.
+                Body::Bytes(_) => self.inbox_bytes.set(self.inbox_bytes.get() - bytes),
             }
         };
         while let Some(Frame { path, body: Body::Unsealed(next, number) }) = inbox.front()
@@ -316,9 +333,11 @@ impl Shared {
             flight.frames().for_each(|frame| run.network.send(now, number, frame));
         }
         self.wire.ring(&self.sim);
+        host.to_hear.put(()).await;
         host.sending.set(host.sending.get() - 1);
         host.sender.ring(&self.sim);
         host.threads.run(step(Task::Answer), None).await;
+        host.to_hear.try_take().expect("who has a place gives it back");
     }
 
     /// The process that takes what arrives.
@@ -353,9 +372,10 @@ impl Shared {
         let thread = host.threads.run(step(Task::Serial), Some(thread)).await;
         order.leave(&self.sim);
         self.run_now().nodes[number].receive_batch(self.sim.now(), path, &unsealed, datagrams.clone());
+        host.sender.ring(&self.sim);
+        host.to_read.put(()).await;
         host.receiving.set(host.receiving.get() - 1);
         host.receiver.ring(&self.sim);
-        host.sender.ring(&self.sim);
         host.threads.run(step(Task::Application), Some(thread)).await;
         {
             let mut run = self.run_now();
@@ -365,7 +385,10 @@ impl Shared {
             }
         }
         host.sender.ring(&self.sim);
+        host.to_give.put(()).await;
+        host.to_read.try_take().expect("who has a place gives it back");
         host.threads.run(step(Task::Answer), None).await;
+        host.to_give.try_take().expect("who has a place gives it back");
     }
 
     /// The process of all links.
@@ -386,5 +409,28 @@ impl Shared {
             }
             pause().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sim::{Facility, Simulation};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_full_of_damaged_datagrams_is_emptied_by_one_call() {
+        let simulation = Simulation::new(1, 0);
+        let sim = simulation.sim();
+        let threads = Threads::new(&sim, "a", 1, Facility::new(&sim, "processors", 1), 0.0);
+        let host = Host::new(&sim, "a", Placement::Inline, threads, 1);
+        // Some 400,000, the smallest that a short header and a tag allow.
+        let frame = Frame { path: 0, body: Body::Bytes(vec![0; 21]) };
+        while host.overflowed.get() == 0 {
+            host.arrive(&sim, frame.clone());
+        }
+        assert_eq!(host.inbox.borrow().len(), SOCKET_BYTES_MAX / 21);
+        assert!(host.take_batch().is_none());
+        assert_eq!((host.inbox_bytes.get(), host.inbox.borrow().len()), (0, 0));
     }
 }

@@ -50,7 +50,7 @@ pub fn simulate(
     let host = |number: usize, name, processors| {
         let placement = machine.placements[number];
         let threads = Threads::new(&sim, name, placement.thread_count(), processors, machine.costs.hand_over_ns);
-        Host::new(placement, threads, order.paths.len())
+        Host::new(&sim, name, placement, threads, order.paths.len())
     };
     let shared = Rc::new(Shared {
         sim: sim.clone(),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use litz::transfer::CancelToken;
-use scenario::simulated::{Costs, Machine, PROFILE_BYTES_MAX, Placement};
+use scenario::simulated::{Costs, Machine, PROCESSORS_MAX, PROFILE_BYTES_MAX, Placement};
 use serde::Serialize;
 use units::Duration;
 
@@ -65,7 +65,7 @@ fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Fail
     options.check().map_err(Failure::Error)?;
     let mut costs = read_costs(&options.profile).map_err(Failure::Error)?;
     costs.hand_over_ns = options.hand_over;
-    let processors = options.processors.map_or_else(net::processors::count, usize::from);
+    let processors = options.processors.map_or_else(|| default_processors(net::processors::count()), usize::from);
     let machine = |placement: Placement| Machine {
         costs: costs.clone(),
         placements: [placement; 2],
@@ -83,6 +83,9 @@ fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Fail
         }
     } else {
         for size in &options.datagram_size {
+            check_size(&costs, *size, &options.profile).map_err(Failure::Error)?;
+        }
+        for size in &options.datagram_size {
             let scenario = work::bulk(*size, options.time).map_err(Failure::Error)?;
             for placement in &options.placement {
                 let predicted = work::predict(&scenario, &machine(*placement), WARM_UP, cancel)?;
@@ -97,6 +100,26 @@ fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Fail
     }
     let hand_over_ns = options.hand_over;
     Ok(Report { format: "litz-prediction", version: 1, scenario: name, processors, hand_over_ns, rows })
+}
+
+/// What is simulated if nobody says, on a machine with so many processors.
+fn default_processors(present: usize) -> usize {
+    present.min(PROCESSORS_MAX)
+}
+
+/// Nothing but costs limits bulk over loopback: without any, no time would pass.
+///
+/// # Errors
+/// In words for the user, if they do not.
+fn check_size(costs: &Costs, datagram_size: usize, profile: &Path) -> Result<(), String> {
+    if !costs.are_nothing_at(datagram_size) {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: by its figures a datagram of {datagram_size} bytes takes no time at either end: profile that size, too \
+         (`litz profile --sizes`), or leave it out of --datagram-size",
+        profile.display()
+    ))
 }
 
 /// The costs of a profile.
@@ -118,5 +141,19 @@ impl Row {
     ) -> Self {
         let error = measured.map(|measured| predicted.goodput_bps / measured.goodput_bps - 1.0);
         Self { placement: placement.to_string(), datagram_bytes, predicted, measured, error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_with_more_processors_than_are_simulated_is_simulated_with_as_many_as_can_be() {
+        assert_eq!([1, 64, 65, 384].map(default_processors), [1, 64, 64, 64]);
+        let costs = Costs::default();
+        let processors = default_processors(384);
+        let machine = Machine { costs, placements: [Placement::Inline; 2], processors, is_shared: true };
+        assert_eq!(machine.validate(), Ok(()));
     }
 }

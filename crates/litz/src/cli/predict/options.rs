@@ -41,7 +41,7 @@ pub(crate) struct PredictOptions {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "inline,thread,split")]
     pub(super) placement: Vec<Placement>,
 
-    /// Processors of a machine [default: as many as this one has]
+    /// Processors of a machine [default: as many as this one has, 64 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=PROCESSORS_MAX as i64))]
     pub(super) processors: Option<u16>,
 
