@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `paper` | the stacks of the paper, and our own measured costs |
 //! | `model` | processors that take packets through a stack's steps |
+//! | `curves` | a table and a picture of the same numbers |
 //! | `speedup`, `connections`, `order`, `today` | the studies |
 
 mod connections;
+mod curves;
 mod model;
 mod order;
 mod paper;

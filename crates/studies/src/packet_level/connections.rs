@@ -2,10 +2,11 @@
 
 use measure::Estimate;
 
+use super::curves::table_and_plot;
 use super::model::{Setup, Share, replicate, scaled};
 use super::paper::{Stack, Throughput};
 use super::speedup::setup;
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::outcome::{Assumption, Check, Column, Outcome, Sensitivity};
 use crate::study::{Options, Study};
 
 /// The study.
@@ -39,26 +40,13 @@ impl Study for Connections {
             ("without security, a processor stays with its connection", curve(bare, Share::Bound)),
             ("MD5, packets of any connection", curve(digest, Share::AtRandom)),
         ];
-        let rows = counts.iter().enumerate().map(|(index, count)| Row {
-            label: count.to_string(),
-            cells: curves.iter().map(|(_, curve)| Cell::ours(curve[index])).collect(),
-        });
-        let title = "Throughput of so many connections on twelve processors, by one on one".to_owned();
-        let table = Table {
-            title: title.clone(),
-            columns: curves.iter().map(|(name, _)| Column::new(name, "")).collect(),
-            rows: rows.collect(),
-        };
-        let series = |(name, curve): &(&str, Vec<Estimate>)| Series {
-            name: (*name).to_owned(),
-            points: counts.iter().zip(curve).map(|(&count, &gain)| (count as f64, gain)).collect(),
-        };
-        let plot = Plot {
-            title,
-            x: Column::new("connections", ""),
-            y: Column::new("gain", ""),
-            series: curves.iter().map(series).collect(),
-        };
+        let (table, plot) = table_and_plot(
+            "Throughput of so many connections on twelve processors, by one on one",
+            Column::new("connections", ""),
+            &counts,
+            Column::new("gain", ""),
+            &curves,
+        );
         let grows = |curve: &[Estimate]| curve.windows(2).all(|pair| pair[1].mean > pair[0].mean * 0.99);
         let mixed = &curves[0].1;
         let (first, last) = (mixed[0].mean, mixed[mixed.len() - 1].mean);

@@ -2,10 +2,11 @@
 
 use measure::Estimate;
 
+use super::curves::table_and_plot;
 use super::model::{Setup, Way, replicate, scaled};
 use super::paper::{Stack, Throughput};
 use super::speedup::setup;
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::outcome::{Assumption, Check, Column, Outcome, Sensitivity};
 use crate::study::{Options, Study};
 
 /// The study.
@@ -49,26 +50,13 @@ impl Study for Order {
             ("DES and MD5, on the wire", curve(cipher, false)),
             ("DES and MD5, at the receiver's lock", curve(cipher, true)),
         ];
-        let rows = PROCESSORS.iter().enumerate().map(|(index, count)| Row {
-            label: count.to_string(),
-            cells: curves.iter().map(|(_, curve)| Cell::ours(curve[index])).collect(),
-        });
-        let title = "Overtaken packets by processors, where nobody keeps the order".to_owned();
-        let table = Table {
-            title: title.clone(),
-            columns: curves.iter().map(|(name, _)| Column::new(name, "% of packets")).collect(),
-            rows: rows.collect(),
-        };
-        let series = |(name, curve): &(&str, Vec<Estimate>)| Series {
-            name: (*name).to_owned(),
-            points: PROCESSORS.iter().zip(curve).map(|(&count, &share)| (count as f64, share)).collect(),
-        };
-        let plot = Plot {
-            title,
-            x: Column::new("processors", ""),
-            y: Column::new("overtaken packets", "%"),
-            series: curves.iter().map(series).collect(),
-        };
+        let (table, plot) = table_and_plot(
+            "Overtaken packets by processors, where nobody keeps the order",
+            Column::new("processors", ""),
+            &PROCESSORS,
+            Column::new("overtaken packets", "% of packets"),
+            &curves,
+        );
         let none_alone = curves.iter().all(|(_, curve)| curve[0].mean == 0.0);
         let last = |index: usize| curves[index].1[PROCESSORS.len() - 1].mean;
         Outcome {

@@ -1,0 +1,30 @@
+//! Some curves over one list of places, as a table and as a picture of the same numbers.
+
+use measure::Estimate;
+
+use crate::outcome::{Cell, Column, Plot, Row, Series, Table};
+
+/// A row for each of `places`, a column and a line for each curve, which has a value for each place in the unit of `y`.
+pub(super) fn table_and_plot(
+    title: &str,
+    x: Column,
+    places: &[usize],
+    y: Column,
+    curves: &[(&str, Vec<Estimate>)],
+) -> (Table, Plot) {
+    let row = |(index, place): (usize, &usize)| Row {
+        label: place.to_string(),
+        cells: curves.iter().map(|(_, curve)| Cell::ours(curve[index])).collect(),
+    };
+    let series = |(name, curve): &(&str, Vec<Estimate>)| Series {
+        name: (*name).to_owned(),
+        points: places.iter().zip(curve).map(|(&place, &value)| (place as f64, value)).collect(),
+    };
+    let table = Table {
+        title: title.to_owned(),
+        columns: curves.iter().map(|(name, _)| Column::new(name, &y.unit)).collect(),
+        rows: places.iter().enumerate().map(row).collect(),
+    };
+    let plot = Plot { title: title.to_owned(), x, y, series: curves.iter().map(series).collect() };
+    (table, plot)
+}
