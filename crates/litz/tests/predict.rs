@@ -53,19 +53,59 @@ fn bulk_goes_as_fast_as_the_profile_allows_and_stages_on_two_processors_faster()
     assert_eq!(again.0.stdout, output.stdout, "the same again");
 }
 
+/// Runs this with longer and longer times: on a busy machine the ends may not even meet in a short one. Whatever else goes wrong is wrong.
+fn in_time(folder: &Path, arguments: &[&str]) -> Output {
+    let attempt = |time: &str| {
+        let (output, text) = litz(folder, &[arguments, &["--time", time]].concat());
+        let is_late = text.contains("too short to move anything") || text.contains("not made in time");
+        assert!(output.status.success() || is_late, "{time}: {text}");
+        output.status.success().then_some(output)
+    };
+    ["60ms", "1s", "10s", "60s"].into_iter().find_map(attempt).expect("something moves in a minute")
+}
+
+#[test]
+fn without_a_profile_this_machine_is_profiled_in_turn_with_the_live_runs() {
+    let folder = folder();
+    let arguments =
+        ["predict", "--bulk", "--datagram-size=1472", "--placement=thread", "--runs=2", "--verify", "--json"];
+    let report = json(&in_time(folder.path(), &arguments));
+    let processors = report["processors"].as_array().expect("of each end");
+    assert!(processors.iter().all(|count| number(count) >= 1.0), "{report}");
+    assert!(number(&report["hand_over_ns"]) > 0.0, "waking a thread takes time: {report}");
+    assert!(report["warnings"].as_array().is_some_and(|warnings| !warnings.is_empty()), "a debug build: {report}");
+    let row = &report["rows"][0];
+    assert!(
+        number(&row["predicted"]["goodput_bps"]) > 0.0 && number(&row["measured"]["goodput_bps"]) > 0.0,
+        "{report}"
+    );
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "a skipped test says why")]
+fn a_scenario_is_verified_between_network_namespaces() {
+    if !cfg!(target_os = "linux") || !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: network namespaces need root on Linux");
+        return;
+    }
+    let folder = folder();
+    let arguments =
+        ["predict", "small.toml", "--profile=machine.json", "--placement=thread", "--verify", "--runs=1", "--json"];
+    let (output, text) = litz(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let row = &json(&output)["rows"][0];
+    let (predicted, measured) = (number(&row["predicted"]["goodput_bps"]), number(&row["measured"]["goodput_bps"]));
+    // The link carries 20 Mb/s, and half a megabyte takes a fifth of a second of it; a busy machine may be slow.
+    assert!((10e6..20e6).contains(&predicted) && (1e5..20e6).contains(&measured), "{row}");
+    assert!(row["measured"]["processors"].is_null(), "the links are on this machine, too: {row}");
+}
+
 #[test]
 fn a_prediction_is_verified_beside_what_is_measured() {
     let folder = folder();
     let arguments = ["predict", "--bulk", "--profile=machine.json", "--datagram-size=1472"];
     let more = ["--placement=inline,split", "--verify", "--runs=1", "--json"];
-    let attempt = |time: &str| {
-        let (output, text) = litz(folder.path(), &[&arguments[..], &more, &["--time", time]].concat());
-        // On a busy machine the ends may not even meet in a short time; whatever else goes wrong is wrong.
-        let is_late = text.contains("too short to move anything") || text.contains("not made in time");
-        assert!(output.status.success() || is_late, "{time}: {text}");
-        output.status.success().then_some(output)
-    };
-    let output = ["60ms", "1s", "10s", "60s"].into_iter().find_map(attempt).expect("something moves in a minute");
+    let output = in_time(folder.path(), &[&arguments[..], &more].concat());
     for row in json(&output)["rows"].as_array().expect("rows") {
         let (predicted, measured) = (number(&row["predicted"]["goodput_bps"]), number(&row["measured"]["goodput_bps"]));
         assert!(measured > 0.0 && number(&row["measured"]["processors"]) > 0.0, "{row}");
@@ -110,7 +150,9 @@ fn what_cannot_be_ends_with_two_and_says_why() {
         (&["scenario", "run", "small.toml", "--world=sim", "--profile=free.json"], "take the profile again"),
         (&["predict", "--bulk", "--profile", "falling.json", "--time", "50ms"], "8972 bytes takes no time"),
         (&["predict", "nowhere.toml", "--profile", "machine.json"], "nowhere.toml"),
-        (&["predict", "small.toml", "--profile", "machine.json", "--verify"], "--bulk"),
+        (&["predict", "small.toml", "--profile", "machine.json", "--verify"], "thread,split"),
+        (&["predict"], "--bulk"),
+        (&["predict", "--bulk", "--profile", "machine.json", "--hand-over=-1"], "--hand-over"),
         (&[bulk[0], bulk[1], bulk[2], "machine.json", "--placement", "somewhere"], "no placement"),
         (&[bulk[0], bulk[1], bulk[2], "machine.json", "--datagram-size", "100"], "not 100"),
         (&["scenario", "run", "small.toml", "--profile", "machine.json"], "--world sim"),

@@ -32,18 +32,31 @@ pub fn count() -> usize {
 /// # Errors
 /// What the system says, such as that it must not run there.
 pub fn stay_on(core: usize) -> io::Result<()> {
+    stay_among(&[core])
+}
+
+/// Keeps the calling thread, and those that it starts from now on, on these processors. Does nothing where the system cannot.
+///
+/// # Errors
+/// What the system says, such as that it must not run there, or that there are none.
+pub fn stay_among(cores: &[usize]) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         use rustix::thread::{CpuSet, sched_setaffinity};
-        if core >= CpuSet::MAX_CPU {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the system does not count so many processors"));
-        }
         let mut set = CpuSet::new();
-        set.set(core);
+        for core in cores {
+            if *core >= CpuSet::MAX_CPU {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "the system does not count so many processors",
+                ));
+            }
+            set.set(*core);
+        }
         sched_setaffinity(None, &set)?;
     }
     #[cfg(not(target_os = "linux"))]
-    let _unused = core;
+    let _unused = cores;
     Ok(())
 }
 
@@ -61,6 +74,11 @@ mod tests {
             scope.spawn(|| {
                 stay_on(core).unwrap();
                 assert_eq!(allowed(), [core]);
+                let started = std::thread::spawn(allowed).join().unwrap();
+                assert_eq!(started, [core], "who is started stays there, too");
+                stay_among(&cores).unwrap();
+                assert_eq!(allowed(), cores);
+                assert!(stay_among(&[]).is_err());
             });
         });
         assert_eq!(allowed(), cores, "other threads stay free");

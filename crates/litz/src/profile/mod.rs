@@ -18,12 +18,14 @@
 mod absorb;
 mod bound;
 mod calibrate;
+mod cores;
 mod file;
 mod fit;
 mod report;
 mod row;
 mod run;
 mod side;
+mod wake;
 
 use std::path::PathBuf;
 
@@ -33,11 +35,14 @@ use units::Duration;
 
 pub(crate) use bound::Bound;
 pub(crate) use calibrate::payload_len;
+pub(crate) use cores::halves;
 pub(crate) use report::{BUDGET_NS, Report, Table};
 pub(crate) use row::{End, Source};
 pub(crate) use run::{Run, RunPlan, WARM_UP, WINDOW, run};
 pub(crate) use side::Side;
 
+use cores::Cores;
+use file::FileCosts;
 use report::{FileTable, Overhead};
 use side::{Measured, Point};
 
@@ -90,47 +95,81 @@ impl Settings {
 
 /// Measures; calls `progress` before each step.
 pub(crate) fn measure(settings: &Settings, cancel: &CancelToken, progress: &dyn Fn(&str)) -> Result<Report, Failure> {
-    // First: a folder that cannot be used is told at once.
-    let file = if settings.file {
-        progress("from file to file");
-        let dir = settings.dir.as_deref();
-        Some(file::measure(dir, settings.datagram_size, settings.runs, cancel)?)
-    } else {
-        None
-    };
-    let mut sizes: Vec<_> = settings.sizes.iter().map(|_| AtSize::default()).collect();
-    let mut comparison = Comparison::default();
+    let mut session = Session::begin(settings, cancel, progress)?;
     for _ in 0..settings.runs {
-        for (size, at_size) in settings.sizes.iter().zip(&mut sizes) {
+        session.round(cancel, progress)?;
+    }
+    session.report()
+}
+
+/// A profile in the making, round by round, so that something else can have its turn between them.
+pub(crate) struct Session<'a> {
+    settings: &'a Settings,
+    file: Option<FileCosts>,
+    sizes: Vec<AtSize>,
+    comparison: Comparison,
+    wake_ns: Vec<f64>,
+}
+
+impl<'a> Session<'a> {
+    /// Measures what is measured once.
+    pub(crate) fn begin(
+        settings: &'a Settings,
+        cancel: &CancelToken,
+        progress: &dyn Fn(&str),
+    ) -> Result<Self, Failure> {
+        // First: a folder that cannot be used is told at once.
+        let file = if settings.file {
+            progress("from file to file");
+            let dir = settings.dir.as_deref();
+            Some(file::measure(dir, settings.datagram_size, settings.runs, cancel)?)
+        } else {
+            None
+        };
+        let sizes = settings.sizes.iter().map(|_| AtSize::default()).collect();
+        Ok(Self { settings, file, sizes, comparison: Comparison::default(), wake_ns: Vec::new() })
+    }
+
+    /// One run at each size.
+    pub(crate) fn round(&mut self, cancel: &CancelToken, progress: &dyn Fn(&str)) -> Result<(), Failure> {
+        let settings = self.settings;
+        self.wake_ns.push(wake::measure(&Cores::of_this_machine().sending).map_err(Failure::Error)?);
+        for (size, at_size) in settings.sizes.iter().zip(&mut self.sizes) {
             let plan =
                 RunPlan { datagram_size: *size, time: settings.time, metered: true, placement: Placement::Inline };
             if *size == settings.datagram_size {
                 progress(&format!("{size} bytes, without the meter"));
-                comparison.unmetered.push(run(&RunPlan { metered: false, ..plan }, cancel)?);
+                self.comparison.unmetered.push(run(&RunPlan { metered: false, ..plan }, cancel)?);
             }
             progress(&format!("{size} bytes"));
             let run = at_size.add(&plan, cancel)?;
             if *size == settings.datagram_size {
-                comparison.metered.push(run);
+                self.comparison.metered.push(run);
             }
         }
+        Ok(())
     }
-    let at = settings.sizes.iter().position(|size| *size == settings.datagram_size).unwrap_or(0);
-    let points = |end: End| -> Vec<_> {
-        let at_sizes = settings.sizes.iter().zip(&sizes);
-        at_sizes.map(|(size, runs)| Point::new(end, *size, runs.of(end))).collect()
-    };
-    let memory = Table {
-        sending: Side::new(End::Sending, points(End::Sending), at),
-        receiving: Side::new(End::Receiving, points(End::Receiving), at),
-    };
-    let file = file.map(|costs| {
-        let side = |end: End| Side::with_file(end, points(end), at, |part| costs.byte_ns(part));
-        let table = Table { sending: side(End::Sending), receiving: side(End::Receiving) };
-        FileTable::new(table, costs, settings.datagram_size)
-    });
-    let overhead = Overhead::new(&comparison.metered, &comparison.unmetered, calibrate::reading_ns());
-    Ok(Report::new(settings, memory, file, overhead))
+
+    /// The medians of all rounds.
+    pub(crate) fn report(self) -> Result<Report, Failure> {
+        let Self { settings, file, sizes, comparison, wake_ns } = self;
+        let at = settings.sizes.iter().position(|size| *size == settings.datagram_size).unwrap_or(0);
+        let points = |end: End| -> Vec<_> {
+            let at_sizes = settings.sizes.iter().zip(&sizes);
+            at_sizes.map(|(size, runs)| Point::new(end, *size, runs.of(end))).collect()
+        };
+        let memory = Table {
+            sending: Side::new(End::Sending, points(End::Sending), at),
+            receiving: Side::new(End::Receiving, points(End::Receiving), at),
+        };
+        let file = file.map(|costs| {
+            let side = |end: End| Side::with_file(end, points(end), at, |part| costs.byte_ns(part));
+            let table = Table { sending: side(End::Sending), receiving: side(End::Receiving) };
+            FileTable::new(table, costs, settings.datagram_size)
+        });
+        let overhead = Overhead::new(&comparison.metered, &comparison.unmetered, calibrate::reading_ns());
+        Ok(Report::new(settings, memory, file, overhead, fit::median(&wake_ns)))
+    }
 }
 
 impl AtSize {

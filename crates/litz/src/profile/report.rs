@@ -36,6 +36,8 @@ pub(crate) struct Report {
     pub(crate) memory: Table,
     pub(crate) file: Option<FileTable>,
     pub(crate) overhead: Overhead,
+    /// From waking a thread of the same end until it runs, in nanoseconds: the median over the runs.
+    pub(crate) wake_ns: f64,
     /// What makes the figures doubtful, in words.
     pub(crate) warnings: Vec<String>,
 }
@@ -126,7 +128,13 @@ impl Overhead {
 }
 
 impl Report {
-    pub(crate) fn new(settings: &Settings, memory: Table, file: Option<FileTable>, overhead: Overhead) -> Self {
+    pub(crate) fn new(
+        settings: &Settings,
+        memory: Table,
+        file: Option<FileTable>,
+        overhead: Overhead,
+        wake_ns: f64,
+    ) -> Self {
         let machine = Machine {
             os: std::env::consts::OS,
             arch: std::env::consts::ARCH,
@@ -148,6 +156,7 @@ impl Report {
             memory,
             file,
             overhead,
+            wake_ns,
             warnings,
         }
     }

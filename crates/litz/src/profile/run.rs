@@ -14,6 +14,7 @@ use units::Duration;
 
 use super::Failure;
 use super::calibrate::{Alone, CHUNK_LEN, Calibration};
+use super::cores::{Cores, stay};
 use super::row::End;
 
 /// Before measuring: the congestion window has opened, buffers are allocated, processors run at speed.
@@ -105,16 +106,19 @@ pub(crate) fn run(plan: &RunPlan, cancel: &CancelToken) -> Result<Run, Failure> 
     let tls = |error: identity::TlsError| Failure::Error(error.to_string());
     let server_tls = identity::server_config(&key).map_err(tls)?;
     let client_tls = identity::client_config(&key, &[key.public().fingerprint()]).map_err(tls)?;
-    let server = bind(EndpointConfig { server_tls: Some(server_tls), ..config(plan) })?;
-    let client = bind(config(plan))?;
+    let cores = Cores::of_this_machine();
+    let server = Cores::bind(&cores.receiving, EndpointConfig { server_tls: Some(server_tls), ..config(plan) })?;
+    let client = Cores::bind(&cores.sending, config(plan))?;
     let address = server.local_addr();
     let phase = Phase::default();
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
+            stay(&cores.receiving)?;
             let connection = server.accept_timeout(CONNECT_TIMEOUT).map_err(words)?.ok_or(NOBODY_CAME)?;
             receive(plan, &server, &connection, &phase)
         });
         let sending = scope.spawn(|| {
+            stay(&cores.sending)?;
             let connection = client.connect(address, "litz.invalid", client_tls.config.clone()).map_err(words)?;
             send(plan, &client, &connection, &phase)
         });
@@ -151,10 +155,6 @@ fn config(plan: &RunPlan) -> EndpointConfig {
         measure: plan.metered,
         ..EndpointConfig::loopback()
     }
-}
-
-fn bind(config: EndpointConfig) -> Result<Endpoint, Failure> {
-    Endpoint::bind(config).map_err(|error| Failure::Error(error.to_string()))
 }
 
 /// Moves the phases on by the clock.

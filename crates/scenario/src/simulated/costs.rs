@@ -52,8 +52,10 @@ pub enum End {
 pub struct Costs {
     sending: [Curve; 5],
     receiving: [Curve; 5],
-    /// What it costs to give a batch to another thread, in nanoseconds.
+    /// What it takes to wake a thread that sleeps, in nanoseconds: giving a batch to one that is awake costs nothing.
     pub hand_over_ns: f64,
+    /// Why the profile itself says that it may be wrong.
+    pub warnings: Vec<String>,
 }
 
 /// Nanoseconds a packet by the size of its datagram: straight lines between the sizes that were measured, and beyond them as between
@@ -78,6 +80,11 @@ struct Profile {
     format: String,
     version: u64,
     memory: Table,
+    // Older profiles have neither.
+    #[serde(default)]
+    wake_ns: f64,
+    #[serde(default)]
+    warnings: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -115,10 +122,15 @@ impl Costs {
                 FORMAT.0, FORMAT.1
             )));
         }
+        let wake_ns = profile.wake_ns;
+        if !(0.0..=NS_MAX).contains(&wake_ns) {
+            return Err(failed(format!("wake_ns: {wake_ns} ns cannot be")));
+        }
         let costs = Self {
             sending: curves(End::Sending, &profile.memory.sending)?,
             receiving: curves(End::Receiving, &profile.memory.receiving)?,
-            hand_over_ns: 0.0,
+            hand_over_ns: wake_ns,
+            warnings: profile.warnings,
         };
         let mut points = profile.memory.sending.points.iter().chain(&profile.memory.receiving.points);
         if points.all(|point| costs.are_nothing_at(point.datagram_bytes as usize)) {
@@ -249,6 +261,9 @@ mod tests {
         let error = |text: &str| Costs::from_profile(text).expect_err("it is none").to_string();
         assert!(error("{}").contains("format"));
         assert!(error(&profile("[]", ROWS)).contains("points"));
+        assert!(
+            error(&profile(ROWS, ROWS).replace("\"version\":1", "\"wake_ns\":-1,\"version\":1")).contains("wake_ns")
+        );
         assert!(error(&profile(ROWS, ROWS).replace("\"version\":1", "\"version\":2")).contains("version 2"));
         assert!(error(&profile(&ROWS.replace("\"plan\":20", "\"plan\":1e12"), ROWS)).contains("plan"));
         assert!(error(&profile(&ROWS.replace("2000", "1000"), ROWS)).contains("ascend"));

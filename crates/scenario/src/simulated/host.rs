@@ -320,7 +320,7 @@ impl Shared {
         let all = 0..flight.unsealed.datagram_count();
         let step = |task| self.step(host, End::Sending, task, flight.path, &flight.unsealed, all.clone());
         // Writing it was before the plan; on a thread of its own it is beside the others all the same.
-        host.threads.run(step(Task::Application), None).await;
+        host.threads.run(step(Task::Application), Some(planned_by)).await;
         let thread = host.threads.run(step(Task::Stage), Some(planned_by)).await;
         let order = &host.order_out[flight.path];
         order.wait(&self.sim, place).await;

@@ -99,9 +99,9 @@ pub struct Machine {
     pub costs: Costs,
     /// The sending host's, and the receiving one's.
     pub placements: [Placement; 2],
-    /// Processors of each host, or of both together if they share a machine.
-    pub processors: usize,
-    /// Both hosts are one machine.
+    /// Processors of the sending host, and of the receiving one.
+    pub processors: [usize; 2],
+    /// Both hosts have the first's together.
     pub is_shared: bool,
 }
 
@@ -111,8 +111,8 @@ impl Machine {
     /// # Errors
     /// In words, naming the value.
     pub fn validate(&self) -> Result<(), String> {
-        if !(1..=PROCESSORS_MAX).contains(&self.processors) {
-            return Err(format!("processors is {}: from 1 to {PROCESSORS_MAX}", self.processors));
+        if let Some(count) = self.processors.iter().find(|count| !(1..=PROCESSORS_MAX).contains(*count)) {
+            return Err(format!("processors is {count}: from 1 to {PROCESSORS_MAX}"));
         }
         if !(0.0..1e9).contains(&self.costs.hand_over_ns) {
             return Err(format!("hand_over_ns is {}: from 0 to a second", self.costs.hand_over_ns));

@@ -39,16 +39,17 @@ impl Threads {
         Self { threads: (0..count).map(thread).collect(), processors, hand_over }
     }
 
-    /// Does `step` on the thread that has least to do; `from` is who did the step before, if anybody. Returns which thread it was.
+    /// Does `step` on the thread that has least to do; `from` is who did the step before, if anybody. If that was another thread and the
+    /// chosen one has nothing else to do, it sleeps, and waking it takes time. Returns which thread it was.
     pub(crate) async fn run(&self, step: Step, from: Option<usize>) -> usize {
         let least = |thread: &usize| self.threads[*thread].backlog_ns.get();
         let chosen = step.threads.min_by_key(least).expect("every task has a thread");
         if step.cost.is_zero() {
             return chosen;
         }
-        let handed = from.is_some_and(|from| from != chosen);
-        let cost = if handed { step.cost + self.hand_over } else { step.cost };
         let thread = &self.threads[chosen];
+        let wakes = from.is_some_and(|from| from != chosen) && thread.backlog_ns.get() == 0;
+        let cost = if wakes { step.cost + self.hand_over } else { step.cost };
         thread.backlog_ns.set(thread.backlog_ns.get() + cost.as_nanos());
         thread.turn.put(()).await;
         self.processors.serve(cost).await;

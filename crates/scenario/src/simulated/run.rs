@@ -44,9 +44,9 @@ pub fn simulate(
     let end = run.end;
     let mut simulation = Simulation::new(order.seed, 0);
     let sim = simulation.sim();
-    let first = Facility::new(&sim, "processors", machine.processors);
+    let first = Facility::new(&sim, "processors", machine.processors[0]);
     let second =
-        if machine.is_shared { first.clone() } else { Facility::new(&sim, "processors of b", machine.processors) };
+        if machine.is_shared { first.clone() } else { Facility::new(&sim, "processors of b", machine.processors[1]) };
     let host = |number: usize, name, processors| {
         let placement = machine.placements[number];
         let threads = Threads::new(&sim, name, placement.thread_count(), processors, machine.costs.hand_over_ns);

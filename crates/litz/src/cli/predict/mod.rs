@@ -1,5 +1,7 @@
 //! `litz predict`: what a machine would carry, by simulation with the costs of a profile, and what it does carry.
 
+mod gather;
+mod live;
 mod options;
 mod table;
 mod work;
@@ -8,14 +10,16 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use litz::transfer::CancelToken;
+use scenario::model::Scenario;
 use scenario::simulated::{Costs, Machine, PROCESSORS_MAX, PROFILE_BYTES_MAX, Placement};
 use serde::Serialize;
 use units::Duration;
 
 use super::bounded::read_text;
 use super::{exit, out, scenario::read_one, signals};
-use crate::profile::{Failure, WARM_UP};
-use work::{Figures, Measured};
+use crate::profile::{Failure, WARM_UP, halves};
+use live::Measured;
+use work::Figures;
 
 pub(crate) use options::{HELP, PredictOptions};
 
@@ -38,9 +42,20 @@ struct Report {
     format: &'static str,
     version: u32,
     scenario: String,
-    processors: usize,
+    /// Of the host that sends, and of the one that receives.
+    processors: [usize; 2],
     hand_over_ns: f64,
     rows: Vec<Row>,
+    /// What makes the figures doubtful, in words.
+    warnings: Vec<String>,
+}
+
+/// One thing to be predicted, and measured if that is wanted.
+struct Case {
+    scenario: Scenario,
+    placement: Placement,
+    /// Of bulk over loopback.
+    datagram_bytes: Option<usize>,
 }
 
 pub(crate) fn run(options: &PredictOptions) -> ExitCode {
@@ -63,62 +78,75 @@ pub(crate) fn run(options: &PredictOptions) -> ExitCode {
 
 fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Failure> {
     options.check().map_err(Failure::Error)?;
-    let mut costs = read_costs(&options.profile).map_err(Failure::Error)?;
-    costs.hand_over_ns = options.hand_over;
-    let processors = options.processors.map_or_else(|| default_processors(net::processors::count()), usize::from);
-    let machine = |placement: Placement| Machine {
-        costs: costs.clone(),
-        placements: [placement; 2],
-        processors,
-        is_shared: options.bulk,
+    let (name, cases) = cases(options).map_err(Failure::Error)?;
+    if options.verify {
+        live::check(&cases).map_err(Failure::Error)?;
+    }
+    let (mut costs, measured) = gather::gather(options, &cases, cancel)?;
+    costs.hand_over_ns = options.hand_over.unwrap_or(costs.hand_over_ns);
+    let machine = |placement: Placement| {
+        let placements = [placement; 2];
+        let present = options.processors.map_or_else(net::processors::count, usize::from);
+        Machine { costs: costs.clone(), placements, ..machine_of(options.bulk, present) }
     };
     let mut rows = Vec::new();
-    let mut name = "bulk".to_owned();
-    if let Some(path) = &options.scenario {
-        let scenario = read_one(path).map_err(Failure::Error)?;
-        name.clone_from(&scenario.name);
-        for placement in &options.placement {
-            let predicted = work::predict(&scenario, &machine(*placement), Duration::ZERO, cancel)?;
-            rows.push(Row::new(*placement, None, predicted, None));
-        }
-    } else {
-        for size in &options.datagram_size {
-            check_size(&costs, *size, &options.profile).map_err(Failure::Error)?;
-        }
-        for size in &options.datagram_size {
-            let scenario = work::bulk(*size, options.time).map_err(Failure::Error)?;
-            for placement in &options.placement {
-                let predicted = work::predict(&scenario, &machine(*placement), WARM_UP, cancel)?;
-                let measured = if options.verify {
-                    Some(work::measure(*size, options.time, *placement, options.runs, cancel)?)
-                } else {
-                    None
-                };
-                rows.push(Row::new(*placement, Some(*size), predicted, measured));
-            }
-        }
+    for (case, measured) in cases.iter().zip(measured) {
+        let skipped = if case.datagram_bytes.is_some() { WARM_UP } else { Duration::ZERO };
+        let predicted = work::predict(&case.scenario, &machine(case.placement), skipped, cancel)?;
+        rows.push(Row::new(case, predicted, measured));
     }
-    let hand_over_ns = options.hand_over;
-    Ok(Report { format: "litz-prediction", version: 1, scenario: name, processors, hand_over_ns, rows })
+    let Machine { processors, .. } = machine(Placement::Inline);
+    let hand_over_ns = costs.hand_over_ns;
+    let mut warnings: Vec<_> = costs.warnings.iter().map(|warning| format!("the profile: {warning}")).collect();
+    warnings.extend(rows.iter().filter_map(Row::warning));
+    Ok(Report { format: "litz-prediction", version: 1, scenario: name, processors, hand_over_ns, rows, warnings })
 }
 
-/// What is simulated if nobody says, on a machine with so many processors.
-fn default_processors(present: usize) -> usize {
-    present.min(PROCESSORS_MAX)
+/// Live runs that differ by more have met something else on the machine.
+const RANGE_MAX: f64 = 0.3;
+
+/// What is asked for, and its name.
+fn cases(options: &PredictOptions) -> Result<(String, Vec<Case>), String> {
+    let mut cases = Vec::new();
+    if let Some(path) = &options.scenario {
+        let scenario = read_one(path)?;
+        for placement in &options.placement {
+            cases.push(Case { scenario: scenario.clone(), placement: *placement, datagram_bytes: None });
+        }
+        return Ok((scenario.name, cases));
+    }
+    for size in &options.datagram_size {
+        let scenario = work::bulk(*size, options.time)?;
+        for placement in &options.placement {
+            cases.push(Case { scenario: scenario.clone(), placement: *placement, datagram_bytes: Some(*size) });
+        }
+    }
+    Ok(("bulk".to_owned(), cases))
+}
+
+/// A machine with so many processors. The hosts of a scenario are two such; the ends of bulk over loopback have half of one each, as
+/// in the profile and in the live runs, and a single processor together.
+fn machine_of(is_bulk: bool, processors: usize) -> Machine {
+    let counts = if is_bulk { halves(processors) } else { [processors; 2] };
+    Machine {
+        costs: Costs::default(),
+        placements: [Placement::Inline; 2],
+        processors: counts.map(|count| count.min(PROCESSORS_MAX)),
+        is_shared: is_bulk && processors < 2,
+    }
 }
 
 /// Nothing but costs limits bulk over loopback: without any, no time would pass.
 ///
 /// # Errors
 /// In words for the user, if they do not.
-fn check_size(costs: &Costs, datagram_size: usize, profile: &Path) -> Result<(), String> {
+fn check_size(costs: &Costs, datagram_size: usize, profile: &str) -> Result<(), String> {
     if !costs.are_nothing_at(datagram_size) {
         return Ok(());
     }
     Err(format!(
-        "{}: by its figures a datagram of {datagram_size} bytes takes no time at either end: profile that size, too \
-         (`litz profile --sizes`), or leave it out of --datagram-size",
-        profile.display()
+        "{profile}: by its figures a datagram of {datagram_size} bytes takes no time at either end: profile that size, too \
+         (`litz profile --sizes`), or leave it out of --datagram-size"
     ))
 }
 
@@ -133,14 +161,24 @@ pub(crate) fn read_costs(path: &Path) -> Result<Costs, String> {
 }
 
 impl Row {
-    fn new(
-        placement: Placement,
-        datagram_bytes: Option<usize>,
-        predicted: Figures,
-        measured: Option<Measured>,
-    ) -> Self {
+    fn new(case: &Case, predicted: Figures, measured: Option<Measured>) -> Self {
         let error = measured.map(|measured| predicted.goodput_bps / measured.goodput_bps - 1.0);
+        let Case { placement, datagram_bytes, .. } = *case;
         Self { placement: placement.to_string(), datagram_bytes, predicted, measured, error }
+    }
+
+    /// Why the measured figures may be wrong.
+    fn warning(&self) -> Option<String> {
+        let [low, high] = self.measured?.range_bps;
+        let differ = high / low - 1.0;
+        (differ > RANGE_MAX).then(|| {
+            let size = self.datagram_bytes.map_or(String::new(), |size| format!(" with {size} bytes"));
+            format!(
+                "{}{size}: the live runs differ by {:.0} %: stop other programs and repeat",
+                self.placement,
+                differ * 100.0
+            )
+        })
     }
 }
 
@@ -150,10 +188,9 @@ mod tests {
 
     #[test]
     fn a_machine_with_more_processors_than_are_simulated_is_simulated_with_as_many_as_can_be() {
-        assert_eq!([1, 64, 65, 384].map(default_processors), [1, 64, 64, 64]);
-        let costs = Costs::default();
-        let processors = default_processors(384);
-        let machine = Machine { costs, placements: [Placement::Inline; 2], processors, is_shared: true };
-        assert_eq!(machine.validate(), Ok(()));
+        assert_eq!([1, 2, 3, 384].map(|count| machine_of(true, count).processors), [[1, 1], [1, 1], [1, 2], [64, 64]]);
+        assert_eq!([1, 64, 65].map(|count| machine_of(false, count).processors), [[1, 1], [64, 64], [64, 64]]);
+        assert_eq!([1, 2].map(|count| machine_of(true, count).is_shared), [true, false]);
+        assert_eq!(machine_of(true, 384).validate(), Ok(()));
     }
 }

@@ -12,11 +12,12 @@ const DATAGRAM_SIZE_MIN: usize = 1200;
 
 /// For the end of the help text.
 pub(crate) const HELP: &str = "\
-The profile is what `litz profile --json` has printed on the machine in question. The protocol runs as it is, in virtual
-time; each packet takes the time that the profile says, on the thread that the placement gives it.
+The protocol runs as it is, in virtual time; each packet takes the time that a profile says, on the thread that the placement
+gives it. Without --profile, this machine is profiled first.
 
-  litz profile --json > this-machine.json
-  litz predict --bulk --profile this-machine.json --verify
+  litz predict --bulk --verify                         this machine, and how far the prediction is from the truth
+  litz profile --json > machine.json                   on another machine; then here:
+  litz predict links.toml --profile machine.json --processors 8
 
 Exit status:
   0    the prediction is printed
@@ -26,16 +27,16 @@ Exit status:
 #[derive(Args, Debug)]
 pub(crate) struct PredictOptions {
     /// Scenario file; its hosts are two machines like the one of the profile
-    #[arg(value_name = "SCENARIO", required_unless_present = "bulk", conflicts_with = "bulk")]
+    #[arg(value_name = "SCENARIO", conflicts_with = "bulk")]
     pub(super) scenario: Option<PathBuf>,
 
-    /// Bulk data from memory to memory over loopback: both ends are one machine
+    /// Bulk data from memory to memory over loopback: each end has half of the machine's processors
     #[arg(long)]
     pub(super) bulk: bool,
 
-    /// What `litz profile --json` has printed
+    /// What `litz profile --json` has printed [default: this machine is profiled]
     #[arg(long, value_name = "FILE")]
-    pub(super) profile: PathBuf,
+    pub(super) profile: Option<PathBuf>,
 
     /// Placements, separated by commas: inline, thread, split, packet(N), path(N), connection(N)
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "inline,thread,split")]
@@ -45,9 +46,9 @@ pub(crate) struct PredictOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=PROCESSORS_MAX as i64))]
     pub(super) processors: Option<u16>,
 
-    /// Nanoseconds it takes to give a batch to another thread. No profile says it: of use to see how much depends on it
-    #[arg(long, value_name = "NS", default_value_t = 0.0)]
-    pub(super) hand_over: f64,
+    /// Nanoseconds it takes to wake a thread [default: as the profile says]
+    #[arg(long, value_name = "NS")]
+    pub(super) hand_over: Option<f64>,
 
     /// With --bulk: sizes of datagrams, as bytes of UDP payload
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1472,8972", requires = "bulk")]
@@ -57,12 +58,13 @@ pub(crate) struct PredictOptions {
     #[arg(long, value_name = "TIME", default_value = "500ms", requires = "bulk")]
     pub(super) time: Duration,
 
-    /// With --bulk: do it, on this machine, and print what was measured beside what was predicted
+    /// Do it, on this machine, and print what was measured beside what was predicted: bulk over loopback, a scenario between network
+    /// namespaces (Linux, root)
     #[arg(long)]
     pub(super) verify: bool,
 
-    /// With --verify: live runs of each kind, of which the median counts
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "verify", value_parser = clap::value_parser!(u8).range(1..=100))]
+    /// Runs of each kind, live and of the profile if one is taken; the medians count
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(super) runs: u8,
 
     /// The result as one JSON object
@@ -76,9 +78,8 @@ impl PredictOptions {
     /// # Errors
     /// In words for the user.
     pub(super) fn check(&self) -> Result<(), String> {
-        // The parser lets what conflicts with a scenario pass, though it says that --bulk is required.
-        if self.verify && !self.bulk {
-            return Err("--verify goes with --bulk: what a scenario's links do is not measured live".to_owned());
+        if self.scenario.is_none() && !self.bulk {
+            return Err("nothing to predict: name a scenario file, or ask for --bulk".to_owned());
         }
         let allowed = DATAGRAM_SIZE_MIN..=DATAGRAM_SIZE_MAX;
         if let Some(size) = self.datagram_size.iter().find(|size| !allowed.contains(size)) {
@@ -87,8 +88,10 @@ impl PredictOptions {
         if !(Duration::from_millis(50)..=Duration::from_secs(60)).contains(&self.time) {
             return Err(format!("--time takes 50ms to 60s, not {}", self.time));
         }
-        if !(0.0..=1e6).contains(&self.hand_over) {
-            return Err(format!("--hand-over takes 0 to 1000000 ns, not {}", self.hand_over));
+        if let Some(hand_over) = self.hand_over
+            && !(0.0..=1e6).contains(&hand_over)
+        {
+            return Err(format!("--hand-over takes 0 to 1000000 ns, not {hand_over}"));
         }
         Ok(())
     }

@@ -13,11 +13,14 @@ pub(super) fn render(report: &Report) -> String {
 }
 
 fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
-    let plural = if report.processors == 1 { "processor" } else { "processors" };
+    for warning in &report.warnings {
+        writeln!(out, "warning: {warning}")?;
+    }
+    let [sending, receiving] = report.processors;
     writeln!(
         out,
-        "{}: {} {plural}, {} ns to hand a batch over",
-        report.scenario, report.processors, report.hand_over_ns
+        "{}: processors {sending} and {receiving}, {:.0} ns to wake a thread",
+        report.scenario, report.hand_over_ns
     )?;
     let is_verified = report.rows.iter().any(|row| row.measured.is_some());
     write!(
@@ -41,8 +44,10 @@ fn write_row(out: &mut String, row: &Row) -> std::fmt::Result {
     write!(out, " {:>8.2}", row.predicted.cpu_s_per_gb)?;
     if let (Some(measured), Some(error)) = (row.measured, row.error) {
         let [low, high] = measured.range_bps.map(|bps| bps / 1e6);
-        let (goodput, processors) = (measured.goodput_bps / 1e6, measured.processors);
-        write!(out, " | {goodput:>13.0} ({low:>5.0} .. {high:>5.0}) {processors:>7.2} {:>8.2}", measured.cpu_s_per_gb)?;
+        let goodput = measured.goodput_bps / 1e6;
+        let figure = |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.2}"));
+        let (processors, cost) = (figure(measured.processors), figure(measured.cpu_s_per_gb));
+        write!(out, " | {goodput:>13.0} ({low:>5.0} .. {high:>5.0}) {processors:>7} {cost:>8}")?;
         write!(out, " | {:>+5.1} %", error * 100.0)?;
     }
     writeln!(out)

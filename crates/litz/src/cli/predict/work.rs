@@ -1,15 +1,15 @@
-//! The runs: simulated, and live.
+//! The simulated runs.
 
 use litz::transfer::CancelToken;
-use rustix::time::{ClockId, clock_gettime};
 use scenario::model::Scenario;
+use scenario::outcome::Outcome;
 use scenario::parse::parse;
-use scenario::simulated::{Machine, Placement, Simulated, simulate};
+use scenario::simulated::{Machine, Simulated, simulate};
 use scenario::world::{Order, WorldError};
 use serde::Serialize;
 use units::Duration;
 
-use crate::profile::{self, Failure, RunPlan, WARM_UP, WINDOW};
+use crate::profile::{Failure, WARM_UP, WINDOW};
 
 /// The step of what an outcome says of deliveries.
 const BIN: Duration = scenario::outcome::BIN;
@@ -26,7 +26,7 @@ pub(super) struct Figures {
 }
 
 /// Processor seconds for 10^9 bytes.
-fn cpu_s_per_gb(processors: f64, goodput_bps: f64) -> f64 {
+pub(super) fn cpu_s_per_gb(processors: f64, goodput_bps: f64) -> f64 {
     if goodput_bps > 0.0 { processors * 8e9 / goodput_bps } else { 0.0 }
 }
 
@@ -68,6 +68,14 @@ pub(super) fn predict(
 fn figures(simulated: &Simulated, skipped: Duration) -> Figures {
     let Simulated { outcome, busy, .. } = simulated;
     let wall = outcome.ended_at.since_start().as_secs_f64();
+    let processors = busy.each_ref().map(|threads| threads.iter().map(|busy| busy.as_secs_f64()).sum::<f64>() / wall);
+    let goodput_bps = goodput_bps(outcome, skipped);
+    Figures { goodput_bps, processors, cpu_s_per_gb: cpu_s_per_gb(processors.iter().sum(), goodput_bps) }
+}
+
+/// Application bytes that arrived, in bits a second; `skipped` of the beginning does not count.
+pub(super) fn goodput_bps(outcome: &Outcome, skipped: Duration) -> f64 {
+    let wall = outcome.ended_at.since_start().as_secs_f64();
     let bin = (skipped.as_nanos() / BIN.as_nanos()) as usize;
     let before = |part: &scenario::outcome::PartOutcome| {
         let bins = &part.delivered.cumulative_bytes;
@@ -75,73 +83,15 @@ fn figures(simulated: &Simulated, skipped: Duration) -> Figures {
     };
     let bytes: u64 = outcome.parts.iter().map(|part| part.delivered.bytes - before(part)).sum();
     let time = wall - (bin as u64 * BIN.as_nanos()) as f64 / 1e9;
-    let processors = busy.each_ref().map(|threads| threads.iter().map(|busy| busy.as_secs_f64()).sum::<f64>() / wall);
-    let goodput_bps = if time > 0.0 { bytes as f64 * 8.0 / time } else { 0.0 };
-    Figures { goodput_bps, processors, cpu_s_per_gb: cpu_s_per_gb(processors.iter().sum(), goodput_bps) }
-}
-
-/// What was measured live.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Measured {
-    /// Application bytes that arrived, in bits a second: the median of the runs.
-    pub(super) goodput_bps: f64,
-    /// From the slowest to the fastest run.
-    pub(super) range_bps: [f64; 2],
-    /// Processors that were busy, on average, both ends together: the median.
-    pub(super) processors: f64,
-    /// Processor time of both ends, in seconds for each 10^9 bytes: the median. Other programs change it less than the goodput.
-    pub(super) cpu_s_per_gb: f64,
-}
-
-/// The engine's name for a placement.
-fn live_name(placement: Placement) -> Result<litz::Placement, Failure> {
-    placement.to_string().parse().map_err(|error| Failure::Error(format!("{placement}: {error}")))
-}
-
-/// Does live what [`bulk`] says.
-///
-/// # Errors
-/// If it cannot be done here.
-pub(super) fn measure(
-    datagram_size: usize,
-    time: Duration,
-    placement: Placement,
-    runs: u8,
-    cancel: &CancelToken,
-) -> Result<Measured, Failure> {
-    let plan = RunPlan { datagram_size, time, metered: false, placement: live_name(placement)? };
-    let (mut goodputs, mut shares, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..runs {
-        let clock = net::MonotonicClock::start();
-        let (from, cpu_from) = (clock.now(), process_time());
-        let run = profile::run(&plan, cancel)?;
-        let (wall, cpu) = (clock.now().saturating_since(from), process_time().saturating_sub(cpu_from));
-        let payload = profile::payload_len(datagram_size) as f64;
-        let goodput = run.receiving.packets * payload * 8.0 / run.receiving.wall.as_secs_f64();
-        let share = cpu.as_secs_f64() / wall.as_secs_f64();
-        goodputs.push(goodput);
-        shares.push(share);
-        costs.push(cpu_s_per_gb(share, goodput));
-    }
-    for figures in [&mut goodputs, &mut shares, &mut costs] {
-        figures.sort_by(f64::total_cmp);
-    }
-    let middle = goodputs.len() / 2;
-    let range_bps = [goodputs[0], goodputs[goodputs.len() - 1]];
-    Ok(Measured { goodput_bps: goodputs[middle], range_bps, processors: shares[middle], cpu_s_per_gb: costs[middle] })
-}
-
-/// Processor time of all threads so far.
-fn process_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::from_secs(time.tv_sec as u64) + Duration::from_nanos(time.tv_nsec as u64)
+    if time > 0.0 { bytes as f64 * 8.0 / time } else { 0.0 }
 }
 
 #[cfg(test)]
 mod tests {
-    use scenario::simulated::Costs;
+    use scenario::simulated::{Costs, Placement};
 
     use super::*;
+    use crate::profile;
 
     #[test]
     fn a_profile_of_ten_microseconds_a_packet_predicts_what_that_carries() {
@@ -150,7 +100,7 @@ mod tests {
             "{{\"format\":\"litz-profile\",\"version\":1,\"memory\":{{\"sending\":{rows},\"receiving\":{rows}}}}}"
         );
         let costs = Costs::from_profile(&text).expect("it is one");
-        let machine = Machine { costs, placements: [Placement::Inline; 2], processors: 2, is_shared: true };
+        let machine = Machine { costs, placements: [Placement::Inline; 2], processors: [1; 2], is_shared: false };
         let scenario = bulk(1472, Duration::from_millis(300)).expect("it is right");
         let figures =
             predict(&scenario, &machine, WARM_UP, &CancelToken::default()).unwrap_or_else(|_| panic!("it runs"));

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{exit, out, signals};
-use crate::profile::{self, Failure, Settings};
+use crate::profile::{self, Failure};
 
 pub(crate) use options::{HELP, ProfileOptions};
 
@@ -23,7 +23,7 @@ pub(crate) fn run(options: &ProfileOptions) -> ExitCode {
         Ok(cancel) => cancel,
         Err(error) => return fail(exit::FAILED, &format!("cannot handle interrupts: {error}")),
     };
-    let bar = bar(&settings, options.json);
+    let bar = bar(settings.steps(), options.json);
     let measured = profile::measure(&settings, &cancel, &|step| {
         bar.set_message(step.to_owned());
         bar.inc(1);
@@ -50,11 +50,11 @@ fn print_json(report: &profile::Report) -> ExitCode {
 }
 
 /// On standard error, if somebody looks.
-fn bar(settings: &Settings, json: bool) -> ProgressBar {
+pub(super) fn bar(steps: usize, json: bool) -> ProgressBar {
     if json || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::with_draw_target(Some(settings.steps() as u64), ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("measuring [{bar:40}] {pos} of {len}  {msg}") {
         bar.set_style(style.progress_chars("━╸─"));
     }

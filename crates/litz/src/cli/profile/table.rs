@@ -53,6 +53,7 @@ fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
         "Work besides cipher, copy and system calls: {:.0} ns a packet sending, {:.0} ns receiving (budget {BUDGET_NS:.0})",
         report.memory.sending.besides_ns, report.memory.receiving.besides_ns
     )?;
+    writeln!(out, "Waking a thread takes {:.0} ns, on the processors of one end", report.wake_ns)?;
     writeln!(
         out,
         "Measuring costs {:.1} ns a packet, both ends together: {:.1} % of {:.0} ns; by comparison {:+.1} % (runs without it \

@@ -24,6 +24,8 @@ use options::{Command, RunOptions};
 use runs::{Runs, Stop};
 
 pub(crate) use files::read_one;
+#[cfg(target_os = "linux")]
+pub(super) use netns::{Netns, check_machine};
 pub(crate) use options::{HELP, ScenarioOptions};
 
 /// Where `list` looks, and the shipped files are.

@@ -162,7 +162,7 @@ impl RunOptions {
             return Err("--profile is for --world sim: the other worlds have no machines to simulate".to_owned());
         }
         let costs = read_costs(path)?;
-        let processors = self.processors.into();
+        let processors = [self.processors.into(); 2];
         Ok(Some(Machine { costs, placements: [self.placement; 2], processors, is_shared: false }))
     }
 

@@ -31,7 +31,9 @@ impl WorldName {
         match self {
             Self::Memory | Self::Sim => Ok(()),
             #[cfg(target_os = "linux")]
-            Self::Netns => netns::check_machine(),
+            Self::Netns => {
+                netns::check_machine().map_err(|words| format!("--world netns: {words}, or use --world memory"))
+            }
             #[cfg(not(target_os = "linux"))]
             Self::Netns => Err("network namespaces are there on Linux only: use --world memory".to_owned()),
         }
@@ -41,7 +43,7 @@ impl WorldName {
     pub(super) fn make(self, machine: Option<&Machine>) -> Box<dyn World> {
         match self {
             #[cfg(target_os = "linux")]
-            Self::Netns => Box::new(netns::Netns),
+            Self::Netns => Box::new(netns::Netns::default()),
             Self::Sim => Box::new(Sim { machine: machine.cloned() }),
             _ => Box::new(Memory),
         }

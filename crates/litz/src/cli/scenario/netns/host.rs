@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use litz::identity::{self, KeyPair, TlsError};
-use litz::{ConnectError, Connection, Endpoint, EndpointConfig, LiveSocket, PathId};
+use litz::{ConnectError, Connection, Endpoint, EndpointConfig, LiveSocket, PathId, Placement};
 use scenario::begin::{PathPlan, transport_config};
 use scenario::model::{DURATION_MAX, Scenario};
 use scenario::world::{Order, WorldError};
@@ -36,6 +36,7 @@ pub(super) struct Host {
 pub(super) fn hosts(
     scenario: &Scenario,
     order: &Order,
+    placement: Option<Placement>,
     inbox: &Arc<Inbox>,
     sockets: [Vec<Box<dyn LiveSocket>>; 2],
 ) -> Result<[Host; 2], WorldError> {
@@ -50,6 +51,7 @@ pub(super) fn hosts(
             server_tls,
             // The scenario's idle timeout ends what does not begin.
             handshake_timeout: DURATION_MAX.into(),
+            placement: placement.unwrap_or_default(),
             ..EndpointConfig::default()
         };
         Endpoint::with_sockets(config, sockets).map(Arc::new).map_err(broken)

@@ -30,18 +30,22 @@ mod run;
 mod streams;
 mod suitable;
 
+use litz::Placement;
 use scenario::model::Scenario;
 use scenario::outcome::Outcome;
 use scenario::world::{Order, Watch, World, WorldError};
 
-pub(super) use suitable::check_machine;
+pub(in crate::cli) use suitable::check_machine;
 
 /// On the command line and in results.
 pub(super) const NAME: &str = "netns";
 
 /// The world between network namespaces.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Netns;
+pub(in crate::cli) struct Netns {
+    /// Of both hosts; none is the library's own choice.
+    pub(in crate::cli) placement: Option<Placement>,
+}
 
 impl World for Netns {
     fn name(&self) -> &'static str {
@@ -50,6 +54,6 @@ impl World for Netns {
 
     fn run(&mut self, scenario: &Scenario, order: &Order, watch: Watch<'_>) -> Result<Outcome, WorldError> {
         suitable::check_scenario(scenario, order)?;
-        run::Run::begin(scenario, order)?.finish(watch)
+        run::Run::begin(scenario, order, self.placement)?.finish(watch)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use litz::Placement;
 use net::MonotonicClock;
 use scenario::apps::App;
 use scenario::model::Scenario;
@@ -41,11 +42,15 @@ pub(super) struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// Makes everything; then the clock starts and the first packet leaves.
-    pub(super) fn begin(scenario: &'a Scenario, order: &'a Order) -> Result<Self, WorldError> {
+    pub(super) fn begin(
+        scenario: &'a Scenario,
+        order: &'a Order,
+        placement: Option<Placement>,
+    ) -> Result<Self, WorldError> {
         let inbox = Arc::new(Inbox::default());
         let root = Rng::from_seed(order.seed);
         let mut stage = Stage::set(scenario, &order.paths, order.seed)?;
-        let mut hosts = hosts(scenario, order, &inbox, stage.take_sockets())?;
+        let mut hosts = hosts(scenario, order, placement, &inbox, stage.take_sockets())?;
         let clock = MonotonicClock::start();
         let network = stage.run(clock)?;
         // The one that listens first.

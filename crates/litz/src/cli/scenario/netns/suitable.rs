@@ -18,14 +18,11 @@ const RATE_MAX: Rate = Rate::from_mbps(10_000);
 ///
 /// # Errors
 /// In words: what is missing, and what to do.
-pub(in super::super) fn check_machine() -> Result<(), String> {
+pub(in crate::cli) fn check_machine() -> Result<(), String> {
     let needed = CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN;
     if !capabilities(None).is_ok_and(|sets| sets.effective.contains(needed)) {
-        return Err(
-            "--world netns makes network namespaces and devices, which needs CAP_SYS_ADMIN and CAP_NET_ADMIN: run \
-                    it as root, or use --world memory"
-                .to_owned(),
-        );
+        let words = "network namespaces and devices need CAP_SYS_ADMIN and CAP_NET_ADMIN: run it as root";
+        return Err(words.to_owned());
     }
     Ok(())
 }

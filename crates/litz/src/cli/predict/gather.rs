@@ -1,0 +1,104 @@
+//! The costs, from a file or of this machine, and what it carries: in turn, so that a change of the machine's mood meets both.
+
+use indicatif::ProgressBar;
+use litz::transfer::CancelToken;
+use scenario::simulated::Costs;
+use units::Duration;
+
+use super::live::{Measured, Sample, measure, median};
+use super::{Case, PredictOptions, check_size, read_costs};
+use crate::cli::profile::bar;
+use crate::profile::{Failure, Session, Settings};
+
+/// What is profiled for a scenario: what the paths of today have, and a second size to tell packets from bytes.
+const SCENARIO_SIZES: [usize; 4] = [1200, 1472, 4096, 8972];
+
+/// The size that is added to a single one.
+const SECOND_SIZES: [usize; 2] = [1200, 4096];
+
+/// The costs, and what was measured of each case, if that is wanted.
+pub(super) fn gather(
+    options: &PredictOptions,
+    cases: &[Case],
+    cancel: &CancelToken,
+) -> Result<(Costs, Vec<Option<Measured>>), Failure> {
+    let runs = usize::from(options.runs);
+    let settings = settings(options, runs);
+    let given = match &options.profile {
+        Some(path) => {
+            let costs = read_costs(path).map_err(Failure::Error)?;
+            check_sizes(&costs, options, &path.display().to_string())?;
+            Some(costs)
+        }
+        None => None,
+    };
+    let live = if options.verify { runs * cases.len() } else { 0 };
+    let bar = bar(live + if given.is_some() { 0 } else { settings.steps() }, options.json);
+    let done = in_turn(options, given, &settings, cases, cancel, &bar);
+    bar.finish_and_clear();
+    done
+}
+
+/// Rounds: what is left to be profiled, then each case once.
+fn in_turn(
+    options: &PredictOptions,
+    given: Option<Costs>,
+    settings: &Settings,
+    cases: &[Case],
+    cancel: &CancelToken,
+    bar: &ProgressBar,
+) -> Result<(Costs, Vec<Option<Measured>>), Failure> {
+    let progress = |step: &str| {
+        bar.set_message(step.to_owned());
+        bar.inc(1);
+    };
+    let mut session = match &given {
+        Some(_) => None,
+        None => Some(Session::begin(settings, cancel, &progress)?),
+    };
+    let mut samples: Vec<Vec<Sample>> = cases.iter().map(|_| Vec::new()).collect();
+    let rounds = if options.verify || session.is_some() { settings.runs } else { 0 };
+    for round in 0..rounds {
+        if let Some(session) = &mut session {
+            session.round(cancel, &progress)?;
+        }
+        for (case, samples) in cases.iter().zip(&mut samples).filter(|_| options.verify) {
+            progress(&format!("{}, live", case.placement));
+            samples.push(measure(case, options.time, round, cancel)?);
+        }
+    }
+    let costs = match (given, session) {
+        (Some(costs), _) => costs,
+        (None, Some(session)) => costs_of_this_machine(session, options)?,
+        (None, None) => unreachable!("without a profile there is a session"),
+    };
+    Ok((costs, samples.iter().map(|samples| median(samples)).collect()))
+}
+
+/// By the way of every profile: the format is what both sides agree on.
+fn costs_of_this_machine(session: Session<'_>, options: &PredictOptions) -> Result<Costs, Failure> {
+    let report = session.report()?;
+    let text = serde_json::to_string(&report);
+    let text = text.map_err(|error| Failure::Error(format!("the profile has no JSON form: {error}")))?;
+    let what = "this machine's profile";
+    let costs = Costs::from_profile(&text).map_err(|error| Failure::Error(format!("{what}: {error}")))?;
+    check_sizes(&costs, options, what)?;
+    Ok(costs)
+}
+
+fn check_sizes(costs: &Costs, options: &PredictOptions, profile: &str) -> Result<(), Failure> {
+    let sizes = if options.bulk { &options.datagram_size[..] } else { &[] };
+    sizes.iter().try_for_each(|size| check_size(costs, *size, profile)).map_err(Failure::Error)
+}
+
+/// What to profile.
+fn settings(options: &PredictOptions, runs: usize) -> Settings {
+    let mut sizes = if options.bulk { options.datagram_size.clone() } else { SCENARIO_SIZES.to_vec() };
+    if let [one] = sizes[..] {
+        sizes.extend(SECOND_SIZES.into_iter().find(|size| *size != one));
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    let time = if options.bulk { options.time } else { Duration::from_millis(500) };
+    Settings { datagram_size: sizes[0], sizes, time, runs, file: false, dir: None }
+}

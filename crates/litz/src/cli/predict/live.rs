@@ -1,0 +1,148 @@
+//! The live runs that a prediction is held against.
+
+use litz::transfer::CancelToken;
+use rustix::time::{ClockId, clock_gettime};
+use scenario::simulated::Placement;
+use serde::Serialize;
+use units::Duration;
+
+use super::Case;
+use super::work::cpu_s_per_gb;
+use crate::profile::{self, Failure, RunPlan};
+
+/// What one run came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    goodput_bps: f64,
+    /// Processors that were busy, both ends together; none if others than the ends were busy, too.
+    processors: Option<f64>,
+}
+
+/// What was measured live: medians of the runs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Measured {
+    /// Application bytes that arrived, in bits a second.
+    pub(super) goodput_bps: f64,
+    /// From the slowest to the fastest run.
+    pub(super) range_bps: [f64; 2],
+    /// Processors that were busy, on average, both ends together. None of a scenario: this machine is busy with the links, too.
+    pub(super) processors: Option<f64>,
+    /// Processor time of both ends, in seconds for each 10^9 bytes. Other programs change it less than the goodput.
+    pub(super) cpu_s_per_gb: Option<f64>,
+}
+
+/// The medians; none of no runs.
+pub(super) fn median(samples: &[Sample]) -> Option<Measured> {
+    let sorted = |of: &dyn Fn(&Sample) -> Option<f64>| {
+        let mut figures: Vec<f64> = samples.iter().filter_map(of).collect();
+        figures.sort_by(f64::total_cmp);
+        figures
+    };
+    let middle = |figures: &[f64]| figures.get(figures.len() / 2).copied();
+    let goodputs = sorted(&|sample| Some(sample.goodput_bps));
+    let costs = sorted(&|sample| Some(cpu_s_per_gb(sample.processors?, sample.goodput_bps)));
+    Some(Measured {
+        goodput_bps: middle(&goodputs)?,
+        range_bps: [*goodputs.first()?, *goodputs.last()?],
+        processors: middle(&sorted(&|sample| sample.processors)),
+        cpu_s_per_gb: middle(&costs),
+    })
+}
+
+/// Whether that can be done live, as far as it shows beforehand.
+///
+/// # Errors
+/// In words for the user.
+pub(super) fn check(cases: &[Case]) -> Result<(), String> {
+    let of_scenario = |case: &&Case| case.datagram_bytes.is_none();
+    if cases.iter().filter(of_scenario).any(|case| case.placement == Placement::Inline) {
+        return Err(
+            "--verify of a scenario runs its applications on one thread, which the placement inline does not allow: \
+                    name others with --placement, such as thread,split"
+                .to_owned(),
+        );
+    }
+    if cases.iter().any(|case| of_scenario(&case)) {
+        #[cfg(target_os = "linux")]
+        crate::cli::scenario::check_machine().map_err(|words| format!("--verify of a scenario: {words}"))?;
+        #[cfg(not(target_os = "linux"))]
+        return Err("--verify of a scenario needs network namespaces, which only Linux has".to_owned());
+    }
+    cases.iter().try_for_each(|case| live_name(case.placement).map(drop))
+}
+
+/// Does live what the case says, for the `round`th time.
+///
+/// # Errors
+/// If it cannot be done here.
+pub(super) fn measure(case: &Case, time: Duration, round: usize, cancel: &CancelToken) -> Result<Sample, Failure> {
+    match case.datagram_bytes {
+        Some(size) => bulk(size, time, case.placement, cancel),
+        None => between_namespaces(case, round, cancel),
+    }
+}
+
+/// The engine's name for a placement.
+fn live_name(placement: Placement) -> Result<litz::Placement, String> {
+    placement.to_string().parse().map_err(|error| format!("{placement}: {error}"))
+}
+
+fn bulk(datagram_size: usize, time: Duration, placement: Placement, cancel: &CancelToken) -> Result<Sample, Failure> {
+    let plan =
+        RunPlan { datagram_size, time, metered: false, placement: live_name(placement).map_err(Failure::Error)? };
+    let clock = net::MonotonicClock::start();
+    let (from, cpu_from) = (clock.now(), process_time());
+    let run = profile::run(&plan, cancel)?;
+    let (wall, cpu) = (clock.now().saturating_since(from), process_time().saturating_sub(cpu_from));
+    let payload = profile::payload_len(datagram_size) as f64;
+    let goodput_bps = run.receiving.packets * payload * 8.0 / run.receiving.wall.as_secs_f64();
+    Ok(Sample { goodput_bps, processors: Some(cpu.as_secs_f64() / wall.as_secs_f64()) })
+}
+
+/// Processor time of all threads so far.
+fn process_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::from_secs(time.tv_sec as u64) + Duration::from_nanos(time.tv_nsec as u64)
+}
+
+#[cfg(target_os = "linux")]
+fn between_namespaces(case: &Case, round: usize, cancel: &CancelToken) -> Result<Sample, Failure> {
+    use scenario::world::{Order, World, WorldError};
+
+    let mut world = crate::cli::scenario::Netns { placement: Some(live_name(case.placement).map_err(Failure::Error)?) };
+    let order = Order { paths: (0..case.scenario.paths.len()).collect(), seed: 1 + round as u64 };
+    let outcome = world.run(&case.scenario, &order, &mut |_| !cancel.is_cancelled());
+    let outcome = outcome.map_err(|error| match error {
+        WorldError::Stopped => Failure::Interrupted,
+        error => Failure::Error(error.to_string()),
+    })?;
+    if let Some(failure) = &outcome.failure {
+        return Err(Failure::Error(format!("{}: the live connection failed: {failure}", case.placement)));
+    }
+    let goodput_bps = super::work::goodput_bps(&outcome, Duration::ZERO);
+    if goodput_bps <= 0.0 {
+        return Err(Failure::Error(format!("{}: nothing arrived in the live run", case.placement)));
+    }
+    Ok(Sample { goodput_bps, processors: None })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn between_namespaces(_case: &Case, _round: usize, _cancel: &CancelToken) -> Result<Sample, Failure> {
+    unreachable!("`check` has refused it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_slow_run_does_not_count() {
+        let sample = |goodput_bps| Sample { goodput_bps, processors: Some(2.0) };
+        let measured = median(&[sample(8e9), sample(1e9), sample(9e9)]).expect("runs");
+        assert_eq!((measured.goodput_bps, measured.range_bps), (8e9, [1e9, 9e9]));
+        assert_eq!((measured.processors, measured.cpu_s_per_gb), (Some(2.0), Some(2.0)));
+        assert!(median(&[]).is_none());
+        let linked = median(&[Sample { goodput_bps: 1e6, processors: None }]).expect("a run");
+        assert_eq!((linked.processors, linked.cpu_s_per_gb), (None, None));
+    }
+}
