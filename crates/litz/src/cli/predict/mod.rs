@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use litz::transfer::CancelToken;
+use measure::Program;
 use scenario::simulated::{Costs, Machine, PROCESSORS_MAX, PROFILE_BYTES_MAX, Placement};
 use serde::Serialize;
 use units::Duration;
@@ -15,6 +16,7 @@ use units::Duration;
 use super::bounded::read_text;
 use super::{exit, out, scenario::read_one, signals};
 use crate::profile::{Failure, WARM_UP};
+use crate::provenance::{self, PROGRAM};
 use work::{Figures, Measured};
 
 pub(crate) use options::{HELP, PredictOptions};
@@ -37,9 +39,24 @@ struct Row {
 struct Report {
     format: &'static str,
     version: u32,
+    #[serde(flatten)]
+    program: Program,
+    /// Where it was measured, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine: Option<provenance::Machine>,
+    /// Of what is random in the simulated runs.
+    seed: u64,
     scenario: String,
+    /// Of the scenario's file, if it is one: see `docs/spec/scenario.md`.
+    file_blake3: Option<String>,
+    /// Of bulk: how long each run takes, and how much of its beginning does not count.
+    time_ns: Option<u64>,
+    warm_up_ns: Option<u64>,
     processors: usize,
+    /// Both hosts are one machine.
+    is_shared: bool,
     hand_over_ns: f64,
+    costs: Costs,
     rows: Vec<Row>,
 }
 
@@ -74,9 +91,11 @@ fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Fail
     };
     let mut rows = Vec::new();
     let mut name = "bulk".to_owned();
+    let mut file_blake3 = None;
     if let Some(path) = &options.scenario {
-        let scenario = read_one(path).map_err(Failure::Error)?;
+        let (scenario, digest) = read_one(path).map_err(Failure::Error)?;
         name.clone_from(&scenario.name);
+        file_blake3 = Some(digest);
         for placement in &options.placement {
             let predicted = work::predict(&scenario, &machine(*placement), Duration::ZERO, cancel)?;
             rows.push(Row::new(*placement, None, predicted, None));
@@ -98,8 +117,22 @@ fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Fail
             }
         }
     }
-    let hand_over_ns = options.hand_over;
-    Ok(Report { format: "litz-prediction", version: 1, scenario: name, processors, hand_over_ns, rows })
+    Ok(Report {
+        format: "litz-prediction",
+        version: 1,
+        program: PROGRAM,
+        machine: options.verify.then(|| provenance::Machine::here(net::processors::count())),
+        seed: work::SEED,
+        scenario: name,
+        file_blake3,
+        time_ns: options.bulk.then(|| options.time.as_nanos()),
+        warm_up_ns: options.bulk.then(|| WARM_UP.as_nanos()),
+        processors,
+        is_shared: options.bulk,
+        hand_over_ns: options.hand_over,
+        costs,
+        rows,
+    })
 }
 
 /// What is simulated if nobody says, on a machine with so many processors.
