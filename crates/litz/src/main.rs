@@ -3,6 +3,7 @@
 
 mod cli;
 mod profile;
+mod provenance;
 mod speedup;
 
 use std::process::ExitCode;

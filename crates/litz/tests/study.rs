@@ -89,6 +89,9 @@ fn results_are_compared_with_the_paper_and_kept_as_files() {
         assert!(kept.contains(&name), "{name}: {kept:?}");
     }
     let csv = std::fs::read_to_string(folder.path().join(format!("{SMALL}-table-1.csv"))).expect("it was written");
+    let (source, csv) = csv.split_once('\n').expect("a line that says where it comes from");
+    let conditions = ["# 002-checksum: litz ", "(commit ", "seed 1, 3 replications", "quick"];
+    assert!(conditions.iter().all(|words| source.contains(words)), "{source}");
     assert!(csv.starts_with("row,quantity,unit,paper,ours,plus_minus,difference,tolerance,within,fitted\n"), "{csv}");
     let json = std::fs::read(folder.path().join(format!("{SMALL}.json"))).expect("it was written");
     let json: Value = serde_json::from_slice(&json).expect("it is JSON");

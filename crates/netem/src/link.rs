@@ -54,6 +54,8 @@ pub struct Link<P> {
     queue: Queue<P>,
     codel: Control,
     line: Line<P>,
+    /// Since when the packet on the line is there.
+    on_line_since: Instant,
     /// Whether the packet on the line vanishes at its end.
     is_doomed: bool,
     faults: Faults,
@@ -80,6 +82,7 @@ impl<P: Packet> Link<P> {
             queue: Queue::new(),
             codel: Control::default(),
             line,
+            on_line_since: Instant::ZERO,
             is_doomed: false,
             faults: Faults::new(&rng),
             turn: Instant::ZERO,

@@ -41,6 +41,9 @@ pub struct LinkStats {
     pub carried: u64,
     /// Bytes in them, with the line's overhead.
     pub carried_bytes: u64,
+    /// For how long packets were on the line, all together: those that have left it, the time included for which it was held. Zero if
+    /// the line has no rate. Saturates.
+    pub on_line: Duration,
     /// For how long they had waited before, all together. Saturates.
     pub queue_delay_sum: Duration,
     /// For how long one of them had waited at most.

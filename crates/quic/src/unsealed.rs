@@ -129,6 +129,20 @@ impl Unsealed {
         }
     }
 
+    /// Appends those bytes of a datagram that there are without sealing it: all of one that has bytes; of a packet of a row its header and
+    /// that of its frame, neither protected, so that number and offset can be read. For whoever looks on.
+    ///
+    /// # Panics
+    /// If there is no such datagram.
+    pub fn known_bytes(&self, datagram: usize, out: &mut Vec<u8>) {
+        match self.places[datagram] {
+            Place::Sealed { .. } => self.seal_datagram(datagram, out),
+            Place::Row { item, index } => {
+                self.headers_of_row(self.row(item), index, out);
+            }
+        }
+    }
+
     /// The connection ID that a datagram of a row is sent to; none of one that has bytes.
     pub(crate) fn destination(&self, datagram: usize) -> Option<&ConnectionId> {
         match self.places[datagram] {
@@ -208,12 +222,20 @@ impl Unsealed {
         }
     }
 
-    fn seal_of_row(&self, row: &PlannedRow, index: u32, out: &mut Vec<u8>) {
-        let (start, number) = (out.len(), row.number + u64::from(index));
+    /// What is before the payload of a packet of a row, not protected. Returns where the packet number is.
+    fn headers_of_row(&self, row: &PlannedRow, index: u32, out: &mut Vec<u8>) -> usize {
+        let number = row.number + u64::from(index);
         let number_len = usize::from(row.number_len);
         let number_at = emit_short(&row.dcid, number, number_len, row.key_phase, false, row.fixed_bit, out);
         let offset = row.offset + u64::from(index) * u64::from(row.stride);
         emit_stream_header(row.id, offset, row.stride as usize, false, true, out);
+        number_at
+    }
+
+    fn seal_of_row(&self, row: &PlannedRow, index: u32, out: &mut Vec<u8>) {
+        let (start, number) = (out.len(), row.number + u64::from(index));
+        let number_len = usize::from(row.number_len);
+        let number_at = self.headers_of_row(row, index, out);
         self.copy_payload(row, index, |part| out.extend_from_slice(part));
         let keys = self.plan.keys_of(Space::Data);
         protect(keys, self.plan.path, number, row.number_len, number_at + number_len, start, out);

@@ -75,6 +75,15 @@ impl End {
                     (unsealed.len_bytes(index), &datagram),
                     "sealed late as sealed early"
                 );
+                let mut known = Vec::new();
+                unsealed.known_bytes(index, &mut known);
+                if unsealed.is_sealed(index) {
+                    assert_eq!(known, datagram, "all of it is known");
+                } else {
+                    // A short header in front, of the same connection ID, and a frame's; no payload.
+                    assert!((6..50).contains(&known.len()) && known.len() < datagram.len(), "{known:02x?}");
+                    assert_eq!((known[0] & 0xe0, &known[1..5]), (datagram[0] & 0xe0, &datagram[1..5]));
+                }
                 log.push((now, self.side as usize, datagram.clone()));
                 self.sent += 1;
                 if self.sent.is_multiple_of(LOST_EVERY) {

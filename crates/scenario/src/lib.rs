@@ -13,6 +13,7 @@
 //! | [`mod@parse`] | the format, with errors that name file, line and key |
 //! | [`faults`], [`capacity`] | what a scenario means in time: schedules of links, and what they could carry |
 //! | [`world`], [`memory`], [`simulated`] | where runs are made |
+//! | [`components`], [`tape`] | how busy links, sockets and processors were; a run written down as trace and packets |
 //! | [`begin`] | how a run's connection behaves, and which paths it opens when |
 //! | [`apps`], [`content`], [`recorder`] | the applications at both ends, the bytes they send, and what they measure |
 //! | [`proof`] | that every fault was met by packets |
@@ -26,6 +27,7 @@ pub mod apps;
 pub mod begin;
 pub mod capacity;
 pub mod check;
+pub mod components;
 pub mod content;
 pub mod faults;
 pub mod memory;
@@ -37,6 +39,7 @@ pub mod recorder;
 pub mod report;
 pub mod simulated;
 pub mod suite;
+pub mod tape;
 #[cfg(test)]
 mod testing;
 pub mod world;

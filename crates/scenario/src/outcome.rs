@@ -3,6 +3,7 @@
 use netem::LinkStats;
 use units::{Duration, Instant};
 
+use crate::components::Component;
 use crate::model::{CheckKind, Scenario, Window};
 
 /// The width of a step of [`Deliveries::cumulative_bytes`].
@@ -41,6 +42,11 @@ pub struct Outcome {
     pub fault_outcomes: Vec<FaultOutcome>,
     /// Streams that named nothing that was sent.
     pub foreign_streams: u64,
+    /// How busy what is waited for was, in virtual time; empty otherwise.
+    pub components: Vec<Component>,
+    /// Stands for all that was sent and delivered over the links, when, in which order; in virtual time. Of two runs that have the same,
+    /// packets went alike.
+    pub events_digest: Option<u64>,
     /// What whoever reads the figures must know about how they came about, in words; nothing in virtual time.
     pub notes: Vec<String>,
 }

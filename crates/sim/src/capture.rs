@@ -65,10 +65,13 @@ const SECTION_LENGTH_UNKNOWN: u64 = u64::MAX;
 
 /// Options.
 const END_OF_OPTIONS: u16 = 0;
+const OPT_COMMENT: u16 = 1;
 const IF_NAME: u16 = 2;
 const EPB_FLAGS: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 
+/// Comments are options, too; more than this is no comment.
+const COMMENT_BYTES_MAX: usize = 4096;
 /// Names are options, whose length has 16 bits; no viewer shows that much.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -78,12 +81,24 @@ impl<W: io::Write> Capture<W> {
     /// # Errors
     /// If `out` fails.
     pub fn new(out: W, snap_bytes: u32) -> io::Result<Self> {
+        Self::about(out, snap_bytes, "")
+    }
+
+    /// The same, with a comment that readers show: what run it is of.
+    ///
+    /// # Errors
+    /// If `out` fails.
+    pub fn about(out: W, snap_bytes: u32, comment: &str) -> io::Result<Self> {
         let mut capture = Self { out, snap_bytes, interfaces: Vec::new(), block: Vec::new() };
         capture.begin(SECTION_HEADER);
         capture.block.extend(BYTE_ORDER_MAGIC.to_le_bytes());
         // Version 1.0.
         capture.block.extend([1, 0, 0, 0]);
         capture.block.extend(SECTION_LENGTH_UNKNOWN.to_le_bytes());
+        if !comment.is_empty() {
+            capture.option(OPT_COMMENT, beginning(comment, COMMENT_BYTES_MAX).as_bytes());
+            capture.option(END_OF_OPTIONS, &[]);
+        }
         capture.finish()?;
         Ok(capture)
     }

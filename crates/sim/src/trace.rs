@@ -1,10 +1,13 @@
 //! What happened when, for people to look at: spans of components and processes, levels of queues, on the one clock of the run.
 //!
 //! [`Trace::write`] gives the Chrome trace event format, which Perfetto (<https://ui.perfetto.dev>) opens. A simulation records only
-//! if [`Simulation::record`] asked for it; otherwise each place that could costs a branch. Recording changes nothing of
-//! the run, and the same seed gives the same file.
+//! if [`Simulation::record`] or [`Simulation::record_into`] asked for it; otherwise each place that could costs a branch. Recording
+//! changes nothing of the run, and the same seed gives the same file.
+//!
+//! A trace is kept, up to a bound, or goes out while the run does ([`Trace::into_file`]); then only a bounded piece of it is in memory.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 
 use serde::Serialize;
@@ -12,8 +15,15 @@ use units::Instant;
 
 use crate::kernel::{Sim, Simulation};
 
-/// What a trace shows of one run: at most as many entries as it was made for.
-#[derive(Clone, Debug)]
+/// Entries of a trace that goes out, in memory at once: some 128 KiB.
+const PIECE_ENTRIES: usize = 4096;
+
+/// Names of tracks and of what happens there, at most, in a trace that goes out. Models have hundreds; what makes a name for each packet is
+/// cut off here.
+const NAMES_MAX: usize = 1 << 16;
+
+/// What a trace shows of one run: at most as many entries as it was made for, or all of them in a file.
+#[derive(Debug)]
 pub struct Trace {
     entries: Vec<Entry>,
     entries_max: usize,
@@ -21,6 +31,26 @@ pub struct Trace {
     /// Names of tracks and of what happens there; entries have their numbers.
     names: Vec<String>,
     numbers: BTreeMap<String, u32>,
+    /// Where entries go when there are as many as may be kept.
+    file: Option<File>,
+}
+
+/// A trace that is being written.
+struct File {
+    out: Box<dyn io::Write>,
+    /// What run it is of.
+    about: String,
+    /// The first failure; nothing is written after it.
+    error: Option<io::Error>,
+    is_begun: bool,
+    /// Tracks whose names are in the file.
+    named: Vec<bool>,
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").field("error", &self.error).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,33 +87,67 @@ enum Arguments<'a> {
 impl Trace {
     /// Room for `entries_max` entries, of some 32 bytes each; later ones are counted and left out.
     pub const fn new(entries_max: usize) -> Self {
-        Self { entries: Vec::new(), entries_max, left_out: 0, names: Vec::new(), numbers: BTreeMap::new() }
+        Self { entries: Vec::new(), entries_max, left_out: 0, names: Vec::new(), numbers: BTreeMap::new(), file: None }
+    }
+
+    /// A trace of any length that goes to `out` piece by piece, in the format of [`write`](Self::write); `about` says in words what run
+    /// it is of. [`finish_file`](Self::finish_file) ends it.
+    ///
+    /// # Errors
+    /// If `out` fails.
+    pub fn into_file(mut out: Box<dyn io::Write>, about: &str) -> io::Result<Self> {
+        out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+        let file = File { out, about: about.to_owned(), error: None, is_begun: false, named: Vec::new() };
+        Ok(Self { file: Some(file), ..Self::new(PIECE_ENTRIES) })
+    }
+
+    /// Writes what is left and ends the file, if it is one that goes out.
+    ///
+    /// # Errors
+    /// If it could not be written, now or before.
+    pub fn finish_file(mut self) -> io::Result<()> {
+        self.write_piece();
+        let Some(mut file) = self.file else { return Ok(()) };
+        match file.error {
+            Some(error) => Err(error),
+            None => {
+                let about = serde_json::to_string(&file.about)?;
+                let left_out = self.left_out;
+                write!(file.out, "\n],\"otherData\":{{\"about\":{about},\"left_out\":{left_out}}}}}\n")?;
+                file.out.flush()
+            }
+        }
+    }
+
+    /// Why it cannot be written any more, if it goes to a file that cannot.
+    pub fn failure(&self) -> Option<&io::Error> {
+        self.file.as_ref()?.error.as_ref()
     }
 
     /// `name` happened on `track` from `from` until `until`. Spans of one track should not overlap but for those that hold others.
     pub fn span(&mut self, track: &str, name: &str, from: Instant, until: Instant) {
         let (track, name) = (self.number(track), self.number(name));
-        self.add(Entry::Span { track, name, from, until });
+        self.add(track.zip(name).map(|(track, name)| Entry::Span { track, name, from, until }));
     }
 
     /// The level of `track` is `value` from `at` on.
     pub fn level(&mut self, track: &str, at: Instant, value: u64) {
         let track = self.number(track);
-        self.add(Entry::Level { track, at, value });
+        self.add(track.map(|track| Entry::Level { track, at, value }));
     }
 
     /// `name` happened on `track` at `at`, in no time.
     pub fn mark(&mut self, track: &str, name: &str, at: Instant) {
         let (track, name) = (self.number(track), self.number(name));
-        self.add(Entry::Mark { track, name, at });
+        self.add(track.zip(name).map(|(track, name)| Entry::Mark { track, name, at }));
     }
 
-    /// Entries in it.
+    /// Entries in memory.
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if nothing was recorded.
+    /// True if there are none.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -99,23 +163,37 @@ impl Trace {
     /// If `out` fails.
     pub fn write(&self, mut out: impl io::Write) -> io::Result<()> {
         write!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"left_out\":{}}},\"traceEvents\":[", self.left_out)?;
-        let mut separator = "\n";
-        for (number, name) in (0..).zip(&self.names) {
-            // Names that are no track's show nothing.
-            let args = Some(Arguments::Name { name });
-            let named = Shown { ph: "M", pid: 1, tid: number, name: "thread_name", ts: 0.0, dur: None, s: None, args };
-            if self.entries.iter().any(|entry| entry.is_on(number)) {
-                out.write_all(separator.as_bytes())?;
-                serde_json::to_writer(&mut out, &named)?;
-                separator = ",\n";
+        self.write_entries(&mut out, &mut Vec::new(), &mut false)?;
+        out.write_all(b"\n]}\n")
+    }
+
+    /// The entries in memory go to the file, if there is one; then there is room again.
+    fn write_piece(&mut self) {
+        let Some(mut file) = self.file.take() else { return };
+        if file.error.is_none() {
+            file.error = self.write_entries(&mut file.out, &mut file.named, &mut file.is_begun).err();
+        }
+        self.entries.clear();
+        self.file = Some(file);
+    }
+
+    /// Writes all entries, and before them the names of tracks that are not yet `named`.
+    fn write_entries(&self, out: &mut dyn io::Write, named: &mut Vec<bool>, is_begun: &mut bool) -> io::Result<()> {
+        let mut write = |shown: &Shown<'_>| {
+            let separator = if std::mem::replace(is_begun, true) { ",\n" } else { "\n" };
+            out.write_all(separator.as_bytes())?;
+            serde_json::to_writer(&mut *out, shown).map_err(io::Error::from)
+        };
+        named.resize(self.names.len(), false);
+        // Names that are no track's show nothing.
+        for number in self.entries.iter().filter_map(Entry::track_to_name) {
+            if !std::mem::replace(&mut named[number as usize], true) {
+                let args = Some(Arguments::Name { name: &self.names[number as usize] });
+                let name = "thread_name";
+                write(&Shown { ph: "M", pid: 1, tid: number, name, ts: 0.0, dur: None, s: None, args })?;
             }
         }
-        for entry in &self.entries {
-            out.write_all(separator.as_bytes())?;
-            serde_json::to_writer(&mut out, &self.shown(entry))?;
-            separator = ",\n";
-        }
-        out.write_all(b"\n]}\n")
+        self.entries.iter().try_for_each(|entry| write(&self.shown(entry)))
     }
 
     fn shown(&self, entry: &Entry) -> Shown<'_> {
@@ -133,35 +211,40 @@ impl Trace {
         }
     }
 
-    fn number(&mut self, name: &str) -> u32 {
+    /// The number of a name; `None` if there is no room for one more, so that names do not grow without bound.
+    fn number(&mut self, name: &str) -> Option<u32> {
         if let Some(&number) = self.numbers.get(name) {
-            return number;
+            return Some(number);
         }
-        if self.entries.len() >= self.entries_max {
-            // Its entry will be left out, so its name is not needed: names do not grow without bound.
-            return 0;
+        let has_room =
+            if self.file.is_some() { self.names.len() < NAMES_MAX } else { self.entries.len() < self.entries_max };
+        if !has_room {
+            return None;
         }
         let number = self.names.len() as u32;
         self.names.push(name.to_owned());
         self.numbers.insert(name.to_owned(), number);
-        number
+        Some(number)
     }
 
-    fn add(&mut self, entry: Entry) {
-        if self.entries.len() < self.entries_max {
-            self.entries.push(entry);
-        } else {
-            self.left_out += 1;
+    /// Adds an entry, if there was room for its names.
+    fn add(&mut self, entry: Option<Entry>) {
+        if self.entries.len() >= self.entries_max {
+            self.write_piece();
+        }
+        match entry {
+            Some(entry) if self.entries.len() < self.entries_max => self.entries.push(entry),
+            _ => self.left_out += 1,
         }
     }
 }
 
 impl Entry {
-    /// True if track `number` shows spans or marks; levels name themselves.
-    const fn is_on(&self, number: u32) -> bool {
+    /// The track, if its name must be told: levels name themselves.
+    const fn track_to_name(&self) -> Option<u32> {
         match *self {
-            Self::Span { track, .. } | Self::Mark { track, .. } => track == number,
-            Self::Level { .. } => false,
+            Self::Span { track, .. } | Self::Mark { track, .. } => Some(track),
+            Self::Level { .. } => None,
         }
     }
 }
@@ -176,6 +259,11 @@ impl Simulation {
     /// is forgotten.
     pub fn record(&self, entries_max: usize) {
         self.sim().set_trace(Some(Trace::new(entries_max)));
+    }
+
+    /// Records into `trace` from now on. What was recorded before is forgotten.
+    pub fn record_into(&self, trace: Trace) {
+        self.sim().set_trace(Some(trace));
     }
 
     /// Ends the recording and returns it; `None` if there was none.
@@ -279,6 +367,68 @@ mod tests {
         assert_eq!((levels[0]["args"]["value"].as_u64(), levels[1]["args"]["value"].as_u64()), (Some(1), Some(0)));
         let last = levels.last().unwrap()["ts"].as_f64().unwrap();
         assert!((last * 1e3 - now as f64).abs() < 0.5, "{last} us, the run ended at {now} ns");
+    }
+
+    /// Bytes that the test can look at while the trace has them.
+    #[derive(Clone, Default)]
+    struct Shared(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
+
+    impl io::Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_trace_that_goes_out_has_all_entries_and_little_in_memory() {
+        let out = Shared::default();
+        let mut trace = Trace::into_file(Box::new(out.clone()), "a \"test\"").unwrap();
+        let count = 10 * PIECE_ENTRIES as u64 + 7;
+        for number in 0..count {
+            let at = Instant::from_nanos(number);
+            match number % 3 {
+                0 => trace.level("queue", at, number),
+                1 => trace.mark("marks", "m", at),
+                // A track that comes up late is named, too.
+                _ => trace.span(if number > count / 2 { "late" } else { "spans" }, "s", at, at),
+            }
+            assert!(trace.len() <= PIECE_ENTRIES);
+        }
+        assert!(out.0.borrow().len() > 1_000_000, "most of it is out before the end");
+        trace.finish_file().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&out.0.borrow()).unwrap();
+        let events = json["traceEvents"].as_array().unwrap();
+        let named: Vec<_> =
+            events.iter().filter(|event| event["ph"] == "M").map(|event| event["args"]["name"].clone()).collect();
+        assert_eq!(named, ["marks", "spans", "late"]);
+        assert_eq!(events.len() as u64, count + 3);
+        assert_eq!((&json["otherData"]["about"], &json["otherData"]["left_out"]), (&"a \"test\"".into(), &0.into()));
+    }
+
+    #[test]
+    fn a_trace_whose_file_fails_says_so_at_once_and_in_the_end() {
+        let full = io::Cursor::new([0; 1000]);
+        let mut trace = Trace::into_file(Box::new(full), "full").unwrap();
+        assert!(trace.failure().is_none());
+        for number in 0..=PIECE_ENTRIES as u64 {
+            trace.level("queue", Instant::from_nanos(number), number);
+        }
+        assert!(trace.failure().is_some() && trace.len() == 1);
+        assert!(trace.finish_file().is_err());
+    }
+
+    #[test]
+    fn a_model_that_makes_names_without_end_does_not_fill_memory() {
+        let mut trace = Trace::into_file(Box::new(io::sink()), "names").unwrap();
+        for number in 0..NAMES_MAX as u64 + 10 {
+            trace.level(&format!("packet {number}"), Instant::from_nanos(number), number);
+        }
+        assert_eq!((trace.names.len(), trace.left_out()), (NAMES_MAX, 10));
+        trace.finish_file().unwrap();
     }
 
     #[test]

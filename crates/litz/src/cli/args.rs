@@ -19,7 +19,7 @@ use super::study::StudyOptions;
 
 /// One connection over every link and every core, each strand encrypted.
 #[derive(Parser, Debug)]
-#[command(name = "litz", version, about, after_help = exit::HELP, max_term_width = 100)]
+#[command(name = "litz", version = crate::provenance::VERSION, about, after_help = exit::HELP, max_term_width = 100)]
 pub(crate) struct Arguments {
     /// Say more on standard error; twice or three times for still more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]

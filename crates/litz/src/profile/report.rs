@@ -1,5 +1,6 @@
 //! The whole result. What is serialised here is the format of `docs/spec/profile.md`: a change of meaning is a new version.
 
+use measure::Program;
 use serde::Serialize;
 
 use super::Settings;
@@ -8,6 +9,7 @@ use super::file::FileCosts;
 use super::fit::median;
 use super::run::{Run, Spent};
 use super::side::Side;
+use crate::provenance::{Machine, PROGRAM};
 
 /// What everything besides cipher, copy and system calls may cost a packet at each end, as ARCHITECTURE.md wants it.
 pub(crate) const BUDGET_NS: f64 = 100.0;
@@ -26,6 +28,8 @@ const LOST_SHARE_MAX: f64 = 0.001;
 pub(crate) struct Report {
     format: &'static str,
     version: u32,
+    #[serde(flatten)]
+    program: Program,
     pub(crate) datagram_bytes: usize,
     pub(crate) payload_bytes: usize,
     pub(crate) sizes_bytes: Vec<usize>,
@@ -40,16 +44,6 @@ pub(crate) struct Report {
     pub(crate) wake_ns: f64,
     /// What makes the figures doubtful, in words.
     pub(crate) warnings: Vec<String>,
-}
-
-/// Where it was measured.
-#[derive(Debug, Serialize)]
-pub(crate) struct Machine {
-    os: &'static str,
-    arch: &'static str,
-    pub(crate) processors: usize,
-    /// False: built for debugging, so that the figures are those of another program.
-    pub(crate) optimised: bool,
 }
 
 /// Both ends.
@@ -135,17 +129,13 @@ impl Report {
         overhead: Overhead,
         wake_ns: f64,
     ) -> Self {
-        let machine = Machine {
-            os: std::env::consts::OS,
-            arch: std::env::consts::ARCH,
-            processors: std::thread::available_parallelism().map_or(1, usize::from),
-            optimised: !cfg!(debug_assertions),
-        };
+        let machine = Machine::here(std::thread::available_parallelism().map_or(1, usize::from));
         let mut warnings = warnings(&machine, &memory);
         warnings.extend(file.as_ref().and_then(|file| file.costs.transfer_failure.clone()));
         Self {
             format: "litz-profile",
             version: VERSION,
+            program: PROGRAM,
             datagram_bytes: settings.datagram_size,
             payload_bytes: payload_len(settings.datagram_size),
             sizes_bytes: settings.sizes.clone(),

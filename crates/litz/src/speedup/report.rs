@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use litz::{Placement, StageStats};
+use measure::Program;
 use serde::Serialize;
 
 use super::Estimate;
 use super::bound::Shares;
 use super::run::{Outcome, payload_len};
 use super::{Measured, Settings, Side};
+use crate::provenance::{Machine, PROGRAM};
 
 /// The version of the JSON format.
 const VERSION: u32 = 1;
@@ -21,7 +23,8 @@ const TAKEN_AWAY_SHARE_MAX: f64 = 0.05;
 pub(crate) struct Report {
     format: &'static str,
     version: u32,
-    litz_version: &'static str,
+    #[serde(flatten)]
+    program: Program,
     /// Seconds since 1970; none if nobody asked for a file.
     pub(crate) date_unix: Option<u64>,
     pub(crate) machine: Machine,
@@ -40,19 +43,6 @@ pub(crate) struct Report {
     pub(crate) sides: Vec<SideReport>,
     /// What makes the figures doubtful, in words.
     pub(crate) warnings: Vec<String>,
-}
-
-/// Where it was measured.
-#[derive(Debug, Serialize)]
-pub(crate) struct Machine {
-    os: &'static str,
-    arch: &'static str,
-    /// As the system calls it, where it does.
-    pub(crate) processor: Option<String>,
-    /// Processors that may be used.
-    pub(crate) processors: usize,
-    /// False: built for debugging, so that the figures are those of another program.
-    optimised: bool,
 }
 
 /// One side.
@@ -154,13 +144,7 @@ struct Workers {
 
 impl Report {
     pub(super) fn new(settings: &Settings, sides: Vec<Measured>) -> Self {
-        let machine = Machine {
-            os: std::env::consts::OS,
-            arch: std::env::consts::ARCH,
-            processor: processor(),
-            processors: settings.cores.len(),
-            optimised: !cfg!(debug_assertions),
-        };
+        let machine = Machine::here(settings.cores.len());
         let mut warnings = Vec::new();
         if !machine.optimised {
             warnings.push("this is a build for debugging: only a release build shows real costs".to_owned());
@@ -175,7 +159,7 @@ impl Report {
         Self {
             format: "litz-speedup",
             version: VERSION,
-            litz_version: env!("CARGO_PKG_VERSION"),
+            program: PROGRAM,
             date_unix: None,
             machine,
             cipher: settings.cipher.id(),
@@ -287,12 +271,4 @@ impl Workers {
             batches_lost: stats.batches_lost,
         }
     }
-}
-
-/// What the system calls its first processor.
-fn processor() -> Option<String> {
-    // No such file, no name.
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    line.split_once(':').map(|(_, name)| name.trim().to_owned())
 }

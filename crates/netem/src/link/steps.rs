@@ -76,6 +76,7 @@ impl<P: Packet> Link<P> {
         self.stats.queue_delay_max = self.stats.queue_delay_max.max(waited);
         self.is_doomed = self.config.state == LineState::Silent;
         self.line.start(since, at, line_bytes, packet);
+        self.on_line_since = at;
     }
 
     /// The next change of the schedule, at `at`.
@@ -121,6 +122,7 @@ impl<P: Packet> Link<P> {
     /// The faults, which happen behind the line: a lost packet has used it, a copy does not.
     fn leave_line(&mut self, departure: Instant) {
         let Some(packet) = self.line.finish() else { return };
+        self.stats.on_line += departure.saturating_since(self.on_line_since);
         // All are drawn for every packet, so that more of one fault does not decide which packets meet another.
         let lost = self.faults.loss.chance(self.config.loss);
         let lost_in_burst = self.config.burst_loss.as_ref().is_some_and(|loss| self.faults.bursts.step(loss));

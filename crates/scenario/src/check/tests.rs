@@ -59,6 +59,8 @@ fn outcome(scenario: &Scenario, bytes: u64, millis: u64) -> Outcome {
         link_outcomes: vec![LinkOutcome { link: 0, stats: Default::default() }],
         fault_outcomes: Vec::new(),
         foreign_streams: 0,
+        components: Vec::new(),
+        events_digest: None,
         notes: Vec::new(),
     }
 }

@@ -6,9 +6,11 @@ use netem::{Link, LinkStats, Packet};
 use quic::Unsealed;
 use units::{Instant, Rng};
 
+use crate::components::Component;
 use crate::faults::scheduled;
 use crate::model::Scenario;
 use crate::outcome::{LinkOutcome, PathOutcome};
+use crate::tape::Tape;
 
 /// A datagram on its way.
 #[derive(Clone, Debug)]
@@ -57,6 +59,23 @@ pub(crate) struct Network {
     /// Per path, the place of its link.
     routes: Vec<usize>,
     outcomes: Vec<PathOutcome>,
+    digest: Digest,
+    /// What is written down of the run, if anything is.
+    pub(crate) tape: Option<Box<Tape>>,
+}
+
+/// A number that stands for all that was sent and delivered, when and where, in this order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Digest(u64);
+
+impl Digest {
+    /// Adds a datagram: the turn and multiplication of FxHash, which costs next to nothing. It finds differences, not forgers.
+    fn add(&mut self, now: Instant, is_sent: bool, direction: usize, frame: &Frame) {
+        let what = (frame.path as u64) << 2 | (direction as u64) << 1 | u64::from(is_sent);
+        for word in [now.as_nanos(), what, frame.len_bytes() as u64] {
+            self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+        }
+    }
 }
 
 impl Network {
@@ -69,7 +88,8 @@ impl Network {
             (index, [direction(0, "forward"), direction(1, "back")])
         };
         let outcomes = paths.iter().map(|&path| PathOutcome { path, ..PathOutcome::default() }).collect();
-        Self { links: used.into_iter().map(link).collect(), routes, outcomes }
+        let links = used.into_iter().map(link).collect();
+        Self { links, routes, outcomes, digest: Digest::default(), tape: None }
     }
 
     /// A datagram leaves; direction 0 leads to the receiving host.
@@ -77,15 +97,29 @@ impl Network {
         let outcome = &mut self.outcomes[frame.path];
         outcome.datagrams[direction] += 1;
         outcome.bytes[direction] += frame.len_bytes() as u64;
-        self.links[self.routes[frame.path]].1[direction].send(now, frame);
+        self.digest.add(now, true, direction, &frame);
+        let place = self.routes[frame.path];
+        let link = &mut self.links[place].1[direction];
+        if let Some(tape) = &mut self.tape {
+            tape.packet(now, place, direction, true, &frame);
+        }
+        link.send(now, frame);
+        if let Some(tape) = &mut self.tape {
+            tape.link(now, place, direction, link);
+        }
     }
 
     /// The next datagram that has arrived, and in which direction. Call it until there is none: only then all counters are
     /// those of `now`.
     pub(crate) fn receive(&mut self, now: Instant) -> Option<(usize, Frame)> {
-        for (_, link) in &mut self.links {
+        for (place, (_, link)) in self.links.iter_mut().enumerate() {
             for (direction, link) in link.iter_mut().enumerate() {
                 if let Some(frame) = link.poll_deliver(now) {
+                    self.digest.add(now, false, direction, &frame);
+                    if let Some(tape) = &mut self.tape {
+                        tape.packet(now, place, direction, false, &frame);
+                        tape.link(now, place, direction, link);
+                    }
                     return Some((direction, frame));
                 }
             }
@@ -102,6 +136,21 @@ impl Network {
         let found = self.links.iter().find(|(index, _)| *index == link);
         let (_, [forward, back]) = found.expect("only links in use are asked about");
         [*forward.stats(), *back.stats()]
+    }
+
+    /// What stands for all events of the links.
+    pub(crate) const fn digest(&self) -> u64 {
+        self.digest.0
+    }
+
+    /// How busy the links were until `now`.
+    pub(crate) fn components(&self, scenario: &Scenario, now: Instant) -> Vec<Component> {
+        let of = |(index, directions): &(usize, [Link<Frame>; 2])| {
+            let name = &scenario.links[*index].name;
+            let [forward, back] = directions;
+            [Component::link(name, "forward", forward, now), Component::link(name, "back", back, now)]
+        };
+        self.links.iter().flat_map(of).collect()
     }
 
     pub(crate) fn outcomes(&self) -> (Vec<PathOutcome>, Vec<LinkOutcome>) {

@@ -1,7 +1,7 @@
 //! One host: an endpoint, its one connection, and what a driver does for it.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,13 +48,16 @@ impl ReceiveBuffer for Arrived {
     }
 }
 
-/// The ends of a path as one side sees them: each path has a network, and a socket at each host, of its own.
+/// The ends of a path, the sending host's first: each path has a network, and a socket at each host, of its own.
+pub(crate) fn ends(path: usize) -> [SocketAddrV4; 2] {
+    let ip = |host| Ipv4Addr::new(10, 0, path as u8, host);
+    [SocketAddrV4::new(ip(1), 1000), SocketAddrV4::new(ip(2), 2000)]
+}
+
+/// The ends of a path as one side sees them.
 fn addresses(path: usize, side: Side) -> Addresses {
-    let end = |host, port| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, path as u8, host)), port);
-    let (here, there) = match side {
-        Side::Client => (end(1, 1000), end(2, 2000)),
-        Side::Server => (end(2, 2000), end(1, 1000)),
-    };
+    let [client, server] = ends(path).map(SocketAddr::V4);
+    let (here, there) = if side == Side::Client { (client, server) } else { (server, client) };
     Addresses { remote: there, local_ip: Some(here.ip()), socket: path as u16 }
 }
 

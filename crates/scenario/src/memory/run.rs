@@ -13,6 +13,7 @@ use crate::model::Scenario;
 use crate::outcome::Outcome;
 use crate::proof::Proof;
 use crate::recorder::Recorder;
+use crate::tape::Tape;
 use crate::world::{Order, Progress, Stages, Watch, WorldError};
 
 /// Steps without time passing after which somebody spins: far more than what can happen in one moment.
@@ -77,11 +78,17 @@ impl Run {
     }
 
     pub(crate) fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, WorldError> {
+        self.go(watch)?;
+        Ok(self.into_outcome())
+    }
+
+    /// Runs to the end.
+    pub(crate) fn go(&mut self, watch: Watch<'_>) -> Result<(), WorldError> {
         self.begin()?;
         loop {
             self.settle_touched();
             if self.is_over() || !self.step()? {
-                return Ok(self.into_outcome());
+                return Ok(());
             }
             self.steps += 1;
             if self.steps.is_multiple_of(STEPS_BETWEEN_WATCHES) {
@@ -100,8 +107,24 @@ impl Run {
         self.failure.is_some() || self.recorder.is_done()
     }
 
+    /// Writes down from now on what happens.
+    pub(crate) fn record(&mut self, tape: Box<Tape>) {
+        self.network.tape = Some(tape);
+    }
+
+    /// What was written down, for its end.
+    pub(crate) fn take_tape(&mut self) -> Option<Box<Tape>> {
+        self.network.tape.take()
+    }
+
     /// Tells whoever watches how far it is.
+    ///
+    /// # Errors
+    /// If that wants no more, or what is written down cannot be written.
     pub(crate) fn show(&self, watch: Watch<'_>) -> Result<(), WorldError> {
+        if let Some(tape) = &self.network.tape {
+            tape.check()?;
+        }
         let delivered_bytes = self.recorder.delivered_bytes();
         let progress = Progress { now: self.now, duration: self.scenario.duration, delivered_bytes };
         if watch(&progress) { Ok(()) } else { Err(WorldError::Stopped) }
@@ -132,6 +155,9 @@ impl Run {
         }
         if let Some(connection) = &mut self.nodes[host].connection {
             self.apps[host].pump(self.now, connection, &mut self.recorder);
+            if let Some(tape) = &mut self.network.tape {
+                tape.connection(self.now, host, connection);
+            }
         }
         !is_quiet
     }
@@ -217,6 +243,9 @@ impl Run {
     }
 
     fn react(&mut self, host: usize, event: &Event) {
+        if let Some(tape) = &mut self.network.tape {
+            tape.event(self.now, host, event);
+        }
         match event {
             Event::Connected if host == 0 => {
                 self.connected_at = Some(self.now);
@@ -249,6 +278,7 @@ impl Run {
         let network = self.network;
         let fault_outcomes = self.proof.finish(&self.scenario, |link| network.stats(link));
         let (path_outcomes, link_outcomes) = network.outcomes();
+        let components = network.components(&self.scenario, self.now);
         let (parts, foreign_streams) = self.recorder.finish(self.now, self.failure.is_some());
         Outcome {
             scenario: self.scenario.name.clone(),
@@ -263,6 +293,8 @@ impl Run {
             link_outcomes,
             fault_outcomes,
             foreign_streams,
+            components,
+            events_digest: Some(network.digest()),
             notes: Vec::new(),
         }
     }

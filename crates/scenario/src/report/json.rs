@@ -5,7 +5,8 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use crate::check::Verdict;
-use crate::model::Scenario;
+use crate::components::Component;
+use crate::model::{Scenario, Transport};
 use crate::outcome::{BIN, Outcome, PartOutcome};
 use crate::suite::Judgement;
 
@@ -52,9 +53,21 @@ pub fn scenario_json<'a>(
         "name": scenario.name,
         "file": file,
         "duration_ns": scenario.duration.as_nanos(),
+        "transport": transport_json(&scenario.transport),
         "passes": judgements.iter().all(|judgement| judgement.verdicts.iter().all(|verdict| verdict.passes)),
         "checks": checks.collect::<Vec<_>>(),
         "runs": outcomes.into_iter().map(|outcome| run_json(scenario, outcome)).collect::<Vec<_>>(),
+    })
+}
+
+/// What was in force, wherever it was said.
+fn transport_json(transport: &Transport) -> Json {
+    json!({
+        "scheduler": transport.scheduler.to_string(),
+        "congestion": transport.congestion.to_string(),
+        "policy": transport.policy.to_string(),
+        "datagram_bytes": transport.datagram_size,
+        "idle_timeout_ns": transport.idle_timeout.as_nanos(),
     })
 }
 
@@ -112,6 +125,8 @@ fn run_json(scenario: &Scenario, outcome: &Outcome) -> Json {
         "path_use": paths.collect::<Vec<_>>(),
         "links": links.collect::<Vec<_>>(),
         "faults": faults.collect::<Vec<_>>(),
+        "components": outcome.components.iter().map(Component::json).collect::<Vec<_>>(),
+        "events_digest": outcome.events_digest.map(|digest| format!("{digest:016x}")),
         "notes": outcome.notes,
     })
 }

@@ -6,7 +6,7 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use units::Duration;
 
 /// The format that is read, and its version.
@@ -36,6 +36,17 @@ pub enum Task {
 impl Task {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Application, Self::Serial, Self::Stage, Self::Call, Self::Answer];
+
+    /// Its name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::Serial => "serial",
+            Self::Stage => "stage",
+            Self::Call => "call",
+            Self::Answer => "answer",
+        }
+    }
 }
 
 /// Which end of the data.
@@ -58,9 +69,24 @@ pub struct Costs {
     pub warnings: Vec<String>,
 }
 
+/// For each end what each task costs, as pairs of a size and nanoseconds a packet.
+impl Serialize for Costs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            sending: BTreeMap<&'static str, &'a Curve>,
+            receiving: BTreeMap<&'static str, &'a Curve>,
+        }
+        fn of(curves: &[Curve; 5]) -> BTreeMap<&'static str, &Curve> {
+            Task::ALL.into_iter().map(Task::name).zip(curves).collect()
+        }
+        Shown { sending: of(&self.sending), receiving: of(&self.receiving) }.serialize(serializer)
+    }
+}
+
 /// Nanoseconds a packet by the size of its datagram: straight lines between the sizes that were measured, and beyond them as between
 /// the last two.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct Curve(Vec<(f64, f64)>);
 
 /// Why a profile is no use.

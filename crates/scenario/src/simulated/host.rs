@@ -19,12 +19,13 @@ use std::task::Poll;
 use netem::Packet;
 use quic::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Unsealed};
 use sim::kernel::TaskId;
-use sim::{Sim, Store};
+use sim::{Level, Sim, Store};
 use units::{Duration, Instant};
 
 use super::costs::{End, Task};
 use super::machine::{Machine, Placement};
 use super::processors::{Step, Threads};
+use crate::components::{Books, Component};
 use crate::memory::network::{Body, Frame};
 use crate::memory::node::Flight;
 use crate::memory::run::Run;
@@ -52,8 +53,11 @@ pub(crate) struct Host {
     pub(crate) threads: Threads,
     placement: Placement,
     /// Datagrams that have arrived and were not taken from the socket.
-    inbox: RefCell<VecDeque<Frame>>,
-    inbox_bytes: Cell<usize>,
+    inbox: RefCell<VecDeque<(Instant, Frame)>>,
+    inbox_bytes: RefCell<Level>,
+    /// How long they had waited there.
+    taken: Cell<Books>,
+    socket: String,
     /// Datagrams that found the socket full.
     pub(crate) overflowed: Cell<u64>,
     /// The processes that plan and that take what arrives.
@@ -130,6 +134,22 @@ impl Alarm {
     }
 }
 
+/// What a trace calls it.
+const fn name_of(end: End, task: Task) -> &'static str {
+    match (end, task) {
+        (End::Sending, Task::Application) => "write",
+        (End::Sending, Task::Serial) => "plan",
+        (End::Sending, Task::Stage) => "seal",
+        (End::Sending, Task::Call) => "send",
+        (End::Sending, Task::Answer) => "hear answers",
+        (End::Receiving, Task::Application) => "read",
+        (End::Receiving, Task::Serial) => "absorb",
+        (End::Receiving, Task::Stage) => "open",
+        (End::Receiving, Task::Call) => "receive",
+        (End::Receiving, Task::Answer) => "give answers",
+    }
+}
+
 /// Waits until somebody wakes the process, for whatever reason.
 pub(crate) async fn pause() {
     let mut has_waited = false;
@@ -165,7 +185,9 @@ impl Host {
             threads,
             placement,
             inbox: RefCell::default(),
-            inbox_bytes: Cell::new(0),
+            inbox_bytes: RefCell::default(),
+            taken: Cell::default(),
+            socket: format!("host {name}, socket"),
             overflowed: Cell::new(0),
             sender: Alarm::default(),
             receiver: Alarm::default(),
@@ -181,31 +203,39 @@ impl Host {
 
     /// A datagram arrives at the socket.
     pub(crate) fn arrive(&self, sim: &Sim, frame: Frame) {
-        let bytes = self.inbox_bytes.get() + frame.len_bytes();
-        if bytes > SOCKET_BYTES_MAX {
+        let bytes = self.inbox_bytes.borrow().value() + frame.len_bytes() as u64;
+        if bytes > SOCKET_BYTES_MAX as u64 {
             self.overflowed.set(self.overflowed.get() + 1);
             return;
         }
-        self.inbox_bytes.set(bytes);
-        self.inbox.borrow_mut().push_back(frame);
+        self.set_inbox_bytes(sim, bytes);
+        self.inbox.borrow_mut().push_back((sim.now(), frame));
         self.receiver.ring(sim);
     }
 
+    fn set_inbox_bytes(&self, sim: &Sim, bytes: u64) {
+        self.inbox_bytes.borrow_mut().set(sim.now(), bytes);
+        sim.trace(|trace| trace.level(&format!("{}: bytes", self.socket), sim.now(), bytes));
+    }
+
     /// The next datagrams that one call gets: of one path, one behind the other, as offloading in the system joins them.
-    fn take_batch(&self) -> Option<Batch> {
+    fn take_batch(&self, sim: &Sim) -> Option<Batch> {
         let mut inbox = self.inbox.borrow_mut();
+        let (now, mut taken) = (sim.now(), self.taken.get());
+        let left = |bytes: usize| self.inbox_bytes.borrow().value() - bytes as u64;
         let (mut batch, mut bytes) = loop {
-            let frame = inbox.pop_front()?;
+            let (arrived, frame) = inbox.pop_front()?;
             let bytes = frame.len_bytes();
             match frame.body {
                 Body::Unsealed(unsealed, first) => {
+                    taken.add(now.saturating_since(arrived), Duration::ZERO);
                     break (Batch { path: frame.path, unsealed, datagrams: first..first + 1 }, bytes);
                 }
                 // It has a bit turned around, and no checksum of the system lets it pass.
-                Body::Bytes(_) => self.inbox_bytes.set(self.inbox_bytes.get() - bytes),
+                Body::Bytes(_) => self.set_inbox_bytes(sim, left(bytes)),
             }
         };
-        while let Some(Frame { path, body: Body::Unsealed(next, number) }) = inbox.front()
+        while let Some((arrived, Frame { path, body: Body::Unsealed(next, number) })) = inbox.front()
             && *path == batch.path
             && Rc::ptr_eq(next, &batch.unsealed)
             && *number == batch.datagrams.end
@@ -216,10 +246,20 @@ impl Host {
         {
             bytes += next.len_bytes(*number);
             batch.datagrams.end += 1;
+            taken.add(now.saturating_since(*arrived), Duration::ZERO);
             inbox.pop_front();
         }
-        self.inbox_bytes.set(self.inbox_bytes.get() - bytes);
+        self.taken.set(taken);
+        self.set_inbox_bytes(sim, left(bytes));
         Some(batch)
+    }
+
+    /// How busy its threads, its socket, and the places before slow parts were. Of a socket the utilisation is the share of its room.
+    pub(crate) fn components(&self, now: Instant) -> Vec<Component> {
+        let room = self.inbox_bytes.borrow().mean(now) / SOCKET_BYTES_MAX as f64;
+        let socket = self.taken.get().component("socket", self.socket.clone(), Some(room), now);
+        let places = [&self.to_read, &self.to_hear, &self.to_give].map(|store| Component::places(&store.report()));
+        self.threads.components().chain([socket]).chain(places).collect()
     }
 
     fn is_inline(&self) -> bool {
@@ -254,7 +294,7 @@ impl Shared {
             0 => Duration::ZERO,
             _ => self.machine.costs.of(end, task, packets, bytes / packets),
         };
-        Step { threads: host.placement.threads_of(end, task, path), cost }
+        Step { threads: host.placement.threads_of(end, task, path), cost, what: name_of(end, task) }
     }
 
     /// The process that plans: at each visit what is due, then what may leave.
@@ -346,7 +386,7 @@ impl Shared {
         host.receiver.claim(&self.sim);
         loop {
             while host.receiving.get() < BATCHES_MAX {
-                let Some(batch) = host.take_batch() else { break };
+                let Some(batch) = host.take_batch(&self.sim) else { break };
                 host.receiving.set(host.receiving.get() + 1);
                 let place = host.order_in[batch.path].join();
                 let absorption = Rc::clone(&self).absorb(number, batch, place);
@@ -430,7 +470,7 @@ mod tests {
             host.arrive(&sim, frame.clone());
         }
         assert_eq!(host.inbox.borrow().len(), SOCKET_BYTES_MAX / 21);
-        assert!(host.take_batch().is_none());
-        assert_eq!((host.inbox_bytes.get(), host.inbox.borrow().len()), (0, 0));
+        assert!(host.take_batch(&sim).is_none());
+        assert_eq!((host.inbox_bytes.borrow().value(), host.inbox.borrow().len()), (0, 0));
     }
 }

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
+use serde_json::{Value as Json, json};
+
 use super::costs::{Costs, End, Task};
 
 /// Processors of a machine, and threads of a host, at most.
@@ -29,6 +31,15 @@ pub enum Placement {
 /// Threads are numbered within a host: the application's, the one of what is serial, the others.
 pub(crate) const APPLICATION: usize = 0;
 const DRIVER: usize = 1;
+
+/// What a thread of this number is, for people.
+pub(crate) const fn thread_role(number: usize) -> &'static str {
+    match number {
+        APPLICATION => "application",
+        DRIVER => "driver",
+        _ => "worker",
+    }
+}
 
 impl Placement {
     /// Threads of a host, the application's included.
@@ -106,6 +117,17 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// All of its parameters, as results have them. Placements are those of the sending host and of the receiving one.
+    pub fn json(&self) -> Json {
+        json!({
+            "processors": self.processors,
+            "is_shared": self.is_shared,
+            "placements": self.placements.map(|placement| placement.to_string()),
+            "hand_over_ns": self.costs.hand_over_ns,
+            "costs": self.costs,
+        })
+    }
+
     /// Whether it can be.
     ///
     /// # Errors

@@ -21,11 +21,14 @@ mod run;
 
 pub use costs::{Costs, End, PROFILE_BYTES_MAX, ProfileError, Task};
 pub use machine::{Machine, PROCESSORS_MAX, Placement};
-pub use run::{Simulated, simulate};
+pub use run::{Simulated, simulate, simulate_recorded};
+
+use ::sim::Simulation;
 
 use crate::memory::run::Run;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
+use crate::tape::{Recording, Tape};
 use crate::world::{Order, Stages, Watch, World, WorldError};
 
 /// The simulated world.
@@ -33,6 +36,34 @@ use crate::world::{Order, Stages, Watch, World, WorldError};
 pub struct Sim {
     /// What the hosts are; without, nothing but links takes time.
     pub machine: Option<Machine>,
+}
+
+impl Sim {
+    /// Runs `scenario` once and writes down what happens, which changes nothing of it.
+    ///
+    /// # Errors
+    /// As [`World::run`], and [`WorldError::Broken`] if it cannot be written.
+    pub fn run_recorded(
+        &self,
+        scenario: &Scenario,
+        order: &Order,
+        recording: Recording,
+        watch: Watch<'_>,
+    ) -> Result<Outcome, WorldError> {
+        if let Some(machine) = &self.machine {
+            let simulated = simulate_recorded(scenario, order, machine, Some(recording), watch)?;
+            return Ok(simulated.outcome);
+        }
+        // Nothing is simulated in it: it keeps the trace.
+        let keeper = Simulation::new(order.seed, 0);
+        let mut run = Run::new(scenario, order, Stages::Lengths)?;
+        run.record(Box::new(Tape::new(recording, scenario, &order.paths, &keeper)?));
+        run.go(watch)?;
+        if let Some(tape) = run.take_tape() {
+            tape.finish(run.now, &keeper)?;
+        }
+        Ok(Outcome { world: self.name(), ..run.into_outcome() })
+    }
 }
 
 impl World for Sim {

@@ -4,10 +4,14 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use sim::{Facility, Sim, Store};
-use units::Duration;
+use units::{Duration, Instant};
+
+use super::machine::thread_role;
+use crate::components::{Books, Component};
 
 /// A host's threads. A thread does one thing at a time, in the order in which it was asked, and needs a processor for it.
 pub(crate) struct Threads {
+    sim: Sim,
     threads: Vec<Thread>,
     processors: Facility,
     hand_over: Duration,
@@ -18,7 +22,8 @@ struct Thread {
     turn: Store<()>,
     /// Work that was asked for and is not done, nanoseconds.
     backlog_ns: Cell<u64>,
-    busy_ns: Cell<u64>,
+    books: Cell<Books>,
+    name: String,
 }
 
 /// What has to be done: by any of these threads, for so long.
@@ -26,17 +31,23 @@ struct Thread {
 pub(crate) struct Step {
     pub(crate) threads: Range<usize>,
     pub(crate) cost: Duration,
+    /// Its name, for who looks on.
+    pub(crate) what: &'static str,
 }
 
 impl Threads {
     pub(crate) fn new(sim: &Sim, host: &str, count: usize, processors: Facility, hand_over_ns: f64) -> Self {
-        let thread = |number| Thread {
-            turn: Store::new(sim, &format!("host {host}, thread {number}"), 1),
-            backlog_ns: Cell::new(0),
-            busy_ns: Cell::new(0),
+        let thread = |number| {
+            let name = format!("host {host}, thread {number}");
+            Thread {
+                turn: Store::new(sim, &name, 1),
+                backlog_ns: Cell::new(0),
+                books: Cell::default(),
+                name: format!("{name} ({})", thread_role(number)),
+            }
         };
         let hand_over = Duration::from_nanos(hand_over_ns.round() as u64);
-        Self { threads: (0..count).map(thread).collect(), processors, hand_over }
+        Self { sim: sim.clone(), threads: (0..count).map(thread).collect(), processors, hand_over }
     }
 
     /// Does `step` on the thread that has least to do; `from` is who did the step before, if anybody. If that was another thread and the
@@ -47,7 +58,7 @@ impl Threads {
         if step.cost.is_zero() {
             return chosen;
         }
-        let thread = &self.threads[chosen];
+        let (thread, asked) = (&self.threads[chosen], self.sim.now());
         let wakes = from.is_some_and(|from| from != chosen) && thread.backlog_ns.get() == 0;
         let cost = if wakes { step.cost + self.hand_over } else { step.cost };
         thread.backlog_ns.set(thread.backlog_ns.get() + cost.as_nanos());
@@ -55,12 +66,26 @@ impl Threads {
         self.processors.serve(cost).await;
         thread.turn.try_take().expect("who has the turn gives it back");
         thread.backlog_ns.set(thread.backlog_ns.get() - cost.as_nanos());
-        thread.busy_ns.set(thread.busy_ns.get() + cost.as_nanos());
+        let done = self.sim.now();
+        let begun = Instant::from_nanos(done.as_nanos() - cost.as_nanos());
+        let mut books = thread.books.get();
+        books.add(begun.saturating_since(asked), cost);
+        thread.books.set(books);
+        self.sim.trace(|trace| trace.span(&thread.name, step.what, begun, done));
         chosen
     }
 
     /// Processor time of each thread so far.
     pub(crate) fn busy(&self) -> Vec<Duration> {
-        self.threads.iter().map(|thread| Duration::from_nanos(thread.busy_ns.get())).collect()
+        self.threads.iter().map(|thread| thread.books.get().busy).collect()
+    }
+
+    /// How busy each thread was until now. Who waits for a thread waits for the processor, too, that it then needs.
+    pub(crate) fn components(&self) -> impl Iterator<Item = Component> {
+        let now = self.sim.now();
+        self.threads.iter().map(move |thread| {
+            let books = thread.books.get();
+            books.component("thread", thread.name.clone(), Some(books.utilisation(now)), now)
+        })
     }
 }

@@ -9,9 +9,11 @@ use units::{Duration, Instant};
 use super::host::{Alarm, Host, Shared};
 use super::machine::Machine;
 use super::processors::Threads;
+use crate::components::Component;
 use crate::memory::run::Run;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
+use crate::tape::{Recording, Tape};
 use crate::world::{Order, Stages, Watch, WorldError};
 
 /// Virtual time between two looks of whoever watches.
@@ -26,6 +28,8 @@ pub struct Simulated {
     pub busy: [Vec<Duration>; 2],
     /// Datagrams that found the socket of each host full.
     pub overflowed: [u64; 2],
+    /// How often a process of the simulation was resumed.
+    pub events: u64,
 }
 
 /// Runs `scenario` on `machine`. The same arguments give the same result.
@@ -38,12 +42,29 @@ pub fn simulate(
     machine: &Machine,
     watch: Watch<'_>,
 ) -> Result<Simulated, WorldError> {
+    simulate_recorded(scenario, order, machine, None, watch)
+}
+
+/// The same, written down while it goes on, which changes nothing of it.
+///
+/// # Errors
+/// As of any world, and if it cannot be written.
+pub fn simulate_recorded(
+    scenario: &Scenario,
+    order: &Order,
+    machine: &Machine,
+    recording: Option<Recording>,
+    watch: Watch<'_>,
+) -> Result<Simulated, WorldError> {
     machine.validate().map_err(WorldError::Unsuitable)?;
     let mut run = Run::new(scenario, order, Stages::Lengths)?;
-    run.begin()?;
-    let end = run.end;
     let mut simulation = Simulation::new(order.seed, 0);
     let sim = simulation.sim();
+    if let Some(recording) = recording {
+        run.record(Box::new(Tape::new(recording, scenario, &order.paths, &simulation)?));
+    }
+    run.begin()?;
+    let end = run.end;
     let first = Facility::new(&sim, "processors", machine.processors[0]);
     let second =
         if machine.is_shared { first.clone() } else { Facility::new(&sim, "processors of b", machine.processors[1]) };
@@ -56,7 +77,7 @@ pub fn simulate(
         sim: sim.clone(),
         run: RefCell::new(run),
         machine: machine.clone(),
-        hosts: [host(0, "a", first), host(1, "b", second)],
+        hosts: [host(0, "a", first.clone()), host(1, "b", second.clone())],
         wire: Alarm::default(),
         spins: Cell::new(None),
     });
@@ -74,15 +95,26 @@ pub fn simulate(
         }
         shared.run_now().show(watch)?;
     }
+    let now = sim.now();
+    let tape = shared.run_now().take_tape();
+    tape.map_or(Ok(()), |tape| tape.finish(now, &simulation))?;
+    let mut components = if machine.is_shared {
+        vec![Component::servers("processors", "processors", &first.report())]
+    } else {
+        let of = |name, processors: &Facility| Component::servers("processors", name, &processors.report());
+        vec![of("processors of a", &first), of("processors of b", &second)]
+    };
+    components.extend(shared.hosts.iter().flat_map(|host| host.components(now)));
+    let events = simulation.events();
     // Processes hold the shared state: they go first.
-    shared.run_now();
     drop(simulation);
     let shared = Rc::into_inner(shared).expect("all processes are gone");
     let busy = shared.hosts.each_ref().map(|host| host.threads.busy());
     let overflowed = shared.hosts.each_ref().map(|host| host.overflowed.get());
     let mut outcome = Outcome { world: "sim", ..shared.run.into_inner().into_outcome() };
+    outcome.components.extend(components);
     for (host, lost) in ["a", "b"].into_iter().zip(overflowed).filter(|(_, lost)| *lost > 0) {
         outcome.notes.push(format!("host {host} was too slow: its socket was full for {lost} datagrams"));
     }
-    Ok(Simulated { outcome, busy, overflowed })
+    Ok(Simulated { outcome, busy, overflowed, events })
 }

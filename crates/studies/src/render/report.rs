@@ -1,8 +1,9 @@
 //! What `litz study run --json` prints. What is serialised here is the format of `docs/spec/study.md`: a change of meaning is a
 //! new version.
 //!
-//! Nothing in it depends on when, where and on how many threads a study ran: the same version, seed and options give the same bytes.
+//! Nothing in it depends on when, where and on how many threads a study ran: the same program, seed and options give the same bytes.
 
+use measure::Program;
 use serde::Serialize;
 
 use crate::document::{self, Document};
@@ -29,8 +30,9 @@ pub struct Report {
 /// What an outcome depends on beside the study itself.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Conditions {
-    /// Of the program.
-    pub litz_version: &'static str,
+    /// The program that ran them.
+    #[serde(flatten)]
+    pub program: Program,
     /// What all randomness came from.
     pub seed: u64,
     /// Of each point.
@@ -82,10 +84,10 @@ impl Report {
 }
 
 impl Conditions {
-    /// Of these options; the number of threads is none.
-    pub const fn of(options: &Options) -> Self {
+    /// Of these options in this program; the number of threads is none.
+    pub const fn of(options: &Options, program: Program) -> Self {
         Self {
-            litz_version: env!("CARGO_PKG_VERSION"),
+            program,
             seed: options.seed,
             replications: options.replications,
             confidence: options.confidence,
@@ -101,7 +103,8 @@ impl Conditions {
         };
         let confidence = super::numbers::percent(self.confidence);
         let (seed, count) = (self.seed, self.replications);
-        format!("litz {}, seed {seed}, {count} replications, intervals of {confidence}{effort}", self.litz_version)
+        let program = self.program.words();
+        format!("{program}, seed {seed}, {count} replications, intervals of {confidence}{effort}")
     }
 }
 

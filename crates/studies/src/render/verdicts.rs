@@ -116,6 +116,7 @@ mod tests {
     #[test]
     fn verdicts_are_counted() {
         let options = Options { seed: 1, replications: 1, confidence: 0.9, effort: Effort::Quick, threads: 1 };
+        let program = measure::Program { litz_version: "9.9.9", litz_commit: "0123" };
         let report = |decision| ClaimReport { claim: claims::all()[0].clone(), decision };
         let reports = vec![
             report(Decision::of(true, "", "")),
@@ -123,7 +124,8 @@ mod tests {
             report(Decision::not_decidable("")),
             report(Decision::of(true, "", "")),
         ];
-        let words = ClaimsReport::new(Conditions::of(&options), reports).words();
+        let words = ClaimsReport::new(Conditions::of(&options, program), reports).words();
+        assert!(words.contains("litz 9.9.9 (commit 0123), seed 1"), "{words}");
         assert!(words.starts_with("4 claims: 2 hold, 1 refuted, 1 not decidable here"), "{words}");
     }
 }

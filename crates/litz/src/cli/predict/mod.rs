@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use litz::transfer::CancelToken;
+use measure::Program;
 use scenario::model::Scenario;
 use scenario::simulated::{Costs, Machine, PROCESSORS_MAX, PROFILE_BYTES_MAX, Placement};
 use serde::Serialize;
@@ -18,6 +19,7 @@ use units::Duration;
 use super::bounded::read_text;
 use super::{exit, out, scenario::read_one, signals};
 use crate::profile::{Failure, WARM_UP, halves};
+use crate::provenance::{self, PROGRAM};
 use live::Measured;
 use work::Figures;
 
@@ -41,13 +43,35 @@ struct Row {
 struct Report {
     format: &'static str,
     version: u32,
+    #[serde(flatten)]
+    program: Program,
+    /// Where it was measured, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine: Option<provenance::Machine>,
+    /// Of what is random in the simulated runs.
+    seed: u64,
     scenario: String,
+    /// Of the scenario's file, if it is one: see `docs/spec/scenario.md`.
+    file_blake3: Option<String>,
+    /// Of bulk: how long each run takes, and how much of its beginning does not count.
+    time_ns: Option<u64>,
+    warm_up_ns: Option<u64>,
     /// Of the host that sends, and of the one that receives.
     processors: [usize; 2],
+    /// Both hosts have the first's together.
+    is_shared: bool,
     hand_over_ns: f64,
+    costs: Costs,
     rows: Vec<Row>,
     /// What makes the figures doubtful, in words.
     warnings: Vec<String>,
+}
+
+/// What is asked for.
+struct Asked {
+    name: String,
+    file_blake3: Option<String>,
+    cases: Vec<Case>,
 }
 
 /// One thing to be predicted, and measured if that is wanted.
@@ -78,7 +102,7 @@ pub(crate) fn run(options: &PredictOptions) -> ExitCode {
 
 fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Failure> {
     options.check().map_err(Failure::Error)?;
-    let (name, cases) = cases(options).map_err(Failure::Error)?;
+    let Asked { name, file_blake3, cases } = asked(options).map_err(Failure::Error)?;
     if options.verify {
         live::check(&cases).map_err(Failure::Error)?;
     }
@@ -95,25 +119,40 @@ fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Fail
         let predicted = work::predict(&case.scenario, &machine(case.placement), skipped, cancel)?;
         rows.push(Row::new(case, predicted, measured));
     }
-    let Machine { processors, .. } = machine(Placement::Inline);
-    let hand_over_ns = costs.hand_over_ns;
+    let Machine { processors, is_shared, .. } = machine(Placement::Inline);
     let mut warnings: Vec<_> = costs.warnings.iter().map(|warning| format!("the profile: {warning}")).collect();
     warnings.extend(rows.iter().filter_map(Row::warning));
-    Ok(Report { format: "litz-prediction", version: 1, scenario: name, processors, hand_over_ns, rows, warnings })
+    let is_measured = options.verify || options.profile.is_none();
+    Ok(Report {
+        format: "litz-prediction",
+        version: 1,
+        program: PROGRAM,
+        machine: is_measured.then(|| provenance::Machine::here(net::processors::count())),
+        seed: work::SEED,
+        scenario: name,
+        file_blake3,
+        time_ns: options.bulk.then(|| options.time.as_nanos()),
+        warm_up_ns: options.bulk.then(|| WARM_UP.as_nanos()),
+        processors,
+        is_shared,
+        hand_over_ns: costs.hand_over_ns,
+        costs,
+        rows,
+        warnings,
+    })
 }
 
 /// Live runs that differ by more have met something else on the machine.
 const RANGE_MAX: f64 = 0.3;
 
-/// What is asked for, and its name.
-fn cases(options: &PredictOptions) -> Result<(String, Vec<Case>), String> {
+fn asked(options: &PredictOptions) -> Result<Asked, String> {
     let mut cases = Vec::new();
     if let Some(path) = &options.scenario {
-        let scenario = read_one(path)?;
+        let (scenario, digest) = read_one(path)?;
         for placement in &options.placement {
             cases.push(Case { scenario: scenario.clone(), placement: *placement, datagram_bytes: None });
         }
-        return Ok((scenario.name, cases));
+        return Ok(Asked { name: scenario.name, file_blake3: Some(digest), cases });
     }
     for size in &options.datagram_size {
         let scenario = work::bulk(*size, options.time)?;
@@ -121,7 +160,7 @@ fn cases(options: &PredictOptions) -> Result<(String, Vec<Case>), String> {
             cases.push(Case { scenario: scenario.clone(), placement: *placement, datagram_bytes: Some(*size) });
         }
     }
-    Ok(("bulk".to_owned(), cases))
+    Ok(Asked { name: "bulk".to_owned(), file_blake3: None, cases })
 }
 
 /// A machine with so many processors. The hosts of a scenario are two such; the ends of bulk over loopback have half of one each, as

@@ -14,6 +14,9 @@ use crate::profile::{Failure, WARM_UP, WINDOW};
 /// The step of what an outcome says of deliveries.
 const BIN: Duration = scenario::outcome::BIN;
 
+/// Of what is random in a simulated run.
+pub(super) const SEED: u64 = 1;
+
 /// What a machine carries, and what it takes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Figures {
@@ -53,7 +56,7 @@ pub(super) fn predict(
     skipped: Duration,
     cancel: &CancelToken,
 ) -> Result<Figures, Failure> {
-    let order = Order { paths: (0..scenario.paths.len()).collect(), seed: 1 };
+    let order = Order { paths: (0..scenario.paths.len()).collect(), seed: SEED };
     let simulated = simulate(scenario, &order, machine, &mut |_| !cancel.is_cancelled());
     let simulated = simulated.map_err(|error| match error {
         WorldError::Stopped => Failure::Interrupted,

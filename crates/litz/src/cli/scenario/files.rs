@@ -15,6 +15,8 @@ use super::super::bounded::{read_text, read_trace};
 pub(super) struct ScenarioFile {
     pub(super) path: PathBuf,
     pub(super) scenario: Scenario,
+    /// BLAKE3 of the file, followed by the traces that it names, each once, in the order in which it first does.
+    pub(super) digest: String,
 }
 
 /// Why a file gave no scenario.
@@ -55,7 +57,7 @@ impl Found {
 
     fn read(&mut self, path: PathBuf) {
         match read_file(&path) {
-            Ok(scenario) => self.files.push(ScenarioFile { path, scenario }),
+            Ok((scenario, digest)) => self.files.push(ScenarioFile { path, scenario, digest }),
             Err(error) => self.errors.push(error),
         }
     }
@@ -89,18 +91,20 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(found)
 }
 
-/// The scenario of a file.
+/// The scenario of a file, and the file's digest.
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub(crate) fn read_one(path: &Path) -> Result<Scenario, String> {
+pub(crate) fn read_one(path: &Path) -> Result<(Scenario, String), String> {
     read_file(path).map_err(|error| error.to_string())
 }
 
-fn read_file(path: &Path) -> Result<Scenario, FileError> {
+fn read_file(path: &Path) -> Result<(Scenario, String), FileError> {
     let text = read_text(path, FILE_BYTES_MAX as u64)
         .map_err(|error| FileError::Unreadable { path: path.to_owned(), words: error.to_string() })?;
     let beside = path.parent().unwrap_or(Path::new(""));
+    let digest = RefCell::new(blake3::Hasher::new());
+    digest.borrow_mut().update(text.as_bytes());
     // Clones of a trace share it, so however often a file names one, it is there once.
     let known: RefCell<BTreeMap<String, Trace>> = RefCell::default();
     let trace = |name: &str| -> Result<Trace, String> {
@@ -109,11 +113,14 @@ fn read_file(path: &Path) -> Result<Scenario, FileError> {
         }
         let path = beside.join(name);
         let text = read_trace(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        digest.borrow_mut().update(text.as_bytes());
         let trace: Trace = text.parse().map_err(|error| format!("{}: {error}", path.display()))?;
         known.borrow_mut().insert(name.to_owned(), trace.clone());
         Ok(trace)
     };
-    parse(&path.display().to_string(), &text, &trace).map_err(FileError::Wrong)
+    let scenario = parse(&path.display().to_string(), &text, &trace).map_err(FileError::Wrong)?;
+    let digest = digest.borrow().finalize().to_hex().to_string();
+    Ok((scenario, digest))
 }
 
 #[cfg(test)]

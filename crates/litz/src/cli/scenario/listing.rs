@@ -31,7 +31,7 @@ pub(super) fn show(found: Found, json: bool, text: fn(&[ScenarioFile]) -> String
 
 /// A line for each file: what is in it.
 pub(super) fn check(files: &[ScenarioFile]) -> String {
-    let line = |ScenarioFile { path, scenario }: &ScenarioFile| {
+    let line = |ScenarioFile { path, scenario, .. }: &ScenarioFile| {
         let (links, faults, checks) = (scenario.links.len(), scenario.faults.len(), scenario.checks.len());
         format!("{}: {links} links, {faults} faults, {checks} checks\n", path.display())
     };
@@ -44,7 +44,7 @@ pub(super) fn list(files: &[ScenarioFile]) -> String {
     files.iter().map(|file| format!("{:<width$}  {}\n", file.scenario.name, file.scenario.about)).collect()
 }
 
-fn scenario_json(ScenarioFile { path, scenario }: &ScenarioFile) -> Value {
+fn scenario_json(ScenarioFile { path, scenario, .. }: &ScenarioFile) -> Value {
     json!({
         "file": path.display().to_string(),
         "name": scenario.name,

@@ -5,22 +5,30 @@ mod listing;
 #[cfg(target_os = "linux")]
 mod netns;
 mod options;
+mod record;
 mod runs;
 mod worlds;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 use litz::transfer::CancelToken;
+use measure::Program;
+use scenario::components::components_table;
 use scenario::model::Scenario;
 use scenario::report::{Report, scenario_json, table};
 use scenario::simulated::Machine;
 use scenario::suite::Suite;
+use scenario::world::Order;
+use serde::Serialize;
 
 use super::out::print;
 use super::{exit, signals};
+use crate::provenance::{self, PROGRAM};
 use files::{ScenarioFile, read_all};
-use options::{Command, RunOptions};
+use options::{Command, RunOptions, WorldName};
+use record::RecordFiles;
 use runs::{Runs, Stop};
 
 pub(crate) use files::read_one;
@@ -59,11 +67,13 @@ fn run_files(options: &RunOptions) -> Result<u8, Failure> {
     let files = read_all(options.files.iter().map(AsRef::as_ref)).all().map_err(failed)?;
     let cancel = signals::cancel_token().map_err(|error| failed(format!("cannot handle interrupts: {error}")))?;
     let machine = options.machine().map_err(failed)?;
+    options.check_recording(files.len()).map_err(failed)?;
     let mut report = Report::new(options.world.make(None).name());
     let mut failures = Vec::new();
-    for ScenarioFile { path, mut scenario } in files {
+    for ScenarioFile { path, mut scenario, digest } in files {
         options.change(&mut scenario);
-        let (text, json, passes) = run_one(options, &path, &scenario, machine.as_ref(), &cancel)?;
+        let (text, mut json, passes) = run_one(options, &path, &scenario, machine.as_ref(), &cancel)?;
+        json["file_blake3"] = digest.into();
         if !options.json_to_stdout() {
             print(&text);
         }
@@ -72,7 +82,7 @@ fn run_files(options: &RunOptions) -> Result<u8, Failure> {
             failures.push(scenario.name);
         }
     }
-    write_json(options, &report)?;
+    write_json(options, &Stated::new(options, machine.as_ref(), &report))?;
     if failures.is_empty() {
         return Ok(exit::DONE);
     }
@@ -94,12 +104,17 @@ fn run_one(
         suite = suite.with_paths(paths);
     }
     let orders = suite.orders();
-    let runs = Runs { scenario, world: options.world, machine, orders, quiet: options.quiet, cancel };
+    let first = orders[0].clone();
+    let files = RecordFiles::begin(options).map_err(failed)?;
+    let recording = files.as_ref().map(|files| files.recording(about(scenario, &first, machine)));
+    let recording = Mutex::new(recording.transpose().map_err(failed)?);
+    let runs = Runs { scenario, world: options.world, machine, orders, recording, quiet: options.quiet, cancel };
     let jobs = if options.world.is_live() { Some(1) } else { options.jobs };
     let outcomes = runs.make(jobs).map_err(|stop| match stop {
         Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),
         Stop::Error(words) => failed(format!("{}: {words}", path.display())),
     })?;
+    files.map_or(Ok(()), RecordFiles::keep).map_err(failed)?;
     let judgements = suite.judge(&outcomes);
     let json = scenario_json(scenario, &path.display().to_string(), &judgements, outcomes.values());
     let passes = json["passes"].as_bool().unwrap_or(false);
@@ -117,10 +132,49 @@ fn run_one(
         }
         text.extend(outcome.notes.iter().map(|note| format!("  note: seed {}, {paths}: {note}\n", outcome.seed)));
     }
+    if let Some(outcome) = outcomes.get(&first).filter(|_| options.world == WorldName::Sim) {
+        let recorded = if options.is_recorded() { ", recorded" } else { "" };
+        text.push_str(&format!("\n  seed {}, {}{recorded}\n", first.seed, outcome.path_names(scenario)));
+        text.push_str(&components_table(&outcome.components));
+    }
     Ok((text + "\n", json, passes))
 }
 
-fn write_json(options: &RunOptions, report: &Report) -> Result<(), Failure> {
+/// What stands in the files of a recorded run.
+fn about(scenario: &Scenario, order: &Order, machine: Option<&Machine>) -> String {
+    let paths = scenario.path_names(&order.paths).join("+");
+    let machine = machine.map_or_else(String::new, |machine| format!(", machine {}", machine.json()));
+    format!("{}, scenario {}, seed {}, paths {paths}, world sim{machine}", PROGRAM.words(), scenario.name, order.seed)
+}
+
+/// A result, and what it depends on beside the scenarios.
+#[derive(Serialize)]
+struct Stated<'a> {
+    #[serde(flatten)]
+    program: Program,
+    /// Where it was measured, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine: Option<provenance::Machine>,
+    /// What the hosts were, if they were anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simulated_machine: Option<serde_json::Value>,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+impl<'a> Stated<'a> {
+    fn new(options: &RunOptions, machine: Option<&Machine>, report: &'a Report) -> Self {
+        Self {
+            program: PROGRAM,
+            // In virtual time the result is the same wherever it is made, to the byte.
+            machine: options.world.is_live().then(|| provenance::Machine::here(net::processors::count())),
+            simulated_machine: machine.map(Machine::json),
+            report,
+        }
+    }
+}
+
+fn write_json(options: &RunOptions, report: &Stated<'_>) -> Result<(), Failure> {
     let Some(target) = &options.json else { return Ok(()) };
     let text = serde_json::to_string(report).map_err(|error| failed(format!("no JSON form: {error}")))?;
     if options.json_to_stdout() {

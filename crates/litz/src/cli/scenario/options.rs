@@ -124,6 +124,20 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "N", default_value_t = 4, requires = "profile", value_parser = clap::value_parser!(u16).range(1..=PROCESSORS_MAX as i64))]
     processors: u16,
 
+    /// With --world sim: write there what happens in a run, as a trace that https://ui.perfetto.dev opens; the file must not exist
+    ///
+    /// It is the run of the first seed on all paths (or on --paths): threads at work, sockets, links and their queues, windows and
+    /// round trips of paths, what becomes of the connection, faults. Recording changes nothing of it.
+    #[arg(long, value_name = "FILE")]
+    pub(super) trace: Option<PathBuf>,
+
+    /// With --world sim: write there the packets of that run as pcapng, each end of each link an interface; the file must not exist
+    ///
+    /// IP and UDP headers with true lengths. Of data packets, which are never sealed there, the headers follow, not protected; of all
+    /// other packets all bytes.
+    #[arg(long, value_name = "FILE")]
+    pub(super) pcapng: Option<PathBuf>,
+
     /// Write everything that was measured there as JSON; - is standard output, and then there is no table
     #[arg(long, value_name = "PATH")]
     pub(super) json: Option<PathBuf>,
@@ -150,6 +164,31 @@ impl RunOptions {
             (None, None) if self.world == WorldName::Netns => 1..=1,
             (None, None) => 1..=u64::from(scenario.seeds),
         }
+    }
+
+    pub(super) const fn is_recorded(&self) -> bool {
+        self.trace.is_some() || self.pcapng.is_some()
+    }
+
+    /// Whether what is to be recorded can be: one scenario of the simulated world, each file of its own name.
+    ///
+    /// # Errors
+    /// In words for the user: what to do.
+    pub(super) fn check_recording(&self, scenarios: usize) -> Result<(), String> {
+        let named = [("--trace", &self.trace), ("--pcapng", &self.pcapng), ("--json", &self.json)];
+        let Some((option, _)) = named[..2].iter().find(|(_, path)| path.is_some()) else { return Ok(()) };
+        if self.world != WorldName::Sim {
+            return Err(format!("{option} records a simulated run: add --world sim"));
+        }
+        if scenarios != 1 {
+            return Err(format!("{option} records a run of one scenario, and there are {scenarios}: name one"));
+        }
+        for (index, (option, path)) in named.iter().enumerate().filter(|(_, (_, path))| path.is_some()) {
+            if let Some((other, _)) = named[..index].iter().find(|(_, other)| other == path) {
+                return Err(format!("{other} and {option} name the same file"));
+            }
+        }
+        Ok(())
     }
 
     /// What the hosts are; none if only links take time.

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use litz::transfer::CancelToken;
 use scenario::model::Scenario;
 use scenario::outcome::Outcome;
-use scenario::simulated::Machine;
-use scenario::world::{Order, Progress, WorldError};
+use scenario::simulated::{Machine, Sim};
+use scenario::tape::Recording;
+use scenario::world::{Order, Progress, Watch, WorldError};
 
 use super::options::WorldName;
 
@@ -21,6 +22,8 @@ pub(super) struct Runs<'a> {
     /// What the hosts of the simulated world are.
     pub(super) machine: Option<&'a Machine>,
     pub(super) orders: Vec<Order>,
+    /// Where the first of them is written down, if it is.
+    pub(super) recording: Mutex<Option<Recording>>,
     pub(super) quiet: bool,
     pub(super) cancel: &'a CancelToken,
 }
@@ -74,7 +77,9 @@ impl Runs<'_> {
     }
 
     fn work(&self, shared: &Shared, bar: &ProgressBar) {
-        while let Some(order) = self.orders.get(shared.next.fetch_add(1, Ordering::Relaxed)) {
+        loop {
+            let index = shared.next.fetch_add(1, Ordering::Relaxed);
+            let Some(order) = self.orders.get(index) else { return };
             let goes_on = || !self.cancel.is_cancelled() && !shared.has_failed.load(Ordering::Relaxed);
             if !goes_on() {
                 return;
@@ -89,7 +94,7 @@ impl Runs<'_> {
                 }
                 goes_on()
             };
-            match self.world.make(self.machine).run(self.scenario, order, &mut watch) {
+            match self.run(index, order, &mut watch) {
                 Ok(outcome) => {
                     if let Ok(mut outcomes) = shared.outcomes.lock() {
                         outcomes.insert(order.clone(), outcome);
@@ -104,6 +109,18 @@ impl Runs<'_> {
                 }
             }
             bar.inc(1);
+        }
+    }
+
+    /// Makes a run, and writes it down if it is the one.
+    fn run(&self, index: usize, order: &Order, watch: Watch<'_>) -> Result<Outcome, WorldError> {
+        let taken = || self.recording.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (index == 0).then(taken).flatten() {
+            Some(recording) => {
+                let world = Sim { machine: self.machine.cloned() };
+                world.run_recorded(self.scenario, order, recording, watch)
+            }
+            None => self.world.make(self.machine).run(self.scenario, order, watch),
         }
     }
 

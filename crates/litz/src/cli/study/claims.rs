@@ -12,6 +12,7 @@ use super::progress::Progress;
 use super::runs::{self, Job, Watch};
 use super::{Fault, failed, files, stopped, unknown};
 use crate::cli::{out, signals};
+use crate::provenance::PROGRAM;
 
 /// A claim to decide. Deciders share a context, so that each study runs once.
 struct ClaimJob {
@@ -50,7 +51,7 @@ pub(super) fn run(ids: &[String], conditions: &ConditionOptions) -> Result<(), F
     };
     let made = runs::make(&jobs, deciders(&options), &options, &cancel, &mut speaker);
     speaker.progress.clear();
-    let report = ClaimsReport::new(Conditions::of(&options), speaker.reports);
+    let report = ClaimsReport::new(Conditions::of(&options, PROGRAM), speaker.reports);
     if conditions.json {
         out::line(&files::json(&report).map_err(failed)?);
     } else {

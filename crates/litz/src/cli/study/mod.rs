@@ -19,6 +19,8 @@ use options::{Command, RunOptions};
 use progress::Progress;
 use runs::{Stop, Watch};
 
+use crate::provenance::PROGRAM;
+
 pub(crate) use options::{HELP, StudyOptions};
 
 /// The status and what to say.
@@ -102,7 +104,7 @@ fn run_all(studies: Vec<Box<dyn Study>>, options: &RunOptions) -> Result<(), Fau
     let cancel = signals::cancel_token().map_err(|error| failed(format!("cannot handle interrupts: {error}")))?;
     let studies: Arc<[Box<dyn Study>]> = Arc::from(studies);
     let mut speaker = Speaker {
-        conditions: Conditions::of(&how),
+        conditions: Conditions::of(&how, PROGRAM),
         studies: &studies,
         options,
         progress: Progress::new("studies", studies.len(), options.conditions.json),

@@ -181,6 +181,8 @@ impl<'a> Run<'a> {
             link_outcomes: reports.link_outcomes(),
             fault_outcomes: self.proof.finish(self.scenario, |link| reports.of(link)),
             foreign_streams,
+            components: Vec::new(),
+            events_digest: None,
             notes: reports.notes(self.scenario),
         })
     }

@@ -1,0 +1,340 @@
+//! A simulated run that is written down is the same run, and what was written down is right.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use scenario::memory::Memory;
+use scenario::model::Scenario;
+use scenario::outcome::Outcome;
+use scenario::parse::parse;
+use scenario::simulated::{Costs, Machine, Placement, Sim, simulate, simulate_recorded};
+use scenario::tape::Recording;
+use scenario::world::{Order, World, WorldError};
+use serde_json::Value;
+
+const SCENARIO: &str = "version = 1\n[scenario]\nname = 'two'\nabout = 'x'\nduration = '6s'\n\
+    [[link]]\nname = 'wifi'\nrate = '40Mb/s'\ndelay = '5ms'\nloss = '0.5%'\ncorrupt = '0.2%'\n\
+    [[link]]\nname = 'lte'\nrate = '15Mb/s'\ndelay = '20ms'\nqueue = '40ms'\n\
+    [[fault]]\nlink = 'wifi'\nat = '400ms'\nuntil = '900ms'\nstate = 'silent'\n\
+    [[workload]]\nkind = 'file'\nsize = '4MB'\n\
+    [[workload]]\nkind = 'request-response'\nrequest = '2kB'\nresponse = '20kB'\nevery = '100ms'\ncount = 10\n";
+
+/// A packet in some microseconds at each end.
+const PROFILE: &str = "{\"format\":\"litz-profile\",\"version\":1,\"memory\":{\
+    \"sending\":{\"points\":[{\"datagram_bytes\":1472,\"ns\":{\"plan\":5000,\"seal.cipher\":20000,\"send_call\":9000}}]},\
+    \"receiving\":{\"points\":[{\"datagram_bytes\":1472,\"ns\":{\"recv_call\":9000,\"open_absorb.cipher\":20000,\
+    \"open_absorb.absorb\":3000,\"application\":4000}}]}}}";
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panics").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.0.lock().expect("nobody panics"))
+    }
+}
+
+fn scenario() -> Scenario {
+    parse("two.toml", SCENARIO, &|_| Err(String::new())).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn machine() -> Machine {
+    let costs = Costs::from_profile(PROFILE).expect("it is one");
+    Machine { costs, placements: [Placement::Packet(2), Placement::Split], processors: 2, is_shared: false }
+}
+
+fn order() -> Order {
+    Order { paths: vec![0, 1], seed: 7 }
+}
+
+/// What is written down goes to the two.
+fn recording() -> (Recording, Shared, Shared) {
+    let (trace, packets) = (Shared::default(), Shared::default());
+    let recording = Recording {
+        about: "a test".to_owned(),
+        trace: Some(Box::new(trace.clone())),
+        packets: Some(Box::new(packets.clone())),
+    };
+    (recording, trace, packets)
+}
+
+/// An outcome, its trace and its packets; with processors or without.
+fn recorded(machine: Option<&Machine>) -> (Outcome, Value, Vec<u8>) {
+    let (recording, trace, packets) = recording();
+    let sim = Sim { machine: machine.cloned() };
+    let outcome = sim.run_recorded(&scenario(), &order(), recording, &mut |_| true).expect("it runs");
+    let trace = serde_json::from_slice(&trace.take()).expect("the trace is JSON");
+    (outcome, trace, packets.take())
+}
+
+#[test]
+fn a_recorded_run_has_the_same_events_as_one_that_nobody_looks_at() {
+    let alone = Sim::default().run(&scenario(), &order(), &mut |_| true).expect("it runs");
+    assert!(alone.is_complete() && alone.events_digest.is_some(), "{alone:?}");
+    assert_eq!(recorded(None).0, alone);
+    // Nor is it another one than in memory.
+    let in_memory = Memory.run(&scenario(), &order(), &mut |_| true).expect("it runs");
+    assert_eq!(in_memory.events_digest, alone.events_digest);
+    let other = Sim::default().run(&scenario(), &Order { seed: 8, ..order() }, &mut |_| true).expect("it runs");
+    assert_ne!(other.events_digest, alone.events_digest);
+
+    let (scenario, machine) = (scenario(), machine());
+    let alone = simulate(&scenario, &order(), &machine, &mut |_| true).expect("it runs");
+    let (recording, trace, packets) = recording();
+    let looked_at = simulate_recorded(&scenario, &order(), &machine, Some(recording), &mut |_| true).expect("it runs");
+    assert_eq!(
+        (looked_at.events, &looked_at.busy, looked_at.overflowed),
+        (alone.events, &alone.busy, alone.overflowed)
+    );
+    assert_eq!(looked_at.outcome, alone.outcome);
+    assert!(!trace.take().is_empty() && !packets.take().is_empty());
+}
+
+fn events<'a>(trace: &'a Value, ph: &str) -> Vec<&'a Value> {
+    trace["traceEvents"].as_array().expect("a list").iter().filter(|event| event["ph"] == ph).collect()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
+}
+
+/// Names of tracks that show spans or marks, by their numbers.
+fn tracks(trace: &Value) -> BTreeMap<u64, String> {
+    let named = events(trace, "M").into_iter().map(|event| {
+        (event["tid"].as_u64().expect("a number"), event["args"]["name"].as_str().expect("a name").to_owned())
+    });
+    named.collect()
+}
+
+#[test]
+fn a_trace_shows_links_paths_events_and_faults_within_the_run() {
+    let (outcome, trace, _) = recorded(None);
+    assert_eq!((&trace["otherData"]["about"], &trace["otherData"]["left_out"]), (&"a test".into(), &0.into()));
+    let end_us = outcome.ended_at.as_nanos() as f64 / 1e3;
+    for event in trace["traceEvents"].as_array().expect("a list") {
+        let (ts, dur) = (number(&event["ts"]), event["dur"].as_f64().unwrap_or(0.0));
+        assert!(ts >= 0.0 && dur >= 0.0 && ts + dur <= end_us + 1e-3, "{event}");
+    }
+    let levels: std::collections::BTreeSet<_> =
+        events(&trace, "C").iter().map(|event| event["name"].as_str().expect("a name").to_owned()).collect();
+    for name in [
+        "link wifi, forward: packets in it",
+        "link lte, back: packets in it",
+        "link lte, forward: bytes queued",
+        "link wifi, forward: packets gone",
+        "host a, path wifi: bytes in flight",
+        "host a, path lte: window, bytes",
+        "host b, path wifi: round trip, us",
+    ] {
+        assert!(levels.contains(name), "{name}: {levels:?}");
+    }
+    // The last level of what is gone is what the counters say.
+    let last = |name: &str| {
+        let of = events(&trace, "C").into_iter().rfind(|event| event["name"] == name).expect("there is one");
+        of["args"]["value"].as_u64().expect("a count")
+    };
+    let gone = outcome.link_outcomes[0].stats[0].gone();
+    assert!(gone > 0 && last("link wifi, forward: packets gone") == gone, "{gone}");
+    let tracks = tracks(&trace);
+    let marks: Vec<_> = events(&trace, "i")
+        .iter()
+        .map(|event| format!("{}: {}", tracks[&event["tid"].as_u64().unwrap()], event["name"].as_str().unwrap()))
+        .collect();
+    for mark in
+        ["host a: connection: connected", "host a: connection: path 1 opened", "host a: connection: path 0 silent"]
+    {
+        assert!(marks.iter().any(|known| known == mark), "{mark}: {marks:?}");
+    }
+    let faults = events(&trace, "X");
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert_eq!((number(&faults[0]["ts"]), number(&faults[0]["dur"])), (400_000.0, 500_000.0));
+    assert!(tracks[&faults[0]["tid"].as_u64().unwrap()].contains("link wifi: fault"), "{tracks:?}");
+}
+
+#[test]
+fn a_trace_of_machines_shows_what_each_thread_did_and_all_of_it() {
+    let machine = machine();
+    let (_, trace, _) = recorded(Some(&machine));
+    let simulated = simulate(&scenario(), &order(), &machine, &mut |_| true).expect("it runs");
+    let tracks = tracks(&trace);
+    let busy_us = |track: &str| -> f64 {
+        let on = |event: &&&Value| tracks[&event["tid"].as_u64().unwrap()] == track;
+        events(&trace, "X").iter().filter(on).map(|event| number(&event["dur"])).sum()
+    };
+    for (host, threads) in ["a", "b"].into_iter().zip(&simulated.busy) {
+        for (index, (busy, role)) in threads.iter().zip(["application", "driver", "worker"]).enumerate() {
+            let shown = busy_us(&format!("host {host}, thread {index} ({role})"));
+            let busy = busy.as_nanos() as f64 / 1e3;
+            assert!((shown - busy).abs() < 1e-3 * (1.0 + busy), "host {host}, thread {index}: {shown}, not {busy}");
+        }
+    }
+    let names: std::collections::BTreeSet<_> =
+        events(&trace, "X").iter().map(|event| event["name"].as_str().unwrap().to_owned()).collect();
+    for name in ["plan", "seal", "send", "receive", "open", "absorb", "read"] {
+        assert!(names.contains(name), "{name}: {names:?}");
+    }
+    assert!(events(&trace, "C").iter().any(|event| event["name"] == "host b, socket: bytes"));
+}
+
+#[test]
+fn components_say_what_the_run_did() {
+    let machine = machine();
+    let simulated = simulate(&scenario(), &order(), &machine, &mut |_| true).expect("it runs");
+    let outcome = &simulated.outcome;
+    let find = |name: &str| {
+        let found = outcome.components.iter().find(|component| component.name == name);
+        found.unwrap_or_else(|| panic!("no {name}: {:?}", outcome.components))
+    };
+    let run = outcome.ended_at.since_start().as_secs_f64();
+    let forward = &outcome.link_outcomes[1].stats[0];
+    let link = find("link lte, forward");
+    assert_eq!((link.kind, link.served, link.mean_wait), ("link", forward.carried, forward.queue_delay_mean()));
+    // What it carried, over what its rate is.
+    let share = forward.carried_bytes as f64 * 8.0 / 15e6 / run;
+    assert!((link.utilisation.expect("it has a rate") - share).abs() < 0.01, "{link:?}, not {share}");
+    let waiting = forward.queue_delay_sum.as_secs_f64() / run;
+    assert!(waiting > 0.1 && (link.mean_queue - waiting).abs() < 1e-9, "{link:?}, not {waiting}");
+    let threads = find("host a, thread 1 (driver)");
+    assert!((threads.utilisation.unwrap() - simulated.busy[0][1].as_secs_f64() / run).abs() < 1e-9, "{threads:?}");
+    let processors = find("processors of a");
+    let busy: f64 = simulated.busy[0].iter().map(|busy| busy.as_secs_f64()).sum();
+    assert!((processors.utilisation.unwrap() - busy / 2.0 / run).abs() < 1e-9, "{processors:?}");
+    let socket = find("host b, socket");
+    // All that came out of the links, but for what was damaged and thrown away.
+    let stats = outcome.link_outcomes.iter().map(|link| &link.stats[0]);
+    let (delivered, damaged) = stats.fold((0, 0), |sum, stats| (sum.0 + stats.delivered, sum.1 + stats.corrupted));
+    assert!(damaged > 0 && (delivered - damaged..=delivered).contains(&socket.served), "{socket:?}");
+    let names: std::collections::BTreeSet<_> = outcome.components.iter().map(|component| &component.name).collect();
+    assert_eq!(names.len(), outcome.components.len(), "each has a name of its own");
+}
+
+/// A packet of a capture.
+#[derive(Debug)]
+struct Captured {
+    interface: u32,
+    at: u64,
+    inbound: bool,
+    length: usize,
+    bytes: Vec<u8>,
+}
+
+/// Reads what this crate's writer wrote by the words of the draft alone. Checks lengths, alignment, order of time and interfaces.
+fn read_pcapng(file: &[u8]) -> (Vec<String>, Vec<Captured>) {
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let half = |bytes: &[u8], at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"));
+    let (mut interfaces, mut packets, mut rest) = (Vec::new(), Vec::<Captured>::new(), file);
+    assert_eq!((word(rest, 0), word(rest, 8)), (0x0a0d_0d0a, 0x1a2b_3c4d), "a section in this byte order");
+    while !rest.is_empty() {
+        let (kind, length) = (word(rest, 0), word(rest, 4) as usize);
+        assert!(length >= 12 && length.is_multiple_of(4) && length <= rest.len(), "{length} of {}", rest.len());
+        assert_eq!(word(rest, length - 4) as usize, length, "the length stands at both ends");
+        let body = &rest[8..length - 4];
+        // (code, value), up to the end of options, which must end the block.
+        let options = |mut at: usize| {
+            let mut options = BTreeMap::new();
+            while half(body, at) != 0 {
+                let bytes = usize::from(half(body, at + 2));
+                options.insert(half(body, at), body[at + 4..at + 4 + bytes].to_vec());
+                at += 4 + bytes.next_multiple_of(4);
+            }
+            assert_eq!(at + 4, body.len());
+            options
+        };
+        match kind {
+            0x0a0d_0d0a => assert_eq!(options(16)[&1], b"a test"),
+            1 => {
+                assert_eq!(half(body, 0), 101, "raw IP");
+                let options = options(8);
+                assert_eq!(options[&9], [9], "nanoseconds");
+                interfaces.push(String::from_utf8(options[&2].clone()).expect("text"));
+            }
+            6 => {
+                let [interface, high, low, kept, length] = [0, 4, 8, 12, 16].map(|at| word(body, at));
+                let at = u64::from(high) << 32 | u64::from(low);
+                assert!((interface as usize) < interfaces.len() && kept <= length);
+                assert!(packets.last().is_none_or(|last| last.at <= at), "time goes on");
+                let flags = &options(20 + (kept as usize).next_multiple_of(4))[&2];
+                let bytes = body[20..20 + kept as usize].to_vec();
+                packets.push(Captured { interface, at, inbound: flags[0] & 3 == 1, length: length as usize, bytes });
+            }
+            other => panic!("a block of type {other:x}"),
+        }
+        rest = &rest[length..];
+    }
+    (interfaces, packets)
+}
+
+#[test]
+fn a_capture_has_each_packet_at_each_end_with_true_lengths() {
+    let (outcome, _, file) = recorded(None);
+    let (interfaces, packets) = read_pcapng(&file);
+    assert_eq!(interfaces, ["wifi at a", "wifi at b", "lte at a", "lte at b"]);
+    assert!(packets.last().expect("some").at <= outcome.ended_at.as_nanos());
+    for (place, (path, link)) in outcome.path_outcomes.iter().zip(&outcome.link_outcomes).enumerate() {
+        for direction in 0..2 {
+            let at_end = |end: usize, inbound: bool| {
+                let interface = (2 * place + end) as u32;
+                let of =
+                    packets.iter().filter(move |packet| packet.interface == interface && packet.inbound == inbound);
+                of.fold((0, 0), |(count, bytes), packet| (count + 1, bytes + packet.length as u64 - 28))
+            };
+            let sent = at_end(direction, false);
+            assert_eq!(sent, (path.datagrams[direction], path.bytes[direction]), "what {place} sent");
+            let stats = &link.stats[direction];
+            assert_eq!(at_end(1 - direction, true), (stats.delivered, stats.delivered_bytes), "what came");
+        }
+    }
+    for packet in &packets {
+        let total = usize::from(u16::from_be_bytes([packet.bytes[2], packet.bytes[3]]));
+        assert_eq!((packet.bytes[0], packet.bytes[9], total), (0x45, 17, packet.length), "{packet:?}");
+    }
+    let (whole, short): (Vec<_>, Vec<_>) = packets.iter().partition(|packet| packet.bytes.len() == packet.length);
+    // The handshake's first packet is there, all of it: a long header of version 1.
+    assert_eq!((whole[0].bytes[28] & 0x80, &whole[0].bytes[29..33]), (0x80, &[0, 0, 0, 1][..]));
+    // Bulk data have short headers, readable (the fixed bit may be greased, RFC 9287), and no payload.
+    assert!(short.len() > whole.len() / 2 && short.len() > 1000, "{} and {}", short.len(), whole.len());
+    assert!(short.iter().all(|packet| packet.bytes[28] & 0x80 == 0 && packet.bytes.len() < 28 + 64));
+}
+
+/// Fails after so many bytes.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_ends_the_run_and_is_told() {
+    for machine in [None, Some(machine())] {
+        let sim = Sim { machine };
+        for room in [10, 100_000] {
+            let full = || -> Option<Box<dyn Write + Send>> { Some(Box::new(Full(room))) };
+            for (recording, what) in [
+                (Recording { trace: full(), ..Recording::default() }, "cannot write the trace"),
+                (Recording { packets: full(), ..Recording::default() }, "cannot write the packets"),
+            ] {
+                let error = sim.run_recorded(&scenario(), &order(), recording, &mut |_| true);
+                let Err(WorldError::Broken(words)) = error else { panic!("{what}: {room}") };
+                assert!(words.starts_with(what), "{words}");
+            }
+        }
+    }
+}
