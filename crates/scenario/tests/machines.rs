@@ -5,6 +5,7 @@ use scenario::model::Scenario;
 use scenario::parse::parse;
 use scenario::simulated::{Costs, Machine, Placement, Simulated, simulate};
 use scenario::world::{Order, World};
+use units::Duration;
 
 /// Payload of a datagram of 1472 bytes: less a header of 1 + 8 + 2 bytes or so, a frame's and the tag.
 const PAYLOAD: f64 = 1440.0;
@@ -30,7 +31,8 @@ fn costs(sending: &str, receiving: &str) -> Costs {
 }
 
 fn run(scenario: &Scenario, costs: &Costs, placement: Placement, processors: usize) -> Simulated {
-    let machine = Machine { costs: costs.clone(), placements: [placement; 2], processors, is_shared: false };
+    let machine =
+        Machine { costs: costs.clone(), placements: [placement; 2], processors: [processors; 2], is_shared: false };
     let order = Order { paths: (0..scenario.paths.len()).collect(), seed: 1 };
     simulate(scenario, &order, &machine, &mut |_| true).expect("it runs")
 }
@@ -54,6 +56,33 @@ fn processors_that_cost_nothing_change_nothing_to_speak_of() {
     let in_memory = Memory.run(&scenario, &order, &mut |_| true).expect("it runs");
     let [free, in_memory] = [&free.outcome, &in_memory].map(|outcome| outcome.parts[0].delivered.bytes as f64);
     assert_near(free, in_memory, 0.02, "bytes");
+}
+
+#[test]
+fn a_card_that_coalesces_wakes_fewer_threads() {
+    let mut scenario = bulk("rate = '200Mb/s'\ndelay = '5ms'\nqueue = '20ms'");
+    let mut costs = costs("\"plan\":100", "\"recv_call\":100,\"application.copy\":100");
+    costs.hand_over_ns = 5000.0;
+    let reading = |scenario: &Scenario| {
+        let simulated = run(scenario, &costs, Placement::Thread, 2);
+        (simulated.busy[1][0].as_secs_f64(), goodput(&simulated))
+    };
+    let (each, rate) = reading(&scenario);
+    scenario.hosts[1].coalesce = Duration::from_micros(500);
+    let (together, coalesced_rate) = reading(&scenario);
+    // A packet takes 60 us on the line: eight come in the time, and wake the one who reads them once.
+    assert!(together < each / 4.0, "{each} s awake, and {together} s");
+    assert_near(coalesced_rate, rate, 0.02, "goodput");
+}
+
+#[test]
+fn a_thread_with_much_to_do_is_not_woken() {
+    let scenario = bulk("delay = '1ms'");
+    let costs = costs("\"plan\":1000", "\"recv_call\":100,\"application.copy\":20000");
+    let mut waking = costs.clone();
+    waking.hand_over_ns = 5000.0;
+    let [without, with] = [&costs, &waking].map(|costs| goodput(&run(&scenario, costs, Placement::Thread, 2)));
+    assert_near(with, without, 0.02, "who reads is the limit, and always awake");
 }
 
 #[test]
@@ -146,9 +175,11 @@ fn the_same_run_twice_is_the_same() {
 #[test]
 fn machines_that_cannot_be_are_refused_by_name() {
     let machine =
-        Machine { costs: Costs::default(), placements: [Placement::Inline; 2], processors: 0, is_shared: false };
+        Machine { costs: Costs::default(), placements: [Placement::Inline; 2], processors: [2, 0], is_shared: false };
     assert!(machine.validate().expect_err("no processors").contains("processors"));
     let mut costs = Costs::default();
     costs.hand_over_ns = -1.0;
-    assert!(Machine { costs, processors: 1, ..machine }.validate().expect_err("negative").contains("hand_over_ns"));
+    assert!(
+        Machine { costs, processors: [1; 2], ..machine }.validate().expect_err("negative").contains("hand_over_ns")
+    );
 }

@@ -51,7 +51,7 @@ fn scenario() -> Scenario {
 
 fn machine() -> Machine {
     let costs = Costs::from_profile(PROFILE).expect("it is one");
-    Machine { costs, placements: [Placement::Packet(2), Placement::Split], processors: 2, is_shared: false }
+    Machine { costs, placements: [Placement::Packet(2), Placement::Split], processors: [2; 2], is_shared: false }
 }
 
 fn order() -> Order {

@@ -20,7 +20,7 @@ use crate::world::{Order, Progress, Stages, Watch, WorldError};
 const SPIN_MAX: u32 = 1_000_000;
 
 /// Datagrams that wait for others at a host, at most: as many as a call takes.
-const COALESCED_MAX: usize = 64;
+pub(crate) const COALESCED_MAX: usize = 64;
 
 /// Steps between two looks of whoever watches.
 const STEPS_BETWEEN_WATCHES: u64 = 4096;

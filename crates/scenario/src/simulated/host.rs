@@ -10,30 +10,24 @@
 //! Each arrow takes the time that the task costs, on the threads that the placement gives it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::ops::Range;
 use std::rc::Rc;
-use std::task::Poll;
 
-use netem::Packet;
-use quic::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Unsealed};
+use quic::{PLAN_DATAGRAMS_MAX, Unsealed};
 use sim::kernel::TaskId;
-use sim::{Level, Sim, Store};
+use sim::{Sim, Store};
 use units::{Duration, Instant};
 
+use super::alarm::{Alarm, pause};
 use super::costs::{End, Task};
 use super::machine::{Machine, Placement};
 use super::processors::{Step, Threads};
-use crate::components::{Books, Component};
-use crate::memory::network::{Body, Frame};
+use super::socket::{Batch, Socket};
+use crate::components::Component;
 use crate::memory::node::Flight;
 use crate::memory::run::Run;
 
-/// Bytes that a socket holds: as much as the library asks the system for. More is lost.
-pub(crate) const SOCKET_BYTES_MAX: usize = 8 << 20;
-
-/// Batches begun and not done, each way: those of the engine's workers are as many.
+/// Batches begun and not done, those that are sent and those of each socket: those of the engine's workers are as many.
 const BATCHES_MAX: usize = 4;
 
 /// Batches absorbed that the application has not read, beside those begun. The next one keeps its place among those begun until there
@@ -52,20 +46,12 @@ const SPIN_MAX: u32 = 100_000;
 pub(crate) struct Host {
     pub(crate) threads: Threads,
     placement: Placement,
-    /// Datagrams that have arrived and were not taken from the socket.
-    inbox: RefCell<VecDeque<(Instant, Frame)>>,
-    inbox_bytes: RefCell<Level>,
-    /// How long they had waited there.
-    taken: Cell<Books>,
-    socket: String,
-    /// Datagrams that found the socket full.
-    pub(crate) overflowed: Cell<u64>,
-    /// The processes that plan and that take what arrives.
+    /// One a path.
+    pub(crate) sockets: Vec<Socket>,
+    /// The process that plans.
     sender: Alarm,
-    receiver: Alarm,
     /// Batches begun and not done.
     sending: Cell<usize>,
-    receiving: Cell<usize>,
     /// Places: of batches that the application has to read, and of those with answers to hear and to give.
     to_read: Store<()>,
     to_hear: Store<()>,
@@ -73,14 +59,6 @@ pub(crate) struct Host {
     /// Batches keep their order per path, whichever thread had them: both ways.
     order_out: Vec<Order>,
     order_in: Vec<Order>,
-}
-
-/// Wakes a process.
-#[derive(Default)]
-pub(crate) struct Alarm {
-    task: Cell<Option<TaskId>>,
-    /// The earliest time it was asked to be woken at.
-    at: Cell<Option<Instant>>,
 }
 
 /// A line that is left in the order in which it was joined.
@@ -102,38 +80,6 @@ pub(crate) struct Shared {
     pub(crate) spins: Cell<Option<Instant>>,
 }
 
-/// Datagrams that the system hands over together.
-struct Batch {
-    path: usize,
-    unsealed: Rc<Unsealed>,
-    datagrams: Range<usize>,
-}
-
-impl Alarm {
-    /// The process that runs now is the one to wake.
-    pub(crate) fn claim(&self, sim: &Sim) {
-        self.task.set(Some(sim.current_task()));
-    }
-
-    /// Wakes it now.
-    pub(crate) fn ring(&self, sim: &Sim) {
-        if let Some(task) = self.task.get() {
-            sim.wake(task);
-        }
-    }
-
-    /// Wakes it at `at`, at the latest.
-    pub(crate) fn set(&self, sim: &Sim, at: Instant) {
-        let (now, Some(task)) = (sim.now(), self.task.get()) else { return };
-        let is_set = self.at.get().is_some_and(|set| set > now && set <= at);
-        if !is_set {
-            let at = at.max(now);
-            self.at.set(Some(at));
-            sim.wake_at(at, task);
-        }
-    }
-}
-
 /// What a trace calls it.
 const fn name_of(end: End, task: Task) -> &'static str {
     match (end, task) {
@@ -148,12 +94,6 @@ const fn name_of(end: End, task: Task) -> &'static str {
         (End::Receiving, Task::Call) => "receive",
         (End::Receiving, Task::Answer) => "give answers",
     }
-}
-
-/// Waits until somebody wakes the process, for whatever reason.
-pub(crate) async fn pause() {
-    let mut has_waited = false;
-    poll_fn(|_| if std::mem::replace(&mut has_waited, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
 impl Order {
@@ -178,21 +118,22 @@ impl Order {
 }
 
 impl Host {
-    pub(crate) fn new(sim: &Sim, name: &str, placement: Placement, threads: Threads, paths: usize) -> Self {
+    pub(crate) fn new(
+        sim: &Sim,
+        name: &str,
+        placement: Placement,
+        threads: Threads,
+        paths: usize,
+        coalesce: Duration,
+    ) -> Self {
         let orders = || (0..paths).map(|_| Order::default()).collect();
         let queue = |what: &str, batches_max| Store::new(sim, &format!("host {name}, {what}"), batches_max);
         Self {
             threads,
             placement,
-            inbox: RefCell::default(),
-            inbox_bytes: RefCell::default(),
-            taken: Cell::default(),
-            socket: format!("host {name}, socket"),
-            overflowed: Cell::new(0),
+            sockets: (0..paths).map(|path| Socket::new(name, path, coalesce)).collect(),
             sender: Alarm::default(),
-            receiver: Alarm::default(),
             sending: Cell::new(0),
-            receiving: Cell::new(0),
             to_read: queue("reads", READS_MAX),
             to_hear: queue("answers to hear", ANSWERS_MAX),
             to_give: queue("answers to give", ANSWERS_MAX),
@@ -201,65 +142,16 @@ impl Host {
         }
     }
 
-    /// A datagram arrives at the socket.
-    pub(crate) fn arrive(&self, sim: &Sim, frame: Frame) {
-        let bytes = self.inbox_bytes.borrow().value() + frame.len_bytes() as u64;
-        if bytes > SOCKET_BYTES_MAX as u64 {
-            self.overflowed.set(self.overflowed.get() + 1);
-            return;
-        }
-        self.set_inbox_bytes(sim, bytes);
-        self.inbox.borrow_mut().push_back((sim.now(), frame));
-        self.receiver.ring(sim);
-    }
-
-    fn set_inbox_bytes(&self, sim: &Sim, bytes: u64) {
-        self.inbox_bytes.borrow_mut().set(sim.now(), bytes);
-        sim.trace(|trace| trace.level(&format!("{}: bytes", self.socket), sim.now(), bytes));
-    }
-
-    /// The next datagrams that one call gets: of one path, one behind the other, as offloading in the system joins them.
-    fn take_batch(&self, sim: &Sim) -> Option<Batch> {
-        let mut inbox = self.inbox.borrow_mut();
-        let (now, mut taken) = (sim.now(), self.taken.get());
-        let left = |bytes: usize| self.inbox_bytes.borrow().value() - bytes as u64;
-        let (mut batch, mut bytes) = loop {
-            let (arrived, frame) = inbox.pop_front()?;
-            let bytes = frame.len_bytes();
-            match frame.body {
-                Body::Unsealed(unsealed, first) => {
-                    taken.add(now.saturating_since(arrived), Duration::ZERO);
-                    break (Batch { path: frame.path, unsealed, datagrams: first..first + 1 }, bytes);
-                }
-                // It has a bit turned around, and no checksum of the system lets it pass.
-                Body::Bytes(_) => self.set_inbox_bytes(sim, left(bytes)),
-            }
-        };
-        while let Some((arrived, Frame { path, body: Body::Unsealed(next, number) })) = inbox.front()
-            && *path == batch.path
-            && Rc::ptr_eq(next, &batch.unsealed)
-            && *number == batch.datagrams.end
-            && !next.is_sealed(*number)
-            && !next.is_sealed(batch.datagrams.start)
-            && batch.datagrams.len() < PLAN_DATAGRAMS_MAX
-            && bytes + next.len_bytes(*number) <= PLAN_BYTES_MAX
-        {
-            bytes += next.len_bytes(*number);
-            batch.datagrams.end += 1;
-            taken.add(now.saturating_since(*arrived), Duration::ZERO);
-            inbox.pop_front();
-        }
-        self.taken.set(taken);
-        self.set_inbox_bytes(sim, left(bytes));
-        Some(batch)
-    }
-
-    /// How busy its threads, its socket, and the places before slow parts were. Of a socket the utilisation is the share of its room.
+    /// How busy its threads, its sockets, and the places before slow parts were.
     pub(crate) fn components(&self, now: Instant) -> Vec<Component> {
-        let room = self.inbox_bytes.borrow().mean(now) / SOCKET_BYTES_MAX as f64;
-        let socket = self.taken.get().component("socket", self.socket.clone(), Some(room), now);
+        let sockets = self.sockets.iter().map(|socket| socket.component(now));
         let places = [&self.to_read, &self.to_hear, &self.to_give].map(|store| Component::places(&store.report()));
-        self.threads.components().chain([socket]).chain(places).collect()
+        self.threads.components().chain(sockets).chain(places).collect()
+    }
+
+    /// Datagrams that found a socket full.
+    pub(crate) fn overflowed(&self) -> u64 {
+        self.sockets.iter().map(Socket::overflowed).sum()
     }
 
     fn is_inline(&self) -> bool {
@@ -380,15 +272,24 @@ impl Shared {
         host.to_hear.try_take().expect("who has a place gives it back");
     }
 
-    /// The process that takes what arrives.
-    pub(crate) async fn receive(self: Rc<Self>, number: usize) {
+    /// The process that takes what arrives on a path. What has arrived is taken when the thread gets to it, not before: the busier it is,
+    /// the more it finds.
+    pub(crate) async fn receive(self: Rc<Self>, number: usize, path: usize) {
         let host = &self.hosts[number];
-        host.receiver.claim(&self.sim);
+        let socket = &host.sockets[path];
+        let calling = host.placement.threads_of(End::Receiving, Task::Call, path).start;
+        socket.receiver.claim(&self.sim);
         loop {
-            while host.receiving.get() < BATCHES_MAX {
-                let Some(batch) = host.take_batch(&self.sim) else { break };
-                host.receiving.set(host.receiving.get() + 1);
-                let place = host.order_in[batch.path].join();
+            while socket.receiving.get() < BATCHES_MAX && !socket.is_empty() {
+                let turn = host.threads.turn(calling).await;
+                let Some(batch) = socket.take_batch(&self.sim) else {
+                    turn.pass();
+                    break;
+                };
+                socket.receiving.set(socket.receiving.get() + 1);
+                let place = host.order_in[path].join();
+                turn.work(self.step(host, End::Receiving, Task::Call, path, &batch.unsealed, batch.datagrams.clone()))
+                    .await;
                 let absorption = Rc::clone(&self).absorb(number, batch, place);
                 if host.is_inline() {
                     absorption.await;
@@ -405,8 +306,8 @@ impl Shared {
         let host = &self.hosts[number];
         let Batch { path, unsealed, datagrams } = batch;
         let step = |task| self.step(host, End::Receiving, task, path, &unsealed, datagrams.clone());
-        let thread = host.threads.run(step(Task::Call), None).await;
-        let thread = host.threads.run(step(Task::Stage), Some(thread)).await;
+        let calling = host.placement.threads_of(End::Receiving, Task::Call, path).start;
+        let thread = host.threads.run(step(Task::Stage), Some(calling)).await;
         let order = &host.order_in[path];
         order.wait(&self.sim, place).await;
         let thread = host.threads.run(step(Task::Serial), Some(thread)).await;
@@ -414,8 +315,9 @@ impl Shared {
         self.run_now().nodes[number].receive_batch(self.sim.now(), path, &unsealed, datagrams.clone());
         host.sender.ring(&self.sim);
         host.to_read.put(()).await;
-        host.receiving.set(host.receiving.get() - 1);
-        host.receiver.ring(&self.sim);
+        let socket = &host.sockets[path];
+        socket.receiving.set(socket.receiving.get() - 1);
+        socket.receiver.ring(&self.sim);
         host.threads.run(step(Task::Application), Some(thread)).await;
         {
             let mut run = self.run_now();
@@ -439,7 +341,7 @@ impl Shared {
                 let mut run = self.run_now();
                 let now = self.sim.now();
                 while let Some((direction, frame)) = run.network.receive(now) {
-                    self.hosts[1 - direction].arrive(&self.sim, frame);
+                    self.hosts[1 - direction].sockets[frame.path].arrive(&self.sim, frame);
                 }
                 run.look_at_faults();
                 run.network.timeout().into_iter().chain(run.proof_timeout()).min()
@@ -449,28 +351,5 @@ impl Shared {
             }
             pause().await;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use sim::{Facility, Simulation};
-
-    use super::*;
-
-    #[test]
-    fn a_socket_full_of_damaged_datagrams_is_emptied_by_one_call() {
-        let simulation = Simulation::new(1, 0);
-        let sim = simulation.sim();
-        let threads = Threads::new(&sim, "a", 1, Facility::new(&sim, "processors", 1), 0.0);
-        let host = Host::new(&sim, "a", Placement::Inline, threads, 1);
-        // Some 400,000, the smallest that a short header and a tag allow.
-        let frame = Frame { path: 0, body: Body::Bytes(vec![0; 21]) };
-        while host.overflowed.get() == 0 {
-            host.arrive(&sim, frame.clone());
-        }
-        assert_eq!(host.inbox.borrow().len(), SOCKET_BYTES_MAX / 21);
-        assert!(host.take_batch(&sim).is_none());
-        assert_eq!((host.inbox_bytes.borrow().value(), host.inbox.borrow().len()), (0, 0));
     }
 }

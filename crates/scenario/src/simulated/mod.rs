@@ -11,13 +11,15 @@
 //! |---|---|
 //! | `costs` | what tasks cost, read from `litz profile --json` |
 //! | `machine` | processors, threads, placements |
-//! | `processors`, `host`, `run` | a run on machines, by processes of the crate `sim` |
+//! | `processors`, `socket`, `host`, `run`, `alarm` | a run on machines, by processes of the crate `sim` |
 
+mod alarm;
 mod costs;
 mod host;
 mod machine;
 mod processors;
 mod run;
+mod socket;
 
 pub use costs::{Costs, End, PROFILE_BYTES_MAX, ProfileError, Task};
 pub use machine::{Machine, PROCESSORS_MAX, Placement};

@@ -20,8 +20,9 @@ pub(crate) struct Threads {
 struct Thread {
     /// Who has the thread has an item in here.
     turn: Store<()>,
-    /// Work that was asked for and is not done, nanoseconds.
+    /// Work that was asked for and is not done, nanoseconds, and those who have the turn or wait for it.
     backlog_ns: Cell<u64>,
+    asking: Cell<usize>,
     books: Cell<Books>,
     name: String,
 }
@@ -35,6 +36,37 @@ pub(crate) struct Step {
     pub(crate) what: &'static str,
 }
 
+/// A thread that does nothing else until it has done this, or is passed on.
+pub(crate) struct Turn<'a> {
+    threads: &'a Threads,
+    thread: &'a Thread,
+    asked: Instant,
+}
+
+impl Turn<'_> {
+    /// Does `step`, whichever threads it names.
+    pub(crate) async fn work(self, step: Step) {
+        let Self { threads, thread, asked } = &self;
+        let (sim, cost) = (&threads.sim, step.cost);
+        if !cost.is_zero() {
+            threads.processors.serve(cost).await;
+            let done = sim.now();
+            let begun = Instant::from_nanos(done.as_nanos() - cost.as_nanos());
+            let mut books = thread.books.get();
+            books.add(begun.saturating_since(*asked), cost);
+            thread.books.set(books);
+            sim.trace(|trace| trace.span(&thread.name, step.what, begun, done));
+        }
+        self.pass();
+    }
+
+    /// Gives the thread to who comes next.
+    pub(crate) fn pass(self) {
+        self.thread.turn.try_take().expect("who has the turn gives it back");
+        self.thread.asking.set(self.thread.asking.get() - 1);
+    }
+}
+
 impl Threads {
     pub(crate) fn new(sim: &Sim, host: &str, count: usize, processors: Facility, hand_over_ns: f64) -> Self {
         let thread = |number| {
@@ -42,6 +74,7 @@ impl Threads {
             Thread {
                 turn: Store::new(sim, &name, 1),
                 backlog_ns: Cell::new(0),
+                asking: Cell::new(0),
                 books: Cell::default(),
                 name: format!("{name} ({})", thread_role(number)),
             }
@@ -54,25 +87,25 @@ impl Threads {
     /// chosen one has nothing else to do, it sleeps, and waking it takes time. Returns which thread it was.
     pub(crate) async fn run(&self, step: Step, from: Option<usize>) -> usize {
         let least = |thread: &usize| self.threads[*thread].backlog_ns.get();
-        let chosen = step.threads.min_by_key(least).expect("every task has a thread");
+        let chosen = step.threads.clone().min_by_key(least).expect("every task has a thread");
         if step.cost.is_zero() {
             return chosen;
         }
-        let (thread, asked) = (&self.threads[chosen], self.sim.now());
-        let wakes = from.is_some_and(|from| from != chosen) && thread.backlog_ns.get() == 0;
+        let thread = &self.threads[chosen];
+        let wakes = from.is_some_and(|from| from != chosen) && thread.asking.get() == 0;
         let cost = if wakes { step.cost + self.hand_over } else { step.cost };
         thread.backlog_ns.set(thread.backlog_ns.get() + cost.as_nanos());
-        thread.turn.put(()).await;
-        self.processors.serve(cost).await;
-        thread.turn.try_take().expect("who has the turn gives it back");
+        self.turn(chosen).await.work(Step { cost, ..step }).await;
         thread.backlog_ns.set(thread.backlog_ns.get() - cost.as_nanos());
-        let done = self.sim.now();
-        let begun = Instant::from_nanos(done.as_nanos() - cost.as_nanos());
-        let mut books = thread.books.get();
-        books.add(begun.saturating_since(asked), cost);
-        thread.books.set(books);
-        self.sim.trace(|trace| trace.span(&thread.name, step.what, begun, done));
         chosen
+    }
+
+    /// Waits until this thread has nothing else to do: for what shows only then.
+    pub(crate) async fn turn(&self, thread: usize) -> Turn<'_> {
+        let (thread, asked) = (&self.threads[thread], self.sim.now());
+        thread.asking.set(thread.asking.get() + 1);
+        thread.turn.put(()).await;
+        Turn { threads: self, thread, asked }
     }
 
     /// Processor time of each thread so far.

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use sim::{Facility, Simulation};
 use units::{Duration, Instant};
 
-use super::host::{Alarm, Host, Shared};
+use super::alarm::Alarm;
+use super::host::{Host, Shared};
 use super::machine::Machine;
 use super::processors::Threads;
 use crate::components::Component;
@@ -71,7 +72,7 @@ pub fn simulate_recorded(
     let host = |number: usize, name, processors| {
         let placement = machine.placements[number];
         let threads = Threads::new(&sim, name, placement.thread_count(), processors, machine.costs.hand_over_ns);
-        Host::new(&sim, name, placement, threads, order.paths.len())
+        Host::new(&sim, name, placement, threads, order.paths.len(), scenario.hosts[number].coalesce)
     };
     let shared = Rc::new(Shared {
         sim: sim.clone(),
@@ -83,7 +84,9 @@ pub fn simulate_recorded(
     });
     simulation.spawn(Rc::clone(&shared).carry());
     for number in 0..2 {
-        simulation.spawn(Rc::clone(&shared).receive(number));
+        for path in 0..order.paths.len() {
+            simulation.spawn(Rc::clone(&shared).receive(number, path));
+        }
         simulation.spawn(Rc::clone(&shared).send(number));
     }
     let mut until = Instant::ZERO;
@@ -110,11 +113,11 @@ pub fn simulate_recorded(
     drop(simulation);
     let shared = Rc::into_inner(shared).expect("all processes are gone");
     let busy = shared.hosts.each_ref().map(|host| host.threads.busy());
-    let overflowed = shared.hosts.each_ref().map(|host| host.overflowed.get());
+    let overflowed = shared.hosts.each_ref().map(|host| host.overflowed());
     let mut outcome = Outcome { world: "sim", ..shared.run.into_inner().into_outcome() };
     outcome.components.extend(components);
     for (host, lost) in ["a", "b"].into_iter().zip(overflowed).filter(|(_, lost)| *lost > 0) {
-        outcome.notes.push(format!("host {host} was too slow: its socket was full for {lost} datagrams"));
+        outcome.notes.push(format!("host {host} was too slow: its sockets were full for {lost} datagrams"));
     }
     Ok(Simulated { outcome, busy, overflowed, events })
 }
