@@ -25,6 +25,7 @@ use units::{Duration, Instant};
 use super::costs::{End, Task};
 use super::machine::{Machine, Placement};
 use super::processors::{Step, Threads};
+use crate::memory::books::Inside;
 use crate::memory::network::{Body, Frame};
 use crate::memory::node::Flight;
 use crate::memory::run::Run;
@@ -54,8 +55,12 @@ pub(crate) struct Host {
     /// Datagrams that have arrived and were not taken from the socket.
     inbox: RefCell<VecDeque<Frame>>,
     inbox_bytes: Cell<usize>,
-    /// Datagrams that found the socket full.
+    /// Datagrams that found the socket full, and those that no checksum of the system lets pass.
     pub(crate) overflowed: Cell<u64>,
+    damaged: Cell<u64>,
+    /// Datagrams on their way from the plan to a link, and from the socket to the connection.
+    unsent: Cell<u64>,
+    unabsorbed: Cell<u64>,
     /// The processes that plan and that take what arrives.
     sender: Alarm,
     receiver: Alarm,
@@ -130,6 +135,11 @@ impl Alarm {
     }
 }
 
+/// Counts `more`.
+fn add(count: &Cell<u64>, more: usize) {
+    count.set(count.get() + more as u64);
+}
+
 /// Waits until somebody wakes the process, for whatever reason.
 pub(crate) async fn pause() {
     let mut has_waited = false;
@@ -167,6 +177,9 @@ impl Host {
             inbox: RefCell::default(),
             inbox_bytes: Cell::new(0),
             overflowed: Cell::new(0),
+            damaged: Cell::new(0),
+            unsent: Cell::new(0),
+            unabsorbed: Cell::new(0),
             sender: Alarm::default(),
             receiver: Alarm::default(),
             sending: Cell::new(0),
@@ -202,10 +215,13 @@ impl Host {
                     break (Batch { path: frame.path, unsealed, datagrams: first..first + 1 }, bytes);
                 }
                 // It has a bit turned around, and no checksum of the system lets it pass.
-                Body::Bytes(_) => self.inbox_bytes.set(self.inbox_bytes.get() - bytes),
+                Body::Bytes(_) => {
+                    self.inbox_bytes.set(self.inbox_bytes.get() - bytes);
+                    add(&self.damaged, 1);
+                }
             }
         };
-        while let Some(Frame { path, body: Body::Unsealed(next, number) }) = inbox.front()
+        while let Some(Frame { path, body: Body::Unsealed(next, number), .. }) = inbox.front()
             && *path == batch.path
             && Rc::ptr_eq(next, &batch.unsealed)
             && *number == batch.datagrams.end
@@ -219,7 +235,15 @@ impl Host {
             inbox.pop_front();
         }
         self.inbox_bytes.set(self.inbox_bytes.get() - bytes);
+        add(&self.unabsorbed, batch.datagrams.len());
         Some(batch)
+    }
+
+    /// What is on its way inside it, and what never came to its connection.
+    pub(crate) fn inside(&self) -> Inside {
+        let lost = self.overflowed.get() + self.damaged.get();
+        let untaken = self.inbox.borrow().len() as u64 + self.unabsorbed.get() + lost;
+        Inside { unsent: self.unsent.get(), untaken }
     }
 
     fn is_inline(&self) -> bool {
@@ -269,6 +293,7 @@ impl Shared {
                 let Some(flight) = flight else { break };
                 host.sending.set(host.sending.get() + 1);
                 let all = 0..flight.unsealed.datagram_count();
+                add(&host.unsent, all.len());
                 let step = self.step(host, End::Sending, Task::Serial, flight.path, &flight.unsealed, all);
                 let thread = host.threads.run(step, None).await;
                 let place = host.order_out[flight.path].join();
@@ -331,6 +356,7 @@ impl Shared {
             let now = self.sim.now();
             run.nodes[number].emitted(now, &flight);
             flight.frames().for_each(|frame| run.network.send(now, number, frame));
+            host.unsent.set(host.unsent.get() - all.len() as u64);
         }
         self.wire.ring(&self.sim);
         host.to_hear.put(()).await;
@@ -372,6 +398,7 @@ impl Shared {
         let thread = host.threads.run(step(Task::Serial), Some(thread)).await;
         order.leave(&self.sim);
         self.run_now().nodes[number].receive_batch(self.sim.now(), path, &unsealed, datagrams.clone());
+        host.unabsorbed.set(host.unabsorbed.get() - datagrams.len() as u64);
         host.sender.ring(&self.sim);
         host.to_read.put(()).await;
         host.receiving.set(host.receiving.get() - 1);
@@ -425,7 +452,7 @@ mod tests {
         let threads = Threads::new(&sim, "a", 1, Facility::new(&sim, "processors", 1), 0.0);
         let host = Host::new(&sim, "a", Placement::Inline, threads, 1);
         // Some 400,000, the smallest that a short header and a tag allow.
-        let frame = Frame { path: 0, body: Body::Bytes(vec![0; 21]) };
+        let frame = Frame::new(0, Body::Bytes(vec![0; 21]));
         while host.overflowed.get() == 0 {
             host.arrive(&sim, frame.clone());
         }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use sim::{Facility, Simulation};
+use sim::{Facility, Report, Simulation};
 use units::{Duration, Instant};
 
 use super::host::{Alarm, Host, Shared};
@@ -26,6 +26,8 @@ pub struct Simulated {
     pub busy: [Vec<Duration>; 2],
     /// Datagrams that found the socket of each host full.
     pub overflowed: [u64; 2],
+    /// What processors, threads and queues of the hosts say of themselves: use, numbers and times, each held against Little's law.
+    pub reports: Vec<Report>,
 }
 
 /// Runs `scenario` on `machine`. The same arguments give the same result.
@@ -74,15 +76,18 @@ pub fn simulate(
         }
         shared.run_now().show(watch)?;
     }
+    // Little's law in every component, to the nanosecond, or it panics.
+    let reports = simulation.reports();
     // Processes hold the shared state: they go first.
     shared.run_now();
     drop(simulation);
     let shared = Rc::into_inner(shared).expect("all processes are gone");
+    let inside = shared.hosts.each_ref().map(Host::inside);
     let busy = shared.hosts.each_ref().map(|host| host.threads.busy());
     let overflowed = shared.hosts.each_ref().map(|host| host.overflowed.get());
-    let mut outcome = Outcome { world: "sim", ..shared.run.into_inner().into_outcome() };
+    let mut outcome = Outcome { world: "sim", ..shared.run.into_inner().into_outcome(inside) };
     for (host, lost) in ["a", "b"].into_iter().zip(overflowed).filter(|(_, lost)| *lost > 0) {
         outcome.notes.push(format!("host {host} was too slow: its socket was full for {lost} datagrams"));
     }
-    Ok(Simulated { outcome, busy, overflowed })
+    Ok(Simulated { outcome, busy, overflowed, reports })
 }
