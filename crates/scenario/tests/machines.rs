@@ -136,6 +136,18 @@ fn stages_are_as_fast_as_the_processors_that_share_them_until_the_serial_part_is
 }
 
 #[test]
+fn every_component_of_a_host_reports_on_itself() {
+    let costs = costs("\"plan\":1000,\"seal.cipher\":2000", "\"recv_call\":4000");
+    let simulated = run(&bulk("rate = '1Gb/s'\ndelay = '1ms'"), &costs, Placement::Thread, 4);
+    let report = |name: &str| simulated.reports.iter().find(|report| report.name == name).expect(name);
+    let processors = report("processors of b");
+    assert_eq!(processors.capacity, Some(4));
+    // All of the receiver's work is the driver's, on one of four processors.
+    assert_near(processors.utilisation, simulated.busy[1][1].as_secs_f64() / 4.0, 0.01, "use");
+    assert!(processors.served > 10_000 && report("host a, thread 1").served > 1_000);
+}
+
+#[test]
 fn the_same_run_twice_is_the_same() {
     let costs = costs("\"plan\":900,\"seal.cipher\":700", "\"recv_call\":800");
     let scenario = bulk("rate = '300Mb/s'\ndelay = '3ms'\nloss = '0.2%'");
