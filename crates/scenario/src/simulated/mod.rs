@@ -21,7 +21,7 @@ mod run;
 
 pub use costs::{Costs, End, PROFILE_BYTES_MAX, ProfileError, Task};
 pub use machine::{Machine, PROCESSORS_MAX, Placement};
-pub use run::{Simulated, simulate};
+pub use run::{Recording, Simulated, simulate, simulate_recorded};
 
 use crate::memory::run::Run;
 use crate::model::Scenario;
