@@ -125,6 +125,21 @@ fn an_application_that_reads_slowly_limits_who_receives() {
 }
 
 #[test]
+fn an_application_that_reads_slowly_holds_the_sender_back_by_its_window_and_no_socket_overflows() {
+    let costs = costs("\"plan\":1000", "\"recv_call\":1000,\"application\":9000");
+    let text = "version = 1\n[scenario]\nname = 'slow'\nabout = 'x'\nduration = '2s'\n[hosts.b]\nreceive-window = '32MiB'\n\
+                [[link]]\nname = 'a'\ndelay = '1ms'\n[transport]\ndatagram-size = '1472B'\n[[workload]]\nkind = 'stream'\n";
+    let scenario = parse("slow.toml", text, &|_| Err(String::new())).unwrap_or_else(|error| panic!("{error}"));
+    let simulated = run(&scenario, &costs, Placement::Thread, 4);
+    assert_near(goodput(&simulated), PAYLOAD * 8.0 / 9e-6, 0.03, "9 us a packet read");
+    assert_eq!(simulated.overflowed, [0, 0]);
+    let part = &simulated.outcome.parts[0];
+    let waiting = simulated.outcome.path_outcomes[0].bytes[0] - part.delivered.bytes;
+    // More than a socket holds, and no more than the window.
+    assert!((10 << 20..32 << 20).contains(&waiting), "{waiting} bytes wait");
+}
+
+#[test]
 fn stages_are_as_fast_as_the_processors_that_share_them_until_the_serial_part_is_what_limits() {
     let costs = costs("\"plan\":1000,\"seal.cipher\":9000", "\"recv_call\":500");
     let at = |count| goodput(&run(&bulk(""), &costs, Placement::Packet(count), 16));

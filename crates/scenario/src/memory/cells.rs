@@ -32,6 +32,10 @@ pub(crate) struct Cells {
     changed: Vec<Changed>,
     /// What the application is to hear, in the order in which it happened.
     news: VecDeque<Event>,
+    /// Bytes that the application has the time to read, if its reading takes any; below zero if what it read last was more.
+    allowance: Option<i64>,
+    /// Streams that it would read if it had more of that.
+    unread: Vec<StreamId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +102,14 @@ impl Cells {
             self.move_in(now, id, usize::MAX, connection);
             self.news.push_back(Event::Readable(id));
         }
+    }
+
+    /// The application has had the time to read so many bytes, of all that it reads. From the first call on it reads no more than it was
+    /// allowed to.
+    pub(crate) fn allow_reading(&mut self, bytes: usize) {
+        // What it finds nothing for is saved up: bytes behind a gap can be read only when that is filled.
+        self.allowance = Some(self.allowance.unwrap_or(0).saturating_add_unsigned(bytes as u64));
+        self.news.extend(self.unread.drain(..).map(Event::Readable));
     }
 
     /// What the application is to hear next.
@@ -234,12 +246,19 @@ impl Streams for Handles<'_> {
     fn read(&mut self, _now: Instant, id: StreamId) -> Result<Chunk, ReadError> {
         // What has no inbox is ours, and nothing has arrived on it.
         let Some(inbox) = self.cells.inboxes.get_mut(&id) else { return Err(ReadError::Blocked) };
+        if self.cells.allowance.is_some_and(|allowance| allowance <= 0) && !inbox.strips.is_empty() {
+            self.cells.unread.push(id);
+            return Err(ReadError::Blocked);
+        }
         let Some(strip) = inbox.strips.pop_front() else {
             let Some(end) = inbox.end else { return Err(ReadError::Blocked) };
             self.cells.inboxes.remove(&id);
             return end.map(|()| Chunk::End);
         };
         inbox.bytes -= strip.len();
+        if let Some(allowance) = &mut self.cells.allowance {
+            *allowance -= strip.len() as i64;
+        }
         if inbox.is_paused && inbox.bytes <= INBOX_BYTES_MAX / 2 {
             inbox.is_paused = false;
             self.cells.changed.push(Changed::Inbox(id));

@@ -142,6 +142,11 @@ impl Run {
         }
     }
 
+    /// A host's application has had the time to read so many bytes more, and no more than that.
+    pub(crate) fn allow_reading(&mut self, host: usize, bytes: usize) {
+        self.cells[host].allow_reading(bytes);
+    }
+
     /// Does what a host's application has asked for: its connection gets what was written.
     pub(super) fn serve(&mut self, host: usize) {
         if let Some(connection) = &mut self.nodes[host].connection {
@@ -150,7 +155,7 @@ impl Run {
     }
 
     /// Tells what happened at a host. What has arrived for the application lies ready for it then.
-    pub(super) fn tell(&mut self, host: usize) {
+    pub(crate) fn tell(&mut self, host: usize) {
         while let Some(event) = self.nodes[host].poll_event() {
             self.react(host, &event);
         }

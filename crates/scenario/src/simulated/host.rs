@@ -36,13 +36,8 @@ pub(crate) const SOCKET_BYTES_MAX: usize = 8 << 20;
 /// Batches begun and not done, each way: those of the engine's workers are as many.
 const BATCHES_MAX: usize = 4;
 
-/// Batches absorbed that the application has not read, beside those begun. The next one keeps its place among those begun until there
-/// is room, so an application that is slow holds back who receives. (A real one lets the receive window fill first; if that is larger
-/// than a socket, the socket here overflows where the real one does not.)
-const READS_MAX: usize = 4;
-
-/// Batches done but for their answers, each way, beside those begun. They hold back those before them in the same manner: a thread for
-/// which nothing else waits, as under `split`, would otherwise never limit the host, and would have ever more to do.
+/// Batches done but for their answers, each way, beside those begun. The next one keeps its place among those begun until there is room:
+/// a thread for which nothing else waits, as under `split`, would otherwise never limit the host, and would have ever more to do.
 const ANSWERS_MAX: usize = 4;
 
 /// Visits in one moment after which somebody spins.
@@ -67,8 +62,7 @@ pub(crate) struct Host {
     /// Batches begun and not done.
     sending: Cell<usize>,
     receiving: Cell<usize>,
-    /// Places: of batches that the application has to read, and of those with answers to hear and to give.
-    to_read: Store<()>,
+    /// Places of batches with answers to hear and to give.
     to_hear: Store<()>,
     to_give: Store<()>,
     /// Batches keep their order per path, whichever thread had them: both ways.
@@ -184,7 +178,6 @@ impl Host {
             receiver: Alarm::default(),
             sending: Cell::new(0),
             receiving: Cell::new(0),
-            to_read: queue("reads", READS_MAX),
             to_hear: queue("answers to hear", ANSWERS_MAX),
             to_give: queue("answers to give", ANSWERS_MAX),
             order_out: orders(),
@@ -399,23 +392,41 @@ impl Shared {
         order.leave(&self.sim);
         self.run_now().nodes[number].receive_batch(self.sim.now(), path, &unsealed, datagrams.clone());
         host.unabsorbed.set(host.unabsorbed.get() - datagrams.len() as u64);
+        self.run_now().tell(number);
         host.sender.ring(&self.sim);
-        host.to_read.put(()).await;
+        host.to_give.put(()).await;
         host.receiving.set(host.receiving.get() - 1);
         host.receiver.ring(&self.sim);
-        host.threads.run(step(Task::Application), Some(thread)).await;
+        let bytes = datagrams.clone().filter(|datagram| unsealed.has_data(*datagram));
+        let reading = Rc::clone(&self).read(
+            number,
+            bytes.map(|datagram| unsealed.data_len_bytes(datagram)).sum(),
+            step(Task::Application),
+            thread,
+        );
+        if host.is_inline() {
+            reading.await;
+        } else {
+            self.sim.spawn(reading);
+        }
+        host.threads.run(step(Task::Answer), None).await;
+        host.to_give.try_take().expect("who has a place gives it back");
+    }
+
+    /// The application reads what a batch has brought. If it is slow, its inboxes fill, and then the receive window: so many batches
+    /// wait for it at most, and it holds back who sends, not who receives.
+    async fn read(self: Rc<Self>, number: usize, bytes: usize, step: Step, absorbed_by: usize) {
+        let host = &self.hosts[number];
+        host.threads.run(step, Some(absorbed_by)).await;
         {
             let mut run = self.run_now();
+            run.allow_reading(number, bytes);
             run.visit(number);
             if run.is_over() {
                 self.sim.stop();
             }
         }
         host.sender.ring(&self.sim);
-        host.to_give.put(()).await;
-        host.to_read.try_take().expect("who has a place gives it back");
-        host.threads.run(step(Task::Answer), None).await;
-        host.to_give.try_take().expect("who has a place gives it back");
     }
 
     /// The process of all links.
