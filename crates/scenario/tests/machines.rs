@@ -171,10 +171,49 @@ fn the_same_run_twice_is_the_same() {
 }
 
 #[test]
+fn orders_that_cannot_be_are_refused_and_not_run() {
+    let scenario = bulk("rate = '1Mb/s'");
+    let machine =
+        Machine { costs: costs("\"plan\":1", ""), placements: [Placement::Inline; 2], processors: 1, is_shared: true };
+    for paths in [vec![], vec![1], vec![0, 0]] {
+        let order = Order { paths, seed: 1 };
+        let refusals = [
+            Memory.run(&scenario, &order, &mut |_| true).expect_err("memory"),
+            simulate(&scenario, &order, &machine, &mut |_| true).expect_err("sim"),
+        ];
+        assert!(refusals.iter().all(|refusal| refusal.to_string().contains("paths")), "{refusals:?}");
+    }
+}
+
+#[test]
+fn links_of_odd_kinds_are_simulated_to_their_end() {
+    let costs = costs("\"plan\":100000,\"application\":5", "\"recv_call\":100000");
+    for link in
+        ["rate = '1b/s'", "rate = '1kb/s'\ndelay = '2h'", "delay = '0'", "queue = '0'\nrate = '9Gb/s'", "loss = '100%'"]
+    {
+        let scenario = bulk(link);
+        for placement in [Placement::Inline, Placement::Split, Placement::Packet(64)] {
+            let simulated = run(&scenario, &costs, placement, 1);
+            assert!(simulated.outcome.ended_at.since_start() <= scenario.duration, "{link}, {placement}");
+        }
+    }
+}
+
+#[test]
 fn machines_that_cannot_be_are_refused_by_name() {
     let machine =
         Machine { costs: Costs::default(), placements: [Placement::Inline; 2], processors: 0, is_shared: false };
     assert!(machine.validate().expect_err("no processors").contains("processors"));
+    for count in [0, 65] {
+        let machine =
+            Machine { placements: [Placement::Inline, Placement::Path(count)], processors: 1, ..machine.clone() };
+        assert!(machine.validate().expect_err("no such placement").contains(&format!("path({count})")));
+    }
+    for hand_over_ns in [f64::NAN, f64::INFINITY] {
+        let mut costs = Costs::default();
+        costs.hand_over_ns = hand_over_ns;
+        assert!(Machine { costs, processors: 1, ..machine.clone() }.validate().is_err(), "{hand_over_ns}");
+    }
     let mut costs = Costs::default();
     costs.hand_over_ns = -1.0;
     assert!(Machine { costs, processors: 1, ..machine }.validate().expect_err("negative").contains("hand_over_ns"));

@@ -57,6 +57,7 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(scenario: &Scenario, order: &Order, stages: Stages) -> Result<Self, WorldError> {
+        order.validate(scenario)?;
         let root = Rng::from_seed(order.seed);
         let node = |side| Node::new(scenario, side, order.paths.len(), stages, order.seed);
         let links = scenario.links_under(&order.paths);
