@@ -15,8 +15,9 @@ mod transmit;
 use std::io;
 use std::sync::Arc;
 
+use crate::clock::Clock;
 use bytes::BytesMut;
-use net::{MonotonicClock, RecvMeta};
+use net::RecvMeta;
 use quic::{ConnectionKey, Endpoint, Plan, Route};
 use units::{Duration, Instant};
 
@@ -82,7 +83,7 @@ pub(crate) struct Work {
 /// Runs the protocol of all connections over all sockets of one engine.
 pub(crate) struct Driver {
     shared: Arc<Shared>,
-    clock: MonotonicClock,
+    clock: Clock,
     endpoint: Endpoint,
     ports: Vec<Port>,
     slots: Slab<Slot>,
@@ -154,7 +155,7 @@ impl Driver {
             }
         }
         Ok(Self {
-            clock: shared.clock,
+            clock: shared.clock.clone(),
             shared,
             endpoint,
             ports,
@@ -209,26 +210,9 @@ impl Driver {
         self.shared.lap(Stage::Application);
         self.give_way();
         self.shared.waker.announce_sleep();
-        let takes = self.takes_more();
-        let busy = !self.run.is_empty()
-            || !self.dirty.is_empty()
-            || (takes && self.near_ports().any(|port| port.readable || port.arrivals.has_some()))
-            || self.stage.as_ref().is_some_and(ParallelStage::has_news)
-            || self.has_news()
-            || self.receiver.as_ref().is_some_and(Receiver::has_news)
-            || (!self.await_receiver.is_empty() && self.receiver.as_ref().is_some_and(Receiver::has_room))
-            || self.shared.has_todo()
-            || (self.shared.is_stopping() && !self.goodbyes_said);
         let now = self.clock.now();
-        let until = if busy {
-            Some(now)
-        } else {
-            let retries = self.near_ports().filter_map(NearPort::retry_at);
-            let late = self.stage.as_ref().and_then(ParallelStage::deadline);
-            let hangs = self.processors.iter().filter_map(PathProcessor::deadline);
-            let hangs = hangs.chain(self.receiver.as_ref().and_then(Receiver::deadline));
-            self.timers.next().into_iter().chain(deadline).chain(retries).chain(late).chain(hangs).min()
-        };
+        let busy = self.is_busy();
+        let until = if busy { Some(now) } else { self.next_deadline().into_iter().chain(deadline).min() };
         let ready = self.sleeper.wait(now, until);
         self.shared.waker.announce_awake();
         self.shared.lap(if busy { Stage::Poll } else { Stage::Waiting });
@@ -244,6 +228,34 @@ impl Driver {
             // Only a broken poll descriptor fails. Going on slowly beats spinning or giving up.
             Err(error) => tracing::error!(%error, "cannot wait for sockets"),
         }
+    }
+
+    /// When something is to be done; `now` if something is already.
+    pub(crate) fn due_at(&self, now: Instant) -> Option<Instant> {
+        if self.is_busy() { Some(now) } else { self.next_deadline() }
+    }
+
+    /// Something is to be done already.
+    fn is_busy(&self) -> bool {
+        let takes = self.takes_more();
+        !self.run.is_empty()
+            || !self.dirty.is_empty()
+            || (takes && self.near_ports().any(|port| port.readable || port.arrivals.has_some()))
+            || self.stage.as_ref().is_some_and(ParallelStage::has_news)
+            || self.has_news()
+            || self.receiver.as_ref().is_some_and(Receiver::has_news)
+            || (!self.await_receiver.is_empty() && self.receiver.as_ref().is_some_and(Receiver::has_room))
+            || self.shared.has_todo()
+            || (self.shared.is_stopping() && !self.goodbyes_said)
+    }
+
+    /// When something is to be done that nobody wakes the driver for.
+    fn next_deadline(&self) -> Option<Instant> {
+        let retries = self.near_ports().filter_map(NearPort::retry_at);
+        let late = self.stage.as_ref().and_then(ParallelStage::deadline);
+        let hangs = self.processors.iter().filter_map(PathProcessor::deadline);
+        let hangs = hangs.chain(self.receiver.as_ref().and_then(Receiver::deadline));
+        self.timers.next().into_iter().chain(retries).chain(late).chain(hangs).min()
     }
 
     /// The sockets that the driver serves.

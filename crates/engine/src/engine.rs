@@ -1,6 +1,7 @@
 //! Starting and stopping an engine, and waiting for it.
 
 mod start;
+mod steps;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +12,8 @@ use std::thread::JoinHandle;
 use quic::session::SessionFactory;
 use quic::{RateLimit, Side};
 use units::{Duration, Instant};
+
+pub use self::steps::{Given, Steps};
 
 use crate::cells::ConnectionCell;
 use crate::config::EngineConfig;

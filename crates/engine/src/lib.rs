@@ -19,6 +19,7 @@
 //! | `cells` | what both sides share |
 //! | `receive`, `port`, `sleep`, `wake`, `asleep`, `primitives` | buffers, sockets, sleeping and waking |
 //! | `slab`, `timers`, `sync` | tables, deadlines, locks |
+//! | `clock` | the system's time, or one that is set by hand: [`Engine::start_stepped`] |
 //! | [`journals`] | a folder with everything that went into each connection |
 //! | `meter` | where the time goes, if asked for |
 //!
@@ -30,6 +31,7 @@
 mod arrival;
 mod asleep;
 mod cells;
+mod clock;
 pub mod config;
 mod driver;
 pub mod engine;
@@ -56,8 +58,9 @@ mod sync;
 mod timers;
 mod wake;
 
+pub use clock::ManualClock;
 pub use config::EngineConfig;
-pub use engine::{ConnectOptions, Engine, SOCKETS_MAX};
+pub use engine::{ConnectOptions, Engine, Given, SOCKETS_MAX, Steps};
 pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
 pub use halves::SplitStats;
 pub use handle::{ConnectionHandle, Opening, RecvHandle, SendHandle};

@@ -6,7 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use net::{MonotonicClock, RecvMeta};
+use crate::clock::Clock;
+use net::RecvMeta;
 use units::{Duration, Instant};
 
 /// A stage that lasts longer was interrupted. A full batch takes a tenth of it in every stage on a slow machine; those who
@@ -235,7 +236,7 @@ impl Direction {
 /// Books time to stages. Written by whoever runs the driver, read by anybody.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    clock: MonotonicClock,
+    clock: Clock,
     /// When the last stage ended, in nanoseconds.
     last_ns: AtomicU64,
     spent_ns: [Figure; Stage::ALL.len()],
@@ -245,10 +246,10 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(clock: MonotonicClock) -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
         Self {
-            clock,
             last_ns: AtomicU64::new(clock.now().as_nanos()),
+            clock,
             spent_ns: Default::default(),
             readings: Figure::default(),
             sent: Direction::default(),
@@ -309,7 +310,7 @@ mod tests {
 
     #[test]
     fn every_nanosecond_is_booked_once() {
-        let meter = Meter::new(MonotonicClock::start());
+        let meter = Meter::new(Clock::start());
         let start = meter.last_ns.load(Ordering::Relaxed);
         let at = |nanos| Instant::from_nanos(start + nanos);
         meter.lap_at(Stage::Plan, at(100));
@@ -330,7 +331,7 @@ mod tests {
 
     #[test]
     fn what_lasts_too_long_was_taken_away_unless_we_waited() {
-        let meter = Meter::new(MonotonicClock::start());
+        let meter = Meter::new(Clock::start());
         let mut now = Instant::from_nanos(meter.last_ns.load(Ordering::Relaxed));
         let mut lap = |stage, spent| {
             now += spent;
@@ -347,7 +348,7 @@ mod tests {
 
     #[test]
     fn the_last_datagram_of_a_batch_may_be_short() {
-        let meter = Meter::new(MonotonicClock::start());
+        let meter = Meter::new(Clock::start());
         let batch = |len, stride| RecvMeta { len, stride, ..RecvMeta::default() };
         meter.count_received(&[batch(2500, 1200), batch(50, 50)]);
         meter.count_received(&[]);

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 
-use net::MonotonicClock;
+use crate::clock::Clock;
 use quic::{ConnectionKey, OpenJob, Plan};
 use rtrb::{Consumer, Producer, RingBuffer};
 use units::{Duration, Instant};
@@ -138,7 +138,7 @@ pub(crate) enum Turn {
 pub(crate) struct Start {
     pub(crate) name: String,
     pub(crate) core: Option<usize>,
-    pub(crate) clock: MonotonicClock,
+    pub(crate) clock: Clock,
     pub(crate) busy_poll: Duration,
     /// Wakes the driver.
     pub(crate) owner: Arc<EngineWaker>,
@@ -163,7 +163,7 @@ impl PathProcessor {
         let (received, arrivals) = RingBuffer::new(ARRIVALS_MAX);
         let (jobs_back, jobs) = RingBuffer::new(ARRIVALS_MAX);
         let (turns, tally) = (Arc::new(AtomicU64::new(0)), Arc::new(Tally::default()));
-        let (sleeper, waker) = Sleeper::new(start.clock, start.busy_poll)?;
+        let (sleeper, waker) = Sleeper::new(start.clock.clone(), start.busy_poll)?;
         let waker = Arc::new(waker);
         let mut ports = Vec::with_capacity(sockets.len());
         for (index, local, socket) in sockets {

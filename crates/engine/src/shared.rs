@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use net::{MonotonicClock, RecvMeta};
+use crate::clock::Clock;
+use net::RecvMeta;
 use quic::session::SessionFactory;
 
 use crate::cells::ConnectionCell;
@@ -19,7 +20,7 @@ const CONNECTS_WAITING_MAX: usize = 1024;
 
 /// What handles need without asking the driver.
 pub(crate) struct Shared {
-    pub(crate) clock: MonotonicClock,
+    pub(crate) clock: Clock,
     pub(crate) waker: Arc<EngineWaker>,
     pub(crate) local_addrs: Vec<SocketAddr>,
     pub(crate) limits: Limits,
@@ -148,7 +149,7 @@ pub(crate) enum AcceptOutcome {
 
 impl Shared {
     pub(crate) fn new(
-        clock: MonotonicClock,
+        clock: Clock,
         waker: Arc<EngineWaker>,
         local_addrs: Vec<SocketAddr>,
         limits: Limits,
@@ -157,11 +158,11 @@ impl Shared {
         index: usize,
     ) -> Self {
         Self {
+            meter: measure.then(|| Box::new(Meter::new(clock.clone()))),
             clock,
             waker,
             local_addrs,
             limits,
-            meter: measure.then(|| Box::new(Meter::new(clock))),
             todo: Mutex::default(),
             common,
             index,

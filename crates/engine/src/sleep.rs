@@ -3,9 +3,10 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
+use crate::clock::Clock;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
-use net::{FineTimer, MonotonicClock};
+use net::FineTimer;
 use units::{Duration, Instant};
 
 const WAKER: Token = Token(0);
@@ -35,13 +36,13 @@ pub(crate) struct Sleeper {
     timer: Option<FineTimer>,
     /// When the timer fires.
     armed: Option<Instant>,
-    clock: MonotonicClock,
+    clock: Clock,
     busy_poll: Duration,
 }
 
 impl Sleeper {
     /// A sleeper and what wakes it. It looks around for `busy_poll` before it sleeps.
-    pub(crate) fn new(clock: MonotonicClock, busy_poll: Duration) -> io::Result<(Self, crate::wake::EngineWaker)> {
+    pub(crate) fn new(clock: Clock, busy_poll: Duration) -> io::Result<(Self, crate::wake::EngineWaker)> {
         let (poll, waker) = crate::wake::poll_and_waker(WAKER)?;
         let timer = FineTimer::new()?;
         if let Some(timer) = &timer {
@@ -137,9 +138,9 @@ impl Sleeper {
 mod tests {
     use super::*;
 
-    fn sleeper(busy_poll: Duration) -> (Sleeper, crate::wake::EngineWaker, MonotonicClock) {
-        let clock = MonotonicClock::start();
-        let (sleeper, waker) = Sleeper::new(clock, busy_poll).unwrap();
+    fn sleeper(busy_poll: Duration) -> (Sleeper, crate::wake::EngineWaker, Clock) {
+        let clock = Clock::start();
+        let (sleeper, waker) = Sleeper::new(clock.clone(), busy_poll).unwrap();
         (sleeper, waker, clock)
     }
 

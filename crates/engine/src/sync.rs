@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use net::MonotonicClock;
+use crate::clock::Clock;
 use units::Instant;
 
 /// Locks, also after a panic elsewhere: every change under our locks is complete or absent, and the engine tells all who
@@ -39,7 +39,7 @@ impl Parker {
     }
 
     /// Waits for a token and takes it. False if `deadline` came first.
-    pub(crate) fn park(&self, clock: &MonotonicClock, deadline: Option<Instant>) -> bool {
+    pub(crate) fn park(&self, clock: &Clock, deadline: Option<Instant>) -> bool {
         let mut state = lock(&self.state);
         state.parked = true;
         while !state.token {
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn no_wake_up_is_lost_between_looking_and_parking() {
         const ROUNDS: u64 = 20_000;
-        let (clock, parker) = (MonotonicClock::start(), Arc::new(Parker::default()));
+        let (clock, parker) = (Clock::start(), Arc::new(Parker::default()));
         let (published, seen) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {

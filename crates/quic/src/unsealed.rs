@@ -118,6 +118,14 @@ impl Unsealed {
         matches!(self.places[datagram], Place::Row { .. } | Place::Sealed { has_data: true, .. })
     }
 
+    /// The bytes of application data in a datagram of a row; of another one its length, which may be more.
+    pub fn data_len_bytes(&self, datagram: usize) -> usize {
+        match self.places[datagram] {
+            Place::Row { item, .. } => self.row(item).stride as usize,
+            Place::Sealed { start, end, .. } => (end - start) as usize,
+        }
+    }
+
     /// Appends the bytes of a datagram, as [`seal`](crate::seal::seal) would have made them.
     ///
     /// # Panics

@@ -14,6 +14,7 @@
 //! | [`faults`], [`capacity`] | what a scenario means in time: schedules of links, and what they could carry |
 //! | [`world`], [`memory`], [`simulated`] | where runs are made |
 //! | [`components`], [`tape`] | how busy links, sockets and processors were; a run written down as trace and packets |
+//! | [`packets`] | the datagrams of a run, one by one |
 //! | [`begin`] | how a run's connection behaves, and which paths it opens when |
 //! | [`apps`], [`content`], [`recorder`] | the applications at both ends, the bytes they send, and what they measure |
 //! | [`proof`] | that every fault was met by packets |
@@ -33,6 +34,7 @@ pub mod faults;
 pub mod memory;
 pub mod model;
 pub mod outcome;
+pub mod packets;
 pub mod parse;
 pub mod proof;
 pub mod recorder;

@@ -17,6 +17,24 @@ pub struct Order {
     pub seed: u64,
 }
 
+impl Order {
+    /// Whether `scenario` can be run so.
+    ///
+    /// # Errors
+    /// [`WorldError::Unsuitable`], naming the paths.
+    pub fn validate(&self, scenario: &Scenario) -> Result<(), WorldError> {
+        let count = scenario.paths.len();
+        let is_ascending = self.paths.windows(2).all(|pair| pair[0] < pair[1]);
+        match self.paths.last() {
+            Some(last) if is_ascending && *last < count => Ok(()),
+            _ => Err(WorldError::Unsuitable(format!(
+                "paths {:?}: some of the {count} of the scenario are wanted, from 0, ascending",
+                self.paths
+            ))),
+        }
+    }
+}
+
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {

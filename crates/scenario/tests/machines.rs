@@ -154,6 +154,21 @@ fn an_application_that_reads_slowly_limits_who_receives() {
 }
 
 #[test]
+fn an_application_that_reads_slowly_holds_the_sender_back_by_its_window_and_no_socket_overflows() {
+    let costs = costs("\"plan\":1000", "\"recv_call\":1000,\"application\":9000");
+    let text = "version = 1\n[scenario]\nname = 'slow'\nabout = 'x'\nduration = '2s'\n[hosts.b]\nreceive-window = '32MiB'\n\
+                [[link]]\nname = 'a'\ndelay = '1ms'\n[transport]\ndatagram-size = '1472B'\n[[workload]]\nkind = 'stream'\n";
+    let scenario = parse("slow.toml", text, &|_| Err(String::new())).unwrap_or_else(|error| panic!("{error}"));
+    let simulated = run(&scenario, &costs, Placement::Thread, 4);
+    assert_near(goodput(&simulated), PAYLOAD * 8.0 / 9e-6, 0.03, "9 us a packet read");
+    assert_eq!(simulated.overflowed, [0, 0]);
+    let part = &simulated.outcome.parts[0];
+    let waiting = simulated.outcome.path_outcomes[0].bytes[0] - part.delivered.bytes;
+    // More than a socket holds, and no more than the window.
+    assert!((10 << 20..32 << 20).contains(&waiting), "{waiting} bytes wait");
+}
+
+#[test]
 fn stages_are_as_fast_as_the_processors_that_share_them_until_the_serial_part_is_what_limits() {
     let costs = costs("\"plan\":1000,\"seal.cipher\":9000", "\"recv_call\":500");
     let at = |count| goodput(&run(&bulk(""), &costs, Placement::Packet(count), 16));
@@ -165,6 +180,18 @@ fn stages_are_as_fast_as_the_processors_that_share_them_until_the_serial_part_is
 }
 
 #[test]
+fn every_component_of_a_host_reports_on_itself() {
+    let costs = costs("\"plan\":1000,\"seal.cipher\":2000", "\"recv_call\":4000");
+    let simulated = run(&bulk("rate = '1Gb/s'\ndelay = '1ms'"), &costs, Placement::Thread, 4);
+    let components = &simulated.outcome.components;
+    let report = |name: &str| components.iter().find(|component| component.name == name).expect(name);
+    let processors = report("processors of b");
+    // All of the receiver's work is the driver's, on one of four processors.
+    assert_near(processors.utilisation.expect("four"), simulated.busy[1][1].as_secs_f64() / 4.0, 0.01, "use");
+    assert!(processors.served > 10_000 && report("host a, thread 1 (driver)").served > 1_000);
+}
+
+#[test]
 fn the_same_run_twice_is_the_same() {
     let costs = costs("\"plan\":900,\"seal.cipher\":700", "\"recv_call\":800");
     let scenario = bulk("rate = '300Mb/s'\ndelay = '3ms'\nloss = '0.2%'");
@@ -173,10 +200,53 @@ fn the_same_run_twice_is_the_same() {
 }
 
 #[test]
+fn orders_that_cannot_be_are_refused_and_not_run() {
+    let scenario = bulk("rate = '1Mb/s'");
+    let machine = Machine {
+        costs: costs("\"plan\":1", ""),
+        placements: [Placement::Inline; 2],
+        processors: [1; 2],
+        is_shared: true,
+    };
+    for paths in [vec![], vec![1], vec![0, 0]] {
+        let order = Order { paths, seed: 1 };
+        let refusals = [
+            Memory.run(&scenario, &order, &mut |_| true).expect_err("memory"),
+            simulate(&scenario, &order, &machine, &mut |_| true).expect_err("sim"),
+        ];
+        assert!(refusals.iter().all(|refusal| refusal.to_string().contains("paths")), "{refusals:?}");
+    }
+}
+
+#[test]
+fn links_of_odd_kinds_are_simulated_to_their_end() {
+    let costs = costs("\"plan\":100000,\"application\":5", "\"recv_call\":100000");
+    for link in
+        ["rate = '1b/s'", "rate = '1kb/s'\ndelay = '2h'", "delay = '0'", "queue = '0'\nrate = '9Gb/s'", "loss = '100%'"]
+    {
+        let scenario = bulk(link);
+        for placement in [Placement::Inline, Placement::Split, Placement::Packet(64)] {
+            let simulated = run(&scenario, &costs, placement, 1);
+            assert!(simulated.outcome.ended_at.since_start() <= scenario.duration, "{link}, {placement}");
+        }
+    }
+}
+
+#[test]
 fn machines_that_cannot_be_are_refused_by_name() {
     let machine =
         Machine { costs: Costs::default(), placements: [Placement::Inline; 2], processors: [2, 0], is_shared: false };
     assert!(machine.validate().expect_err("no processors").contains("processors"));
+    for count in [0, 65] {
+        let machine =
+            Machine { placements: [Placement::Inline, Placement::Path(count)], processors: [1; 2], ..machine.clone() };
+        assert!(machine.validate().expect_err("no such placement").contains(&format!("path({count})")));
+    }
+    for hand_over_ns in [f64::NAN, f64::INFINITY] {
+        let mut costs = Costs::default();
+        costs.hand_over_ns = hand_over_ns;
+        assert!(Machine { costs, processors: [1; 2], ..machine.clone() }.validate().is_err(), "{hand_over_ns}");
+    }
     let mut costs = Costs::default();
     costs.hand_over_ns = -1.0;
     assert!(

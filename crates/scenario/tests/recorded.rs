@@ -184,7 +184,7 @@ fn a_trace_of_machines_shows_what_each_thread_did_and_all_of_it() {
     for name in ["plan", "seal", "send", "receive", "open", "absorb", "read"] {
         assert!(names.contains(name), "{name}: {names:?}");
     }
-    assert!(events(&trace, "C").iter().any(|event| event["name"] == "host b, socket: bytes"));
+    assert!(events(&trace, "C").iter().any(|event| event["name"] == "host b, socket 0: bytes"));
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn components_say_what_the_run_did() {
     let processors = find("processors of a");
     let busy: f64 = simulated.busy[0].iter().map(|busy| busy.as_secs_f64()).sum();
     assert!((processors.utilisation.unwrap() - busy / 2.0 / run).abs() < 1e-9, "{processors:?}");
-    let socket = find("host b, socket");
+    let socket = find("host b, socket 0");
     // All that came out of the links, but for what was damaged and thrown away.
     let stats = outcome.link_outcomes.iter().map(|link| &link.stats[0]);
     let (delivered, damaged) = stats.fold((0, 0), |sum, stats| (sum.0 + stats.delivered, sum.1 + stats.corrupted));

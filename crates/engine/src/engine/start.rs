@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use net::{MonotonicClock, os_random};
+use crate::clock::Clock;
+use net::os_random;
 use quic::{Endpoint, SHARDS_MAX, SecretSource};
 
 use super::{Core, Placed, SOCKETS_MAX, Seat, run_to_the_end};
@@ -24,42 +25,19 @@ use crate::wake::ArrivalWaker;
 
 const _: () = assert!(PROCESSORS_MAX <= SHARDS_MAX, "connection IDs lead to every driver");
 
-pub(super) fn start(mut config: EngineConfig, mut sockets: Vec<Box<dyn LiveSocket>>) -> Result<Core, StartError> {
+pub(super) fn start(mut config: EngineConfig, sockets: Vec<Box<dyn LiveSocket>>) -> Result<Core, StartError> {
     if config.placement == Placement::Auto {
         config.placement = Placement::suited(net::processors::count(), sockets.len(), config.seal_cost);
         tracing::info!(placement = %config.placement, "placement chosen");
     }
-    let drivers = config.placement.driver_count();
-    check(&config, drivers, sockets.len())?;
-    let clock = MonotonicClock::start();
-    let common = Arc::new(Common::new(drivers));
-    let mut key = [0; 32];
-    os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
-    let secrets = SecretSource::new(&key);
-    let each = sockets.len() / drivers;
-    let (mut started, mut figures, mut halved) = (Vec::with_capacity(drivers), None, None);
-    for index in 0..drivers {
-        let rest = sockets.split_off(each);
-        let mine = std::mem::replace(&mut sockets, rest);
-        let (shared, sleeper) = share(&config, clock, &common, index, &mine)?;
-        let (ports, others) = place(&config, &shared, mine)?;
-        halved = others.receiver.as_ref().map(|receiver| Arc::clone(receiver.figures()));
-        figures = others.figures.clone();
-        let secrets = secrets.split_for(index, drivers);
-        let endpoint = Endpoint::new(config.transport.clone(), config.server.clone(), secrets)
-            .map_err(|error| StartError::Configuration(error.to_string()))?;
-        let limits = DriverLimits {
-            half_open_max: config.half_open_max,
-            connections_max: config.connections_max,
-            handshake_timeout: config.handshake_timeout,
-        };
-        let driver = Driver::new(Arc::clone(&shared), endpoint, ports, sleeper, others, limits)
-            .map_err(|error| StartError::System("watch a socket", error))?;
-        started.push((shared, driver));
-    }
+    let count = config.placement.driver_count();
+    check(&config, count, sockets.len())?;
+    let mut secret = [0; 32];
+    os_random(&mut secret).map_err(|error| StartError::System("get random bytes", error))?;
+    let Drivers { each: started, figures, halves } = drivers(&config, count, sockets, &Clock::start(), &secret)?;
     let all: Vec<Arc<Shared>> = started.iter().map(|(shared, _)| Arc::clone(shared)).collect();
-    all.iter().filter(|_| drivers > 1).for_each(|shared| shared.meet(&all));
-    let mut seats = Vec::with_capacity(drivers);
+    all.iter().filter(|_| count > 1).for_each(|shared| shared.meet(&all));
+    let mut seats = Vec::with_capacity(count);
     for (index, (shared, driver)) in started.into_iter().enumerate() {
         let placed = if config.placement.is_inline() {
             Placed::Inline(Box::new(Inline::new(driver)))
@@ -71,11 +49,54 @@ pub(super) fn start(mut config: EngineConfig, mut sockets: Vec<Box<dyn LiveSocke
         };
         seats.push(Seat { shared, placed });
     }
-    Ok(Core { seats, next: AtomicUsize::new(0), placement: config.placement, figures, halves: halved })
+    Ok(Core { seats, next: AtomicUsize::new(0), placement: config.placement, figures, halves })
+}
+
+/// Drivers that wait for their threads.
+pub(super) struct Drivers {
+    /// With what their handles share.
+    pub(super) each: Vec<(Arc<Shared>, Driver)>,
+    pub(super) figures: Option<Arc<Figures>>,
+    pub(super) halves: Option<Arc<halves::Figures>>,
+}
+
+/// Makes so many drivers; each has as many of the sockets.
+pub(super) fn drivers(
+    config: &EngineConfig,
+    count: usize,
+    mut sockets: Vec<Box<dyn LiveSocket>>,
+    clock: &Clock,
+    secret: &[u8; 32],
+) -> Result<Drivers, StartError> {
+    let common = Arc::new(Common::new(count));
+    let secrets = SecretSource::new(secret);
+    let each = sockets.len() / count;
+    let (mut started, mut figures, mut halves) = (Vec::with_capacity(count), None, None);
+    for index in 0..count {
+        let rest = sockets.split_off(each);
+        let mine = std::mem::replace(&mut sockets, rest);
+        let (shared, sleeper) = share(config, clock.clone(), &common, index, &mine)?;
+        let (ports, others) = place(config, &shared, mine)?;
+        halves = others.receiver.as_ref().map(|receiver| Arc::clone(receiver.figures()));
+        figures = others.figures.clone();
+        // The only one has all of it.
+        let secrets = if count > 1 { secrets.split_for(index, count) } else { secrets.clone() };
+        let endpoint = Endpoint::new(config.transport.clone(), config.server.clone(), secrets)
+            .map_err(|error| StartError::Configuration(error.to_string()))?;
+        let limits = DriverLimits {
+            half_open_max: config.half_open_max,
+            connections_max: config.connections_max,
+            handshake_timeout: config.handshake_timeout,
+        };
+        let driver = Driver::new(Arc::clone(&shared), endpoint, ports, sleeper, others, limits)
+            .map_err(|error| StartError::System("watch a socket", error))?;
+        started.push((shared, driver));
+    }
+    Ok(Drivers { each: started, figures, halves })
 }
 
 /// Whether the configuration can work with so many sockets.
-fn check(config: &EngineConfig, drivers: usize, sockets: usize) -> Result<(), StartError> {
+pub(super) fn check(config: &EngineConfig, drivers: usize, sockets: usize) -> Result<(), StartError> {
     let words = if sockets == 0 {
         "an endpoint needs at least one socket".to_owned()
     } else if !sockets.is_multiple_of(drivers) {
@@ -93,13 +114,13 @@ fn check(config: &EngineConfig, drivers: usize, sockets: usize) -> Result<(), St
 /// What handles share with a driver, and what the driver sleeps with.
 fn share(
     config: &EngineConfig,
-    clock: MonotonicClock,
+    clock: Clock,
     common: &Arc<Common>,
     index: usize,
     sockets: &[Box<dyn LiveSocket>],
 ) -> Result<(Arc<Shared>, Sleeper), StartError> {
     let (sleeper, waker) =
-        Sleeper::new(clock, config.busy_poll).map_err(|error| StartError::System("set up polling", error))?;
+        Sleeper::new(clock.clone(), config.busy_poll).map_err(|error| StartError::System("set up polling", error))?;
     let mut local_addrs = Vec::with_capacity(sockets.len());
     for socket in sockets {
         let local = socket.local_addr().map_err(|error| StartError::System("ask a socket for its address", error))?;
@@ -125,11 +146,11 @@ fn place(
     let near = |socket, local| {
         Port::near(NearPort::new(socket, local, Arc::new(ArrivalWaker::new(Arc::clone(&shared.waker)))))
     };
-    let clock = shared.clock;
+    let clock = &shared.clock;
     let cores = config.cores.get(1..).unwrap_or_default();
     let mut others = Others::default();
     if let Placement::Packet(count) = config.placement {
-        let stage = Stage::start(count.saturating_sub(1), cores, clock, config.busy_poll, &shared.waker);
+        let stage = Stage::start(count.saturating_sub(1), cores, clock.clone(), config.busy_poll, &shared.waker);
         others.stage = Some(stage.map_err(|error| StartError::System("start a worker", error))?);
     }
     let wanted = if let Placement::Path(count) = config.placement { count.max(1) } else { 1 };
@@ -160,7 +181,7 @@ fn place(
         let start = Start {
             name: format!("litz-path-{}", index + 1),
             core: cores.get(index).copied(),
-            clock,
+            clock: clock.clone(),
             busy_poll: config.busy_poll,
             owner: Arc::clone(&shared.waker),
         };
@@ -201,7 +222,7 @@ fn halve(
     }
     let start = halves::Start {
         core: config.cores.get(1).copied(),
-        clock: shared.clock,
+        clock: shared.clock.clone(),
         busy_poll: config.busy_poll,
         owner: Arc::clone(&shared.waker),
     };

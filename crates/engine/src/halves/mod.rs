@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
-use net::MonotonicClock;
+use crate::clock::Clock;
 use quic::ConnectionKey;
 use rtrb::{Consumer, Producer, RingBuffer};
 use units::{Duration, Instant};
@@ -100,7 +100,7 @@ pub(crate) struct Receiver {
 /// What it is started with.
 pub(crate) struct Start {
     pub(crate) core: Option<usize>,
-    pub(crate) clock: MonotonicClock,
+    pub(crate) clock: Clock,
     pub(crate) busy_poll: Duration,
     /// Wakes the driver.
     pub(crate) owner: Arc<EngineWaker>,
@@ -117,7 +117,7 @@ impl Receiver {
         let (told, news) = RingBuffer::new(NEWS_MAX);
         let (received, arrivals) = RingBuffer::new(ARRIVALS_MAX);
         let turns = Arc::new(AtomicU64::new(0));
-        let (sleeper, waker) = Sleeper::new(start.clock, start.busy_poll)?;
+        let (sleeper, waker) = Sleeper::new(start.clock.clone(), start.busy_poll)?;
         let waker = Arc::new(waker);
         let port = |(local, socket)| NearPort::new(socket, local, Arc::new(ArrivalWaker::new(Arc::clone(&waker))));
         let ports: Vec<NearPort> = sockets.into_iter().map(port).collect();

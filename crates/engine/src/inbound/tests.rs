@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Wake, Waker};
 
-use net::MonotonicClock;
+use crate::clock::Clock;
 use quic::Side;
 
 use super::*;
@@ -56,7 +56,7 @@ impl Bench {
         let (_poll, waker) = crate::wake::poll_and_waker(mio::Token(0)).expect("a poll");
         let limits = Limits { outbox_bytes_max: 1, inbox_bytes_max: 1000, message_len_max: 1000, is_listening: false };
         let common = Arc::new(Common::new(1));
-        let shared = Shared::new(MonotonicClock::start(), Arc::new(waker), Vec::new(), limits, false, common, 0);
+        let shared = Shared::new(Clock::start(), Arc::new(waker), Vec::new(), limits, false, common, 0);
         let remote = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
         let cell = ConnectionCell::new(Arc::new(shared), remote, Side::Client);
         Self { inbound: Inbound::new(Arc::new(cell)), arrived: Arrived::default() }

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use net::MonotonicClock;
+use crate::clock::Clock;
 use quic::Side;
 
 use super::*;
@@ -54,7 +54,7 @@ fn cell() -> ConnectionCell {
     let (_poll, waker) = crate::wake::poll_and_waker(mio::Token(0)).expect("a poll");
     let limits = Limits { outbox_bytes_max: 1, inbox_bytes_max: 1, message_len_max: 1000, is_listening: false };
     let common = Arc::new(Common::new(1));
-    let shared = Shared::new(MonotonicClock::start(), Arc::new(waker), Vec::new(), limits, false, common, 0);
+    let shared = Shared::new(Clock::start(), Arc::new(waker), Vec::new(), limits, false, common, 0);
     let remote = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
     ConnectionCell::new(Arc::new(shared), remote, Side::Client)
 }

@@ -29,7 +29,7 @@ mod worker;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use net::MonotonicClock;
+use crate::clock::Clock;
 use quic::{ConnectionKey, OpenJob, PathId, Plan, seal};
 use units::{Duration, Instant};
 
@@ -111,14 +111,14 @@ impl Stage {
     pub(crate) fn start(
         count: usize,
         cores: &[usize],
-        clock: MonotonicClock,
+        clock: Clock,
         busy_poll: Duration,
         owner: &Arc<EngineWaker>,
     ) -> std::io::Result<Self> {
         let start = |index: usize| Start {
             name: format!("litz-worker-{}", index + 1),
             core: cores.get(index).copied(),
-            clock,
+            clock: clock.clone(),
             busy_poll,
             owner: Arc::clone(owner),
         };

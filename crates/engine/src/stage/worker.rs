@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use net::MonotonicClock;
+use crate::clock::Clock;
 use rtrb::{Consumer, Producer, RingBuffer};
 use units::{Duration, Instant};
 
@@ -111,7 +111,7 @@ pub(crate) struct Start {
     pub(crate) name: String,
     /// The core it stays on, if any.
     pub(crate) core: Option<usize>,
-    pub(crate) clock: MonotonicClock,
+    pub(crate) clock: Clock,
     /// How long it looks for more work before it sleeps.
     pub(crate) busy_poll: Duration,
     /// Wakes its owner.

@@ -89,6 +89,8 @@ pub(crate) struct SendHalf {
     side: Side,
     config: Arc<TransportConfig>,
     rng: Rng,
+    /// The QUIC bit of the next plan, where it is greased: drawn, and in no packet yet.
+    fixed_bit: Option<bool>,
     pub(crate) streams: SendStreams,
     grants: Grants,
     ack_frequency: AckFrequency,
@@ -178,6 +180,7 @@ impl SendHalf {
             streams: SendStreams::new(side, HELD_BYTES_MIN.min(config.send_buffer_max)),
             config,
             rng,
+            fixed_bit: None,
             grants: Grants::default(),
             ack_frequency: AckFrequency::new(),
             control: Queue::new(),

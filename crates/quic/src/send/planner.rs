@@ -80,6 +80,7 @@ impl SendHalf {
         if plan.items.is_empty() {
             return false;
         }
+        self.fixed_bit = None;
         for space in Space::ALL {
             if plan.numbers[space.index()].is_some() {
                 plan.keys[space.index()].clone_from(&self.keys[space.index()]);
@@ -120,8 +121,12 @@ impl SendHalf {
 
     /// RFC 9287: a peer that ignores the QUIC bit gets it at random. Never on Initial packets, which a server may have to
     /// route before it knows us (section 3.1 allows those only with a token from the same server).
+    ///
+    /// Drawn once for each plan that leaves: who asks for plans more often than there is something to send draws no more, and so sends
+    /// the same.
     fn fixed_bit(&mut self, space: Space) -> bool {
-        !(self.peer.grease_quic_bit && self.config.grease && space != Space::Initial) || self.rng.next_u64() & 1 == 0
+        let greases = self.peer.grease_quic_bit && self.config.grease && space != Space::Initial;
+        !greases || *self.fixed_bit.get_or_insert_with(|| self.rng.next_u64() & 1 == 0)
     }
 
     /// Bytes of the packet numbers of the next `count` packets.

@@ -24,8 +24,9 @@ use writer::{Writer, Written};
 
 pub use streams::Streams;
 
-/// The application of one host. Whoever owns the connection tells it what happens there, and calls [`App::pump`] after
-/// that and at [`App::timeout`].
+/// The application of one host. Whoever owns the connection tells it what happens there ([`App::on_event`]): it takes what has
+/// arrived and goes on with what it writes, as the engine does by itself out of what the application left there. And it calls
+/// [`App::pump`] after that and at [`App::timeout`]: then the application does what only itself can, it begins and it answers.
 #[derive(Debug)]
 pub struct App {
     /// What this host begins: all parts at the sending host, none at the other.
@@ -33,6 +34,8 @@ pub struct App {
     works: Vec<(Work, i32)>,
     writers: BTreeMap<StreamId, Writer>,
     readers: BTreeMap<StreamId, Reader>,
+    /// Requests that have arrived whole and were not answered: bounded by the streams that the peer may open.
+    unanswered: Vec<(StreamId, Name)>,
     /// The peer may allow more streams.
     may_open: bool,
     stages: Stages,
@@ -52,6 +55,7 @@ impl App {
             works: scenario.parts.iter().map(|part| (part.work.clone(), part.priority)).collect(),
             writers: BTreeMap::new(),
             readers: BTreeMap::new(),
+            unanswered: Vec::new(),
             may_open: true,
             stages: Stages::Bytes,
         }
@@ -75,8 +79,11 @@ impl App {
         self.items.iter().filter_map(Items::timeout).min()
     }
 
-    /// Begins what is due.
+    /// Answers what was asked, and begins what is due.
     pub fn pump(&mut self, now: Instant, connection: &mut dyn Streams, recorder: &mut Recorder) {
+        for (id, name) in std::mem::take(&mut self.unanswered) {
+            self.answer(id, name, connection, recorder);
+        }
         for index in 0..self.items.len() {
             self.items[index].pump(now, recorder);
             while self.may_open && self.items[index].has_next() {
@@ -144,7 +151,7 @@ impl App {
             }
             Read::End(name) => {
                 self.readers.remove(&id);
-                self.answer(id, name, connection, recorder);
+                self.unanswered.push((id, name));
             }
         }
     }

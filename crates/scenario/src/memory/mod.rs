@@ -9,9 +9,12 @@
 //! scenario, paths and seed give the same outcome to the byte. Links draw from generators of their own names, so a link
 //! does to its packets what it would do if the others were not there.
 
+pub(crate) mod books;
+mod cells;
 pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod run;
+mod turns;
 
 use crate::model::Scenario;
 use crate::outcome::Outcome;

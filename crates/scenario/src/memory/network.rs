@@ -6,10 +6,12 @@ use netem::{Link, LinkStats, Packet};
 use quic::Unsealed;
 use units::{Instant, Rng};
 
+use super::books::Books;
 use crate::components::Component;
 use crate::faults::scheduled;
 use crate::model::Scenario;
 use crate::outcome::{LinkOutcome, PathOutcome};
+use crate::packets::{Sent, Sink, link_rng};
 use crate::tape::Tape;
 
 /// A datagram on its way.
@@ -18,6 +20,15 @@ pub(crate) struct Frame {
     /// Of the run's paths.
     pub(crate) path: usize,
     pub(crate) body: Body,
+    /// When it was sent.
+    since: Instant,
+}
+
+impl Frame {
+    /// One that is not sent yet.
+    pub(crate) const fn new(path: usize, body: Body) -> Self {
+        Self { path, body, since: Instant::ZERO }
+    }
 }
 
 /// What a datagram is.
@@ -52,16 +63,24 @@ impl Packet for Frame {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct Network {
     /// The links in use: which of the scenario's, and both directions.
-    links: Vec<(usize, [Link<Frame>; 2])>,
+    links: Vec<(usize, [Line; 2])>,
     /// Per path, the place of its link.
     routes: Vec<usize>,
     outcomes: Vec<PathOutcome>,
     digest: Digest,
     /// What is written down of the run, if anything is.
     pub(crate) tape: Option<Box<Tape>>,
+    /// Who wants to hear of each datagram, and memory for its bytes.
+    sink: Option<Sink>,
+    bytes: Vec<u8>,
+}
+
+/// One direction of a link.
+struct Line {
+    link: Link<Frame>,
+    books: Books,
 }
 
 /// A number that stands for all that was sent and delivered, when and where, in this order.
@@ -79,31 +98,52 @@ impl Digest {
 }
 
 impl Network {
-    pub(crate) fn new(scenario: &Scenario, paths: &[usize], rng: &Rng) -> Self {
+    pub(crate) fn new(scenario: &Scenario, paths: &[usize], seed: u64) -> Self {
         let used = scenario.links_under(paths);
         let routes = paths.iter().map(|&path| used.partition_point(|&link| link < scenario.paths[path].link)).collect();
         let link = |index: usize| {
-            let rng = rng.split(&format!("link {}", scenario.links[index].name));
-            let direction = |direction, name| Link::new(scheduled(scenario, index, direction), rng.split(name));
-            (index, [direction(0, "forward"), direction(1, "back")])
+            let line = |direction| {
+                let rng = link_rng(seed, &scenario.links[index].name, direction);
+                Line { link: Link::new(scheduled(scenario, index, direction), rng), books: Books::default() }
+            };
+            (index, [line(0), line(1)])
         };
         let outcomes = paths.iter().map(|&path| PathOutcome { path, ..PathOutcome::default() }).collect();
         let links = used.into_iter().map(link).collect();
-        Self { links, routes, outcomes, digest: Digest::default(), tape: None }
+        Self { links, routes, outcomes, digest: Digest::default(), tape: None, sink: None, bytes: Vec::new() }
+    }
+
+    /// Tells `sink` of each datagram that is sent from now on.
+    pub(crate) fn listen(&mut self, sink: Sink) {
+        self.sink = Some(sink);
     }
 
     /// A datagram leaves; direction 0 leads to the receiving host.
     pub(crate) fn send(&mut self, now: Instant, direction: usize, frame: Frame) {
         let outcome = &mut self.outcomes[frame.path];
+        if let Some(sink) = &mut self.sink {
+            let (path, number) = (frame.path, outcome.datagrams[direction]);
+            let datagram = match &frame.body {
+                Body::Bytes(bytes) => bytes,
+                Body::Unsealed(unsealed, datagram) => {
+                    self.bytes.clear();
+                    unsealed.seal_datagram(*datagram, &mut self.bytes);
+                    &self.bytes
+                }
+            };
+            sink(&Sent { at: now, direction, path, number, datagram });
+        }
         outcome.datagrams[direction] += 1;
         outcome.bytes[direction] += frame.len_bytes() as u64;
         self.digest.add(now, true, direction, &frame);
         let place = self.routes[frame.path];
-        let link = &mut self.links[place].1[direction];
+        let Line { link, books } = &mut self.links[place].1[direction];
         if let Some(tape) = &mut self.tape {
             tape.packet(now, place, direction, true, &frame);
         }
-        link.send(now, frame);
+        let overflowed = link.stats().overflowed;
+        link.send(now, Frame { since: now, ..frame });
+        books.on_sent(now, link.held(), link.stats().overflowed > overflowed);
         if let Some(tape) = &mut self.tape {
             tape.link(now, place, direction, link);
         }
@@ -112,9 +152,10 @@ impl Network {
     /// The next datagram that has arrived, and in which direction. Call it until there is none: only then all counters are
     /// those of `now`.
     pub(crate) fn receive(&mut self, now: Instant) -> Option<(usize, Frame)> {
-        for (place, (_, link)) in self.links.iter_mut().enumerate() {
-            for (direction, link) in link.iter_mut().enumerate() {
+        for (place, (_, lines)) in self.links.iter_mut().enumerate() {
+            for (direction, Line { link, books }) in lines.iter_mut().enumerate() {
                 if let Some(frame) = link.poll_deliver(now) {
+                    books.on_taken(now, link.held(), frame.since);
                     self.digest.add(now, false, direction, &frame);
                     if let Some(tape) = &mut self.tape {
                         tape.packet(now, place, direction, false, &frame);
@@ -122,20 +163,51 @@ impl Network {
                     }
                     return Some((direction, frame));
                 }
+                books.on_looked(now, link.held());
             }
         }
         None
     }
 
+    /// That every datagram sent has arrived, is lost for a known cause, or is under way, and that the time they spent in each link
+    /// adds up.
+    ///
+    /// # Errors
+    /// Which link does not, and why.
+    pub(crate) fn check_books(&self, now: Instant) -> Result<(), String> {
+        for (place, (link, lines)) in self.links.iter().enumerate() {
+            for (direction, Line { link: line, books }) in lines.iter().enumerate() {
+                let over = |(route, outcome): (&usize, &PathOutcome)| {
+                    if *route == place { outcome.datagrams[direction] } else { 0 }
+                };
+                let sent: u64 = self.routes.iter().zip(&self.outcomes).map(over).sum();
+                let named = |words: String| format!("link {link}, direction {direction}: {words}");
+                if sent != line.stats().offered {
+                    return Err(named(format!("its paths sent {sent} datagrams, it had {}", line.stats().offered)));
+                }
+                books.check(now, line.stats(), line.held()).map_err(named)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn timeout(&self) -> Option<Instant> {
-        self.links.iter().flat_map(|(_, link)| link).filter_map(Link::poll_timeout).min()
+        self.links.iter().flat_map(|(_, lines)| lines).filter_map(|line| line.link.poll_timeout()).min()
     }
 
     /// The counters of one of the scenario's links, which is in use.
     pub(crate) fn stats(&self, link: usize) -> [LinkStats; 2] {
         let found = self.links.iter().find(|(index, _)| *index == link);
         let (_, [forward, back]) = found.expect("only links in use are asked about");
-        [*forward.stats(), *back.stats()]
+        [*forward.link.stats(), *back.link.stats()]
+    }
+
+    /// Datagrams that links have got from a host, and that have arrived for it.
+    pub(crate) fn totals(&self, host: usize) -> [u64; 2] {
+        let sum = |of: fn(&LinkStats) -> u64, direction: usize| {
+            self.links.iter().map(|(_, lines)| of(lines[direction].link.stats())).sum()
+        };
+        [sum(|stats| stats.offered, host), sum(|stats| stats.delivered, 1 - host)]
     }
 
     /// What stands for all events of the links.
@@ -145,18 +217,18 @@ impl Network {
 
     /// How busy the links were until `now`.
     pub(crate) fn components(&self, scenario: &Scenario, now: Instant) -> Vec<Component> {
-        let of = |(index, directions): &(usize, [Link<Frame>; 2])| {
+        let of = |(index, lines): &(usize, [Line; 2])| {
             let name = &scenario.links[*index].name;
-            let [forward, back] = directions;
-            [Component::link(name, "forward", forward, now), Component::link(name, "back", back, now)]
+            let [forward, back] = lines;
+            [Component::link(name, "forward", &forward.link, now), Component::link(name, "back", &back.link, now)]
         };
         self.links.iter().flat_map(of).collect()
     }
 
     pub(crate) fn outcomes(&self) -> (Vec<PathOutcome>, Vec<LinkOutcome>) {
-        let link = |(link, directions): &(usize, [Link<Frame>; 2])| LinkOutcome {
+        let link = |(link, lines): &(usize, [Line; 2])| LinkOutcome {
             link: *link,
-            stats: [*directions[0].stats(), *directions[1].stats()],
+            stats: lines.each_ref().map(|line| *line.link.stats()),
         };
         (self.outcomes.clone(), self.links.iter().map(link).collect())
     }

@@ -13,11 +13,12 @@ use quic::{
     Addresses, Connection, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, Receipt, ReceiveBuffer,
     Route, SecretSource, Side, Unsealed, seal,
 };
-use units::{Instant, Rng};
+use units::Instant;
 
 use super::network::{Body, Frame};
 use crate::begin::transport_config;
 use crate::model::Scenario;
+use crate::packets::{HostSeeds, host_seeds};
 use crate::world::{Stages, WorldError};
 
 /// The name that each endpoint gives its only connection.
@@ -31,8 +32,22 @@ pub(crate) struct Node {
     stages: Stages,
     plan: Plan,
     sealed: Vec<u8>,
+    /// Datagrams that came to it, and those of them that belong to no connection.
+    taken: u64,
+    unrouted: u64,
     /// Those that were sent last: memory for others once nobody has them any more.
     flights: VecDeque<Rc<Unsealed>>,
+}
+
+/// Datagrams of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeTally {
+    /// As its connection has counted those it planned.
+    pub(crate) planned: u64,
+    /// That came to it.
+    pub(crate) taken: u64,
+    /// Of these, what its connection has counted, and what belongs to none.
+    pub(crate) accounted: u64,
 }
 
 /// A datagram as it came; nothing is copied.
@@ -71,7 +86,7 @@ pub(crate) struct Flight {
 impl Flight {
     /// Its datagrams.
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> + '_ {
-        let frame = |datagram| Frame { path: self.path, body: Body::Unsealed(Rc::clone(&self.unsealed), datagram) };
+        let frame = |datagram| Frame::new(self.path, Body::Unsealed(Rc::clone(&self.unsealed), datagram));
         (0..self.unsealed.datagram_count()).map(frame)
     }
 }
@@ -96,14 +111,14 @@ impl Node {
         side: Side,
         path_count: usize,
         stages: Stages,
-        rng: &Rng,
+        seed: u64,
     ) -> Result<Self, WorldError> {
         let host = if side == Side::Client { 0 } else { 1 };
-        let mut key = [0; 32];
-        rng.split("secrets").fill(&mut key);
-        let factory: Arc<dyn SessionFactory> = Arc::new(DeterministicFactory::new(side, rng.split("sessions")));
+        let HostSeeds { secret, sessions } = host_seeds(seed, host);
+        let factory: Arc<dyn SessionFactory> = Arc::new(DeterministicFactory::new(side, sessions));
         let listening = (side == Side::Server).then(|| factory.clone());
-        let endpoint = Endpoint::new(transport_config(scenario, host, path_count), listening, SecretSource::new(&key))
+        let secrets = SecretSource::new(&secret);
+        let endpoint = Endpoint::new(transport_config(scenario, host, path_count), listening, secrets)
             .map_err(|error| WorldError::Unsuitable(error.to_string()))?;
         Ok(Self {
             side,
@@ -113,6 +128,8 @@ impl Node {
             stages,
             plan: Plan::new(),
             sealed: Vec::new(),
+            taken: 0,
+            unrouted: 0,
             flights: VecDeque::new(),
         })
     }
@@ -145,7 +162,10 @@ impl Node {
     pub(crate) fn receive(&mut self, now: Instant, frame: Frame) {
         let addresses = addresses(frame.path, self.side);
         match frame.body {
-            Body::Bytes(bytes) => self.receive_bytes(now, addresses, bytes),
+            Body::Bytes(bytes) => {
+                self.taken += 1;
+                self.receive_bytes(now, addresses, bytes);
+            }
             Body::Unsealed(unsealed, datagram) => {
                 return self.receive_batch(now, frame.path, &unsealed, datagram..datagram + 1);
             }
@@ -159,13 +179,16 @@ impl Node {
                 if let Some(connection) = &mut self.connection {
                     let len = bytes.len();
                     connection.handle_datagrams(now, addresses, Arrived(bytes), len);
+                } else {
+                    self.unrouted += 1;
                 }
             }
             Route::First if self.connection.is_none() => {
                 let datagram = BytesMut::from(&bytes[..]);
                 self.connection = self.endpoint.accept(now, addresses, datagram).ok();
+                self.unrouted += u64::from(self.connection.is_none());
             }
-            Route::First | Route::UnknownVersion | Route::Unknown => {}
+            Route::First | Route::UnknownVersion | Route::Unknown => self.unrouted += 1,
         }
     }
 
@@ -174,6 +197,15 @@ impl Node {
         while let Some(change) = connection.poll_route() {
             self.endpoint.apply(KEY, change);
         }
+    }
+
+    /// What went through it, so that nothing is lost on the way.
+    pub(crate) fn tally(&self) -> NodeTally {
+        let stats = self.connection.as_ref().map(Connection::stats);
+        let (planned, known) = stats.map_or((0, 0), |stats| {
+            (stats.send.datagrams_sent, stats.receive.datagrams_received + stats.receive.datagrams_stray)
+        });
+        NodeTally { planned, taken: self.taken, accounted: known + self.unrouted }
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
@@ -209,6 +241,7 @@ impl Node {
     /// Datagrams of a plan that arrived together over a path.
     pub(crate) fn receive_batch(&mut self, now: Instant, path: usize, unsealed: &Unsealed, datagrams: Range<usize>) {
         let addresses = addresses(path, self.side);
+        self.taken += datagrams.len() as u64;
         if unsealed.is_sealed(datagrams.start) {
             debug_assert_eq!(datagrams.len(), 1, "what has bytes comes alone");
             let mut bytes = Vec::with_capacity(unsealed.len_bytes(datagrams.start));
@@ -220,6 +253,8 @@ impl Node {
         let is_known = matches!(self.endpoint.route_unsealed(unsealed, datagrams.start), Route::Known(_));
         if let Some(connection) = self.connection.as_mut().filter(|_| is_known) {
             connection.handle_unsealed(now, addresses, unsealed, datagrams);
+        } else {
+            self.unrouted += datagrams.len() as u64;
         }
         self.apply_routes();
     }
@@ -250,26 +285,37 @@ impl Node {
         self.apply_routes();
     }
 
-    /// Sends everything that may leave now.
-    pub(crate) fn send(&mut self, now: Instant, mut emit: impl FnMut(Frame)) {
-        if self.stages == Stages::Lengths {
-            while let Some(flight) = self.next_flight(now, PLAN_DATAGRAMS_MAX) {
+    /// Sends what may leave now, so many plans of it at most; how many there were.
+    pub(crate) fn send(&mut self, now: Instant, plans_max: usize, mut emit: impl FnMut(Frame)) -> usize {
+        let mut plans = 0;
+        while plans < plans_max {
+            if self.stages == Stages::Lengths {
+                let Some(flight) = self.next_flight(now, PLAN_DATAGRAMS_MAX) else { break };
                 self.emitted(now, &flight);
                 flight.frames().for_each(&mut emit);
+            } else if !self.send_bytes(now, &mut emit) {
+                break;
             }
-            return;
-        }
-        let Some(connection) = &mut self.connection else { return };
-        while connection.poll_plan(now, PLAN_DATAGRAMS_MAX, &mut self.plan) {
-            connection.handle_emitted(now, &self.plan.receipt());
-            let Some(addresses) = self.plan.addresses else { continue };
-            let path = usize::from(addresses.socket);
-            seal(&self.plan, &mut self.sealed);
-            for datagram in self.sealed.chunks(self.plan.segment_size) {
-                emit(Frame { path, body: Body::Bytes(datagram.to_vec()) });
-            }
+            plans += 1;
         }
         self.apply_routes();
+        plans
+    }
+
+    /// Sends a plan, sealed; false if there is nothing to send.
+    fn send_bytes(&mut self, now: Instant, emit: &mut impl FnMut(Frame)) -> bool {
+        let Some(connection) = &mut self.connection else { return false };
+        if !connection.poll_plan(now, PLAN_DATAGRAMS_MAX, &mut self.plan) {
+            return false;
+        }
+        connection.handle_emitted(now, &self.plan.receipt());
+        let Some(addresses) = self.plan.addresses else { return true };
+        let path = usize::from(addresses.socket);
+        seal(&self.plan, &mut self.sealed);
+        for datagram in self.sealed.chunks(self.plan.segment_size) {
+            emit(Frame::new(path, Body::Bytes(datagram.to_vec())));
+        }
+        true
     }
 
     pub(crate) fn timeout(&self) -> Option<Instant> {

@@ -1,10 +1,13 @@
 //! One run, step by step.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use quic::{Event, Side};
 use units::{Instant, Rng};
 
+use super::books::{Inside, check_host};
+use super::cells::Cells;
 use super::network::{Frame, Network};
 use super::node::Node;
 use crate::apps::App;
@@ -33,6 +36,7 @@ pub(crate) struct Run {
     /// The sending host, then the other.
     pub(crate) nodes: [Node; 2],
     apps: [App; 2],
+    pub(super) cells: [Cells; 2],
     pub(crate) network: Network,
     recorder: Recorder,
     proof: Proof,
@@ -42,7 +46,9 @@ pub(crate) struct Run {
     /// Hosts at which something has happened since they were visited.
     touched: [bool; 2],
     /// When the connections want to be called, as of their last visits.
-    timeouts: [Option<Instant>; 2],
+    pub(super) timeouts: [Option<Instant>; 2],
+    /// Datagrams that have arrived now and were not taken, by host and path.
+    pub(super) sockets: [Vec<VecDeque<Frame>>; 2],
     /// Datagrams that wait for others at each host, and when it looks at them.
     waiting: [Vec<Frame>; 2],
     look_at: [Option<Instant>; 2],
@@ -52,17 +58,19 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(scenario: &Scenario, order: &Order, stages: Stages) -> Result<Self, WorldError> {
+        order.validate(scenario)?;
         let root = Rng::from_seed(order.seed);
-        let node = |side, name| Node::new(scenario, side, order.paths.len(), stages, &root.split(name));
+        let node = |side| Node::new(scenario, side, order.paths.len(), stages, order.seed);
         let links = scenario.links_under(&order.paths);
         Ok(Self {
             scenario: Rc::new(scenario.clone()),
             order: order.clone(),
             now: Instant::ZERO,
             end: Instant::ZERO + scenario.duration,
-            nodes: [node(Side::Client, "host a")?, node(Side::Server, "host b")?],
+            nodes: [node(Side::Client)?, node(Side::Server)?],
             apps: [App::sending(scenario, &root), App::receiving(scenario)].map(|app| app.with_stages(stages)),
-            network: Network::new(scenario, &order.paths, &root),
+            cells: Default::default(),
+            network: Network::new(scenario, &order.paths, order.seed),
             recorder: Recorder::new(scenario),
             proof: Proof::new(scenario, &links),
             plan: PathPlan::new(scenario, &order.paths),
@@ -70,6 +78,7 @@ impl Run {
             failure: None,
             touched: [true, false],
             timeouts: [None, None],
+            sockets: [(); 2].map(|()| order.paths.iter().map(|_| VecDeque::new()).collect()),
             waiting: [Vec::new(), Vec::new()],
             look_at: [None, None],
             spins: 0,
@@ -79,7 +88,13 @@ impl Run {
 
     pub(crate) fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, WorldError> {
         self.go(watch)?;
-        Ok(self.into_outcome())
+        let inside = self.inside();
+        Ok(self.into_outcome(inside))
+    }
+
+    /// How many paths it has.
+    pub(crate) fn path_count(&self) -> usize {
+        self.order.paths.len()
     }
 
     /// Runs to the end.
@@ -146,20 +161,47 @@ impl Run {
         self.apps[host].timeout()
     }
 
-    /// Lets a host's application react and begin what is due; true if anything happened.
-    pub(crate) fn visit(&mut self, host: usize) -> bool {
-        let mut is_quiet = true;
+    /// Lets a host's application react and begin what is due, and gives the connection what it writes.
+    pub(crate) fn visit(&mut self, host: usize) {
+        self.tell(host);
+        self.pump(host);
+        while self.cells[host].has_changed() {
+            self.serve(host);
+            self.pump(host);
+        }
+    }
+
+    /// A host's application has had the time to read so many bytes more, and no more than that.
+    pub(crate) fn allow_reading(&mut self, host: usize, bytes: usize) {
+        self.cells[host].allow_reading(bytes);
+    }
+
+    /// Does what a host's application has asked for: its connection gets what was written.
+    pub(super) fn serve(&mut self, host: usize) {
+        if let Some(connection) = &mut self.nodes[host].connection {
+            self.cells[host].serve(self.now, connection);
+        }
+    }
+
+    /// Tells what happened at a host. What has arrived for the application lies ready for it then.
+    pub(crate) fn tell(&mut self, host: usize) {
         while let Some(event) = self.nodes[host].poll_event() {
-            is_quiet = false;
             self.react(host, &event);
         }
-        if let Some(connection) = &mut self.nodes[host].connection {
-            self.apps[host].pump(self.now, connection, &mut self.recorder);
-            if let Some(tape) = &mut self.network.tape {
-                tape.connection(self.now, host, connection);
-            }
+    }
+
+    /// Lets a host's application do what it can: hear what happened, go on with what it reads and writes, answer, and begin what is
+    /// due.
+    pub(super) fn pump(&mut self, host: usize) {
+        let Some(connection) = &mut self.nodes[host].connection else { return };
+        let (app, recorder) = (&mut self.apps[host], &mut self.recorder);
+        while let Some(event) = self.cells[host].pop_news() {
+            app.on_event(self.now, &event, &mut self.cells[host].over(connection), recorder);
         }
-        !is_quiet
+        app.pump(self.now, &mut self.cells[host].over(connection), recorder);
+        if let Some(tape) = &mut self.network.tape {
+            tape.connection(self.now, host, connection);
+        }
     }
 
     /// Advances to the next thing that happens; false at the end.
@@ -183,10 +225,7 @@ impl Run {
         self.look_at_faults();
         self.touched[0] |= app_at.is_some_and(|at| at <= next);
         for host in 0..2 {
-            if self.timeouts[host].is_some_and(|at| at <= next) {
-                self.touched[host] = true;
-                self.nodes[host].handle_timeout(next);
-            }
+            self.touched[host] |= self.timeouts[host].is_some_and(|at| at <= next);
         }
         Ok(true)
     }
@@ -197,7 +236,7 @@ impl Run {
             let coalesce = self.scenario.hosts[host].coalesce;
             if coalesce.is_zero() {
                 self.touched[host] = true;
-                self.nodes[host].receive(self.now, frame);
+                self.sockets[host][frame.path].push_back(frame);
                 continue;
             }
             self.look_at[host].get_or_insert(self.now + coalesce);
@@ -221,23 +260,6 @@ impl Run {
         for host in 0..2 {
             if std::mem::take(&mut self.touched[host]) {
                 self.settle(host);
-                self.timeouts[host] = self.nodes[host].timeout();
-            }
-        }
-    }
-
-    /// Lets a host's application react, and the host send, until it has nothing more to say.
-    fn settle(&mut self, host: usize) {
-        loop {
-            let mut is_quiet = !self.visit(host);
-            let node = &mut self.nodes[host];
-            let network = &mut self.network;
-            node.send(self.now, |frame| {
-                is_quiet = false;
-                network.send(self.now, host, frame);
-            });
-            if is_quiet {
-                return;
             }
         }
     }
@@ -258,7 +280,7 @@ impl Run {
             _ => {}
         }
         if let Some(connection) = &mut self.nodes[host].connection {
-            self.apps[host].on_event(self.now, event, connection, &mut self.recorder);
+            self.cells[host].on_event(self.now, event, connection);
         }
     }
 
@@ -274,7 +296,33 @@ impl Run {
         }
     }
 
-    pub(crate) fn into_outcome(self) -> Outcome {
+    /// Datagrams that are on their way inside the hosts, where those take no time.
+    pub(crate) fn inside(&self) -> [Inside; 2] {
+        [0, 1].map(|host| {
+            let in_sockets: usize = self.sockets[host].iter().map(VecDeque::len).sum();
+            Inside { unsent: 0, untaken: (in_sockets + self.waiting[host].len()) as u64 }
+        })
+    }
+
+    /// That nothing was lost or made where nothing may be: in links, and between these and the connections.
+    fn check_books(&self, inside: [Inside; 2]) -> Result<(), String> {
+        self.network.check_books(self.now)?;
+        for (host, inside) in inside.into_iter().enumerate() {
+            let [sent, arrived] = self.network.totals(host);
+            check_host(self.nodes[host].tally(), inside, sent, arrived)
+                .map_err(|words| format!("host {}: {words}", ["a", "b"][host]))?;
+        }
+        Ok(())
+    }
+
+    /// What came of it; `inside` is what is on its way inside the hosts.
+    ///
+    /// # Panics
+    /// If a packet is unaccounted for.
+    pub(crate) fn into_outcome(self, inside: [Inside; 2]) -> Outcome {
+        if let Err(words) = self.check_books(inside) {
+            panic!("{words}");
+        }
         let network = self.network;
         let fault_outcomes = self.proof.finish(&self.scenario, |link| network.stats(link));
         let (path_outcomes, link_outcomes) = network.outcomes();

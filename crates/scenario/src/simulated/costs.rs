@@ -184,7 +184,8 @@ impl Costs {
     /// Nanoseconds for a packet with a datagram of so many bytes.
     pub fn packet_ns(&self, end: End, task: Task, bytes: usize) -> f64 {
         let curves = if end == End::Sending { &self.sending } else { &self.receiving };
-        curves[task as usize].at(bytes as f64)
+        // Lines that are drawn on beyond the sizes measured may lead anywhere.
+        curves[task as usize].at(bytes as f64).min(NS_MAX)
     }
 }
 
@@ -304,6 +305,14 @@ mod tests {
         for (sending, receiving) in [(ROWS, free), (free, ROWS)] {
             assert!(Costs::from_profile(&profile(sending, receiving)).is_ok());
         }
+    }
+
+    #[test]
+    fn costs_that_rise_beyond_the_sizes_measured_stay_believable() {
+        let rising = "[{\"datagram_bytes\":1000,\"ns\":{\"plan\":0}},{\"datagram_bytes\":1001,\"ns\":{\"plan\":1e9}}]";
+        let costs = Costs::from_profile(&profile(rising, rising)).expect("it is one");
+        assert_eq!(costs.packet_ns(End::Sending, Task::Serial, 65_000), NS_MAX);
+        assert_eq!(costs.of(End::Sending, Task::Serial, 64, 65_000), Duration::from_secs(64));
     }
 
     #[test]

@@ -24,19 +24,15 @@ use super::machine::{Machine, Placement};
 use super::processors::{Step, Threads};
 use super::socket::{Batch, Socket};
 use crate::components::Component;
+use crate::memory::books::Inside;
 use crate::memory::node::Flight;
 use crate::memory::run::Run;
 
 /// Batches begun and not done, those that are sent and those of each socket: those of the engine's workers are as many.
 const BATCHES_MAX: usize = 4;
 
-/// Batches absorbed that the application has not read, beside those begun. The next one keeps its place among those begun until there
-/// is room, so an application that is slow holds back who receives. (A real one lets the receive window fill first; if that is larger
-/// than a socket, the socket here overflows where the real one does not.)
-const READS_MAX: usize = 4;
-
-/// Batches done but for their answers, each way, beside those begun. They hold back those before them in the same manner: a thread for
-/// which nothing else waits, as under `split`, would otherwise never limit the host, and would have ever more to do.
+/// Batches done but for their answers, each way, beside those begun. The next one keeps its place among those begun until there is room:
+/// a thread for which nothing else waits, as under `split`, would otherwise never limit the host, and would have ever more to do.
 const ANSWERS_MAX: usize = 4;
 
 /// Visits in one moment after which somebody spins.
@@ -48,12 +44,14 @@ pub(crate) struct Host {
     placement: Placement,
     /// One a path.
     pub(crate) sockets: Vec<Socket>,
+    /// Datagrams on their way from the plan to a link, and from a socket to the connection.
+    unsent: Cell<u64>,
+    unabsorbed: Cell<u64>,
     /// The process that plans.
     sender: Alarm,
     /// Batches begun and not done.
     sending: Cell<usize>,
-    /// Places: of batches that the application has to read, and of those with answers to hear and to give.
-    to_read: Store<()>,
+    /// Places of batches with answers to hear and to give.
     to_hear: Store<()>,
     to_give: Store<()>,
     /// Batches keep their order per path, whichever thread had them: both ways.
@@ -96,6 +94,11 @@ const fn name_of(end: End, task: Task) -> &'static str {
     }
 }
 
+/// Counts `more`.
+fn add(count: &Cell<u64>, more: usize) {
+    count.set(count.get() + more as u64);
+}
+
 impl Order {
     fn join(&self) -> u64 {
         let place = self.joined.get();
@@ -132,9 +135,10 @@ impl Host {
             threads,
             placement,
             sockets: (0..paths).map(|path| Socket::new(name, path, coalesce)).collect(),
+            unsent: Cell::new(0),
+            unabsorbed: Cell::new(0),
             sender: Alarm::default(),
             sending: Cell::new(0),
-            to_read: queue("reads", READS_MAX),
             to_hear: queue("answers to hear", ANSWERS_MAX),
             to_give: queue("answers to give", ANSWERS_MAX),
             order_out: orders(),
@@ -145,13 +149,19 @@ impl Host {
     /// How busy its threads, its sockets, and the places before slow parts were.
     pub(crate) fn components(&self, now: Instant) -> Vec<Component> {
         let sockets = self.sockets.iter().map(|socket| socket.component(now));
-        let places = [&self.to_read, &self.to_hear, &self.to_give].map(|store| Component::places(&store.report()));
+        let places = [&self.to_hear, &self.to_give].map(|store| Component::places(&store.report()));
         self.threads.components().chain(sockets).chain(places).collect()
     }
 
     /// Datagrams that found a socket full.
     pub(crate) fn overflowed(&self) -> u64 {
         self.sockets.iter().map(Socket::overflowed).sum()
+    }
+
+    /// What is on its way inside it, and what never came to its connection.
+    pub(crate) fn inside(&self) -> Inside {
+        let untaken = self.sockets.iter().map(Socket::untaken).sum::<u64>() + self.unabsorbed.get();
+        Inside { unsent: self.unsent.get(), untaken }
     }
 
     fn is_inline(&self) -> bool {
@@ -201,6 +211,7 @@ impl Shared {
                 let Some(flight) = flight else { break };
                 host.sending.set(host.sending.get() + 1);
                 let all = 0..flight.unsealed.datagram_count();
+                add(&host.unsent, all.len());
                 let step = self.step(host, End::Sending, Task::Serial, flight.path, &flight.unsealed, all);
                 let thread = host.threads.run(step, None).await;
                 let place = host.order_out[flight.path].join();
@@ -263,6 +274,7 @@ impl Shared {
             let now = self.sim.now();
             run.nodes[number].emitted(now, &flight);
             flight.frames().for_each(|frame| run.network.send(now, number, frame));
+            host.unsent.set(host.unsent.get() - all.len() as u64);
         }
         self.wire.ring(&self.sim);
         host.to_hear.put(()).await;
@@ -287,6 +299,7 @@ impl Shared {
                     break;
                 };
                 socket.receiving.set(socket.receiving.get() + 1);
+                add(&host.unabsorbed, batch.datagrams.len());
                 let place = host.order_in[path].join();
                 turn.work(self.step(host, End::Receiving, Task::Call, path, &batch.unsealed, batch.datagrams.clone()))
                     .await;
@@ -313,24 +326,43 @@ impl Shared {
         let thread = host.threads.run(step(Task::Serial), Some(thread)).await;
         order.leave(&self.sim);
         self.run_now().nodes[number].receive_batch(self.sim.now(), path, &unsealed, datagrams.clone());
+        host.unabsorbed.set(host.unabsorbed.get() - datagrams.len() as u64);
+        self.run_now().tell(number);
         host.sender.ring(&self.sim);
-        host.to_read.put(()).await;
+        host.to_give.put(()).await;
         let socket = &host.sockets[path];
         socket.receiving.set(socket.receiving.get() - 1);
         socket.receiver.ring(&self.sim);
-        host.threads.run(step(Task::Application), Some(thread)).await;
+        let bytes = datagrams.clone().filter(|datagram| unsealed.has_data(*datagram));
+        let reading = Rc::clone(&self).read(
+            number,
+            bytes.map(|datagram| unsealed.data_len_bytes(datagram)).sum(),
+            step(Task::Application),
+            thread,
+        );
+        if host.is_inline() {
+            reading.await;
+        } else {
+            self.sim.spawn(reading);
+        }
+        host.threads.run(step(Task::Answer), None).await;
+        host.to_give.try_take().expect("who has a place gives it back");
+    }
+
+    /// The application reads what a batch has brought. If it is slow, its inboxes fill, and then the receive window: so many batches
+    /// wait for it at most, and it holds back who sends, not who receives.
+    async fn read(self: Rc<Self>, number: usize, bytes: usize, step: Step, absorbed_by: usize) {
+        let host = &self.hosts[number];
+        host.threads.run(step, Some(absorbed_by)).await;
         {
             let mut run = self.run_now();
+            run.allow_reading(number, bytes);
             run.visit(number);
             if run.is_over() {
                 self.sim.stop();
             }
         }
         host.sender.ring(&self.sim);
-        host.to_give.put(()).await;
-        host.to_read.try_take().expect("who has a place gives it back");
-        host.threads.run(step(Task::Answer), None).await;
-        host.to_give.try_take().expect("who has a place gives it back");
     }
 
     /// The process of all links.

@@ -136,6 +136,14 @@ impl Machine {
         if let Some(count) = self.processors.iter().find(|count| !(1..=PROCESSORS_MAX).contains(*count)) {
             return Err(format!("processors is {count}: from 1 to {PROCESSORS_MAX}"));
         }
+        for placement in self.placements {
+            let (Placement::Packet(count) | Placement::Path(count) | Placement::Connection(count)) = placement else {
+                continue;
+            };
+            if !(1..=PROCESSORS_MAX).contains(&count) {
+                return Err(format!("the placement {placement} has no number from 1 to {PROCESSORS_MAX}"));
+            }
+        }
         if !(0.0..1e9).contains(&self.costs.hand_over_ns) {
             return Err(format!("hand_over_ns is {}: from 0 to a second", self.costs.hand_over_ns));
         }

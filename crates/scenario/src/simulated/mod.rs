@@ -64,7 +64,8 @@ impl Sim {
         if let Some(tape) = run.take_tape() {
             tape.finish(run.now, &keeper)?;
         }
-        Ok(Outcome { world: self.name(), ..run.into_outcome() })
+        let inside = run.inside();
+        Ok(Outcome { world: self.name(), ..run.into_outcome(inside) })
     }
 }
 

@@ -60,35 +60,12 @@ pub fn simulate_recorded(
     machine.validate().map_err(WorldError::Unsuitable)?;
     let mut run = Run::new(scenario, order, Stages::Lengths)?;
     let mut simulation = Simulation::new(order.seed, 0);
-    let sim = simulation.sim();
     if let Some(recording) = recording {
         run.record(Box::new(Tape::new(recording, scenario, &order.paths, &simulation)?));
     }
     run.begin()?;
     let end = run.end;
-    let first = Facility::new(&sim, "processors", machine.processors[0]);
-    let second =
-        if machine.is_shared { first.clone() } else { Facility::new(&sim, "processors of b", machine.processors[1]) };
-    let host = |number: usize, name, processors| {
-        let placement = machine.placements[number];
-        let threads = Threads::new(&sim, name, placement.thread_count(), processors, machine.costs.hand_over_ns);
-        Host::new(&sim, name, placement, threads, order.paths.len(), scenario.hosts[number].coalesce)
-    };
-    let shared = Rc::new(Shared {
-        sim: sim.clone(),
-        run: RefCell::new(run),
-        machine: machine.clone(),
-        hosts: [host(0, "a", first.clone()), host(1, "b", second.clone())],
-        wire: Alarm::default(),
-        spins: Cell::new(None),
-    });
-    simulation.spawn(Rc::clone(&shared).carry());
-    for number in 0..2 {
-        for path in 0..order.paths.len() {
-            simulation.spawn(Rc::clone(&shared).receive(number, path));
-        }
-        simulation.spawn(Rc::clone(&shared).send(number));
-    }
+    let (shared, processors) = set_up(&simulation, run, scenario, machine);
     let mut until = Instant::ZERO;
     while !shared.run.borrow().is_over() && until < end {
         until = (until + WATCH_EVERY).min(end);
@@ -98,26 +75,72 @@ pub fn simulate_recorded(
         }
         shared.run_now().show(watch)?;
     }
-    let now = sim.now();
     let tape = shared.run_now().take_tape();
-    tape.map_or(Ok(()), |tape| tape.finish(now, &simulation))?;
-    let mut components = if machine.is_shared {
-        vec![Component::servers("processors", "processors", &first.report())]
-    } else {
-        let of = |name, processors: &Facility| Component::servers("processors", name, &processors.report());
-        vec![of("processors of a", &first), of("processors of b", &second)]
+    tape.map_or(Ok(()), |tape| tape.finish(shared.sim.now(), &simulation))?;
+    Ok(result(simulation, shared, &processors))
+}
+
+/// The hosts and their processes, and their processors.
+fn set_up(
+    simulation: &Simulation,
+    run: Run,
+    scenario: &Scenario,
+    machine: &Machine,
+) -> (Rc<Shared>, Vec<(&'static str, Facility)>) {
+    let sim = simulation.sim();
+    let paths = run.path_count();
+    let processors = match machine.processors {
+        [count, _] if machine.is_shared => vec![("processors", Facility::new(&sim, "processors", count))],
+        [first, second] => [("processors of a", first), ("processors of b", second)]
+            .map(|(name, count)| (name, Facility::new(&sim, name, count)))
+            .to_vec(),
     };
+    let host = |number: usize, name| {
+        let placement = machine.placements[number];
+        let (_, processors) = &processors[number.min(processors.len() - 1)];
+        let waking_ns = machine.costs.hand_over_ns;
+        let threads = Threads::new(&sim, name, placement.thread_count(), processors.clone(), waking_ns);
+        Host::new(&sim, name, placement, threads, paths, scenario.hosts[number].coalesce)
+    };
+    let shared = Rc::new(Shared {
+        sim: sim.clone(),
+        run: RefCell::new(run),
+        machine: machine.clone(),
+        hosts: [host(0, "a"), host(1, "b")],
+        wire: Alarm::default(),
+        spins: Cell::new(None),
+    });
+    simulation.spawn(Rc::clone(&shared).carry());
+    for number in 0..2 {
+        for path in 0..paths {
+            simulation.spawn(Rc::clone(&shared).receive(number, path));
+        }
+        simulation.spawn(Rc::clone(&shared).send(number));
+    }
+    (shared, processors)
+}
+
+/// What came of it.
+fn result(simulation: Simulation, shared: Rc<Shared>, processors: &[(&str, Facility)]) -> Simulated {
+    // The last moment, for which the run's books are closed.
+    drop(shared.run_now());
+    let now = shared.sim.now();
+    // Little's law in every component, to the nanosecond, or it panics.
+    drop(simulation.reports());
+    let servers = processors.iter().map(|(name, servers)| Component::servers("processors", name, &servers.report()));
+    let mut components: Vec<_> = servers.collect();
     components.extend(shared.hosts.iter().flat_map(|host| host.components(now)));
     let events = simulation.events();
     // Processes hold the shared state: they go first.
     drop(simulation);
     let shared = Rc::into_inner(shared).expect("all processes are gone");
+    let inside = shared.hosts.each_ref().map(Host::inside);
     let busy = shared.hosts.each_ref().map(|host| host.threads.busy());
-    let overflowed = shared.hosts.each_ref().map(|host| host.overflowed());
-    let mut outcome = Outcome { world: "sim", ..shared.run.into_inner().into_outcome() };
+    let overflowed = shared.hosts.each_ref().map(Host::overflowed);
+    let mut outcome = Outcome { world: "sim", ..shared.run.into_inner().into_outcome(inside) };
     outcome.components.extend(components);
     for (host, lost) in ["a", "b"].into_iter().zip(overflowed).filter(|(_, lost)| *lost > 0) {
         outcome.notes.push(format!("host {host} was too slow: its sockets were full for {lost} datagrams"));
     }
-    Ok(Simulated { outcome, busy, overflowed, events })
+    Simulated { outcome, busy, overflowed, events }
 }

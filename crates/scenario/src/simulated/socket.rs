@@ -27,8 +27,9 @@ pub(crate) struct Socket {
     bytes: RefCell<Level>,
     /// How long those that were taken had waited.
     taken: Cell<Books>,
-    /// Datagrams that found it full.
+    /// Datagrams that found it full, and those that no checksum of the system lets pass.
     overflowed: Cell<u64>,
+    damaged: Cell<u64>,
     /// The process that takes what arrives.
     pub(crate) receiver: Alarm,
     /// Batches that it has taken and that are not done.
@@ -51,6 +52,7 @@ impl Socket {
             bytes: RefCell::default(),
             taken: Cell::default(),
             overflowed: Cell::new(0),
+            damaged: Cell::new(0),
             receiver: Alarm::default(),
             receiving: Cell::new(0),
         }
@@ -62,6 +64,11 @@ impl Socket {
 
     pub(crate) fn overflowed(&self) -> u64 {
         self.overflowed.get()
+    }
+
+    /// Datagrams that have come here and were not handed on.
+    pub(crate) fn untaken(&self) -> u64 {
+        self.frames.borrow().len() as u64 + self.overflowed.get() + self.damaged.get()
     }
 
     /// A datagram arrives.
@@ -100,7 +107,10 @@ impl Socket {
                     break (Batch { path: frame.path, unsealed, datagrams: first..first + 1 }, bytes);
                 }
                 // It has a bit turned around, and no checksum of the system lets it pass.
-                Body::Bytes(_) => self.set_bytes(sim, left(bytes)),
+                Body::Bytes(_) => {
+                    self.set_bytes(sim, left(bytes));
+                    self.damaged.set(self.damaged.get() + 1);
+                }
             }
         };
         while let Some((arrived, Frame { body: Body::Unsealed(next, number), .. })) = frames.front()
@@ -140,12 +150,13 @@ mod tests {
         let sim = simulation.sim();
         let socket = Socket::new("a", 0, Duration::ZERO);
         // Some 400,000, the smallest that a short header and a tag allow.
-        let frame = Frame { path: 0, body: Body::Bytes(vec![0; 21]) };
+        let frame = Frame::new(0, Body::Bytes(vec![0; 21]));
         while socket.overflowed() == 0 {
             socket.arrive(&sim, frame.clone());
         }
         assert_eq!(socket.frames.borrow().len(), SOCKET_BYTES_MAX / 21);
         assert!(socket.take_batch(&sim).is_none());
         assert_eq!((socket.bytes.borrow().value(), socket.is_empty()), (0, true));
+        assert_eq!(socket.untaken(), (SOCKET_BYTES_MAX / 21) as u64 + 1, "damaged, and one too many");
     }
 }
