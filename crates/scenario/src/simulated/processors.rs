@@ -40,7 +40,7 @@ impl Threads {
         let thread = |number| {
             let name = format!("host {host}, thread {number}");
             Thread {
-                turn: Store::new(sim, &name, 1),
+                turn: Store::new(sim, &name, 1).untraced(),
                 backlog_ns: Cell::new(0),
                 books: Cell::default(),
                 name: format!("{name} ({})", thread_role(number)),

@@ -65,7 +65,8 @@ pub fn simulate_recorded(
     }
     run.begin()?;
     let end = run.end;
-    let first = Facility::new(&sim, "processors", machine.processors);
+    let name = if machine.is_shared { "processors" } else { "processors of a" };
+    let first = Facility::new(&sim, name, machine.processors);
     let second =
         if machine.is_shared { first.clone() } else { Facility::new(&sim, "processors of b", machine.processors) };
     let host = |number: usize, name, processors| {
@@ -98,12 +99,8 @@ pub fn simulate_recorded(
     let now = sim.now();
     let tape = shared.run_now().take_tape();
     tape.map_or(Ok(()), |tape| tape.finish(now, &simulation))?;
-    let mut components = if machine.is_shared {
-        vec![Component::servers("processors", "processors", &first.report())]
-    } else {
-        let of = |name, processors: &Facility| Component::servers("processors", name, &processors.report());
-        vec![of("processors of a", &first), of("processors of b", &second)]
-    };
+    let all = if machine.is_shared { vec![first] } else { vec![first, second] };
+    let mut components: Vec<_> = all.iter().map(|processors| Component::processors(&processors.report())).collect();
     components.extend(shared.hosts.iter().flat_map(|host| host.components(now)));
     let events = simulation.events();
     // Processes hold the shared state: they go first.
