@@ -77,12 +77,12 @@ impl Component {
         books.component("link", format!("link {name}, {direction}"), utilisation, now)
     }
 
-    /// A component of the simulator in which whoever is served has a server for himself.
-    pub(crate) fn servers(kind: &'static str, name: &str, report: &Report) -> Self {
+    /// Processors: whoever is served has one for himself.
+    pub(crate) fn processors(report: &Report) -> Self {
         let busy = report.utilisation * report.capacity.unwrap_or(1) as f64;
         Self {
-            kind,
-            name: name.to_owned(),
+            kind: "processors",
+            name: report.name.clone(),
             served: report.served,
             utilisation: Some(report.utilisation),
             mean_queue: (report.mean_number - busy).max(0.0),

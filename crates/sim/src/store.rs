@@ -1,6 +1,6 @@
 //! Bounded queues between processes: who puts into a full one waits, and so does who takes from an empty one, each in turn.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -26,6 +26,8 @@ struct Inner<T> {
     sim: Sim,
     name: String,
     capacity: usize,
+    /// Whether traces show how many are in it.
+    is_shown: Cell<bool>,
     state: RefCell<State<T>>,
 }
 
@@ -52,9 +54,17 @@ impl<T: 'static> Store<T> {
             next_ticket: 0,
             ledger: Ledger::default(),
         };
-        let inner = Rc::new(Inner { sim: sim.clone(), name: name.to_owned(), capacity, state: RefCell::new(state) });
+        let (name_kept, state) = (name.to_owned(), RefCell::new(state));
+        let inner = Rc::new(Inner { sim: sim.clone(), name: name_kept, capacity, is_shown: Cell::new(true), state });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
         Self { inner }
+    }
+
+    /// The same, left out of traces: where something else shows the same.
+    #[must_use]
+    pub fn untraced(self) -> Self {
+        self.inner.is_shown.set(false);
+        self
     }
 
     /// Puts `item` in, waiting for room behind all who wait for it already.
@@ -124,12 +134,20 @@ impl<T: 'static> Store<T> {
     }
 }
 
+impl<T> Inner<T> {
+    fn trace(&self, now: Instant, items: usize) {
+        if self.is_shown.get() {
+            self.sim.trace(|trace| trace.level(&self.name, now, items as u64));
+        }
+    }
+}
+
 impl<T> State<T> {
     fn accept(&mut self, inner: &Inner<T>, item: T) {
         let now = inner.sim.now();
         self.items.push_back((now, item));
         self.ledger.arrive(now);
-        inner.sim.trace(|trace| trace.level(&inner.name, now, self.items.len() as u64));
+        inner.trace(now, self.items.len());
         wake_first(&self.takers, inner);
         if self.items.len() < inner.capacity {
             wake_first(&self.putters, inner);
@@ -141,7 +159,7 @@ impl<T> State<T> {
         let (arrived, item) = self.items.pop_front().expect("asked only if there is one");
         self.ledger.begin(now.saturating_since(arrived));
         self.ledger.depart(now, arrived);
-        inner.sim.trace(|trace| trace.level(&inner.name, now, self.items.len() as u64));
+        inner.trace(now, self.items.len());
         wake_first(&self.putters, inner);
         if !self.items.is_empty() {
             wake_first(&self.takers, inner);

@@ -72,7 +72,7 @@ impl Threads {
         let thread = |number| {
             let name = format!("host {host}, thread {number}");
             Thread {
-                turn: Store::new(sim, &name, 1),
+                turn: Store::new(sim, &name, 1).untraced(),
                 backlog_ns: Cell::new(0),
                 asking: Cell::new(0),
                 books: Cell::default(),

@@ -81,25 +81,19 @@ pub fn simulate_recorded(
 }
 
 /// The hosts and their processes, and their processors.
-fn set_up(
-    simulation: &Simulation,
-    run: Run,
-    scenario: &Scenario,
-    machine: &Machine,
-) -> (Rc<Shared>, Vec<(&'static str, Facility)>) {
+fn set_up(simulation: &Simulation, run: Run, scenario: &Scenario, machine: &Machine) -> (Rc<Shared>, Vec<Facility>) {
     let sim = simulation.sim();
     let paths = run.path_count();
     let processors = match machine.processors {
-        [count, _] if machine.is_shared => vec![("processors", Facility::new(&sim, "processors", count))],
-        [first, second] => [("processors of a", first), ("processors of b", second)]
-            .map(|(name, count)| (name, Facility::new(&sim, name, count)))
-            .to_vec(),
+        [count, _] if machine.is_shared => vec![Facility::new(&sim, "processors", count)],
+        [first, second] => {
+            vec![Facility::new(&sim, "processors of a", first), Facility::new(&sim, "processors of b", second)]
+        }
     };
     let host = |number: usize, name| {
         let placement = machine.placements[number];
-        let (_, processors) = &processors[number.min(processors.len() - 1)];
-        let waking_ns = machine.costs.hand_over_ns;
-        let threads = Threads::new(&sim, name, placement.thread_count(), processors.clone(), waking_ns);
+        let processors = processors[number.min(processors.len() - 1)].clone();
+        let threads = Threads::new(&sim, name, placement.thread_count(), processors, machine.costs.hand_over_ns);
         Host::new(&sim, name, placement, threads, paths, scenario.hosts[number].coalesce)
     };
     let shared = Rc::new(Shared {
@@ -121,14 +115,14 @@ fn set_up(
 }
 
 /// What came of it.
-fn result(simulation: Simulation, shared: Rc<Shared>, processors: &[(&str, Facility)]) -> Simulated {
+fn result(simulation: Simulation, shared: Rc<Shared>, processors: &[Facility]) -> Simulated {
     // The last moment, for which the run's books are closed.
     drop(shared.run_now());
     let now = shared.sim.now();
     // Little's law in every component, to the nanosecond, or it panics.
     drop(simulation.reports());
-    let servers = processors.iter().map(|(name, servers)| Component::servers("processors", name, &servers.report()));
-    let mut components: Vec<_> = servers.collect();
+    let mut components: Vec<_> =
+        processors.iter().map(|processors| Component::processors(&processors.report())).collect();
     components.extend(shared.hosts.iter().flat_map(|host| host.components(now)));
     let events = simulation.events();
     // Processes hold the shared state: they go first.
