@@ -290,8 +290,8 @@ impl Packets {
     }
 }
 
-/// Appends the headers that a datagram with so many bytes of payload would have: IPv4 (RFC 791) with its checksum, UDP (RFC 768) without one,
-/// as it may be where not all bytes are known.
+/// Appends the headers that a datagram with so many bytes of payload would have: IPv4 (RFC 791) with its checksum, UDP (RFC 768) without
+/// one, as it may be where not all bytes are known.
 fn headers(from: SocketAddrV4, to: SocketAddrV4, payload: usize, out: &mut Vec<u8>) {
     let start = out.len();
     let udp_bytes = (UDP_BYTES + payload) as u16;

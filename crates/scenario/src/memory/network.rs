@@ -88,12 +88,12 @@ struct Line {
 struct Digest(u64);
 
 impl Digest {
-    /// Adds a datagram: the turn and multiplication of FxHash, which costs next to nothing. It finds differences, not forgers.
+    /// Adds a datagram: the turn and multiplication of FxHash, which costs next to nothing. It finds differences, not forgers. A run of an
+    /// hour is shorter than 2^42 ns, a datagram than 2^15 bytes, so time, length and place do not cover each other.
     fn add(&mut self, now: Instant, is_sent: bool, direction: usize, frame: &Frame) {
         let what = (frame.path as u64) << 2 | (direction as u64) << 1 | u64::from(is_sent);
-        for word in [now.as_nanos(), what, frame.len_bytes() as u64] {
-            self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
-        }
+        let word = now.as_nanos() ^ (frame.len_bytes() as u64) << 42 ^ what << 57;
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 }
 
