@@ -15,7 +15,7 @@ use scenario::world::{Order, Stages};
 use units::{Duration, Instant};
 
 /// Virtual time of each shipped scenario: what comes later is more of the same, and they are many.
-const SHIPPED_FOR: Duration = Duration::from_secs(2);
+const SHIPPED_FOR: Duration = Duration::from_millis(1_500);
 
 /// A datagram as it left.
 #[derive(Clone, PartialEq, Eq)]

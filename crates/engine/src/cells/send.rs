@@ -90,6 +90,17 @@ impl SendCell {
         Poll::Pending
     }
 
+    /// Waits until nothing is left here, or nothing is wanted any more.
+    pub(crate) fn poll_taken(&self, waker: &Waker) -> Poll<()> {
+        let mut outbox = self.lock();
+        if outbox.bytes == 0 || outbox.end.is_some() {
+            return Poll::Ready(());
+        }
+        // Woken from half of the room on, again and again.
+        set_waker(&mut outbox.waker, waker);
+        Poll::Pending
+    }
+
     /// Takes bytes that [`poll_room`](Self::poll_room) has granted room for.
     pub(crate) fn write(&self, data: &[u8]) -> MustTell {
         if data.len() >= GATHER_BELOW {
@@ -349,6 +360,20 @@ mod tests {
         assert_eq!(take_all(&mut outbox), [Bytes::from_static(b"678")]);
         assert_eq!(outbox.bytes(), 0);
         assert!(cell.has_worthwhile_room(&outbox));
+    }
+
+    #[test]
+    fn what_was_written_is_taken_when_nothing_is_left_or_wanted() {
+        let cell = cell(8);
+        assert!(cell.poll_taken(Waker::noop()).is_ready());
+        cell.write_chunk(Bytes::from_static(b"1234"));
+        assert!(cell.poll_taken(Waker::noop()).is_pending());
+        take_all(&mut cell.lock());
+        assert!(cell.poll_taken(Waker::noop()).is_ready());
+        cell.write_chunk(Bytes::from_static(b"5678"));
+        assert!(cell.poll_taken(Waker::noop()).is_pending());
+        cell.end(SendEnd::Stopped(3));
+        assert!(cell.poll_taken(Waker::noop()).is_ready());
     }
 
     #[test]

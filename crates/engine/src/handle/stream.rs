@@ -79,6 +79,12 @@ impl SendHandle {
         Ok(())
     }
 
+    /// Ready when all that was written has left the engine's memory for that of the connection, or is not wanted any more. Who writes many
+    /// streams one after the other has few under way so.
+    pub fn poll_taken(&mut self, waker: &Waker) -> Poll<()> {
+        self.cell.poll_taken(waker)
+    }
+
     /// Ready when the peer has everything, the end included.
     pub fn poll_acknowledged(&mut self, waker: &Waker) -> Poll<Result<(), WriteError>> {
         self.cell.poll_acknowledged(waker)

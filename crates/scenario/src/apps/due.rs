@@ -104,7 +104,7 @@ impl Items {
         }
     }
 
-    /// One of them has been given to the connection whole.
+    /// One of them is whole in the connection.
     pub(super) fn on_written(&mut self) {
         if let Flow::Bulk { writing, .. } = &mut self.flow {
             *writing -= 1;

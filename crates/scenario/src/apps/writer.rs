@@ -25,21 +25,23 @@ pub(super) struct Writer {
     /// Of those, what the connection has not taken.
     rest: Bytes,
     is_first: bool,
+    /// All was written, and the end said.
+    is_finished: bool,
     stages: Stages,
 }
 
 /// How far it got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// To the end, or the stream takes no more.
+    /// To the end, and nothing of it waits before the connection; or the stream takes no more.
     All,
-    /// Until the connection would take no more.
+    /// Until no more was taken.
     Part,
 }
 
 impl Writer {
     pub(super) fn new(name: Name, len: Option<u64>, priority: i32, stages: Stages) -> Self {
-        Self { name, len, priority, made: 0, rest: Bytes::new(), is_first: true, stages }
+        Self { name, len, priority, made: 0, rest: Bytes::new(), is_first: true, is_finished: false, stages }
     }
 
     pub(super) const fn name(&self) -> Name {
@@ -54,9 +56,11 @@ impl Writer {
         }
         loop {
             if self.rest.is_empty() && !self.make() {
-                // Closed meanwhile: then the run ends, and says why.
-                connection.finish(id);
-                return Written::All;
+                if !std::mem::replace(&mut self.is_finished, true) {
+                    // Closed meanwhile: then the run ends, and says why.
+                    connection.finish(id);
+                }
+                return if connection.is_taken(id) { Written::All } else { Written::Part };
             }
             let before = self.rest.len();
             let result = connection.write(id, &mut self.rest);

@@ -243,6 +243,17 @@ impl Streams for Handles<'_> {
         self.change(id, |outbox| outbox.is_finished = true);
     }
 
+    fn is_taken(&mut self, id: StreamId) -> bool {
+        let outbox = self.cells.outboxes.get_mut(&id).filter(|outbox| outbox.bytes > 0);
+        match outbox {
+            Some(outbox) => {
+                outbox.has_writer = true;
+                false
+            }
+            None => true,
+        }
+    }
+
     fn read(&mut self, _now: Instant, id: StreamId) -> Result<Chunk, ReadError> {
         // What has no inbox is ours, and nothing has arrived on it.
         let Some(inbox) = self.cells.inboxes.get_mut(&id) else { return Err(ReadError::Blocked) };

@@ -149,10 +149,19 @@ impl Streams for Desk {
     }
 
     fn finish(&mut self, id: StreamId) {
-        if let Some((mut send, _)) = self.sending.remove(&id) {
+        if let Some((send, _)) = self.sending.get_mut(&id) {
             // If the peer does not want it, or is gone, nobody waits for its end.
             let _is_open = send.finish();
         }
+    }
+
+    fn is_taken(&mut self, id: StreamId) -> bool {
+        let Some((send, waker)) = self.sending.get_mut(&id) else { return true };
+        let is_taken = send.poll_taken(waker).is_ready();
+        if is_taken {
+            self.sending.remove(&id);
+        }
+        is_taken
     }
 
     fn read(&mut self, _now: Instant, id: StreamId) -> Result<Chunk, ReadError> {
