@@ -177,6 +177,10 @@ fn stages_are_as_fast_as_the_processors_that_share_them_until_the_serial_part_is
     assert_near(at(2), 2.0 * one, 0.15, "two");
     let four = at(4);
     assert!(four > 3.0 * one && four < 4.05 * one, "{four:.3e}");
+    // Eight have enough to do, too, until the one that plans has no time left: 100 ns a packet, and it seals, too.
+    let light = self::costs("\"plan\":100,\"seal.cipher\":9000", "\"recv_call\":100");
+    let eight = goodput(&run(&bulk(""), &light, Placement::Packet(8), 16));
+    assert!(eight > 6.0 * PAYLOAD * 8.0 / 9.1e-6, "{eight:.3e}");
 }
 
 #[test]

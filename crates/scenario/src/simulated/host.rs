@@ -28,7 +28,8 @@ use crate::memory::books::Inside;
 use crate::memory::node::Flight;
 use crate::memory::run::Run;
 
-/// Batches begun and not done, those that are sent and those of each socket: those of the engine's workers are as many.
+/// Batches begun and not done for each thread that seals and opens, those that are sent and those of each socket: as many as each of the
+/// engine's workers has at a time.
 const BATCHES_MAX: usize = 4;
 
 /// Batches done but for their answers, each way, beside those begun. The next one keeps its place among those begun until there is room:
@@ -42,6 +43,7 @@ const SPIN_MAX: u32 = 100_000;
 pub(crate) struct Host {
     pub(crate) threads: Threads,
     placement: Placement,
+    batches_max: usize,
     /// One a path.
     pub(crate) sockets: Vec<Socket>,
     /// Datagrams on their way from the plan to a link, and from a socket to the connection.
@@ -134,6 +136,7 @@ impl Host {
         Self {
             threads,
             placement,
+            batches_max: BATCHES_MAX * placement.stage_count(),
             sockets: (0..paths).map(|path| Socket::new(name, path, coalesce)).collect(),
             unsent: Cell::new(0),
             unabsorbed: Cell::new(0),
@@ -206,7 +209,7 @@ impl Shared {
         let (mut last, mut visits) = (self.sim.now(), 0);
         loop {
             self.do_what_is_due(number);
-            while host.sending.get() < BATCHES_MAX {
+            while host.sending.get() < host.batches_max {
                 let flight = self.run_now().nodes[number].next_flight(self.sim.now(), PLAN_DATAGRAMS_MAX);
                 let Some(flight) = flight else { break };
                 host.sending.set(host.sending.get() + 1);
@@ -292,7 +295,7 @@ impl Shared {
         let calling = host.placement.threads_of(End::Receiving, Task::Call, path).start;
         socket.receiver.claim(&self.sim);
         loop {
-            while socket.receiving.get() < BATCHES_MAX && !socket.is_empty() {
+            while socket.receiving.get() < host.batches_max && !socket.is_empty() {
                 let turn = host.threads.turn(calling).await;
                 let Some(batch) = socket.take_batch(&self.sim) else {
                     turn.pass();

@@ -52,6 +52,14 @@ impl Placement {
         }
     }
 
+    /// Threads that seal and open.
+    pub(crate) fn stage_count(self) -> usize {
+        match self {
+            Self::Packet(count) | Self::Path(count) => count.max(1),
+            _ => 1,
+        }
+    }
+
     /// The threads of which any may do this task for a packet of this path.
     pub(crate) fn threads_of(self, end: End, task: Task, path: usize) -> core::ops::Range<usize> {
         let thread = match (self, task) {
