@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use sim::Simulation;
 
-use super::pipeline::{Setup, system};
+use super::pipeline::{Setup, check_conservation, system};
 use crate::study::{Effort, Options};
 
 /// Messages before those that count: queues and the user's burst are as they stay then.
@@ -23,7 +23,7 @@ pub(super) const fn repetitions(printed: usize, options: &Options) -> usize {
 pub(super) fn latency_us(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> f64 {
     let mut simulation = Simulation::new(options.seed, 0);
     let sim = simulation.sim();
-    let nodes = system(&sim, setup);
+    let nodes = system(&sim, setup).unwrap_or_else(|error| panic!("a study's own setup: {error}"));
     let last = Rc::clone(&nodes[nodes.len() - 1]);
     simulation.spawn(async move {
         loop {
@@ -43,6 +43,7 @@ pub(super) fn latency_us(setup: &Setup, bytes: u64, repetitions: usize, options:
         clock.stop();
     });
     simulation.run();
+    check_conservation(&nodes);
     total_ns.get() as f64 / 2000.0 / repetitions as f64
 }
 
@@ -50,7 +51,7 @@ pub(super) fn latency_us(setup: &Setup, bytes: u64, repetitions: usize, options:
 pub(super) fn throughput_mbps(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> f64 {
     let mut simulation = Simulation::new(options.seed, 0);
     let sim = simulation.sim();
-    let nodes = system(&sim, setup);
+    let nodes = system(&sim, setup).unwrap_or_else(|error| panic!("a study's own setup: {error}"));
     for node in &nodes[1..] {
         let node = Rc::clone(node);
         simulation.spawn(async move {
@@ -73,6 +74,7 @@ pub(super) fn throughput_mbps(setup: &Setup, bytes: u64, repetitions: usize, opt
         clock.stop();
     });
     simulation.run();
+    check_conservation(&nodes);
     (bytes * repetitions as u64) as f64 * 8000.0 / span_ns.get() as f64
 }
 

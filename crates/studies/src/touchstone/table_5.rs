@@ -1,10 +1,12 @@
 //! 004-table-5: schedulers where little is offered.
 
-use super::experiment::{Grid, POLICIES, assumptions, measure};
+use super::assumptions::Headline;
+use super::experiment::{Grid, POLICIES, measure, warm_up_check};
 use super::paper::{Case, Throughputs};
 use super::setup::{Application, Network, Setup};
-use crate::outcome::{Assumption, Check, Outcome};
+use crate::outcome::{Check, Outcome};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Table5;
@@ -46,21 +48,29 @@ impl Study for Table5 {
         &["004-table-5.toml", "004-touchstone.toml"]
     }
 
-    fn assumptions(&self) -> Vec<Assumption> {
-        super::assumptions::stated()
+    fn choices(&self) -> Vec<Choice> {
+        super::assumptions::choices(&headline(&Throughputs::table_5()))
     }
 
     fn run(&self, options: &Options) -> Outcome {
         let paper = Throughputs::table_5();
         let grid = Grid::run(paper.offered_percent_of_capacity, options);
-        let headline = Setup::new(paper.offered_percent_of_capacity, Case::Quiet);
+        let headline = headline(&paper).setup;
         Outcome {
             tables: vec![grid.compared(&paper, &|policy, _| is_fixed(policy)), grid.explained()],
-            assumptions: assumptions(&headline, "fixed/fixed, no background, Mb/s", &|point| point.mbps, options),
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: checks(&grid, &headline, options),
             notes: NOTES.map(str::to_owned).to_vec(),
             ..Outcome::default()
         }
+    }
+}
+
+fn headline(paper: &Throughputs) -> Headline {
+    Headline {
+        name: "fixed/fixed, no background, Mb/s".to_owned(),
+        setup: Setup::new(paper.offered_percent_of_capacity, Case::Quiet),
+        figure: |point| point.mbps,
     }
 }
 
@@ -77,6 +87,9 @@ fn checks(grid: &Grid, headline: &Setup, options: &Options) -> Vec<Check> {
         let statement = format!("{}: the adaptive network scheduler changes little (2 %)", case.name());
         checks.push(Check::new(statement, (both / one - 1.0).abs() < 0.02, format!("{one:.1} and {both:.1} Mb/s")));
     }
+    let busiest = Throughputs::table_6().offered_percent_of_capacity;
+    let setups = [FIXED, APPLICATION, BOTH].map(|policy| Setup::new(busiest, Case::Uniform).with(policy.0, policy.1));
+    checks.push(warm_up_check(&setups, options));
     let share = |policy, case| grid.at(policy, case).mbps.mean / grid.at(policy, Case::Quiet).mbps.mean;
     let kept = [APPLICATION, FIXED].map(|policy| share(policy, Case::TwoOverloaded));
     checks.push(Check::new(

@@ -2,12 +2,14 @@
 
 use measure::Estimate;
 
-use super::experiment::{Grid, POLICIES, assumptions, measure};
+use super::assumptions::Headline;
+use super::experiment::{Grid, POLICIES, measure};
 use super::paper::{Case, Throughputs};
 use super::setup::{Acknowledgements, Application, Network, Setup};
 use super::table_5::{NOTES, is_fixed};
-use crate::outcome::{Assumption, Check, Column, Outcome, Plot, Series};
+use crate::outcome::{Check, Column, Outcome, Plot, Series};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Table6;
@@ -41,30 +43,32 @@ impl Study for Table6 {
         &["004-table-6.toml", "004-touchstone.toml"]
     }
 
-    fn assumptions(&self) -> Vec<Assumption> {
-        super::assumptions::stated()
+    fn choices(&self) -> Vec<Choice> {
+        super::assumptions::choices(&headline(&Throughputs::table_6()))
     }
 
     fn run(&self, options: &Options) -> Outcome {
         let paper = Throughputs::table_6();
-        let offered = paper.offered_percent_of_capacity;
-        let grid = Grid::run(offered, options);
-        let headline = Setup::new(offered, Case::OneOverloaded).with(BOTH.0, BOTH.1);
+        let grid = Grid::run(paper.offered_percent_of_capacity, options);
+        let headline = headline(&paper).setup;
         let is_fitted = |policy, case| {
             is_fixed(policy) || [(APPLICATION, Case::Uniform), (BOTH, Case::TwoOverloaded)].contains(&(policy, case))
         };
         Outcome {
             tables: vec![grid.compared(&paper, &is_fitted), grid.explained()],
             plots: vec![gateways(&grid)],
-            assumptions: assumptions(
-                &headline,
-                "adaptive/adaptive, one overloaded, Mb/s",
-                &|point| point.mbps,
-                options,
-            ),
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: checks(&grid, &headline, options),
             notes: NOTES.iter().chain(&MISSES).map(|&note| note.to_owned()).collect(),
         }
+    }
+}
+
+fn headline(paper: &Throughputs) -> Headline {
+    Headline {
+        name: "adaptive/adaptive, one overloaded, Mb/s".to_owned(),
+        setup: Setup::new(paper.offered_percent_of_capacity, Case::OneOverloaded).with(BOTH.0, BOTH.1),
+        figure: |point| point.mbps,
     }
 }
 

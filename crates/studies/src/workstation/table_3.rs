@@ -1,12 +1,12 @@
 //! Table 3: three machines, two kinds of load, two network schedulers.
 
-use super::assumptions;
+use super::assumptions::Headline;
 use super::config::Config;
-use super::paper::{Kind, Table3, paper};
-use super::runs::{Point, point, shown, throughput_and_delay};
+use super::paper::{DATA, Kind, Table3, paper};
+use super::runs::{Point, point, shown, throughput_and_delay, warm_up_check};
 use super::table_2::{DELAY_TOLERANCE, THROUGHPUT_TOLERANCE};
 use crate::outcome::{Row, Table};
-use crate::{Cell, Check, Options, Outcome, Study};
+use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
 
 pub(super) struct Comparison;
 
@@ -17,6 +17,22 @@ impl Study for Comparison {
 
     fn title(&self) -> &'static str {
         "Three workstations under uniform and nonuniform load (Table 3)"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        DATA
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        super::assumptions::choices(&[
+            Headline::throughput("throughput, 1-bus, uniform, Mb/s", Config::new(Kind::OneBus)),
+            Headline::throughput("throughput, 1-bus, nonuniform, RR, Mb/s", one_bus_nonuniform()),
+            Headline::throughput(
+                "throughput, 2-bus, nonuniform, adaptive, Mb/s",
+                Config::new(Kind::TwoBus).nonuniform().adaptive(),
+            ),
+            Headline::throughput("throughput, serial, uniform, Mb/s", Config::new(Kind::Serial)),
+        ])
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -32,10 +48,13 @@ impl Study for Comparison {
                 super::runs::ours("adaptive", &point(options, &small_window.adaptive())),
             ],
         });
+        let mut checks = checks(&rows);
+        // Nonuniform load has no state in which it stays.
+        checks.push(warm_up_check(options, &[Kind::TwoBus, Kind::OneBus, Kind::Serial].map(Config::new)));
         Outcome {
             tables,
-            checks: checks(&rows),
-            assumptions: assumptions::all(options),
+            checks,
+            assumptions: choices::assumptions(&self.choices(), options),
             notes: notes(),
             ..Outcome::default()
         }
@@ -162,7 +181,8 @@ mod tests {
 
     #[test]
     fn the_orderings_that_we_claim_hold_in_short_runs_too() {
-        let options = Options { seed: 1, replications: 1, confidence: 0.9, effort: Effort::Quick, threads: 2 };
+        let options =
+            Options { seed: 1, replications: 1, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 2 };
         let rows: Vec<(&Table3, Point)> =
             paper().table_3.iter().map(|row| (row, point(&options, &config_of(row)))).collect();
         let held: Vec<bool> = checks(&rows).iter().map(|check| check.holds).collect();

@@ -134,6 +134,7 @@ impl ConditionOptions {
             seed: self.seed,
             replications: self.replications.unwrap_or(if self.quick { REPLICATIONS_QUICK } else { REPLICATIONS }),
             confidence: self.confidence / 100.0,
+            precision: None,
             effort: if self.quick { Effort::Quick } else { Effort::Full },
             threads: self.threads.map_or_else(processors, usize::from),
         })

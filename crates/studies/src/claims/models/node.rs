@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn nothing_is_faster_than_the_slowest_stage() {
-        let options = Options { seed: 1, replications: 2, confidence: 0.9, effort: Effort::Quick, threads: 1 };
+        let options =
+            Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
         let rate = |node: Node| node.packets_per_s(&options).mean;
         let one = rate(Node { processors: 1, ..NODE });
         assert!((one / (1e6 / 480.0) - 1.0).abs() < 0.01, "{one}");

@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn cells_that_are_evenly_spaced_need_no_queue_to_speak_of() {
-        let options = Options { seed: 1, replications: 2, confidence: 0.9, effort: Effort::Quick, threads: 1 };
+        let options =
+            Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
         assert_eq!(run(true, &options).lost.mean, 0.0);
         assert!(run(false, &options).lost.mean > 0.001);
     }
