@@ -63,3 +63,29 @@ pub trait Study: Send + Sync {
     /// Runs it.
     fn run(&self, options: &Options) -> Outcome;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// Only claims look at these.
+    const OF_CLAIMS: [&str; 2] = ["001-rates.toml", "claims.toml"];
+
+    #[test]
+    fn studies_name_the_files_of_facts_that_they_read_and_no_others() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+        let entries = folder.read_dir().expect("the crate has its data");
+        let there: BTreeSet<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().expect("a plain name")).collect();
+        let mut named: BTreeSet<String> = OF_CLAIMS.map(str::to_owned).into();
+        for study in crate::all() {
+            assert!(!study.data().is_empty(), "{} names no file", study.id());
+            for file in study.data() {
+                assert!(file.starts_with(&study.id()[..3]), "{} reads {file} of another document", study.id());
+                named.insert((*file).to_owned());
+            }
+        }
+        assert_eq!(named, there);
+    }
+}

@@ -37,6 +37,8 @@ pub struct Conditions {
     pub replications: u32,
     /// Of all intervals, between 0 and 1.
     pub confidence: f64,
+    /// Up to which more replications were added, if that was asked for.
+    pub precision: Option<f64>,
     /// How long each replication was.
     pub effort: Effort,
 }
@@ -89,6 +91,7 @@ impl Conditions {
             seed: options.seed,
             replications: options.replications,
             confidence: options.confidence,
+            precision: options.precision,
             effort: options.effort,
         }
     }
@@ -101,7 +104,14 @@ impl Conditions {
         };
         let confidence = super::numbers::percent(self.confidence);
         let (seed, count) = (self.seed, self.replications);
-        format!("litz {}, seed {seed}, {count} replications, intervals of {confidence}{effort}", self.litz_version)
+        let more = match self.precision {
+            Some(share) => format!(" or more, to {}", super::numbers::percent(share)),
+            None => String::new(),
+        };
+        format!(
+            "litz {}, seed {seed}, {count} replications{more}, intervals of {confidence}{effort}",
+            self.litz_version
+        )
     }
 }
 

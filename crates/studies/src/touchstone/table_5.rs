@@ -13,11 +13,11 @@ pub(super) struct Table5;
 
 /// What every study of this machine says of its parameters.
 pub(super) const NOTES: [&str; 4] = [
-    "Five parameters (distribution of the load, message, HIGH, LOW, target rotation time) were chosen so that the fixed/fixed rows of \
-     Tables 5 and 6 and two more cells of Table 6 fit (adaptive/fixed, uniform; adaptive/adaptive, two overloaded): those cells are \
-     marked. All others follow. The rules of the model (whom a full queue stops, what becomes of a message, how acknowledgements \
+    "Six parameters (distribution of the load, message, HIGH, LOW, target rotation time, the network scheduler's threshold) were chosen \
+     so that the fixed/fixed rows of Tables 5 and 6 and three more cells of Table 6 fit (adaptive/fixed, uniform; adaptive/adaptive, \
+     no background and two overloaded): those cells are marked. All others follow. The rules of the model (whom a full queue stops, what becomes of a message, how acknowledgements \
      count) were chosen with both tables in sight.",
-    "Bit errors are left out: at one in 10^9 they hit one packet in 60000. So is the time of a stop or start signal.",
+    "Bit errors and the time of a stop or start signal are left out; the assumptions have what they would do.",
     "Generators are open while they run: what a stopped one would have sent is lost to the throughput, as in the tables, whose \
      fixed rows carry far less than is offered.",
     "Throughput counts what is acknowledged; a segment's latency runs from its generator to its acknowledgement.",

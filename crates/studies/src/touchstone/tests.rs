@@ -150,6 +150,6 @@ fn machines_that_cannot_be_are_refused_by_name() {
     assert_eq!(key(|setup| setup.assumed.message_bytes = 100.0), "message_bytes");
     assert_eq!(key(|setup| setup.assumed.error_rate = 1.0), "error_rate");
     assert_eq!(key(|setup| setup.assumed.holding = Duration::ZERO), "ttrt");
-    assert_eq!(key(|setup| setup.assumed.overload = -0.1), "background.share");
+    assert_eq!(key(|setup| setup.uniform = -0.1), "background.share");
     assert_eq!(key(|setup| setup.assumed.link_rate = units::Rate::ZERO), "rate");
 }
