@@ -48,9 +48,9 @@ pub(super) fn warm_up_check(setups: &[Setup], options: &Options) -> Check {
             Ok(measured) => measured.latencies_us,
             Err(error) => panic!("a study's own machine: {error}"),
         };
-        all.extend(replicate(&few, whole, |_| Vec::new()));
+        all.extend(replicate(&few, whole, |_| Vec::new()).into_iter().map(|series| (WARM_UP, series)));
     }
-    warm_up::check("latencies of segments", WARM_UP, &all)
+    warm_up::check("latencies of segments", &all)
 }
 
 /// Runs `setup`.

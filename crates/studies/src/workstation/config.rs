@@ -141,7 +141,9 @@ impl Config {
             small: None,
             failure: Failure::default(),
             choices: Choices::of(kind),
-            warm_up: Duration::from_millis(40),
+            // Held against MSER-5 by 004-table-3. The serial machine's receiver is slower than its sender by a hair, so its queue takes a
+            // sixth of a second to fill.
+            warm_up: Duration::from_millis(if kind == Kind::Serial { 200 } else { 40 }),
             measured: Duration::from_millis(400),
         }
     }

@@ -5,7 +5,7 @@ use units::Duration;
 
 use super::config::Config;
 use super::model::{self, Measured};
-use crate::outcome::{Column, Plot, Row, Series};
+use crate::outcome::{Column, Plot, Row, Series, Table};
 use crate::replicate::replicate;
 use crate::{Cell, Check, Effort, Options, warm_up};
 
@@ -74,10 +74,9 @@ pub(super) fn warm_up_check(options: &Options, configs: &[Config]) -> Check {
             Ok(measured) => measured.delays_us,
             Err(error) => panic!("a study's own machine: {error}"),
         };
-        all.extend(replicate(&few, run, |_| Vec::new()));
+        all.extend(replicate(&few, run, |_| Vec::new()).into_iter().map(|series| (config.warm_up, series)));
     }
-    let warm_up = configs.iter().map(|config| config.warm_up).max().unwrap_or_default();
-    warm_up::check("delays of segments", warm_up, &all)
+    warm_up::check("delays of segments", &all)
 }
 
 /// The columns of most tables here.
@@ -110,6 +109,15 @@ pub(super) fn throughput_and_delay_by(title: &str, x: &Column, curves: &[(&str, 
     };
     let [throughput, delay] = [|point: &Point| point.throughput, |point: &Point| point.delay];
     [plot(throughput, Column::new("throughput", "Mb/s")), plot(delay, Column::new("delay per segment", "us"))]
+}
+
+/// The same as a table, a row for each place of each curve.
+pub(super) fn table_by(title: &str, x: &Column, curves: &[(&str, Vec<(f64, &Point)>)]) -> Table {
+    let label = |name: &str, place: f64| format!("{name}, {} {place} {}", x.name, x.unit).trim_end().to_owned();
+    let rows = |(name, points): &(&str, Vec<(f64, &Point)>)| -> Vec<Row> {
+        points.iter().map(|&(place, point)| ours(label(name, place), point)).collect()
+    };
+    Table { title: title.to_owned(), columns: throughput_and_delay(), rows: curves.iter().flat_map(rows).collect() }
 }
 
 /// A curve's places, for [`throughput_and_delay_by`].

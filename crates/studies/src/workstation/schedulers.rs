@@ -6,7 +6,7 @@ use units::Duration;
 use super::assumptions::Headline;
 use super::config::Config;
 use super::paper::{DATA, Kind};
-use super::runs::{Point, places, point, shown, throughput_and_delay_by};
+use super::runs::{Point, places, point, shown, table_by, throughput_and_delay_by};
 use crate::outcome::Column;
 use crate::{Check, Choice, Options, Outcome, Study, choices};
 
@@ -21,6 +21,9 @@ const AGES_US: [u64; 7] = [0, 100, 300, 1_000, 3_000, 10_000, 30_000];
 const OLD_US: u64 = 10_000;
 /// Windows by those of Table 1 where the device is looked at.
 const WIDER: u64 = 3;
+
+/// A title.
+const DEVICES: &str = "1-bus, window 216 kbit, by the device's time for a packet";
 
 impl Study for Central {
     fn id(&self) -> &'static str {
@@ -58,6 +61,8 @@ impl Study for Central {
             let found = points.iter().find(|(at, _)| *at == micros).expect("one of the sweep");
             found.1.utilisation("sender", "mux").mean
         };
+        let x = Column::new("service", "us");
+        let curves = [("1-bus", places(&points, |micros| micros as f64))];
         Outcome {
             checks: vec![
                 Check::new(
@@ -71,12 +76,8 @@ impl Study for Central {
                     format!("{:.2} and {:.2}", busy(1), busy(200)),
                 ),
             ],
-            plots: throughput_and_delay_by(
-                "1-bus, window 216 kbit, by the device's time for a packet",
-                &Column::new("service", "us"),
-                &[("1-bus", places(&points, |micros| micros as f64))],
-            )
-            .into(),
+            tables: vec![table_by(DEVICES, &x, &curves)],
+            plots: throughput_and_delay_by(DEVICES, &x, &curves).into(),
             assumptions: choices::assumptions(&self.choices(), options),
             ..Outcome::default()
         }
@@ -154,6 +155,7 @@ impl Study for Stale {
         let micros = |micros: u64| micros.max(10) as f64;
         let curves: Vec<_> = curves.iter().map(|(name, points)| (name.as_str(), places(points, micros))).collect();
         let x = Column::new("age", "us");
+        outcome.tables.push(table_by("By the age of what schedulers know", &x, &curves));
         outcome.plots.extend(throughput_and_delay_by("By the age of what schedulers know (10 us: fresh)", &x, &curves));
         outcome
     }

@@ -6,7 +6,7 @@ use super::assumptions::Headline;
 use super::config::Config;
 use super::paper::{DATA_WITH_PROSE as DATA, Kind, paper};
 use super::prose::prose;
-use super::runs::{Point, places, point, shown, slowed, throughput_and_delay, throughput_and_delay_by};
+use super::runs::{Point, places, point, shown, slowed, table_by, throughput_and_delay, throughput_and_delay_by};
 use crate::outcome::{Column, Row, Table};
 use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
 
@@ -82,7 +82,9 @@ fn windows_of(kind: Kind, options: &Options, outcome: &mut Outcome) {
     let kbit = |window: u64| (window * packet / 1000) as f64;
     let curves: Vec<_> =
         names.iter().zip(&by_segment).map(|(name, (_, points))| (name.as_str(), places(points, kbit))).collect();
-    outcome.plots.extend(throughput_and_delay_by(name, &Column::new("window", "kbit"), &curves));
+    let x = Column::new("window", "kbit");
+    outcome.tables.push(table_by(&format!("{name}, uniform load, by window"), &x, &curves));
+    outcome.plots.extend(throughput_and_delay_by(name, &x, &curves));
     outcome.checks.extend(window_checks(kind, &base, &by_segment));
 }
 
@@ -236,9 +238,10 @@ fn buses(options: &Options, outcome: &mut Outcome) {
             shown(at(800))
         ),
     ));
-    let curve = places(&points, |mbps| mbps as f64);
+    let curves = [("2-bus", places(&points, |mbps| mbps as f64))];
     let x = Column::new("each bus", "Mb/s");
-    outcome.plots.extend(throughput_and_delay_by("2-bus, by bus", &x, &[("2-bus", curve)]));
+    outcome.tables.push(table_by("2-bus, by bus", &x, &curves));
+    outcome.plots.extend(throughput_and_delay_by("2-bus, by bus", &x, &curves));
 }
 
 /// What the serial machine loses by working word by word, and what half its processor would do.
