@@ -132,7 +132,7 @@ const GIVEN: &[Given] = &[
         reason: "fitted on the delay of the 2-bus machine under uniform load (Table 3)",
         others: &[
             other("100", any, |config| config.choices.costs.generate.instructions /= 2),
-            other("500", any, |config| scale_generate(config)),
+            other("500", any, scale_generate),
         ],
     },
     Given {

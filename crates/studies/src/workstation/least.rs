@@ -135,8 +135,10 @@ impl Grid {
     }
 }
 
+type Figure = fn(&Point) -> measure::Estimate;
+
 /// What a grid has of each point: name, unit, and which.
-const FIGURES: [(&str, &str, fn(&Point) -> measure::Estimate); 2] =
+const FIGURES: [(&str, &str, Figure); 2] =
     [("throughput", "Mb/s", |point| point.throughput), ("delay per segment", "us", |point| point.delay)];
 
 /// A machine of the grid.

@@ -8,9 +8,12 @@ use super::runs::point;
 use crate::outcome::{Column, Row, Table};
 use crate::{Cell, Options};
 
-/// A reading and the change that makes it. None of them fits all rows; those of the 1-bus under nonuniform load fit rings with a short
+/// A reading and the change that makes it.
+type Reading = (&'static str, fn(&mut Config));
+
+/// None of them fits all rows; those of the 1-bus under nonuniform load fit rings with a short
 /// target alone.
-const READINGS: [(&str, fn(&mut Config)); 6] = [
+const READINGS: [Reading; 6] = [
     ("TTRT 0.53 ms, others' frames 4500 bytes, two frames in an interface", |config| {
         short_target(config, Duration::from_micros(530));
     }),
@@ -31,7 +34,7 @@ fn short_target(config: &mut Config, ttrt: Duration) {
 
 /// The throughput of every row of `rows` (name, machine, printed) under each reading.
 pub(super) fn table(rows: &[(String, Config, f64)], options: &Options) -> Table {
-    let row = |(label, change): &(&str, fn(&mut Config))| {
+    let row = |(label, change): &Reading| {
         let cell = |(_, config, printed): &(String, Config, f64)| {
             let mut config = config.clone();
             change(&mut config);

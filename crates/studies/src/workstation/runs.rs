@@ -121,7 +121,7 @@ pub(super) fn table_by(title: &str, x: &Column, curves: &[(&str, Vec<(f64, &Poin
 }
 
 /// A curve's places, for [`throughput_and_delay_by`].
-pub(super) fn places<'a, K: Copy>(points: &'a [(K, Point)], place: impl Fn(K) -> f64) -> Vec<(f64, &'a Point)> {
+pub(super) fn places<K: Copy>(points: &[(K, Point)], place: impl Fn(K) -> f64) -> Vec<(f64, &Point)> {
     points.iter().map(|(at, point)| (place(*at), point)).collect()
 }
 
