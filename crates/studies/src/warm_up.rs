@@ -5,6 +5,9 @@ use units::{Duration, Instant};
 
 use crate::outcome::Check;
 
+/// What a figure may change by if the warm-up was long enough.
+const TWICE: f64 = 0.005;
+
 /// What a run without a warm-up gave, value by value: when, and how much.
 pub(crate) type Series = Vec<(Instant, f64)>;
 
@@ -19,6 +22,17 @@ pub(crate) fn check(what: &str, runs: &[(Duration, Series)]) -> Check {
         format!("warm-ups suffice: MSER-5 would end them no later, by {what}"),
         !ends.is_empty() && ends.iter().all(|(warm_up, end)| end.is_some_and(|end| end <= *warm_up)),
         ends.iter().map(shown).collect::<Vec<_>>().join(", "),
+    )
+}
+
+/// The same where nothing is left to chance and a run has but one figure: by name, after a warm-up and after twice as much of it.
+pub(crate) fn check_twice(what: &str, pairs: &[(&str, [f64; 2])]) -> Check {
+    let changes: Vec<f64> = pairs.iter().map(|(_, [once, twice])| (twice / once - 1.0).abs()).collect();
+    let shown = pairs.iter().zip(&changes).map(|((name, _), change)| format!("{name} {:.3} %", change * 100.0));
+    Check::new(
+        format!("warm-ups suffice: twice as long changes {what} by less than {} %", TWICE * 100.0),
+        !pairs.is_empty() && changes.iter().all(|&change| change < TWICE),
+        shown.collect::<Vec<_>>().join(", "),
     )
 }
 
@@ -50,5 +64,12 @@ mod tests {
         assert!(!long.holds, "{}", long.detail);
         assert!(!endless.holds && endless.detail.contains("no end"), "{}", endless.detail);
         assert!(!check("values", &[]).holds, "nothing was looked at");
+    }
+
+    #[test]
+    fn a_figure_that_a_longer_warm_up_changes_was_not_warm() {
+        assert!(check_twice("rates", &[("one", [100.0, 100.2]), ("two", [50.0, 49.9])]).holds);
+        assert!(!check_twice("rates", &[("one", [100.0, 100.2]), ("two", [50.0, 51.0])]).holds);
+        assert!(!check_twice("rates", &[]).holds, "nothing was looked at");
     }
 }

@@ -9,11 +9,12 @@ use std::rc::Rc;
 use measure::Estimate;
 use sim::hardware::ConfigError;
 use sim::{Facility, Sim, Simulation, Stream};
-use units::Duration;
+use units::{Duration, Instant};
 
 use crate::conserved::assert_conserved;
 use crate::replicate as replications;
 use crate::study::{Effort, Options};
+use crate::warm_up::Series;
 
 /// A step of a stack.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -116,6 +117,8 @@ struct Processor {
     counts: Rc<RefCell<Counts>>,
     index: usize,
     stream: Stream,
+    /// Ends of packets and how long after the one before, if somebody wants to know.
+    log: Option<Rc<RefCell<Series>>>,
 }
 
 impl Processor {
@@ -163,6 +166,11 @@ impl Processor {
         }
         if setup.way == Way::Out {
             overtaken = connection.order.borrow_mut().look_at(number);
+        }
+        if let Some(log) = &self.log {
+            let (now, mut log) = (self.sim.now(), log.borrow_mut());
+            let before = log.last().map_or(Instant::ZERO, |&(at, _)| at);
+            log.push((now, now.saturating_since(before).as_nanos() as f64));
         }
         let mut counts = self.counts.borrow_mut();
         counts.packets += 1;
@@ -223,6 +231,37 @@ pub(super) fn run(setup: &Setup, seed: u64, number: u64) -> Counts {
 pub(super) fn simulate(setup: &Setup, seed: u64, number: u64) -> Result<Counts, ConfigError> {
     setup.validate()?;
     let mut simulation = Simulation::new(seed, number);
+    let (connections, counts) = start(&simulation, setup, None);
+    simulation.run_until(Instant::ZERO + setup.warm_up);
+    simulation.reset_statistics();
+    let before = *counts.borrow();
+    simulation.run_until(Instant::ZERO + setup.warm_up + setup.measured);
+    let locks: f64 = connections.iter().map(|connection| connection.state.report().utilisation).sum();
+    let after = *counts.borrow();
+    check_conservation(&after, &connections, setup);
+    Ok(Counts {
+        packets: after.packets - before.packets,
+        overtaken: after.overtaken - before.overtaken,
+        lock_utilisation: locks / setup.connections as f64,
+        ..after
+    })
+}
+
+/// When packets are done in a run without a warm-up, as long as with it, and how long after the one before in nanoseconds.
+pub(super) fn completions(setup: &Setup, seed: u64, number: u64) -> Series {
+    let mut simulation = Simulation::new(seed, number);
+    let log = Rc::new(RefCell::new(Series::new()));
+    start(&simulation, setup, Some(&log));
+    simulation.run_until(Instant::ZERO + setup.warm_up + setup.measured);
+    log.take()
+}
+
+/// Starts the processors of `setup`.
+fn start(
+    simulation: &Simulation,
+    setup: &Setup,
+    log: Option<&Rc<RefCell<Series>>>,
+) -> (Rc<Vec<Connection>>, Rc<RefCell<Counts>>) {
     let sim = simulation.sim();
     let connection = |index| Connection {
         state: Facility::new(&sim, &format!("connection {index}"), 1),
@@ -239,22 +278,11 @@ pub(super) fn simulate(setup: &Setup, seed: u64, number: u64) -> Result<Counts, 
             counts: Rc::clone(&counts),
             index,
             stream: sim.stream(&format!("processor {index}")),
+            log: log.cloned(),
         };
         simulation.spawn(processor.work());
     }
-    simulation.run_until(units::Instant::ZERO + setup.warm_up);
-    simulation.reset_statistics();
-    let before = *counts.borrow();
-    simulation.run_until(units::Instant::ZERO + setup.warm_up + setup.measured);
-    let locks: f64 = connections.iter().map(|connection| connection.state.report().utilisation).sum();
-    let after = *counts.borrow();
-    check_conservation(&after, &connections, setup);
-    Ok(Counts {
-        packets: after.packets - before.packets,
-        overtaken: after.overtaken - before.overtaken,
-        lock_utilisation: locks / setup.connections as f64,
-        ..after
-    })
+    (connections, counts)
 }
 
 /// Each packet that was taken is done, or a processor has it; each was numbered once, or has its number still to come.

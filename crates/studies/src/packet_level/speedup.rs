@@ -3,11 +3,11 @@
 use measure::Estimate;
 
 use super::assumptions::{self, Headline};
-use super::model::{Lock, Measured, Setup, Share, Step, Way, replicate, scaled, spans};
+use super::model::{Lock, Measured, Setup, Share, Step, Way, completions, replicate, scaled, spans};
 use super::paper::{Stack, Throughput};
 use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
+use crate::{Choice, choices, warm_up};
 
 /// The study.
 pub(super) struct Speedup;
@@ -161,7 +161,7 @@ impl Study for Speedup {
             tables: vec![Table { title, columns, rows: curves.iter().map(|curve| curve.row(&paper)).collect() }],
             plots: vec![plot(&curves)],
             assumptions: choices::assumptions(&self.choices(), options),
-            checks: checks(&paper, &curves),
+            checks: checks(&paper, &curves).into_iter().chain([warm_up_check(&paper, options)]).collect(),
             notes: vec![
                 "What a packet takes on one processor is the paper's, so the first column comes back by \
                  construction. Speedups are not fitted to anything."
@@ -185,6 +185,16 @@ fn plot(curves: &[Curve<'_>]) -> Plot {
         y: Column::new("speedup", ""),
         series: curves.iter().map(series).collect(),
     }
+}
+
+/// Whether the warm-up suffices where processors wait most, and where hardly any does.
+fn warm_up_check(paper: &Throughput, options: &Options) -> Check {
+    let mut runs = Vec::new();
+    for stack in [paper.digest(), &paper.stack[2]] {
+        let setup = setup(paper, stack, paper.processors_max, options);
+        runs.push((setup.warm_up, completions(&setup, options.seed, 0)));
+    }
+    warm_up::check("times between packets", &runs)
 }
 
 fn checks(paper: &Throughput, curves: &[Curve<'_>]) -> Vec<Check> {

@@ -72,6 +72,18 @@ pub(super) fn run(setup: &Setup, options: &Options) -> Measured {
 /// # Errors
 /// Names the key of `setup` that cannot be.
 pub(super) fn simulate(setup: &Setup, options: &Options) -> Result<Measured, ConfigError> {
+    simulate_after(WARM_UP, setup, options)
+}
+
+/// Segments a second after the warm-up, and after twice as long a one.
+pub(super) fn rates_after_warm_ups(setup: &Setup, options: &Options) -> [f64; 2] {
+    [WARM_UP, WARM_UP * 2].map(|warm_up| match simulate_after(warm_up, setup, options) {
+        Ok(measured) => measured.segments_per_second,
+        Err(error) => panic!("a study's own setup: {error}"),
+    })
+}
+
+fn simulate_after(warm_up: Duration, setup: &Setup, options: &Options) -> Result<Measured, ConfigError> {
     setup.validate()?;
     let span = counted(options);
     let mut simulation = Simulation::new(options.seed, 0);
@@ -79,11 +91,11 @@ pub(super) fn simulate(setup: &Setup, options: &Options) -> Result<Measured, Con
     let nodes = [Node::new(&sim, "first", setup), Node::new(&sim, "second", setup)];
     nodes[0].start(&nodes[1], true);
     nodes[1].start(&nodes[0], setup.traffic == Traffic::BothWays);
-    simulation.run_until(Instant::ZERO + WARM_UP);
+    simulation.run_until(Instant::ZERO + warm_up);
     simulation.reset_statistics();
     let before = nodes.each_ref().map(|node| (node.delivered.get(), node.delivered_at.get()));
     let acknowledged_before = nodes[1].acknowledgements.get();
-    simulation.run_until(Instant::ZERO + WARM_UP + span);
+    simulation.run_until(Instant::ZERO + warm_up + span);
     let delivered: u64 = nodes.iter().zip(before).map(|(node, (count, _))| node.delivered.get() - count).sum();
     // Every component checks its books when it is asked for them.
     let reports = simulation.reports();

@@ -2,11 +2,11 @@
 
 use super::assumptions::{self, Headline};
 use super::paper::{Figures, Table1};
-use super::run::{Measured, exact, run};
+use super::run::{Measured, exact, rates_after_warm_ups, run};
 use super::setup::{Application, Setup};
 use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
+use crate::{Choice, choices, warm_up};
 
 /// The study.
 pub(super) struct Scenarios;
@@ -58,13 +58,17 @@ impl Study for Scenarios {
                 ],
             },
         ];
+        let mut checks = checks(&table, &figures, &first, &second, &trickle);
+        let twice = |name, setup: &Setup| (name, rates_after_warm_ups(setup, options));
+        let pairs = [twice("scenario 1", &Setup::scenario_1(&table)), twice("scenario 2", &Setup::scenario_2(&table))];
+        checks.push(warm_up::check_twice("segments a second", &pairs));
         Outcome {
             tables: vec![
                 Table { title: "Throughput end to end".to_owned(), columns, rows },
                 processors(&first, &second),
             ],
             assumptions: choices::assumptions(&self.choices(), options),
-            checks: checks(&table, &figures, &first, &second, &trickle),
+            checks,
             notes: vec![
                 "Nothing in the model is left to chance: a second run is the first one, so there are no \
                  intervals."

@@ -4,13 +4,13 @@ use ::measure::Estimate;
 
 use super::assumptions::{self, Headline};
 use super::costs::{Costs, Split};
-use super::measure::{Fit, latency_us, repetitions, throughput_mbps};
+use super::measure::{Fit, latency_us, repetitions, throughput_mbps, throughputs_after_warm_ups};
 use super::paper::{Line, Paper};
 use super::pipeline::{Level, Rooms, Setup};
 use super::rate::RateLimit;
 use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
-use crate::{Choice, choices};
+use crate::{Choice, choices, warm_up};
 
 /// The study.
 pub(super) struct Levels;
@@ -148,13 +148,20 @@ impl Study for Levels {
             .iter()
             .zip(&measured)
             .map(|((name, _, line, _, fitted), measured)| measured.row(name, line, *fitted));
+        let mut checks = checks(&paper, &measured);
+        let twice = levels.map(|(name, level, _, printed, _)| {
+            let setup = setup(&paper, &split, level);
+            let count = repetitions(printed, options);
+            (name, throughputs_after_warm_ups(&setup, setup.frame_bytes, count, options))
+        });
+        checks.push(warm_up::check_twice("asymptotes", &twice));
         let title = "Latency lines and asymptotes".to_owned();
         let names = levels.map(|(name, ..)| name);
         Outcome {
             tables: vec![Table { title, columns: columns(), rows: rows.collect() }],
             plots: plots(&names, &measured),
             assumptions: choices::assumptions(&self.choices(), options),
-            checks: checks(&paper, &measured),
+            checks,
             notes: vec![
                 "Marked values are those that costs were solved from; they come back by construction. MAC's a and \
                  the user's asymptote were used for nothing."

@@ -49,6 +49,15 @@ pub(super) fn latency_us(setup: &Setup, bytes: u64, repetitions: usize, options:
 
 /// Bits a microsecond that a sender of messages of `bytes` gets rid of, from the first SEND to the last, warm-up apart.
 pub(super) fn throughput_mbps(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> f64 {
+    throughput_after(WARM_UP_MESSAGES, setup, bytes, repetitions, options)
+}
+
+/// The same after the warm-up, and after twice as long a one.
+pub(super) fn throughputs_after_warm_ups(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> [f64; 2] {
+    [1, 2].map(|times| throughput_after(WARM_UP_MESSAGES * times, setup, bytes, repetitions, options))
+}
+
+fn throughput_after(messages: usize, setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> f64 {
     let mut simulation = Simulation::new(options.seed, 0);
     let sim = simulation.sim();
     let nodes = system(&sim, setup).unwrap_or_else(|error| panic!("a study's own setup: {error}"));
@@ -63,7 +72,7 @@ pub(super) fn throughput_mbps(setup: &Setup, bytes: u64, repetitions: usize, opt
     let span_ns = Rc::new(Cell::new(0));
     let (first, span, clock) = (Rc::clone(&nodes[0]), Rc::clone(&span_ns), sim.clone());
     simulation.spawn(async move {
-        for _ in 0..WARM_UP_MESSAGES {
+        for _ in 0..messages {
             first.send(bytes).await;
         }
         let begin = clock.now();

@@ -90,7 +90,7 @@ fn fitted(assumed: &Assumed) -> Vec<Given> {
         ),
         choice(
             "target token rotation time",
-            format!("{} above the way round: 0.8 ms on 20 km", assumed.holding),
+            format!("{} above the way round: 0.78 ms on 20 km", assumed.holding),
             "fitted; less than the standard's least of 4 ms. With more, a background of 30 % slows a window by 30 % and no more, and \
              the tables show nearly twice that",
             &[

@@ -153,8 +153,8 @@ impl Default for Assumed {
             generator_rate: delta_link,
             link_rate: delta_link,
             link_hop: Duration::from_nanos(delta.hop_ns),
-            // 0.8 ms on a ring of 20 stations and 20 km.
-            holding: Duration::from_nanos(686_300),
+            // 0.78 ms on a ring of 20 stations and 20 km.
+            holding: Duration::from_nanos(666_300),
             peer_station: 10,
             background_frame_bytes: 4_500,
             judgement: Judgement::OwnQueue(3),
