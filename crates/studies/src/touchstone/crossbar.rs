@@ -116,10 +116,10 @@ impl Study for Crossbar {
             notes: [
                 "The adaptive application scheduler still asks one queue after the other, as in the array; what changes is that the \
                  network scheduler has all six network units in reach.",
-                "The document blames the linear array. In this model it is not the cause: who reaches all units loses as much, even if \
-                 moves take no time, and with links of the real machine's speed far more, as all choose the same unit at the same \
-                 time and wait for its port. About half of the loss is order: it goes when each acknowledgement frees its own place \
-                 in the window. The rest is that places of a window, and tokens, are spent on slow rings.",
+                "The document blames the linear array. In this model that is a part of it at most: who reaches all units loses more \
+                 over links of the real machine's speed, as all choose the same unit at the same time and wait for its port, and \
+                 loses still, if less, where moves take no time. Another part is order: it goes when each acknowledgement frees its \
+                 own place in the window. The rest is that places of a window, and tokens, are spent on slow rings.",
             ]
             .iter()
             .chain(&NOTES)

@@ -24,10 +24,10 @@ const MISSES: [&str; 4] = [
      that background of 30 % lengthens by 1 / 0.7, while the tables show nearly twice. The short target rotation time gives a part of \
      that. What is left shows in the fixed/fixed cell without background, the one beyond the tolerance.",
     "How the adaptive network scheduler chooses was taken from the third table: a judgement by queue and last rotation, the rule of \
-     the document's other machine, moves more than half of all packets and loses 4 and 8 % where no ring is overloaded, where the \
+     the document's other machine, moves more than half of all packets and loses 3 and 7 % where no ring is overloaded, where the \
      document gains 0.1 and 1.6 %. A threshold at the own unit, the rule that this machine's application scheduler has, loses nothing \
      without background. Four in a window leave three as the only threshold that is seldom passed and not never.",
-    "With a background of 30 % the threshold loses still, where the document gains 1.6 %: a window that is spread over two rings waits \
+    "With a background of 30 % the threshold loses 3 % still, where the document gains 1.6: a window that is spread over two rings waits \
      for two tokens. Where each acknowledgement frees its own place nothing is lost there, and too little under overload.",
     "What an overloaded ring is asked for does not matter: from 50 % on, tokens are late, and its station sends what the timed token \
      grants in any case.",
