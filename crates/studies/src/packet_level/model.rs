@@ -11,7 +11,7 @@ use sim::hardware::ConfigError;
 use sim::{Facility, Sim, Simulation, Stream};
 use units::{Duration, Instant};
 
-use crate::conserved::assert_conserved;
+use crate::conserved::{assert_conserved, check_books};
 use crate::replicate as replications;
 use crate::study::{Effort, Options};
 use crate::warm_up::Series;
@@ -236,6 +236,7 @@ pub(super) fn simulate(setup: &Setup, seed: u64, number: u64) -> Result<Counts, 
     simulation.reset_statistics();
     let before = *counts.borrow();
     simulation.run_until(Instant::ZERO + setup.warm_up + setup.measured);
+    check_books(&simulation);
     let locks: f64 = connections.iter().map(|connection| connection.state.report().utilisation).sum();
     let after = *counts.borrow();
     check_conservation(&after, &connections, setup);

@@ -11,6 +11,7 @@ use units::{Duration, Instant};
 
 use super::paper::Table1;
 use super::run::exact;
+use crate::conserved::{assert_conserved, check_books};
 use crate::outcome::{Cell as TableCell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Effort, Options, Study};
 use crate::{Choice, choices};
@@ -54,6 +55,18 @@ struct Direction {
     /// Blocks in the interface's own buffer.
     interface: Store<()>,
     moved: Rc<Cell<u64>>,
+    /// Blocks that came in, those that somebody moves, and those that went out, from the beginning of the run on.
+    entered: Cell<u64>,
+    in_hand: Cell<u64>,
+    left: Cell<u64>,
+}
+
+fn up(count: &Cell<u64>) {
+    count.set(count.get() + 1);
+}
+
+fn down(count: &Cell<u64>) {
+    count.set(count.get() - 1);
 }
 
 impl Direction {
@@ -69,7 +82,10 @@ impl Direction {
             self.sim.sleep_until(due).await;
             let is_in_time =
                 if is_receive { self.interface.try_put(()).is_ok() } else { self.interface.try_take().is_some() };
-            self.moved.set(self.moved.get() + u64::from(is_in_time));
+            if is_in_time {
+                up(&self.moved);
+                up(if is_receive { &self.entered } else { &self.left });
+            }
         }
     }
 
@@ -78,13 +94,16 @@ impl Direction {
         loop {
             if is_receive {
                 self.interface.take().await;
+                up(&self.in_hand);
                 self.access().await;
                 self.waiting.put(()).await;
             } else {
                 self.waiting.take().await;
+                up(&self.in_hand);
                 self.access().await;
                 self.interface.put(()).await;
             }
+            down(&self.in_hand);
         }
     }
 
@@ -93,12 +112,30 @@ impl Direction {
         loop {
             if is_receive {
                 self.waiting.take().await;
+                up(&self.in_hand);
                 self.access().await;
+                down(&self.in_hand);
+                up(&self.left);
             } else {
                 self.access().await;
                 self.waiting.put(()).await;
+                up(&self.entered);
             }
         }
+    }
+
+    /// Each block that came in waits, is moved or has gone out; what the line lost never came in.
+    ///
+    /// # Panics
+    /// If one does not.
+    fn check_conservation(&self) {
+        let places = [
+            ("in memory", self.waiting.len() as u64),
+            ("in the interface", self.interface.len() as u64),
+            ("moved", self.in_hand.get()),
+            ("gone", self.left.get()),
+        ];
+        assert_conserved("blocks", self.entered.get(), &places);
     }
 }
 
@@ -113,6 +150,7 @@ fn share_of_line(setup: Setup, options: &Options) -> f64 {
     let new = |index| Facility::new(&sim, &format!("memory {index}"), 1);
     let memories: Vec<_> = (0..setup.memories).map(new).collect();
     let moved = Rc::new(Cell::new(0));
+    let mut directions = Vec::new();
     for (index, is_receive) in [true, false].into_iter().enumerate() {
         let direction = Rc::new(Direction {
             sim: sim.clone(),
@@ -121,16 +159,22 @@ fn share_of_line(setup: Setup, options: &Options) -> f64 {
             waiting: Store::new(&sim, &format!("waiting {index}"), setup.buffers.waiting_blocks),
             interface: Store::new(&sim, &format!("interface {index}"), setup.buffers.interface_blocks),
             moved: Rc::clone(&moved),
+            entered: Cell::new(0),
+            in_hand: Cell::new(0),
+            left: Cell::new(0),
         });
         simulation.spawn(Rc::clone(&direction).line(is_receive));
         simulation.spawn(Rc::clone(&direction).interface(is_receive));
-        simulation.spawn(direction.workstation(is_receive));
+        simulation.spawn(Rc::clone(&direction).workstation(is_receive));
+        directions.push(direction);
     }
     let block_ns = setup.word_ns * setup.buffers.block_words;
     let warm_up = Instant::from_nanos(block_ns * blocks / 10);
     simulation.run_until(warm_up);
     let before = moved.get();
     simulation.run_until(warm_up + Duration::from_nanos(block_ns * blocks));
+    check_books(&simulation);
+    directions.iter().for_each(|direction| direction.check_conservation());
     (moved.get() - before) as f64 / (2 * blocks) as f64
 }
 

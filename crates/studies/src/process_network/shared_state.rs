@@ -13,7 +13,7 @@ use units::Duration;
 
 use super::paper::Table1;
 use super::setup::{Costs, Setup, micros};
-use crate::conserved::assert_conserved;
+use crate::conserved::{assert_conserved, check_books};
 use crate::outcome::{Cell as TableCell, Check, Column, Outcome, Row, Table};
 use crate::replicate::replicate;
 use crate::study::{Effort, Options, Study};
@@ -264,6 +264,7 @@ fn run(race: &Race, seed: u64, number: u64) -> Counts {
     simulation.spawn(Rc::clone(&world).poked());
     simulation.spawn(Rc::clone(&world).peeked());
     simulation.run();
+    check_books(&simulation);
     let counts = *world.counts.borrow();
     counts.check_conservation(race.segments);
     counts

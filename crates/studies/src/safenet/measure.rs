@@ -6,6 +6,7 @@ use std::rc::Rc;
 use sim::Simulation;
 
 use super::pipeline::{Setup, check_conservation, system};
+use crate::conserved::check_books;
 use crate::study::{Effort, Options};
 
 /// Messages before those that count: queues and the user's burst are as they stay then.
@@ -43,6 +44,7 @@ pub(super) fn latency_us(setup: &Setup, bytes: u64, repetitions: usize, options:
         clock.stop();
     });
     simulation.run();
+    check_books(&simulation);
     check_conservation(&nodes);
     total_ns.get() as f64 / 2000.0 / repetitions as f64
 }
@@ -83,6 +85,7 @@ fn throughput_after(messages: usize, setup: &Setup, bytes: u64, repetitions: usi
         clock.stop();
     });
     simulation.run();
+    check_books(&simulation);
     check_conservation(&nodes);
     (bytes * repetitions as u64) as f64 * 8000.0 / span_ns.get() as f64
 }

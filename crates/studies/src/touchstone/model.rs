@@ -28,7 +28,7 @@ use units::{Duration, Instant};
 
 use super::flow::Flow;
 use super::setup::{Acknowledgements, Application, Counted, Joined, Judgement, Network, Rest, SENDER, Setup};
-use crate::conserved::assert_conserved;
+use crate::conserved::{assert_conserved, check_books};
 
 /// Segments of one generator on their way to a queue at most; the generator waits for them then.
 const CARRIED_MAX: usize = 16;
@@ -152,8 +152,7 @@ pub(super) fn run(
         *gateway.books.borrow_mut() = Books::default();
     }
     simulation.run_until(Instant::ZERO + warm_up + span);
-    // Every component holds its books against Little's law.
-    let _reports = simulation.reports();
+    check_books(&simulation);
     model.check_conservation();
     Ok(model.measured(span))
 }

@@ -12,6 +12,7 @@ use units::{Duration, Instant};
 
 use super::paper::{DATA_WITH_PROSE, Table4, paper};
 use super::prose::prose;
+use crate::conserved::check_books;
 use crate::outcome::{Column, Plot, Row, Series, Table};
 use crate::{Cell, Check, Choice, Effort, Options, Outcome, Study, choices};
 
@@ -137,6 +138,7 @@ fn speedup_handing_over(row: &Table4, processors: usize, calls: u64, hand_over: 
         });
     }
     simulation.run();
+    check_books(&simulation);
     let alone = (parallel + serial).as_nanos() as f64 * calls as f64;
     alone / (sim.now() - Instant::ZERO).as_nanos() as f64
 }

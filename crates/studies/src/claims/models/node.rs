@@ -9,6 +9,7 @@ use measure::Estimate;
 use sim::{Facility, Sim, Simulation, Stream, Tally};
 use units::Duration;
 
+use crate::replicate::replicate;
 use crate::study::{Effort, Options};
 
 /// From the end of a packet to its acknowledgement, in microseconds: the way round a ring of 20 km with 20 stations.
@@ -39,8 +40,8 @@ impl Node {
             Effort::Quick => Duration::from_secs(1),
             Effort::Full => Duration::from_secs(5),
         };
-        let rate = |run| self.once(options.seed, run, span).count() as f64 / span.as_secs_f64();
-        let rates: Vec<_> = (0..u64::from(options.replications)).map(rate).collect();
+        let rate = |seed, run| self.once(seed, run, span).count() as f64 / span.as_secs_f64();
+        let rates = replicate(options, rate, |&rate| vec![rate]);
         Estimate::of(&rates, options.confidence)
     }
 
@@ -68,6 +69,7 @@ impl Node {
         simulation.run_until(sim.now() + Duration::from_millis(WARM_UP_MS));
         *delays.borrow_mut() = Tally::default();
         simulation.run_until(sim.now() + span);
+        crate::conserved::check_books(&simulation);
         delays.take()
     }
 }
