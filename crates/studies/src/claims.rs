@@ -205,7 +205,8 @@ mod tests {
 
     #[test]
     fn every_claim_is_decided_and_the_numbers_are_there() {
-        let options = Options { seed: 1, replications: 2, confidence: 0.9, effort: Effort::Quick, threads: 2 };
+        let options =
+            Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 2 };
         let context = Context::new(options);
         let mut verdicts = BTreeSet::new();
         for claim in all() {

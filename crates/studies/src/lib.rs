@@ -2,6 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`choices`] | what the papers do not say: what was taken, and what else is tried |
 //! | [`claims`] | what the papers say, decided |
 //! | [`document`] | the papers |
 //! | [`outcome`] | what a study says: paper, ours, difference, assumptions, checks, curves |
@@ -12,17 +13,22 @@
 //! with its reason and with what happens if it is chosen otherwise.
 #![forbid(unsafe_code)]
 
+pub mod choices;
 pub mod claims;
+mod conserved;
 pub mod document;
 pub mod outcome;
 mod packet_level;
 mod process_network;
 pub mod render;
+mod replicate;
 mod safenet;
 pub mod study;
 mod touchstone;
+mod warm_up;
 mod workstation;
 
+pub use choices::Choice;
 pub use document::Document;
 pub use outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
 pub use study::{Effort, Options, Study};

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `paper` | the stacks of the paper, and our own measured costs |
 //! | `model` | processors that take packets through a stack's steps |
+//! | `assumptions` | what is not given, and what it matters |
 //! | `curves` | a table and a picture of the same numbers |
 //! | `speedup`, `connections`, `order`, `today` | the studies |
 
+mod assumptions;
 mod connections;
 mod curves;
 mod model;

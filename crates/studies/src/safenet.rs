@@ -7,8 +7,10 @@
 //! | `pipeline` | hosts, boards and the ring between them |
 //! | `rate` | the user's limit: so many bytes at once, refilled at a rate |
 //! | `measure` | ping-pong, streams, lines through points |
+//! | `assumptions` | what is not given, and what it matters |
 //! | `levels`, `limit`, `multicast` | the studies |
 
+mod assumptions;
 mod costs;
 mod levels;
 mod limit;

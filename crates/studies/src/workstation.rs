@@ -5,7 +5,7 @@
 //! | `paper`, `prose`, `config` | the paper's tables; numbers in its text; a machine with what the paper does not say |
 //! | `model` | two machines and the rings between them, run once: `machine`, `sender`, `network`, `receiver` are its parts |
 //! | `runs`, `assumptions` | replications; what was assumed and what hangs on it |
-//! | `table_1` ... `table_4` | the tables |
+//! | `table_1` ... `table_4`, `readings` | the tables; other readings of Table 3 |
 //! | `sweeps`, `least` | windows, segments, processors, buses; how many of what; what fails |
 //! | `rtt` | round trips and would-be timeouts |
 //! | `schedulers`, `schemes`, `coding` | beyond the paper's tables: central, old news, who acknowledges, classes, coding |
@@ -19,6 +19,7 @@ mod model;
 mod network;
 mod paper;
 mod prose;
+mod readings;
 mod receiver;
 mod rtt;
 mod runs;

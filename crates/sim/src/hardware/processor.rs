@@ -15,7 +15,7 @@ pub struct ProcessorConfig {
     pub instruction_hits: f64,
     /// Share of the data words that its cache holds.
     pub data_hits: f64,
-    /// Instructions to go on with another process.
+    /// Instructions to go on with another process. Each [`Processor::run`] counts as one.
     pub context_switch_instructions: u64,
     /// Instructions to take an interrupt and return from it.
     pub interrupt_instructions: u64,

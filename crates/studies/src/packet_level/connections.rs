@@ -2,20 +2,29 @@
 
 use measure::Estimate;
 
+use super::assumptions::{self, Headline};
 use super::curves::table_and_plot;
 use super::model::{Setup, Share, replicate, scaled};
 use super::paper::{Stack, Throughput};
-use super::speedup::setup;
-use crate::outcome::{Assumption, Check, Column, Outcome, Sensitivity};
+use super::speedup::{Assumed, setup_with};
+use crate::outcome::{Check, Column, Outcome};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Connections;
 
 /// What twelve processors bring to `connections` connections together, by what one brings to one.
-fn gain(paper: &Throughput, stack: &Stack, connections: usize, share: Share, options: &Options) -> Estimate {
-    let most = Setup { connections, share, ..setup(paper, stack, paper.processors_max, options) };
-    let one = replicate(&setup(paper, stack, 1, options), options).rate.mean;
+fn gain(
+    paper: &Throughput,
+    stack: &Stack,
+    connections: usize,
+    share: Share,
+    assumed: &Assumed,
+    options: &Options,
+) -> Estimate {
+    let most = Setup { connections, share, ..setup_with(paper, stack, paper.processors_max, assumed, options) };
+    let one = replicate(&setup_with(paper, stack, 1, assumed, options), options).rate.mean;
     scaled(replicate(&most, options).rate, 1.0 / one)
 }
 
@@ -28,11 +37,41 @@ impl Study for Connections {
         "Twelve processors and one to twelve connections: what one connection cannot use"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        &["000-throughput.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let headline = Headline {
+            name: "gain without security, four connections",
+            ours: |assumed, options| {
+                let paper = Throughput::load();
+                gain(&paper, paper.bare(), 4, Share::AtRandom, assumed, options)
+            },
+        };
+        let bound = |connections| {
+            move |options: &Options| {
+                let paper = Throughput::load();
+                gain(&paper, paper.bare(), connections, Share::Bound, &Assumed::default(), options)
+            }
+        };
+        let share = Choice::new(
+            "share",
+            "the next packet is of any connection, all alike",
+            "not given; packets of a network come in no order of connections",
+        )
+        .or("a processor stays with its connection", headline.name, bound(4))
+        .or("a processor stays with its connection", "gain without security, twelve connections", bound(12));
+        let mut all = vec![share];
+        all.extend(assumptions::choices(headline));
+        all
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let paper = Throughput::load();
         let counts: Vec<usize> = (1..=paper.processors_max).collect();
         let curve = |stack: &Stack, share| -> Vec<Estimate> {
-            counts.iter().map(|&count| gain(&paper, stack, count, share, options)).collect()
+            counts.iter().map(|&count| gain(&paper, stack, count, share, &Assumed::default(), options)).collect()
         };
         let (bare, digest) = (paper.bare(), paper.digest());
         let curves = [
@@ -54,7 +93,7 @@ impl Study for Connections {
         Outcome {
             tables: vec![table],
             plots: vec![plot],
-            assumptions: vec![assumption(&paper, options)],
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: vec![
                 Check::new(
                     "more connections bring what one cannot",
@@ -72,23 +111,5 @@ impl Study for Connections {
                 "The paper has no numbers for more than one connection, only that they help.".to_owned(),
             ],
         }
-    }
-}
-
-fn assumption(paper: &Throughput, options: &Options) -> Assumption {
-    let bare = paper.bare();
-    let other = |connections, share, value: &str| Sensitivity {
-        value: value.to_owned(),
-        figure: "gain without security".to_owned(),
-        ours: gain(paper, bare, connections, share, options),
-    };
-    Assumption {
-        key: "share".to_owned(),
-        value: "the next packet is of any connection, all alike".to_owned(),
-        reason: "not given; packets of a network come in no order of connections".to_owned(),
-        sensitivity: vec![
-            other(4, Share::Bound, "a processor stays with its connection, 4 connections"),
-            other(12, Share::Bound, "a processor stays with its connection, 12 connections"),
-        ],
     }
 }

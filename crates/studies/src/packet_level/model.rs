@@ -7,11 +7,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use measure::Estimate;
-use sim::replicate::Replications;
+use sim::hardware::ConfigError;
 use sim::{Facility, Sim, Simulation, Stream};
-use units::Duration;
+use units::{Duration, Instant};
 
+use crate::conserved::{assert_conserved, check_books};
+use crate::replicate as replications;
 use crate::study::{Effort, Options};
+use crate::warm_up::Series;
 
 /// A step of a stack.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -69,6 +72,8 @@ pub(super) struct Setup {
 /// What came of one run.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(super) struct Counts {
+    /// From the beginning of the run on.
+    taken: u64,
     pub(super) packets: u64,
     /// Packets that a later one of their connection had overtaken where order is looked at.
     pub(super) overtaken: u64,
@@ -112,6 +117,8 @@ struct Processor {
     counts: Rc<RefCell<Counts>>,
     index: usize,
     stream: Stream,
+    /// Ends of packets and how long after the one before, if somebody wants to know.
+    log: Option<Rc<RefCell<Series>>>,
 }
 
 impl Processor {
@@ -132,6 +139,7 @@ impl Processor {
 
     async fn packet(&mut self, connection: &Connection) {
         let setup = Rc::clone(&self.setup);
+        self.counts.borrow_mut().taken += 1;
         let mut number = match setup.way {
             Way::In => connection.order.borrow_mut().number(),
             Way::Out => 0,
@@ -159,6 +167,11 @@ impl Processor {
         if setup.way == Way::Out {
             overtaken = connection.order.borrow_mut().look_at(number);
         }
+        if let Some(log) = &self.log {
+            let (now, mut log) = (self.sim.now(), log.borrow_mut());
+            let before = log.last().map_or(Instant::ZERO, |&(at, _)| at);
+            log.push((now, now.saturating_since(before).as_nanos() as f64));
+        }
         let mut counts = self.counts.borrow_mut();
         counts.packets += 1;
         counts.overtaken += u64::from(overtaken);
@@ -175,9 +188,81 @@ fn micros(us: f64) -> Duration {
     Duration::from_nanos((us * 1000.0).round() as u64)
 }
 
+impl Setup {
+    /// Whether such a machine can be.
+    ///
+    /// # Errors
+    /// Names the key that cannot be.
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        ConfigError::require(self.processors > 0, "processors", || "nobody would take a packet".to_owned())?;
+        ConfigError::require(self.connections > 0, "connections", || "there would be no packet to take".to_owned())?;
+        ConfigError::require(self.share != Share::Bound || self.connections <= self.processors, "connections", || {
+            format!("{} cannot each have a processor of {} that stays with it", self.connections, self.processors)
+        })?;
+        let is_time = |us: f64| us.is_finite() && us >= 0.0;
+        ConfigError::require(self.steps.iter().all(|step| is_time(step.mean_us)), "steps", || {
+            format!("{:?} are no times", self.steps)
+        })?;
+        ConfigError::require(self.steps.iter().any(|step| step.mean_us > 0.0), "steps", || {
+            "packets that take no time would be endlessly many at once".to_owned()
+        })?;
+        ConfigError::require((0.0..=1.0).contains(&self.spread), "spread", || {
+            format!("{} is no share of a time", self.spread)
+        })?;
+        ConfigError::require(is_time(self.hand_over_us), "hand_over_us", || {
+            format!("{} is no time", self.hand_over_us)
+        })?;
+        ConfigError::require(!self.measured.is_zero(), "measured", || "no time, no throughput".to_owned())
+    }
+}
+
 /// One run.
+///
+/// # Panics
+/// If the setup cannot be: studies make their own.
 pub(super) fn run(setup: &Setup, seed: u64, number: u64) -> Counts {
+    simulate(setup, seed, number).unwrap_or_else(|error| panic!("a study's own setup: {error}"))
+}
+
+/// One run.
+///
+/// # Errors
+/// Names the key of `setup` that cannot be.
+pub(super) fn simulate(setup: &Setup, seed: u64, number: u64) -> Result<Counts, ConfigError> {
+    setup.validate()?;
     let mut simulation = Simulation::new(seed, number);
+    let (connections, counts) = start(&simulation, setup, None);
+    simulation.run_until(Instant::ZERO + setup.warm_up);
+    simulation.reset_statistics();
+    let before = *counts.borrow();
+    simulation.run_until(Instant::ZERO + setup.warm_up + setup.measured);
+    check_books(&simulation);
+    let locks: f64 = connections.iter().map(|connection| connection.state.report().utilisation).sum();
+    let after = *counts.borrow();
+    check_conservation(&after, &connections, setup);
+    Ok(Counts {
+        packets: after.packets - before.packets,
+        overtaken: after.overtaken - before.overtaken,
+        lock_utilisation: locks / setup.connections as f64,
+        ..after
+    })
+}
+
+/// When packets are done in a run without a warm-up, as long as with it, and how long after the one before in nanoseconds.
+pub(super) fn completions(setup: &Setup, seed: u64, number: u64) -> Series {
+    let mut simulation = Simulation::new(seed, number);
+    let log = Rc::new(RefCell::new(Series::new()));
+    start(&simulation, setup, Some(&log));
+    simulation.run_until(Instant::ZERO + setup.warm_up + setup.measured);
+    log.take()
+}
+
+/// Starts the processors of `setup`.
+fn start(
+    simulation: &Simulation,
+    setup: &Setup,
+    log: Option<&Rc<RefCell<Series>>>,
+) -> (Rc<Vec<Connection>>, Rc<RefCell<Counts>>) {
     let sim = simulation.sim();
     let connection = |index| Connection {
         state: Facility::new(&sim, &format!("connection {index}"), 1),
@@ -194,20 +279,26 @@ pub(super) fn run(setup: &Setup, seed: u64, number: u64) -> Counts {
             counts: Rc::clone(&counts),
             index,
             stream: sim.stream(&format!("processor {index}")),
+            log: log.cloned(),
         };
         simulation.spawn(processor.work());
     }
-    simulation.run_until(units::Instant::ZERO + setup.warm_up);
-    simulation.reset_statistics();
-    let before = *counts.borrow();
-    simulation.run_until(units::Instant::ZERO + setup.warm_up + setup.measured);
-    let locks: f64 = connections.iter().map(|connection| connection.state.report().utilisation).sum();
-    let after = *counts.borrow();
-    Counts {
-        packets: after.packets - before.packets,
-        overtaken: after.overtaken - before.overtaken,
-        lock_utilisation: locks / setup.connections as f64,
-    }
+    (connections, counts)
+}
+
+/// Each packet that was taken is done, or a processor has it; each was numbered once, or has its number still to come.
+///
+/// # Panics
+/// If one is not: the model loses or invents packets.
+fn check_conservation(counts: &Counts, connections: &[Connection], setup: &Setup) {
+    let places = [("done", counts.packets), ("processors have", setup.processors as u64)];
+    assert_conserved("packets", counts.taken, &places);
+    let numbered: u64 = connections.iter().map(|connection| connection.order.borrow().next).sum();
+    let is_numbered = match setup.way {
+        Way::In => numbered == counts.taken,
+        Way::Out => (counts.packets..=counts.taken).contains(&numbered),
+    };
+    assert!(is_numbered, "numbers are not conserved: {numbered} were given to {counts:?}");
 }
 
 /// What independent runs say.
@@ -222,9 +313,8 @@ pub(super) struct Measured {
 
 /// Independent runs, as many as `options` says.
 pub(super) fn replicate(setup: &Setup, options: &Options) -> Measured {
-    let count = u64::from(options.replications);
-    let replications = Replications { threads: options.threads, ..Replications::new(options.seed, count) };
-    let runs = replications.run(|seed, number| run(setup, seed, number));
+    let one = |seed, number| run(setup, seed, number);
+    let runs = replications::replicate(options, one, |counts| vec![counts.packets as f64]);
     let estimate =
         |value: &dyn Fn(&Counts) -> f64| Estimate::of(&runs.iter().map(value).collect::<Vec<_>>(), options.confidence);
     let seconds = setup.measured.as_secs_f64();
@@ -248,4 +338,55 @@ pub(super) fn spans(packet_us: f64, effort: Effort) -> (Duration, Duration) {
         Effort::Full => 10_000.0,
     };
     (micros(packet_us * packets * 0.1), micros(packet_us * packets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup() -> Setup {
+        Setup {
+            steps: vec![Step { mean_us: 10.0, lock: Lock::Connection }],
+            way: Way::Out,
+            processors: 3,
+            connections: 1,
+            share: Share::AtRandom,
+            spread: 0.0,
+            hand_over_us: 0.0,
+            warm_up: Duration::ZERO,
+            measured: Duration::from_millis(1),
+        }
+    }
+
+    #[test]
+    fn machines_that_cannot_be_are_refused_by_name() {
+        let key = |change: fn(&mut Setup)| {
+            let mut setup = setup();
+            change(&mut setup);
+            simulate(&setup, 1, 0).unwrap_err().key
+        };
+        assert_eq!(key(|setup| setup.processors = 0), "processors");
+        assert_eq!(key(|setup| setup.connections = 0), "connections");
+        assert_eq!(key(|setup| (setup.connections, setup.share) = (4, Share::Bound)), "connections");
+        assert_eq!(key(|setup| setup.steps[0].mean_us = f64::NAN), "steps");
+        assert_eq!(key(|setup| setup.steps[0].mean_us = 0.0), "steps");
+        assert_eq!(key(|setup| setup.spread = 1.5), "spread");
+        assert_eq!(key(|setup| setup.hand_over_us = -1.0), "hand_over_us");
+        assert_eq!(key(|setup| setup.measured = Duration::ZERO), "measured");
+        simulate(&setup(), 1, 0).unwrap();
+    }
+
+    #[test]
+    #[should_panic(expected = "packets are not conserved")]
+    fn a_packet_that_no_processor_has_ends_the_run() {
+        let counts = simulate(&setup(), 1, 0).unwrap();
+        check_conservation(&Counts { taken: counts.taken + 1, ..counts }, &[], &setup());
+    }
+
+    #[test]
+    #[should_panic(expected = "numbers are not conserved")]
+    fn a_packet_without_a_number_ends_the_run() {
+        let counts = simulate(&setup(), 1, 0).unwrap();
+        check_conservation(&counts, &[], &setup());
+    }
 }

@@ -2,12 +2,14 @@
 
 use measure::Estimate;
 
+use super::assumptions::{self, Headline};
 use super::curves::table_and_plot;
 use super::model::{Setup, Way, replicate, scaled};
 use super::paper::{Stack, Throughput};
-use super::speedup::setup;
-use crate::outcome::{Assumption, Check, Column, Outcome, Sensitivity};
+use super::speedup::{setup, setup_with};
+use crate::outcome::{Check, Column, Outcome};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Order;
@@ -32,6 +34,21 @@ impl Study for Order {
 
     fn title(&self) -> &'static str {
         "Packets of one connection that overtake each other on many processors"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["000-throughput.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        assumptions::choices(Headline {
+            name: "overtaken at the receiver's lock, MD5, twelve processors, %",
+            ours: |assumed, options| {
+                let paper = Throughput::load();
+                let out = setup_with(&paper, paper.digest(), paper.processors_max, assumed, options);
+                overtaken(&way_in(out), options)
+            },
+        })
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -62,7 +79,7 @@ impl Study for Order {
         Outcome {
             tables: vec![table],
             plots: vec![plot],
-            assumptions: vec![assumption(&paper, options)],
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: vec![
                 Check::new(
                     "one processor keeps the order, many do not",
@@ -82,21 +99,5 @@ impl Study for Order {
                     .to_owned(),
             ],
         }
-    }
-}
-
-fn assumption(paper: &Throughput, options: &Options) -> Assumption {
-    let digest = paper.digest();
-    let base = way_in(setup(paper, digest, paper.processors_max, options));
-    let other = |spread: f64, value: &str| Sensitivity {
-        value: value.to_owned(),
-        figure: "overtaken at the receiver's lock, MD5, twelve processors, %".to_owned(),
-        ours: overtaken(&Setup { spread, ..base.clone() }, options),
-    };
-    Assumption {
-        key: "spread".to_owned(),
-        value: "ciphers and digests take their mean, give or take 10 %".to_owned(),
-        reason: "not given; caches and memory".to_owned(),
-        sensitivity: vec![other(0.01, "1 %"), other(0.05, "5 %"), other(0.5, "50 %")],
     }
 }

@@ -2,25 +2,27 @@
 
 use measure::Estimate;
 
-use super::model::{Lock, Measured, Setup, Share, Step, Way, replicate, scaled, spans};
+use super::assumptions::{self, Headline};
+use super::model::{Lock, Measured, Setup, Share, Step, Way, completions, replicate, scaled, spans};
 use super::paper::{Stack, Throughput};
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices, warm_up};
 
 /// The study.
 pub(super) struct Speedup;
 
 /// The part of the stack without security that is done under the lock.
-pub(super) const SERIAL_SHARE: f64 = 1.0;
+const SERIAL_SHARE: f64 = 1.0;
 
 /// How much ciphers and digests vary from packet to packet.
-pub(super) const SPREAD: f64 = 0.1;
+const SPREAD: f64 = 0.1;
 
 /// "Minimal": what the stack without security may gain at most.
 const MINIMAL: f64 = 2.0;
 
 /// A stack's steps on the way out, of which `serial_share` of the bare stack under the lock.
-pub(super) fn steps(paper: &Throughput, stack: &Stack, serial_share: f64) -> Vec<Step> {
+fn steps(paper: &Throughput, stack: &Stack, serial_share: f64) -> Vec<Step> {
     let bare = paper.packet_us(paper.bare());
     let digest = if stack.below_tcp { paper.packet_us(paper.digest()) - bare } else { 0.0 };
     let cipher = if stack.above_tcp { paper.packet_us(stack) - bare - digest } else { 0.0 };
@@ -32,17 +34,45 @@ pub(super) fn steps(paper: &Throughput, stack: &Stack, serial_share: f64) -> Vec
     ]
 }
 
+/// What the paper does not say of its stacks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Assumed {
+    /// The part of the stack without security that is done under the lock.
+    pub(super) serial_share: f64,
+    /// How much ciphers and digests vary from packet to packet.
+    pub(super) spread: f64,
+    /// What passing the lock on takes.
+    pub(super) hand_over_us: f64,
+}
+
+impl Default for Assumed {
+    fn default() -> Self {
+        Self { serial_share: SERIAL_SHARE, spread: SPREAD, hand_over_us: 0.0 }
+    }
+}
+
 /// One connection on `processors` processors.
 pub(super) fn setup(paper: &Throughput, stack: &Stack, processors: usize, options: &Options) -> Setup {
+    setup_with(paper, stack, processors, &Assumed::default(), options)
+}
+
+/// The same with other assumptions.
+pub(super) fn setup_with(
+    paper: &Throughput,
+    stack: &Stack,
+    processors: usize,
+    assumed: &Assumed,
+    options: &Options,
+) -> Setup {
     let (warm_up, measured) = spans(paper.packet_us(stack), options.effort);
     Setup {
-        steps: steps(paper, stack, SERIAL_SHARE),
+        steps: steps(paper, stack, assumed.serial_share),
         way: Way::Out,
         processors,
         connections: 1,
         share: Share::AtRandom,
-        spread: SPREAD,
-        hand_over_us: 0.0,
+        spread: assumed.spread,
+        hand_over_us: assumed.hand_over_us,
         warm_up,
         measured,
     }
@@ -100,6 +130,17 @@ impl Study for Speedup {
         "Four protocol stacks on up to twelve processors, one connection behind one lock"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        &["000-throughput.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        assumptions::choices(Headline {
+            name: "speedup of TCP, MD5",
+            ours: |assumed, options| assumptions::speedup_of(Throughput::digest, assumed, options),
+        })
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let paper = Throughput::load();
         let measure = |stack| {
@@ -119,8 +160,8 @@ impl Study for Speedup {
         Outcome {
             tables: vec![Table { title, columns, rows: curves.iter().map(|curve| curve.row(&paper)).collect() }],
             plots: vec![plot(&curves)],
-            assumptions: assumptions(&paper, options),
-            checks: checks(&paper, &curves),
+            assumptions: choices::assumptions(&self.choices(), options),
+            checks: checks(&paper, &curves).into_iter().chain([warm_up_check(&paper, options)]).collect(),
             notes: vec![
                 "What a packet takes on one processor is the paper's, so the first column comes back by \
                  construction. Speedups are not fitted to anything."
@@ -144,6 +185,16 @@ fn plot(curves: &[Curve<'_>]) -> Plot {
         y: Column::new("speedup", ""),
         series: curves.iter().map(series).collect(),
     }
+}
+
+/// Whether the warm-up suffices where processors wait most, and where hardly any does.
+fn warm_up_check(paper: &Throughput, options: &Options) -> Check {
+    let mut runs = Vec::new();
+    for stack in [paper.digest(), &paper.stack[2]] {
+        let setup = setup(paper, stack, paper.processors_max, options);
+        runs.push((setup.warm_up, completions(&setup, options.seed, 0)));
+    }
+    warm_up::check("times between packets", &runs)
 }
 
 fn checks(paper: &Throughput, curves: &[Curve<'_>]) -> Vec<Check> {
@@ -190,53 +241,4 @@ fn checks(paper: &Throughput, curves: &[Curve<'_>]) -> Vec<Check> {
         ),
     ));
     checks
-}
-
-fn assumptions(paper: &Throughput, options: &Options) -> Vec<Assumption> {
-    let most = paper.processors_max;
-    let speedup = |value: &str, stack: &Stack, change: &dyn Fn(Setup) -> Setup| {
-        let rate = |processors| replicate(&change(setup(paper, stack, processors, options)), options).rate;
-        let ours = scaled(rate(most), 1.0 / rate(1).mean);
-        Sensitivity { value: value.to_owned(), figure: format!("speedup of {}", stack.name), ours }
-    };
-    let (bare, digest, des) = (paper.bare(), paper.digest(), &paper.stack[2]);
-    let share = |stack, share: f64| move |base: Setup| Setup { steps: steps(paper, stack, share), ..base };
-    let passing = |us: f64| move |base: Setup| Setup { hand_over_us: us, ..base };
-    let varying = |spread: f64| move |base: Setup| Setup { spread, ..base };
-    vec![
-        Assumption {
-            key: "serial share".to_owned(),
-            value: "all of the stack without security is done under the connection's lock".to_owned(),
-            reason: "the paper says that handling the connection's state is most of it, and prints no share; no \
-                     number was fitted"
-                .to_owned(),
-            sensitivity: vec![
-                speedup("96 %", digest, &share(digest, 0.96)),
-                speedup("80 %", digest, &share(digest, 0.8)),
-                speedup("50 %", digest, &share(digest, 0.5)),
-                speedup("80 %", bare, &share(bare, 0.8)),
-                speedup("50 %", bare, &share(bare, 0.5)),
-            ],
-        },
-        Assumption {
-            key: "hand_over_us".to_owned(),
-            value: "0 us to pass the lock to who waits".to_owned(),
-            reason: "not given; in the time on one processor there is none".to_owned(),
-            sensitivity: vec![
-                speedup("5 us", digest, &passing(5.0)),
-                speedup("20 us", digest, &passing(20.0)),
-                speedup("20 us", bare, &passing(20.0)),
-            ],
-        },
-        Assumption {
-            key: "spread".to_owned(),
-            value: "ciphers and digests take their mean, give or take 10 %".to_owned(),
-            reason: "not given; caches and memory".to_owned(),
-            sensitivity: vec![
-                speedup("none", digest, &varying(0.0)),
-                speedup("50 %", digest, &varying(0.5)),
-                speedup("50 %", des, &varying(0.5)),
-            ],
-        },
-    ]
 }

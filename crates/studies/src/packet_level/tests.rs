@@ -4,7 +4,8 @@ use super::model::{Counts, Lock, Setup, Share, Step, Way, run};
 use crate::study::{Effort, Options};
 use units::Duration;
 
-const OPTIONS: Options = Options { seed: 1, replications: 2, confidence: 0.9, effort: Effort::Quick, threads: 1 };
+const OPTIONS: Options =
+    Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
 
 /// 30 us under the lock between 40 us before and 30 us after.
 fn example(processors: usize) -> Setup {

@@ -4,8 +4,9 @@ use measure::Estimate;
 
 use super::model::{Lock, Setup, Share, Step, Way, replicate, scaled, spans};
 use super::paper::{OurSide, our_sides};
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Today;
@@ -74,6 +75,47 @@ impl Study for Today {
         "The same for our own connection: speedups to twelve processors from measured costs"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        &["000-our-costs.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let figure = "speedup on twelve, receive side, AES-128-GCM";
+        let with = |batch_bytes: u64, change: fn(&mut Setup)| {
+            move |options: &Options| {
+                let sides = our_sides();
+                let is_meant = |side: &&OurSide| side.cipher.starts_with("AES") && side.side == "receive";
+                let side = sides.iter().find(is_meant).expect("one of ours");
+                let batch = Batch { side, packets: batch_bytes / side.datagram_bytes };
+                let rate = |count| {
+                    let mut setup = batch.setup(count, options);
+                    change(&mut setup);
+                    replicate(&setup, options).rate
+                };
+                scaled(rate(PROCESSORS[PROCESSORS.len() - 1]), 1.0 / rate(1).mean)
+            }
+        };
+        vec![
+            Choice::new(
+                "hand_over_us",
+                "0 us for the serial part to take a batch from another processor",
+                "the costs were measured on one processor, where there is none",
+            )
+            .or("1 us a batch", figure, with(BATCH_BYTES, |setup| setup.hand_over_us = 1.0))
+            .or("5 us a batch", figure, with(BATCH_BYTES, |setup| setup.hand_over_us = 5.0)),
+            Choice::new(
+                "batch",
+                format!("{BATCH_BYTES} bytes"),
+                "what a GSO or GRO buffer holds; few packets give less",
+            )
+            .or("16000 bytes", figure, with(16_000, |_| {}))
+            .or("16000 bytes, 5 us a batch", figure, with(16_000, |setup| setup.hand_over_us = 5.0)),
+            Choice::new("spread", "sealing and opening take their mean, give or take 10 %", "not measured")
+                .or("none", figure, with(BATCH_BYTES, |setup| setup.spread = 0.0))
+                .or("50 %", figure, with(BATCH_BYTES, |setup| setup.spread = 0.5)),
+        ]
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let sides = our_sides();
         let batches: Vec<_> =
@@ -114,7 +156,7 @@ impl Study for Today {
         Outcome {
             tables: vec![Table { title, columns, rows: rows.collect() }],
             plots: vec![plot(&batches, &curves)],
-            assumptions: vec![assumption(&batches, options)],
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: checks(&batches, &curves),
             notes: vec![
                 "Costs are of `litz bench speedup` in memory, on two virtual processors; no system call carries \
@@ -174,23 +216,4 @@ fn checks(batches: &[Batch<'_>], curves: &[Vec<Estimate>]) -> Vec<Check> {
                 .join(", "),
         ),
     ]
-}
-
-fn assumption(batches: &[Batch<'_>], options: &Options) -> Assumption {
-    let most = PROCESSORS[PROCESSORS.len() - 1];
-    let mut sensitivity = Vec::new();
-    for batch in batches.iter().filter(|batch| batch.side.cipher.starts_with("AES")) {
-        for (value, hand_over_us) in [("1 us a batch", 1.0), ("5 us a batch", 5.0)] {
-            let rate = |count| replicate(&Setup { hand_over_us, ..batch.setup(count, options) }, options).rate;
-            let ours = scaled(rate(most), 1.0 / rate(1).mean);
-            let figure = format!("speedup on twelve, {}", batch.name());
-            sensitivity.push(Sensitivity { value: value.to_owned(), figure, ours });
-        }
-    }
-    Assumption {
-        key: "hand_over_us".to_owned(),
-        value: "0 us for the serial part to take a batch from another processor".to_owned(),
-        reason: "the costs were measured on one processor, where there is none".to_owned(),
-        sensitivity,
-    }
 }

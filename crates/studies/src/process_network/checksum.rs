@@ -1,11 +1,13 @@
 //! 002-checksum: what TCP's checksum in software would do.
 
+use super::assumptions::{self, Headline};
 use super::paper::{Figures, Table1};
 use super::run::{exact, run};
 use super::scenarios::TOLERANCE;
 use super::setup::{Costs, Setup};
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Row, Sensitivity, Table};
+use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Checksum;
@@ -21,6 +23,28 @@ impl Study for Checksum {
 
     fn title(&self) -> &'static str {
         "TCP's checksum in software on a transputer"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["002-table-1.toml", "002-figures.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let table = Table1::load();
+        let us = Figures::load().checksum_us(&table);
+        let headline = Headline::rate(
+            "scenario 2, checksum in software, segments/s",
+            with_checksum(Setup::scenario_2(&table), us),
+        );
+        let who = Choice::new(
+            "who computes it",
+            "tcp_recv and xtask, each over the whole segment, data not yet in their hands otherwise",
+            "it was not implemented",
+        );
+        let who = headline.or(who, "half of it hidden in copying", move |setup| setup.costs.checksum_us /= 2.0);
+        let mut all = vec![headline.or(who, "ten times faster", move |setup| setup.costs.checksum_us /= 10.0)];
+        all.extend(assumptions::choices(&table, headline));
+        all
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -45,7 +69,7 @@ impl Study for Checksum {
                 columns: vec![Column::new("throughput", "segments/s"), Column::new("throughput", "Mb/s")],
                 rows,
             }],
-            assumptions: vec![assumption(&base, us, options)],
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: vec![Check::new(
                 "the checksum in software is ruinous: less than a tenth of the throughput is left",
                 software * 10.0 < hardware,
@@ -57,19 +81,5 @@ impl Study for Checksum {
             )],
             ..Outcome::default()
         }
-    }
-}
-
-fn assumption(base: &Setup, us: f64, options: &Options) -> Assumption {
-    let try_us = |value: &str, us: f64| Sensitivity {
-        value: value.to_owned(),
-        figure: "scenario 2, segments/s".to_owned(),
-        ours: run(&with_checksum(*base, us), options).rate(),
-    };
-    Assumption {
-        key: "who computes it".to_owned(),
-        value: "tcp_recv and xtask, each over the whole segment, data not yet in their hands otherwise".to_owned(),
-        reason: "it was not implemented".to_owned(),
-        sensitivity: vec![try_us("half of it hidden in copying", us / 2.0), try_us("ten times faster", us / 10.0)],
     }
 }

@@ -1,12 +1,13 @@
 //! 002-duplex: one processor that receives and one that transmits, against one for both, with data both ways.
 
-use super::assumptions::sensitivity;
+use super::assumptions::{self, Headline};
 use super::paper::{Figures, Table1};
 use super::run::{exact, run};
 use super::scenarios::TOLERANCE;
-use super::setup::{Application, Costs, Placement, Setup, Traffic};
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Row, Sensitivity, Table};
+use super::setup::{Costs, Placement, Setup, Traffic};
+use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Duplex;
@@ -49,6 +50,17 @@ impl Study for Duplex {
         "Data both ways: a processor for each side of the connection against one for both"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        &["002-table-1.toml", "002-figures.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let table = Table1::load();
+        let setup = Setup { traffic: Traffic::BothWays, ..Setup::scenario_2(&table) };
+        let gain = |setup: &Setup, options: &Options| exact(Compared::of(setup, options).gain());
+        assumptions::choices(&table, Headline { name: "gain, both ways, scenario 2", setup, figure: gain })
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let (table, figures) = (Table1::load(), Figures::load());
         let both_ways = |setup: Setup| Setup { traffic: Traffic::BothWays, ..setup };
@@ -88,7 +100,7 @@ impl Study for Duplex {
         let title = "Throughput of both directions together".to_owned();
         Outcome {
             tables: vec![Table { title, columns, rows }],
-            assumptions: assumptions(&both_ways(Setup::scenario_2(&table)), options),
+            assumptions: choices::assumptions(&self.choices(), options),
             checks,
             notes: vec![
                 "The printed 1.7 is the ratio of the protocol's work alone, (267 + 187) / 267. It leaves out what \
@@ -99,42 +111,4 @@ impl Study for Duplex {
             ..Outcome::default()
         }
     }
-}
-
-fn assumptions(real: &Setup, options: &Options) -> Vec<Assumption> {
-    let gain = |value: &str, setup: Setup| Sensitivity {
-        value: value.to_owned(),
-        figure: "gain, both ways, scenario 2".to_owned(),
-        ours: exact(Compared::of(&setup, options).gain()),
-    };
-    let two = |setup: Setup| Setup { placement: Placement::Two, ..setup };
-    vec![
-        Assumption {
-            key: "pokes and pokes_back".to_owned(),
-            value: format!("{} for a segment received, {} for a segment sent", real.pokes, real.pokes_back),
-            reason: "see 002-scenarios".to_owned(),
-            sensitivity: vec![
-                gain("1 and 1", Setup { pokes: 1, ..*real }),
-                gain("4 and 4", Setup { pokes: 4, pokes_back: 4, ..*real }),
-                sensitivity(
-                    "4 and 4",
-                    "two processors, segments/s",
-                    &two(Setup { pokes: 4, pokes_back: 4, ..*real }),
-                    options,
-                ),
-            ],
-        },
-        Assumption {
-            key: "socket layer".to_owned(),
-            value: "its lower half on the adapter".to_owned(),
-            reason: "as in scenario 2".to_owned(),
-            sensitivity: vec![
-                gain("none", Setup { application: Application::None, ..*real }),
-                gain(
-                    "none, and no network in the way",
-                    on_a_fast_network(Setup { application: Application::None, ..*real }),
-                ),
-            ],
-        },
-    ]
 }

@@ -1,14 +1,19 @@
 //! 002-interface: the workstation behind the prototype's bus, and what calling the adapter may cost.
 
+use super::assumptions::{self, Headline};
 use super::paper::{Figures, Table1};
 use super::run::{Measured, exact, run};
 use super::scenarios::{TOLERANCE, with_workstation};
-use super::setup::Setup;
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use super::setup::{Application, Setup};
+use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Interface;
+
+/// Transputers have words of 32 bits.
+const BITS_PER_WORD: f64 = 32.0;
 
 /// What the workstation spends on calling the adapter, in microseconds for a segment and end.
 const CALLS_US: [f64; 8] = [0.0, 50.0, 100.0, 200.0, 300.0, 500.0, 700.0, 1000.0];
@@ -20,6 +25,33 @@ impl Study for Interface {
 
     fn title(&self) -> &'static str {
         "The workstation copies through the prototype's bus, and calls the adapter"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["002-table-1.toml", "002-figures.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let table = Table1::load();
+        let copy_us = table.segment_bits() / Figures::load().workstation_copy_mbps;
+        let figure = |setup: &Setup, options: &Options| {
+            exact(run(setup, options).segments_per_second * setup.costs.words as f64 * BITS_PER_WORD / 1e6)
+        };
+        let headline = Headline { name: "integrated system, Mb/s", setup: with_workstation(&table, copy_us), figure };
+        let call = Choice::new(
+            "call",
+            "0 us of the workstation for a segment and end",
+            "not given; the upper half of the socket layer runs there",
+        );
+        let taking = |us: f64| {
+            move |setup: &mut Setup| {
+                setup.application = Application::OnWorkstation { us_per_segment: copy_us + us };
+            }
+        };
+        let call = headline.or(call, "50 us", taking(50.0));
+        let mut all = vec![headline.or(call, "100 us", taking(100.0))];
+        all.extend(assumptions::choices(&table, headline));
+        all
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -45,7 +77,7 @@ impl Study for Interface {
         Outcome {
             tables: vec![Table { title: "The integrated system".to_owned(), columns, rows }, calls.table()],
             plots: vec![calls.plot()],
-            assumptions: vec![assumption(&table, copy_us, options)],
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: checks(&behind_bus, &calls, on_adapter),
             notes: vec![
                 "The printed 30 is an expectation (\"around\"), and below what copying alone allows by a tenth. \
@@ -118,18 +150,4 @@ fn checks(behind_bus: &Measured, calls: &Calls, on_adapter: f64) -> Vec<Check> {
             ),
         ),
     ]
-}
-
-fn assumption(table: &Table1, copy_us: f64, options: &Options) -> Assumption {
-    let rate = |value: &str, us: f64| {
-        let rate = run(&with_workstation(table, us), options).segments_per_second;
-        let ours = exact(rate * table.segment_bits() / 1e6);
-        Sensitivity { value: value.to_owned(), figure: "integrated system, Mb/s".to_owned(), ours }
-    };
-    Assumption {
-        key: "call".to_owned(),
-        value: "0 us of the workstation for a segment and end".to_owned(),
-        reason: "not given; the upper half of the socket layer runs there".to_owned(),
-        sensitivity: vec![rate("50 us", copy_us + 50.0), rate("100 us", copy_us + 100.0)],
-    }
 }

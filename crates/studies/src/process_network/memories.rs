@@ -11,20 +11,27 @@ use units::{Duration, Instant};
 
 use super::paper::Table1;
 use super::run::exact;
-use crate::outcome::{Assumption, Cell as TableCell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::conserved::{assert_conserved, check_books};
+use crate::outcome::{Cell as TableCell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Effort, Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Memories;
 
-/// Words that are moved in one turn of a memory: sixteen, as a burst of a bus.
-const BLOCK_WORDS: u64 = 16;
+/// Where words wait.
+#[derive(Clone, Copy)]
+struct Buffers {
+    /// Blocks that the network's interface holds while the memory is busy. One more is lost.
+    interface_blocks: usize,
+    /// Blocks of a direction that wait in memory.
+    waiting_blocks: usize,
+    /// Words that are moved in one turn of a memory.
+    block_words: u64,
+}
 
-/// Blocks of a direction that wait in memory: four segments.
-const WAITING_BLOCKS: usize = 256;
-
-/// Blocks that the network's interface holds while the memory is busy. The third one is lost.
-const INTERFACE_BLOCKS: usize = 2;
+/// Sixteen words, as a burst of a bus; four segments in memory.
+const BUFFERS: Buffers = Buffers { interface_blocks: 2, waiting_blocks: 256, block_words: 16 };
 
 /// Cycles that are tried, in nanoseconds a word.
 const CYCLES_NS: [u64; 12] = [30, 40, 50, 60, 65, 70, 80, 100, 120, 130, 140, 160];
@@ -35,7 +42,7 @@ struct Setup {
     memories: usize,
     cycle_ns: u64,
     word_ns: u64,
-    interface_blocks: usize,
+    buffers: Buffers,
 }
 
 /// A direction: words go from one to the other through its memory.
@@ -48,22 +55,37 @@ struct Direction {
     /// Blocks in the interface's own buffer.
     interface: Store<()>,
     moved: Rc<Cell<u64>>,
+    /// Blocks that came in, those that somebody moves, and those that went out, from the beginning of the run on.
+    entered: Cell<u64>,
+    in_hand: Cell<u64>,
+    left: Cell<u64>,
+}
+
+fn up(count: &Cell<u64>) {
+    count.set(count.get() + 1);
+}
+
+fn down(count: &Cell<u64>) {
+    count.set(count.get() - 1);
 }
 
 impl Direction {
     async fn access(&self) {
-        self.memory.serve(Duration::from_nanos(self.setup.cycle_ns * BLOCK_WORDS)).await;
+        self.memory.serve(Duration::from_nanos(self.setup.cycle_ns * self.setup.buffers.block_words)).await;
     }
 
     /// The line brings a block each so many nanoseconds, or wants one; what finds no room, or nothing, is lost.
     async fn line(self: Rc<Self>, is_receive: bool) {
         let mut due = Instant::ZERO;
         loop {
-            due += Duration::from_nanos(self.setup.word_ns * BLOCK_WORDS);
+            due += Duration::from_nanos(self.setup.word_ns * self.setup.buffers.block_words);
             self.sim.sleep_until(due).await;
             let is_in_time =
                 if is_receive { self.interface.try_put(()).is_ok() } else { self.interface.try_take().is_some() };
-            self.moved.set(self.moved.get() + u64::from(is_in_time));
+            if is_in_time {
+                up(&self.moved);
+                up(if is_receive { &self.entered } else { &self.left });
+            }
         }
     }
 
@@ -72,13 +94,16 @@ impl Direction {
         loop {
             if is_receive {
                 self.interface.take().await;
+                up(&self.in_hand);
                 self.access().await;
                 self.waiting.put(()).await;
             } else {
                 self.waiting.take().await;
+                up(&self.in_hand);
                 self.access().await;
                 self.interface.put(()).await;
             }
+            down(&self.in_hand);
         }
     }
 
@@ -87,12 +112,30 @@ impl Direction {
         loop {
             if is_receive {
                 self.waiting.take().await;
+                up(&self.in_hand);
                 self.access().await;
+                down(&self.in_hand);
+                up(&self.left);
             } else {
                 self.access().await;
                 self.waiting.put(()).await;
+                up(&self.entered);
             }
         }
+    }
+
+    /// Each block that came in waits, is moved or has gone out; what the line lost never came in.
+    ///
+    /// # Panics
+    /// If one does not.
+    fn check_conservation(&self) {
+        let places = [
+            ("in memory", self.waiting.len() as u64),
+            ("in the interface", self.interface.len() as u64),
+            ("moved", self.in_hand.get()),
+            ("gone", self.left.get()),
+        ];
+        assert_conserved("blocks", self.entered.get(), &places);
     }
 }
 
@@ -107,32 +150,44 @@ fn share_of_line(setup: Setup, options: &Options) -> f64 {
     let new = |index| Facility::new(&sim, &format!("memory {index}"), 1);
     let memories: Vec<_> = (0..setup.memories).map(new).collect();
     let moved = Rc::new(Cell::new(0));
+    let mut directions = Vec::new();
     for (index, is_receive) in [true, false].into_iter().enumerate() {
         let direction = Rc::new(Direction {
             sim: sim.clone(),
             memory: memories[index % setup.memories].clone(),
             setup,
-            waiting: Store::new(&sim, &format!("waiting {index}"), WAITING_BLOCKS),
-            interface: Store::new(&sim, &format!("interface {index}"), setup.interface_blocks),
+            waiting: Store::new(&sim, &format!("waiting {index}"), setup.buffers.waiting_blocks),
+            interface: Store::new(&sim, &format!("interface {index}"), setup.buffers.interface_blocks),
             moved: Rc::clone(&moved),
+            entered: Cell::new(0),
+            in_hand: Cell::new(0),
+            left: Cell::new(0),
         });
         simulation.spawn(Rc::clone(&direction).line(is_receive));
         simulation.spawn(Rc::clone(&direction).interface(is_receive));
-        simulation.spawn(direction.workstation(is_receive));
+        simulation.spawn(Rc::clone(&direction).workstation(is_receive));
+        directions.push(direction);
     }
-    let block_ns = setup.word_ns * BLOCK_WORDS;
+    let block_ns = setup.word_ns * setup.buffers.block_words;
     let warm_up = Instant::from_nanos(block_ns * blocks / 10);
     simulation.run_until(warm_up);
     let before = moved.get();
     simulation.run_until(warm_up + Duration::from_nanos(block_ns * blocks));
+    check_books(&simulation);
+    directions.iter().for_each(|direction| direction.check_conservation());
     (moved.get() - before) as f64 / (2 * blocks) as f64
 }
 
+/// What the line takes for a word.
+fn word_ns() -> u64 {
+    (Table1::load().of("driver_send").us_per_word * 1000.0).round() as u64
+}
+
 /// The slowest memory with which nothing is lost, to the nanosecond.
-fn slowest_ns(memories: usize, interface_blocks: usize, word_ns: u64, options: &Options) -> u64 {
+fn slowest_ns(memories: usize, buffers: Buffers, word_ns: u64, options: &Options) -> u64 {
     let keeps_up = |cycle_ns: u64| {
         // A block may be under way at either edge of the time that counts.
-        share_of_line(Setup { memories, cycle_ns, word_ns, interface_blocks }, options) > 0.9995
+        share_of_line(Setup { memories, cycle_ns, word_ns, buffers }, options) > 0.9995
     };
     // Halved between a memory that surely keeps up and one that cannot: slower than the line itself.
     let (mut good, mut bad) = (1, word_ns + 1);
@@ -156,13 +211,47 @@ impl Study for Memories {
         "One shared memory for both sides against one for each, with data both ways at the line's rate"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        &["002-table-1.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let with = |interface_blocks, waiting_blocks, block_words| {
+            move |options: &Options| {
+                let buffers = Buffers { interface_blocks, waiting_blocks, block_words };
+                exact(slowest_ns(2, buffers, word_ns(), options) as f64)
+            }
+        };
+        let figure = "the slowest of two memories, ns";
+        let Buffers { interface_blocks, waiting_blocks, block_words } = BUFFERS;
+        vec![
+            Choice::new(
+                "interface",
+                format!("{interface_blocks} blocks in the interface's own buffer"),
+                "not given; with none the line would have to find the memory idle each time",
+            )
+            .or("1 block", figure, with(1, waiting_blocks, block_words))
+            .or("8 blocks", figure, with(8, waiting_blocks, block_words)),
+            Choice::new("block", format!("{block_words} words at once"), "not given; as a burst of a bus")
+                .or("4 words", figure, with(interface_blocks, waiting_blocks, 4))
+                .or("64 words", figure, with(interface_blocks, waiting_blocks, 64)),
+            Choice::new(
+                "waiting",
+                format!("{waiting_blocks} blocks of a direction in memory"),
+                "not given; four segments",
+            )
+            .or("one segment", figure, with(interface_blocks, waiting_blocks / 4, block_words))
+            .or("sixteen segments", figure, with(interface_blocks, waiting_blocks * 4, block_words)),
+        ]
+    }
+
     fn run(&self, options: &Options) -> Outcome {
-        let word_ns = (Table1::load().of("driver_send").us_per_word * 1000.0).round() as u64;
-        let slowest = |memories| slowest_ns(memories, INTERFACE_BLOCKS, word_ns, options);
+        let word_ns = word_ns();
+        let slowest = |memories| slowest_ns(memories, BUFFERS, word_ns, options);
         let (one, two) = (slowest(1), slowest(2));
         let curve = |memories| {
             let share = |&cycle_ns: &u64| {
-                let setup = Setup { memories, cycle_ns, word_ns, interface_blocks: INTERFACE_BLOCKS };
+                let setup = Setup { memories, cycle_ns, word_ns, buffers: BUFFERS };
                 (cycle_ns as f64, exact(share_of_line(setup, options) * 100.0))
             };
             CYCLES_NS.iter().map(share).collect::<Vec<_>>()
@@ -187,7 +276,7 @@ impl Study for Memories {
                     .map(|(name, points)| Series { name: (*name).to_owned(), points })
                     .collect(),
             }],
-            assumptions: vec![assumption(word_ns, options)],
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: vec![Check::new(
                 "two memories do with half the speed of one",
                 (1.7..=2.3).contains(&ratio),
@@ -199,19 +288,5 @@ impl Study for Memories {
                     .to_owned(),
             ],
         }
-    }
-}
-
-fn assumption(word_ns: u64, options: &Options) -> Assumption {
-    let two = |value: &str, blocks| Sensitivity {
-        value: value.to_owned(),
-        figure: "the slowest of two memories, ns".to_owned(),
-        ours: exact(slowest_ns(2, blocks, word_ns, options) as f64),
-    };
-    Assumption {
-        key: "interface".to_owned(),
-        value: format!("{INTERFACE_BLOCKS} blocks of {BLOCK_WORDS} words in the interface's own buffer"),
-        reason: "not given; with none the line would have to find the memory idle each time".to_owned(),
-        sensitivity: vec![two("1 block", 1), two("8 blocks", 8)],
     }
 }

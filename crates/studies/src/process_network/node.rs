@@ -21,9 +21,10 @@ use sim::{Facility, Sim, Store};
 use units::{Duration, Instant};
 
 use super::setup::{Placement, Setup, micros};
+use crate::conserved::assert_conserved;
 
 /// Packets that the receive memory holds for `ip_intrsvc`. Twice a window and its acknowledgements fit, so that none is lost.
-const RECEIVE_BUFFERS: usize = 64;
+pub(super) const RECEIVE_BUFFERS: usize = 64;
 
 /// Packets that wait for the network interface. With one it would idle between two packets.
 const TRANSMIT_BUFFERS: usize = 2;
@@ -125,6 +126,12 @@ pub(super) struct Node {
     /// When the last one was.
     pub(super) delivered_at: Cell<Instant>,
     pub(super) dropped: Cell<u64>,
+    /// Segments that the application has begun to write, and those that somebody has who writes or hands them up.
+    written: Cell<u64>,
+    in_hand: Cell<u64>,
+    /// Places in the send buffer that were given back, and segments on their way up.
+    freed: Cell<u64>,
+    handed_up: Cell<u64>,
     pub(super) acknowledgements: Cell<Acknowledgements>,
 }
 
@@ -211,8 +218,39 @@ impl Node {
             delivered: Cell::new(0),
             delivered_at: Cell::default(),
             dropped: Cell::new(0),
+            written: Cell::new(0),
+            in_hand: Cell::new(0),
+            freed: Cell::new(0),
+            handed_up: Cell::new(0),
             acknowledgements: Cell::default(),
         })
+    }
+
+    /// Segments from here to `peer`, and room in the send buffer: none is lost, and none comes from nowhere. Packets carry no numbers,
+    /// so the two sides' books are held against each other.
+    ///
+    /// # Panics
+    /// If one is or does.
+    pub(super) fn check_conservation(&self, peer: &Self) {
+        let received = peer.receive_side.borrow().received;
+        let on_the_way = self.sent.get().checked_sub(received + peer.dropped.get());
+        let on_the_way =
+            on_the_way.unwrap_or_else(|| panic!("{received} segments were received, {} sent", self.sent.get()));
+        // Nobody sends beyond the window.
+        assert!(on_the_way <= u64::from(self.setup.window), "{on_the_way} segments are on the way: more than a window");
+        let places = [
+            ("being written", self.in_hand.get()),
+            ("unsent", self.unsent.get()),
+            ("on the way", on_the_way),
+            ("dropped", peer.dropped.get()),
+            ("received", peer.received.len() as u64 + peer.read.len() as u64 + peer.handed_up.get()),
+            ("delivered", peer.delivered.get()),
+        ];
+        assert_conserved("segments", self.written.get(), &places);
+        let buffered = self.written.get() - self.freed.get();
+        assert_conserved("places in the send buffer", buffered, &[("taken", self.send_buffer.len() as u64)]);
+        let known = self.transmit_side.borrow().acknowledged;
+        assert!(known <= received, "{known} segments are acknowledged, {received} received");
     }
 
     /// Starts all processes; what is sent goes to `peer`.

@@ -1,11 +1,12 @@
 //! 002-placement: one, two, four and seven processors, layer by layer.
 
-use super::assumptions::sensitivity;
+use super::assumptions::{self, Headline};
 use super::paper::{Figures, Table1};
 use super::run::{exact, run};
 use super::setup::{Mover, Placement, Setup, Traffic};
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Placements;
@@ -32,6 +33,21 @@ impl Study for Placements {
 
     fn title(&self) -> &'static str {
         "Layers on processors of their own: four processors an adapter against two, one and seven"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["002-table-1.toml", "002-figures.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let table = Table1::load();
+        let gain = |setup: &Setup, options: &Options| {
+            let [two, four] = [Placement::Two, Placement::Four]
+                .map(|placement| run(&Setup { placement, ..*setup }, options).segments_per_second);
+            exact(four / two)
+        };
+        let name = "four against two, one way";
+        assumptions::choices(&table, Headline { name, setup: Setup::scenario_2(&table), figure: gain })
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -86,7 +102,7 @@ impl Study for Placements {
         Outcome {
             tables: vec![Table { title, columns, rows: rows.collect() }],
             plots: vec![plot],
-            assumptions: assumptions(&base, options),
+            assumptions: choices::assumptions(&self.choices(), options),
             checks,
             notes: vec![
                 "The paper prints no numbers here, only that four processors are very little better than two."
@@ -94,25 +110,4 @@ impl Study for Placements {
             ],
         }
     }
-}
-
-fn assumptions(base: &Setup, options: &Options) -> Vec<Assumption> {
-    let gain = |value: &str, setup: Setup| {
-        let [two, four] = [Placement::Two, Placement::Four]
-            .map(|placement| run(&Setup { placement, ..setup }, options).segments_per_second);
-        Sensitivity { value: value.to_owned(), figure: "four against two, one way".to_owned(), ours: exact(four / two) }
-    };
-    let hand_over = |hand_over_us| Setup { hand_over_us, ..*base };
-    vec![Assumption {
-        key: "hand_over_us".to_owned(),
-        value: "0 us for a packet's address between processors, beyond what Table 1 holds".to_owned(),
-        reason: "Table 1 was measured on four processors; two would be spared some of it, which is not known"
-            .to_owned(),
-        sensitivity: vec![
-            gain("5 us at both ends", hand_over(5.0)),
-            gain("10 us", hand_over(10.0)),
-            gain("18.6 us, as a poke", hand_over(18.6)),
-            sensitivity("18.6 us, as a poke", "four processors, segments/s", &hand_over(18.6), options),
-        ],
-    }]
 }

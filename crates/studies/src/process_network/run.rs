@@ -2,7 +2,7 @@
 
 use measure::Estimate;
 use sim::Simulation;
-use sim::hardware::Process;
+use sim::hardware::{ConfigError, Process};
 use units::{Duration, Instant};
 
 use super::node::{Acknowledgements, Node};
@@ -60,32 +60,58 @@ pub(super) const fn counted(options: &Options) -> Duration {
 }
 
 /// Two adapters back to back, after the warm-up.
+///
+/// # Panics
+/// If the setup cannot be: studies make their own.
 pub(super) fn run(setup: &Setup, options: &Options) -> Measured {
+    simulate(setup, options).unwrap_or_else(|error| panic!("a study's own setup: {error}"))
+}
+
+/// The same.
+///
+/// # Errors
+/// Names the key of `setup` that cannot be.
+pub(super) fn simulate(setup: &Setup, options: &Options) -> Result<Measured, ConfigError> {
+    simulate_after(WARM_UP, setup, options)
+}
+
+/// Segments a second after the warm-up, and after twice as long a one.
+pub(super) fn rates_after_warm_ups(setup: &Setup, options: &Options) -> [f64; 2] {
+    [WARM_UP, WARM_UP * 2].map(|warm_up| match simulate_after(warm_up, setup, options) {
+        Ok(measured) => measured.segments_per_second,
+        Err(error) => panic!("a study's own setup: {error}"),
+    })
+}
+
+fn simulate_after(warm_up: Duration, setup: &Setup, options: &Options) -> Result<Measured, ConfigError> {
+    setup.validate()?;
     let span = counted(options);
     let mut simulation = Simulation::new(options.seed, 0);
     let sim = simulation.sim();
     let nodes = [Node::new(&sim, "first", setup), Node::new(&sim, "second", setup)];
     nodes[0].start(&nodes[1], true);
     nodes[1].start(&nodes[0], setup.traffic == Traffic::BothWays);
-    simulation.run_until(Instant::ZERO + WARM_UP);
+    simulation.run_until(Instant::ZERO + warm_up);
     simulation.reset_statistics();
     let before = nodes.each_ref().map(|node| (node.delivered.get(), node.delivered_at.get()));
     let acknowledged_before = nodes[1].acknowledgements.get();
-    simulation.run_until(Instant::ZERO + WARM_UP + span);
+    simulation.run_until(Instant::ZERO + warm_up + span);
     let delivered: u64 = nodes.iter().zip(before).map(|(node, (count, _))| node.delivered.get() - count).sum();
     // Every component checks its books when it is asked for them.
     let reports = simulation.reports();
     debug_assert!(reports.iter().all(|report| report.utilisation <= 1.0 + 1e-9));
     let utilisations =
         nodes.each_ref().map(|node| node.processors.iter().map(|one| one.report().utilisation).collect());
-    Measured {
+    nodes[0].check_conservation(&nodes[1]);
+    nodes[1].check_conservation(&nodes[0]);
+    Ok(Measured {
         segments_per_second: nodes.iter().zip(before).map(|(node, before)| rate(node, before)).sum(),
         utilisations,
         workstations: nodes.each_ref().map(|node| node.workstation.report().utilisation),
         work_us: nodes.each_ref().map(|node| work(node, delivered)),
         acknowledgements: nodes[1].acknowledgements.get().since(acknowledged_before),
         dropped: nodes.iter().map(|node| node.dropped.get()).sum(),
-    }
+    })
 }
 
 /// Segments a second that `node` was brought since `before`: how many it had then, and when the last of them came. From delivery to
@@ -113,4 +139,47 @@ fn work(node: &Node, delivered: u64) -> Vec<(&'static str, f64)> {
         ("peek_poke", work.peek_poke.iter().map(per_segment).sum()),
         ("rpc_process", per_segment(&work.rpc_process)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process_network::paper::Table1;
+    use crate::process_network::setup::Application;
+
+    const QUICK: Options =
+        Options { seed: 1, replications: 1, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
+
+    #[test]
+    fn networks_that_cannot_be_are_refused_by_name() {
+        let key = |change: fn(&mut Setup)| {
+            let mut setup = Setup::scenario_2(&Table1::load());
+            change(&mut setup);
+            simulate(&setup, &QUICK).unwrap_err().key
+        };
+        assert_eq!(key(|setup| setup.window = 0), "window");
+        assert_eq!(key(|setup| setup.window = 31), "window");
+        assert_eq!(key(|setup| setup.acknowledge_every = 0), "acknowledge_every");
+        assert_eq!(key(|setup| setup.acknowledge_every = setup.window + 1), "acknowledge_every");
+        assert_eq!(key(|setup| setup.poked_us = -1.0), "poked_us");
+        assert_eq!(key(|setup| setup.costs.tcp_recv_us = f64::INFINITY), "tcp_recv_us");
+        assert_eq!(
+            key(|setup| setup.application = Application::OnWorkstation { us_per_segment: -1.0 }),
+            "us_per_segment"
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "segments are not conserved")]
+    fn a_segment_that_is_delivered_twice_ends_the_run() {
+        let mut simulation = Simulation::new(1, 0);
+        let (sim, setup) = (simulation.sim(), Setup::scenario_2(&Table1::load()));
+        let [first, second] = ["first", "second"].map(|name| Node::new(&sim, name, &setup));
+        first.start(&second, true);
+        second.start(&first, false);
+        simulation.run_until(Instant::ZERO + Duration::from_millis(20));
+        first.check_conservation(&second);
+        second.delivered.set(second.delivered.get() + 1);
+        first.check_conservation(&second);
+    }
 }

@@ -1,11 +1,12 @@
 //! 002-scenarios: segments a second where the adapter copies (scenario 1) and where the workstation does (scenario 2).
 
-use super::assumptions;
+use super::assumptions::{self, Headline};
 use super::paper::{Figures, Table1};
-use super::run::{Measured, exact, run};
+use super::run::{Measured, exact, rates_after_warm_ups, run};
 use super::setup::{Application, Setup};
 use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices, warm_up};
 
 /// The study.
 pub(super) struct Scenarios;
@@ -23,6 +24,15 @@ impl Study for Scenarios {
 
     fn title(&self) -> &'static str {
         "TCP/IP on four transputers: who copies, the adapter (scenario 1) or the workstation beside it (scenario 2)"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["002-table-1.toml", "002-figures.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let table = Table1::load();
+        assumptions::choices(&table, Headline::rate("scenario 2, segments/s", Setup::scenario_2(&table)))
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -48,13 +58,17 @@ impl Study for Scenarios {
                 ],
             },
         ];
+        let mut checks = checks(&table, &figures, &first, &second, &trickle);
+        let twice = |name, setup: &Setup| (name, rates_after_warm_ups(setup, options));
+        let pairs = [twice("scenario 1", &Setup::scenario_1(&table)), twice("scenario 2", &Setup::scenario_2(&table))];
+        checks.push(warm_up::check_twice("segments a second", &pairs));
         Outcome {
             tables: vec![
                 Table { title: "Throughput end to end".to_owned(), columns, rows },
                 processors(&first, &second),
             ],
-            assumptions: assumptions::all(&table, options),
-            checks: checks(&table, &figures, &first, &second, &trickle),
+            assumptions: choices::assumptions(&self.choices(), options),
+            checks,
             notes: vec![
                 "Nothing in the model is left to chance: a second run is the first one, so there are no \
                  intervals."

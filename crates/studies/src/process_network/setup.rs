@@ -1,5 +1,6 @@
 //! One experiment: which machine, which processes where, what they cost.
 
+use sim::hardware::ConfigError;
 use units::Duration;
 
 use super::paper::{Figures, Table1};
@@ -95,6 +96,9 @@ pub(super) struct Setup {
     pub(super) pause_us: f64,
 }
 
+/// Segments of a window at most: it and its acknowledgements fit into the receive memory.
+const WINDOW_SEGMENTS_MAX: u32 = super::node::RECEIVE_BUFFERS as u32 / 2 - 2;
+
 /// The largest window of TCP without scaling (RFC 793), in bytes.
 const WINDOW_BYTES: u64 = 65_535;
 
@@ -152,6 +156,25 @@ impl Costs {
         }
     }
 
+    /// Each with its name.
+    const fn times(&self) -> [(&'static str, f64); 13] {
+        [
+            ("ip_intrsvc_us", self.ip_intrsvc_us),
+            ("ip_demux_us", self.ip_demux_us),
+            ("tcp_recv_us", self.tcp_recv_us),
+            ("user_task_us", self.user_task_us),
+            ("write_us", self.write_us),
+            ("copy_word_us", self.copy_word_us),
+            ("tcp_snd_data_us", self.tcp_snd_data_us),
+            ("ip_send_us", self.ip_send_us),
+            ("driver_send_us", self.driver_send_us),
+            ("network_word_us", self.network_word_us),
+            ("poke_us", self.poke_us),
+            ("link_word_us", self.link_word_us),
+            ("checksum_us", self.checksum_us),
+        ]
+    }
+
     /// Copying a segment's data.
     pub(super) fn copy_us(&self) -> f64 {
         self.copy_word_us * self.words as f64
@@ -169,6 +192,34 @@ impl Costs {
 }
 
 impl Setup {
+    /// Whether such a network can be.
+    ///
+    /// # Errors
+    /// Names the key that cannot be.
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        // A window and its acknowledgements find room: what is lost is never sent again here.
+        ConfigError::require((1..=WINDOW_SEGMENTS_MAX).contains(&self.window), "window", || {
+            format!("{} segments are not between 1 and {WINDOW_SEGMENTS_MAX}, half of the receive memory", self.window)
+        })?;
+        ConfigError::require((1..=self.window).contains(&self.acknowledge_every), "acknowledge_every", || {
+            format!("{} segments are none, or never come with a window of {}", self.acknowledge_every, self.window)
+        })?;
+        let mut times = vec![
+            ("poked_us", self.poked_us),
+            ("hand_over_us", self.hand_over_us),
+            ("switch_us", self.switch_us),
+            ("pause_us", self.pause_us),
+        ];
+        if let Application::OnWorkstation { us_per_segment } = self.application {
+            times.push(("us_per_segment", us_per_segment));
+        }
+        times.extend(self.costs.times());
+        for (key, us) in times {
+            ConfigError::require(us.is_finite() && us >= 0.0, key, || format!("{us} is no time"))?;
+        }
+        Ok(())
+    }
+
     /// Scenario 1 on the prototype: the application on the adapter.
     pub(super) fn scenario_1(table: &Table1) -> Self {
         let window = u32::try_from(WINDOW_BYTES / table.segment_bytes).expect("a segment is longer than a few bytes");

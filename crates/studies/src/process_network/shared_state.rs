@@ -13,8 +13,11 @@ use units::Duration;
 
 use super::paper::Table1;
 use super::setup::{Costs, Setup, micros};
-use crate::outcome::{Assumption, Cell as TableCell, Check, Column, Outcome, Row, Sensitivity, Table};
+use crate::conserved::{assert_conserved, check_books};
+use crate::outcome::{Cell as TableCell, Check, Column, Outcome, Row, Table};
+use crate::replicate::replicate;
 use crate::study::{Effort, Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct SharedState;
@@ -67,6 +70,24 @@ struct Counts {
     duplicates: u64,
     delivered: u64,
     out_of_order: u64,
+    /// Lost on their way to the peer, and on it at the end.
+    lost: u64,
+    flying: u64,
+}
+
+impl Counts {
+    /// What was sent has come or not, and each retransmission has its reason.
+    ///
+    /// # Panics
+    /// If that does not add up.
+    fn check_conservation(&self, segments: u64) {
+        let came =
+            [("delivered", self.delivered), ("duplicates", self.duplicates), ("out of order", self.out_of_order)];
+        let places: Vec<_> = came.into_iter().chain([("lost", self.lost), ("on their way", self.flying)]).collect();
+        assert_conserved("segments", segments + self.retransmissions, &places);
+        let reasons = [("known", self.known), ("coming", self.coming), ("necessary", self.necessary)];
+        assert_conserved("retransmissions", self.retransmissions, &reasons);
+    }
 }
 
 /// Everything the processes share.
@@ -158,7 +179,10 @@ impl World {
         let (least, most) = self.race.round_trip;
         let round_trip = network.between(least, most);
         let world = Rc::clone(self);
-        if !data_lost {
+        if data_lost {
+            self.counts.borrow_mut().lost += 1;
+        } else {
+            self.counts.borrow_mut().flying += 1;
             self.sim.spawn(async move {
                 world.sim.sleep(round_trip.mul_ratio(1, 2)).await;
                 world.arrive(segment);
@@ -179,6 +203,7 @@ impl World {
     /// At the peer.
     fn arrive(&self, segment: u64) {
         let mut counts = self.counts.borrow_mut();
+        counts.flying -= 1;
         let expected = self.expected_by_peer.get();
         if segment == expected {
             self.expected_by_peer.set(expected + 1);
@@ -239,7 +264,10 @@ fn run(race: &Race, seed: u64, number: u64) -> Counts {
     simulation.spawn(Rc::clone(&world).poked());
     simulation.spawn(Rc::clone(&world).peeked());
     simulation.run();
-    *world.counts.borrow()
+    check_books(&simulation);
+    let counts = *world.counts.borrow();
+    counts.check_conservation(race.segments);
+    counts
 }
 
 /// Independent runs, all counts for a thousand segments.
@@ -251,7 +279,8 @@ struct Replicated {
 
 impl Replicated {
     fn of(race: &Race, options: &Options) -> Self {
-        let runs = (0..u64::from(options.replications)).map(|number| run(race, options.seed, number)).collect();
+        let one = |seed, number| run(race, seed, number);
+        let runs = replicate(options, one, |counts| vec![counts.retransmissions as f64]);
         Self { runs, segments: race.segments as f64, confidence: options.confidence }
     }
 
@@ -304,6 +333,60 @@ impl Study for SharedState {
         "One connection's state in two copies: superfluous retransmissions with and without looking again"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        &["002-table-1.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let figure = "known and sent again all the same, per 1,000 segments";
+        let with = |change: fn(&mut Race)| {
+            move |options: &Options| {
+                let mut race = base(&Table1::load(), options.effort);
+                change(&mut race);
+                Replicated::of(&race, options).per_thousand(|counts| counts.known)
+            }
+        };
+        let pokes = base(&Table1::load(), Effort::Quick).pokes;
+        vec![
+            Choice::new(
+                "timeout",
+                "5 ms, fixed",
+                "not given; within the round trips, so that timers and acknowledgements meet",
+            )
+            .or("3 ms", figure, with(|race| race.timeout = Duration::from_millis(3)))
+            .or(
+                "10 ms, longer than any round trip",
+                figure,
+                with(|race| race.timeout = Duration::from_millis(10)),
+            ),
+            Choice::new(
+                "round_trip",
+                "2 to 6 ms, uniform, network and peer",
+                "not given; long beside the 21 us of a poke",
+            )
+            .or("4 to 6 ms", figure, with(|race| race.round_trip.0 = Duration::from_millis(4)))
+            .or(
+                "1 to 9 ms",
+                figure,
+                with(|race| race.round_trip = (Duration::from_millis(1), Duration::from_millis(9))),
+            ),
+            Choice::new(
+                "pokes",
+                format!("{pokes} for an acknowledgement"),
+                "what is acknowledged, and the window; see 002-scenarios",
+            )
+            .or("1", figure, with(|race| race.pokes = 1))
+            .or("4", figure, with(|race| race.pokes = 4)),
+            Choice::new(
+                "loss",
+                "0.5 % of segments and of acknowledgements",
+                "not given; so that some retransmissions are necessary",
+            )
+            .or("0", figure, with(|race| race.loss = 0.0))
+            .or("5 %", figure, with(|race| race.loss = 0.05)),
+        ]
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let table = Table1::load();
         let without = base(&table, options.effort);
@@ -330,7 +413,7 @@ impl Study for SharedState {
         let title = "What became of timers that ran out".to_owned();
         Outcome {
             tables: vec![Table { title, columns: columns.to_vec(), rows }],
-            assumptions: assumptions(&without, options),
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: checks(&plain, &again, without.segments),
             notes: vec![
                 "The paper prints no counts. The timer is set into the middle of the round trips, far closer than \
@@ -367,57 +450,6 @@ fn checks(plain: &Replicated, again: &Replicated, segments: u64) -> Vec<Check> {
     ]
 }
 
-fn assumptions(without: &Race, options: &Options) -> Vec<Assumption> {
-    let known = |race: Race| Replicated::of(&race, options).per_thousand(|counts| counts.known);
-    let sensitivity = |value: &str, race: Race| Sensitivity {
-        value: value.to_owned(),
-        figure: "known and sent again all the same, per 1,000 segments".to_owned(),
-        ours: known(race),
-    };
-    let trips = |least, most| (Duration::from_millis(least), Duration::from_millis(most));
-    vec![
-        Assumption {
-            key: "timeout".to_owned(),
-            value: "5 ms, fixed".to_owned(),
-            reason: "not given; within the round trips, so that timers and acknowledgements meet".to_owned(),
-            sensitivity: vec![
-                sensitivity("3 ms", Race { timeout: Duration::from_millis(3), ..*without }),
-                sensitivity(
-                    "10 ms, longer than any round trip",
-                    Race { timeout: Duration::from_millis(10), ..*without },
-                ),
-            ],
-        },
-        Assumption {
-            key: "round_trip".to_owned(),
-            value: "2 to 6 ms, uniform, network and peer".to_owned(),
-            reason: "not given; long beside the 21 us of a poke".to_owned(),
-            sensitivity: vec![
-                sensitivity("4 to 6 ms", Race { round_trip: trips(4, 6), ..*without }),
-                sensitivity("1 to 9 ms", Race { round_trip: trips(1, 9), ..*without }),
-            ],
-        },
-        Assumption {
-            key: "pokes".to_owned(),
-            value: format!("{} for an acknowledgement", without.pokes),
-            reason: "what is acknowledged, and the window; see 002-scenarios".to_owned(),
-            sensitivity: vec![
-                sensitivity("1", Race { pokes: 1, ..*without }),
-                sensitivity("4", Race { pokes: 4, ..*without }),
-            ],
-        },
-        Assumption {
-            key: "loss".to_owned(),
-            value: "0.5 % of segments and of acknowledgements".to_owned(),
-            reason: "not given; so that some retransmissions are necessary".to_owned(),
-            sensitivity: vec![
-                sensitivity("0", Race { loss: 0.0, ..*without }),
-                sensitivity("5 %", Race { loss: 0.05, ..*without }),
-            ],
-        },
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -445,5 +477,13 @@ mod tests {
         let counts = run(&race, SEED, 0);
         assert_eq!((counts.known, counts.coming), (0, 0));
         assert_eq!(counts.retransmissions, counts.necessary);
+    }
+
+    #[test]
+    #[should_panic(expected = "segments are not conserved")]
+    fn a_duplicate_that_nobody_sent_ends_the_run() {
+        let race = base(&Table1::load(), Effort::Quick);
+        let counts = run(&race, SEED, 0);
+        Counts { duplicates: counts.duplicates + 1, ..counts }.check_conservation(race.segments);
     }
 }

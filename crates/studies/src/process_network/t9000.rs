@@ -1,11 +1,13 @@
 //! 002-t9000: the same architecture on processors ten times as fast, whose links are not.
 
+use super::assumptions::{self, Headline};
 use super::paper::{Figures, Table1};
 use super::run::{exact, run};
 use super::scenarios::TOLERANCE;
 use super::setup::{Costs, Placement, Setup, Traffic};
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Row, Sensitivity, Table};
+use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct T9000;
@@ -17,6 +19,28 @@ impl Study for T9000 {
 
     fn title(&self) -> &'static str {
         "Two T9000 with hardware for checksums and header extraction; what still pays when processors outrun links"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["002-table-1.toml", "002-figures.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let table = Table1::load();
+        let headline = Headline::rate("two T9000, segments/s", Setup::t9000(&table, &Figures::load()));
+        let Costs { poke_us, link_word_us, .. } = headline.setup.costs;
+        let poke = Choice::new(
+            "poke_us, link_word_us",
+            format!("{poke_us:.2} us and {link_word_us:.2} us a word"),
+            "what the processor does for a poke is ten times as fast, its word goes over links of 100 instead of 20 Mb/s; the paper \
+             says only that communication does not get ten times as fast",
+        );
+        let poke = headline.or(poke, "a poke ten times as fast, its word too", |setup| setup.costs.link_word_us /= 2.0);
+        let poke = headline.or(poke, "a poke five times as fast", |setup| setup.costs.poke_us *= 2.0);
+        let poke = headline.or(poke, "a poke as slow as on a T425", |setup| setup.costs.poke_us *= 10.0);
+        let mut all = vec![poke];
+        all.extend(assumptions::choices(&table, headline));
+        all
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -62,7 +86,7 @@ impl Study for T9000 {
         ];
         Outcome {
             tables,
-            assumptions: assumptions(&two, options),
+            assumptions: choices::assumptions(&self.choices(), options),
             checks,
             notes: vec![
                 "The paper's number is a first evaluation, \"over\" 30,000, on paper. 4096 bytes 30,000 times a \
@@ -111,24 +135,4 @@ impl Gains {
         let cells = [self.pipeline, self.split].map(|gain| Cell::ours(exact(gain)));
         Row { label: label.to_owned(), cells: cells.to_vec() }
     }
-}
-
-fn assumptions(two: &Setup, options: &Options) -> Vec<Assumption> {
-    let figure = "two T9000, segments/s";
-    let with =
-        |value: &str, costs: Costs| super::assumptions::sensitivity(value, figure, &Setup { costs, ..*two }, options);
-    let (poke_us, link_word_us) = (two.costs.poke_us, two.costs.link_word_us);
-    let all: Vec<Sensitivity> = vec![
-        with("a poke ten times as fast, its word too", Costs { link_word_us: link_word_us / 2.0, ..two.costs }),
-        with("a poke five times as fast", Costs { poke_us: poke_us * 2.0, ..two.costs }),
-        with("a poke as slow as on a T425", Costs { poke_us: poke_us * 10.0, ..two.costs }),
-    ];
-    vec![Assumption {
-        key: "poke_us, link_word_us".to_owned(),
-        value: format!("{poke_us:.2} us and {link_word_us:.2} us a word"),
-        reason: "what the processor does for a poke is ten times as fast, its word goes over links of 100 instead \
-                 of 20 Mb/s; the paper says only that communication does not get ten times as fast"
-            .to_owned(),
-        sensitivity: all,
-    }]
 }

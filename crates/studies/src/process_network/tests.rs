@@ -5,7 +5,8 @@ use super::run::{counted, run};
 use super::setup::{Placement, Setup, Traffic};
 use crate::study::{Effort, Options, Study};
 
-const OPTIONS: Options = Options { seed: 1, replications: 2, confidence: 0.9, effort: Effort::Quick, threads: 1 };
+const OPTIONS: Options =
+    Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
 
 #[test]
 fn the_slowest_processor_decides_and_is_never_idle() {

@@ -1,11 +1,13 @@
 //! 002-table-1: what the processes take for a segment, measured in the running model as the paper's monitor did, and what copying
 //! costs beside the protocol.
 
+use super::assumptions::{self, Headline};
 use super::paper::{Figures, Table1, roles};
 use super::run::{Measured, exact, run};
 use super::setup::{Costs, Setup};
 use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Times;
@@ -19,6 +21,17 @@ impl Study for Times {
         "Where the time of a segment goes in scenario 1, and what copying costs beside the protocol"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        &["002-table-1.toml", "002-figures.toml", "002-processes.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let table = Table1::load();
+        let figure = |setup: &Setup, options: &Options| exact(run(setup, options).work_of(1, "tcp_recv"));
+        let name = "work of tcp_recv with its pokes, us/segment";
+        assumptions::choices(&table, Headline { name, setup: Setup::scenario_1(&table), figure })
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let (table, figures) = (Table1::load(), Figures::load());
         let setup = Setup::scenario_1(&table);
@@ -26,6 +39,7 @@ impl Study for Times {
         let ratios = Ratios::of(&setup.costs);
         Outcome {
             tables: vec![processes(&setup.costs, &measured), copying(&figures, &ratios)],
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: vec![
                 Check::new(
                     "on the receive side copying costs about twice the protocol",

@@ -39,6 +39,8 @@ pub struct Conditions {
     pub replications: u32,
     /// Of all intervals, between 0 and 1.
     pub confidence: f64,
+    /// Up to which more replications were added, if that was asked for.
+    pub precision: Option<f64>,
     /// How long each replication was.
     pub effort: Effort,
 }
@@ -91,6 +93,7 @@ impl Conditions {
             seed: options.seed,
             replications: options.replications,
             confidence: options.confidence,
+            precision: options.precision,
             effort: options.effort,
         }
     }
@@ -103,8 +106,12 @@ impl Conditions {
         };
         let confidence = super::numbers::percent(self.confidence);
         let (seed, count) = (self.seed, self.replications);
+        let more = match self.precision {
+            Some(share) => format!(" or more, to {}", super::numbers::percent(share)),
+            None => String::new(),
+        };
         let program = self.program.words();
-        format!("{program}, seed {seed}, {count} replications, intervals of {confidence}{effort}")
+        format!("{program}, seed {seed}, {count} replications{more}, intervals of {confidence}{effort}")
     }
 }
 

@@ -30,9 +30,11 @@ pub fn description(study: &dyn Study) -> String {
     }
     let known = study.assumptions();
     out += &assumptions(&known);
-    if known.is_empty() {
-        out += &format!("\n  Its assumptions come with its result: litz study run {} --quick\n", study.id());
-    }
+    out += &if known.is_empty() {
+        "\n  It assumes nothing beyond the paper\n".to_owned()
+    } else {
+        format!("\n  What others would give comes with its result: litz study run {}\n", study.id())
+    };
     out
 }
 
@@ -180,6 +182,20 @@ mod tests {
         assert!(lines[1].ends_with("+55.0 %  OUTSIDE 5 %"), "{text}");
         assert!(lines[2].ends_with("fitted, within 5 %"), "{text}");
         assert!(lines[3].ends_with("-  310.0 ± 2.0"), "{text}");
+    }
+
+    #[test]
+    fn a_description_has_sources_and_all_that_is_assumed() {
+        for study in crate::all() {
+            let text = description(study.as_ref());
+            for file in study.data() {
+                assert!(text.contains(&format!("  data      {file}\n")), "{text}");
+            }
+            let lines = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            for assumption in study.assumptions() {
+                assert!(lines.contains(&format!("{} = ", assumption.key)), "{}: {text}", assumption.key);
+            }
+        }
     }
 
     #[test]

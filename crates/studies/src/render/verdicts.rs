@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn verdicts_are_counted() {
-        let options = Options { seed: 1, replications: 1, confidence: 0.9, effort: Effort::Quick, threads: 1 };
+        let options =
+            Options { seed: 1, replications: 1, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
         let program = measure::Program { litz_version: "9.9.9", litz_commit: "0123" };
         let report = |decision| ClaimReport { claim: claims::all()[0].clone(), decision };
         let reports = vec![

@@ -44,20 +44,34 @@ pub(super) struct Split {
     pub(super) frame_bytes: u64,
     /// The sender's share of what user level adds.
     pub(super) host_sender: f64,
+    /// Of the ring.
+    pub(super) ring_m: u64,
 }
 
-/// A ring of so many stations in one room.
-pub(super) fn ring(stations: usize) -> RingConfig {
-    RingConfig::even(stations, RING_METRES)
+/// A ring of so many stations and metres.
+pub(super) fn ring(stations: usize, metres: u64) -> RingConfig {
+    RingConfig::even(stations, metres)
 }
-
-/// Not given: two chassis side by side.
-const RING_METRES: u64 = 100;
 
 impl Costs {
+    /// Each with its name.
+    pub(super) const fn all(&self) -> [(&'static str, f64); 9] {
+        [
+            ("card_us", self.card_us),
+            ("card_byte_us", self.card_byte_us),
+            ("xtp_work_us", self.xtp_work_us),
+            ("xtp_byte_us", self.xtp_byte_us),
+            ("xtp_wait_us", self.xtp_wait_us),
+            ("host_us", self.host_us),
+            ("host_byte_us", self.host_byte_us),
+            ("group_wait_us", self.group_wait_us),
+            ("group_work_us", self.group_work_us),
+        ]
+    }
+
     /// The costs at the sender and at the receiver.
     pub(super) fn solve(paper: &Paper, split: &Split) -> [Self; 2] {
-        let config = ring(2);
+        let config = ring(2, split.ring_m);
         let longest = split.frame_bytes as f64;
         let micros = |span: units::Duration| span.as_nanos() as f64 / 1000.0;
         let ring_byte_us = (micros(config.frame_time(1_000_000)) - micros(config.frame_time(0))) / 1e6;
@@ -87,8 +101,8 @@ impl Costs {
 }
 
 impl Split {
-    /// Halves, and the longest frame of the standard.
+    /// Halves, the longest frame of the standard, and two chassis in one room.
     pub(super) const fn even(paper: &Paper) -> Self {
-        Self { frame_bytes: paper.frame_bytes, host_sender: 0.5 }
+        Self { frame_bytes: paper.frame_bytes, host_sender: 0.5, ring_m: 100 }
     }
 }

@@ -2,13 +2,15 @@
 
 use ::measure::Estimate;
 
+use super::assumptions::{self, Headline};
 use super::costs::{Costs, Split};
-use super::measure::{Fit, latency_us, repetitions, throughput_mbps};
+use super::measure::{Fit, latency_us, repetitions, throughput_mbps, throughputs_after_warm_ups};
 use super::paper::{Line, Paper};
-use super::pipeline::{Level, Setup};
+use super::pipeline::{Level, Rooms, Setup};
 use super::rate::RateLimit;
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices, warm_up};
 
 /// The study.
 pub(super) struct Levels;
@@ -38,6 +40,8 @@ pub(super) fn setup(paper: &Paper, split: &Split, level: Level) -> Setup {
         limit: (level == Level::User).then_some(limit),
         receivers: 1,
         is_group: false,
+        rooms: Rooms::default(),
+        ring_m: split.ring_m,
     }
 }
 
@@ -90,6 +94,46 @@ impl Study for Levels {
         "Latency y = a x + b and throughput at MAC, transport and user level"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        &["003-levels.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let long = |bytes: u64| {
+            move |options: &Options| {
+                let paper = Paper::load();
+                let setup = setup(&paper, &Split::even(&paper), Level::User);
+                assumptions::asymptote(&setup, bytes, options)
+            }
+        };
+        let headline = Headline {
+            name: "the user's asymptote, Mb/s",
+            split: Split::even,
+            setup: |_, setup| setup,
+            figure: assumptions::asymptote,
+            message_bytes: |split| split.frame_bytes,
+        };
+        let mac = |frame_bytes: u64| {
+            move |options: &Options| {
+                let paper = Paper::load();
+                let split = Split { frame_bytes, ..Split::even(&paper) };
+                exact(Measured::of(&setup(&paper, &split, Level::Mac), paper.messages, options).fit.a)
+            }
+        };
+        let longest = Choice::new(
+            "longest message",
+            "one frame",
+            "not given; with several frames on the way at once latency would be no line",
+        )
+        .or("16,384 bytes", headline.name, long(16_384))
+        .or("65,536 bytes", headline.name, long(65_536))
+        .or("frames of 4096 bytes", "a of MAC, us/byte", mac(4096))
+        .or("frames of 2048 bytes", "a of MAC, us/byte", mac(2048));
+        let mut all = vec![longest];
+        all.extend(assumptions::choices(headline));
+        all
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let paper = Paper::load();
         let split = Split::even(&paper);
@@ -104,13 +148,20 @@ impl Study for Levels {
             .iter()
             .zip(&measured)
             .map(|((name, _, line, _, fitted), measured)| measured.row(name, line, *fitted));
+        let mut checks = checks(&paper, &measured);
+        let twice = levels.map(|(name, level, _, printed, _)| {
+            let setup = setup(&paper, &split, level);
+            let count = repetitions(printed, options);
+            (name, throughputs_after_warm_ups(&setup, setup.frame_bytes, count, options))
+        });
+        checks.push(warm_up::check_twice("asymptotes", &twice));
         let title = "Latency lines and asymptotes".to_owned();
         let names = levels.map(|(name, ..)| name);
         Outcome {
             tables: vec![Table { title, columns: columns(), rows: rows.collect() }],
             plots: plots(&names, &measured),
-            assumptions: assumptions(&paper, options),
-            checks: checks(&paper, &measured),
+            assumptions: choices::assumptions(&self.choices(), options),
+            checks,
             notes: vec![
                 "Marked values are those that costs were solved from; they come back by construction. MAC's a and \
                  the user's asymptote were used for nothing."
@@ -175,63 +226,5 @@ fn checks(paper: &Paper, measured: &[Measured; 3]) -> Vec<Check> {
             fixed > 0.9 && (fixed - printed).abs() < 0.02,
             format!("{:.0} %", fixed * 100.0),
         ),
-    ]
-}
-
-fn assumptions(paper: &Paper, options: &Options) -> Vec<Assumption> {
-    let count = repetitions(paper.messages, options);
-    let even = Split::even(paper);
-    let mac = |value: &str, frame_bytes| Sensitivity {
-        value: value.to_owned(),
-        figure: "a of MAC, us/byte".to_owned(),
-        ours: exact(Measured::of(&setup(paper, &Split { frame_bytes, ..even }, Level::Mac), count, options).fit.a),
-    };
-    let user_mbps = |split: &Split, bytes| throughput_mbps(&setup(paper, split, Level::User), bytes, count, options);
-    let user = |value: &str, split: Split, bytes: u64| Sensitivity {
-        value: value.to_owned(),
-        figure: "the user's asymptote, Mb/s".to_owned(),
-        ours: exact(user_mbps(&split, bytes)),
-    };
-    let shared = |host_sender| Split { host_sender, ..even };
-    let whole = {
-        let mut setup = setup(paper, &even, Level::User);
-        setup.limit = setup.limit.map(|limit| RateLimit { cuts_frames: false, ..limit });
-        setup
-    };
-    vec![
-        Assumption {
-            key: "frame_bytes".to_owned(),
-            value: format!("{} bytes, also the longest message", paper.frame_bytes),
-            reason: "the range of sizes is not given; this is the longest payload of the standard".to_owned(),
-            sensitivity: vec![
-                mac("4096 bytes", 4096),
-                mac("2048 bytes", 2048),
-                user("messages of 16,384 bytes", even, 16_384),
-                user("messages of 65,536 bytes", even, 65_536),
-            ],
-        },
-        Assumption {
-            key: "host_sender".to_owned(),
-            value: "half of what user level adds is the sender's".to_owned(),
-            reason: "not given; either end does about the same".to_owned(),
-            sensitivity: vec![user("40 %", shared(0.4), even.frame_bytes), user("60 %", shared(0.6), even.frame_bytes)],
-        },
-        Assumption {
-            key: "cuts_frames".to_owned(),
-            value: "a frame is cut where the burst ends".to_owned(),
-            reason: "not given; XTP counts bytes".to_owned(),
-            sensitivity: vec![
-                Sensitivity {
-                    value: "a frame waits until it fits whole".to_owned(),
-                    figure: "the user's asymptote, Mb/s".to_owned(),
-                    ours: exact(throughput_mbps(&whole, even.frame_bytes, count, options)),
-                },
-                Sensitivity {
-                    value: "the same, messages of 3333 bytes, three of which fill a burst".to_owned(),
-                    figure: "throughput, Mb/s".to_owned(),
-                    ours: exact(throughput_mbps(&whole, 3333, count, options)),
-                },
-            ],
-        },
     ]
 }

@@ -1,13 +1,15 @@
 //! 003-rate: whether the user's 12 Mb/s are the setting or the host.
 
+use super::assumptions::{self, Headline};
 use super::costs::Split;
 use super::levels::{exact, setup};
 use super::measure::{repetitions, throughput_mbps};
 use super::paper::Paper;
 use super::pipeline::{Level, Setup};
 use super::rate::RateLimit;
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Limit;
@@ -35,6 +37,20 @@ impl Study for Limit {
 
     fn title(&self) -> &'static str {
         "The user's rate and burst: are the 12 Mb/s the setting or the host?"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["003-levels.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        assumptions::choices(Headline {
+            name: "throughput of messages of 65,536 bytes, Mb/s",
+            split: Split::even,
+            setup: |_, setup| setup,
+            figure: assumptions::asymptote,
+            message_bytes: |_| SIZES[SIZES.len() - 1],
+        })
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -80,7 +96,7 @@ impl Study for Limit {
         Outcome {
             tables: vec![table],
             plots: vec![plot],
-            assumptions: vec![assumption(&paper, options)],
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: vec![
                 Check::new(
                     "with messages of many frames the setting is the limit: twice the rate moves the asymptote",
@@ -99,25 +115,5 @@ impl Study for Limit {
                     .to_owned(),
             ],
         }
-    }
-}
-
-fn assumption(paper: &Paper, options: &Options) -> Assumption {
-    let count = repetitions(paper.messages, options);
-    let base = with_limit(paper, Some(1));
-    let burst = |value: &str, burst_bytes: u64| {
-        let limit = base.limit.map(|limit| RateLimit { burst_bytes, ..limit });
-        Sensitivity {
-            value: value.to_owned(),
-            figure: "throughput of messages of 65,536 bytes, Mb/s".to_owned(),
-            ours: exact(throughput_mbps(&Setup { limit, ..base }, 65_536, count, options)),
-        }
-    };
-    Assumption {
-        key: "refresh".to_owned(),
-        value: "a burst at once, full again when burst / rate have passed since its first byte: 6.67 ms".to_owned(),
-        reason: "the paper has the two numbers and not the rule; this is how XTP is usually described, not confirmed"
-            .to_owned(),
-        sensitivity: vec![burst("bursts of 1,000 bytes", 1000), burst("bursts of 100,000 bytes", 100_000)],
     }
 }

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use sim::Simulation;
 
-use super::pipeline::{Setup, system};
+use super::pipeline::{Setup, check_conservation, system};
+use crate::conserved::check_books;
 use crate::study::{Effort, Options};
 
 /// Messages before those that count: queues and the user's burst are as they stay then.
@@ -23,7 +24,7 @@ pub(super) const fn repetitions(printed: usize, options: &Options) -> usize {
 pub(super) fn latency_us(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> f64 {
     let mut simulation = Simulation::new(options.seed, 0);
     let sim = simulation.sim();
-    let nodes = system(&sim, setup);
+    let nodes = system(&sim, setup).unwrap_or_else(|error| panic!("a study's own setup: {error}"));
     let last = Rc::clone(&nodes[nodes.len() - 1]);
     simulation.spawn(async move {
         loop {
@@ -43,14 +44,25 @@ pub(super) fn latency_us(setup: &Setup, bytes: u64, repetitions: usize, options:
         clock.stop();
     });
     simulation.run();
+    check_books(&simulation);
+    check_conservation(&nodes);
     total_ns.get() as f64 / 2000.0 / repetitions as f64
 }
 
 /// Bits a microsecond that a sender of messages of `bytes` gets rid of, from the first SEND to the last, warm-up apart.
 pub(super) fn throughput_mbps(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> f64 {
+    throughput_after(WARM_UP_MESSAGES, setup, bytes, repetitions, options)
+}
+
+/// The same after the warm-up, and after twice as long a one.
+pub(super) fn throughputs_after_warm_ups(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> [f64; 2] {
+    [1, 2].map(|times| throughput_after(WARM_UP_MESSAGES * times, setup, bytes, repetitions, options))
+}
+
+fn throughput_after(messages: usize, setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> f64 {
     let mut simulation = Simulation::new(options.seed, 0);
     let sim = simulation.sim();
-    let nodes = system(&sim, setup);
+    let nodes = system(&sim, setup).unwrap_or_else(|error| panic!("a study's own setup: {error}"));
     for node in &nodes[1..] {
         let node = Rc::clone(node);
         simulation.spawn(async move {
@@ -62,7 +74,7 @@ pub(super) fn throughput_mbps(setup: &Setup, bytes: u64, repetitions: usize, opt
     let span_ns = Rc::new(Cell::new(0));
     let (first, span, clock) = (Rc::clone(&nodes[0]), Rc::clone(&span_ns), sim.clone());
     simulation.spawn(async move {
-        for _ in 0..WARM_UP_MESSAGES {
+        for _ in 0..messages {
             first.send(bytes).await;
         }
         let begin = clock.now();
@@ -73,6 +85,8 @@ pub(super) fn throughput_mbps(setup: &Setup, bytes: u64, repetitions: usize, opt
         clock.stop();
     });
     simulation.run();
+    check_books(&simulation);
+    check_conservation(&nodes);
     (bytes * repetitions as u64) as f64 * 8000.0 / span_ns.get() as f64
 }
 

@@ -1,11 +1,13 @@
 //! 003-multicast: one message to a group of two.
 
-use super::costs::Split;
+use super::assumptions::{self, Headline};
+use super::costs::{Costs, Split};
 use super::levels::{Measured, columns, exact, setup};
 use super::paper::Paper;
 use super::pipeline::{Level, Setup};
-use crate::outcome::{Assumption, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
+use crate::outcome::{Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Multicast;
@@ -21,6 +23,40 @@ impl Study for Multicast {
 
     fn title(&self) -> &'static str {
         "Multicast to two receivers beside unicast"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        &["003-levels.toml"]
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let headline = Headline {
+            name: "multicast asymptote, Mb/s",
+            split: Split::even,
+            setup: |paper, setup| Setup { receivers: paper.multicast.receivers, is_group: true, ..setup },
+            figure: assumptions::asymptote,
+            message_bytes: |split| split.frame_bytes,
+        };
+        let with = |change: fn(&mut [Costs; 2])| {
+            move |options: &Options| {
+                let paper = Paper::load();
+                let mut setup = group(&paper, paper.multicast.receivers);
+                change(&mut setup.costs);
+                assumptions::asymptote(&setup, setup.frame_bytes, options)
+            }
+        };
+        let wait = Choice::new(
+            "group_wait_us",
+            "1.225 ms of waiting at the receiver, no work",
+            "what b grows by; the paper does not say where it goes. Waiting of the receiver leaves throughput as it is, as printed",
+        )
+        .or("half of it work of the sender's board", headline.name, with(|costs| board_works(costs, 0.5)))
+        .or("all of it work of the sender's board", headline.name, with(|costs| board_works(costs, 1.0)))
+        .or("half of it work of the sender's host", headline.name, with(|costs| host_works(costs, 0.5)))
+        .or("all of it work of the sender's host", headline.name, with(|costs| host_works(costs, 1.0)));
+        let mut all = vec![wait];
+        all.extend(assumptions::choices(headline));
+        all
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -52,7 +88,7 @@ impl Study for Multicast {
                 rows,
             }],
             plots: vec![plot],
-            assumptions: vec![assumption(&paper, options)],
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: vec![
                 Check::new(
                     "a second receiver costs the sender nothing",
@@ -75,39 +111,15 @@ impl Study for Multicast {
     }
 }
 
-fn assumption(paper: &Paper, options: &Options) -> Assumption {
-    let as_work = |value: &str, share: f64| {
-        let mut setup = group(paper, paper.multicast.receivers);
-        for costs in &mut setup.costs {
-            costs.group_work_us = costs.group_wait_us * share;
-            costs.group_wait_us *= 1.0 - share;
-        }
-        Sensitivity {
-            value: value.to_owned(),
-            figure: "multicast asymptote, Mb/s".to_owned(),
-            ours: exact(Measured::of(&setup, paper.messages, options).asymptote()),
-        }
-    };
-    let as_host_work = |value: &str, share: f64| {
-        let mut setup = group(paper, paper.multicast.receivers);
-        setup.costs[0].host_us += setup.costs[0].group_wait_us * share;
-        Sensitivity {
-            value: value.to_owned(),
-            figure: "multicast asymptote, Mb/s".to_owned(),
-            ours: exact(Measured::of(&setup, paper.messages, options).asymptote()),
-        }
-    };
-    Assumption {
-        key: "group_wait_us".to_owned(),
-        value: "1.225 ms of waiting at the receiver, no work".to_owned(),
-        reason: "what b grows by; the paper does not say where it goes. Waiting of the receiver leaves throughput \
-                 as it is, as printed"
-            .to_owned(),
-        sensitivity: vec![
-            as_work("half of it work of the sender's board", 0.5),
-            as_work("all of it work of the sender's board", 1.0),
-            as_host_work("half of it work of the sender's host", 0.5),
-            as_host_work("all of it work of the sender's host", 1.0),
-        ],
+/// A share of what a group adds keeps the sender's board busy.
+fn board_works(costs: &mut [Costs; 2], share: f64) {
+    for costs in costs {
+        costs.group_work_us = costs.group_wait_us * share;
+        costs.group_wait_us *= 1.0 - share;
     }
+}
+
+/// A share of it keeps the sender's host busy.
+fn host_works(costs: &mut [Costs; 2], share: f64) {
+    costs[0].host_us += costs[0].group_wait_us * share;
 }

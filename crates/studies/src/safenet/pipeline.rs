@@ -6,26 +6,38 @@
 //!
 //! A message goes through the host whole and through board and ring in frames. Each box is one processor for both directions.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
+use sim::hardware::ConfigError;
 use sim::hardware::fddi::{Frame, Ring};
 use sim::{Facility, Sim, Store};
 use units::{Duration, Instant};
 
 use super::costs::{Costs, ring};
 use super::rate::{Limiter, RateLimit};
+use crate::conserved::assert_conserved;
 
-/// Messages between host and board.
-const BOARD_QUEUE: usize = 4;
+/// What waits where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Rooms {
+    /// Messages between host and board.
+    pub(super) board_messages: usize,
+    /// Frames between board and ring.
+    pub(super) card_frames: usize,
+    /// Frames under way before the receiver must have taken one: XTP's window.
+    pub(super) window_frames: usize,
+}
 
-/// Frames between board and ring: one is filled while the other leaves.
-const CARD_BUFFERS: usize = 2;
+impl Default for Rooms {
+    /// On the card one frame is filled while the other leaves.
+    fn default() -> Self {
+        Self { board_messages: 4, card_frames: 2, window_frames: 16 }
+    }
+}
 
-/// Frames under way before the receiver must have taken one: XTP's window.
-const WINDOW_FRAMES: usize = 16;
-
-/// Frames that a card holds for its board: a window of each sender.
-const INBOUND: usize = 64;
+/// Windows that a card holds for its board: one of each sender, and there are no more than these.
+const INBOUND_WINDOWS: usize = 4;
 
 /// Messages for an application that does not look.
 const RECEIVED: usize = 1 << 14;
@@ -52,6 +64,8 @@ pub(super) struct Setup {
     /// Hosts that a message goes to: the group, or one.
     pub(super) receivers: usize,
     pub(super) is_group: bool,
+    pub(super) rooms: Rooms,
+    pub(super) ring_m: u64,
 }
 
 /// A message, or a part of it.
@@ -84,12 +98,74 @@ pub(super) struct Node {
     pub(super) received: Store<u64>,
     /// For each peer, frames that it has room for.
     permits: Vec<Store<()>>,
+    counts: Counts,
+}
+
+/// Where messages and frames are that are in no queue, from the beginning of the run on.
+#[derive(Default)]
+struct Counts {
+    /// Messages that were sent, and those that came all the way.
+    sent: Cell<u64>,
+    delivered: Cell<u64>,
+    /// Messages that the board has on its way out, and the host on its way in.
+    at_board: Cell<u64>,
+    at_host: Cell<u64>,
+    /// Messages of which the last frame has left the board, and those that have come whole.
+    left: Cell<u64>,
+    came: Cell<u64>,
+    /// Frames that had a permit, and frames whose permit was given back.
+    permitted: Cell<u64>,
+    released: Cell<u64>,
+}
+
+fn up(count: &Cell<u64>) {
+    count.set(count.get() + 1);
+}
+
+fn down(count: &Cell<u64>) {
+    count.set(count.get() - 1);
+}
+
+impl Setup {
+    /// Whether such a system can be.
+    ///
+    /// # Errors
+    /// Names the key that cannot be.
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        ConfigError::require(self.receivers > 0, "receivers", || "there is nobody to send to".to_owned())?;
+        ConfigError::require(self.receivers == 1 || self.is_group, "receivers", || {
+            format!("{} without a group: a message is for one host", self.receivers)
+        })?;
+        let longest = ring(self.receivers + 1, self.ring_m).frame_bytes_max;
+        ConfigError::require((1..=longest).contains(&self.frame_bytes), "frame_bytes", || {
+            format!("{} is not between 1 and {longest}", self.frame_bytes)
+        })?;
+        for (key, room) in [
+            ("board_messages", self.rooms.board_messages),
+            ("card_frames", self.rooms.card_frames),
+            ("window_frames", self.rooms.window_frames),
+        ] {
+            ConfigError::require(room > 0, key, || "nothing would ever pass".to_owned())?;
+        }
+        for (key, cost) in self.costs.iter().flat_map(Costs::all) {
+            ConfigError::require(cost.is_finite() && cost >= 0.0, key, || format!("{cost} is no time"))?;
+        }
+        let Some(limit) = self.limit else { return Ok(()) };
+        ConfigError::require(limit.burst_bytes > 0, "burst_bytes", || "nothing would ever leave".to_owned())?;
+        ConfigError::require(limit.rate_bytes_per_second > 0, "rate_bytes_per_second", || {
+            "no burst would ever come back".to_owned()
+        })
+    }
 }
 
 /// Hosts on a ring: the first sends, and each of the others answers it.
-pub(super) fn system(sim: &Sim, setup: &Setup) -> Vec<Rc<Node>> {
+///
+/// # Errors
+/// Names the key of `setup` that cannot be.
+pub(super) fn system(sim: &Sim, setup: &Setup) -> Result<Vec<Rc<Node>>, ConfigError> {
+    setup.validate()?;
     let count = setup.receivers + 1;
-    let ring = Ring::new(sim, "ring", ring(count)).expect("a ring of the standard can be");
+    let ring = Ring::new(sim, "ring", ring(count, setup.ring_m))?;
     let nodes: Vec<_> = (0..count).map(|station| Node::new(sim, setup, station)).collect();
     for node in &nodes {
         connect(&ring, node, &nodes);
@@ -100,7 +176,34 @@ pub(super) fn system(sim: &Sim, setup: &Setup) -> Vec<Rc<Node>> {
         let to = if node.station == 0 { count - 1 } else { 0 };
         sim.spawn(Rc::clone(node).wire_out(ring.clone(), to));
     }
-    nodes
+    Ok(nodes)
+}
+
+/// Messages and permits: none is lost, and none comes from nowhere.
+///
+/// # Panics
+/// If one is or does.
+pub(super) fn check_conservation(nodes: &[Rc<Node>]) {
+    let (first, others) = (&nodes[0], &nodes[1..]);
+    let last = &others[others.len() - 1];
+    // What the first one sends goes to all others, what the last one sends to the first.
+    for (from, to) in others.iter().map(|to| (first, to)).chain([(last, first)]) {
+        let on_the_ring = from.counts.left.get() - to.counts.came.get();
+        let places = [
+            ("for the board", from.to_board.len() as u64),
+            ("at the board", from.counts.at_board.get()),
+            ("on the ring", on_the_ring),
+            ("for the host", to.from_board.len() as u64),
+            ("at the host", to.counts.at_host.get()),
+            ("delivered", to.counts.delivered.get()),
+        ];
+        assert_conserved("messages", from.counts.sent.get(), &places);
+    }
+    for (peer, permits) in first.permits.iter().enumerate() {
+        let under_way = first.counts.permitted.get() - others[peer].counts.released.get();
+        let places = [("free", permits.len() as u64), ("of frames", under_way)];
+        assert_conserved("permits", first.setup.rooms.window_frames as u64, &places);
+    }
 }
 
 /// What the ring brings goes to the boards that it is for.
@@ -123,9 +226,9 @@ impl Node {
         let called = |what: &str| format!("{what} {station}");
         let peers = if station == 0 { setup.receivers } else { 1 };
         let permits: Vec<_> = (0..peers)
-            .map(|peer| Store::new(sim, &format!("permits of {station} from {peer}"), WINDOW_FRAMES))
+            .map(|peer| Store::new(sim, &format!("permits of {station} from {peer}"), setup.rooms.window_frames))
             .collect();
-        for _ in 0..WINDOW_FRAMES {
+        for _ in 0..setup.rooms.window_frames {
             for permits in &permits {
                 permits.try_put(()).expect("there is room for the window");
             }
@@ -136,12 +239,13 @@ impl Node {
             station,
             host: Facility::new(sim, &called("host"), 1),
             board: Facility::new(sim, &called("board"), 1),
-            to_board: Store::new(sim, &called("to board"), BOARD_QUEUE),
-            wire: Store::new(sim, &called("wire"), CARD_BUFFERS),
-            inbound: Store::new(sim, &called("inbound"), INBOUND),
+            to_board: Store::new(sim, &called("to board"), setup.rooms.board_messages),
+            wire: Store::new(sim, &called("wire"), setup.rooms.card_frames),
+            inbound: Store::new(sim, &called("inbound"), setup.rooms.window_frames * INBOUND_WINDOWS),
             from_board: Store::new(sim, &called("from board"), RECEIVED),
             received: Store::new(sim, &called("received"), RECEIVED),
             permits,
+            counts: Counts::default(),
         })
     }
 
@@ -158,6 +262,7 @@ impl Node {
         }
         let wait = if self.setup.level == Level::Mac { 0.0 } else { costs.xtp_wait_us };
         self.to_board.put(Waiting { bytes, ready_at: self.sim.now() + micros(wait) }).await;
+        up(&self.counts.sent);
     }
 
     async fn board_out(self: Rc<Self>) {
@@ -165,6 +270,7 @@ impl Node {
         let costs = *self.costs(0);
         loop {
             let message = self.to_board.take().await;
+            up(&self.counts.at_board);
             self.sim.sleep_until(message.ready_at).await;
             let mut left = message.bytes;
             let mut group_us = if self.setup.is_group { costs.group_work_us } else { 0.0 };
@@ -174,10 +280,13 @@ impl Node {
                 for permits in &self.permits {
                     permits.take().await;
                 }
+                up(&self.counts.permitted);
                 self.board.serve(micros(self.board_us(&costs, bytes) + group_us)).await;
                 group_us = 0.0;
                 self.wire.put(Part { bytes, is_last: left == 0, message_bytes: message.bytes }).await;
             }
+            up(&self.counts.left);
+            down(&self.counts.at_board);
         }
     }
 
@@ -199,6 +308,7 @@ impl Node {
                 let wait = if self.setup.level == Level::Mac { 0.0 } else { costs.xtp_wait_us + group_us };
                 let ready_at = self.sim.now() + micros(wait);
                 self.from_board.put(Waiting { bytes: part.message_bytes, ready_at }).await;
+                up(&self.counts.came);
             }
         }
     }
@@ -212,17 +322,21 @@ impl Node {
             &nodes[0].permits[self.station - 1]
         };
         permits.try_put(()).expect("a permit was taken for each frame");
+        up(&self.counts.released);
     }
 
     async fn host_in(self: Rc<Self>) {
         let costs = *self.costs(1);
         loop {
             let message = self.from_board.take().await;
+            up(&self.counts.at_host);
             self.sim.sleep_until(message.ready_at).await;
             if self.setup.level == Level::User {
                 self.host.serve(micros(costs.host_us + costs.host_byte_us * message.bytes as f64)).await;
             }
             self.received.put(message.bytes).await;
+            down(&self.counts.at_host);
+            up(&self.counts.delivered);
         }
     }
 
@@ -235,4 +349,70 @@ impl Node {
 
 fn micros(us: f64) -> Duration {
     Duration::from_nanos((us * 1000.0).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use sim::Simulation;
+
+    use super::*;
+    use crate::safenet::costs::Split;
+    use crate::safenet::levels::setup;
+    use crate::safenet::paper::Paper;
+
+    fn user() -> Setup {
+        let paper = Paper::load();
+        setup(&paper, &Split::even(&paper), Level::User)
+    }
+
+    #[test]
+    fn systems_that_cannot_be_are_refused_by_name() {
+        let key = |change: fn(&mut Setup)| {
+            let mut setup = user();
+            change(&mut setup);
+            system(&Simulation::new(1, 0).sim(), &setup).err().expect("it cannot be").key
+        };
+        assert_eq!(key(|setup| setup.receivers = 0), "receivers");
+        assert_eq!(key(|setup| setup.receivers = 2), "receivers");
+        assert_eq!(key(|setup| setup.frame_bytes = 4_501), "frame_bytes");
+        assert_eq!(key(|setup| setup.rooms.window_frames = 0), "window_frames");
+        assert_eq!(key(|setup| setup.rooms.card_frames = 0), "card_frames");
+        assert_eq!(key(|setup| setup.rooms.board_messages = 0), "board_messages");
+        assert_eq!(key(|setup| setup.costs[1].host_us = -0.5), "host_us");
+        assert_eq!(key(|setup| setup.costs[0].xtp_byte_us = f64::NAN), "xtp_byte_us");
+        assert_eq!(key(|setup| setup.limit.as_mut().unwrap().burst_bytes = 0), "burst_bytes");
+        let no_rate = |setup: &mut Setup| setup.limit.as_mut().unwrap().rate_bytes_per_second = 0;
+        assert_eq!(key(no_rate), "rate_bytes_per_second");
+        assert_eq!(key(|setup| setup.ring_m = 10_000_000), "ttrt");
+    }
+
+    fn nodes_under_way() -> Vec<Rc<Node>> {
+        let mut simulation = Simulation::new(1, 0);
+        let nodes = system(&simulation.sim(), &Setup { limit: None, ..user() }).unwrap();
+        let first = Rc::clone(&nodes[0]);
+        simulation.spawn(async move {
+            loop {
+                first.send(10_000).await;
+            }
+        });
+        simulation.run_until(Instant::from_nanos(50_000_000));
+        check_conservation(&nodes);
+        nodes
+    }
+
+    #[test]
+    #[should_panic(expected = "messages are not conserved")]
+    fn a_message_that_comes_twice_ends_the_run() {
+        let nodes = nodes_under_way();
+        up(&nodes[1].counts.delivered);
+        check_conservation(&nodes);
+    }
+
+    #[test]
+    #[should_panic(expected = "permits are not conserved")]
+    fn a_permit_that_nobody_has_ends_the_run() {
+        let nodes = nodes_under_way();
+        down(&nodes[1].counts.released);
+        check_conservation(&nodes);
+    }
 }

@@ -7,7 +7,8 @@ use super::paper::Paper;
 use super::pipeline::{Level, Setup};
 use crate::study::{Effort, Options};
 
-const OPTIONS: Options = Options { seed: 1, replications: 2, confidence: 0.9, effort: Effort::Quick, threads: 1 };
+const OPTIONS: Options =
+    Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
 
 #[test]
 fn a_line_through_points_of_a_line_is_that_line() {

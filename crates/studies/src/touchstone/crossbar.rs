@@ -2,12 +2,14 @@
 
 use units::{Duration, Rate};
 
-use super::experiment::{POLICIES, Point, assumptions, label, measure};
+use super::assumptions::Headline;
+use super::experiment::{POLICIES, Point, label, measure};
 use super::paper::{Case, Throughputs};
 use super::setup::{Acknowledgements, Application, Joined, Network, Setup};
 use super::table_5::NOTES;
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Row, Table};
+use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// The study.
 pub(super) struct Crossbar;
@@ -62,6 +64,17 @@ impl Variant {
     }
 }
 
+fn setup(variant: &Variant, case: Case) -> Setup {
+    let offered = Throughputs::table_6().offered_percent_of_capacity;
+    let mut setup = Setup::new(offered, case).with(variant.policy.0, variant.policy.1);
+    setup.joined = variant.joined;
+    setup.assumed.acknowledgements = variant.acknowledgements;
+    if variant.moves_take_no_time {
+        (setup.assumed.link_rate, setup.assumed.link_hop) = (AT_ONCE, Duration::ZERO);
+    }
+    setup
+}
+
 impl Study for Crossbar {
     fn id(&self) -> &'static str {
         "004-crossbar"
@@ -75,21 +88,16 @@ impl Study for Crossbar {
         &["004-table-6.toml", "004-touchstone.toml"]
     }
 
-    fn assumptions(&self) -> Vec<Assumption> {
-        super::assumptions::stated()
+    fn choices(&self) -> Vec<Choice> {
+        super::assumptions::choices(&Headline {
+            name: "crossbar, adaptive/adaptive, one overloaded, Mb/s".to_owned(),
+            setup: setup(&VARIANTS[CROSSBAR], Case::OneOverloaded),
+            figure: |point| point.mbps,
+        })
     }
 
     fn run(&self, options: &Options) -> Outcome {
         let offered = Throughputs::table_6().offered_percent_of_capacity;
-        let setup = |variant: &Variant, case| {
-            let mut setup = Setup::new(offered, case).with(variant.policy.0, variant.policy.1);
-            setup.joined = variant.joined;
-            setup.assumed.acknowledgements = variant.acknowledgements;
-            if variant.moves_take_no_time {
-                (setup.assumed.link_rate, setup.assumed.link_hop) = (AT_ONCE, Duration::ZERO);
-            }
-            setup
-        };
         let points: Vec<_> =
             VARIANTS.iter().map(|variant| Case::ALL.map(|case| measure(&setup(variant, case), options))).collect();
         let row = |(variant, points): (&Variant, &[Point; 4])| Row {
@@ -101,23 +109,17 @@ impl Study for Crossbar {
             columns: Case::ALL.map(|case| Column::new(case.name(), "Mb/s")).to_vec(),
             rows: VARIANTS.iter().zip(&points).map(row).collect(),
         };
-        let headline = setup(&VARIANTS[CROSSBAR], Case::OneOverloaded);
         Outcome {
             tables: vec![table],
-            assumptions: assumptions(
-                &headline,
-                "crossbar, adaptive/adaptive, one overloaded, Mb/s",
-                &|point| point.mbps,
-                options,
-            ),
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: checks(&points),
             notes: [
                 "The adaptive application scheduler still asks one queue after the other, as in the array; what changes is that the \
                  network scheduler has all six network units in reach.",
-                "The document blames the linear array. In this model it is not the cause: who reaches all units loses as much, even if \
-                 moves take no time, and with links of the real machine's speed far more, as all choose the same unit at the same \
-                 time and wait for its port. About half of the loss is order: it goes when each acknowledgement frees its own place \
-                 in the window. The rest is that places of a window, and tokens, are spent on slow rings.",
+                "The document blames the linear array. In this model that is a part of it at most: who reaches all units loses more \
+                 over links of the real machine's speed, as all choose the same unit at the same time and wait for its port, and \
+                 loses still, if less, where moves take no time. Another part is order: it goes when each acknowledgement frees its \
+                 own place in the window. The rest is that places of a window, and tokens, are spent on slow rings.",
             ]
             .iter()
             .chain(&NOTES)

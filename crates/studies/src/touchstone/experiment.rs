@@ -1,14 +1,15 @@
 //! Setups run as often as asked, and tables of them.
 
 use measure::Estimate;
-use sim::replicate::Replications;
 use units::Duration;
 
 use super::model::{Measured, run};
 use super::paper::{Case, Throughputs};
 use super::setup::{Application, Network, Setup};
-use crate::outcome::{Assumption, Cell, Check, Column, Row, Sensitivity, Table};
+use crate::outcome::{Cell, Check, Column, Row, Table};
+use crate::replicate::replicate;
 use crate::study::{Effort, Options};
+use crate::warm_up;
 
 /// The pairs of schedulers that the document compares, in the order of its rows.
 pub(super) const POLICIES: [(Application, Network); 3] = [
@@ -19,9 +20,6 @@ pub(super) const POLICIES: [(Application, Network); 3] = [
 
 /// What a table of this document is promised to be within.
 pub(super) const TOLERANCE: f64 = 0.10;
-
-/// Replications of what is asked for sensitivity: two give an interval.
-const SENSITIVITY_RUNS_MAX: u32 = 2;
 
 /// A setup's figures over all replications.
 #[derive(Clone, PartialEq, Debug)]
@@ -38,18 +36,34 @@ pub(super) struct Point {
 /// Which figure of a point.
 pub(super) type Figure<'a> = &'a dyn Fn(&Point) -> Estimate;
 
+/// Before what counts, in full runs.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// Whether that suffices for `setups`, by the latencies of segments.
+pub(super) fn warm_up_check(setups: &[Setup], options: &Options) -> Check {
+    let few = Options { replications: 2, precision: None, ..*options };
+    let mut all = Vec::new();
+    for setup in setups {
+        let whole = |seed, number| match run(setup, seed, number, Duration::ZERO, WARM_UP * 5) {
+            Ok(measured) => measured.latencies_us,
+            Err(error) => panic!("a study's own machine: {error}"),
+        };
+        all.extend(replicate(&few, whole, |_| Vec::new()).into_iter().map(|series| (WARM_UP, series)));
+    }
+    warm_up::check("latencies of segments", &all)
+}
+
 /// Runs `setup`.
 pub(super) fn measure(setup: &Setup, options: &Options) -> Point {
     let (warm_up, span) = match options.effort {
         Effort::Quick => (Duration::from_millis(50), Duration::from_millis(150)),
-        Effort::Full => (Duration::from_millis(300), Duration::from_secs(3)),
+        Effort::Full => (WARM_UP, Duration::from_secs(3)),
     };
-    let replications = Replications {
-        confidence: options.confidence,
-        threads: options.threads,
-        ..Replications::new(options.seed, u64::from(options.replications.max(1)))
+    let one = |seed, number| match run(setup, seed, number, warm_up, span) {
+        Ok(measured) => measured,
+        Err(error) => panic!("a study's own machine: {error}"),
     };
-    let runs = replications.run(|seed, number| run(setup, seed, number, warm_up, span));
+    let runs = replicate(options, one, |run| vec![run.mbps, run.latency_us]);
     let estimate = |figure: &dyn Fn(&Measured) -> f64| {
         Estimate::of(&runs.iter().map(figure).collect::<Vec<_>>(), options.confidence)
     };
@@ -154,29 +168,4 @@ pub(super) fn label((application, network): (Application, Network)) -> String {
         Network::Adaptive => "adaptive",
     };
     format!("{application}/{network}")
-}
-
-/// What was assumed, and what `figure` of `setup` becomes with other values.
-pub(super) fn assumptions(setup: &Setup, name: &str, figure: Figure<'_>, options: &Options) -> Vec<Assumption> {
-    let options = Options { replications: options.replications.min(SENSITIVITY_RUNS_MAX), ..*options };
-    let sensitivity = |(value, change): super::assumptions::Other| Sensitivity {
-        value: value.to_owned(),
-        figure: name.to_owned(),
-        ours: figure(&measure(&changed(setup, change), &options)),
-    };
-    super::assumptions::all()
-        .into_iter()
-        .map(|choice| Assumption {
-            key: choice.key.to_owned(),
-            value: choice.value,
-            reason: choice.reason.to_owned(),
-            sensitivity: choice.others.into_iter().map(sensitivity).collect(),
-        })
-        .collect()
-}
-
-fn changed(setup: &Setup, change: fn(&mut Setup)) -> Setup {
-    let mut setup = setup.clone();
-    change(&mut setup);
-    setup
 }

@@ -19,14 +19,16 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::Poll;
 
+use sim::hardware::ConfigError;
 use sim::hardware::Mesh;
 use sim::hardware::fddi::{Frame, Ring};
 use sim::kernel::TaskId;
-use sim::{Facility, Sim, Simulation, Tally};
+use sim::{Facility, Sim, Simulation, Stream, Tally};
 use units::{Duration, Instant};
 
 use super::flow::Flow;
 use super::setup::{Acknowledgements, Application, Counted, Joined, Judgement, Network, Rest, SENDER, Setup};
+use crate::conserved::{assert_conserved, check_books};
 
 /// Segments of one generator on their way to a queue at most; the generator waits for them then.
 const CARRIED_MAX: usize = 16;
@@ -46,6 +48,8 @@ pub(super) struct Measured {
     pub(super) stopped: f64,
     /// Acknowledged data of each gateway, in Mb/s.
     pub(super) gateway_mbps: Vec<f64>,
+    /// From the generator to the acknowledgement, with the time of that, in its order.
+    pub(super) latencies_us: Vec<(Instant, f64)>,
 }
 
 /// What frames carry.
@@ -97,6 +101,22 @@ impl Gateway {
     }
 }
 
+/// What was made and what became of it, from the beginning of the run on.
+#[derive(Default)]
+struct Counts {
+    generated: Cell<u64>,
+    /// Application schedulers have them.
+    carried: Cell<u64>,
+    acknowledged: Cell<u64>,
+    /// By ring: frames given to it, and frames that it brought.
+    offered: Vec<Cell<u64>>,
+    brought: Vec<Cell<u64>>,
+}
+
+fn up(count: &Cell<u64>) {
+    count.set(count.get() + 1);
+}
+
 struct Model {
     sim: Sim,
     setup: Setup,
@@ -104,32 +124,42 @@ struct Model {
     rings: Vec<Ring<Unit>>,
     mesh: Mesh,
     flow: Flow,
+    latencies_us: RefCell<Vec<(Instant, f64)>>,
+    counts: Counts,
+    /// What decides whether a packet comes with an error, by ring.
+    errors: Vec<RefCell<Stream>>,
 }
 
 /// Run number `run` under `seed`: `warm_up`, then `span`.
 ///
-/// # Panics
-/// If the setup makes no machine: a model's parameters are checked where it is built.
-pub(super) fn run(setup: &Setup, seed: u64, run: u64, warm_up: Duration, span: Duration) -> Measured {
-    assert!(setup.window_packets() > 0, "window_bytes: a window of {} bytes holds no packet", setup.window_bytes);
+/// # Errors
+/// Names the key of `setup` that cannot be.
+pub(super) fn run(
+    setup: &Setup,
+    seed: u64,
+    run: u64,
+    warm_up: Duration,
+    span: Duration,
+) -> Result<Measured, ConfigError> {
     let mut simulation = Simulation::new(seed, run);
-    let model = Rc::new(Model::new(&simulation.sim(), setup));
+    let model = Rc::new(Model::new(&simulation.sim(), setup)?);
     model.start(&simulation);
     simulation.run_until(Instant::ZERO + warm_up);
     simulation.reset_statistics();
     model.flow.reset();
+    model.latencies_us.borrow_mut().clear();
     for gateway in &model.gateways {
         *gateway.books.borrow_mut() = Books::default();
     }
     simulation.run_until(Instant::ZERO + warm_up + span);
-    // Every component holds its books against Little's law.
-    let _reports = simulation.reports();
-    model.measured(span)
+    check_books(&simulation);
+    model.check_conservation();
+    Ok(model.measured(span))
 }
 
 impl Model {
-    fn new(sim: &Sim, setup: &Setup) -> Self {
-        let can_be = "the setup makes a machine";
+    fn new(sim: &Sim, setup: &Setup) -> Result<Self, ConfigError> {
+        setup.validate()?;
         let gateway = |index: usize| Gateway {
             queue: RefCell::default(),
             transport: Cell::new(None),
@@ -141,14 +171,44 @@ impl Model {
             coming: Cell::new(0),
             books: RefCell::default(),
         };
-        let ring = |index| Ring::new(sim, &format!("ring {index}"), setup.ring(index)).expect(can_be);
-        Self {
+        let ring = |index| Ring::new(sim, &format!("ring {index}"), setup.ring(index));
+        let zeros = || vec![Cell::new(0); setup.gateways];
+        Ok(Self {
             sim: sim.clone(),
             setup: setup.clone(),
             gateways: (0..setup.gateways).map(gateway).collect(),
-            rings: (0..setup.gateways).map(ring).collect(),
-            mesh: Mesh::new(sim, "array", setup.mesh()).expect(can_be),
+            rings: (0..setup.gateways).map(ring).collect::<Result<_, _>>()?,
+            mesh: Mesh::new(sim, "array", setup.mesh())?,
             flow: Flow::new(sim, setup.gateways, setup.low(), setup.assumed.stops),
+            latencies_us: RefCell::default(),
+            counts: Counts { offered: zeros(), brought: zeros(), ..Counts::default() },
+            errors: (0..setup.gateways).map(|index| RefCell::new(sim.stream(&format!("errors {index}")))).collect(),
+        })
+    }
+
+    /// Segments and frames: none is lost, and none comes from nowhere.
+    ///
+    /// # Panics
+    /// If one is or does.
+    fn check_conservation(&self) {
+        let queued = self.gateways.iter().map(|gateway| gateway.queue.borrow().len() as u64).sum();
+        let flying = self.gateways.iter().map(|gateway| gateway.flying.borrow().len() as u64).sum();
+        let places = [
+            ("at application schedulers", self.counts.carried.get()),
+            ("queued", queued),
+            ("under way", flying),
+            ("acknowledged", self.counts.acknowledged.get()),
+        ];
+        assert_conserved("segments", self.counts.generated.get(), &places);
+        for (index, ring) in self.rings.iter().enumerate() {
+            let places = [
+                ("queued", ring.queue_frames(SENDER) as u64),
+                ("queued at the peer", ring.queue_frames(self.setup.receiver()) as u64),
+                ("on the ring", ring.frames_in_flight() as u64),
+                ("refused", ring.refused()),
+                ("brought", self.counts.brought[index].get()),
+            ];
+            assert_conserved("frames of a ring", self.counts.offered[index].get(), &places);
         }
     }
 
@@ -156,9 +216,11 @@ impl Model {
         for (index, share) in self.setup.shares().into_iter().enumerate() {
             let (at_peer, at_gateway) = (Rc::clone(self), Rc::clone(self));
             self.rings[index].on_delivery(self.setup.receiver(), move |frame| {
+                up(&at_peer.counts.brought[index]);
                 at_peer.sim.spawn(Rc::clone(&at_peer).take_packet(index, frame));
             });
             self.rings[index].on_delivery(SENDER, move |frame| {
+                up(&at_gateway.counts.brought[index]);
                 at_gateway.sim.spawn(Rc::clone(&at_gateway).take_acknowledgement(index, frame));
             });
             simulation.spawn(Rc::clone(self).transport(index));
@@ -192,6 +254,8 @@ impl Model {
                     }
                 }
                 carried.set(carried.get() + 1);
+                up(&self.counts.generated);
+                up(&self.counts.carried);
                 let (model, counter) = (Rc::clone(&self), Rc::clone(&carried));
                 let generated = self.sim.now();
                 self.sim.spawn(async move {
@@ -207,7 +271,7 @@ impl Model {
     }
 
     /// The application schedulers on the segment's way: into the first queue with room, if they are adaptive. The last one keeps it.
-    async fn schedule(&self, from: usize, generated: Instant) {
+    async fn schedule(self: &Rc<Self>, from: usize, generated: Instant) {
         let count = self.setup.gateways;
         let is_fixed = self.setup.application == Application::Fixed;
         let mut at = from;
@@ -216,9 +280,10 @@ impl Model {
             let is_full = self.gateways[at].queue.borrow().len() >= self.setup.high();
             if !is_full || is_fixed || handed_on == count {
                 if is_full {
-                    self.flow.stop(at, is_fixed);
+                    self.signal(move |flow| flow.stop(at, is_fixed));
                 }
                 self.gateways[at].queue.borrow_mut().push_back(generated);
+                self.counts.carried.set(self.counts.carried.get() - 1);
                 self.wake(at);
                 return;
             }
@@ -226,6 +291,19 @@ impl Model {
             self.mesh.transfer(at, next, self.setup.assumed.packet_bytes).await;
             at = next;
         }
+    }
+
+    /// Tells all generators, when the signal has reached them.
+    fn signal(self: &Rc<Self>, change: impl FnOnce(&Flow) + 'static) {
+        let time = self.setup.assumed.signal;
+        if time.is_zero() {
+            return change(&self.flow);
+        }
+        let model = Rc::clone(self);
+        self.sim.spawn(async move {
+            model.sim.sleep(time).await;
+            change(&model.flow);
+        });
     }
 
     /// TCP of a gateway: a segment is a packet, and goes when the window has room.
@@ -241,7 +319,7 @@ impl Model {
             })
             .await;
             let waiting = gateway.queue.borrow().len();
-            self.flow.drained(index, waiting);
+            self.signal(move |flow| flow.drained(index, waiting));
             gateway.flying.borrow_mut().insert(sequence, generated);
             gateway.processor.serve(self.setup.assumed.packet_work).await;
             let unit = self.choose(index);
@@ -298,6 +376,7 @@ impl Model {
     fn send(&self, gateway: usize, unit: usize, sequence: u64) {
         let item = Unit::Data { gateway, sequence };
         let bytes = self.setup.assumed.packet_bytes;
+        up(&self.counts.offered[unit]);
         let sent = self.rings[unit].enqueue(SENDER, self.setup.receiver(), bytes, item);
         assert!(sent.is_ok(), "a network unit has room for all windows");
     }
@@ -306,8 +385,14 @@ impl Model {
     async fn take_packet(self: Rc<Self>, ring: usize, frame: Frame<Unit>) {
         let Unit::Data { gateway, sequence } = frame.item else { return };
         self.gateways[ring].peer.serve(self.setup.assumed.packet_work).await;
+        let errors = self.setup.assumed.error_rate * (frame.bytes * 8) as f64;
+        if self.errors[ring].borrow_mut().chance(errors) {
+            // Go-back-N with one packet of the ring: it goes again, and what came over other rings waits for it.
+            return self.send(gateway, ring, sequence);
+        }
         let came = self.gateways[gateway].take(sequence, self.setup.assumed.acknowledgements);
         let item = Unit::Acknowledgement { gateway, first: came.start, end: came.end };
+        up(&self.counts.offered[ring]);
         self.rings[ring].send(self.setup.receiver(), SENDER, self.setup.assumed.ack_bytes, item).await;
     }
 
@@ -321,7 +406,10 @@ impl Model {
         let mut flying = owner.flying.borrow_mut();
         while let Some((&sequence, &generated)) = flying.range(first..end).next() {
             flying.remove(&sequence);
-            owner.books.borrow_mut().latency_us.add(now.saturating_since(generated).as_secs_f64() * 1e6);
+            up(&self.counts.acknowledged);
+            let latency_us = now.saturating_since(generated).as_secs_f64() * 1e6;
+            owner.books.borrow_mut().latency_us.add(latency_us);
+            self.latencies_us.borrow_mut().push((now, latency_us));
         }
         drop(flying);
         self.wake(gateway);
@@ -352,6 +440,39 @@ impl Model {
             moved: moved as f64 / sent.max(1) as f64,
             stopped: self.flow.stopped_share(),
             gateway_mbps,
+            latencies_us: self.latencies_us.take(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::touchstone::paper::Case;
+
+    fn model() -> Rc<Model> {
+        let mut simulation = Simulation::new(1, 0);
+        let setup = Setup::new(87.0, Case::Uniform).with(Application::Adaptive, Network::Adaptive);
+        let model = Rc::new(Model::new(&simulation.sim(), &setup).unwrap());
+        model.start(&simulation);
+        simulation.run_until(Instant::ZERO + Duration::from_millis(20));
+        model.check_conservation();
+        model
+    }
+
+    #[test]
+    #[should_panic(expected = "segments are not conserved")]
+    fn a_segment_from_nowhere_ends_the_run() {
+        let model = model();
+        model.gateways[2].queue.borrow_mut().push_back(Instant::ZERO);
+        model.check_conservation();
+    }
+
+    #[test]
+    #[should_panic(expected = "frames of a ring are not conserved")]
+    fn a_frame_that_no_ring_brings_ends_the_run() {
+        let model = model();
+        up(&model.counts.offered[1]);
+        model.check_conservation();
     }
 }

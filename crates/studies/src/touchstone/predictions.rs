@@ -1,11 +1,13 @@
 //! 004-table-7 and 004-table-8: predictions, made without the printed values.
 
-use super::experiment::{Figure, POLICIES, Point, assumptions, label, measure};
-use super::paper::{Case, Inputs};
+use super::assumptions::Headline;
+use super::experiment::{Figure, POLICIES, Point, label, measure};
+use super::paper::{Case, Inputs, Table7 as Inputs7, Table8 as Inputs8};
 use super::setup::Setup;
 use super::table_5::NOTES;
-use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Series, Table};
+use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
+use crate::{Choice, choices};
 
 /// Throughput by network length.
 pub(super) struct Table7;
@@ -33,26 +35,18 @@ impl Study for Table7 {
         &["004-tables-7-8-inputs.toml", "004-touchstone.toml"]
     }
 
-    fn assumptions(&self) -> Vec<Assumption> {
-        super::assumptions::stated()
+    fn choices(&self) -> Vec<Choice> {
+        super::assumptions::choices(&headline_7(&Inputs::load().table_7))
     }
 
     fn run(&self, options: &Options) -> Outcome {
         let inputs = Inputs::load().table_7;
-        let setup = |km: u64, case, policy: usize| {
-            let mut setup =
-                Setup::new(inputs.offered_percent_of_capacity, case).with(POLICIES[policy].0, POLICIES[policy].1);
-            (setup.network_km, setup.window_bytes) = (km, inputs.window_bytes);
-            setup
-        };
+        let setup = |km, case, policy| setup_7(&inputs, km, case, policy);
         let grid = |case| -> Vec<Vec<Point>> {
             let row = |policy| inputs.network_km.iter().map(|&km| measure(&setup(km, case, policy), options)).collect();
             (0..POLICIES.len()).map(row).collect()
         };
         let points: Vec<_> = inputs.cases.iter().map(|&case| (case, grid(case))).collect();
-        let longest = inputs.network_km.iter().copied().max().expect("lengths are given");
-        let headline = setup(longest, Case::TwoOverloaded, 2);
-        let figure = format!("adaptive/adaptive, {longest} km, two overloaded, Mb/s");
         let columns = |unit| inputs.network_km.iter().map(|km| Column::new(&format!("{km} km"), unit)).collect();
         Outcome {
             tables: vec![
@@ -60,10 +54,25 @@ impl Study for Table7 {
                 table("Frames at a ring's network units", columns("frames"), &points, &|point| point.interface_frames),
             ],
             plots: points.iter().map(|(case, rows)| by_length(*case, &inputs.network_km, rows)).collect(),
-            assumptions: assumptions(&headline, &figure, &|point| point.mbps, options),
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: length_checks(&points),
             notes: [PREDICTION].iter().chain(&NOTES).map(|&note| note.to_owned()).collect(),
         }
+    }
+}
+
+fn setup_7(inputs: &Inputs7, km: u64, case: Case, policy: usize) -> Setup {
+    let mut setup = Setup::new(inputs.offered_percent_of_capacity, case).with(POLICIES[policy].0, POLICIES[policy].1);
+    (setup.network_km, setup.window_bytes) = (km, inputs.window_bytes);
+    setup
+}
+
+fn headline_7(inputs: &Inputs7) -> Headline {
+    let longest = inputs.network_km.iter().copied().max().expect("lengths are given");
+    Headline {
+        name: format!("adaptive/adaptive, {longest} km, two overloaded, Mb/s"),
+        setup: setup_7(inputs, longest, Case::TwoOverloaded, 2),
+        figure: |point| point.mbps,
     }
 }
 
@@ -134,17 +143,13 @@ impl Study for Table8 {
         &["004-tables-7-8-inputs.toml", "004-touchstone.toml"]
     }
 
-    fn assumptions(&self) -> Vec<Assumption> {
-        super::assumptions::stated()
+    fn choices(&self) -> Vec<Choice> {
+        super::assumptions::choices(&headline_8(&Inputs::load().table_8))
     }
 
     fn run(&self, options: &Options) -> Outcome {
         let inputs = Inputs::load().table_8;
-        let setup = |window: u64, case| {
-            let mut setup = Setup::new(inputs.offered_percent_of_capacity, case).with(POLICIES[2].0, POLICIES[2].1);
-            (setup.network_km, setup.window_bytes) = (inputs.network_km, window);
-            setup
-        };
+        let setup = |window, case| setup_8(&inputs, window, case);
         let row = |&case: &Case| -> Vec<Point> {
             inputs.window_bytes.iter().map(|&window| measure(&setup(window, case), options)).collect()
         };
@@ -161,18 +166,31 @@ impl Study for Table8 {
                 })
                 .collect(),
         };
-        let headline = setup(inputs.window_bytes[inputs.window_bytes.len() - 1], Case::TwoOverloaded);
-        let figure = "largest window, two overloaded, latency in us";
         Outcome {
             tables: vec![
                 table("Latency, adaptive/adaptive", "us", &|point| point.latency_us),
                 table("Throughput, adaptive/adaptive", "Mb/s", &|point| point.mbps),
             ],
-            assumptions: assumptions(&headline, figure, &|point| point.latency_us, options),
+            assumptions: choices::assumptions(&self.choices(), options),
             checks: window_checks(&inputs.cases, &points),
             notes: [PREDICTION].iter().chain(&NOTES).map(|&note| note.to_owned()).collect(),
             ..Outcome::default()
         }
+    }
+}
+
+fn setup_8(inputs: &Inputs8, window: u64, case: Case) -> Setup {
+    let mut setup = Setup::new(inputs.offered_percent_of_capacity, case).with(POLICIES[2].0, POLICIES[2].1);
+    (setup.network_km, setup.window_bytes) = (inputs.network_km, window);
+    setup
+}
+
+fn headline_8(inputs: &Inputs8) -> Headline {
+    let largest = inputs.window_bytes.iter().copied().max().expect("windows are given");
+    Headline {
+        name: format!("latency, window of {largest} bytes, two overloaded, us"),
+        setup: setup_8(inputs, largest, Case::TwoOverloaded),
+        figure: |point| point.latency_us,
     }
 }
 

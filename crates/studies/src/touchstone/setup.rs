@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use sim::hardware::fddi::{Arrivals, Background, RingConfig};
-use sim::hardware::{Forwarding, MeshConfig, Topology};
+use sim::hardware::{ConfigError, Forwarding, MeshConfig, Topology};
 use units::{Duration, Rate};
 
 use super::paper::{Case, Machine};
@@ -129,6 +129,10 @@ pub(super) struct Assumed {
     pub(super) stops: Stops,
     /// What becomes of a message whose generator is stopped.
     pub(super) rest: Rest,
+    /// What a stop or start signal takes to reach the generators.
+    pub(super) signal: Duration,
+    /// Of each bit of a packet on a ring.
+    pub(super) error_rate: f64,
 }
 
 impl Default for Assumed {
@@ -149,14 +153,16 @@ impl Default for Assumed {
             generator_rate: delta_link,
             link_rate: delta_link,
             link_hop: Duration::from_nanos(delta.hop_ns),
-            // 0.8 ms on a ring of 20 stations and 20 km.
-            holding: Duration::from_nanos(686_300),
+            // 0.78 ms on a ring of 20 stations and 20 km.
+            holding: Duration::from_nanos(666_300),
             peer_station: 10,
             background_frame_bytes: 4_500,
-            judgement: Judgement::Product,
+            judgement: Judgement::OwnQueue(3),
             counted: Counted::There,
             stops: Stops::All,
             rest: Rest::GivenUp,
+            signal: Duration::ZERO,
+            error_rate: 0.0,
         }
     }
 }
@@ -215,6 +221,53 @@ impl Setup {
         self
     }
 
+    /// Whether such a machine can be, as far as its rings and links do not say so themselves.
+    ///
+    /// # Errors
+    /// Names the key that cannot be.
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        let assumed = &self.assumed;
+        ConfigError::require(self.gateways > 0, "gateways", || "there is no way out".to_owned())?;
+        ConfigError::require((1..self.stations).contains(&assumed.peer_station), "peer_station", || {
+            format!("{} is not one of the stations 1 to {} before the last", assumed.peer_station, self.stations)
+        })?;
+        ConfigError::require(self.receiver() != self.background_station(), "peer_station", || {
+            format!("{} is the background's station as well", self.receiver())
+        })?;
+        ConfigError::require(assumed.packet_bytes > 0, "packet_bytes", || {
+            "packets of nothing carry nothing".to_owned()
+        })?;
+        ConfigError::require(self.window_packets() > 0, "window_bytes", || {
+            format!("a window of {} bytes holds no packet of {}", self.window_bytes, assumed.packet_bytes)
+        })?;
+        ConfigError::require(assumed.low_bytes <= assumed.high_bytes, "low_bytes", || {
+            format!(
+                "{} is above high_bytes, {}: who is stopped would start at once",
+                assumed.low_bytes, assumed.high_bytes
+            )
+        })?;
+        ConfigError::require(self.offered_mbps.is_finite() && self.offered_mbps > 0.0, "offered_mbps", || {
+            format!("{} is no load", self.offered_mbps)
+        })?;
+        ConfigError::require(assumed.share_ratio.is_finite() && assumed.share_ratio > 0.0, "share_ratio", || {
+            format!("{} is no proportion", assumed.share_ratio)
+        })?;
+        ConfigError::require(assumed.message_bytes >= assumed.packet_bytes as f64, "message_bytes", || {
+            format!("{} is less than a packet, {}", assumed.message_bytes, assumed.packet_bytes)
+        })?;
+        ConfigError::require(!assumed.generator_rate.is_zero(), "generator_rate", || {
+            "no message would ever come".to_owned()
+        })?;
+        ConfigError::require((0.0..1.0).contains(&assumed.error_rate), "error_rate", || {
+            format!("{} is no probability", assumed.error_rate)
+        })
+    }
+
+    /// Where the background is: half way back from the peer.
+    const fn background_station(&self) -> usize {
+        usize::midpoint(self.receiver(), self.stations)
+    }
+
     /// What the background of ring `index` asks for. The first rings are those that are overloaded: their generators offer most.
     fn background(&self, index: usize) -> f64 {
         let (elsewhere, overloaded) = match self.case {
@@ -261,8 +314,7 @@ impl Setup {
     /// The ring of gateway `index`.
     pub(super) fn ring(&self, index: usize) -> RingConfig {
         let background = Background {
-            // Half way back.
-            station: usize::midpoint(self.receiver(), self.stations),
+            station: self.background_station(),
             share: self.background(index),
             frame_bytes: self.assumed.background_frame_bytes,
             arrivals: Arrivals::Exponential,

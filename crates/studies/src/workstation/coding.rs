@@ -6,12 +6,14 @@
 //! paper's machines.
 
 use measure::Estimate;
-use sim::{Replications, Stream};
+use sim::Stream;
 
 use super::config::Config;
-use super::paper::{Kind, paper};
+use super::paper::{DATA, Kind, paper};
+use crate::conserved::assert_conserved;
 use crate::outcome::{Column, Plot, Row, Series, Table};
-use crate::{Assumption, Cell, Check, Effort, Options, Outcome, Study};
+use crate::replicate::replicate;
+use crate::{Cell, Check, Choice, Effort, Options, Outcome, Study, choices};
 
 /// Microseconds that light takes for a kilometre of fibre, there and back.
 const ROUND_TRIP_US_PER_KM: f64 = 2.0 * 5.085;
@@ -31,6 +33,8 @@ struct Case {
     broken: usize,
     /// Of a packet.
     loss: f64,
+    /// Of a packet after a lost one of its channel, if that is more.
+    again: f64,
     /// Slots from sending a packet until its loss is known: all of them are sent again.
     window: u64,
     slots: u64,
@@ -52,6 +56,42 @@ impl Study for Coding {
 
     fn title(&self) -> &'static str {
         "Coding across channels against go-back-N, by length, errors and broken channels"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        DATA
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let figure = "sent again with one of six for parity, 2000 km, 1e-7 a bit, per 1000";
+        let with = |change: fn(&mut Case)| {
+            move |options: &Options| {
+                let mut case = case(options, 2_000.0, 1e-7, 1, 0);
+                change(&mut case);
+                estimate(options, case)[1]
+            }
+        };
+        vec![
+            Choice::new(
+                "window",
+                "what a round trip holds, one packet at least",
+                "a sender that waits for nothing; a smaller window resends less and idles more",
+            )
+            .or("half of it", figure, with(|case| case.window = (case.window / 2).max(1)))
+            .or("twice as much", figure, with(|case| case.window *= 2))
+            .or("none: a lost slot is sent again alone", figure, with(|case| case.window = 1)),
+            Choice::new(
+                "errors",
+                "of bits, and so of packets, know nothing of each other",
+                "the paper has a rate and no law; errors that come together hit fewer packets",
+            )
+            .or("ten bits at once", figure, with(|case| case.loss /= 10.0))
+            .or(
+                "a packet after a lost one of its channel is lost with 50 %",
+                figure,
+                with(|case| case.again = 0.5),
+            ),
+        ]
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -99,13 +139,8 @@ impl Study for Coding {
                 series: curves,
             }],
             checks,
-            assumptions: vec![Assumption {
-                key: "window".to_owned(),
-                value: "what a round trip holds, one packet at least".to_owned(),
-                reason: "a sender that waits for nothing; a smaller window resends less and idles more".to_owned(),
-                sensitivity: Vec::new(),
-            }],
-            notes: vec!["Errors of packets know nothing of each other.".to_owned()],
+            assumptions: choices::assumptions(&self.choices(), options),
+            ..Outcome::default()
         }
     }
 }
@@ -118,6 +153,7 @@ fn case(options: &Options, km: f64, error_rate: f64, parity: usize, broken: usiz
         parity,
         broken,
         loss: 1.0 - (1.0 - error_rate).powf(machine.packet_bits as f64),
+        again: 0.0,
         window: (km * ROUND_TRIP_US_PER_KM / packet_us).ceil().max(1.0) as u64,
         slots: match options.effort {
             Effort::Quick => 5_000,
@@ -127,15 +163,8 @@ fn case(options: &Options, km: f64, error_rate: f64, parity: usize, broken: usiz
 }
 
 fn estimate(options: &Options, case: Case) -> [Estimate; 2] {
-    let replications = Replications {
-        seed: options.seed,
-        runs_min: u64::from(options.replications.max(1)),
-        runs_max: u64::from(options.replications.max(1)),
-        confidence: options.confidence,
-        precision: None,
-        threads: options.threads,
-    };
-    let runs = replications.run(|seed, run| carry(&case, &mut Stream::new(seed, run, "losses")));
+    let run = |seed, run| carry(&case, &mut Stream::new(seed, run, "losses"));
+    let runs = replicate(options, run, |carried| vec![carried.goodput]);
     let of =
         |figure: fn(&Carried) -> f64| Estimate::of(&runs.iter().map(figure).collect::<Vec<f64>>(), options.confidence);
     [of(|carried| carried.goodput), of(|carried| carried.resent)]
@@ -143,9 +172,27 @@ fn estimate(options: &Options, case: Case) -> [Estimate; 2] {
 
 fn carry(case: &Case, stream: &mut Stream) -> Carried {
     let (arrived, resent) = if case.parity == 0 { go_back(case, stream) } else { coded(case, stream) };
+    let carrying = case.channels - if case.parity == 0 { case.broken } else { case.parity };
+    let places = [("arrived", arrived), ("sent again", resent)];
+    assert_conserved("places for packets of data", case.slots * carrying as u64, &places);
     Carried {
         goodput: arrived as f64 / (case.slots * case.channels as u64) as f64,
         resent: 1e3 * resent as f64 / arrived.max(1) as f64,
+    }
+}
+
+/// Whether a channel has just lost a packet.
+#[derive(Clone, Copy, Default)]
+struct Channel {
+    has_lost: bool,
+}
+
+impl Channel {
+    /// Whether it loses its next packet.
+    fn loses(&mut self, case: &Case, stream: &mut Stream) -> bool {
+        let probability = if self.has_lost { case.loss.max(case.again) } else { case.loss };
+        self.has_lost = stream.chance(probability);
+        self.has_lost
     }
 }
 
@@ -153,9 +200,9 @@ fn carry(case: &Case, stream: &mut Stream) -> Carried {
 fn go_back(case: &Case, stream: &mut Stream) -> (u64, u64) {
     let (mut arrived, mut resent) = (0, 0);
     for _ in case.broken..case.channels {
-        let mut slot = 0;
+        let (mut slot, mut channel) = (0, Channel::default());
         while slot < case.slots {
-            if stream.chance(case.loss) {
+            if channel.loses(case, stream) {
                 let lost = case.window.min(case.slots - slot);
                 resent += lost;
                 slot += lost;
@@ -172,8 +219,10 @@ fn go_back(case: &Case, stream: &mut Stream) -> (u64, u64) {
 fn coded(case: &Case, stream: &mut Stream) -> (u64, u64) {
     let data = (case.channels - case.parity) as u64;
     let (mut arrived, mut resent, mut slot) = (0, 0, 0);
+    let mut channels = vec![Channel::default(); case.channels - case.broken];
     while slot < case.slots {
-        let lost = case.broken + (case.broken..case.channels).filter(|_| stream.chance(case.loss)).count();
+        let lost =
+            case.broken + channels.iter_mut().filter_map(|channel| channel.loses(case, stream).then_some(())).count();
         if lost > case.parity {
             let again = case.window.min(case.slots - slot);
             resent += again * data;
@@ -211,7 +260,7 @@ fn broken_channels(options: &Options) -> Vec<Check> {
 mod tests {
     use super::*;
 
-    const CASE: Case = Case { channels: 6, parity: 0, broken: 0, loss: 0.01, window: 50, slots: 200_000 };
+    const CASE: Case = Case { channels: 6, parity: 0, broken: 0, loss: 0.01, again: 0.0, window: 50, slots: 200_000 };
 
     #[test]
     fn go_back_n_carries_what_its_formula_says() {

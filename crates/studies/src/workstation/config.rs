@@ -62,7 +62,12 @@ pub(crate) struct Choices {
     pub(crate) background_arrivals: Arrivals,
     /// Frames that an interface has fetched and not sent.
     pub(crate) interface_frames: usize,
+    /// On the way out and on the way in.
     pub(crate) mux_service: Duration,
+    /// Before each transfer of an interface.
+    pub(crate) dma_setup: Duration,
+    /// Instructions of a processor to go on with another operation, and to take an interrupt, beyond those of the operations.
+    pub(crate) switch_instructions: u64,
     /// Station of the receiver; the sender is station 0.
     pub(crate) receiver_station: usize,
     pub(crate) background_station: usize,
@@ -136,7 +141,9 @@ impl Config {
             small: None,
             failure: Failure::default(),
             choices: Choices::of(kind),
-            warm_up: Duration::from_millis(40),
+            // Held against MSER-5 by 004-table-3. The serial machine's receiver is slower than its sender by a hair, so its queue takes a
+            // sixth of a second to fill.
+            warm_up: Duration::from_millis(if kind == Kind::Serial { 200 } else { 40 }),
             measured: Duration::from_millis(400),
         }
     }
@@ -258,6 +265,8 @@ impl Choices {
             background_arrivals: Arrivals::Exponential,
             interface_frames: if serial { 8 } else { 1 },
             mux_service: Duration::from_micros(1),
+            dma_setup: Duration::ZERO,
+            switch_instructions: 0,
             receiver_station: 10,
             background_station: 15,
             stale: Duration::ZERO,

@@ -2,11 +2,12 @@
 
 use units::Duration;
 
+use super::assumptions::Headline;
 use super::config::{Config, Failure};
-use super::paper::{Kind, paper};
-use super::runs::{Point, ours, point, shown, throughput_and_delay};
-use crate::outcome::{Column, Plot, Row, Series, Table};
-use crate::{Cell, Check, Effort, Options, Outcome, Study};
+use super::paper::{DATA, Kind, paper};
+use super::runs::{Point, ours, point, shown, throughput_and_delay, throughput_and_delay_by};
+use crate::outcome::{Column, Plot, Row, Table};
+use crate::{Cell, Check, Choice, Effort, Options, Outcome, Study, choices};
 
 /// Processors and rings for the goal.
 pub(super) struct Least;
@@ -21,12 +22,12 @@ const fn counts(effort: Effort) -> &'static [usize] {
     }
 }
 
-/// Throughput by processors and rings.
+/// Throughput and delay by processors and rings.
 struct Grid {
     kind: Kind,
     counts: &'static [usize],
     /// A row for each number of processors.
-    throughputs: Vec<Vec<measure::Estimate>>,
+    points: Vec<Vec<Point>>,
 }
 
 impl Study for Least {
@@ -38,8 +39,20 @@ impl Study for Least {
         "The fewest processors and rings that carry 300 Mb/s"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        DATA
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        super::assumptions::choices(&[
+            Headline::throughput("throughput, 2-bus, 3 processors, 6 rings, Mb/s", machine(Kind::TwoBus, 3, 6)),
+            Headline::throughput("throughput, 1-bus, 4 processors, 5 rings, Mb/s", machine(Kind::OneBus, 4, 5)),
+        ])
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let mut outcome = Outcome {
+            assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
                 "Six rings are the least here too. Of processors three nearly do: what a fourth adds is small, as the rings are the limit."
                     .to_owned(),
@@ -48,8 +61,8 @@ impl Study for Least {
         };
         for kind in [Kind::TwoBus, Kind::OneBus] {
             let grid = Grid::new(kind, options);
-            outcome.tables.push(grid.table());
-            outcome.plots.push(grid.plot());
+            outcome.tables.extend(grid.tables());
+            outcome.plots.extend(grid.plots());
             outcome.checks.extend(grid.checks());
         }
         outcome
@@ -60,16 +73,15 @@ impl Grid {
     fn new(kind: Kind, options: &Options) -> Self {
         let counts = counts(options.effort);
         let of = |protocol_processors: usize, interfaces: usize| {
-            let measured = Duration::from_millis(200);
-            point(options, &Config { protocol_processors, interfaces, measured, ..Config::new(kind) }).throughput
+            point(options, &machine(kind, protocol_processors, interfaces))
         };
         let row = |&processors: &usize| counts.iter().map(|&interfaces| of(processors, interfaces)).collect();
-        Self { kind, counts, throughputs: counts.iter().map(row).collect() }
+        Self { kind, counts, points: counts.iter().map(row).collect() }
     }
 
     fn at(&self, processors: usize, interfaces: usize) -> f64 {
         let place = |count: usize| self.counts.iter().position(|&at| at == count).expect("one of the grid");
-        self.throughputs[place(processors)][place(interfaces)].mean
+        self.points[place(processors)][place(interfaces)].throughput.mean
     }
 
     fn checks(&self) -> [Check; 4] {
@@ -99,30 +111,40 @@ impl Grid {
         ]
     }
 
-    fn table(&self) -> Table {
-        let row = |(count, row): (&usize, &Vec<measure::Estimate>)| Row {
-            label: format!("processors: {count}"),
-            cells: row.iter().map(|&estimate| Cell::ours(estimate)).collect(),
-        };
-        Table {
-            title: format!("{}: throughput, uniform load", self.kind.name()),
-            columns: self.counts.iter().map(|rings| Column::new(&format!("rings: {rings}"), "Mb/s")).collect(),
-            rows: self.counts.iter().zip(&self.throughputs).map(row).collect(),
-        }
+    fn tables(&self) -> [Table; 2] {
+        FIGURES.map(|(name, unit, figure)| {
+            let row = |(count, row): (&usize, &Vec<Point>)| Row {
+                label: format!("processors: {count}"),
+                cells: row.iter().map(|point| Cell::ours(figure(point))).collect(),
+            };
+            Table {
+                title: format!("{}: {name}, uniform load", self.kind.name()),
+                columns: self.counts.iter().map(|rings| Column::new(&format!("rings: {rings}"), unit)).collect(),
+                rows: self.counts.iter().zip(&self.points).map(row).collect(),
+            }
+        })
     }
 
-    fn plot(&self) -> Plot {
-        let series = |(count, row): (&usize, &Vec<measure::Estimate>)| Series {
-            name: format!("processors: {count}"),
-            points: self.counts.iter().zip(row).map(|(&rings, &estimate)| (rings as f64, estimate)).collect(),
-        };
-        Plot {
-            title: format!("{}: throughput by rings", self.kind.name()),
-            x: Column::new("rings", ""),
-            y: Column::new("throughput", "Mb/s"),
-            series: self.counts.iter().zip(&self.throughputs).map(series).collect(),
+    fn plots(&self) -> [Plot; 2] {
+        let names: Vec<String> = self.counts.iter().map(|count| format!("processors: {count}")).collect();
+        let mut curves: Vec<(&str, Vec<(f64, &Point)>)> = Vec::new();
+        for (name, row) in names.iter().zip(&self.points) {
+            curves.push((name, self.counts.iter().map(|&rings| rings as f64).zip(row).collect()));
         }
+        throughput_and_delay_by(&format!("{}, by rings", self.kind.name()), &Column::new("rings", ""), &curves)
     }
+}
+
+type Figure = fn(&Point) -> measure::Estimate;
+
+/// What a grid has of each point: name, unit, and which.
+const FIGURES: [(&str, &str, Figure); 2] =
+    [("throughput", "Mb/s", |point| point.throughput), ("delay per segment", "us", |point| point.delay)];
+
+/// A machine of the grid.
+fn machine(kind: Kind, protocol_processors: usize, interfaces: usize) -> Config {
+    let measured = Duration::from_millis(200);
+    Config { protocol_processors, interfaces, measured, ..Config::new(kind) }
 }
 
 impl Study for Failures {
@@ -134,8 +156,22 @@ impl Study for Failures {
         "Processors and channels that fail while data are sent"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        DATA
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let failing =
+            |kind, processors, interfaces| Config { failure: Failure { processors, interfaces }, ..Config::new(kind) };
+        super::assumptions::choices(&[
+            Headline::throughput("throughput, 1-bus, 3 processors failed, Mb/s", failing(Kind::OneBus, 3, 0)),
+            Headline::throughput("throughput, 2-bus, 3 channels failed, Mb/s", failing(Kind::TwoBus, 0, 3)),
+        ])
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let mut outcome = Outcome {
+            assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
                 "A processor that fails takes its connection with it: its segments go back to the application's scheduler. A ring that fails \
                  takes no more packets, and those before it go elsewhere; the frame in its interface still leaves, as no timers \

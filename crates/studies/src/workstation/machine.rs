@@ -6,7 +6,7 @@ use sim::hardware::{
     Bus, BusConfig, Chooser, ConfigError, Dma, Home, Memory, MemoryConfig, Mux, Outlet, Processor, ProcessorConfig,
 };
 use sim::{Sim, Store, Watch};
-use units::{Duration, Rate};
+use units::Rate;
 
 use super::config::Config;
 use super::network::Parcel;
@@ -67,7 +67,7 @@ impl Machine {
         let central = config.kind != Kind::TwoBus;
         let packet_time = Rate::from_mbps(config.ring_mbps).time_for(config.packet_bits / 8);
         let engines = |way: &str| -> Vec<Dma> {
-            let engine = |index| Dma::new(sim, &format!("{name} dma {way} {index}"), Duration::ZERO);
+            let engine = |index| Dma::new(sim, &format!("{name} dma {way} {index}"), config.choices.dma_setup);
             (0..config.interfaces).map(engine).collect()
         };
         let chooser = |index| Chooser::new(config.schedule, packet_time, index % config.interfaces);
@@ -128,14 +128,15 @@ impl Parts<'_> {
         Bus::new(self.sim, &format!("{} {part}", self.name), config)
     }
 
-    /// The paper: every instruction is in the cache, no data word is. Switching and interrupts are in the operations' costs.
+    /// The paper: every instruction is in the cache, no data word is. Switching and interrupts are in the operations' costs unless the
+    /// choices say otherwise.
     fn processor(&self, part: &str, home: &Home) -> Result<Processor, ConfigError> {
         let config = ProcessorConfig {
             mips: self.config.mips,
             instruction_hits: 1.0,
             data_hits: 0.0,
-            context_switch_instructions: 0,
-            interrupt_instructions: 0,
+            context_switch_instructions: self.config.choices.switch_instructions,
+            interrupt_instructions: self.config.choices.switch_instructions,
         };
         Processor::new(self.sim, &format!("{} {part}", self.name), config, home.clone())
     }

@@ -8,9 +8,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use sim::hardware::fddi::Ring;
+use sim::hardware::fddi::{Frame, Ring};
 use sim::hardware::{ConfigError, Outlet};
-use sim::{Report, Sim, Simulation, Tally};
+use sim::{Report, Sim, Simulation, Store, Tally};
 use units::{Duration, Instant};
 
 use super::config::{Config, Load};
@@ -19,6 +19,7 @@ use super::network::{self, Data, Packet, part_of};
 use super::paper::paper;
 use super::receiver::{self, HostOrder, Inboxes, Order};
 use super::sender::{self, Connection, Supply};
+use crate::conserved::assert_conserved;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Measured {
     pub(crate) access_us: f64,
     /// Round trips of packets, by connection, in the order of their ends.
     pub(crate) round_trips_us: Vec<Vec<f64>>,
+    /// Delays of segments of the bulk, in the order of their ends, with these.
+    pub(crate) delays_us: Vec<(Instant, f64)>,
     /// Packets sent again.
     pub(crate) resent: u64,
     /// Packets that waited at the receiving host for earlier ones: mean over arrivals, and most.
@@ -49,6 +52,7 @@ pub(super) struct Tallies {
     acknowledged_bits: u64,
     packets: u64,
     delays: Tally,
+    delays_us: Vec<(Instant, f64)>,
     small_delays: Tally,
     round_trips_us: Vec<Vec<f64>>,
     pub(super) resent: u64,
@@ -66,14 +70,48 @@ impl Tallies {
         self.round_trips_us[connection].push(micros(round_trip));
     }
 
-    pub(super) fn segment(&mut self, is_small: bool, delay: Duration) {
-        let tally = if is_small { &mut self.small_delays } else { &mut self.delays };
-        tally.add(micros(delay));
+    pub(super) fn segment(&mut self, is_small: bool, delay: Duration, now: Instant) {
+        if is_small {
+            self.small_delays.add(micros(delay));
+        } else {
+            self.delays.add(micros(delay));
+            self.delays_us.push((now, micros(delay)));
+        }
     }
 
     pub(super) fn waiting_for_order(&mut self, packets: u64) {
         self.waiting.add(packets as f64);
     }
+}
+
+/// Where segments are that are in no queue, from the beginning of the run on.
+#[derive(Default)]
+pub(super) struct Segments {
+    /// The application has begun to make them.
+    pub(super) made: Cell<u64>,
+    /// Somebody has them who makes, fetches or gives them back.
+    pub(super) in_hand: Cell<u64>,
+    /// All their packets are acknowledged.
+    pub(super) done: Cell<u64>,
+}
+
+/// What went over a ring, from the beginning of the run on.
+#[derive(Default)]
+pub(super) struct Frames {
+    pub(super) offered: Cell<u64>,
+    pub(super) taken: Cell<u64>,
+    /// What the ring has brought and nobody has taken.
+    pub(super) inboxes: RefCell<Vec<Store<Frame<Packet>>>>,
+}
+
+/// One more.
+pub(super) fn up(count: &Cell<u64>) {
+    count.set(count.get() + 1);
+}
+
+/// One less.
+pub(super) fn down(count: &Cell<u64>) {
+    count.set(count.get() - 1);
 }
 
 /// All that takes part.
@@ -91,6 +129,8 @@ pub(super) struct World {
     pub(super) tallies: RefCell<Tallies>,
     /// Between processors of one machine.
     pub(super) messages: Cell<u64>,
+    pub(super) segments: Segments,
+    pub(super) frames: Vec<Frames>,
     /// What the schedulers of the sender and of the receiver know, if that is not the present.
     seen: [RefCell<Vec<Outlet>>; 2],
     alive: Vec<Cell<bool>>,
@@ -122,6 +162,8 @@ impl World {
             host_order: HostOrder::default(),
             tallies: RefCell::default(),
             messages: Cell::new(0),
+            segments: Segments::default(),
+            frames: (0..config.interfaces).map(|_| Frames::default()).collect(),
             seen: [RefCell::default(), RefCell::default()],
             alive: vec![Cell::new(true); config.interfaces],
             turn: Cell::new(0),
@@ -171,6 +213,37 @@ impl World {
         }
     }
 
+    /// Segments, frames and places in windows: none is lost, and none comes from nowhere.
+    ///
+    /// # Panics
+    /// If one is or does.
+    pub(super) fn check_conservation(&self) {
+        let segments = &self.segments;
+        let [waiting, small] = self.supply.waiting();
+        let under_way = self.connections.iter().map(Connection::segments_under_way).sum();
+        let places = [
+            ("waiting", waiting),
+            ("small ones waiting", small),
+            ("in hand", segments.in_hand.get()),
+            ("under way", under_way),
+            ("acknowledged", segments.done.get()),
+        ];
+        assert_conserved("segments", segments.made.get(), &places);
+        for (ring, frames) in self.rings.iter().zip(&self.frames) {
+            let queued = [&self.sender, &self.receiver].map(|machine| ring.queue_frames(machine.station) as u64);
+            let places = [
+                ("queued at the sender", queued[0]),
+                ("queued at the receiver", queued[1]),
+                ("on the ring", ring.frames_in_flight() as u64),
+                ("refused", ring.refused()),
+                ("brought", frames.inboxes.borrow().iter().map(|inbox| inbox.len() as u64).sum()),
+                ("taken", frames.taken.get()),
+            ];
+            assert_conserved("frames of a ring", frames.offered.get(), &places);
+        }
+        self.connections.iter().for_each(Connection::check_window);
+    }
+
     fn measured(&self, reports: Vec<Report>) -> Measured {
         let tallies = self.tallies.borrow();
         let accesses = || reports.iter().filter(|report| report.name.ends_with(" accesses"));
@@ -182,6 +255,7 @@ impl World {
             small_delay_us: tallies.small_delays.mean(),
             access_us: sum_us / count.max(1) as f64,
             round_trips_us: tallies.round_trips_us.clone(),
+            delays_us: tallies.delays_us.clone(),
             resent: tallies.resent,
             waiting_for_order: (tallies.waiting.mean(), tallies.waiting.max()),
             messages: self.messages.get() as f64 / tallies.packets.max(1) as f64,
@@ -221,9 +295,51 @@ pub(crate) fn run(config: &Config, seed: u64, run: u64) -> Result<Measured, Conf
         simulation.run_until(Instant::ZERO + config.warm_up + part_of(config.measured, step + 1, steps.len()));
     }
     simulation.run_until(Instant::ZERO + config.warm_up + config.measured);
+    world.check_conservation();
     Ok(world.measured(simulation.reports()))
 }
 
 fn micros(span: Duration) -> f64 {
     span.as_nanos() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workstation::paper::Kind;
+
+    fn world() -> Rc<World> {
+        let mut simulation = Simulation::new(1, 0);
+        let world = Rc::new(World::new(&simulation.sim(), &Config::new(Kind::TwoBus)).unwrap());
+        network::start(&world);
+        sender::start(&world);
+        receiver::start(&world);
+        simulation.run_until(Instant::ZERO + Duration::from_millis(5));
+        world.check_conservation();
+        world
+    }
+
+    #[test]
+    #[should_panic(expected = "segments are not conserved")]
+    fn a_segment_that_nobody_has_ends_the_run() {
+        let world = world();
+        up(&world.segments.made);
+        world.check_conservation();
+    }
+
+    #[test]
+    #[should_panic(expected = "frames of a ring are not conserved")]
+    fn a_frame_that_is_taken_twice_ends_the_run() {
+        let world = world();
+        up(&world.frames[3].taken);
+        world.check_conservation();
+    }
+
+    #[test]
+    #[should_panic(expected = "places in the window are not conserved")]
+    fn a_place_in_a_window_that_nobody_gives_back_ends_the_run() {
+        let world = world();
+        world.connections[2].lose_a_place();
+        world.check_conservation();
+    }
 }

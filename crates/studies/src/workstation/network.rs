@@ -9,7 +9,7 @@ use sim::{Sim, Store, Stream};
 use units::{Duration, Rate};
 
 use super::config::{Config, Load};
-use super::model::World;
+use super::model::{World, up};
 use super::{receiver, sender};
 
 /// Frames that wait on either side of a ring at most. Windows bound them much lower.
@@ -94,6 +94,7 @@ pub(super) fn start(world: &Rc<World>) {
             let side = if is_sender { "sender" } else { "receiver" };
             let inbox = Store::new(&world.sim, &format!("{side} inbox {index}"), RING_FRAMES);
             world.rings[index].deliver_into(machine.station, inbox.clone());
+            world.frames[index].inboxes.borrow_mut().push(inbox.clone());
             let errors = world.sim.stream(&format!("{side} errors {index}"));
             world.sim.spawn(take_frames(Rc::clone(world), is_sender, index, inbox, errors));
         }
@@ -130,6 +131,7 @@ async fn send_frames(world: Rc<World>, from_sender: bool, index: usize) {
         if world.is_alive(index) {
             let words = world.config.words(parcel.bytes * 8);
             machine.fetchers[index].transfer(&machine.interface_homes[parcel.processor], words).await;
+            up(&world.frames[index].offered);
             world.rings[index].send(machine.station, peer, parcel.bytes, parcel.packet).await;
         } else {
             // It has failed with this in its queue: the scheduler is asked again.
@@ -144,6 +146,11 @@ async fn take_frames(world: Rc<World>, is_sender: bool, index: usize, inbox: Sto
     let machine = world.machine(is_sender);
     loop {
         let frame = inbox.take().await;
+        up(&world.frames[index].taken);
+        // The device that spreads what leaves over the interfaces brings together what comes.
+        if let Some(mux) = &machine.mux {
+            mux.pass().await;
+        }
         let words = world.config.words(frame.bytes * 8);
         match frame.item {
             Packet::Data(data) => {

@@ -4,6 +4,11 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+/// The files of the machines.
+pub(super) const DATA: &[&str] = &["004-workstation.toml", "004-costs.toml"];
+/// The same where numbers of the text are needed, too.
+pub(super) const DATA_WITH_PROSE: &[&str] = &["004-workstation.toml", "004-costs.toml", "004-prose.toml"];
+
 /// Everything about the workstation.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

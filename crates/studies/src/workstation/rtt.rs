@@ -2,11 +2,12 @@
 
 use measure::Estimate;
 
+use super::assumptions::Headline;
 use super::config::Config;
-use super::paper::{Kind, paper};
+use super::paper::{DATA, Kind, paper};
 use super::runs::{Point, point, shown};
 use crate::outcome::{Column, Plot, Row, Series, Table};
-use crate::{Assumption, Cell, Check, Options, Outcome, Study};
+use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
 
 /// Classes of a histogram.
 const CLASSES: usize = 40;
@@ -20,6 +21,22 @@ impl Study for RoundTrips {
 
     fn title(&self) -> &'static str {
         "Round trips under nonuniform load, and the timeouts that would have been (Figures 11 to 13)"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        DATA
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let with = |alpha| move |options: &Options| timeouts_per_thousand(&point(options, &headline().config), alpha);
+        let filter = Choice::new(
+            "alpha",
+            "0.2 on the old estimate, as printed",
+            "RFC 793 has alpha on the old estimate too, but advises 0.8 to 0.9; perhaps the two were swapped, so both are counted",
+        );
+        let mut all = super::assumptions::choices(&[headline()]);
+        all.push(filter.or("0.8", TIMEOUTS, with(0.8)).or("0.9", TIMEOUTS, with(0.9)));
+        all
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -38,7 +55,7 @@ impl Study for RoundTrips {
             tables: vec![table(&cases)],
             plots: vec![histogram(&cases)],
             checks: checks(&cases),
-            assumptions: vec![filter_assumption()],
+            assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
                 "As in the paper, no timer is active in the runs: the formula is applied to their round trips afterwards.".to_owned(),
             ],
@@ -46,14 +63,12 @@ impl Study for RoundTrips {
     }
 }
 
-fn filter_assumption() -> Assumption {
-    Assumption {
-        key: "alpha".to_owned(),
-        value: "0.2 on the old estimate, as printed".to_owned(),
-        reason: "RFC 793 has alpha on the old estimate too, but advises 0.8 to 0.9; perhaps the two were swapped, so both are counted"
-            .to_owned(),
-        sensitivity: Vec::new(),
-    }
+/// The timeouts that would have been, where there are most.
+const TIMEOUTS: &str = "would-be timeouts, 2-bus, nonuniform, per 1000";
+
+fn headline() -> Headline {
+    let figure = |point: &Point| timeouts_per_thousand(point, paper().common.alpha);
+    Headline { name: TIMEOUTS, config: Config::new(Kind::TwoBus).nonuniform(), figure }
 }
 
 /// How many of these round trips would have been cut short by RFC 793's timer.

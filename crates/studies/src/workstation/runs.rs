@@ -1,13 +1,13 @@
 //! Configurations are run several times, and what came of them is put into tables and curves.
 
 use measure::Estimate;
-use sim::Replications;
 use units::Duration;
 
 use super::config::Config;
 use super::model::{self, Measured};
-use crate::outcome::{Column, Row, Sensitivity, Series};
-use crate::{Cell, Effort, Options};
+use crate::outcome::{Column, Plot, Row, Series, Table};
+use crate::replicate::replicate;
+use crate::{Cell, Check, Effort, Options, warm_up};
 
 /// What came of a configuration.
 pub(super) struct Point {
@@ -45,18 +45,12 @@ pub(super) fn point(options: &Options, config: &Config) -> Point {
         }
         Effort::Full => options.replications.max(1),
     };
-    let replications = Replications {
-        seed: options.seed,
-        runs_min: u64::from(runs),
-        runs_max: u64::from(runs),
-        confidence: options.confidence,
-        precision: None,
-        threads: options.threads,
-    };
-    let runs = replications.run(|seed, run| match model::run(&config, seed, run) {
+    let options = &Options { replications: runs, ..*options };
+    let run = |seed, run| match model::run(&config, seed, run) {
         Ok(measured) => measured,
         Err(error) => panic!("a study's own machine: {error}"),
-    });
+    };
+    let runs = replicate(options, run, |run| vec![run.throughput_mbps, run.delay_us]);
     let of =
         |figure: fn(&Measured) -> f64| Estimate::of(&runs.iter().map(figure).collect::<Vec<f64>>(), options.confidence);
     Point {
@@ -67,6 +61,22 @@ pub(super) fn point(options: &Options, config: &Config) -> Point {
         confidence: options.confidence,
         runs,
     }
+}
+
+/// Whether the warm-up of `configs` suffices, by the delays of their segments.
+pub(super) fn warm_up_check(options: &Options, configs: &[Config]) -> Check {
+    let few = Options { replications: 2, precision: None, ..*options };
+    let mut all = Vec::new();
+    for config in configs {
+        // As long as the full runs at any effort: that is what is looked at.
+        let whole = Config { warm_up: Duration::ZERO, measured: config.warm_up + config.measured, ..config.clone() };
+        let run = |seed, run| match model::run(&whole, seed, run) {
+            Ok(measured) => measured.delays_us,
+            Err(error) => panic!("a study's own machine: {error}"),
+        };
+        all.extend(replicate(&few, run, |_| Vec::new()).into_iter().map(|series| (config.warm_up, series)));
+    }
+    warm_up::check("delays of segments", &all)
 }
 
 /// The columns of most tables here.
@@ -80,7 +90,7 @@ pub(super) fn ours(label: impl Into<String>, point: &Point) -> Row {
 }
 
 /// A curve of one figure over many configurations.
-pub(super) fn series<'a>(
+fn series<'a>(
     name: &str,
     points: impl IntoIterator<Item = (f64, &'a Point)>,
     figure: fn(&Point) -> Estimate,
@@ -88,18 +98,39 @@ pub(super) fn series<'a>(
     Series { name: name.to_owned(), points: points.into_iter().map(|(x, point)| (x, figure(point))).collect() }
 }
 
-/// What the throughput becomes with another value of an assumption.
-pub(super) fn throughput_with(
-    options: &Options,
-    config: &Config,
-    value: impl Into<String>,
-    figure: &str,
-) -> Sensitivity {
-    Sensitivity {
-        value: value.into(),
-        figure: format!("throughput, {figure}, Mb/s"),
-        ours: point(options, config).throughput,
-    }
+/// Two pictures, `title: throughput` and `title: delay per segment`, of the same configurations: named curves of places on `x` and
+/// what was found there.
+pub(super) fn throughput_and_delay_by(title: &str, x: &Column, curves: &[(&str, Vec<(f64, &Point)>)]) -> [Plot; 2] {
+    let plot = |figure: fn(&Point) -> Estimate, y: Column| Plot {
+        title: format!("{title}: {}", y.name),
+        x: x.clone(),
+        y,
+        series: curves.iter().map(|(name, points)| series(name, points.iter().copied(), figure)).collect(),
+    };
+    let [throughput, delay] = [|point: &Point| point.throughput, |point: &Point| point.delay];
+    [plot(throughput, Column::new("throughput", "Mb/s")), plot(delay, Column::new("delay per segment", "us"))]
+}
+
+/// The same as a table, a row for each place of each curve.
+pub(super) fn table_by(title: &str, x: &Column, curves: &[(&str, Vec<(f64, &Point)>)]) -> Table {
+    let label = |name: &str, place: f64| format!("{name}, {} {place} {}", x.name, x.unit).trim_end().to_owned();
+    let rows = |(name, points): &(&str, Vec<(f64, &Point)>)| -> Vec<Row> {
+        points.iter().map(|&(place, point)| ours(label(name, place), point)).collect()
+    };
+    Table { title: title.to_owned(), columns: throughput_and_delay(), rows: curves.iter().flat_map(rows).collect() }
+}
+
+/// A curve's places, for [`throughput_and_delay_by`].
+pub(super) fn places<K: Copy>(points: &[(K, Point)], place: impl Fn(K) -> f64) -> Vec<(f64, &Point)> {
+    points.iter().map(|(at, point)| (place(*at), point)).collect()
+}
+
+/// `config` with protocol processors of `mips`. The application's processor stays at the speed of Table 1, or it would be the limit.
+pub(super) fn slowed(config: &Config, mips: f64) -> Config {
+    let mut slow = Config { mips, ..config.clone() };
+    let generate = &mut slow.choices.costs.generate;
+    generate.instructions = (generate.instructions as f64 * mips / config.mips).round() as u64;
+    slow
 }
 
 /// `12.3 ± 0.4` for checks.

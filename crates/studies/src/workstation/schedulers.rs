@@ -3,11 +3,12 @@
 use sim::hardware::Schedule;
 use units::Duration;
 
+use super::assumptions::Headline;
 use super::config::Config;
-use super::paper::Kind;
-use super::runs::{Point, point, series, shown};
-use crate::outcome::{Column, Plot};
-use crate::{Check, Options, Outcome, Study};
+use super::paper::{DATA, Kind};
+use super::runs::{Point, places, point, shown, table_by, throughput_and_delay_by};
+use crate::outcome::Column;
+use crate::{Check, Choice, Options, Outcome, Study, choices};
 
 /// The device that holds the central scheduler.
 pub(super) struct Central;
@@ -18,6 +19,11 @@ const SERVICES_US: [u64; 8] = [1, 20, 50, 100, 120, 150, 200, 300];
 const AGES_US: [u64; 7] = [0, 100, 300, 1_000, 3_000, 10_000, 30_000];
 /// Old: several times what a packet takes.
 const OLD_US: u64 = 10_000;
+/// Windows by those of Table 1 where the device is looked at.
+const WIDER: u64 = 3;
+
+/// A title.
+const DEVICES: &str = "1-bus, window 216 kbit, by the device's time for a packet";
 
 impl Study for Central {
     fn id(&self) -> &'static str {
@@ -28,18 +34,21 @@ impl Study for Central {
         "The central scheduler's device as the limit of the one-bus machine"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        DATA
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        super::assumptions::choices(&[
+            Headline::throughput("throughput, device of 20 us, Mb/s", with_device(20)),
+            Headline::delay("delay, device of 150 us, us", with_device(150)),
+        ])
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let packet_bits = Config::new(Kind::OneBus).packet_bits as f64;
-        let points: Vec<(u64, Point)> = SERVICES_US
-            .iter()
-            .map(|&micros| {
-                let mut config = Config::new(Kind::OneBus);
-                config.window_bits *= 3;
-                config.choices.mux_service = Duration::from_micros(micros);
-                config.measured = Duration::from_millis(200);
-                (micros, point(options, &config))
-            })
-            .collect();
+        let points: Vec<(u64, Point)> =
+            SERVICES_US.iter().map(|&micros| (micros, point(options, &with_device(micros)))).collect();
         let ceiling = |micros: u64| packet_bits / micros as f64;
         let free = points[0].1.throughput.mean;
         // Where the device is slower than the rest of the machine.
@@ -52,6 +61,8 @@ impl Study for Central {
             let found = points.iter().find(|(at, _)| *at == micros).expect("one of the sweep");
             found.1.utilisation("sender", "mux").mean
         };
+        let x = Column::new("service", "us");
+        let curves = [("1-bus", places(&points, |micros| micros as f64))];
         Outcome {
             checks: vec![
                 Check::new(
@@ -65,17 +76,21 @@ impl Study for Central {
                     format!("{:.2} and {:.2}", busy(1), busy(200)),
                 ),
             ],
-            plots: vec![Plot {
-                title: "1-bus, window 216 kbit: throughput by the device's time for a packet".to_owned(),
-                x: Column::new("service", "us"),
-                y: Column::new("throughput", "Mb/s"),
-                series: vec![series("1-bus", points.iter().map(|(micros, point)| (*micros as f64, point)), |point| {
-                    point.throughput
-                })],
-            }],
+            tables: vec![table_by(DEVICES, &x, &curves)],
+            plots: throughput_and_delay_by(DEVICES, &x, &curves).into(),
+            assumptions: choices::assumptions(&self.choices(), options),
             ..Outcome::default()
         }
     }
+}
+
+/// The machine whose device takes so long for a packet, with windows that are never the limit.
+fn with_device(micros: u64) -> Config {
+    let mut config = Config::new(Kind::OneBus);
+    config.window_bits *= WIDER;
+    config.choices.mux_service = Duration::from_micros(micros);
+    config.measured = Duration::from_millis(200);
+    config
 }
 
 impl Study for Stale {
@@ -87,8 +102,20 @@ impl Study for Stale {
         "Adaptive schedulers that know the queues of a while ago"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        DATA
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        super::assumptions::choices(&[
+            Headline::throughput("throughput, 2-bus, news of 10 ms ago, Mb/s", with_news(Kind::TwoBus, OLD_US)),
+            Headline::throughput("throughput, 1-bus, news of 1 ms ago, Mb/s", with_news(Kind::OneBus, 1_000)),
+        ])
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let mut outcome = Outcome {
+            assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
                 "Queues and rotations become known at intervals; between them, schedulers decide by the last picture. Among equals they take \
                  turns."
@@ -100,15 +127,11 @@ impl Study for Stale {
         for kind in [Kind::TwoBus, Kind::OneBus] {
             let round_robin = point(options, &Config::new(kind).nonuniform());
             for (name, schedule) in [("queue and rotation", Schedule::Adaptive), ("queue", Schedule::FirstFree)] {
-                let points: Vec<(u64, Point)> = AGES_US
-                    .iter()
-                    .map(|&micros| {
-                        let mut config = Config::new(kind).nonuniform();
-                        config.schedule = schedule;
-                        config.choices.stale = Duration::from_micros(micros);
-                        (micros, point(options, &config))
-                    })
-                    .collect();
+                let at = |&micros: &u64| {
+                    let config = Config { schedule, ..with_news(kind, micros) };
+                    (micros, point(options, &config))
+                };
+                let points: Vec<(u64, Point)> = AGES_US.iter().map(at).collect();
                 let old = points.iter().find(|(micros, _)| *micros == OLD_US).expect("one of the ages");
                 let (fresh, old) = (&points[0].1, &old.1);
                 outcome.checks.push(Check::new(
@@ -125,17 +148,22 @@ impl Study for Stale {
                         shown(round_robin.throughput)
                     ),
                 ));
-                // A logarithmic axis has no zero.
-                let at = points.iter().map(|(micros, point)| ((*micros).max(10) as f64, point));
-                curves.push(series(&format!("{}, {name}", kind.name()), at, |point| point.throughput));
+                curves.push((format!("{}, {name}", kind.name()), points));
             }
         }
-        outcome.plots.push(Plot {
-            title: "Throughput by the age of what schedulers know (10 us stands for fresh)".to_owned(),
-            x: Column::new("age", "us"),
-            y: Column::new("throughput", "Mb/s"),
-            series: curves,
-        });
+        // A logarithmic axis has no zero.
+        let micros = |micros: u64| micros.max(10) as f64;
+        let curves: Vec<_> = curves.iter().map(|(name, points)| (name.as_str(), places(points, micros))).collect();
+        let x = Column::new("age", "us");
+        outcome.tables.push(table_by("By the age of what schedulers know", &x, &curves));
+        outcome.plots.extend(throughput_and_delay_by("By the age of what schedulers know (10 us: fresh)", &x, &curves));
         outcome
     }
+}
+
+/// The machine under nonuniform load whose adaptive schedulers know what was so long ago.
+fn with_news(kind: Kind, micros: u64) -> Config {
+    let mut config = Config::new(kind).nonuniform().adaptive();
+    config.choices.stale = Duration::from_micros(micros);
+    config
 }

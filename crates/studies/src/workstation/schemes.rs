@@ -3,11 +3,12 @@
 use measure::Estimate;
 use units::Duration;
 
+use super::assumptions::Headline;
 use super::config::{Config, Scheme, Small};
-use super::paper::Kind;
-use super::runs::{Point, point, shown};
-use crate::outcome::{Column, Row, Sensitivity, Table};
-use crate::{Assumption, Cell, Check, Effort, Options, Outcome, Study};
+use super::paper::{DATA, Kind};
+use super::runs::{Point, point, shown, slowed};
+use crate::outcome::{Column, Row, Table};
+use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
 
 /// The four schemes.
 pub(super) struct Schemes;
@@ -33,9 +34,20 @@ impl Study for Schemes {
         "Central and distributed acknowledgement and retransmission: DRDA, DRCA, CRDA, CRCA"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        DATA
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        super::assumptions::choices(&[Headline::throughput(
+            "throughput, CRCA, 2 MIPS, Mb/s",
+            config(SLOW_MIPS, SCHEMES[3].1),
+        )])
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let mut outcome = Outcome {
-            assumptions: vec![message_assumption(options)],
+            assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
                 "The paper simulates DRDA only: this is prediction. The centre is processor 0 of its machine, beside its own packets. Under \
                  central retransmission all processors share one window of the same sum. CRDA acknowledges packets singly, so no packet waits for \
@@ -55,32 +67,7 @@ impl Study for Schemes {
 }
 
 fn config(mips: f64, scheme: Scheme) -> Config {
-    let mut config = Config { mips, scheme, ..Config::new(Kind::OneBus).nonuniform() };
-    // The application's processor stays at the speed of Table 1.
-    let generate = &mut config.choices.costs.generate;
-    generate.instructions = (generate.instructions as f64 * mips / Config::new(Kind::OneBus).mips).round() as u64;
-    config
-}
-
-fn message_assumption(options: &Options) -> Assumption {
-    let with = |instructions: u64| {
-        let mut config = config(SLOW_MIPS, SCHEMES[3].1);
-        config.choices.costs.message.instructions = instructions;
-        Sensitivity {
-            value: format!("{instructions} instructions"),
-            figure: "throughput, CRCA, 2 MIPS, Mb/s".to_owned(),
-            ours: point(options, &config).throughput,
-        }
-    };
-    Assumption {
-        key: "message between processors".to_owned(),
-        value: "100 instructions and 32 words on either side".to_owned(),
-        reason: "an entry in a shared queue and an interrupt; the paper gives none".to_owned(),
-        sensitivity: match options.effort {
-            Effort::Quick => Vec::new(),
-            Effort::Full => [25, 400].into_iter().map(with).collect(),
-        },
-    }
+    slowed(&Config { scheme, ..Config::new(Kind::OneBus).nonuniform() }, mips)
 }
 
 fn table(mips: f64, points: &[(&str, Point)]) -> Table {
@@ -152,17 +139,18 @@ impl Study for Classes {
         "Small messages beside bulk data, with and without a processor of their own"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        DATA
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let config = Config { small: Some(small(true)), ..Config::new(Kind::TwoBus).adaptive() };
+        let name = "delay of small messages with a processor of their own, 2-bus, us";
+        super::assumptions::choices(&[Headline { name, config, figure: |point| point.small_delay }])
+    }
+
     fn run(&self, options: &Options) -> Outcome {
-        let small = |dedicated| Small { interval: Duration::from_micros(500), bits: 500 * 8, dedicated };
-        let mut outcome = Outcome {
-            assumptions: vec![Assumption {
-                key: "small messages".to_owned(),
-                value: "500 bytes, on average every 500 us, exponential".to_owned(),
-                reason: "Table 4's small packet; 8 Mb/s, a fraction of the load".to_owned(),
-                sensitivity: Vec::new(),
-            }],
-            ..Outcome::default()
-        };
+        let mut outcome = Outcome { assumptions: choices::assumptions(&self.choices(), options), ..Outcome::default() };
         for kind in [Kind::OneBus, Kind::TwoBus] {
             let of = |small: Option<Small>| point(options, &Config { small, ..Config::new(kind).adaptive() });
             let [none, shared, own] = [None, Some(small(false)), Some(small(true))].map(of);
@@ -170,12 +158,17 @@ impl Study for Classes {
                 label: label.to_owned(),
                 cells: vec![
                     Cell::ours(point.throughput),
+                    Cell::ours(point.delay),
                     if has_small { Cell::ours(point.small_delay) } else { Cell::default() },
                 ],
             };
             outcome.tables.push(Table {
                 title: format!("{}, uniform load, adaptive", kind.name()),
-                columns: vec![Column::new("bulk throughput", "Mb/s"), Column::new("delay of small messages", "us")],
+                columns: vec![
+                    Column::new("bulk throughput", "Mb/s"),
+                    Column::new("delay per segment of bulk", "us"),
+                    Column::new("delay of small messages", "us"),
+                ],
                 rows: vec![
                     row("bulk only", &none, false),
                     row("all share 4 processors", &shared, true),
@@ -195,4 +188,9 @@ impl Study for Classes {
         }
         outcome
     }
+}
+
+/// Table 4's small packet; 8 Mb/s.
+const fn small(dedicated: bool) -> Small {
+    Small { interval: Duration::from_micros(500), bits: 500 * 8, dedicated }
 }

@@ -8,9 +8,10 @@ use sim::{Sim, Store};
 use units::Instant;
 
 use super::config::Config;
-use super::model::World;
+use super::model::{World, down, up};
 use super::network::{Ack, Data, Packet, Parcel, transmit};
 use super::paper::Kind;
+use crate::conserved::assert_conserved;
 
 /// A segment of the application.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,9 @@ const SMALL_WAITING: usize = 64;
 pub(super) struct Connection {
     /// A token for each packet that may be sent.
     window: Store<()>,
+    /// Packets that the window holds, and tokens of them that were taken for packets not sent yet.
+    window_packets: u64,
+    in_hand: Cell<u64>,
     next: Cell<u64>,
     /// All before this are acknowledged.
     acked: Cell<u64>,
@@ -66,6 +70,8 @@ impl Connection {
         }
         Self {
             window,
+            window_packets,
+            in_hand: Cell::new(0),
             next: Cell::new(0),
             acked: Cell::new(0),
             in_flight: RefCell::default(),
@@ -73,9 +79,43 @@ impl Connection {
             is_dead: Cell::new(false),
         }
     }
+
+    /// Segments that are not fully acknowledged.
+    pub(super) fn segments_under_way(&self) -> u64 {
+        self.segments.borrow().len() as u64
+    }
+
+    async fn take_place(&self) {
+        self.window.take().await;
+        up(&self.in_hand);
+    }
+
+    /// Each place in the window is free, somebody's who is about to send, or a packet's.
+    ///
+    /// # Panics
+    /// If one is not. What a processor had that has failed is lost with it.
+    pub(super) fn check_window(&self) {
+        if self.is_dead.get() {
+            return;
+        }
+        let flying = self.in_flight.borrow().len() as u64;
+        let places = [("free", self.window.len() as u64), ("in hand", self.in_hand.get()), ("of packets", flying)];
+        assert_conserved("places in the window", self.window_packets, &places);
+    }
+
+    #[cfg(test)]
+    pub(super) fn lose_a_place(&self) {
+        let lost = self.window.try_take().is_some() || self.in_flight.borrow_mut().pop_first().is_some();
+        assert!(lost, "a window has a place");
+    }
 }
 
 impl Supply {
+    /// Segments that nobody has taken, and small messages.
+    pub(super) fn waiting(&self) -> [u64; 2] {
+        [&self.segments, &self.small].map(|store| store.len() as u64)
+    }
+
     pub(super) fn new(sim: &Sim, config: &Config) -> Self {
         let ahead = config.choices.segments_ahead;
         // Segments of a processor that fails come back beside those that are ahead.
@@ -106,6 +146,8 @@ async fn make_segments(world: Rc<World>) {
     let mut place = 0;
     loop {
         world.supply.room.put(()).await;
+        up(&world.segments.made);
+        up(&world.segments.in_hand);
         let born = world.sim.now();
         for _ in 0..packets {
             world.sender.application.run(config.work(config.choices.costs.generate, config.packet_bits)).await;
@@ -113,6 +155,7 @@ async fn make_segments(world: Rc<World>) {
         let segment =
             Segment { born, packets, packet_bits: config.packet_bits, place: Some(place), is_returned: false };
         world.supply.segments.put(segment).await;
+        down(&world.segments.in_hand);
         place += packets;
     }
 }
@@ -125,6 +168,8 @@ async fn make_small_messages(world: Rc<World>) {
     loop {
         at += stream.exponential(small.interval);
         world.sim.sleep_until(at).await;
+        up(&world.segments.made);
+        up(&world.segments.in_hand);
         let segment = Segment { born: at, packets: 1, packet_bits: small.bits, place: None, is_returned: false };
         world.sender.application.run(config.work(config.choices.costs.generate, small.bits)).await;
         if small.dedicated {
@@ -133,6 +178,7 @@ async fn make_small_messages(world: Rc<World>) {
             world.supply.room.put(()).await;
             world.supply.segments.put(segment).await;
         }
+        down(&world.segments.in_hand);
     }
 }
 
@@ -142,8 +188,9 @@ async fn send_segments(world: Rc<World>, connection: usize) {
     let state = &world.connections[connection];
     let has_small = config.small.is_some_and(|small| small.dedicated) && connection + 1 == world.connections.len();
     loop {
-        state.window.take().await;
+        state.take_place().await;
         let segment = if has_small { world.supply.small.take().await } else { world.supply.segments.take().await };
+        up(&world.segments.in_hand);
         if !has_small && !segment.is_returned {
             world.supply.room.try_take().expect("a segment that is ahead has a place there");
         }
@@ -162,9 +209,10 @@ async fn send_segments(world: Rc<World>, connection: usize) {
         }
         let end = state.next.get() + segment.packets;
         state.segments.borrow_mut().insert(end, (segment, segment.packets));
+        down(&world.segments.in_hand);
         for index in 0..segment.packets {
             if index > 0 {
-                state.window.take().await;
+                state.take_place().await;
             }
             if state.is_dead.get() {
                 return;
@@ -181,6 +229,7 @@ async fn send_segments(world: Rc<World>, connection: usize) {
 /// segment was first taken.
 async fn give_back(world: &World, segment: Segment) {
     world.supply.segments.put(Segment { is_returned: true, ..segment }).await;
+    down(&world.segments.in_hand);
 }
 
 /// The application's processor copies a segment over the application bus.
@@ -211,6 +260,7 @@ async fn send_packet(world: &Rc<World>, worker: usize, data: Data) {
     } else {
         work_on(world, worker, data).await;
     }
+    down(&state.in_hand);
     state.in_flight.borrow_mut().entry(data.sequence).or_insert(Sent { at: world.sim.now(), data });
 }
 
@@ -267,8 +317,9 @@ fn acknowledge_one(world: &World, connection: usize, sequence: u64) {
     let Some((&end, (segment, missing))) = segments.range_mut(sequence + 1..).next() else { return };
     *missing -= 1;
     if *missing == 0 {
-        world.tallies.borrow_mut().segment(segment.place.is_none(), now.saturating_since(segment.born));
+        world.tallies.borrow_mut().segment(segment.place.is_none(), now.saturating_since(segment.born), now);
         segments.remove(&end);
+        up(&world.segments.done);
     }
 }
 
@@ -289,6 +340,7 @@ pub(super) fn fail(world: &Rc<World>, index: usize) {
     state.in_flight.borrow_mut().clear();
     let segments = std::mem::take(&mut *state.segments.borrow_mut());
     for (_, (segment, _)) in segments {
+        up(&world.segments.in_hand);
         let world = Rc::clone(world);
         world.sim.clone().spawn(async move { give_back(&world, segment).await });
     }

@@ -2,15 +2,18 @@
 
 use units::Duration;
 
+use super::assumptions::Headline;
 use super::config::Config;
-use super::paper::{Kind, paper};
+use super::paper::{DATA_WITH_PROSE as DATA, Kind, paper};
 use super::prose::prose;
-use super::runs::{Point, point, series, shown};
-use crate::outcome::{Column, Plot, Row, Table};
-use crate::{Cell, Check, Options, Outcome, Study};
+use super::runs::{Point, places, point, shown, slowed, table_by, throughput_and_delay, throughput_and_delay_by};
+use crate::outcome::{Column, Row, Table};
+use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
 
 const WINDOWS_PACKETS: [u64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 const SEGMENTS_PACKETS: [u64; 3] = [1, 2, 3];
+/// At this speed processors are felt.
+const SLOW_MIPS: f64 = 2.0;
 const BUSES_MBPS: [u64; 7] = [300, 400, 500, 600, 700, 800, 1200];
 
 /// Windows and segments.
@@ -27,8 +30,22 @@ impl Study for Windows {
         "Throughput and delay by window and segment, both buses (Figures 7 to 10, whose curves are lost)"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        DATA
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        // Half the paper's window, where it is felt.
+        let half = Config { window_bits: 108_000, ..Config::new(Kind::TwoBus) };
+        super::assumptions::choices(&[
+            Headline::throughput("throughput, 2-bus, window 108 kbit, Mb/s", half),
+            Headline::throughput("throughput, 1-bus, window 72 kbit, Mb/s", Config::new(Kind::OneBus)),
+        ])
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let mut outcome = Outcome {
+            assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
                 "A larger segment carries more data, so its delay is longer for that alone: the paper's 7 to 23 % are per segment."
                     .to_owned(),
@@ -61,22 +78,18 @@ fn windows_of(kind: Kind, options: &Options, outcome: &mut Outcome) {
             .collect();
         by_segment.push((segment, points));
     }
-    for (title, unit, figure) in [
-        ("throughput", "Mb/s", (|point| point.throughput) as fn(&Point) -> measure::Estimate),
-        ("delay per segment", "us", |point| point.delay),
-    ] {
-        let curve = |(segment, points): &(u64, Vec<(u64, Point)>)| {
-            let at = points.iter().map(|(window, point)| ((window * packet / 1000) as f64, point));
-            series(&format!("segments of {} kbit", segment * packet / 1000), at, figure)
-        };
-        outcome.plots.push(Plot {
-            title: format!("{name}: {title}"),
-            x: Column::new("window", "kbit"),
-            y: Column::new(title, unit),
-            series: by_segment.iter().map(curve).collect(),
-        });
-    }
+    let names: Vec<String> = SEGMENTS_PACKETS.iter().map(|segment| segment_name(segment * packet)).collect();
+    let kbit = |window: u64| (window * packet / 1000) as f64;
+    let curves: Vec<_> =
+        names.iter().zip(&by_segment).map(|(name, (_, points))| (name.as_str(), places(points, kbit))).collect();
+    let x = Column::new("window", "kbit");
+    outcome.tables.push(table_by(&format!("{name}, uniform load, by window"), &x, &curves));
+    outcome.plots.extend(throughput_and_delay_by(name, &x, &curves));
     outcome.checks.extend(window_checks(kind, &base, &by_segment));
+}
+
+fn segment_name(bits: u64) -> String {
+    format!("segments of {} kbit", bits / 1000)
 }
 
 fn window_checks(kind: Kind, base: &Config, by_segment: &[(u64, Vec<(u64, Point)>)]) -> Vec<Check> {
@@ -136,8 +149,21 @@ impl Study for Hardware {
         "What faster processors, buses and memories bring"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        DATA
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let slow = slowed(&Config::new(Kind::TwoBus), SLOW_MIPS);
+        super::assumptions::choices(&[
+            Headline::throughput("throughput, 2-bus, 2 MIPS, Mb/s", slow),
+            Headline::throughput("throughput, serial, Mb/s", Config::new(Kind::Serial)),
+        ])
+    }
+
     fn run(&self, options: &Options) -> Outcome {
-        let mut outcome = Outcome { notes: hardware_notes(), ..Outcome::default() };
+        let assumptions = choices::assumptions(&self.choices(), options);
+        let mut outcome = Outcome { assumptions, notes: hardware_notes(), ..Outcome::default() };
         processors(options, &mut outcome);
         buses(options, &mut outcome);
         serial(options, &mut outcome);
@@ -164,12 +190,7 @@ fn processors(options: &Options, outcome: &mut Outcome) {
     let mut rows = Vec::new();
     let mut throughputs = Vec::new();
     for facts in &paper().utilisation {
-        let config = Config { mips: facts.mips, ..Config::new(Kind::TwoBus) };
-        // The application's processor stays as it is in Table 1, or it would be the limit.
-        let scale = facts.mips / Config::new(Kind::TwoBus).mips;
-        let mut config = config;
-        let generate = &mut config.choices.costs.generate;
-        generate.instructions = (generate.instructions as f64 * scale).round() as u64;
+        let config = slowed(&Config::new(Kind::TwoBus), facts.mips);
         let result = point(options, &config);
         let per_processor = config.protocol_processors as f64 * config.packet_bits as f64;
         let busy =
@@ -177,12 +198,16 @@ fn processors(options: &Options, outcome: &mut Outcome) {
         throughputs.push(result.throughput.mean);
         rows.push(Row {
             label: format!("{} MIPS", facts.mips),
-            cells: vec![Cell::compared(facts.percent, busy, 0.15), Cell::ours(result.throughput)],
+            cells: vec![
+                Cell::compared(facts.percent, busy, 0.15),
+                Cell::ours(result.throughput),
+                Cell::ours(result.delay),
+            ],
         });
     }
     outcome.tables.push(Table {
         title: "2-bus: processors busy with instructions".to_owned(),
-        columns: vec![Column::new("busy", "%"), Column::new("throughput", "Mb/s")],
+        columns: [Column::new("busy", "%")].into_iter().chain(throughput_and_delay()).collect(),
         rows,
     });
     let (least, most) = (throughputs[0], throughputs[throughputs.len() - 1]);
@@ -213,14 +238,10 @@ fn buses(options: &Options, outcome: &mut Outcome) {
             shown(at(800))
         ),
     ));
-    outcome.plots.push(Plot {
-        title: "2-bus: throughput by bus".to_owned(),
-        x: Column::new("each bus", "Mb/s"),
-        y: Column::new("throughput", "Mb/s"),
-        series: vec![series("2-bus", points.iter().map(|(mbps, point)| (*mbps as f64, point)), |point| {
-            point.throughput
-        })],
-    });
+    let curves = [("2-bus", places(&points, |mbps| mbps as f64))];
+    let x = Column::new("each bus", "Mb/s");
+    outcome.tables.push(table_by("2-bus, by bus", &x, &curves));
+    outcome.plots.extend(throughput_and_delay_by("2-bus, by bus", &x, &curves));
 }
 
 /// What the serial machine loses by working word by word, and what half its processor would do.
@@ -234,7 +255,7 @@ fn serial(options: &Options, outcome: &mut Outcome) {
     let row = |label: &str, point: &Point| super::runs::ours(label, point);
     outcome.tables.push(Table {
         title: "Serial".to_owned(),
-        columns: super::runs::throughput_and_delay(),
+        columns: throughput_and_delay(),
         rows: vec![
             row("as in Table 1", &as_it_is),
             row("memory accesses pipelined", &pipelined),

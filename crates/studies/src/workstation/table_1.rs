@@ -3,7 +3,7 @@
 use measure::Estimate;
 
 use super::config::Config;
-use super::paper::{Kind, paper};
+use super::paper::{DATA, Kind, paper};
 use crate::outcome::{Column, Row, Table};
 use crate::{Cell, Check, Options, Outcome, Study};
 
@@ -16,6 +16,10 @@ impl Study for Table1 {
 
     fn title(&self) -> &'static str {
         "The three workstations of Table 1, as they are built here, and impossible ones that are refused"
+    }
+
+    fn data(&self) -> &'static [&'static str] {
+        DATA
     }
 
     fn run(&self, _options: &Options) -> Outcome {

@@ -1,11 +1,11 @@
 //! Table 2: the one-bus machine and the speed of its memory.
 
-use super::assumptions;
+use super::assumptions::Headline;
 use super::config::Config;
-use super::paper::{Kind, Table2, paper};
-use super::runs::{Point, point, series, shown};
-use crate::outcome::{Column, Plot, Row, Table};
-use crate::{Cell, Check, Options, Outcome, Study};
+use super::paper::{DATA, Kind, Table2, paper};
+use super::runs::{Point, places, point, shown, throughput_and_delay_by};
+use crate::outcome::{Column, Row, Table};
+use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
 
 /// What is promised of throughput, and of times.
 pub(super) const THROUGHPUT_TOLERANCE: f64 = 0.05;
@@ -22,26 +22,31 @@ impl Study for MemorySpeed {
         "The one-bus workstation under varying memory speed (Table 2)"
     }
 
+    fn data(&self) -> &'static [&'static str] {
+        DATA
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let at = |memory_ns| Config { memory_ns, ..Config::new(Kind::OneBus) };
+        super::assumptions::choices(&[
+            Headline::throughput("throughput, 20 ns, Mb/s", at(20)),
+            Headline::throughput("throughput, 80 ns, Mb/s", at(80)),
+        ])
+    }
+
     fn run(&self, options: &Options) -> Outcome {
         let rows: Vec<(&Table2, Point)> = paper()
             .table_2
             .iter()
             .map(|row| (row, point(options, &Config { memory_ns: row.memory_ns, ..Config::new(Kind::OneBus) })))
             .collect();
-        let plot = |title: &str, unit: &str, figure: fn(&Point) -> measure::Estimate| Plot {
-            title: title.to_owned(),
-            x: Column::new("memory", "ns a word"),
-            y: Column::new(title, unit),
-            series: vec![series("1-bus", rows.iter().map(|(row, point)| (row.memory_ns as f64, point)), figure)],
-        };
+        let curve = places(&rows, |row| row.memory_ns as f64);
+        let x = Column::new("memory", "ns a word");
         Outcome {
-            plots: vec![
-                plot("throughput", "Mb/s", |point| point.throughput),
-                plot("delay per segment", "us", |point| point.delay),
-            ],
+            plots: throughput_and_delay_by("1-bus, by memory", &x, &[("1-bus", curve)]).into(),
             checks: checks(&rows),
             tables: vec![table(&rows)],
-            assumptions: assumptions::all(options),
+            assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
                 "Fitted: how many words a read or write has (on the access time of the first row), the frames of the others on the rings (on \
                  its throughput), the data words of a packet (on the throughput of the last row). The middle row, all delays and the \

@@ -10,10 +10,11 @@ use measure::Estimate;
 use sim::{Resource, Simulation};
 use units::{Duration, Instant};
 
-use super::paper::{Table4, paper};
+use super::paper::{DATA_WITH_PROSE, Table4, paper};
 use super::prose::prose;
+use crate::conserved::check_books;
 use crate::outcome::{Column, Plot, Row, Series, Table};
-use crate::{Assumption, Cell, Check, Effort, Options, Outcome, Study};
+use crate::{Cell, Check, Choice, Effort, Options, Outcome, Study, choices};
 
 /// The print cuts or rounds a digit: half a unit more than the digit.
 const SPEEDUP_ROUNDING: f64 = 0.1;
@@ -33,11 +34,37 @@ impl Study for SendCall {
         "How far a send() call can be spread over processors (Table 4)"
     }
 
-    fn run(&self, options: &Options) -> Outcome {
-        let calls = match options.effort {
-            Effort::Quick => 400,
-            Effort::Full => 20_000,
+    fn data(&self) -> &'static [&'static str] {
+        DATA_WITH_PROSE
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let figure = "largest speedup, 500 bytes, 25 MIPS, hardware";
+        let with = |processors, hand_over: Duration| {
+            move |options: &Options| {
+                exactly(speedup_handing_over(&paper().table_4[3], processors, calls(options.effort), hand_over))
+            }
         };
+        vec![
+            Choice::new(
+                "processors that wait for the serial part",
+                "take it in the order of their coming, at no cost, and nothing else is shared",
+                "the paper's formula (parallel + serial) / serial supposes it",
+            )
+            .or("0.1 us to pass it on", figure, with(MANY, Duration::from_nanos(100)))
+            .or("1 us to pass it on", figure, with(MANY, Duration::from_micros(1))),
+            Choice::new(
+                "processors",
+                format!("{MANY}, more than any of the cases can use"),
+                "the paper's bound is for any number",
+            )
+            .or("4", figure, with(4, Duration::ZERO))
+            .or("8", figure, with(8, Duration::ZERO)),
+        ]
+    }
+
+    fn run(&self, options: &Options) -> Outcome {
+        let calls = calls(options.effort);
         let rows = &paper().table_4;
         let limits: Vec<f64> = rows.iter().map(|row| speedup(row, MANY, calls)).collect();
         let mut checks = orderings(rows, &limits);
@@ -46,12 +73,7 @@ impl Study for SendCall {
         Outcome {
             tables: vec![speedups(rows, &limits), sums(rows)],
             plots: vec![curves(rows, calls)],
-            assumptions: vec![Assumption {
-                key: "processors that wait for the serial part".to_owned(),
-                value: "take it in the order of their coming, and nothing else is shared".to_owned(),
-                reason: "the paper's formula (parallel + serial) / serial supposes it".to_owned(),
-                sensitivity: Vec::new(),
-            }],
+            assumptions: choices::assumptions(&self.choices(), options),
             checks,
             notes: vec![
                 "Fitted: two sums of each part from its two printed times, so those times prove nothing. A part is instructions and reads and \
@@ -81,8 +103,21 @@ fn two_calls(row: &Table4) -> Check {
     Check::new(statement, is_slip && (two - right).abs() < 0.02, format!("{two:.2}, from {sum:.1} us for two calls"))
 }
 
+/// Calls of a case.
+const fn calls(effort: Effort) -> u64 {
+    match effort {
+        Effort::Quick => 400,
+        Effort::Full => 20_000,
+    }
+}
+
 /// How many times faster `processors` do calls of this shape than one does.
 fn speedup(row: &Table4, processors: usize, calls: u64) -> f64 {
+    speedup_handing_over(row, processors, calls, Duration::ZERO)
+}
+
+/// The same if the serial part takes `hand_over` more for who had to wait for it.
+fn speedup_handing_over(row: &Table4, processors: usize, calls: u64, hand_over: Duration) -> f64 {
     let nanos = |micros: f64| Duration::from_nanos((micros * 1e3).round() as u64);
     let (parallel, serial) = (nanos(row.parallel_us), nanos(row.serial_us));
     let mut simulation = Simulation::new(0, 0);
@@ -94,14 +129,16 @@ fn speedup(row: &Table4, processors: usize, calls: u64) -> f64 {
         simulation.spawn(async move {
             while left.get() > 0 {
                 left.set(left.get() - 1);
+                let waits = lock.present() > 0;
                 let held = lock.acquire().await;
-                sim.sleep(serial).await;
+                sim.sleep(if waits { serial + hand_over } else { serial }).await;
                 drop(held);
                 sim.sleep(parallel).await;
             }
         });
     }
     simulation.run();
+    check_books(&simulation);
     let alone = (parallel + serial).as_nanos() as f64 * calls as f64;
     alone / (sim.now() - Instant::ZERO).as_nanos() as f64
 }

@@ -6,7 +6,7 @@ use super::{coding, least, model, rtt, schedulers, schemes, table_1, table_2, ta
 use crate::{Effort, Options, Study};
 
 fn options(threads: usize) -> Options {
-    Options { seed: 1, replications: 2, confidence: 0.9, effort: Effort::Quick, threads }
+    Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads }
 }
 
 /// All checks of `study` hold, except those whose statement contains one of `but`.

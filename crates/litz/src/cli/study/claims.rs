@@ -115,7 +115,14 @@ mod tests {
     #[test]
     fn threads_go_to_replications_before_they_go_to_further_claims() {
         let of = |threads, replications| {
-            deciders(&Options { seed: 1, replications, confidence: 0.9, effort: studies::Effort::Quick, threads })
+            deciders(&Options {
+                seed: 1,
+                replications,
+                confidence: 0.9,
+                precision: None,
+                effort: studies::Effort::Quick,
+                threads,
+            })
         };
         assert_eq!((of(1, 5), of(5, 5), of(6, 5), of(32, 5)), (1, 1, 2, 7));
     }

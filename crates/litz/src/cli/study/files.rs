@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn each_table_and_each_picture_is_a_file_and_the_json_has_all() {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options { seed: 7, replications: 2, confidence: 0.9, effort: Effort::Quick, threads: 1 };
+        let options =
+            Options { seed: 7, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
         let conditions = Conditions::of(&options, PROGRAM);
         keep(folder.path(), &conditions, &StudyReport::new(&Small, Small.run(&options))).unwrap();
         let mut names: Vec<_> =
@@ -106,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_folder_that_has_gone_is_named() {
-        let options = Options { seed: 1, replications: 1, confidence: 0.9, effort: Effort::Quick, threads: 1 };
+        let options =
+            Options { seed: 1, replications: 1, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
         let report = StudyReport::new(&Small, Small.run(&options));
         let error = keep(Path::new("/no/such/folder"), &Conditions::of(&options, PROGRAM), &report).unwrap_err();
         assert!(error.contains("/no/such/folder/000-small.json"), "{error}");

@@ -207,7 +207,14 @@ mod tests {
     }
 
     const fn options() -> Options {
-        Options { seed: 1, replications: 1, confidence: 0.9, effort: studies::Effort::Quick, threads: 1 }
+        Options {
+            seed: 1,
+            replications: 1,
+            confidence: 0.9,
+            precision: None,
+            effort: studies::Effort::Quick,
+            threads: 1,
+        }
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub(crate) const HELP: &str = "\
 A study is an experiment of a paper, run again in virtual time: no sockets, no clock. The same version, seed and options
 give the same result to the byte, on any number of threads. Each cell has what the paper prints, what came out here
 with its interval, the difference, and whether that is within the tolerance; cells that a parameter was chosen for say
-`fitted` and prove nothing. What the paper does not say is listed with what other choices would give.
+`fitted` and prove nothing. What the paper does not say is listed with what other choices would give; with --quick it
+is listed alone.
 
 A claim is a statement of a paper that can be wrong. `litz study claims` decides each by running studies or models:
 holds, refuted or not decidable here. A refutation is a result, not an error.
@@ -107,6 +108,11 @@ pub(super) struct ConditionOptions {
     #[arg(long, value_name = "PERCENT", default_value_t = 90.0)]
     confidence: f64,
 
+    /// Add runs of each point until the intervals of its throughput and delay are at most this many percent of their means wide to each
+    /// side, 200 runs at most
+    #[arg(long, value_name = "PERCENT")]
+    precision: Option<f64>,
+
     /// Short runs: a first look
     #[arg(long)]
     quick: bool,
@@ -129,11 +135,15 @@ impl ConditionOptions {
         if !(50.0..=99.9).contains(&self.confidence) {
             return Err(format!("--confidence takes 50 to 99.9 percent, not {}", self.confidence));
         }
+        if let Some(percent) = self.precision.filter(|percent| !(0.1..=50.0).contains(percent)) {
+            return Err(format!("--precision takes 0.1 to 50 percent, not {percent}"));
+        }
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Options {
             seed: self.seed,
             replications: self.replications.unwrap_or(if self.quick { REPLICATIONS_QUICK } else { REPLICATIONS }),
             confidence: self.confidence / 100.0,
+            precision: self.precision.map(|percent| percent / 100.0),
             effort: if self.quick { Effort::Quick } else { Effort::Full },
             threads: self.threads.map_or_else(processors, usize::from),
         })
@@ -149,6 +159,35 @@ impl RunOptions {
         match &self.out {
             Some(folder) if !folder.is_dir() => Err(format!("--out needs a folder that exists: {}", folder.display())),
             _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        conditions: ConditionOptions,
+    }
+
+    fn options(words: &[&str]) -> Result<Options, String> {
+        let line = Line::try_parse_from(["study"].iter().chain(words)).expect("well-formed");
+        line.conditions.options()
+    }
+
+    #[test]
+    fn percentages_become_shares_and_impossible_ones_are_refused_by_name() {
+        let precise = options(&["--precision", "5", "--confidence", "95"]).unwrap();
+        assert_eq!((precise.precision, precise.confidence), (Some(0.05), 0.95));
+        assert_eq!(options(&[]).unwrap().precision, None);
+        for (words, name) in [(["--precision", "0"], "--precision"), (["--confidence", "100"], "--confidence")] {
+            let error = options(&words).unwrap_err();
+            assert!(error.starts_with(name), "{error}");
         }
     }
 }

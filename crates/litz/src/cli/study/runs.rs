@@ -252,7 +252,7 @@ mod tests {
     }
 
     const fn options(threads: usize) -> Options {
-        Options { seed: 1, replications: 1, confidence: 0.9, effort: Effort::Quick, threads }
+        Options { seed: 1, replications: 1, confidence: 0.9, precision: None, effort: Effort::Quick, threads }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use measure::Estimate;
 use sim::{Facility, Sim, Simulation, Stream, Tally};
 use units::Duration;
 
+use crate::replicate::replicate;
 use crate::study::{Effort, Options};
 
 /// From the end of a packet to its acknowledgement, in microseconds: the way round a ring of 20 km with 20 stations.
@@ -39,8 +40,8 @@ impl Node {
             Effort::Quick => Duration::from_secs(1),
             Effort::Full => Duration::from_secs(5),
         };
-        let rate = |run| self.once(options.seed, run, span).count() as f64 / span.as_secs_f64();
-        let rates: Vec<_> = (0..u64::from(options.replications)).map(rate).collect();
+        let rate = |seed, run| self.once(seed, run, span).count() as f64 / span.as_secs_f64();
+        let rates = replicate(options, rate, |&rate| vec![rate]);
         Estimate::of(&rates, options.confidence)
     }
 
@@ -68,6 +69,7 @@ impl Node {
         simulation.run_until(sim.now() + Duration::from_millis(WARM_UP_MS));
         *delays.borrow_mut() = Tally::default();
         simulation.run_until(sim.now() + span);
+        crate::conserved::check_books(&simulation);
         delays.take()
     }
 }
@@ -117,7 +119,8 @@ mod tests {
 
     #[test]
     fn nothing_is_faster_than_the_slowest_stage() {
-        let options = Options { seed: 1, replications: 2, confidence: 0.9, effort: Effort::Quick, threads: 1 };
+        let options =
+            Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
         let rate = |node: Node| node.packets_per_s(&options).mean;
         let one = rate(Node { processors: 1, ..NODE });
         assert!((one / (1e6 / 480.0) - 1.0).abs() < 0.01, "{one}");

@@ -5,6 +5,7 @@
 use measure::Estimate;
 use sim::{Stream, Tally};
 
+use crate::replicate::replicate;
 use crate::study::{Effort, Options};
 
 /// Circuits, each with a tenth of nine tenths of the output's rate.
@@ -34,8 +35,7 @@ pub(in crate::claims) fn run(paced: bool, options: &Options) -> Shared {
         Effort::Quick => 200,
         Effort::Full => 500,
     };
-    let runs: Vec<_> =
-        (0..u64::from(options.replications)).map(|run| once(paced, options.seed, run, periods)).collect();
+    let runs = replicate(options, |seed, run| once(paced, seed, run, periods), |run| vec![run.0]);
     let over =
         |figure: fn(&(f64, f64)) -> f64| Estimate::of(&runs.iter().map(figure).collect::<Vec<_>>(), options.confidence);
     Shared { lost: over(|run| run.0), variation: over(|run| run.1) }
@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn cells_that_are_evenly_spaced_need_no_queue_to_speak_of() {
-        let options = Options { seed: 1, replications: 2, confidence: 0.9, effort: Effort::Quick, threads: 1 };
+        let options =
+            Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
         assert_eq!(run(true, &options).lost.mean, 0.0);
         assert!(run(false, &options).lost.mean > 0.001);
     }

@@ -35,6 +35,7 @@ impl Node {
                 fields.acknowledged = fields.acknowledged.max(packet.acknowledged);
                 fields.edge = fields.edge.max(packet.edge);
                 fields.received += u64::from(packet.has_data);
+                self.handed_up.set(self.handed_up.get() + u64::from(packet.has_data));
             }
             self.poke_transmit_side().await;
             if !packet.has_data {
@@ -42,6 +43,7 @@ impl Node {
             }
             // There is room: nobody sends beyond the edge.
             self.received.put(()).await;
+            self.handed_up.set(self.handed_up.get() - 1);
             let waiting = self.receive_side.borrow().received - self.told.get();
             if waiting >= u64::from(self.setup.acknowledge_every) {
                 self.count(|counts| counts.by_receipt += 1);
@@ -59,8 +61,10 @@ impl Node {
         };
         loop {
             self.received.take().await;
+            self.handed_up.set(self.handed_up.get() + 1);
             self.work.user_task.run(micros(cost)).await;
             self.read.put(()).await;
+            self.handed_up.set(self.handed_up.get() - 1);
         }
     }
 
@@ -68,11 +72,13 @@ impl Node {
     pub(super) async fn reading_workstation(self: Rc<Self>) {
         loop {
             self.read.take().await;
+            self.handed_up.set(self.handed_up.get() + 1);
             if let Application::OnWorkstation { us_per_segment } = self.setup.application
                 && us_per_segment > 0.0
             {
                 self.workstation.serve(micros(us_per_segment)).await;
             }
+            self.handed_up.set(self.handed_up.get() - 1);
             self.delivered.set(self.delivered.get() + 1);
             self.delivered_at.set(self.sim.now());
             self.receive_side.borrow_mut().read += 1;

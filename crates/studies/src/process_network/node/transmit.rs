@@ -16,12 +16,15 @@ impl Node {
         loop {
             self.sim.sleep(micros(self.setup.pause_us)).await;
             self.send_buffer.put(()).await;
+            self.written.set(self.written.get() + 1);
+            self.in_hand.set(self.in_hand.get() + 1);
             if let Application::OnWorkstation { us_per_segment } = self.setup.application
                 && us_per_segment > 0.0
             {
                 self.workstation.serve(micros(us_per_segment)).await;
             }
             self.work.write.run(micros(cost)).await;
+            self.in_hand.set(self.in_hand.get() - 1);
             self.unsent.set(self.unsent.get() + 1);
             self.ring();
         }
@@ -37,6 +40,7 @@ impl Node {
                 while freed < fields.acknowledged {
                     self.send_buffer.try_take().expect("what is acknowledged was in the buffer");
                     freed += 1;
+                    self.freed.set(freed);
                 }
                 let has_data = self.unsent.get() > 0 && self.sent.get() < fields.edge;
                 if !has_data && !self.must_acknowledge.get() {
