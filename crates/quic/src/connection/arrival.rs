@@ -120,10 +120,9 @@ impl Connection {
             self.on_timeout(now);
         }
         self.rest.note_busy(now);
-        if origin == Origin::Elsewhere {
-            self.receive.on_foreign_arrivals(count, len);
-        } else {
-            self.receive.on_arrivals(path, count, len, &mut self.exchange);
+        self.receive.on_arrivals(count, len);
+        if origin != Origin::Elsewhere {
+            self.send.on_received(now, path, len);
         }
         if self.control.is_silent() {
             self.settle(now);
@@ -155,17 +154,16 @@ impl Connection {
 
     /// Absorbs an opened batch; false if it could not be, as a whole.
     pub(crate) fn take_batch(&mut self, now: Instant, batch: &Batch, opened: &Opened, buffer: &Bytes) -> bool {
-        let &Batch { path, addresses, len: bytes, integrity_limit } = batch;
+        let &Batch { path, ref addresses, len: bytes, integrity_limit } = batch;
         // It may have changed since the job began.
-        let Some(origin) = self.origin_of(path, &addresses) else { return false };
-        let heard_before = self.receive.largest(Space::Data, path);
-        if origin == Origin::Elsewhere && self.moves(path, heard_before, opened) {
-            self.exchange.to_send.push_back(ToSend::Moved { path, addresses, bytes });
+        let Some(origin) = self.origin_of(path, addresses) else { return false };
+        if origin == Origin::Elsewhere && self.moves(path, self.receive.largest(Space::Data, path), opened) {
+            self.exchange.to_send.push_back(ToSend::Moved { path, addresses: *addresses, bytes });
             self.settle(now);
         }
         if origin == Origin::New && opened.packets.iter().any(|packet| packet.path == path) {
             // Only what is authentic opens a path; what came with it counts for what may be sent back.
-            self.control.on_packet_of(path, addresses, &mut self.exchange, &mut self.events);
+            self.control.on_packet_of(path, *addresses, &mut self.exchange, &mut self.events);
             self.exchange.to_send.push_back(ToSend::Received { path, bytes });
             self.settle(now);
         }
@@ -293,7 +291,7 @@ impl Connection {
         self.receive.stats.packets_dropped += opened.dropped_count;
         if !opened.packets.is_empty() {
             self.heard = true;
-            self.exchange.to_send.push_back(ToSend::Heard);
+            self.send.on_heard();
         }
         for packet in &opened.packets {
             let result = self.receive.absorb(now, packet, opened, buffer, &mut self.exchange, &mut self.events);
@@ -310,6 +308,12 @@ impl Connection {
                 self.fail(now, TransportError::new(ErrorCode::AEAD_LIMIT_REACHED, reason));
                 return false;
             }
+        }
+        if self.exchange.tells_of_data_alone() {
+            // As settling would do, without a queue: bulk data are packets of which nothing else follows.
+            self.exchange.to_control.clear();
+            let pto = self.send.pto_interval();
+            self.control.on_packet(now, Space::Data, pto, &mut self.exchange);
         }
         self.settle(now);
         true

@@ -10,6 +10,19 @@ use crate::session::ExportError;
 use crate::stats::{PathStats, Stats};
 
 impl Connection {
+    /// Whether [`poll_event`](Self::poll_event) has something to say.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Whether data of streams or frames of the protocol's wait to be sent, acknowledgements aside. Whether they may leave is another
+    /// matter.
+    #[must_use]
+    pub fn wants_to_send(&self) -> bool {
+        !self.send.rests() && self.send.wants_to_send()
+    }
+
     /// Bytes that congestion control lets be in flight now, over all paths that are open.
     pub fn window_bytes(&self) -> u64 {
         self.send.window_bytes()
