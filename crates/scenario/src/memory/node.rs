@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{
-    Addresses, Connection, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, Receipt, ReceiveBuffer,
+    Addresses, Connection, ConnectionId, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, Receipt, ReceiveBuffer,
     Route, SecretSource, Side, Unsealed, seal,
 };
 use units::{Instant, Rng};
@@ -33,6 +33,8 @@ pub(crate) struct Node {
     sealed: Vec<u8>,
     /// Those that were sent last: memory for others once nobody has them any more.
     flights: VecDeque<Rc<Unsealed>>,
+    /// Where datagrams of rows were last sent to that were for the connection, as long as the endpoint's routes stay as they are.
+    routed: Option<ConnectionId>,
 }
 
 /// A datagram as it came; nothing is copied.
@@ -111,6 +113,7 @@ impl Node {
             plan: Plan::new(),
             sealed: Vec::new(),
             flights: VecDeque::new(),
+            routed: None,
         })
     }
 
@@ -170,7 +173,16 @@ impl Node {
         let Some(connection) = &mut self.connection else { return };
         while let Some(change) = connection.poll_route() {
             self.endpoint.apply(KEY, change);
+            self.routed = None;
         }
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::has_events)
+    }
+
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::wants_to_send)
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
@@ -214,7 +226,12 @@ impl Node {
             self.apply_routes();
             return;
         }
-        let is_known = matches!(self.endpoint.route_unsealed(unsealed, datagrams.start), Route::Known(_));
+        let destination = unsealed.destination(datagrams.start).copied();
+        if destination != self.routed {
+            let route = self.endpoint.route_unsealed(unsealed, datagrams.start);
+            self.routed = destination.filter(|_| matches!(route, Route::Known(_)));
+        }
+        let is_known = self.routed.is_some();
         if let Some(connection) = self.connection.as_mut().filter(|_| is_known) {
             connection.handle_unsealed(now, addresses, unsealed, datagrams);
         }

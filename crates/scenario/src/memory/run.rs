@@ -139,8 +139,14 @@ impl Run {
     /// Advances to the next thing that happens; false at the end.
     fn step(&mut self) -> Result<bool, WorldError> {
         let app_at = self.apps[0].timeout();
-        let next = [self.network.timeout(), self.timeouts[0], self.timeouts[1], app_at, self.proof.timeout()];
-        let next = next.into_iter().chain(self.look_at).flatten().min().unwrap_or(self.end).max(self.now);
+        let mut next = self.end;
+        let mut note = |at: Option<Instant>| next = next.min(at.unwrap_or(next));
+        note(self.network.timeout());
+        note(app_at);
+        note(self.proof.timeout());
+        self.timeouts.into_iter().for_each(&mut note);
+        self.look_at.into_iter().for_each(note);
+        let next = next.max(self.now);
         if next >= self.end {
             self.now = self.end;
             // The counters and deliveries of the last moment.
@@ -203,14 +209,17 @@ impl Run {
     /// Lets a host's application react, and the host send, until it has nothing more to say.
     fn settle(&mut self, host: usize) {
         loop {
-            let mut is_quiet = !self.visit(host);
+            let had_events = self.visit(host);
             let node = &mut self.nodes[host];
             let network = &mut self.network;
+            let mut has_sent = false;
             node.send(self.now, |frame| {
-                is_quiet = false;
+                has_sent = true;
                 network.send(self.now, host, frame);
             });
-            if is_quiet {
+            // Who is held back is asked twice: it may draw from its generator each time, and a seed stands for one run.
+            let is_held_back = had_events && node.wants_to_send();
+            if !has_sent && !is_held_back && !node.has_events() {
                 return;
             }
         }
