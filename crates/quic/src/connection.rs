@@ -99,7 +99,8 @@ pub struct Connection {
     apart: Option<Box<Apart>>,
     exchange: Exchange,
     events: Events,
-    opened: Opened,
+    /// Memory for what the open stage finds, unless it is in use or the connection rests.
+    opened: Option<Box<Opened>>,
     /// Packets whose keys are not there yet.
     early: Vec<BytesMut>,
     /// Authentic packets were received: a client takes no Version Negotiation any more (RFC 9000, section 6.2).
@@ -153,7 +154,7 @@ impl Connection {
             apart: None,
             exchange: Exchange::default(),
             events: Events::default(),
-            opened: Opened::default(),
+            opened: None,
             early: Vec::new(),
             heard: false,
             unauthentic_count: 0,
@@ -199,7 +200,7 @@ impl Connection {
     /// Frees memory that only a busy connection needs.
     fn shrink(&mut self) {
         debug_assert!(self.exchange.is_empty(), "values are delivered before a call returns");
-        self.opened = Opened::default();
+        self.opened = None;
         self.early.shrink_to_fit();
         self.events.shrink();
         self.exchange = Exchange::default();

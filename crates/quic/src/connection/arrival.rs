@@ -43,11 +43,13 @@ impl Connection {
             return;
         }
         if self.control.is_confirmed() {
-            let mut job = OpenJob { opened: std::mem::take(&mut self.opened), ..OpenJob::default() };
+            let mut scratch = self.opened.take().unwrap_or_default();
+            let mut job = OpenJob { opened: std::mem::take(&mut *scratch), ..OpenJob::default() };
             self.lend(path, addresses, data.len(), stride, &mut job);
             job.open(data);
             self.take_opened(now, &mut job, &buffer.freeze());
-            self.opened = job.opened;
+            *scratch = job.opened;
+            self.opened = Some(scratch);
         } else {
             // Handshake packets are few and may be kept: each gets memory of its own.
             for datagram in data.chunks(stride) {
@@ -224,7 +226,7 @@ impl Connection {
     fn open_single(&mut self, now: Instant, mut packet: BytesMut, source: Option<ConnectionId>) -> bool {
         // While we close, packets come on any path (RFC 9000, section 10.2.1).
         let mut context = self.open_context(self.path_of(&packet));
-        let mut opened = std::mem::take(&mut self.opened);
+        let mut opened = self.opened.take().unwrap_or_default();
         opened.clear();
         let step = open_packet(&mut context, &mut packet, 0, &mut opened);
         let is_open = matches!(step.outcome, Outcome::Opened);
@@ -233,7 +235,7 @@ impl Connection {
             let early = self.control.is_handshaking() && space != Space::Initial;
             if early && self.early.len() < EARLY_PACKETS_MAX {
                 self.early.push(packet);
-                self.opened = opened;
+                self.opened = Some(opened);
                 return false;
             }
             opened.dropped_count += 1;
@@ -246,7 +248,7 @@ impl Connection {
         {
             self.control.note_phase_from(context.path, ring.epoch, ring.phase_from);
         }
-        self.opened = opened;
+        self.opened = Some(opened);
         is_open
     }
 
@@ -311,7 +313,7 @@ impl Connection {
         }
         if self.exchange.tells_of_data_alone() {
             // As settling would do, without a queue: bulk data are packets of which nothing else follows.
-            self.exchange.to_control.clear();
+            let _accepted = self.exchange.to_control.pop_front();
             let pto = self.send.pto_interval();
             self.control.on_packet(now, Space::Data, pto, &mut self.exchange);
         }

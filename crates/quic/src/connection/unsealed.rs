@@ -43,7 +43,7 @@ impl Connection {
             return;
         }
         let batch = Batch { path, addresses, len, integrity_limit: u64::MAX };
-        let mut opened = std::mem::take(&mut self.opened);
+        let mut opened = self.opened.take().unwrap_or_default();
         let mut rest = datagrams;
         while !rest.is_empty() {
             let (buffer, count) = unsealed.open_group(rest.clone(), &mut opened);
@@ -54,7 +54,7 @@ impl Connection {
             self.control.note_phase_from(path, epoch, opened.packets.first().map(|packet| packet.number));
             rest.start += count;
         }
-        self.opened = opened;
+        self.opened = Some(opened);
         self.settle(now);
     }
 }

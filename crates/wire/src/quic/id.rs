@@ -56,7 +56,7 @@ impl ConnectionId {
     }
 }
 
-/// By their bytes, and of those that end alike the shorter first. Tables of connections compare a few for every batch that arrives:
+/// By their bytes, as if zeros followed; of those that are equal then the shorter first. Tables of connections compare a few for every batch that arrives:
 /// as two numbers, which costs no call.
 impl Ord for ConnectionId {
     #[inline]
@@ -272,6 +272,26 @@ impl fmt::Display for Space {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connection_ids_are_ordered_by_their_bytes_and_then_by_their_length() {
+        let ascending: [&[u8]; 8] = [
+            &[],
+            &[0],
+            &[0; 20],
+            &[0, 1],
+            &[1; 16],
+            &[1; 17],
+            &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 0, 0, 0, 0],
+            &[0xff; 20],
+        ];
+        let ids = ascending.map(|bytes| ConnectionId::new(bytes).expect("at most 20"));
+        for (first, one) in ids.iter().enumerate() {
+            for (second, other) in ids.iter().enumerate() {
+                assert_eq!((one.cmp(other), one == other), (first.cmp(&second), first == second), "{one} and {other}");
+            }
+        }
+    }
 
     #[test]
     fn connection_ids_hold_up_to_twenty_bytes() {
