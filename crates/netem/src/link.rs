@@ -57,6 +57,8 @@ pub struct Link<P> {
     /// Whether the packet on the line vanishes at its end.
     is_doomed: bool,
     faults: Faults,
+    /// [`LinkConfig::has_faults`] of the settings in force: most links have none.
+    has_faults: bool,
     /// No packet that keeps its turn arrives before: the last arrival under jitter that keeps order.
     turn: Instant,
     flight: Flight<P>,
@@ -85,6 +87,7 @@ impl<P: Packet> Link<P> {
             line,
             is_doomed: false,
             faults: Faults::new(&rng),
+            has_faults: config.has_faults(),
             turn: Instant::ZERO,
             flight: Flight::new(),
             idle_until: Instant::ZERO,

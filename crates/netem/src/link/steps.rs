@@ -117,6 +117,7 @@ impl<P: Packet> Link<P> {
             _ => {}
         }
         self.is_doomed |= new.state == LineState::Silent;
+        self.has_faults = new.has_faults();
         if old.discipline != new.discipline {
             self.codel = Default::default();
         }
@@ -134,6 +135,11 @@ impl<P: Packet> Link<P> {
     /// The faults, which happen behind the line: a lost packet has used it, a copy does not.
     fn leave_line(&mut self, departure: Instant) {
         let Some(packet) = self.line.finish() else { return };
+        if !self.has_faults && !self.is_doomed {
+            // As below, where nothing would be drawn.
+            self.flight.push(departure + self.config.delay, packet);
+            return;
+        }
         // All are drawn for every packet, so that more of one fault does not decide which packets meet another.
         let lost = self.faults.loss.chance(self.config.loss);
         let lost_in_burst = self.config.burst_loss.as_ref().is_some_and(|loss| self.faults.bursts.step(loss));
