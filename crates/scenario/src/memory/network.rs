@@ -80,21 +80,25 @@ impl Network {
         self.links[self.routes[frame.path]].1[direction].send(now, frame);
     }
 
-    /// The next datagram that has arrived, and in which direction. Call it until there is none: only then all counters are
-    /// those of `now`.
-    pub(crate) fn receive(&mut self, now: Instant) -> Option<(usize, Frame)> {
-        for (_, link) in &mut self.links {
-            for (direction, link) in link.iter_mut().enumerate() {
-                if let Some(frame) = link.poll_deliver(now) {
-                    return Some((direction, frame));
+    /// Hands out all datagrams that have arrived, with their directions. The counters are those of `now` then.
+    pub(crate) fn receive(&mut self, now: Instant, mut take: impl FnMut(usize, Frame)) {
+        for (_, directions) in &mut self.links {
+            for (direction, link) in directions.iter_mut().enumerate() {
+                while let Some(frame) = link.poll_deliver(now) {
+                    take(direction, frame);
                 }
             }
         }
-        None
     }
 
     pub(crate) fn timeout(&self) -> Option<Instant> {
-        self.links.iter().flat_map(|(_, link)| link).filter_map(Link::poll_timeout).min()
+        let mut earliest: Option<Instant> = None;
+        for (_, directions) in &self.links {
+            for at in directions.iter().filter_map(Link::poll_timeout) {
+                earliest = Some(earliest.map_or(at, |earliest| earliest.min(at)));
+            }
+        }
+        earliest
     }
 
     /// The counters of one of the scenario's links, which is in use.

@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{
-    Addresses, Connection, ConnectionId, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, Receipt, ReceiveBuffer,
-    Route, SecretSource, Side, Unsealed, seal,
+    Addresses, Connection, ConnectionId, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, Receipt,
+    ReceiveBuffer, Route, SecretSource, Side, Unsealed, seal,
 };
 use units::{Instant, Rng};
 

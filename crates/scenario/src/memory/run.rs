@@ -172,20 +172,21 @@ impl Run {
     }
 
     fn receive(&mut self) {
-        while let Some((direction, frame)) = self.network.receive(self.now) {
+        let now = self.now;
+        self.network.receive(now, |direction, frame| {
             let host = 1 - direction;
             let coalesce = self.scenario.hosts[host].coalesce;
             if coalesce.is_zero() {
                 self.touched[host] = true;
-                self.nodes[host].receive(self.now, frame);
-                continue;
+                self.nodes[host].receive(now, frame);
+                return;
             }
-            self.look_at[host].get_or_insert(self.now + coalesce);
+            self.look_at[host].get_or_insert(now + coalesce);
             self.waiting[host].push(frame);
             if self.waiting[host].len() >= COALESCED_MAX {
-                self.look_at[host] = Some(self.now);
+                self.look_at[host] = Some(now);
             }
-        }
+        });
         for host in 0..2 {
             if self.look_at[host].is_some_and(|at| at <= self.now) {
                 self.look_at[host] = None;
