@@ -138,6 +138,12 @@ impl LinkConfig {
         config
     }
 
+    /// Whether anything but the delay may happen to a packet behind the line.
+    pub(crate) fn has_faults(&self) -> bool {
+        let shares = [self.loss, self.reorder, self.duplicate, self.corrupt];
+        self.jitter.is_some() || self.burst_loss.is_some() || shares.iter().any(|share| !share.is_zero())
+    }
+
     fn line_rate(&self) -> Option<Rate> {
         self.rate.or_else(|| self.trace.as_ref().map(Trace::mean_rate))
     }

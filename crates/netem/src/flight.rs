@@ -51,14 +51,28 @@ impl<P> Flight<P> {
     }
 
     /// When the next packet arrives.
+    #[inline]
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
         let queued = self.in_order.front().map(|entry| entry.at);
+        if self.out_of_order.is_empty() {
+            return queued;
+        }
         let heaped = self.out_of_order.peek().map(|Reverse(entry)| entry.at);
         queued.into_iter().chain(heaped).min()
     }
 
     /// The next packet, if it has arrived by `now`.
+    #[inline]
     pub(crate) fn pop(&mut self, now: Instant) -> Option<P> {
+        if self.out_of_order.is_empty() {
+            // Nearly always, and asked for each link whenever anything happens.
+            self.in_order.front().filter(|entry| entry.at <= now)?;
+            return self.in_order.pop_front().map(|entry| entry.packet);
+        }
+        self.pop_either(now)
+    }
+
+    fn pop_either(&mut self, now: Instant) -> Option<P> {
         let queued = self.in_order.front().map(|entry| (entry.at, entry.number));
         let heaped = self.out_of_order.peek().map(|Reverse(entry)| (entry.at, entry.number));
         let from_heap = match (queued, heaped) {

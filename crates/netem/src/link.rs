@@ -59,9 +59,14 @@ pub struct Link<P> {
     /// Whether the packet on the line vanishes at its end.
     is_doomed: bool,
     faults: Faults,
+    /// [`LinkConfig::has_faults`] of the settings in force: most links have none.
+    has_faults: bool,
     /// No packet that keeps its turn arrives before: the last arrival under jitter that keeps order.
     turn: Instant,
     flight: Flight<P>,
+    /// Before this time nothing happens that [`advance`](Self::advance) would have to do: most calls find nothing. Zero if that is
+    /// to be worked out.
+    idle_until: Instant,
     stats: LinkStats,
 }
 
@@ -85,8 +90,10 @@ impl<P: Packet> Link<P> {
             on_line_since: Instant::ZERO,
             is_doomed: false,
             faults: Faults::new(&rng),
+            has_faults: config.has_faults(),
             turn: Instant::ZERO,
             flight: Flight::new(),
+            idle_until: Instant::ZERO,
             stats: LinkStats::default(),
             config,
         }
@@ -130,13 +137,17 @@ impl<P: Packet> Link<P> {
             return;
         }
         self.queue.push(Waiting { since: now, line_bytes, packet });
-        // An idle line takes it at once, and then it has not waited.
-        self.advance(now);
+        if self.line.is_idle() {
+            // It takes the packet at once, and then that has not waited.
+            self.idle_until = Instant::ZERO;
+            self.advance(now);
+        }
         self.stats.queue_bytes_max = self.stats.queue_bytes_max.max(self.queue.bytes());
     }
 
     /// The next packet that has arrived by `now`, in the order of arrival; equal times in the order of departure.
     #[must_use]
+    #[inline]
     pub fn poll_deliver(&mut self, now: Instant) -> Option<P> {
         self.advance(now);
         let packet = self.flight.pop(now)?;
@@ -151,7 +162,12 @@ impl<P: Packet> Link<P> {
     /// go on.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.flight.next_arrival().into_iter().chain(self.next_from_line()).min()
+        let next = self.flight.next_arrival();
+        if next.is_some_and(|next| next <= self.idle_until) {
+            // What has not left the line arrives no earlier than it leaves.
+            return next;
+        }
+        next.into_iter().chain(self.next_from_line()).min()
     }
 
     /// The counters.

@@ -20,6 +20,7 @@ use wire::quic::{Dir, ErrorCode, PathId, Side, Space, StreamId};
 use crate::class::{Class, PathSet, RateLimit};
 use crate::config::TransportConfig;
 use crate::control::{Beginning, Control, RouteChange};
+use crate::earliest::Earliest;
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::Exchange;
@@ -34,6 +35,7 @@ use crate::rest::{Due, RestTimer};
 use crate::send::path::{Addresses, SendPath};
 use crate::send::streams::WriteError;
 use crate::send::{SendDatagramError, SendHalf};
+use crate::watched::Watched;
 
 pub use self::lease::{LeaseTerms, OpenLease};
 
@@ -90,14 +92,15 @@ impl ReceiveBuffer for BytesMut {
 pub struct Connection {
     side: Side,
     control: Control,
-    send: SendHalf,
+    send: Watched,
     /// What has arrived; what stands in for it while it is elsewhere.
     receive: ReceiveHalf,
     /// While the receive half is on another processor.
     apart: Option<Box<Apart>>,
     exchange: Exchange,
     events: Events,
-    opened: Opened,
+    /// Memory for what the open stage finds, unless it is in use or the connection rests.
+    opened: Option<Box<Opened>>,
     /// Packets whose keys are not there yet.
     early: Vec<BytesMut>,
     /// Authentic packets were received: a client takes no Version Negotiation any more (RFC 9000, section 6.2).
@@ -146,12 +149,12 @@ impl Connection {
         let mut connection = Self {
             side,
             control,
-            send,
+            send: Watched::new(send),
             receive,
             apart: None,
             exchange: Exchange::default(),
             events: Events::default(),
-            opened: Opened::default(),
+            opened: None,
             early: Vec::new(),
             heard: false,
             unauthentic_count: 0,
@@ -197,7 +200,7 @@ impl Connection {
     /// Frees memory that only a busy connection needs.
     fn shrink(&mut self) {
         debug_assert!(self.exchange.is_empty(), "values are delivered before a call returns");
-        self.opened = Opened::default();
+        self.opened = None;
         self.early.shrink_to_fit();
         self.events.shrink();
         self.exchange = Exchange::default();
@@ -263,10 +266,18 @@ impl Connection {
         if let Some(close) = self.control.repeat_close() {
             self.send.set_close(close);
         }
-        let planned = self.send.plan(now, self.receive.snapshot(), room, plan, &mut self.exchange);
+        let snapshot = self.receive.snapshot();
+        if self.send.rests() && !snapshot.get(Space::Data, PathId::ZERO).is_due() {
+            plan.clear_once();
+            plan.planned_at = now;
+            return false;
+        }
+        let planned = self.send.plan(now, snapshot, room, plan, &mut self.exchange);
         self.settle(now);
         if planned {
             self.rest.note_busy(now);
+        } else {
+            self.send.note_rest();
         }
         planned
     }
@@ -298,7 +309,12 @@ impl Connection {
         if !self.control.is_open() {
             return control;
         }
-        [control, self.send.timeout(), self.receive.timeout(), self.rest.timeout()].into_iter().flatten().min()
+        let mut earliest = Earliest::default();
+        earliest.note(control);
+        earliest.note(self.send.timeout());
+        earliest.note(self.receive.timeout());
+        earliest.note(self.rest.timeout());
+        earliest.get()
     }
 
     // ── The application's calls ──────────────────────────────────────────────────────────────────────────────────────
@@ -515,7 +531,16 @@ impl Connection {
     // ── Inside ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     /// Delivers the values between the owners until none is left.
+    #[inline]
     pub(crate) fn settle(&mut self, now: Instant) {
+        // Most calls change nothing that concerns another owner.
+        if !self.exchange.is_empty() {
+            self.deliver(now);
+        }
+        self.exchange.ranges.clear();
+    }
+
+    fn deliver(&mut self, now: Instant) {
         while !self.exchange.is_empty() {
             let exchange = &mut self.exchange;
             let result = if let Some(value) = exchange.to_send.pop_front() {
@@ -542,7 +567,6 @@ impl Connection {
                 self.fail(now, error);
             }
         }
-        self.exchange.ranges.clear();
     }
 
     /// The peer broke the rules.

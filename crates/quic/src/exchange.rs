@@ -236,6 +236,14 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
+    /// All that is to be told is that a 1-RTT packet was authentic.
+    pub(crate) fn tells_of_data_alone(&self) -> bool {
+        self.to_control.len() == 1
+            && self.to_send.is_empty()
+            && self.to_receive.is_empty()
+            && matches!(self.to_control.front(), Some(ToControl::PacketAccepted { space: Space::Data }))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.to_send.is_empty() && self.to_receive.is_empty() && self.to_control.is_empty()
     }

@@ -34,6 +34,7 @@ pub mod class;
 pub mod config;
 pub mod connection;
 pub(crate) mod control;
+mod earliest;
 pub mod endpoint;
 pub mod error;
 pub mod event;
@@ -57,6 +58,7 @@ pub mod stats;
 pub(crate) mod stream_map;
 pub mod strip;
 pub mod unsealed;
+mod watched;
 
 pub use class::{BURST_LEAST, Class, PATH_SET_MAX, PathSet, PathSetError, RateLimit, RateLimitError};
 pub use config::{TraceSink, TransportConfig};

@@ -213,7 +213,8 @@ impl ReceivePart {
         self.half.on_timeout(now);
         self.since.get_or_insert(now);
         self.arrived_at.get_or_insert(now);
-        self.half.on_arrivals(path, count, len, &mut self.exchange);
+        self.half.on_arrivals(count, len);
+        self.exchange.to_send.push_back(ToSend::Received { path, bytes: len });
         true
     }
 

@@ -151,6 +151,14 @@ impl Plan {
         self.clear();
     }
 
+    /// [Clears](Self::clear) it unless that was the last thing to happen to it.
+    #[inline]
+    pub(crate) fn clear_once(&mut self) {
+        if self.addresses.is_some() || self.segment_size != 0 {
+            self.clear();
+        }
+    }
+
     pub(crate) fn clear(&mut self) {
         self.addresses = None;
         self.segment_size = 0;
@@ -161,7 +169,11 @@ impl Plan {
         self.pieces.clear();
         self.head.clear();
         self.chunks.clear();
-        self.keys = [const { None }; 3];
+        for keys in &mut self.keys {
+            if keys.is_some() {
+                *keys = None;
+            }
+        }
         self.numbers = [None; 3];
         self.acks = [false; 3];
         self.is_background = false;

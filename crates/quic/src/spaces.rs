@@ -78,6 +78,18 @@ impl<T: Vacant> Spaces<T> {
             .chain(self.more.iter().flat_map(|more| more.iter()))
     }
 
+    /// Shows the values that exist, Initial first. Cheaper than [`iter`](Self::iter), which is four iterators in a row.
+    #[inline]
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(&T)) {
+        if let Some(handshake) = &self.handshake {
+            handshake.iter().for_each(&mut visit);
+        }
+        visit(&self.data);
+        if let Some(more) = &self.more {
+            more.iter().for_each(visit);
+        }
+    }
+
     /// The values that exist, Initial first, to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let more = self.more.iter_mut().flat_map(|more| more.iter_mut());
@@ -142,6 +154,11 @@ mod tests {
         (2..6).for_each(|index| spaces[index] = index as u64);
         assert_eq!((spaces.count(), spaces.remove_path(2)), (6, 4));
         assert_eq!(spaces.iter().copied().collect::<Vec<_>>(), [2, 3, 5]);
+        (spaces[0], spaces[1]) = (0, 1);
+        let mut seen = Vec::new();
+        spaces.for_each(|value| seen.push(*value));
+        assert_eq!(seen, [0, 1, 2, 3, 5]);
+        spaces.discard(Space::Handshake);
         spaces.remove_path(1);
         spaces.remove_path(1);
         assert_eq!((spaces.count(), spaces[2]), (3, 2));

@@ -43,15 +43,6 @@ enum Place {
     Sealed { start: u32, end: u32, has_data: bool },
 }
 
-/// Packets of a row that one record tells of: their payload lies in one piece.
-pub(crate) struct Group {
-    pub(crate) buffer: Bytes,
-    /// How many datagrams it is.
-    pub(crate) count: usize,
-    pub(crate) opened: OpenedPacket,
-    pub(crate) record: Record,
-}
-
 impl Unsealed {
     /// Nothing, to be filled.
     pub fn new() -> Self {
@@ -152,7 +143,10 @@ impl Unsealed {
     }
 
     /// The connection ID that a datagram of a row is sent to; none of one that has bytes.
-    pub(crate) fn destination(&self, datagram: usize) -> Option<&ConnectionId> {
+    ///
+    /// # Panics
+    /// If there is no such datagram.
+    pub fn destination(&self, datagram: usize) -> Option<&ConnectionId> {
         match self.places[datagram] {
             Place::Row { item, .. } => Some(&self.row(item).dcid),
             Place::Sealed { .. } => None,
@@ -166,9 +160,9 @@ impl Unsealed {
         (first == last).then(|| self.row(first).key_phase)
     }
 
-    /// What the open stage would make of the first of these datagrams, which are packets of one row, and of as many after it as lie
-    /// in the same chunk.
-    pub(crate) fn open_group(&self, datagrams: Range<usize>) -> Group {
+    /// Makes of the first of these datagrams, which are packets of one row, and of as many after it as lie in the same chunk, what the
+    /// open stage would make of them. Returns the memory in which the payload lies, and how many they are.
+    pub(crate) fn open_group(&self, datagrams: Range<usize>, opened: &mut Opened) -> (Bytes, usize) {
         let Place::Row { item, index } = self.places[datagrams.start] else {
             unreachable!("asked of packets of a row only");
         };
@@ -184,7 +178,8 @@ impl Unsealed {
             self.copy_payload(row, index, |part| payload.extend_from_slice(part));
             (payload.freeze(), 0, 1)
         };
-        let opened = OpenedPacket {
+        opened.clear();
+        opened.packets.push(OpenedPacket {
             space: Space::Data,
             path: self.plan.path,
             number: row.number + u64::from(index),
@@ -193,10 +188,11 @@ impl Unsealed {
             eliciting: true,
             phase_advanced: false,
             error: None,
-        };
+        });
         let data = Layout { start, step: stride, len: stride, count };
         let offset = row.offset + u64::from(index) * u64::from(row.stride);
-        Group { buffer, count, opened, record: Record::Stream { id: row.id, offset, fin: false, data } }
+        opened.records.push(Record::Stream { id: row.id, offset, fin: false, data });
+        (buffer, count)
     }
 
     fn row(&self, item: u32) -> &PlannedRow {
@@ -266,13 +262,4 @@ impl Plan {
 fn row_packet_len(row: &PlannedRow) -> usize {
     let header_len = stream_header_len(row.id, row.offset, 0, true);
     1 + row.dcid.len() + usize::from(row.number_len) + header_len + row.stride as usize + TAG_LEN
-}
-
-impl Opened {
-    /// Holds this and nothing else.
-    pub(crate) fn set(&mut self, packet: OpenedPacket, record: Record) {
-        self.clear();
-        self.packets.push(packet);
-        self.records.push(record);
-    }
 }

@@ -37,9 +37,17 @@ impl ByRate {
         let Some(rate) = self.rate else { return };
         // At most 2^64 * 2^33 + 2^64, so nothing overflows.
         let bit_nanos = u128::from(line_bytes) * BIT_NANOS_PER_BYTE + u128::from(self.fraction);
-        let rate_bps = u128::from(rate.as_bps());
-        self.whole += Duration::from_nanos(u64::try_from(bit_nanos / rate_bps).unwrap_or(u64::MAX));
-        self.fraction = (bit_nanos % rate_bps) as u64;
+        let rate_bps = rate.as_bps();
+        // All packets but those of gigabytes: half the numbers, a fraction of the time.
+        let (nanos, fraction) = match u64::try_from(bit_nanos) {
+            Ok(bit_nanos) => (bit_nanos / rate_bps, bit_nanos % rate_bps),
+            Err(_) => {
+                let (nanos, fraction) = (bit_nanos / u128::from(rate_bps), bit_nanos % u128::from(rate_bps));
+                (u64::try_from(nanos).unwrap_or(u64::MAX), fraction as u64)
+            }
+        };
+        self.whole += Duration::from_nanos(nanos);
+        self.fraction = fraction;
     }
 
     /// The packet on the line leaves this much later.

@@ -9,25 +9,37 @@ use crate::{Discipline, LineState, LinkConfig, Packet};
 impl<P: Packet> Link<P> {
     /// Lets pass what has passed by `now`: at most two steps a packet over its life, and one a scheduled change while the
     /// link holds packets that wait for the line or are on it.
+    #[inline]
     pub(super) fn advance(&mut self, now: Instant) {
+        if now >= self.idle_until {
+            self.step_until(now);
+        }
+    }
+
+    fn step_until(&mut self, now: Instant) {
         loop {
             let change_at = self.next_change_at();
             // Of equal times the departure comes first, then the change, then the start: see `Link`.
-            if let Some(departure) = self.line.departure() {
-                if departure <= now && change_at.is_none_or(|change_at| departure <= change_at) {
-                    self.leave_line(departure);
-                    continue;
-                }
-            } else if let Some(start) = self.next_start()
+            let departure = self.line.departure();
+            let start = if departure.is_none() { self.next_start() } else { None };
+            if let Some(departure) = departure
+                && departure <= now
+                && change_at.is_none_or(|change_at| departure <= change_at)
+            {
+                self.leave_line(departure);
+            } else if let Some(start) = start
                 && start <= now
                 && change_at.is_none_or(|change_at| start < change_at)
             {
                 self.start(start);
-                continue;
-            }
-            match change_at {
-                Some(change_at) if change_at <= now => self.change(change_at, now),
-                _ => return,
+            } else if let Some(change_at) = change_at
+                && change_at <= now
+            {
+                self.change(change_at, now);
+            } else {
+                let next = departure.or(start).into_iter().chain(change_at).min();
+                self.idle_until = next.unwrap_or(Instant::from_nanos(u64::MAX));
+                return;
             }
         }
     }
@@ -106,6 +118,7 @@ impl<P: Packet> Link<P> {
             _ => {}
         }
         self.is_doomed |= new.state == LineState::Silent;
+        self.has_faults = new.has_faults();
         if old.discipline != new.discipline {
             self.codel = Default::default();
         }
@@ -117,12 +130,18 @@ impl<P: Packet> Link<P> {
             self.turn = Instant::ZERO;
         }
         self.queue_bytes_max = new.queue_bytes_max();
+        self.idle_until = Instant::ZERO;
     }
 
     /// The faults, which happen behind the line: a lost packet has used it, a copy does not.
     fn leave_line(&mut self, departure: Instant) {
         let Some(packet) = self.line.finish() else { return };
         self.stats.on_line += departure.saturating_since(self.on_line_since);
+        if !self.has_faults && !self.is_doomed {
+            // As below, where nothing would be drawn.
+            self.flight.push(departure + self.config.delay, packet);
+            return;
+        }
         // All are drawn for every packet, so that more of one fault does not decide which packets meet another.
         let lost = self.faults.loss.chance(self.config.loss);
         let lost_in_burst = self.config.burst_loss.as_ref().is_some_and(|loss| self.faults.bursts.step(loss));

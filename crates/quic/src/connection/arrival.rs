@@ -43,11 +43,13 @@ impl Connection {
             return;
         }
         if self.control.is_confirmed() {
-            let mut job = OpenJob { opened: std::mem::take(&mut self.opened), ..OpenJob::default() };
+            let mut scratch = self.opened.take().unwrap_or_default();
+            let mut job = OpenJob { opened: std::mem::take(&mut *scratch), ..OpenJob::default() };
             self.lend(path, addresses, data.len(), stride, &mut job);
             job.open(data);
             self.take_opened(now, &mut job, &buffer.freeze());
-            self.opened = job.opened;
+            *scratch = job.opened;
+            self.opened = Some(scratch);
         } else {
             // Handshake packets are few and may be kept: each gets memory of its own.
             for datagram in data.chunks(stride) {
@@ -120,10 +122,9 @@ impl Connection {
             self.on_timeout(now);
         }
         self.rest.note_busy(now);
-        if origin == Origin::Elsewhere {
-            self.receive.on_foreign_arrivals(count, len);
-        } else {
-            self.receive.on_arrivals(path, count, len, &mut self.exchange);
+        self.receive.on_arrivals(count, len);
+        if origin != Origin::Elsewhere {
+            self.send.on_received(now, path, len);
         }
         if self.control.is_silent() {
             self.settle(now);
@@ -155,17 +156,16 @@ impl Connection {
 
     /// Absorbs an opened batch; false if it could not be, as a whole.
     pub(crate) fn take_batch(&mut self, now: Instant, batch: &Batch, opened: &Opened, buffer: &Bytes) -> bool {
-        let &Batch { path, addresses, len: bytes, integrity_limit } = batch;
+        let &Batch { path, ref addresses, len: bytes, integrity_limit } = batch;
         // It may have changed since the job began.
-        let Some(origin) = self.origin_of(path, &addresses) else { return false };
-        let heard_before = self.receive.largest(Space::Data, path);
-        if origin == Origin::Elsewhere && self.moves(path, heard_before, opened) {
-            self.exchange.to_send.push_back(ToSend::Moved { path, addresses, bytes });
+        let Some(origin) = self.origin_of(path, addresses) else { return false };
+        if origin == Origin::Elsewhere && self.moves(path, self.receive.largest(Space::Data, path), opened) {
+            self.exchange.to_send.push_back(ToSend::Moved { path, addresses: *addresses, bytes });
             self.settle(now);
         }
         if origin == Origin::New && opened.packets.iter().any(|packet| packet.path == path) {
             // Only what is authentic opens a path; what came with it counts for what may be sent back.
-            self.control.on_packet_of(path, addresses, &mut self.exchange, &mut self.events);
+            self.control.on_packet_of(path, *addresses, &mut self.exchange, &mut self.events);
             self.exchange.to_send.push_back(ToSend::Received { path, bytes });
             self.settle(now);
         }
@@ -226,7 +226,7 @@ impl Connection {
     fn open_single(&mut self, now: Instant, mut packet: BytesMut, source: Option<ConnectionId>) -> bool {
         // While we close, packets come on any path (RFC 9000, section 10.2.1).
         let mut context = self.open_context(self.path_of(&packet));
-        let mut opened = std::mem::take(&mut self.opened);
+        let mut opened = self.opened.take().unwrap_or_default();
         opened.clear();
         let step = open_packet(&mut context, &mut packet, 0, &mut opened);
         let is_open = matches!(step.outcome, Outcome::Opened);
@@ -235,7 +235,7 @@ impl Connection {
             let early = self.control.is_handshaking() && space != Space::Initial;
             if early && self.early.len() < EARLY_PACKETS_MAX {
                 self.early.push(packet);
-                self.opened = opened;
+                self.opened = Some(opened);
                 return false;
             }
             opened.dropped_count += 1;
@@ -248,7 +248,7 @@ impl Connection {
         {
             self.control.note_phase_from(context.path, ring.epoch, ring.phase_from);
         }
-        self.opened = opened;
+        self.opened = Some(opened);
         is_open
     }
 
@@ -293,7 +293,7 @@ impl Connection {
         self.receive.stats.packets_dropped += opened.dropped_count;
         if !opened.packets.is_empty() {
             self.heard = true;
-            self.exchange.to_send.push_back(ToSend::Heard);
+            self.send.on_heard();
         }
         for packet in &opened.packets {
             let result = self.receive.absorb(now, packet, opened, buffer, &mut self.exchange, &mut self.events);
@@ -310,6 +310,12 @@ impl Connection {
                 self.fail(now, TransportError::new(ErrorCode::AEAD_LIMIT_REACHED, reason));
                 return false;
             }
+        }
+        if self.exchange.tells_of_data_alone() {
+            // As settling would do, without a queue: bulk data are packets of which nothing else follows.
+            let _accepted = self.exchange.to_control.pop_front();
+            let pto = self.send.pto_interval();
+            self.control.on_packet(now, Space::Data, pto, &mut self.exchange);
         }
         self.settle(now);
         true

@@ -27,7 +27,7 @@ impl Connection {
         }
         let is_multipath = self.control.is_multipath();
         let control = self.control.into_remains()?;
-        let send = self.send.into_remains()?;
+        let send = self.send.into_inner().into_remains()?;
         let open_header = Arc::clone(&control.ring.header);
         let keys = ScriptKeys::new(control.session, send.seal, control.ring, control.phase);
         let peer = |path: crate::send::script::PathRemains| {

@@ -24,7 +24,7 @@ impl Connection {
         datagrams: Range<usize>,
     ) {
         let destination = unsealed.destination(datagrams.start).filter(|_| self.control.is_multipath());
-        let path = destination.and_then(|id| self.control.path_of_id(id.as_slice())).unwrap_or_default();
+        let path = destination.and_then(|id| self.control.path_of_own_id(id)).unwrap_or_default();
         // Path IDs are part of the nonce: what was sealed for another path does not open.
         let phase = unsealed.phase_of(datagrams.clone()).filter(|_| path == unsealed.path());
         let epoch = phase.and_then(|phase| self.control.data_phase(phase));
@@ -43,20 +43,18 @@ impl Connection {
             return;
         }
         let batch = Batch { path, addresses, len, integrity_limit: u64::MAX };
-        let mut opened = std::mem::take(&mut self.opened);
+        let mut opened = self.opened.take().unwrap_or_default();
         let mut rest = datagrams;
         while !rest.is_empty() {
-            let group = unsealed.open_group(rest.clone());
-            let number = group.opened.number;
-            opened.set(group.opened, group.record);
-            self.note(|journal| journal.opened(now, &batch, &opened, &group.buffer));
-            if !self.take_batch(now, &batch, &opened, &group.buffer) {
+            let (buffer, count) = unsealed.open_group(rest.clone(), &mut opened);
+            self.note(|journal| journal.opened(now, &batch, &opened, &buffer));
+            if !self.take_batch(now, &batch, &opened, &buffer) {
                 break;
             }
-            self.control.note_phase_from(path, epoch, Some(number));
-            rest.start += group.count;
+            self.control.note_phase_from(path, epoch, opened.packets.first().map(|packet| packet.number));
+            rest.start += count;
         }
-        self.opened = opened;
+        self.opened = Some(opened);
         self.settle(now);
     }
 }

@@ -21,6 +21,7 @@ use units::{Duration, Instant};
 use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, TransportParameters};
 
 use crate::config::TransportConfig;
+use crate::earliest::Earliest;
 use crate::error::{ConnectionError, TransportError};
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToControl, ToSend};
@@ -280,7 +281,8 @@ impl Control {
 
     // ── Timers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn on_packet(&mut self, now: Instant, space: Space, pto: Duration, exchange: &mut Exchange) {
+    /// A packet was authentic.
+    pub(crate) fn on_packet(&mut self, now: Instant, space: Space, pto: Duration, exchange: &mut Exchange) {
         if let Stage::Closing { close, .. } = &mut self.stage {
             close.heard += 1;
             return;
@@ -307,8 +309,12 @@ impl Control {
             Stage::Closing { until, .. } | Stage::Draining { until } => Some(until),
             Stage::Closed => None,
             _ => {
-                let paths = self.paths.as_ref().and_then(|paths| paths.timeout());
-                [self.idle_at, self.keep_alive_at, self.old_keys_until, paths].into_iter().flatten().min()
+                let mut earliest = Earliest::default();
+                earliest.note(self.idle_at);
+                earliest.note(self.keep_alive_at);
+                earliest.note(self.old_keys_until);
+                earliest.note(self.paths.as_ref().and_then(|paths| paths.timeout()));
+                earliest.get()
             }
         }
     }
@@ -451,7 +457,7 @@ impl Control {
     }
 
     pub(crate) fn is_confirmed(&self) -> bool {
-        self.stage == Stage::Confirmed
+        matches!(self.stage, Stage::Confirmed)
     }
 
     /// Nothing more will be sent.

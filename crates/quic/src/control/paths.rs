@@ -230,6 +230,16 @@ impl Control {
         paths.others.iter().find(|path| path.local.contains(id)).map(|path| path.id)
     }
 
+    /// As [`path_of_id`](Self::path_of_id), of an ID that is no slice of a datagram.
+    pub(crate) fn path_of_own_id(&self, id: &ConnectionId) -> Option<PathId> {
+        let holds = |local: &LocalIds| local.iter().any(|active| active == *id);
+        if holds(&self.local_ids) {
+            return Some(PathId::ZERO);
+        }
+        let paths = self.paths.as_ref()?;
+        paths.others.iter().find(|path| holds(&path.local)).map(|path| path.id)
+    }
+
     /// Our connection IDs that are in use, and the paths they belong to.
     pub(crate) fn ids(&self) -> impl Iterator<Item = (ConnectionId, PathId)> + '_ {
         let first = self.local_ids.iter().map(|id| (id, PathId::ZERO));

@@ -3,6 +3,7 @@
 use units::{Duration, Instant};
 use wire::quic::{PathId, Space};
 
+use crate::earliest::Earliest;
 use crate::error::TransportError;
 use crate::range_set::RangeSet;
 use crate::spaces::{DATA, Spaces, Vacant};
@@ -430,7 +431,9 @@ impl Acks {
 
     /// When an acknowledgement becomes due by itself.
     pub(crate) fn timeout(&self) -> Option<Instant> {
-        self.snapshot.spaces.iter().filter_map(|ack| ack.deadline).min()
+        let mut earliest = Earliest::default();
+        self.snapshot.spaces.for_each(|ack| earliest.note(ack.deadline));
+        earliest.get()
     }
 
     /// Makes the acknowledgements due whose time has come.

@@ -293,15 +293,8 @@ impl ReceiveHalf {
         }
     }
 
-    /// Notes the arrival of `count` datagrams, together `bytes` long, from the path's address.
-    pub(crate) fn on_arrivals(&mut self, path: PathId, count: u64, bytes: u64, exchange: &mut Exchange) {
-        self.stats.datagrams_received += count;
-        self.stats.bytes_received += bytes;
-        exchange.to_send.push_back(ToSend::Received { path, bytes });
-    }
-
-    /// Datagrams arrived from elsewhere than where their path is.
-    pub(crate) fn on_foreign_arrivals(&mut self, count: u64, bytes: u64) {
+    /// Notes the arrival of `count` datagrams, together `bytes` long.
+    pub(crate) fn on_arrivals(&mut self, count: u64, bytes: u64) {
         self.stats.datagrams_received += count;
         self.stats.bytes_received += bytes;
     }

@@ -338,15 +338,16 @@ impl RecvStreams {
             self.retire(id, exchange);
             return Err(ReadError::Reset(code));
         }
-        let references = stream.assembler.references();
-        let Some(bytes) = stream.assembler.read(len) else {
+        if !stream.assembler.is_ready() {
             if stream.final_size == Some(stream.assembler.read_offset()) {
                 self.retire(id, exchange);
                 return Ok(Chunk::End);
             }
             stream.told = false;
             return Err(ReadError::Blocked);
-        };
+        }
+        let references = stream.assembler.references();
+        let bytes = stream.assembler.read(len).expect("it has bytes that can be read");
         self.references -= references - stream.assembler.references();
         if stream.final_size.is_none()
             && let Some(max) = stream.window.on_consumed(now, stream.assembler.read_offset(), self.round_trip)

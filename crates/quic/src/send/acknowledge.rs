@@ -9,6 +9,7 @@ use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
 use super::SendHalf;
 use super::frames::{ControlFrame, SentFrame};
 use super::sent_log::{Content, Run};
+use crate::earliest::Earliest;
 use crate::error::TransportError;
 use crate::event::Events;
 use crate::exchange::{Exchange, ToControl, ToReceive};
@@ -335,12 +336,17 @@ impl SendHalf {
 
     /// When [`SendHalf::on_timeout`] has something to do.
     pub(crate) fn timeout(&self) -> Option<Instant> {
-        let lost = self.spaces.iter().filter_map(|space| space.loss_time).min();
-        let released = self.paths.iter().filter_map(|path| path.release_at).min();
+        let mut earliest = Earliest::default();
+        self.spaces.for_each(|space| earliest.note(space.loss_time));
+        for path in &self.paths {
+            earliest.note(path.release_at);
+        }
         // A loss timer takes the place of the probe timer (RFC 9002, section 6.2.1).
-        let probe = self.probe_deadline().map(|(at, _, _)| at);
-        let allowed = self.streams.allowance_deadline();
-        [lost, released, probe, allowed, self.blocked_deadline(), self.path_timeout()].into_iter().flatten().min()
+        earliest.note(self.probe_deadline().map(|(at, _, _)| at));
+        earliest.note(self.streams.allowance_deadline());
+        earliest.note(self.blocked_deadline());
+        earliest.note(self.path_timeout());
+        earliest.get()
     }
 
     /// When to probe, on which path and in which space (RFC 9002, appendix A.8). A loss timer takes the place of a path's
@@ -349,31 +355,47 @@ impl SendHalf {
         if self.close.is_some() {
             return None;
         }
-        let handshake_waits =
-            [Space::Initial, Space::Handshake].iter().any(|space| self.spaces[space.index()].loss_time.is_some());
-        let due = |at: usize| {
-            let path = &self.paths[at];
-            let waits = self.spaces[DATA + at].loss_time.is_some() || (at == 0 && handshake_waits);
-            let spaces = if at == 0 { &Space::ALL[..] } else { &[Space::Data][..] };
+        let mut first: Option<(Instant, usize, Space)> = None;
+        for at in 0..self.paths.len() {
+            if let Some(deadline) = self.probe_deadline_of(at)
+                && first.is_none_or(|first| deadline.0 < first.0)
+            {
+                first = Some(deadline);
+            }
+        }
+        first
+    }
+
+    /// When to probe on the path in place `at`.
+    fn probe_deadline_of(&self, at: usize) -> Option<(Instant, usize, Space)> {
+        let path = &self.paths[at];
+        // Those of the handshake belong to the first path; most connections have none any more.
+        let spaces = if at == 0 && self.spaces.has_handshake() { &Space::ALL[..] } else { &[Space::Data][..] };
+        for space in spaces {
+            let space = &self.spaces[Self::index_of(*space, at)];
             // Probes that could not leave yet, for want of room in the socket, need no timer: it would fire in vain, again and
             // again.
-            let is_due = spaces.iter().any(|space| self.spaces[Self::index_of(*space, at)].probes_due > 0);
-            // Nothing can be sent until the peer sends something; and a path that is asked whether it works has a timer of
-            // its own.
-            if is_due || waits || !path.is_active() || path.amplification_room() == 0 {
+            if space.loss_time.is_some() || space.probes_due > 0 {
                 return None;
             }
-            let deadlines = spaces.iter().filter_map(|space| {
-                if *space == Space::Data && !self.handshake_confirmed {
-                    return None;
-                }
-                let delay = if *space == Space::Data { self.ack_frequency.max_ack_delay() } else { Duration::ZERO };
-                let sent_at = self.spaces[Self::index_of(*space, at)].log.last_eliciting_sent_at()?;
-                Some((sent_at + path.backoff.interval(&path.rtt, delay), at, *space))
-            });
-            deadlines.min_by_key(|(at, ..)| *at).or_else(|| self.lonely_deadline(at))
-        };
-        (0..self.paths.len()).filter_map(due).min_by_key(|(at, ..)| *at)
+        }
+        // Nothing can be sent until the peer sends something; and a path that is asked whether it works has a timer of its own.
+        if !path.is_active() || path.amplification_room() == 0 {
+            return None;
+        }
+        let mut first: Option<(Instant, usize, Space)> = None;
+        for &space in spaces {
+            if space == Space::Data && !self.handshake_confirmed {
+                continue;
+            }
+            let Some(sent_at) = self.spaces[Self::index_of(space, at)].log.last_eliciting_sent_at() else { continue };
+            let delay = if space == Space::Data { self.ack_frequency.max_ack_delay() } else { Duration::ZERO };
+            let deadline = sent_at + path.backoff.interval(&path.rtt, delay);
+            if first.is_none_or(|first| deadline < first.0) {
+                first = Some((deadline, at, space));
+            }
+        }
+        first.or_else(|| self.lonely_deadline(at))
     }
 
     /// A client probes with nothing in flight too: the server may be held back by its anti-amplification limit (RFC 9002,

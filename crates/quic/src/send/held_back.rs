@@ -28,13 +28,15 @@ impl SendHalf {
     /// should do so periodically when it has no ack-eliciting packets in flight; the peer's answers keep both idle timers
     /// from firing.
     pub(super) fn blocked_deadline(&self) -> Option<Instant> {
-        let waits = self.handshake_confirmed
+        let waits = self.streams.is_held_back()
+            && self.handshake_confirmed
             && self.close.is_none()
-            && !self.awaits_answers()
-            && self.streams.is_held_back()
             // What is due already waits for a packet, not for this timer.
-            && !self.streams.has_control_due();
-        let anchor = self.paths.iter().map(|path| path.probe_anchor).max().unwrap_or(Instant::ZERO);
-        waits.then(|| anchor + self.repeat_blocked_after.max(self.pto_interval()))
+            && !self.streams.has_control_due()
+            && !self.awaits_answers();
+        waits.then(|| {
+            let anchor = self.paths.iter().map(|path| path.probe_anchor).max().unwrap_or(Instant::ZERO);
+            anchor + self.repeat_blocked_after.max(self.pto_interval())
+        })
     }
 }

@@ -133,6 +133,8 @@ pub(crate) struct SendHalf {
     ask_again_at: Option<Instant>,
     views: Views,
     stats: SendStats,
+    /// See [`Self::found_nothing_due`].
+    found_nothing_due: bool,
     acked_runs: Vec<Run>,
     frame_scratch: Vec<SentFrame>,
 }
@@ -209,6 +211,7 @@ impl SendHalf {
             ask_again_at: None,
             views: Views::default(),
             stats: SendStats::default(),
+            found_nothing_due: false,
             acked_runs: Vec::new(),
             frame_scratch: Vec::new(),
         }
@@ -247,12 +250,8 @@ impl SendHalf {
             ToSend::GrantStreamData { id, max } => self.grants.grant_stream_data(id, max),
             ToSend::GrantStreams { dir, max } => self.grants.grant_streams(dir, max),
             ToSend::ForgetGrant(id) => self.grants.forget_stream(id),
-            ToSend::Heard => self.elicited = false,
-            ToSend::Received { path, bytes } => {
-                if let Some(at) = self.place_of(path) {
-                    self.paths[at].on_received(now, bytes);
-                }
-            }
+            ToSend::Heard => self.on_heard(),
+            ToSend::Received { path, bytes } => self.on_received(now, path, bytes),
             ToSend::Moved { path, addresses, bytes } => self.on_moved(now, path, addresses, bytes, exchange),
             ToSend::Challenge { path, data } => self.on_challenge(now, path, data),
             ToSend::Response(data) => self.on_response(now, data, exchange),
@@ -290,6 +289,30 @@ impl SendHalf {
             }
         }
         Ok(())
+    }
+
+    /// Something authentic arrived: the peer lives.
+    pub(crate) fn on_heard(&mut self) {
+        self.elicited = false;
+    }
+
+    /// What arrives may make something due, or due earlier: it opens the window of an address that has not proved itself, and of
+    /// several paths the silent ones are told by it.
+    #[inline]
+    pub(crate) fn waits_for_arrivals(&self) -> bool {
+        self.paths.len() > 1 || self.paths[0].amplification_room() != u64::MAX
+    }
+
+    /// The last plan found nothing at all due but for acknowledgements, and will until something changes.
+    pub(crate) fn found_nothing_due(&self) -> bool {
+        self.found_nothing_due
+    }
+
+    /// So many bytes came from the address of `path`.
+    pub(crate) fn on_received(&mut self, now: Instant, path: PathId, bytes: u64) {
+        if let Some(at) = self.place_of(path) {
+            self.paths[at].on_received(now, bytes);
+        }
     }
 
     /// A frame about a stream of ours that we never opened is an error (RFC 9000, sections 19.5 and 19.10).

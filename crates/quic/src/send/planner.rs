@@ -53,6 +53,7 @@ impl SendHalf {
     ) -> bool {
         plan.clear();
         plan.planned_at = now;
+        self.found_nothing_due = false;
         let room = |socket: u16| room(socket).min(PLAN_DATAGRAMS_MAX);
         let at = if self.close.is_some() {
             let has_room = |at: &usize| room(self.paths[*at].addresses.socket) > 0;
@@ -72,7 +73,12 @@ impl SendHalf {
             if self.keys.has_handshake() {
                 self.plan_handshake(now, snapshot, plan, exchange);
             } else if self.keys[DATA].is_some() {
-                self.plan_data(now, 0, Load::All, snapshot, datagrams_max, plan, exchange);
+                if let Some(due) = self.due_at(0, Load::All, snapshot) {
+                    self.plan_data(now, 0, Load::All, due, snapshot, datagrams_max, plan, exchange);
+                } else {
+                    // What a class holds back is due by itself later.
+                    self.found_nothing_due = !self.streams.has_classes();
+                }
             }
             self.streams.end_plan();
             0

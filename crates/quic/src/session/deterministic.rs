@@ -273,13 +273,19 @@ impl ScrambleKey {
     fn scramble(&self, nonce: u64, payload: &mut [u8]) {
         // A xorshift keystream: fast, and a different one for each packet.
         let mut state = nonce | 1;
-        for chunk in payload.chunks_mut(8) {
+        let mut next = || {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            for (byte, key) in chunk.iter_mut().zip(state.to_le_bytes()) {
-                *byte ^= key;
-            }
+            state
+        };
+        let mut chunks = payload.chunks_exact_mut(8);
+        for chunk in &mut chunks {
+            let word: &mut [u8; 8] = chunk.try_into().expect("chunks of eight");
+            *word = (u64::from_le_bytes(*word) ^ next()).to_le_bytes();
+        }
+        for (byte, key) in chunks.into_remainder().iter_mut().zip(next().to_le_bytes()) {
+            *byte ^= key;
         }
     }
 

@@ -149,24 +149,22 @@ impl Network {
         }
     }
 
-    /// The next datagram that has arrived, and in which direction. Call it until there is none: only then all counters are
-    /// those of `now`.
-    pub(crate) fn receive(&mut self, now: Instant) -> Option<(usize, Frame)> {
+    /// Hands out all datagrams that have arrived, with their directions. The counters are those of `now` then.
+    pub(crate) fn receive(&mut self, now: Instant, mut take: impl FnMut(usize, Frame)) {
         for (place, (_, lines)) in self.links.iter_mut().enumerate() {
             for (direction, Line { link, books }) in lines.iter_mut().enumerate() {
-                if let Some(frame) = link.poll_deliver(now) {
+                while let Some(frame) = link.poll_deliver(now) {
                     books.on_taken(now, link.held(), frame.since);
                     self.digest.add(now, false, direction, &frame);
                     if let Some(tape) = &mut self.tape {
                         tape.packet(now, place, direction, false, &frame);
                         tape.link(now, place, direction, link);
                     }
-                    return Some((direction, frame));
+                    take(direction, frame);
                 }
                 books.on_looked(now, link.held());
             }
         }
-        None
     }
 
     /// That every datagram sent has arrived, is lost for a known cause, or is under way, and that the time they spent in each link
@@ -192,7 +190,13 @@ impl Network {
     }
 
     pub(crate) fn timeout(&self) -> Option<Instant> {
-        self.links.iter().flat_map(|(_, lines)| lines).filter_map(|line| line.link.poll_timeout()).min()
+        let mut earliest: Option<Instant> = None;
+        for (_, lines) in &self.links {
+            for at in lines.iter().filter_map(|line| line.link.poll_timeout()) {
+                earliest = Some(earliest.map_or(at, |earliest| earliest.min(at)));
+            }
+        }
+        earliest
     }
 
     /// The counters of one of the scenario's links, which is in use.

@@ -10,8 +10,8 @@ use bytes::{Bytes, BytesMut};
 use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{
-    Addresses, Connection, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, Receipt, ReceiveBuffer,
-    Route, SecretSource, Side, Unsealed, seal,
+    Addresses, Connection, ConnectionId, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, Receipt,
+    ReceiveBuffer, Route, SecretSource, Side, Unsealed, seal,
 };
 use units::Instant;
 
@@ -37,6 +37,8 @@ pub(crate) struct Node {
     unrouted: u64,
     /// Those that were sent last: memory for others once nobody has them any more.
     flights: VecDeque<Rc<Unsealed>>,
+    /// Where datagrams of rows were last sent to that were for the connection, as long as the endpoint's routes stay as they are.
+    routed: Option<ConnectionId>,
 }
 
 /// Datagrams of a host.
@@ -131,6 +133,7 @@ impl Node {
             taken: 0,
             unrouted: 0,
             flights: VecDeque::new(),
+            routed: None,
         })
     }
 
@@ -196,6 +199,7 @@ impl Node {
         let Some(connection) = &mut self.connection else { return };
         while let Some(change) = connection.poll_route() {
             self.endpoint.apply(KEY, change);
+            self.routed = None;
         }
     }
 
@@ -250,7 +254,12 @@ impl Node {
             self.apply_routes();
             return;
         }
-        let is_known = matches!(self.endpoint.route_unsealed(unsealed, datagrams.start), Route::Known(_));
+        let destination = unsealed.destination(datagrams.start).copied();
+        if destination != self.routed {
+            let route = self.endpoint.route_unsealed(unsealed, datagrams.start);
+            self.routed = destination.filter(|_| matches!(route, Route::Known(_)));
+        }
+        let is_known = self.routed.is_some();
         if let Some(connection) = self.connection.as_mut().filter(|_| is_known) {
             connection.handle_unsealed(now, addresses, unsealed, datagrams);
         } else {

@@ -207,8 +207,14 @@ impl Run {
     /// Advances to the next thing that happens; false at the end.
     fn step(&mut self) -> Result<bool, WorldError> {
         let app_at = self.apps[0].timeout();
-        let next = [self.network.timeout(), self.timeouts[0], self.timeouts[1], app_at, self.proof.timeout()];
-        let next = next.into_iter().chain(self.look_at).flatten().min().unwrap_or(self.end).max(self.now);
+        let mut next = self.end;
+        let mut note = |at: Option<Instant>| next = next.min(at.unwrap_or(next));
+        note(self.network.timeout());
+        note(app_at);
+        note(self.proof.timeout());
+        self.timeouts.into_iter().for_each(&mut note);
+        self.look_at.into_iter().for_each(note);
+        let next = next.max(self.now);
         if next >= self.end {
             self.now = self.end;
             // The counters and deliveries of the last moment.
@@ -231,20 +237,21 @@ impl Run {
     }
 
     fn receive(&mut self) {
-        while let Some((direction, frame)) = self.network.receive(self.now) {
+        let now = self.now;
+        self.network.receive(now, |direction, frame| {
             let host = 1 - direction;
             let coalesce = self.scenario.hosts[host].coalesce;
             if coalesce.is_zero() {
                 self.touched[host] = true;
                 self.sockets[host][frame.path].push_back(frame);
-                continue;
+                return;
             }
-            self.look_at[host].get_or_insert(self.now + coalesce);
+            self.look_at[host].get_or_insert(now + coalesce);
             self.waiting[host].push(frame);
             if self.waiting[host].len() >= COALESCED_MAX {
-                self.look_at[host] = Some(self.now);
+                self.look_at[host] = Some(now);
             }
-        }
+        });
         for host in 0..2 {
             if self.look_at[host].is_some_and(|at| at <= self.now) {
                 self.look_at[host] = None;

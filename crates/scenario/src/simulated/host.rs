@@ -375,9 +375,9 @@ impl Shared {
             let next = {
                 let mut run = self.run_now();
                 let now = self.sim.now();
-                while let Some((direction, frame)) = run.network.receive(now) {
+                run.network.receive(now, |direction, frame| {
                     self.hosts[1 - direction].sockets[frame.path].arrive(&self.sim, frame);
-                }
+                });
                 run.look_at_faults();
                 run.network.timeout().into_iter().chain(run.proof_timeout()).min()
             };

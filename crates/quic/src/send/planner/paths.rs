@@ -123,7 +123,9 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) {
         self.streams.begin_plan(now, self.paths.get_mut(at));
-        self.plan_data(now, at, load, snapshot, datagrams_max, plan, exchange);
+        if let Some(due) = self.due_at(at, load, snapshot) {
+            self.plan_data(now, at, load, due, snapshot, datagrams_max, plan, exchange);
+        }
         self.streams.end_plan();
     }
 

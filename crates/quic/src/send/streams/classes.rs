@@ -369,6 +369,11 @@ impl SendStreams {
         first.all(SendStream::is_background)
     }
 
+    /// Something has a class, or had one.
+    pub(crate) fn has_classes(&self) -> bool {
+        self.classes.is_some()
+    }
+
     /// Some streams are in the background.
     pub(crate) fn has_background(&self) -> bool {
         self.classes.as_ref().is_some_and(|classes| classes.background_count > 0)

@@ -1,0 +1,119 @@
+//! What an event costs in allocations: nothing, once queues have grown to their size. Counted by the allocator, for each thread by
+//! itself, so that tests may run at once.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use sim::{Calendar, Facility, Simulation, Store, Stream};
+use units::{Duration, Instant};
+
+/// The system's allocator, with a count of how often this thread asked it for memory.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() -> u64 {
+    COUNT.with(Cell::get)
+}
+
+fn note() {
+    // A thread that ends may still allocate, and has no counter then; nobody asks for it any more.
+    let _counted = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; the counter touches no memory that it hands out.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same one.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note();
+        // SAFETY: `pointer` came from the system's allocator with this layout, and the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `alloc` or `realloc` above with this layout, so from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations and events of `simulation` until `until`.
+fn cost(simulation: &mut Simulation, until: Duration) -> (u64, u64) {
+    let (allocations, events) = (count(), simulation.events());
+    simulation.run_until(Instant::ZERO + until);
+    (count() - allocations, simulation.events() - events)
+}
+
+#[test]
+fn a_calendar_that_has_grown_allocates_nothing() {
+    let mut calendar = Calendar::new();
+    let mut gaps = Stream::new(1, 0, "gaps");
+    let before = count();
+    for number in 0..1000_u64 {
+        calendar.schedule(Instant::from_nanos(number), number);
+    }
+    assert!(count() > before, "growing takes memory, and is counted");
+    let before = count();
+    for _ in 0..100_000 {
+        let (at, number) = calendar.pop().expect("as many wait as before");
+        calendar.schedule(at + gaps.exponential(Duration::from_nanos(500)), number);
+    }
+    assert_eq!((count() - before, calendar.len()), (0, 1000));
+}
+
+#[test]
+fn processes_that_sleep_yield_queue_and_hand_over_allocate_nothing_once_warm() {
+    let mut simulation = Simulation::new(1, 0);
+    let sim = simulation.sim();
+    let desk = Facility::new(&sim, "desk", 2);
+    let shelf: Store<u64> = Store::new(&sim, "shelf", 8);
+    for number in 0..32_u64 {
+        let (sim, desk, shelf) = (sim.clone(), desk.clone(), shelf.clone());
+        simulation.spawn(async move {
+            let mut gaps = sim.stream(&format!("gaps {number}"));
+            loop {
+                sim.sleep(gaps.exponential(Duration::from_nanos(1000))).await;
+                desk.serve(gaps.exponential(Duration::from_nanos(100))).await;
+                if number % 2 == 0 {
+                    shelf.put(number).await;
+                } else {
+                    let _item = shelf.take().await;
+                }
+                sim.yield_now().await;
+            }
+        });
+    }
+    let (warming, _) = cost(&mut simulation, Duration::from_millis(2));
+    assert!(warming > 0, "queues grow at first, and that is counted");
+    let (allocations, events) = cost(&mut simulation, Duration::from_millis(20));
+    assert!(events > 500_000, "{events} events");
+    assert_eq!(allocations, 0, "for {events} events");
+}
+
+#[test]
+fn a_process_that_begins_costs_one_allocation_and_its_place_is_used_again() {
+    const BEGUN: u64 = 10_000;
+    let mut simulation = Simulation::new(1, 0);
+    let sim = simulation.sim();
+    simulation.spawn(async move {
+        for _ in 0..2 * BEGUN {
+            let child = sim.clone();
+            sim.spawn(async move { child.sleep(Duration::from_nanos(15)).await });
+            sim.sleep(Duration::from_nanos(10)).await;
+        }
+    });
+    let half = Duration::from_nanos(10 * BEGUN - 5);
+    let _warming = cost(&mut simulation, half);
+    let (allocations, events) = cost(&mut simulation, half + Duration::from_nanos(10 * BEGUN));
+    assert!(events >= 3 * BEGUN, "{events} events");
+    assert_eq!(allocations, BEGUN, "the memory of each");
+}
