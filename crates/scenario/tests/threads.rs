@@ -23,8 +23,11 @@ fn read() -> Scenario {
     parse("threads.toml", TEXT, &|_| Err(String::new())).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// A capture, until its file is taken.
+type Begun = RefCell<Option<Capture<Vec<u8>>>>;
+
 /// A sink that writes a capture with an interface for each path at each host, and the capture.
-fn capture(scenario: &Scenario) -> (Sink, Rc<RefCell<Option<Capture<Vec<u8>>>>>) {
+fn capture(scenario: &Scenario) -> (Sink, Rc<Begun>) {
     let mut capture = Capture::new(Vec::new(), u32::MAX).expect("memory takes it");
     let interfaces = ["a", "b"].map(|host| {
         let mut add = |name: &String| {
@@ -44,7 +47,7 @@ fn capture(scenario: &Scenario) -> (Sink, Rc<RefCell<Option<Capture<Vec<u8>>>>>)
     (Box::new(sink), capture)
 }
 
-fn file(capture: &RefCell<Option<Capture<Vec<u8>>>>) -> Vec<u8> {
+fn file(capture: &Begun) -> Vec<u8> {
     capture.take().expect("it was begun").finish_file().expect("memory takes it")
 }
 
