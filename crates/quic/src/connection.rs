@@ -27,7 +27,7 @@ use crate::exchange::Exchange;
 use crate::journal::Journal;
 use crate::journal::format::tag;
 use crate::journal::outcome::Answer;
-use crate::open::Opened;
+use crate::open::OpenJob;
 use crate::plan::{Plan, Receipt};
 use crate::receive::ReceiveHalf;
 use crate::receive::streams::{Chunk, ReadError};
@@ -99,8 +99,8 @@ pub struct Connection {
     apart: Option<Box<Apart>>,
     exchange: Exchange,
     events: Events,
-    /// Memory for what the open stage finds, unless it is in use or the connection rests.
-    opened: Option<Box<Opened>>,
+    /// Memory for what is opened here, unless it is in use or the connection rests.
+    scratch: Option<Box<OpenJob>>,
     /// Packets whose keys are not there yet.
     early: Vec<BytesMut>,
     /// Authentic packets were received: a client takes no Version Negotiation any more (RFC 9000, section 6.2).
@@ -154,7 +154,7 @@ impl Connection {
             apart: None,
             exchange: Exchange::default(),
             events: Events::default(),
-            opened: None,
+            scratch: None,
             early: Vec::new(),
             heard: false,
             unauthentic_count: 0,
@@ -200,7 +200,7 @@ impl Connection {
     /// Frees memory that only a busy connection needs.
     fn shrink(&mut self) {
         debug_assert!(self.exchange.is_empty(), "values are delivered before a call returns");
-        self.opened = None;
+        self.scratch = None;
         self.early.shrink_to_fit();
         self.events.shrink();
         self.exchange = Exchange::default();

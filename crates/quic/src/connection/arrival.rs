@@ -43,13 +43,11 @@ impl Connection {
             return;
         }
         if self.control.is_confirmed() {
-            let mut scratch = self.opened.take().unwrap_or_default();
-            let mut job = OpenJob { opened: std::mem::take(&mut *scratch), ..OpenJob::default() };
+            let mut job = self.scratch.take().unwrap_or_default();
             self.lend(path, addresses, data.len(), stride, &mut job);
             job.open(data);
             self.take_opened(now, &mut job, &buffer.freeze());
-            *scratch = job.opened;
-            self.opened = Some(scratch);
+            self.scratch = Some(job);
         } else {
             // Handshake packets are few and may be kept: each gets memory of its own.
             for datagram in data.chunks(stride) {
@@ -226,29 +224,30 @@ impl Connection {
     fn open_single(&mut self, now: Instant, mut packet: BytesMut, source: Option<ConnectionId>) -> bool {
         // While we close, packets come on any path (RFC 9000, section 10.2.1).
         let mut context = self.open_context(self.path_of(&packet));
-        let mut opened = self.opened.take().unwrap_or_default();
+        let mut job = self.scratch.take().unwrap_or_default();
+        let opened = &mut job.opened;
         opened.clear();
-        let step = open_packet(&mut context, &mut packet, 0, &mut opened);
+        let step = open_packet(&mut context, &mut packet, 0, opened);
         let is_open = matches!(step.outcome, Outcome::Opened);
         if let Outcome::NoKeys(space) = step.outcome {
             // Its keys may still come: a later flight overtook an earlier one.
             let early = self.control.is_handshaking() && space != Space::Initial;
             if early && self.early.len() < EARLY_PACKETS_MAX {
                 self.early.push(packet);
-                self.opened = Some(opened);
+                self.scratch = Some(job);
                 return false;
             }
             opened.dropped_count += 1;
         }
-        let (buffer, limit) = (packet.freeze(), self.integrity_limit_of(&context, &opened));
+        let (buffer, limit) = (packet.freeze(), self.integrity_limit_of(&context, opened));
         let source = source.filter(|_| is_open);
-        self.note(|journal| journal.single(now, source, &opened, &buffer, limit));
-        if self.take_single(now, source, &opened, &buffer, limit)
+        self.note(|journal| journal.single(now, source, opened, &buffer, limit));
+        if self.take_single(now, source, opened, &buffer, limit)
             && let Some(ring) = &context.data
         {
             self.control.note_phase_from(context.path, ring.epoch, ring.phase_from);
         }
-        self.opened = Some(opened);
+        self.scratch = Some(job);
         is_open
     }
 

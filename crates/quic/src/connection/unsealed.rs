@@ -43,18 +43,19 @@ impl Connection {
             return;
         }
         let batch = Batch { path, addresses, len, integrity_limit: u64::MAX };
-        let mut opened = self.opened.take().unwrap_or_default();
+        let mut job = self.scratch.take().unwrap_or_default();
+        let opened = &mut job.opened;
         let mut rest = datagrams;
         while !rest.is_empty() {
-            let (buffer, count) = unsealed.open_group(rest.clone(), &mut opened);
-            self.note(|journal| journal.opened(now, &batch, &opened, &buffer));
-            if !self.take_batch(now, &batch, &opened, &buffer) {
+            let (buffer, count) = unsealed.open_group(rest.clone(), opened);
+            self.note(|journal| journal.opened(now, &batch, opened, &buffer));
+            if !self.take_batch(now, &batch, opened, &buffer) {
                 break;
             }
             self.control.note_phase_from(path, epoch, opened.packets.first().map(|packet| packet.number));
             rest.start += count;
         }
-        self.opened = Some(opened);
+        self.scratch = Some(job);
         self.settle(now);
     }
 }

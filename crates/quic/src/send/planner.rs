@@ -73,12 +73,7 @@ impl SendHalf {
             if self.keys.has_handshake() {
                 self.plan_handshake(now, snapshot, plan, exchange);
             } else if self.keys[DATA].is_some() {
-                if let Some(due) = self.due_at(0, Load::All, snapshot) {
-                    self.plan_data(now, 0, Load::All, due, snapshot, datagrams_max, plan, exchange);
-                } else {
-                    // What a class holds back is due by itself later.
-                    self.found_nothing_due = !self.streams.has_classes();
-                }
+                self.plan_data(now, 0, Load::All, snapshot, datagrams_max, plan, exchange);
             }
             self.streams.end_plan();
             0

@@ -21,49 +21,31 @@ use crate::spaces::DATA;
 /// ranges need no repetition (RFC 9000, section 13.2.4).
 const SILENT_PACKETS_MAX: u32 = 16;
 
-/// What is to leave on a path.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Due {
-    /// What any path can carry.
-    has_data: bool,
-    /// Whether acknowledgements may ride along, and whether one must leave.
-    ack_pending: bool,
-    ack_due: bool,
-}
-
 impl SendHalf {
-    /// What is to leave on path `at`, if anything; notes that nothing is. Who only receives is asked with every packet: that must cost
-    /// little.
-    #[inline]
-    pub(super) fn due_at(&mut self, at: usize, load: Load, snapshot: &Snapshot) -> Option<Due> {
-        let has_data = load != Load::Bound && self.has_anything_due();
-        let has_bound = self.spaces[DATA + at].probes_due > 0 || self.paths[at].validation.has_due();
-        let (ack_pending, ack_due) = self.ack_wishes(at, snapshot);
-        if has_data || has_bound || ack_due {
-            return Some(Due { has_data, ack_pending, ack_due });
-        }
-        if load == Load::All {
-            let path = &mut self.paths[at];
-            path.set_app_limited(true);
-            path.release_at = None;
-        }
-        None
-    }
-
-    /// Fills `plan` with what is [due](Self::due_at) on path `at`.
+    /// Fills `plan` for path `at` with what is due there, or notes that nothing is.
     #[expect(clippy::too_many_arguments, reason = "one plan's context; a struct would only rename them")]
     pub(super) fn plan_data(
         &mut self,
         now: Instant,
         at: usize,
         load: Load,
-        due: Due,
         snapshot: &Snapshot,
         datagrams_max: usize,
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) {
-        let Due { has_data, ack_pending, ack_due } = due;
+        let has_data = load != Load::Bound && self.has_anything_due();
+        let has_bound = self.spaces[DATA + at].probes_due > 0 || self.paths[at].validation.has_due();
+        let (ack_pending, ack_due) = self.ack_wishes(at, snapshot);
+        if !has_data && !ack_due && !has_bound {
+            if load == Load::All {
+                self.paths[at].set_app_limited(true);
+                self.paths[at].release_at = None;
+                // What a class holds back is due by itself later.
+                self.found_nothing_due = self.paths.len() == 1 && !self.streams.has_classes();
+            }
+            return;
+        }
         let room = self.paths[at].amplification_room();
         let size = self.paths[at].datagram_size;
         // Little may be sent to an address that has not answered: no more of it at a time than a question takes.

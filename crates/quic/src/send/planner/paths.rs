@@ -123,9 +123,7 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) {
         self.streams.begin_plan(now, self.paths.get_mut(at));
-        if let Some(due) = self.due_at(at, load, snapshot) {
-            self.plan_data(now, at, load, due, snapshot, datagrams_max, plan, exchange);
-        }
+        self.plan_data(now, at, load, snapshot, datagrams_max, plan, exchange);
         self.streams.end_plan();
     }
 
