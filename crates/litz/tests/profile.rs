@@ -141,8 +141,9 @@ fn the_table_ends_with_the_budget_and_what_measuring_costs() {
         assert!(text.contains(words), "{words:?} is missing:\n{text}");
     }
     assert!(!text.contains("file to file"));
-    let last: Vec<_> = text.lines().rev().take(2).collect();
-    assert!(last[1].starts_with("Work besides cipher, copy and system calls: "), "{text}");
+    let last: Vec<_> = text.lines().rev().take(3).collect();
+    assert!(last[2].starts_with("Work besides cipher, copy and system calls: "), "{text}");
+    assert!(last[1].starts_with("Waking a thread takes "), "{text}");
     assert!(last[0].starts_with("Measuring costs "), "{text}");
     assert!(output.stderr.is_empty(), "no progress where nobody looks: {:?}", String::from_utf8_lossy(&output.stderr));
 }

@@ -186,7 +186,11 @@ fn a_result_has_the_conditions_that_it_depends_on() {
     let world = ["--world=sim", "--profile=machine.json", "--placement=split", "--processors=3", "--congestion=bbr"];
     let result = json(&[&run[..], &world].concat());
     let machine = &result["simulated_machine"];
-    assert_eq!((&machine["processors"], &machine["placements"][1]), (&3.into(), &"split".into()), "{machine}");
+    assert_eq!(
+        (&machine["processors"], &machine["placements"][1]),
+        (&serde_json::json!([3, 3]), &"split".into()),
+        "{machine}"
+    );
     assert_eq!(machine["costs"]["sending"]["stage"], serde_json::json!([[1472.0, 2500.0]]), "{machine}");
     let scenario = &result["scenarios"][0];
     assert_eq!(scenario["transport"]["congestion"], "bbr", "the command line goes before the file");

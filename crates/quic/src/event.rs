@@ -64,10 +64,6 @@ impl Events {
         self.queue.shrink();
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
     pub(crate) fn pop(&mut self) -> Option<Event> {
         self.queue.pop_front()
     }

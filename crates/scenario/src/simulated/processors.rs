@@ -1,6 +1,7 @@
 //! The threads of one host, and the processors that they run on.
 
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use sim::{Facility, Sim, Store};
@@ -86,7 +87,12 @@ impl Threads {
     /// Does `step` on the thread that has least to do; `from` is who did the step before, if anybody. If that was another thread and the
     /// chosen one has nothing else to do, it sleeps, and waking it takes time. Returns which thread it was.
     pub(crate) async fn run(&self, step: Step, from: Option<usize>) -> usize {
-        let least = |thread: &usize| self.threads[*thread].backlog_ns.get();
+        // What a turn will be used for nobody knows yet, so those who wait are counted first. The first thread has what is serial, too:
+        // others that are as busy go before it.
+        let least = |thread: &usize| {
+            let state = &self.threads[*thread];
+            (state.asking.get(), state.backlog_ns.get(), Reverse(*thread))
+        };
         let chosen = step.threads.clone().min_by_key(least).expect("every task has a thread");
         if step.cost.is_zero() {
             return chosen;
