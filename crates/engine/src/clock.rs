@@ -52,7 +52,7 @@ impl ManualClock {
     /// # Panics
     /// If that is in its past: the protocol is promised that time does not go backwards.
     pub fn set(&self, now: Instant) {
-        let before = self.0.swap(now.as_nanos(), Ordering::Relaxed);
+        let before = self.0.fetch_max(now.as_nanos(), Ordering::Relaxed);
         assert!(before <= now.as_nanos(), "the clock was at {before} ns and is set to {now:?}");
     }
 }

@@ -232,7 +232,7 @@ impl Driver {
 
     /// When something is to be done; `now` if something is already.
     pub(crate) fn due_at(&self, now: Instant) -> Option<Instant> {
-        if self.is_busy() { Some(now) } else { self.next_deadline() }
+        if self.is_busy() { Some(now) } else { self.next_deadline().map(|at| at.max(now)) }
     }
 
     /// Something is to be done already.

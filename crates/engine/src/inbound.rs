@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::task::Waker;
 
 use bytes::Bytes;
 use quic::{Chunk, Connection, Dir, ReadError, ReceivePart, StreamId};
@@ -15,7 +16,6 @@ use crate::cells::{ConnectionCell, Interest, MessageMode, RecvCell, SendCell, St
 use crate::error::Closed;
 use crate::messages::Incoming;
 use crate::receive::COMPACT_BELOW;
-use crate::sync::WakerSet;
 
 /// Bytes taken from a stream in one call; chunks are references, so more would only mean less often.
 pub(crate) const READ_LEN_MAX: usize = 64 << 10;
@@ -60,14 +60,15 @@ pub(crate) struct Inbound {
     messages: Incoming,
     /// Streams of the peer whose sending side is ours, made since they were last [taken](Self::take_accepted).
     accepted: Vec<StreamCells>,
-    /// Who waited for what streams have brought since readers were last [woken](Self::wake_readers).
-    wakers: WakerSet,
+    /// Streams that have brought something for somebody who waits, since readers were last [woken](Self::wake_readers). Their wakers
+    /// stay where they are until then: if this processor hangs in between, whoever ends the streams finds them there.
+    brought: Vec<Arc<RecvCell>>,
 }
 
 impl Inbound {
     pub(crate) fn new(cell: Arc<ConnectionCell>) -> Self {
         let messages = Incoming::new(cell.shared.limits.message_len_max);
-        Self { cell, readers: BTreeMap::new(), messages, accepted: Vec::new(), wakers: WakerSet::default() }
+        Self { cell, readers: BTreeMap::new(), messages, accepted: Vec::new(), brought: Vec::new() }
     }
 
     /// A stream of ours that the peer may answer on.
@@ -98,7 +99,19 @@ impl Inbound {
     /// Wakes those who read streams that something was brought to. To be called after whatever brings something, soon: a reader
     /// that runs on this very processor takes it over when it is woken, so it is worth waking for more than one batch.
     pub(crate) fn wake_readers(&mut self) {
-        self.wakers.wake_all();
+        // Who came first first; if a waker panics those after it are still there.
+        self.brought.reverse();
+        let mut last: Option<Waker> = None;
+        while let Some(cell) = self.brought.pop() {
+            let waker = cell.lock().take_waker();
+            // One that reads several streams is woken once.
+            if let Some(waker) = waker
+                && !last.as_ref().is_some_and(|last| last.will_wake(&waker))
+            {
+                waker.wake_by_ref();
+                last = Some(waker);
+            }
+        }
     }
 
     /// Brings what there is for the application, as far as it wants it.
@@ -161,15 +174,15 @@ impl Inbound {
     }
 
     /// Moves what has arrived into the inbox. Who waits for it is woken by [`wake_readers`](Self::wake_readers).
-    pub(crate) fn serve_reader(&mut self, now: Instant, cell: &RecvCell, source: &mut impl Source) {
+    pub(crate) fn serve_reader(&mut self, now: Instant, cell: &Arc<RecvCell>, source: &mut impl Source) {
         self.move_in(now, cell, false, source);
     }
 
     /// As [`serve_reader`](Self::serve_reader); `everything` takes no heed of the inbox's bound.
-    fn move_in(&mut self, now: Instant, cell: &RecvCell, everything: bool, source: &mut impl Source) {
+    fn move_in(&mut self, now: Instant, cell: &Arc<RecvCell>, everything: bool, source: &mut impl Source) {
         let id = cell.id;
         let mut over = false;
-        let waker = {
+        let is_awaited = {
             let mut inbox = cell.lock();
             inbox.begin_service();
             if let Some(code) = inbox.take_stop() {
@@ -186,13 +199,13 @@ impl Inbound {
                 }
             }
             over |= inbox.is_over();
-            inbox.take_waker()
+            inbox.is_awaited()
         };
         if over {
             self.readers.remove(&id);
         }
-        if let Some(waker) = waker {
-            self.wakers.add_next(waker);
+        if is_awaited && !self.brought.last().is_some_and(|last| Arc::ptr_eq(last, cell)) {
+            self.brought.push(Arc::clone(cell));
         }
     }
 

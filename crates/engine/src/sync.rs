@@ -88,30 +88,15 @@ impl WakerSet {
         }
     }
 
-    /// As [`add`](Self::add), for many: it only looks at the last one, which one that reads several streams often is.
-    pub(crate) fn add_next(&mut self, waker: Waker) {
-        if !self.0.last().is_some_and(|last| last.will_wake(&waker)) {
-            self.0.push(waker);
-        }
-    }
-
     /// Hands them over, to be woken once the lock is released.
     #[must_use]
     pub(crate) fn take(&mut self) -> Self {
         Self(std::mem::take(&mut self.0))
     }
 
-    pub(crate) fn wake(mut self) {
-        self.wake_all();
-    }
-
-    /// Wakes them all, who came first first: several that wait for one thing have it in turn. If one panics those after it are still
-    /// there.
-    pub(crate) fn wake_all(&mut self) {
-        self.0.reverse();
-        while let Some(waker) = self.0.pop() {
-            waker.wake();
-        }
+    /// Wakes them all, who came first first: several that wait for one thing have it in turn.
+    pub(crate) fn wake(self) {
+        self.0.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -125,7 +110,7 @@ pub(crate) fn set_waker(slot: &mut Option<Waker>, waker: &Waker) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use units::Duration;
 
@@ -158,16 +143,6 @@ mod tests {
         });
     }
 
-    /// Panics when it is woken for the first time.
-    #[derive(Default)]
-    struct Fragile(AtomicUsize);
-
-    impl Wake for Fragile {
-        fn wake(self: Arc<Self>) {
-            assert!(self.0.fetch_add(1, Ordering::Relaxed) > 0, "the waker of somebody else");
-        }
-    }
-
     struct Turn(u32, Arc<std::sync::Mutex<Vec<u32>>>);
 
     impl Wake for Turn {
@@ -185,20 +160,5 @@ mod tests {
         }
         set.take().wake();
         assert_eq!(*lock(&order), [0, 1, 2]);
-    }
-
-    #[test]
-    fn a_waker_that_panics_leaves_the_others_to_be_woken() {
-        let wakers: Vec<_> = (0..3).map(|_| Arc::<Fragile>::default()).collect();
-        let mut set = WakerSet::default();
-        for waker in &wakers {
-            set.add_next(Waker::from(Arc::clone(waker)));
-        }
-        for _ in &wakers {
-            let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| set.wake_all()));
-            assert!(woken.is_err());
-        }
-        set.wake_all();
-        assert!(wakers.iter().all(|waker| waker.0.load(Ordering::Relaxed) == 1));
     }
 }

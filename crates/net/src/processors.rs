@@ -74,7 +74,7 @@ mod tests {
             scope.spawn(|| {
                 stay_on(core).unwrap();
                 assert_eq!(allowed(), [core]);
-                let started = std::thread::spawn(allowed).join().unwrap();
+                let started = std::thread::scope(|scope| scope.spawn(allowed).join().unwrap());
                 assert_eq!(started, [core], "who is started stays there, too");
                 stay_among(&cores).unwrap();
                 assert_eq!(allowed(), cores);

@@ -42,7 +42,7 @@ pub struct LinkStats {
     /// Bytes in them, with the line's overhead.
     pub carried_bytes: u64,
     /// For how long packets were on the line, all together: those that have left it, the time included for which it was held. Zero if
-    /// the line has no rate. Saturates.
+    /// the line has no rate, and of a trace the waiting of what needs several opportunities alone. Saturates.
     pub on_line: Duration,
     /// For how long they had waited before, all together. Saturates.
     pub queue_delay_sum: Duration,

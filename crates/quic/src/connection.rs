@@ -273,12 +273,13 @@ impl Connection {
             return false;
         }
         let planned = self.send.plan(now, snapshot, room, plan, &mut self.exchange);
-        self.settle(now);
         if planned {
             self.rest.note_busy(now);
         } else {
+            // Before values are delivered, which may change what is due.
             self.send.note_rest();
         }
+        self.settle(now);
         planned
     }
 

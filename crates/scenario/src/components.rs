@@ -16,8 +16,8 @@ pub struct Component {
     pub name: String,
     /// Those who were served: packets, batches, steps.
     pub served: u64,
-    /// Share of its capacity that was busy, or of its room that was taken, 0 to 1. `None` where nothing bounds it: a link without a
-    /// rate.
+    /// Share of its capacity that was busy, or of its room that was taken, 0 to 1. `None` where nothing bounds it, a link without a
+    /// rate, or where that is not measured, a link by a trace.
     pub utilisation: Option<f64>,
     /// How many waited, on average over time, of those who were served. By Little's law that is their waiting over the time of the
     /// run.
@@ -71,9 +71,10 @@ impl Component {
     pub(crate) fn link<P: Packet>(name: &str, direction: &str, link: &Link<P>, now: Instant) -> Self {
         let stats = link.stats();
         let books = Books { served: stats.carried, busy: stats.on_line, waited: stats.queue_delay_sum };
-        let has_rate = link.config().rate.is_some() || link.config().trace.is_some();
+        // A trace carries a packet in no time when its moment has come: that says nothing of how much it could have carried.
+        let (has_rate, has_trace) = (link.config().rate.is_some(), link.config().trace.is_some());
         // A change of the link in time may have taken the rate away again.
-        let utilisation = (has_rate || !stats.on_line.is_zero()).then(|| books.utilisation(now));
+        let utilisation = (!has_trace && (has_rate || !stats.on_line.is_zero())).then(|| books.utilisation(now));
         books.component("link", format!("link {name}, {direction}"), utilisation, now)
     }
 

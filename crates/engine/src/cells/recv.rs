@@ -150,6 +150,11 @@ impl Inbox {
         self.end = Some(end);
     }
 
+    /// Whether somebody waits for what is to come.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waker.is_some()
+    }
+
     pub(crate) fn take_waker(&mut self) -> Option<Waker> {
         self.waker.take()
     }

@@ -128,3 +128,40 @@ fn the_end_wakes_who_was_not_woken_for_what_came_before() {
     assert_eq!(count.get(), 1);
     assert_eq!(take(&cell, &count), Some(4));
 }
+
+#[test]
+fn whoever_ends_a_stream_wakes_its_reader_though_the_one_who_brought_something_never_did() {
+    let (mut bench, count) = (Bench::new(), Arc::<Count>::default());
+    let cell = bench.add_reader(0);
+    assert_eq!(take(&cell, &count), None);
+    bench.bring(&cell);
+    // As the driver does for a processor that hangs here.
+    cell.end(RecvEnd::Closed(Closed::ProcessorGone));
+    assert_eq!(count.get(), 1);
+}
+
+/// Panics when it is woken.
+#[derive(Default)]
+struct Fragile(Count);
+
+impl Wake for Fragile {
+    fn wake(self: Arc<Self>) {
+        self.0.0.fetch_add(1, Ordering::Relaxed);
+        panic!("told to");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_leaves_the_others_to_be_woken() {
+    let mut bench = Bench::new();
+    let readers: Vec<_> = (0..3).map(|index| (bench.add_reader(index), Arc::<Fragile>::default())).collect();
+    for (cell, waker) in &readers {
+        assert!(cell.poll_take(&Waker::from(Arc::clone(waker))).is_pending());
+        bench.bring(cell);
+    }
+    for _ in &readers {
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.inbound.wake_readers())).is_err());
+    }
+    bench.inbound.wake_readers();
+    assert!(readers.iter().all(|(_, waker)| waker.0.get() == 1));
+}

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `run` | bytes from memory to memory, for a while |
 //! | `calibrate`, `absorb` | what parts of stages cost alone |
+//! | `cores`, `wake` | which processors each end has; what waking a thread takes |
 //! | `file` | what files add |
 //! | `row` | the rows: stages, parts, who may do them |
 //! | `side`, `fit`, `bound` | tables, lines, bounds |
@@ -36,6 +37,7 @@ use units::Duration;
 pub(crate) use bound::Bound;
 pub(crate) use calibrate::payload_len;
 pub(crate) use cores::halves;
+pub(crate) use fit::median;
 pub(crate) use report::{BUDGET_NS, Report, Table};
 pub(crate) use row::{End, Source};
 pub(crate) use run::{Run, RunPlan, WARM_UP, WINDOW, run};

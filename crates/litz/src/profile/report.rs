@@ -129,7 +129,7 @@ impl Report {
         overhead: Overhead,
         wake_ns: f64,
     ) -> Self {
-        let machine = Machine::here(std::thread::available_parallelism().map_or(1, usize::from));
+        let machine = Machine::here(net::processors::count());
         let mut warnings = warnings(&machine, &memory);
         warnings.extend(file.as_ref().and_then(|file| file.costs.transfer_failure.clone()));
         Self {

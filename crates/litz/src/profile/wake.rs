@@ -22,6 +22,7 @@ pub(super) fn measure(cores: &[usize]) -> Result<f64, String> {
     thread::scope(|scope| {
         let first = scope.spawn(|| {
             stay(cores)?;
+            #[expect(clippy::disallowed_methods, reason = "to be woken, it must be known to the other")]
             let first = thread::current();
             let second = scope.spawn(move || answer(&first, turn, over));
             let times_ns = ask(second.thread(), turn);

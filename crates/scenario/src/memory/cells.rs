@@ -109,6 +109,10 @@ impl Cells {
     pub(crate) fn allow_reading(&mut self, bytes: usize) {
         // What it finds nothing for is saved up: bytes behind a gap can be read only when that is filled.
         self.allowance = Some(self.allowance.unwrap_or(0).saturating_add_unsigned(bytes as u64));
+        // In turn: who was first last time would have all of it each time.
+        if !self.unread.is_empty() {
+            self.unread.rotate_left(1);
+        }
         self.news.extend(self.unread.drain(..).map(Event::Readable));
     }
 
@@ -258,7 +262,9 @@ impl Streams for Handles<'_> {
         // What has no inbox is ours, and nothing has arrived on it.
         let Some(inbox) = self.cells.inboxes.get_mut(&id) else { return Err(ReadError::Blocked) };
         if self.cells.allowance.is_some_and(|allowance| allowance <= 0) && !inbox.strips.is_empty() {
-            self.cells.unread.push(id);
+            if !self.cells.unread.contains(&id) {
+                self.cells.unread.push(id);
+            }
             return Err(ReadError::Blocked);
         }
         let Some(strip) = inbox.strips.pop_front() else {

@@ -107,8 +107,7 @@ struct Profile {
     version: u64,
     memory: Table,
     // Older profiles have neither.
-    #[serde(default)]
-    wake_ns: f64,
+    wake_ns: Option<f64>,
     #[serde(default)]
     warnings: Vec<String>,
 }
@@ -148,16 +147,19 @@ impl Costs {
                 FORMAT.0, FORMAT.1
             )));
         }
-        let wake_ns = profile.wake_ns;
+        let wake_ns = profile.wake_ns.unwrap_or(0.0);
         if !(0.0..=NS_MAX).contains(&wake_ns) {
             return Err(failed(format!("wake_ns: {wake_ns} ns cannot be")));
         }
-        let costs = Self {
+        let mut costs = Self {
             sending: curves(End::Sending, &profile.memory.sending)?,
             receiving: curves(End::Receiving, &profile.memory.receiving)?,
             hand_over_ns: wake_ns,
             warnings: profile.warnings,
         };
+        if profile.wake_ns.is_none() {
+            costs.warnings.push("it does not say what waking a thread takes, so that is taken for nothing".to_owned());
+        }
         let mut points = profile.memory.sending.points.iter().chain(&profile.memory.receiving.points);
         if points.all(|point| costs.are_nothing_at(point.datagram_bytes as usize)) {
             return Err(failed(

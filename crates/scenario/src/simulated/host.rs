@@ -1,7 +1,7 @@
 //! What the threads of a host do: they take what has arrived, let the connection work, and send.
 //!
 //! ```text
-//!   link ──▶ inbox ── Call ── Stage ─┬─ Serial ──▶ connection ──▶ Application
+//!   link ──▶ socket ── Call ── Stage ─┬─ Serial ──▶ connection ──▶ Application
 //!                          in order ┘                 │
 //!   link ◀── Call ──┬─ Stage ◀── Application ◀── Serial (plan)
 //!          in order ┘

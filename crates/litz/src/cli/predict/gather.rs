@@ -94,11 +94,12 @@ fn check_sizes(costs: &Costs, options: &PredictOptions, profile: &str) -> Result
 /// What to profile.
 fn settings(options: &PredictOptions, runs: usize) -> Settings {
     let mut sizes = if options.bulk { options.datagram_size.clone() } else { SCENARIO_SIZES.to_vec() };
+    sizes.sort_unstable();
+    sizes.dedup();
     if let [one] = sizes[..] {
         sizes.extend(SECOND_SIZES.into_iter().find(|size| *size != one));
     }
     sizes.sort_unstable();
-    sizes.dedup();
     let time = if options.bulk { options.time } else { Duration::from_millis(500) };
     Settings { datagram_size: sizes[0], sizes, time, runs, file: false, dir: None }
 }

@@ -38,7 +38,7 @@ pub(super) fn median(samples: &[Sample]) -> Option<Measured> {
         figures.sort_by(f64::total_cmp);
         figures
     };
-    let middle = |figures: &[f64]| figures.get(figures.len() / 2).copied();
+    let middle = |figures: &[f64]| (!figures.is_empty()).then(|| profile::median(figures));
     let goodputs = sorted(&|sample| Some(sample.goodput_bps));
     let costs = sorted(&|sample| Some(cpu_s_per_gb(sample.processors?, sample.goodput_bps)));
     Some(Measured {
@@ -141,6 +141,8 @@ mod tests {
         let measured = median(&[sample(8e9), sample(1e9), sample(9e9)]).expect("runs");
         assert_eq!((measured.goodput_bps, measured.range_bps), (8e9, [1e9, 9e9]));
         assert_eq!((measured.processors, measured.cpu_s_per_gb), (Some(2.0), Some(2.0)));
+        let even = median(&[sample(8e9), sample(9e9)]).expect("runs");
+        assert_eq!(even.goodput_bps, 8.5e9);
         assert!(median(&[]).is_none());
         let linked = median(&[Sample { goodput_bps: 1e6, processors: None }]).expect("a run");
         assert_eq!((linked.processors, linked.cpu_s_per_gb), (None, None));

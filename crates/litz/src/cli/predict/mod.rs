@@ -113,14 +113,16 @@ fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Fail
         let present = options.processors.map_or_else(net::processors::count, usize::from);
         Machine { costs: costs.clone(), placements, ..machine_of(options.bulk, present) }
     };
-    let mut rows = Vec::new();
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
     for (case, measured) in cases.iter().zip(measured) {
         let skipped = if case.datagram_bytes.is_some() { WARM_UP } else { Duration::ZERO };
-        let predicted = work::predict(&case.scenario, &machine(case.placement), skipped, cancel)?;
+        let (predicted, noted) = work::predict(&case.scenario, &machine(case.placement), skipped, cancel)?;
+        notes.extend(noted.iter().map(|note| format!("{}: {note}", case.name())));
         rows.push(Row::new(case, predicted, measured));
     }
     let Machine { processors, is_shared, .. } = machine(Placement::Inline);
     let mut warnings: Vec<_> = costs.warnings.iter().map(|warning| format!("the profile: {warning}")).collect();
+    warnings.extend(notes);
     warnings.extend(rows.iter().filter_map(Row::warning));
     let is_measured = options.verify || options.profile.is_none();
     Ok(Report {
@@ -199,6 +201,17 @@ pub(crate) fn read_costs(path: &Path) -> Result<Costs, String> {
     Costs::from_profile(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// A case in words.
+fn named(placement: &str, datagram_bytes: Option<usize>) -> String {
+    datagram_bytes.map_or(placement.to_owned(), |size| format!("{placement} with {size} bytes"))
+}
+
+impl Case {
+    fn name(&self) -> String {
+        named(&self.placement.to_string(), self.datagram_bytes)
+    }
+}
+
 impl Row {
     fn new(case: &Case, predicted: Figures, measured: Option<Measured>) -> Self {
         let error = measured.map(|measured| predicted.goodput_bps / measured.goodput_bps - 1.0);
@@ -210,14 +223,10 @@ impl Row {
     fn warning(&self) -> Option<String> {
         let [low, high] = self.measured?.range_bps;
         let differ = high / low - 1.0;
-        (differ > RANGE_MAX).then(|| {
-            let size = self.datagram_bytes.map_or(String::new(), |size| format!(" with {size} bytes"));
-            format!(
-                "{}{size}: the live runs differ by {:.0} %: stop other programs and repeat",
-                self.placement,
-                differ * 100.0
-            )
-        })
+        let name = named(&self.placement, self.datagram_bytes);
+        let percent = differ * 100.0;
+        (differ > RANGE_MAX)
+            .then(|| format!("{name}: the live runs differ by {percent:.0} %: stop other programs and repeat"))
     }
 }
 

@@ -16,12 +16,11 @@ fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
     for warning in &report.warnings {
         writeln!(out, "warning: {warning}")?;
     }
-    let [sending, receiving] = report.processors;
-    writeln!(
-        out,
-        "{}: processors {sending} and {receiving}, {:.0} ns to wake a thread",
-        report.scenario, report.hand_over_ns
-    )?;
+    let processors = match report.processors {
+        _ if report.is_shared => "one processor for both ends".to_owned(),
+        [sending, receiving] => format!("processors {sending} and {receiving}"),
+    };
+    writeln!(out, "{}: {processors}, {:.0} ns to wake a thread", report.scenario, report.hand_over_ns)?;
     let is_verified = report.rows.iter().any(|row| row.measured.is_some());
     write!(
         out,

@@ -46,7 +46,7 @@ pub(super) fn bulk(datagram_size: usize, time: Duration) -> Result<Scenario, Str
     parse("bulk", &text, &|_| Err("there is none".to_owned())).map_err(|error| error.to_string())
 }
 
-/// Simulates; `skipped` of the beginning does not count.
+/// Simulates; `skipped` of the beginning does not count. With it comes what the run noted, in words.
 ///
 /// # Errors
 /// Why there is no outcome.
@@ -55,7 +55,7 @@ pub(super) fn predict(
     machine: &Machine,
     skipped: Duration,
     cancel: &CancelToken,
-) -> Result<Figures, Failure> {
+) -> Result<(Figures, Vec<String>), Failure> {
     let order = Order { paths: (0..scenario.paths.len()).collect(), seed: SEED };
     let simulated = simulate(scenario, &order, machine, &mut |_| !cancel.is_cancelled());
     let simulated = simulated.map_err(|error| match error {
@@ -65,7 +65,7 @@ pub(super) fn predict(
     if let Some(failure) = &simulated.outcome.failure {
         return Err(Failure::Error(format!("the connection failed: {failure}")));
     }
-    Ok(figures(&simulated, skipped))
+    Ok((figures(&simulated, skipped), simulated.outcome.notes))
 }
 
 fn figures(simulated: &Simulated, skipped: Duration) -> Figures {
@@ -105,8 +105,9 @@ mod tests {
         let costs = Costs::from_profile(&text).expect("it is one");
         let machine = Machine { costs, placements: [Placement::Inline; 2], processors: [1; 2], is_shared: false };
         let scenario = bulk(1472, Duration::from_millis(300)).expect("it is right");
-        let figures =
+        let (figures, notes) =
             predict(&scenario, &machine, WARM_UP, &CancelToken::default()).unwrap_or_else(|_| panic!("it runs"));
+        assert_eq!(notes, Vec::<String>::new());
         let expected = profile::payload_len(1472) as f64 * 8.0 / 10e-6;
         assert!((figures.goodput_bps / expected - 1.0).abs() < 0.02, "{figures:?}, not {expected}");
         assert!((figures.processors[0] - 1.0).abs() < 0.02, "{figures:?}");

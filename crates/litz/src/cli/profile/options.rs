@@ -20,8 +20,8 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// For the end of the help text.
 pub(crate) const HELP: &str = "\
-Two ends of one connection run on this machine, over loopback, each on a thread of its own. Stop other programs first: a
-profile of a busy machine says so.
+Two ends of one connection run on this machine, over loopback, each on a thread of its own and on its own half of the
+processors. Stop other programs first: a profile of a busy machine says so.
 
 Exit status:
   0    the profile is printed
