@@ -119,7 +119,8 @@ fn a_scenario_is_predicted_and_judged_on_machines() {
     let (output, text) =
         litz(folder.path(), &["predict", "small.toml", "--profile", "machine.json", "--placement", "thread"]);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.starts_with("small: ") && text.contains("\nthread "), "{text}");
+    assert!(text.contains("small: processors ") && text.contains("\nthread "), "{text}");
+    assert!(text.starts_with("warning: the profile: it does not say what waking"), "{text}");
     let run = ["scenario", "run", "small.toml", "--world", "sim"];
     let (output, text) = litz(folder.path(), &run);
     assert_eq!(output.status.code(), Some(0), "{text}");
