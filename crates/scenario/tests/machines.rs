@@ -257,3 +257,15 @@ fn machines_that_cannot_be_are_refused_by_name() {
         Machine { costs, processors: [1; 2], ..machine }.validate().expect_err("negative").contains("hand_over_ns")
     );
 }
+
+#[test]
+fn an_application_that_is_slow_reads_all_of_its_streams_in_turn() {
+    let text = "version = 1\n[scenario]\nname = 'slow'\nabout = 'x'\nduration = '4s'\n[[link]]\nname = 'a'\nrate = '1Gb/s'\n\
+        delay = '1ms'\n[[workload]]\nkind = 'stream'\n[[workload]]\nkind = 'messages'\nsize = '500B'\nevery = '5ms'\ncount = 100\n";
+    let scenario = parse("slow.toml", text, &|_| Err(String::new())).expect("it is right");
+    let costs = costs("\"plan\":1000", "\"recv_call\":100,\"application.copy\":20000");
+    let simulated = run(&scenario, &costs, Placement::Thread, 4);
+    let [bulk, messages] = &simulated.outcome.parts[..] else { panic!("two workloads") };
+    assert_eq!(messages.delivered.bytes, 100 * 500, "bulk does not keep them from being read");
+    assert!(bulk.delivered.bytes > 100 << 20, "{} bytes", bulk.delivered.bytes);
+}
