@@ -50,6 +50,7 @@ fn all() -> Vec<Given> {
     let mut choices = fitted(&assumed);
     choices.extend(behaviour());
     choices.extend(usual(&assumed));
+    choices.extend(ways(&assumed));
     choices
 }
 
@@ -168,6 +169,7 @@ fn behaviour() -> Vec<Given> {
     ]
 }
 
+/// Load and processors.
 fn usual(assumed: &Assumed) -> Vec<Given> {
     vec![
         choice(
@@ -218,6 +220,12 @@ fn usual(assumed: &Assumed) -> Vec<Given> {
                 ("800 Mb/s", |setup| setup.assumed.generator_rate = Rate::from_mbps(800)),
             ],
         ),
+    ]
+}
+
+/// Links, rings and what goes over them.
+fn ways(assumed: &Assumed) -> Vec<Given> {
+    vec![
         choice(
             "links between gateways",
             format!("{} Mb/s, {} more for each", assumed.link_rate.as_mbps_f64(), assumed.link_hop),
