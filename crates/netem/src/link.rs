@@ -67,6 +67,8 @@ pub struct Link<P> {
     /// Before this time nothing happens that [`advance`](Self::advance) would have to do: most calls find nothing. Zero if that is
     /// to be worked out.
     idle_until: Instant,
+    /// What [`next_from_line`](Self::next_from_line) says, as of when `idle_until` was worked out.
+    from_line: Option<Instant>,
     stats: LinkStats,
 }
 
@@ -94,6 +96,7 @@ impl<P: Packet> Link<P> {
             turn: Instant::ZERO,
             flight: Flight::new(),
             idle_until: Instant::ZERO,
+            from_line: None,
             stats: LinkStats::default(),
             config,
         }
@@ -161,13 +164,19 @@ impl<P: Packet> Link<P> {
     /// if nothing will arrive without another call: the link is empty, or its line is held and no scheduled change lets it
     /// go on.
     #[must_use]
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let next = self.flight.next_arrival();
-        if next.is_some_and(|next| next <= self.idle_until) {
-            // What has not left the line arrives no earlier than it leaves.
-            return next;
+        let is_known = self.idle_until != Instant::ZERO;
+        let from_line = if is_known { self.from_line } else { self.next_from_line() };
+        match (self.flight.next_arrival(), from_line) {
+            (Some(arrival), Some(from_line)) => Some(arrival.min(from_line)),
+            (arrival, from_line) => arrival.or(from_line),
         }
-        next.into_iter().chain(self.next_from_line()).min()
+    }
+
+    /// Does what happens by `now` but for handing out what has arrived: the counters are those of this moment then.
+    pub fn catch_up(&mut self, now: Instant) {
+        self.advance(now);
     }
 
     /// The counters.

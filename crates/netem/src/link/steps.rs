@@ -39,6 +39,7 @@ impl<P: Packet> Link<P> {
             } else {
                 let next = departure.or(start).into_iter().chain(change_at).min();
                 self.idle_until = next.unwrap_or(Instant::from_nanos(u64::MAX));
+                self.from_line = self.next_from_line();
                 return;
             }
         }
