@@ -237,6 +237,14 @@ impl Connection {
     /// What the application should know.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<Event> {
+        if self.journal.is_some() {
+            return self.event_noted();
+        }
+        self.events.pop()
+    }
+
+    #[cold]
+    fn event_noted(&mut self) -> Option<Event> {
         let event = self.events.pop();
         if let Some(event) = &event {
             self.note(|journal| journal.event(event));
@@ -479,6 +487,16 @@ impl Connection {
     /// # Errors
     /// [`ReadError::Blocked`] while nothing has arrived.
     pub fn read(&mut self, now: Instant, id: StreamId, len: usize) -> Result<Chunk, ReadError> {
+        if self.journal.is_some() {
+            return self.read_noted(now, id, len);
+        }
+        let chunk = self.receive.streams.read(now, id, len, &mut self.exchange);
+        self.settle(now);
+        chunk
+    }
+
+    #[cold]
+    fn read_noted(&mut self, now: Instant, id: StreamId, len: usize) -> Result<Chunk, ReadError> {
         self.note(|journal| journal.of_stream_at(tag::READ, now, id, len as u64));
         let chunk = self.receive.streams.read(now, id, len, &mut self.exchange);
         self.settle(now);

@@ -52,6 +52,7 @@ pub(crate) struct Events {
 
 impl Events {
     /// Adds an event; nothing follows [`Event::Closed`].
+    #[inline]
     pub(crate) fn push(&mut self, event: Event) {
         if !self.closed {
             self.closed = matches!(event, Event::Closed(_));

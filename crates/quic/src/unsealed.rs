@@ -14,6 +14,7 @@
 //!
 //! A connection comes out of it in the same state, whichever way its packets took: `crates/quic/tests/unsealed.rs`.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
@@ -162,7 +163,7 @@ impl Unsealed {
 
     /// Makes of the first of these datagrams, which are packets of one row, and of as many after it as lie in the same chunk, what the
     /// open stage would make of them. Returns the memory in which the payload lies, and how many they are.
-    pub(crate) fn open_group(&self, datagrams: Range<usize>, opened: &mut Opened) -> (Bytes, usize) {
+    pub(crate) fn open_group(&self, datagrams: Range<usize>, opened: &mut Opened) -> (Cow<'_, Bytes>, usize) {
         let Place::Row { item, index } = self.places[datagrams.start] else {
             unreachable!("asked of packets of a row only");
         };
@@ -172,11 +173,11 @@ impl Unsealed {
         let left = piece.len as usize - skip;
         let (buffer, start, count) = if left >= stride {
             let source = &self.plan.chunks[piece.chunk as usize];
-            (source.clone(), piece.start as usize + skip, datagrams.len().min(left / stride))
+            (Cow::Borrowed(source), piece.start as usize + skip, datagrams.len().min(left / stride))
         } else {
             let mut payload = BytesMut::with_capacity(stride);
             self.copy_payload(row, index, |part| payload.extend_from_slice(part));
-            (payload.freeze(), 0, 1)
+            (Cow::Owned(payload.freeze()), 0, 1)
         };
         opened.clear();
         opened.packets.push(OpenedPacket {

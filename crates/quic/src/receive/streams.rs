@@ -323,6 +323,7 @@ impl RecvStreams {
     }
 
     /// Takes the next bytes of a stream, at most `len`.
+    #[inline(always)]
     pub(crate) fn read(
         &mut self,
         now: Instant,
