@@ -13,7 +13,7 @@ use sim::{Sim, Simulation, Trace};
 use units::Instant;
 
 use crate::faults::occurrences;
-use crate::memory::network::{Body, Frame};
+use crate::memory::frame::{Body, Frame};
 use crate::memory::node::ends;
 use crate::model::Scenario;
 use crate::world::WorldError;
@@ -275,13 +275,13 @@ impl Packets {
         if self.error.is_some() {
             return;
         }
-        let [a, b] = ends(frame.path);
+        let [a, b] = ends(frame.path());
         let (from, to) = if direction == 0 { (a, b) } else { (b, a) };
         self.bytes.clear();
         headers(from, to, frame.len_bytes(), &mut self.bytes);
-        match &frame.body {
+        match frame.body() {
             Body::Bytes(bytes) => self.bytes.extend_from_slice(bytes),
-            Body::Unsealed(unsealed, datagram) => unsealed.known_bytes(*datagram, &mut self.bytes),
+            Body::Unsealed(parcel, datagram) => parcel.unsealed().known_bytes(datagram, &mut self.bytes),
         }
         let length = (IP_BYTES + UDP_BYTES + frame.len_bytes()) as u32;
         // It leaves the sender's end and comes in at the other one.

@@ -74,22 +74,22 @@ impl Cells {
     }
 
     /// Something has happened to the connection.
-    pub(crate) fn on_event(&mut self, now: Instant, event: &Event, connection: &mut Connection) {
+    pub(crate) fn on_event(&mut self, now: Instant, event: Event, connection: &mut Connection) {
         match event {
             Event::Opened(dir) => {
-                while let Some(id) = connection.accept(*dir) {
+                while let Some(id) = connection.accept(dir) {
                     self.inboxes.insert(id, Inbox::default());
                     self.move_in(now, id, INBOX_BYTES_MAX, connection);
                     self.accepted[dir.index()].push_back(id);
                 }
-                self.news.push_back(event.clone());
+                self.news.push_back(event);
             }
             Event::Readable(id) => {
-                self.move_in(now, *id, INBOX_BYTES_MAX, connection);
-                self.news.push_back(event.clone());
+                self.move_in(now, id, INBOX_BYTES_MAX, connection);
+                self.news.push_back(event);
             }
             // The writer hears of it when there is room where it writes to.
-            Event::Writable(id) => self.serve_outbox(*id, connection),
+            Event::Writable(id) => self.serve_outbox(id, connection),
             Event::Closed(_) => self.bring_all(now, connection),
             _ => self.news.push_back(event.clone()),
         }

@@ -11,6 +11,7 @@
 
 pub(crate) mod books;
 mod cells;
+pub(crate) mod frame;
 pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod run;

@@ -1,12 +1,10 @@
 //! The links between the hosts, and the paths over them.
 
-use std::rc::Rc;
-
 use netem::{Link, LinkStats, Packet};
-use quic::Unsealed;
-use units::{Instant, Rng};
+use units::Instant;
 
 use super::books::Books;
+use super::frame::{Body, Frame};
 use crate::components::Component;
 use crate::faults::scheduled;
 use crate::model::Scenario;
@@ -14,60 +12,13 @@ use crate::outcome::{LinkOutcome, PathOutcome};
 use crate::packets::{Sent, Sink, link_rng};
 use crate::tape::Tape;
 
-/// A datagram on its way.
-#[derive(Clone, Debug)]
-pub(crate) struct Frame {
-    /// Of the run's paths.
-    pub(crate) path: usize,
-    pub(crate) body: Body,
-    /// When it was sent.
-    since: Instant,
-}
-
-impl Frame {
-    /// One that is not sent yet.
-    pub(crate) const fn new(path: usize, body: Body) -> Self {
-        Self { path, body, since: Instant::ZERO }
-    }
-}
-
-/// What a datagram is.
-#[derive(Clone, Debug)]
-pub(crate) enum Body {
-    Bytes(Vec<u8>),
-    /// This datagram of a plan, never sealed.
-    Unsealed(Rc<Unsealed>, usize),
-}
-
-impl Packet for Frame {
-    fn len_bytes(&self) -> usize {
-        match &self.body {
-            Body::Bytes(bytes) => bytes.len(),
-            Body::Unsealed(unsealed, datagram) => unsealed.len_bytes(*datagram),
-        }
-    }
-
-    fn duplicate(&self) -> Self {
-        self.clone()
-    }
-
-    fn corrupt(&mut self, rng: &mut Rng) {
-        if let Body::Unsealed(unsealed, datagram) = &self.body {
-            let mut bytes = Vec::with_capacity(self.len_bytes());
-            unsealed.seal_datagram(*datagram, &mut bytes);
-            self.body = Body::Bytes(bytes);
-        }
-        if let Body::Bytes(bytes) = &mut self.body {
-            bytes.corrupt(rng);
-        }
-    }
-}
-
 pub(crate) struct Network {
     /// The links in use: which of the scenario's, and both directions.
     links: Vec<(usize, [Line; 2])>,
     /// Per path, the place of its link.
     routes: Vec<usize>,
+    /// When something may arrive, as [`Line::due`] of all of them.
+    due: Option<Instant>,
     outcomes: Vec<PathOutcome>,
     digest: Digest,
     /// What is written down of the run, if anything is.
@@ -81,6 +32,16 @@ pub(crate) struct Network {
 struct Line {
     link: Link<Frame>,
     books: Books,
+    /// No packet arrives before, so nobody needs to ask. `None` if none does until it is sent one.
+    due: Option<Instant>,
+}
+
+/// The earlier of two times, if there are any.
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
 }
 
 /// A number that stands for all that was sent and delivered, when and where, in this order.
@@ -91,7 +52,7 @@ impl Digest {
     /// Adds a datagram: the turn and multiplication of FxHash, which costs next to nothing. It finds differences, not forgers. A run of an
     /// hour is shorter than 2^42 ns, a datagram than 2^15 bytes, so time, length and place do not cover each other.
     fn add(&mut self, now: Instant, is_sent: bool, direction: usize, frame: &Frame) {
-        let what = (frame.path as u64) << 2 | (direction as u64) << 1 | u64::from(is_sent);
+        let what = (frame.path() as u64) << 2 | (direction as u64) << 1 | u64::from(is_sent);
         let word = now.as_nanos() ^ (frame.len_bytes() as u64) << 42 ^ what << 57;
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
@@ -104,13 +65,15 @@ impl Network {
         let link = |index: usize| {
             let line = |direction| {
                 let rng = link_rng(seed, &scenario.links[index].name, direction);
-                Line { link: Link::new(scheduled(scenario, index, direction), rng), books: Books::default() }
+                let link = Link::new(scheduled(scenario, index, direction), rng);
+                Line { link, books: Books::default(), due: None }
             };
             (index, [line(0), line(1)])
         };
         let outcomes = paths.iter().map(|&path| PathOutcome { path, ..PathOutcome::default() }).collect();
         let links = used.into_iter().map(link).collect();
-        Self { links, routes, outcomes, digest: Digest::default(), tape: None, sink: None, bytes: Vec::new() }
+        let digest = Digest::default();
+        Self { links, routes, due: None, outcomes, digest, tape: None, sink: None, bytes: Vec::new() }
     }
 
     /// Tells `sink` of each datagram that is sent from now on.
@@ -120,14 +83,14 @@ impl Network {
 
     /// A datagram leaves; direction 0 leads to the receiving host.
     pub(crate) fn send(&mut self, now: Instant, direction: usize, frame: Frame) {
-        let outcome = &mut self.outcomes[frame.path];
+        let outcome = &mut self.outcomes[frame.path()];
         if let Some(sink) = &mut self.sink {
-            let (path, number) = (frame.path, outcome.datagrams[direction]);
-            let datagram = match &frame.body {
+            let (path, number) = (frame.path(), outcome.datagrams[direction]);
+            let datagram = match frame.body() {
                 Body::Bytes(bytes) => bytes,
-                Body::Unsealed(unsealed, datagram) => {
+                Body::Unsealed(parcel, datagram) => {
                     self.bytes.clear();
-                    unsealed.seal_datagram(*datagram, &mut self.bytes);
+                    parcel.unsealed().seal_datagram(datagram, &mut self.bytes);
                     &self.bytes
                 }
             };
@@ -136,32 +99,56 @@ impl Network {
         outcome.datagrams[direction] += 1;
         outcome.bytes[direction] += frame.len_bytes() as u64;
         self.digest.add(now, true, direction, &frame);
-        let place = self.routes[frame.path];
-        let Line { link, books } = &mut self.links[place].1[direction];
+        let place = self.routes[frame.path()];
+        let Line { link, books, due } = &mut self.links[place].1[direction];
         if let Some(tape) = &mut self.tape {
             tape.packet(now, place, direction, true, &frame);
         }
         let overflowed = link.stats().overflowed;
-        link.send(now, Frame { since: now, ..frame });
+        frame.leave(now);
+        link.send(now, frame);
         books.on_sent(now, link.held(), link.stats().overflowed > overflowed);
+        *due = link.poll_timeout();
+        self.due = earlier(self.due, *due);
         if let Some(tape) = &mut self.tape {
             tape.link(now, place, direction, link);
         }
     }
 
-    /// Hands out all datagrams that have arrived, with their directions. The counters are those of `now` then.
+    /// Hands out all datagrams that have arrived, with their directions.
     pub(crate) fn receive(&mut self, now: Instant, mut take: impl FnMut(usize, Frame)) {
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.due = None;
         for (place, (_, lines)) in self.links.iter_mut().enumerate() {
-            for (direction, Line { link, books }) in lines.iter_mut().enumerate() {
-                while let Some(frame) = link.poll_deliver(now) {
-                    books.on_taken(now, link.held(), frame.since);
-                    self.digest.add(now, false, direction, &frame);
-                    if let Some(tape) = &mut self.tape {
-                        tape.packet(now, place, direction, false, &frame);
-                        tape.link(now, place, direction, link);
+            for (direction, Line { link, books, due }) in lines.iter_mut().enumerate() {
+                if due.is_some_and(|due| due <= now) {
+                    // Asked for again only if there is another: nearly always they arrive one by one.
+                    while due.is_some_and(|due| due <= now) {
+                        let frame = link.poll_deliver(now);
+                        *due = link.poll_timeout();
+                        let Some(frame) = frame else { break };
+                        books.on_taken(now, link.held(), frame.since());
+                        self.digest.add(now, false, direction, &frame);
+                        if let Some(tape) = &mut self.tape {
+                            tape.packet(now, place, direction, false, &frame);
+                            tape.link(now, place, direction, link);
+                        }
+                        take(direction, frame);
                     }
-                    take(direction, frame);
+                    books.on_looked(now, link.held());
                 }
+                self.due = earlier(self.due, *due);
+            }
+        }
+    }
+
+    /// Lets all links do what is to be done by `now`, but for handing out what has arrived: their counters are those of this moment then.
+    pub(crate) fn catch_up(&mut self, now: Instant) {
+        for Line { link, books, due } in self.links.iter_mut().flat_map(|(_, lines)| lines) {
+            if due.is_none_or(|due| due > now) {
+                link.catch_up(now);
                 books.on_looked(now, link.held());
             }
         }
@@ -174,7 +161,7 @@ impl Network {
     /// Which link does not, and why.
     pub(crate) fn check_books(&self, now: Instant) -> Result<(), String> {
         for (place, (link, lines)) in self.links.iter().enumerate() {
-            for (direction, Line { link: line, books }) in lines.iter().enumerate() {
+            for (direction, Line { link: line, books, .. }) in lines.iter().enumerate() {
                 let over = |(route, outcome): (&usize, &PathOutcome)| {
                     if *route == place { outcome.datagrams[direction] } else { 0 }
                 };
@@ -189,14 +176,9 @@ impl Network {
         Ok(())
     }
 
-    pub(crate) fn timeout(&self) -> Option<Instant> {
-        let mut earliest: Option<Instant> = None;
-        for (_, lines) in &self.links {
-            for at in lines.iter().filter_map(|line| line.link.poll_timeout()) {
-                earliest = Some(earliest.map_or(at, |earliest| earliest.min(at)));
-            }
-        }
-        earliest
+    /// When to [receive](Self::receive) next.
+    pub(crate) const fn timeout(&self) -> Option<Instant> {
+        self.due
     }
 
     /// The counters of one of the scenario's links, which is in use.

@@ -11,11 +11,11 @@ use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{
     Addresses, Connection, ConnectionId, ConnectionKey, Endpoint, Event, PLAN_DATAGRAMS_MAX, PathId, Plan, Receipt,
-    ReceiveBuffer, Route, SecretSource, Side, Unsealed, seal,
+    ReceiveBuffer, Route, SecretSource, Side, seal,
 };
 use units::Instant;
 
-use super::network::{Body, Frame};
+use super::frame::{Body, Frame, Parcel};
 use crate::begin::transport_config;
 use crate::model::Scenario;
 use crate::packets::{HostSeeds, host_seeds};
@@ -36,7 +36,7 @@ pub(crate) struct Node {
     taken: u64,
     unrouted: u64,
     /// Those that were sent last: memory for others once nobody has them any more.
-    flights: VecDeque<Rc<Unsealed>>,
+    parcels: VecDeque<Rc<Parcel>>,
     /// Where datagrams of rows were last sent to that were for the connection, as long as the endpoint's routes stay as they are.
     routed: Option<ConnectionId>,
 }
@@ -80,31 +80,21 @@ fn addresses(path: usize, side: Side) -> Addresses {
 
 /// A plan that leaves or is about to, never sealed.
 pub(crate) struct Flight {
-    pub(crate) path: usize,
-    pub(crate) unsealed: Rc<Unsealed>,
+    pub(crate) parcel: Rc<Parcel>,
     receipt: Receipt,
 }
 
-impl Flight {
-    /// Its datagrams.
-    pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> + '_ {
-        let frame = |datagram| Frame::new(self.path, Body::Unsealed(Rc::clone(&self.unsealed), datagram));
-        (0..self.unsealed.datagram_count()).map(frame)
+/// Parcels kept for their memory, at most: those of a long path are under way anyway, and a new one costs five allocations.
+const PARCELS_KEPT_MAX: usize = 256;
+
+/// A parcel that nobody else has: the oldest, if all of it has arrived.
+fn spare(parcels: &mut VecDeque<Rc<Parcel>>) -> Rc<Parcel> {
+    let is_free = |oldest: &Rc<Parcel>| Rc::strong_count(oldest) == 1;
+    let oldest = parcels.pop_front_if(|oldest| is_free(oldest));
+    if oldest.is_none() && parcels.len() > PARCELS_KEPT_MAX {
+        parcels.pop_front();
     }
-}
-
-/// Flights kept for their memory, at most: those of a long path are under way anyway, and a new one costs five allocations.
-const FLIGHTS_KEPT_MAX: usize = 256;
-
-/// An empty flight, with the memory of the oldest if all of it has arrived.
-fn spare(flights: &mut VecDeque<Rc<Unsealed>>) -> Unsealed {
-    let oldest =
-        if flights.front().is_some_and(|oldest| Rc::strong_count(oldest) == 1) || flights.len() > FLIGHTS_KEPT_MAX {
-            flights.pop_front()
-        } else {
-            None
-        };
-    oldest.and_then(Rc::into_inner).unwrap_or_default()
+    oldest.unwrap_or_default()
 }
 
 impl Node {
@@ -132,7 +122,7 @@ impl Node {
             sealed: Vec::new(),
             taken: 0,
             unrouted: 0,
-            flights: VecDeque::new(),
+            parcels: VecDeque::new(),
             routed: None,
         })
     }
@@ -163,17 +153,14 @@ impl Node {
 
     /// A datagram arrives.
     pub(crate) fn receive(&mut self, now: Instant, frame: Frame) {
-        let addresses = addresses(frame.path, self.side);
-        match frame.body {
+        match frame.body() {
+            Body::Unsealed(parcel, datagram) => self.receive_batch(now, parcel, datagram..datagram + 1),
             Body::Bytes(bytes) => {
                 self.taken += 1;
-                self.receive_bytes(now, addresses, bytes);
-            }
-            Body::Unsealed(unsealed, datagram) => {
-                return self.receive_batch(now, frame.path, &unsealed, datagram..datagram + 1);
+                self.receive_bytes(now, addresses(frame.path(), self.side), bytes.to_vec());
+                self.apply_routes();
             }
         }
-        self.apply_routes();
     }
 
     fn receive_bytes(&mut self, now: Instant, addresses: Addresses, bytes: Vec<u8>) {
@@ -220,17 +207,18 @@ impl Node {
     pub(crate) fn receive_all(&mut self, now: Instant, frames: &mut Vec<Frame>) {
         let mut frames = frames.drain(..).peekable();
         while let Some(frame) = frames.next() {
-            let Body::Unsealed(unsealed, first) = &frame.body else {
+            let Body::Unsealed(parcel, first) = frame.body() else {
                 self.receive(now, frame);
                 continue;
             };
+            let unsealed = parcel.unsealed();
             let mut end = first + 1;
             // Packets of one plan, one behind the other, are one batch.
-            while !unsealed.is_sealed(*first)
+            while !unsealed.is_sealed(first)
                 && frames
-                    .next_if(|next| match &next.body {
-                        Body::Unsealed(other, number) => {
-                            *number == end && Rc::ptr_eq(other, unsealed) && !unsealed.is_sealed(end)
+                    .next_if(|next| match next.body() {
+                        Body::Unsealed(other, datagram) => {
+                            datagram == end && Rc::ptr_eq(other, parcel) && !unsealed.is_sealed(end)
                         }
                         Body::Bytes(_) => false,
                     })
@@ -238,13 +226,13 @@ impl Node {
             {
                 end += 1;
             }
-            self.receive_batch(now, frame.path, unsealed, *first..end);
+            self.receive_batch(now, parcel, first..end);
         }
     }
 
     /// Datagrams of a plan that arrived together over a path.
-    pub(crate) fn receive_batch(&mut self, now: Instant, path: usize, unsealed: &Unsealed, datagrams: Range<usize>) {
-        let addresses = addresses(path, self.side);
+    pub(crate) fn receive_batch(&mut self, now: Instant, parcel: &Parcel, datagrams: Range<usize>) {
+        let (addresses, unsealed) = (addresses(parcel.path(), self.side), parcel.unsealed());
         self.taken += datagrams.len() as u64;
         if unsealed.is_sealed(datagrams.start) {
             debug_assert_eq!(datagrams.len(), 1, "what has bytes comes alone");
@@ -254,10 +242,10 @@ impl Node {
             self.apply_routes();
             return;
         }
-        let destination = unsealed.destination(datagrams.start).copied();
-        if destination != self.routed {
+        let destination = unsealed.destination(datagrams.start);
+        if destination != self.routed.as_ref() {
             let route = self.endpoint.route_unsealed(unsealed, datagrams.start);
-            self.routed = destination.filter(|_| matches!(route, Route::Known(_)));
+            self.routed = destination.filter(|_| matches!(route, Route::Known(_))).copied();
         }
         let is_known = self.routed.is_some();
         if let Some(connection) = self.connection.as_mut().filter(|_| is_known) {
@@ -277,11 +265,11 @@ impl Node {
                 connection.handle_emitted(now, &receipt);
                 continue;
             };
-            let mut unsealed = spare(&mut self.flights);
-            unsealed.fill(&mut self.plan);
-            let unsealed = Rc::new(unsealed);
-            self.flights.push_back(Rc::clone(&unsealed));
-            return Some(Flight { path: usize::from(addresses.socket), unsealed, receipt });
+            let mut parcel = spare(&mut self.parcels);
+            let empty = Rc::get_mut(&mut parcel).expect("nobody else has a spare one");
+            empty.fill(usize::from(addresses.socket), &mut self.plan);
+            self.parcels.push_back(Rc::clone(&parcel));
+            return Some(Flight { parcel, receipt });
         }
         None
     }
@@ -301,7 +289,7 @@ impl Node {
             if self.stages == Stages::Lengths {
                 let Some(flight) = self.next_flight(now, PLAN_DATAGRAMS_MAX) else { break };
                 self.emitted(now, &flight);
-                flight.frames().for_each(&mut emit);
+                Parcel::frames(&flight.parcel).for_each(&mut emit);
             } else if !self.send_bytes(now, &mut emit) {
                 break;
             }
@@ -322,7 +310,7 @@ impl Node {
         let path = usize::from(addresses.socket);
         seal(&self.plan, &mut self.sealed);
         for datagram in self.sealed.chunks(self.plan.segment_size) {
-            emit(Frame::new(path, Body::Bytes(datagram.to_vec())));
+            emit(Frame::loose(path, datagram.to_vec()));
         }
         true
     }

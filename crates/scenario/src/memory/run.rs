@@ -8,7 +8,8 @@ use units::{Instant, Rng};
 
 use super::books::{Inside, check_host};
 use super::cells::Cells;
-use super::network::{Frame, Network};
+use super::frame::Frame;
+use super::network::Network;
 use super::node::Node;
 use crate::apps::App;
 use crate::begin::PathPlan;
@@ -103,6 +104,7 @@ impl Run {
         loop {
             self.settle_touched();
             if self.is_over() || !self.step()? {
+                self.network.catch_up(self.now);
                 return Ok(());
             }
             self.steps += 1;
@@ -152,6 +154,10 @@ impl Run {
 
     /// Looks at the counters of links whose faults begin or end now.
     pub(crate) fn look_at_faults(&mut self) {
+        if self.proof.timeout().is_none_or(|at| at > self.now) {
+            return;
+        }
+        self.network.catch_up(self.now);
         let network = &self.network;
         self.proof.look(self.now, &self.scenario, |link| network.stats(link));
     }
@@ -186,7 +192,7 @@ impl Run {
     /// Tells what happened at a host. What has arrived for the application lies ready for it then.
     pub(crate) fn tell(&mut self, host: usize) {
         while let Some(event) = self.nodes[host].poll_event() {
-            self.react(host, &event);
+            self.react(host, event);
         }
     }
 
@@ -217,7 +223,7 @@ impl Run {
         let next = next.max(self.now);
         if next >= self.end {
             self.now = self.end;
-            // The counters and deliveries of the last moment.
+            // The deliveries of the last moment.
             self.receive();
             self.settle_touched();
             return Ok(false);
@@ -243,7 +249,7 @@ impl Run {
             let coalesce = self.scenario.hosts[host].coalesce;
             if coalesce.is_zero() {
                 self.touched[host] = true;
-                self.sockets[host][frame.path].push_back(frame);
+                self.sockets[host][frame.path()].push_back(frame);
                 return;
             }
             self.look_at[host].get_or_insert(now + coalesce);
@@ -271,11 +277,11 @@ impl Run {
         }
     }
 
-    fn react(&mut self, host: usize, event: &Event) {
+    fn react(&mut self, host: usize, event: Event) {
         if let Some(tape) = &mut self.network.tape {
-            tape.event(self.now, host, event);
+            tape.event(self.now, host, &event);
         }
-        match event {
+        match &event {
             Event::Connected if host == 0 => {
                 self.connected_at = Some(self.now);
                 self.apps[0].on_connected(self.now);

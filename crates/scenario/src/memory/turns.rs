@@ -22,7 +22,9 @@ const LITTLE_MAX: u64 = 16 << 10;
 impl Run {
     /// Lets a host and its application do what is to be done now: an application whose time has come begins.
     pub(super) fn settle(&mut self, host: usize) {
-        self.pump(host);
+        if self.app_timeout(host).is_some_and(|at| at <= self.now) {
+            self.pump(host);
+        }
         while self.turn(host) {}
     }
 

@@ -25,6 +25,7 @@ use super::processors::{Step, Threads};
 use super::socket::{Batch, Socket};
 use crate::components::Component;
 use crate::memory::books::Inside;
+use crate::memory::frame::Parcel;
 use crate::memory::node::Flight;
 use crate::memory::run::Run;
 
@@ -213,11 +214,12 @@ impl Shared {
                 let flight = self.run_now().nodes[number].next_flight(self.sim.now(), PLAN_DATAGRAMS_MAX);
                 let Some(flight) = flight else { break };
                 host.sending.set(host.sending.get() + 1);
-                let all = 0..flight.unsealed.datagram_count();
+                let all = 0..flight.parcel.unsealed().datagram_count();
                 add(&host.unsent, all.len());
-                let step = self.step(host, End::Sending, Task::Serial, flight.path, &flight.unsealed, all);
+                let step =
+                    self.step(host, End::Sending, Task::Serial, flight.parcel.path(), flight.parcel.unsealed(), all);
                 let thread = host.threads.run(step, None).await;
-                let place = host.order_out[flight.path].join();
+                let place = host.order_out[flight.parcel.path()].join();
                 let emission = Rc::clone(&self).emit(number, flight, place, thread);
                 if host.is_inline() {
                     emission.await;
@@ -263,12 +265,13 @@ impl Shared {
     /// A plan on its way to the link.
     async fn emit(self: Rc<Self>, number: usize, flight: Flight, place: u64, planned_by: usize) {
         let host = &self.hosts[number];
-        let all = 0..flight.unsealed.datagram_count();
-        let step = |task| self.step(host, End::Sending, task, flight.path, &flight.unsealed, all.clone());
+        let Flight { parcel, .. } = &flight;
+        let all = 0..parcel.unsealed().datagram_count();
+        let step = |task| self.step(host, End::Sending, task, parcel.path(), parcel.unsealed(), all.clone());
         // Writing it was before the plan; on a thread of its own it is beside the others all the same.
         host.threads.run(step(Task::Application), Some(planned_by)).await;
         let thread = host.threads.run(step(Task::Stage), Some(planned_by)).await;
-        let order = &host.order_out[flight.path];
+        let order = &host.order_out[parcel.path()];
         order.wait(&self.sim, place).await;
         host.threads.run(step(Task::Call), Some(thread)).await;
         order.leave(&self.sim);
@@ -276,7 +279,7 @@ impl Shared {
             let mut run = self.run_now();
             let now = self.sim.now();
             run.nodes[number].emitted(now, &flight);
-            flight.frames().for_each(|frame| run.network.send(now, number, frame));
+            Parcel::frames(parcel).for_each(|frame| run.network.send(now, number, frame));
             host.unsent.set(host.unsent.get() - all.len() as u64);
         }
         self.wire.ring(&self.sim);
@@ -304,8 +307,15 @@ impl Shared {
                 socket.receiving.set(socket.receiving.get() + 1);
                 add(&host.unabsorbed, batch.datagrams.len());
                 let place = host.order_in[path].join();
-                turn.work(self.step(host, End::Receiving, Task::Call, path, &batch.unsealed, batch.datagrams.clone()))
-                    .await;
+                turn.work(self.step(
+                    host,
+                    End::Receiving,
+                    Task::Call,
+                    path,
+                    batch.parcel.unsealed(),
+                    batch.datagrams.clone(),
+                ))
+                .await;
                 let absorption = Rc::clone(&self).absorb(number, batch, place);
                 if host.is_inline() {
                     absorption.await;
@@ -320,15 +330,16 @@ impl Shared {
     /// A batch on its way to the application.
     async fn absorb(self: Rc<Self>, number: usize, batch: Batch, place: u64) {
         let host = &self.hosts[number];
-        let Batch { path, unsealed, datagrams } = batch;
-        let step = |task| self.step(host, End::Receiving, task, path, &unsealed, datagrams.clone());
+        let Batch { parcel, datagrams } = batch;
+        let (path, unsealed) = (parcel.path(), parcel.unsealed());
+        let step = |task| self.step(host, End::Receiving, task, path, unsealed, datagrams.clone());
         let calling = host.placement.threads_of(End::Receiving, Task::Call, path).start;
         let thread = host.threads.run(step(Task::Stage), Some(calling)).await;
         let order = &host.order_in[path];
         order.wait(&self.sim, place).await;
         let thread = host.threads.run(step(Task::Serial), Some(thread)).await;
         order.leave(&self.sim);
-        self.run_now().nodes[number].receive_batch(self.sim.now(), path, &unsealed, datagrams.clone());
+        self.run_now().nodes[number].receive_batch(self.sim.now(), &parcel, datagrams.clone());
         host.unabsorbed.set(host.unabsorbed.get() - datagrams.len() as u64);
         self.run_now().tell(number);
         host.sender.ring(&self.sim);
@@ -376,7 +387,7 @@ impl Shared {
                 let mut run = self.run_now();
                 let now = self.sim.now();
                 run.network.receive(now, |direction, frame| {
-                    self.hosts[1 - direction].sockets[frame.path].arrive(&self.sim, frame);
+                    self.hosts[1 - direction].sockets[frame.path()].arrive(&self.sim, frame);
                 });
                 run.look_at_faults();
                 run.network.timeout().into_iter().chain(run.proof_timeout()).min()

@@ -6,13 +6,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use netem::Packet;
-use quic::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Unsealed};
+use quic::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX};
 use sim::{Level, Sim};
 use units::{Duration, Instant};
 
 use super::alarm::Alarm;
 use crate::components::{Books, Component};
-use crate::memory::network::{Body, Frame};
+use crate::memory::frame::{Body, Frame, Parcel};
 use crate::memory::run::COALESCED_MAX;
 
 /// Bytes that a socket holds: as much as the library asks the system for. More is lost.
@@ -38,8 +38,7 @@ pub(crate) struct Socket {
 
 /// Datagrams that the system hands over together.
 pub(crate) struct Batch {
-    pub(crate) path: usize,
-    pub(crate) unsealed: Rc<Unsealed>,
+    pub(crate) parcel: Rc<Parcel>,
     pub(crate) datagrams: Range<usize>,
 }
 
@@ -101,10 +100,10 @@ impl Socket {
         let (mut batch, mut bytes) = loop {
             let (arrived, frame) = frames.pop_front()?;
             let bytes = frame.len_bytes();
-            match frame.body {
-                Body::Unsealed(unsealed, first) => {
+            match frame.body() {
+                Body::Unsealed(parcel, first) => {
                     taken.add(now.saturating_since(arrived), Duration::ZERO);
-                    break (Batch { path: frame.path, unsealed, datagrams: first..first + 1 }, bytes);
+                    break (Batch { parcel: Rc::clone(parcel), datagrams: first..first + 1 }, bytes);
                 }
                 // It has a bit turned around, and no checksum of the system lets it pass.
                 Body::Bytes(_) => {
@@ -113,15 +112,16 @@ impl Socket {
                 }
             }
         };
-        while let Some((arrived, Frame { body: Body::Unsealed(next, number), .. })) = frames.front()
-            && Rc::ptr_eq(next, &batch.unsealed)
-            && *number == batch.datagrams.end
-            && !next.is_sealed(*number)
-            && !next.is_sealed(batch.datagrams.start)
+        while let Some((arrived, next)) = frames.front()
+            && let Body::Unsealed(parcel, number) = next.body()
+            && Rc::ptr_eq(parcel, &batch.parcel)
+            && number == batch.datagrams.end
+            && !parcel.unsealed().is_sealed(number)
+            && !parcel.unsealed().is_sealed(batch.datagrams.start)
             && batch.datagrams.len() < PLAN_DATAGRAMS_MAX
-            && bytes + next.len_bytes(*number) <= PLAN_BYTES_MAX
+            && bytes + next.len_bytes() <= PLAN_BYTES_MAX
         {
-            bytes += next.len_bytes(*number);
+            bytes += next.len_bytes();
             batch.datagrams.end += 1;
             taken.add(now.saturating_since(*arrived), Duration::ZERO);
             frames.pop_front();
@@ -150,7 +150,7 @@ mod tests {
         let sim = simulation.sim();
         let socket = Socket::new("a", 0, Duration::ZERO);
         // Some 400,000, the smallest that a short header and a tag allow.
-        let frame = Frame::new(0, Body::Bytes(vec![0; 21]));
+        let frame = Frame::loose(0, vec![0; 21]);
         while socket.overflowed() == 0 {
             socket.arrive(&sim, frame.clone());
         }
