@@ -88,9 +88,10 @@ pub(crate) struct CloseValue {
 pub(crate) struct SendHalf {
     side: Side,
     config: Arc<TransportConfig>,
+    /// For what leaves in any case, so that who asks for plans more often than there is something to send draws no more.
     rng: Rng,
-    /// The QUIC bit of the next plan, where it is greased: drawn, and in no packet yet.
-    fixed_bit: Option<bool>,
+    /// What paths and greased bits are derived from, at whatever time.
+    seed: u64,
     pub(crate) streams: SendStreams,
     grants: Grants,
     ack_frequency: AckFrequency,
@@ -181,8 +182,8 @@ impl SendHalf {
             side,
             streams: SendStreams::new(side, HELD_BYTES_MIN.min(config.send_buffer_max)),
             config,
+            seed: rng.split("paths and grease").next_u64(),
             rng,
-            fixed_bit: None,
             grants: Grants::default(),
             ack_frequency: AckFrequency::new(),
             control: Queue::new(),

@@ -6,7 +6,7 @@
 //!        └────────────────────────┴── PATH_ABANDON, either way ──▶ Abandoned ◀─┘
 //! ```
 
-use units::{Duration, Instant};
+use units::{Duration, Instant, Rng};
 use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PathId, Side, Space};
 
 use super::SendHalf;
@@ -73,7 +73,7 @@ impl SendHalf {
         remote_id: ConnectionId,
     ) -> &mut SendPath {
         debug_assert!(self.place_of(id).is_none(), "a path is opened once");
-        let rng = self.rng.split(&format!("path {}", id.0));
+        let rng = Rng::from_seed(self.seed).split(&format!("path {}", id.0));
         let limited = self.side == Side::Server;
         let mut path = SendPath::new(id, addresses, remote_id, &self.config, !limited, &rng);
         path.set_datagram_size(self.paths[0].datagram_size);

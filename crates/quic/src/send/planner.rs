@@ -16,7 +16,7 @@ mod row;
 pub(super) use paths::Views;
 
 use recovery::SendStamp;
-use units::{Duration, Instant};
+use units::{Duration, Instant, Rng};
 use wire::quic::frame::{ack_len_max, emit_ack};
 use wire::quic::{PathId, Space, number_len};
 
@@ -81,7 +81,6 @@ impl SendHalf {
         if plan.items.is_empty() {
             return false;
         }
-        self.fixed_bit = None;
         for space in Space::ALL {
             if plan.numbers[space.index()].is_some() {
                 plan.keys[space.index()].clone_from(&self.keys[space.index()]);
@@ -123,11 +122,13 @@ impl SendHalf {
     /// RFC 9287: a peer that ignores the QUIC bit gets it at random. Never on Initial packets, which a server may have to
     /// route before it knows us (section 3.1 allows those only with a token from the same server).
     ///
-    /// Drawn once for each plan that leaves: who asks for plans more often than there is something to send draws no more, and so sends
-    /// the same.
-    fn fixed_bit(&mut self, space: Space) -> bool {
+    /// The same for a plan that is asked for in vain and for the one that leaves in its place: it goes by the number of the first packet.
+    fn fixed_bit(&self, at: usize, space: Space) -> bool {
         let greases = self.peer.grease_quic_bit && self.config.grease && space != Space::Initial;
-        !greases || *self.fixed_bit.get_or_insert_with(|| self.rng.next_u64() & 1 == 0)
+        let index = Self::index_of(space, at);
+        let number = self.spaces[index].next_number;
+        // Nobody sends 2^56 packets, nor has more than 256 of these.
+        !greases || Rng::from_seed(self.seed ^ (number << 8 | index as u64)).next_u64() & 1 == 0
     }
 
     /// Bytes of the packet numbers of the next `count` packets.

@@ -1,6 +1,9 @@
 //! How paths begin, live and end.
 
-use quic::{Addresses, ErrorCode, Event, OpenPathError, PathId, PathState, Side};
+use quic::{
+    Addresses, ErrorCode, Event, OpenPathError, PLAN_DATAGRAMS_MAX, PathId, PathState, Plan, Side, TransportConfig,
+};
+use recovery::Algorithm;
 use units::{Duration, Instant};
 use wire::quic::Frame;
 
@@ -321,6 +324,35 @@ fn paths_are_forgotten_and_others_opened_two_hundred_times_in_a_row() {
     assert!(most(0) <= 12 && most(1) <= 12, "connection IDs are kept: {:?}", &routes[190..]);
     let last = pair.client.connection(0).path_stats().last().expect("paths").id;
     assert!(last.0 > 200, "{last}");
+}
+
+#[test]
+fn plans_asked_for_in_vain_change_nothing_of_what_leaves_later_over_old_paths_and_new_ones() {
+    // Bits are greased and BBR draws when it probes: both by the seed alone, not by how often somebody asked before.
+    let sent = |questions: usize| {
+        let bbr = |config: &mut TransportConfig| config.congestion = Algorithm::Bbr;
+        let mut pair = Setup::new(49).over(&[link(50, 5), link(20, 9)]).with_config(bbr).build();
+        pair.record = Some(Vec::new());
+        pair.connect();
+        let (mut flow, mut plan) = (Flow::new(&mut pair, Side::Client), Plan::new());
+        for _ in 0..100 {
+            flow.run(&mut pair, Duration::from_millis(3));
+            pair.flush();
+            let now = pair.now;
+            // All that may leave has left; the rest waits for its turn or for room in the window.
+            for node in [&mut pair.client, &mut pair.server] {
+                for _ in 0..questions {
+                    assert!(!node.connection(0).poll_plan(now, PLAN_DATAGRAMS_MAX, &mut plan), "something was due");
+                }
+            }
+        }
+        pair.open_paths();
+        flow.run(&mut pair, Duration::from_secs(4));
+        pair.record.take().expect("it is recorded")
+    };
+    let (quiet, asked) = (sent(0), sent(5));
+    assert!(quiet.len() > 10_000, "{} datagrams", quiet.len());
+    assert!(quiet == asked, "{} datagrams, and {}", quiet.len(), asked.len());
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl SendHalf {
         let mut bytes_left = self.data_budget(now, at, size, has_data);
         let number_len = self.number_len(at, Space::Data, datagrams_max as u64);
         let mut acks = Some(snapshot);
-        let fixed_bit = self.fixed_bit(Space::Data);
+        let fixed_bit = self.fixed_bit(at, Space::Data);
         let limit = datagrams_max.min(PLAN_BYTES_MAX / size).max(1);
         while plan.datagram_count < limit {
             let sent = plan.size_bytes as u64;

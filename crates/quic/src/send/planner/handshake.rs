@@ -32,7 +32,7 @@ impl SendHalf {
             if self.keys[space.index()].is_none() || (space == Space::Data && !self.handshake_complete) {
                 continue;
             }
-            let fixed_bit = self.fixed_bit(space);
+            let fixed_bit = self.fixed_bit(0, space);
             let number_len = self.number_len(0, space, 1);
             let fields = self.fields(0, space, number_len, &token, fixed_bit);
             let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };

@@ -38,7 +38,7 @@ impl SendHalf {
         let size = self.paths[at].datagram_size;
         let mut bytes_left = self.data_budget(now, at, size, true);
         let number_len = self.number_len(at, Space::Data, datagrams_max as u64);
-        let fixed_bit = self.fixed_bit(Space::Data);
+        let fixed_bit = self.fixed_bit(at, Space::Data);
         plan.segment_size = size;
         let limit = datagrams_max.min(PLAN_BYTES_MAX / size).max(1);
         while plan.datagram_count < limit
