@@ -3,7 +3,6 @@
 use indicatif::ProgressBar;
 use litz::transfer::CancelToken;
 use scenario::simulated::Costs;
-use units::Duration;
 
 use super::live::{Measured, Sample, measure, median};
 use super::{Case, PredictOptions, check_size, read_costs};
@@ -64,7 +63,7 @@ fn in_turn(
         }
         for (case, samples) in cases.iter().zip(&mut samples).filter(|_| options.verify) {
             progress(&format!("{}, live", case.placement));
-            samples.push(measure(case, options.time, round, cancel)?);
+            samples.push(measure(case, options.time(), round, cancel)?);
         }
     }
     let costs = match (given, session) {
@@ -87,19 +86,19 @@ fn costs_of_this_machine(session: Session<'_>, options: &PredictOptions) -> Resu
 }
 
 fn check_sizes(costs: &Costs, options: &PredictOptions, profile: &str) -> Result<(), Failure> {
-    let sizes = if options.bulk { &options.datagram_size[..] } else { &[] };
+    let sizes = if options.bulk { options.datagram_sizes() } else { &[] };
     sizes.iter().try_for_each(|size| check_size(costs, *size, profile)).map_err(Failure::Error)
 }
 
 /// What to profile.
 fn settings(options: &PredictOptions, runs: usize) -> Settings {
-    let mut sizes = if options.bulk { options.datagram_size.clone() } else { SCENARIO_SIZES.to_vec() };
+    let mut sizes = if options.bulk { options.datagram_sizes().to_vec() } else { SCENARIO_SIZES.to_vec() };
     sizes.sort_unstable();
     sizes.dedup();
     if let [one] = sizes[..] {
         sizes.extend(SECOND_SIZES.into_iter().find(|size| *size != one));
     }
     sizes.sort_unstable();
-    let time = if options.bulk { options.time } else { Duration::from_millis(500) };
+    let time = options.time();
     Settings { datagram_size: sizes[0], sizes, time, runs, file: false, dir: None }
 }
