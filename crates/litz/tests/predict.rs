@@ -165,6 +165,9 @@ fn what_cannot_be_ends_with_two_and_says_why() {
         \"recv_call\":10000,\"open_absorb.cipher\":10000}},{",
     );
     std::fs::write(folder.path().join("falling.json"), falling).expect("written");
+    let large = "version = 1\n[scenario]\nname = 'large'\nabout = 'A test.'\nduration = '1s'\n[[link]]\nname = 'a'\n\
+                 [transport]\ndatagram-size = '16000B'\n[[workload]]\nkind = 'stream'\n";
+    std::fs::write(folder.path().join("large.toml"), large).expect("written");
     let bulk = ["predict", "--bulk", "--profile"];
     for (arguments, words) in [
         (&["predict", "--bulk", "--profile", "nowhere.json"][..], "nowhere.json"),
@@ -176,6 +179,16 @@ fn what_cannot_be_ends_with_two_and_says_why() {
         (&["predict", "small.toml", "--profile=machine.json", "--verify", "--placement=inline"], "thread,split"),
         (&["predict", "small.toml", "--profile=machine.json", "--time=1s"], "--time is for --bulk"),
         (&["predict", "small.toml", "--profile=machine.json", "--datagram-size=1472"], "--datagram-size is for --bulk"),
+        (
+            &["predict", "large.toml", "--profile", "falling.json"],
+            "transport.datagram-size: by the profile a datagram of 16000",
+        ),
+        (
+            &["scenario", "run", "large.toml", "--world=sim", "--profile=falling.json"],
+            "large.toml: transport.datagram-size",
+        ),
+        (&["scenario", "run", "large.toml", "--world=sim"], "large.toml: link.rate: link \"a\" takes no time"),
+        (&["scenario", "run", "large.toml"], "link.rate: link \"a\" takes no time"),
         (&["predict"], "--bulk"),
         (&["predict", "--bulk", "--profile", "machine.json", "--hand-over=-1"], "--hand-over"),
         (&[bulk[0], bulk[1], bulk[2], "machine.json", "--placement", "somewhere"], "no placement"),
