@@ -104,13 +104,35 @@ fn a_scenario_is_verified_between_network_namespaces() {
 fn a_prediction_is_verified_beside_what_is_measured() {
     let folder = folder();
     let arguments = ["predict", "--bulk", "--profile=machine.json", "--datagram-size=1472"];
-    let more = ["--placement=inline,split", "--verify", "--runs=1", "--json"];
+    let more = ["--placement=inline,split", "--verify", "--runs=1", "--hand-over=7", "--json"];
     let output = in_time(folder.path(), &[&arguments[..], &more].concat());
+    let warnings = json(&output)["warnings"].to_string();
+    assert!(warnings.contains("--hand-over: in the prediction it takes 7 ns"), "{warnings}");
     for row in json(&output)["rows"].as_array().expect("rows") {
         let (predicted, measured) = (number(&row["predicted"]["goodput_bps"]), number(&row["measured"]["goodput_bps"]));
         assert!(measured > 0.0 && number(&row["measured"]["processors"]) > 0.0, "{row}");
         assert!((number(&row["error"]) - (predicted / measured - 1.0)).abs() < 1e-9, "{row}");
     }
+}
+
+#[test]
+fn where_nothing_arrives_there_is_no_cost_of_it_and_a_warning() {
+    let folder = folder();
+    std::fs::write(folder.path().join("lossy.toml"), SCENARIO.replace("20Mb/s'", "20Mb/s'\nloss = '100%'"))
+        .expect("written");
+    let arguments = ["predict", "lossy.toml", "--profile=machine.json", "--placement=thread"];
+    let (output, text) = litz(folder.path(), &[&arguments[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let report = json(&output);
+    let predicted = &report["rows"][0]["predicted"];
+    assert_eq!((number(&predicted["goodput_bps"]), predicted["cpu_s_per_gb"].is_null()), (0.0, true), "{report}");
+    let warnings = report["warnings"].as_array().expect("a list");
+    assert!(warnings.contains(&"thread: nothing arrived in the simulated run".into()), "{report}");
+    let (_, text) = litz(folder.path(), &arguments);
+    assert!(
+        text.contains("warning: thread: nothing arrived") && text.lines().any(|line| line.trim_end().ends_with(" -")),
+        "{text}"
+    );
 }
 
 #[test]
@@ -143,6 +165,9 @@ fn what_cannot_be_ends_with_two_and_says_why() {
         \"recv_call\":10000,\"open_absorb.cipher\":10000}},{",
     );
     std::fs::write(folder.path().join("falling.json"), falling).expect("written");
+    let large = "version = 1\n[scenario]\nname = 'large'\nabout = 'A test.'\nduration = '1s'\n[[link]]\nname = 'a'\n\
+                 [transport]\ndatagram-size = '16000B'\n[[workload]]\nkind = 'stream'\n";
+    std::fs::write(folder.path().join("large.toml"), large).expect("written");
     let bulk = ["predict", "--bulk", "--profile"];
     for (arguments, words) in [
         (&["predict", "--bulk", "--profile", "nowhere.json"][..], "nowhere.json"),
@@ -151,7 +176,19 @@ fn what_cannot_be_ends_with_two_and_says_why() {
         (&["scenario", "run", "small.toml", "--world=sim", "--profile=free.json"], "take the profile again"),
         (&["predict", "--bulk", "--profile", "falling.json", "--time", "50ms"], "8972 bytes takes no time"),
         (&["predict", "nowhere.toml", "--profile", "machine.json"], "nowhere.toml"),
-        (&["predict", "small.toml", "--profile", "machine.json", "--verify"], "thread,split"),
+        (&["predict", "small.toml", "--profile=machine.json", "--verify", "--placement=inline"], "thread,split"),
+        (&["predict", "small.toml", "--profile=machine.json", "--time=1s"], "--time is for --bulk"),
+        (&["predict", "small.toml", "--profile=machine.json", "--datagram-size=1472"], "--datagram-size is for --bulk"),
+        (
+            &["predict", "large.toml", "--profile", "falling.json"],
+            "transport.datagram-size: by the profile a datagram of 16000",
+        ),
+        (
+            &["scenario", "run", "large.toml", "--world=sim", "--profile=falling.json"],
+            "large.toml: transport.datagram-size",
+        ),
+        (&["scenario", "run", "large.toml", "--world=sim"], "large.toml: link.rate: link \"a\" takes no time"),
+        (&["scenario", "run", "large.toml"], "link.rate: link \"a\" takes no time"),
         (&["predict"], "--bulk"),
         (&["predict", "--bulk", "--profile", "machine.json", "--hand-over=-1"], "--hand-over"),
         (&[bulk[0], bulk[1], bulk[2], "machine.json", "--placement", "somewhere"], "no placement"),

@@ -130,6 +130,9 @@ fn what_cannot_be_recorded_is_refused_before_anything_runs() {
     let folder = folder();
     std::fs::write(folder.path().join("there"), "mine").expect("written");
     std::fs::write(folder.path().join("other.toml"), SCENARIO.replace("small", "other")).expect("written");
+    std::fs::create_dir(folder.path().join("in")).expect("a folder");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("in", folder.path().join("to")).expect("a link");
     let before = names(folder.path());
     for (arguments, words) in [
         (&["small.toml", "--trace=t"][..], "--trace records a simulated run: add --world sim"),
@@ -140,6 +143,12 @@ fn what_cannot_be_recorded_is_refused_before_anything_runs() {
         (&["small.toml", "--world=sim", "--trace=."], ". is there already"),
         (&["small.toml", "--world=sim", "--trace=t", "--pcapng=t"], "--trace and --pcapng name the same file"),
         (&["small.toml", "--world=sim", "--pcapng=t", "--json=t"], "--pcapng and --json name the same file"),
+        (&["small.toml", "--world=sim", "--trace=t", "--json=./t"], "--trace and --json name the same file"),
+        (&["small.toml", "--world=sim", "--trace=in/../t", "--json=t"], "--trace and --json name the same file"),
+        #[cfg(unix)]
+        (&["small.toml", "--world=sim", "--trace=in/t", "--pcapng=to/t"], "--trace and --pcapng name the same file"),
+        (&["small.toml", "--json=none/j"], "cannot write none/j: "),
+        (&["small.toml", "--json=in"], "cannot write in: "),
         (&["none.toml", "--world=sim", "--trace=t"], "none.toml"),
     ] {
         let (output, text) = litz(folder.path(), arguments);

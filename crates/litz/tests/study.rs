@@ -68,6 +68,9 @@ fn what_makes_no_sense_is_refused() {
         ("--replications=0", "replications"),
         ("--threads=0", "threads"),
         ("--out=/no/such/folder", "--out needs a folder"),
+        // It is there, and nobody can make a file in it.
+        #[cfg(target_os = "linux")]
+        ("--out=/proc", "--out: cannot write into /proc: "),
     ] {
         let (output, text) = litz(&["run", SMALL, "--quick", option]);
         assert_eq!(output.status.code(), Some(2), "{option}: {text}");

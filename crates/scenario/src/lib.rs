@@ -15,6 +15,7 @@
 //! | [`world`], [`memory`], [`simulated`] | where runs are made |
 //! | [`components`], [`tape`] | how busy links, sockets and processors were; a run written down as trace and packets |
 //! | [`packets`] | the datagrams of a run, one by one |
+//! | [`timeless`] | whether any time passes in virtual time |
 //! | [`begin`] | how a run's connection behaves, and which paths it opens when |
 //! | [`apps`], [`content`], [`recorder`] | the applications at both ends, the bytes they send, and what they measure |
 //! | [`proof`] | that every fault was met by packets |
@@ -44,4 +45,5 @@ pub mod suite;
 pub mod tape;
 #[cfg(test)]
 mod testing;
+pub mod timeless;
 pub mod world;

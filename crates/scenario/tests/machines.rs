@@ -4,7 +4,7 @@ use scenario::memory::Memory;
 use scenario::model::Scenario;
 use scenario::parse::parse;
 use scenario::simulated::{Costs, Machine, Placement, Simulated, simulate};
-use scenario::world::{Order, World};
+use scenario::world::{Order, World, WorldError};
 use units::Duration;
 
 /// Payload of a datagram of 1472 bytes: less a header of 1 + 8 + 2 bytes or so, a frame's and the tag.
@@ -56,6 +56,21 @@ fn processors_that_cost_nothing_change_nothing_to_speak_of() {
     let in_memory = Memory.run(&scenario, &order, &mut |_| true).expect("it runs");
     let [free, in_memory] = [&free.outcome, &in_memory].map(|outcome| outcome.parts[0].delivered.bytes as f64);
     assert_near(free, in_memory, 0.02, "bytes");
+}
+
+#[test]
+fn a_datagram_that_costs_nothing_is_refused_where_links_take_no_time_either() {
+    let points = "{\"points\":[{\"datagram_bytes\":1000,\"ns\":{\"plan\":900}},{\"datagram_bytes\":1400,\"ns\":{\"plan\":100}}]}";
+    let text = format!(
+        "{{\"format\":\"litz-profile\",\"version\":1,\"wake_ns\":0,\"memory\":{{\"sending\":{points},\"receiving\":{points}}}}}"
+    );
+    let costs = Costs::from_profile(&text).expect("it is one");
+    let machine = Machine { costs, placements: [Placement::Thread; 2], processors: [2; 2], is_shared: false };
+    let order = Order { paths: vec![0], seed: 1 };
+    let refused = simulate(&bulk(""), &order, &machine, &mut |_| true).map(|simulated| simulated.events);
+    let Err(WorldError::Unsuitable(words)) = refused else { panic!("{refused:?}") };
+    assert!(words.starts_with("transport.datagram-size: ") && words.contains(" 1472 bytes "), "{words}");
+    assert!(simulate(&bulk("delay = '1ms'\nrate = '10Mb/s'"), &order, &machine, &mut |_| true).is_ok());
 }
 
 #[test]

@@ -48,7 +48,9 @@ fn scaled(
         return Ok(0);
     }
     let factor = factor(unit).ok_or_else(error)?;
-    u64::try_from(micro * u128::from(factor) / 1_000_000).map_err(|_| error())
+    // Twenty digits of days are more than even 128 bits hold.
+    let scaled = micro.checked_mul(u128::from(factor)).ok_or_else(error)?;
+    u64::try_from(scaled / 1_000_000).map_err(|_| error())
 }
 
 impl FromStr for Rate {
@@ -137,6 +139,14 @@ mod tests {
             assert!(bad.parse::<Duration>().is_err(), "{bad:?} as a time");
             assert!(bad.parse::<Rate>().is_err(), "{bad:?} as a rate");
             assert!(bad.parse::<ByteSize>().is_err(), "{bad:?} as a size");
+        }
+        // The last as days is 2^128 of the smallest steps and a little more, which could pass for half an hour.
+        for unit in ["ns", "s", "h", "d"] {
+            for number in ["99999999999999999999", "99999999999999999999.999999", "3938453320844195179"] {
+                let text = format!("{number}{unit}");
+                let (read, fits) = (text.parse::<Duration>(), unit == "ns" && number.len() < 20);
+                assert_eq!(read.is_ok(), fits, "{text} as a time: {read:?}");
+            }
         }
         let shown = "12".parse::<Rate>().unwrap_err().to_string();
         assert!(shown.contains("400Mb/s"), "{shown}");

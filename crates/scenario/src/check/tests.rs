@@ -9,6 +9,7 @@ const LINKS: &str = "
     [[link]]
     name = 'a'
     rate = '80Mb/s'
+    loss = '1%'
     [[link]]
     name = 'b'
     rate = '80Mb/s'

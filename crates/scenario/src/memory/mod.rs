@@ -19,6 +19,7 @@ mod turns;
 
 use crate::model::Scenario;
 use crate::outcome::Outcome;
+use crate::timeless::check_time;
 use crate::world::{Order, Stages, Watch, World, WorldError};
 
 /// The world in memory.
@@ -31,7 +32,9 @@ impl World for Memory {
     }
 
     fn run(&mut self, scenario: &Scenario, order: &Order, watch: Watch<'_>) -> Result<Outcome, WorldError> {
-        run::Run::new(scenario, order, Stages::Bytes)?.finish(watch)
+        let run = run::Run::new(scenario, order, Stages::Bytes)?;
+        check_time(scenario, &order.paths, None).map_err(WorldError::Unsuitable)?;
+        run.finish(watch)
     }
 }
 

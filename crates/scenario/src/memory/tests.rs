@@ -116,6 +116,16 @@ fn a_link_that_is_never_there_leaves_everything_missing() {
     assert_eq!((outcome.connected_at, outcome.parts[0].missing_bytes()), (None, 1_000_000));
 }
 
+/// Ten million packets would go in no time, until a key is worn out.
+#[test]
+fn a_link_that_takes_no_time_is_refused_before_anything_goes_over_it() {
+    let scenario = scenario("[[link]]\nname = 'a'\n[[workload]]\nkind = 'stream'\n");
+    let order = Order { paths: vec![0], seed: 1 };
+    let refused = Memory.run(&scenario, &order, &mut |_| panic!("it runs"));
+    let Err(WorldError::Unsuitable(words)) = refused else { panic!("{refused:?}") };
+    assert!(words.starts_with("link.rate: link \"a\" takes no time"), "{words}");
+}
+
 #[test]
 fn whoever_watches_can_stop_it() {
     let scenario = scenario(&format!("{TWO}[[workload]]\nkind = 'file'\n"));

@@ -4,6 +4,7 @@
 mod check;
 mod fault;
 mod link;
+mod possible;
 mod problem;
 mod quantity;
 mod reader;
@@ -121,7 +122,7 @@ fn read(root: &Table<'_, '_>, trace: FindTrace<'_>) -> Option<Scenario> {
     }
     let scenario =
         Scenario { name, about, duration, seeds, hosts, links, paths, transport, parts, faults, checks, subsets };
-    for problem in faults::problems(&scenario) {
+    for problem in faults::problems(&scenario).into_iter().chain(possible::problems(&scenario)) {
         root.source.complain(problem.line, problem.key, problem.words);
     }
     Some(scenario)
@@ -179,6 +180,12 @@ fn read_hosts(root: &Table<'_, '_>) -> [Host; 2] {
     };
     let both = [read("a"), read("b")];
     if let Some(hosts) = hosts {
+        if both[0].name == both[1].name {
+            // The file names one of them at least, and that is b unless both are called as b is without a name.
+            if let Some(host) = hosts.table(if both[1].name == "b" { "a" } else { "b" }) {
+                host.complain("name", format!("{:?} is taken: names must differ", both[0].name));
+            }
+        }
         hosts.finish();
     }
     both

@@ -206,6 +206,9 @@ fn impossible_values_of_paths_hosts_and_transport_say_what_is_allowed() {
         (format!("{LINK}[[path]]\nlink = 'b'"), 5, "path.link", "there are a"),
         (format!("{LINK}[[path]]\nlink = 'a'\nbackup = 1"), 6, "path.backup", "true or false"),
         (format!("{LINK}[[path]]\nlink = 'a'\nbackup = true"), 4, "path", "at least one must not be"),
+        (format!("{LINK}[hosts.a]\nname = 'x'\n[hosts.b]\nname = 'x'"), 7, "hosts.b.name", "\"x\" is taken"),
+        (format!("{LINK}[hosts.a]\nname = 'b'"), 5, "hosts.a.name", "\"b\" is taken"),
+        (format!("{LINK}[hosts.b]\nname = 'a'"), 5, "hosts.b.name", "\"a\" is taken"),
         (format!("{LINK}[hosts.b]\nreceive-window = '1B'"), 5, "hosts.b.receive-window", "between 65536"),
         (format!("{LINK}[hosts.b]\nsend-buffer = '1025GiB'"), 5, "hosts.b.send-buffer", "and 1099511627776 bytes"),
         (format!("{LINK}[transport]\ncongestion = 'reno'"), 5, "transport.congestion", "reno"),
@@ -304,6 +307,54 @@ fn impossible_values_of_checks_say_what_is_allowed() {
         ),
         (format!("{LINK}[[subset]]\npaths = ['a']"), 5, "subset.paths", "at least two"),
     ]);
+}
+
+/// [`whole`] makes runs of 10 s.
+#[test]
+fn what_no_run_could_come_to_is_refused() {
+    let check = |rest: &str| format!("{LINK}[[check]]\nkind = {rest}");
+    assert_problems([
+        (format!("{LINK}{ENDLESS}start = '10s'"), 4, "workload.start", "before the end of the run, which is 10"),
+        (check("'goodput'\nat-least = '1Mb/s'\nfrom = '10s'"), 4, "check.from", "before the end of the run"),
+        (check("'gap'\nat-most = '1s'\nuntil = '10001ms'"), 4, "check.until", "after the end of the run"),
+        (check("'share-of-capacity'\nat-least = 1\nfrom = '11s'\nuntil = '12s'"), 4, "check.from", "before the end"),
+        (check("'complete'\nwithin = '10001ms'"), 4, "check.within", "must not exceed 10"),
+    ]);
+    for last in ["goodput'\nat-least = '1Mb/s'\nfrom = '9999ms'\nuntil = '10s'", "complete'\nwithin = '10s'"] {
+        scenario(&check(&format!("'{last}")));
+    }
+}
+
+/// Each counter with what of a link, and what of a fault, makes it count.
+#[test]
+fn a_counter_that_can_never_count_is_refused() {
+    let body = |of_link: &str, of_fault: &str, counter: &str| {
+        let fault = if of_fault.is_empty() { "" } else { "[[fault]]\nlink = 'a'\nat = '1s'\n" };
+        format!(
+            "{fault}{of_fault}\n[[check]]\nkind = 'happened'\nlink = 'a'\ncounter = '{counter}'\n\
+             [[link]]\nname = 'b'\nloss = '1%'\n{LINK}{of_link}\n[[path]]\nlink = 'a'\n"
+        )
+    };
+    for (counter, of_link, of_fault) in [
+        ("lost", "back = { loss = '1%' }", "loss = '1%'"),
+        ("lost-in-bursts", "bursts = { enter = '1%', leave = '9%' }", "bursts = { enter = '1%', leave = '9%' }"),
+        ("reordered", "reorder = { share = '1%', by = '1ms' }", "reorder = { share = '1%', by = '1ms' }"),
+        ("duplicated", "duplicate = '1%'", "duplicate = '1%'\ndirection = 'back'"),
+        ("corrupted", "corrupt = '1%'", "corrupt = '1%'"),
+        ("dropped-by-codel", "codel = {}", ""),
+        ("vanished", "", "state = 'silent'"),
+    ] {
+        for delay in ["", "delay = '1ms'"] {
+            let (_, key, words) = problem(&body(delay, delay, counter));
+            assert_eq!((key.as_str(), words.contains(counter)), ("check.counter", true), "{counter}: {words}");
+        }
+        for (of_link, of_fault) in [(of_link, ""), ("", of_fault)] {
+            if of_link != of_fault {
+                scenario(&body(of_link, of_fault, counter));
+            }
+        }
+    }
+    scenario(&body("", "", "overflowed"));
 }
 
 #[test]

@@ -31,6 +31,7 @@ use crate::memory::run::Run;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
 use crate::tape::{Recording, Tape};
+use crate::timeless::check_time;
 use crate::world::{Order, Stages, Watch, World, WorldError};
 
 /// The simulated world.
@@ -58,7 +59,7 @@ impl Sim {
         }
         // Nothing is simulated in it: it keeps the trace.
         let keeper = Simulation::new(order.seed, 0);
-        let mut run = Run::new(scenario, order, Stages::Lengths)?;
+        let mut run = new_run(scenario, order, None)?;
         run.record(Box::new(Tape::new(recording, scenario, &order.paths, &keeper)?));
         run.go(watch)?;
         if let Some(tape) = run.take_tape() {
@@ -67,6 +68,13 @@ impl Sim {
         let inside = run.inside();
         Ok(Outcome { world: self.name(), ..run.into_outcome(inside) })
     }
+}
+
+/// A run in which time passes.
+fn new_run(scenario: &Scenario, order: &Order, costs: Option<&Costs>) -> Result<Run, WorldError> {
+    let run = Run::new(scenario, order, Stages::Lengths)?;
+    check_time(scenario, &order.paths, costs).map_err(WorldError::Unsuitable)?;
+    Ok(run)
 }
 
 impl World for Sim {
@@ -78,7 +86,7 @@ impl World for Sim {
         if let Some(machine) = &self.machine {
             return simulate(scenario, order, machine, watch).map(|simulated| simulated.outcome);
         }
-        let outcome = Run::new(scenario, order, Stages::Lengths)?.finish(watch)?;
+        let outcome = new_run(scenario, order, None)?.finish(watch)?;
         Ok(Outcome { world: self.name(), ..outcome })
     }
 }

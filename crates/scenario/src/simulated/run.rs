@@ -15,7 +15,7 @@ use crate::memory::run::Run;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
 use crate::tape::{Recording, Tape};
-use crate::world::{Order, Stages, Watch, WorldError};
+use crate::world::{Order, Watch, WorldError};
 
 /// Virtual time between two looks of whoever watches.
 const WATCH_EVERY: Duration = Duration::from_millis(20);
@@ -58,7 +58,7 @@ pub fn simulate_recorded(
     watch: Watch<'_>,
 ) -> Result<Simulated, WorldError> {
     machine.validate().map_err(WorldError::Unsuitable)?;
-    let mut run = Run::new(scenario, order, Stages::Lengths)?;
+    let mut run = super::new_run(scenario, order, Some(&machine.costs))?;
     let mut simulation = Simulation::new(order.seed, 0);
     if let Some(recording) = recording {
         run.record(Box::new(Tape::new(recording, scenario, &order.paths, &simulation)?));

@@ -3,7 +3,7 @@
 use indicatif::ProgressBar;
 use litz::transfer::CancelToken;
 use scenario::simulated::Costs;
-use units::Duration;
+use scenario::timeless::check_time;
 
 use super::live::{Measured, Sample, measure, median};
 use super::{Case, PredictOptions, check_size, read_costs};
@@ -27,7 +27,7 @@ pub(super) fn gather(
     let given = match &options.profile {
         Some(path) => {
             let costs = read_costs(path).map_err(Failure::Error)?;
-            check_sizes(&costs, options, &path.display().to_string())?;
+            check_sizes(&costs, cases, &path.display().to_string())?;
             Some(costs)
         }
         None => None,
@@ -64,42 +64,47 @@ fn in_turn(
         }
         for (case, samples) in cases.iter().zip(&mut samples).filter(|_| options.verify) {
             progress(&format!("{}, live", case.placement));
-            samples.push(measure(case, options.time, round, cancel)?);
+            samples.push(measure(case, options.time(), round, cancel)?);
         }
     }
     let costs = match (given, session) {
         (Some(costs), _) => costs,
-        (None, Some(session)) => costs_of_this_machine(session, options)?,
+        (None, Some(session)) => costs_of_this_machine(session, cases)?,
         (None, None) => unreachable!("without a profile there is a session"),
     };
     Ok((costs, samples.iter().map(|samples| median(samples)).collect()))
 }
 
 /// By the way of every profile: the format is what both sides agree on.
-fn costs_of_this_machine(session: Session<'_>, options: &PredictOptions) -> Result<Costs, Failure> {
+fn costs_of_this_machine(session: Session<'_>, cases: &[Case]) -> Result<Costs, Failure> {
     let report = session.report()?;
     let text = serde_json::to_string(&report);
     let text = text.map_err(|error| Failure::Error(format!("the profile has no JSON form: {error}")))?;
     let what = "this machine's profile";
     let costs = Costs::from_profile(&text).map_err(|error| Failure::Error(format!("{what}: {error}")))?;
-    check_sizes(&costs, options, what)?;
+    check_sizes(&costs, cases, what)?;
     Ok(costs)
 }
 
-fn check_sizes(costs: &Costs, options: &PredictOptions, profile: &str) -> Result<(), Failure> {
-    let sizes = if options.bulk { &options.datagram_size[..] } else { &[] };
-    sizes.iter().try_for_each(|size| check_size(costs, *size, profile)).map_err(Failure::Error)
+/// Before anything is run, live or simulated.
+fn check_sizes(costs: &Costs, cases: &[Case], profile: &str) -> Result<(), Failure> {
+    let check = |case: &Case| match case.datagram_bytes {
+        Some(size) => check_size(costs, size, profile),
+        None => check_time(&case.scenario, &case.scenario.all_paths(), Some(costs))
+            .map_err(|words| format!("{}: {words}", case.scenario.name)),
+    };
+    cases.iter().try_for_each(check).map_err(Failure::Error)
 }
 
 /// What to profile.
 fn settings(options: &PredictOptions, runs: usize) -> Settings {
-    let mut sizes = if options.bulk { options.datagram_size.clone() } else { SCENARIO_SIZES.to_vec() };
+    let mut sizes = if options.bulk { options.datagram_sizes().to_vec() } else { SCENARIO_SIZES.to_vec() };
     sizes.sort_unstable();
     sizes.dedup();
     if let [one] = sizes[..] {
         sizes.extend(SECOND_SIZES.into_iter().find(|size| *size != one));
     }
     sizes.sort_unstable();
-    let time = if options.bulk { options.time } else { Duration::from_millis(500) };
+    let time = options.time();
     Settings { datagram_size: sizes[0], sizes, time, runs, file: false, dir: None }
 }

@@ -40,7 +40,7 @@ pub(super) fn median(samples: &[Sample]) -> Option<Measured> {
     };
     let middle = |figures: &[f64]| (!figures.is_empty()).then(|| profile::median(figures));
     let goodputs = sorted(&|sample| Some(sample.goodput_bps));
-    let costs = sorted(&|sample| Some(cpu_s_per_gb(sample.processors?, sample.goodput_bps)));
+    let costs = sorted(&|sample| cpu_s_per_gb(sample.processors?, sample.goodput_bps));
     Some(Measured {
         goodput_bps: middle(&goodputs)?,
         range_bps: [*goodputs.first()?, *goodputs.last()?],

@@ -117,11 +117,15 @@ fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Fail
     for (case, measured) in cases.iter().zip(measured) {
         let skipped = if case.datagram_bytes.is_some() { WARM_UP } else { Duration::ZERO };
         let (predicted, noted) = work::predict(&case.scenario, &machine(case.placement), skipped, cancel)?;
+        if predicted.goodput_bps <= 0.0 {
+            notes.push(format!("{}: nothing arrived in the simulated run", case.name()));
+        }
         notes.extend(noted.iter().map(|note| format!("{}: {note}", case.name())));
         rows.push(Row::new(case, predicted, measured));
     }
     let Machine { processors, is_shared, .. } = machine(Placement::Inline);
-    let mut warnings: Vec<_> = costs.warnings.iter().map(|warning| format!("the profile: {warning}")).collect();
+    let mut warnings = options.differences(net::processors::count());
+    warnings.extend(costs.warnings.iter().map(|warning| format!("the profile: {warning}")));
     warnings.extend(notes);
     warnings.extend(rows.iter().filter_map(Row::warning));
     let is_measured = options.verify || options.profile.is_none();
@@ -133,7 +137,7 @@ fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Fail
         seed: work::SEED,
         scenario: name,
         file_blake3,
-        time_ns: options.bulk.then(|| options.time.as_nanos()),
+        time_ns: options.bulk.then(|| options.time().as_nanos()),
         warm_up_ns: options.bulk.then(|| WARM_UP.as_nanos()),
         processors,
         is_shared,
@@ -151,14 +155,14 @@ fn asked(options: &PredictOptions) -> Result<Asked, String> {
     let mut cases = Vec::new();
     if let Some(path) = &options.scenario {
         let (scenario, digest) = read_one(path)?;
-        for placement in &options.placement {
+        for placement in options.placements() {
             cases.push(Case { scenario: scenario.clone(), placement: *placement, datagram_bytes: None });
         }
         return Ok(Asked { name: scenario.name, file_blake3: Some(digest), cases });
     }
-    for size in &options.datagram_size {
-        let scenario = work::bulk(*size, options.time)?;
-        for placement in &options.placement {
+    for size in options.datagram_sizes() {
+        let scenario = work::bulk(*size, options.time())?;
+        for placement in options.placements() {
             cases.push(Case { scenario: scenario.clone(), placement: *placement, datagram_bytes: Some(*size) });
         }
     }

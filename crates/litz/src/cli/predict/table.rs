@@ -40,11 +40,11 @@ fn write_row(out: &mut String, row: &Row) -> std::fmt::Result {
     let [sending, receiving] = row.predicted.processors;
     let predicted = row.predicted.goodput_bps / 1e6;
     write!(out, "{:<14} {size:>8} {predicted:>14.0} {sending:>6.2} {receiving:>6.2}", row.placement)?;
-    write!(out, " {:>8.2}", row.predicted.cpu_s_per_gb)?;
+    let figure = |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.2}"));
+    write!(out, " {:>8}", figure(row.predicted.cpu_s_per_gb))?;
     if let (Some(measured), Some(error)) = (row.measured, row.error) {
         let [low, high] = measured.range_bps.map(|bps| bps / 1e6);
         let goodput = measured.goodput_bps / 1e6;
-        let figure = |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.2}"));
         let (processors, cost) = (figure(measured.processors), figure(measured.cpu_s_per_gb));
         write!(out, " | {goodput:>13.0} ({low:>5.0} .. {high:>5.0}) {processors:>7} {cost:>8}")?;
         write!(out, " | {:>+5.1} %", error * 100.0)?;

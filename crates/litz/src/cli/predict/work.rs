@@ -24,13 +24,13 @@ pub(super) struct Figures {
     pub(super) goodput_bps: f64,
     /// Processors that were busy, on average: of the sending host, of the receiving one.
     pub(super) processors: [f64; 2],
-    /// Processor time of both hosts, in seconds for each 10^9 bytes.
-    pub(super) cpu_s_per_gb: f64,
+    /// Processor time of both hosts, in seconds for each 10^9 bytes; none if nothing arrived.
+    pub(super) cpu_s_per_gb: Option<f64>,
 }
 
-/// Processor seconds for 10^9 bytes.
-pub(super) fn cpu_s_per_gb(processors: f64, goodput_bps: f64) -> f64 {
-    if goodput_bps > 0.0 { processors * 8e9 / goodput_bps } else { 0.0 }
+/// Processor seconds for 10^9 bytes; none of none.
+pub(super) fn cpu_s_per_gb(processors: f64, goodput_bps: f64) -> Option<f64> {
+    (goodput_bps > 0.0).then(|| processors * 8e9 / goodput_bps)
 }
 
 /// Bulk from memory to memory over loopback, as a scenario: what [`profile::run`] does live.

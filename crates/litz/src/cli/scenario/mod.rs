@@ -1,6 +1,7 @@
 //! `litz scenario`: links, faults, workload and checks from files, run and judged.
 
 mod files;
+mod json_file;
 mod listing;
 #[cfg(target_os = "linux")]
 mod netns;
@@ -27,6 +28,7 @@ use super::out::print;
 use super::{exit, signals};
 use crate::provenance::{self, PROGRAM};
 use files::{ScenarioFile, read_all};
+use json_file::JsonFile;
 use options::{Command, RunOptions, WorldName};
 use record::RecordFiles;
 use runs::{Runs, Stop};
@@ -68,6 +70,7 @@ fn run_files(options: &RunOptions) -> Result<u8, Failure> {
     let cancel = signals::cancel_token().map_err(|error| failed(format!("cannot handle interrupts: {error}")))?;
     let machine = options.machine().map_err(failed)?;
     options.check_recording(files.len()).map_err(failed)?;
+    let target = options.json.as_deref().map(JsonFile::begin).transpose().map_err(failed)?;
     let mut report = Report::new(options.world.make(None).name());
     let mut failures = Vec::new();
     for ScenarioFile { path, mut scenario, digest } in files {
@@ -82,7 +85,9 @@ fn run_files(options: &RunOptions) -> Result<u8, Failure> {
             failures.push(scenario.name);
         }
     }
-    write_json(options, &Stated::new(options, machine.as_ref(), &report))?;
+    if let Some(target) = target {
+        write_json(target, &Stated::new(options, machine.as_ref(), &report))?;
+    }
     if failures.is_empty() {
         return Ok(exit::DONE);
     }
@@ -174,12 +179,7 @@ impl<'a> Stated<'a> {
     }
 }
 
-fn write_json(options: &RunOptions, report: &Stated<'_>) -> Result<(), Failure> {
-    let Some(target) = &options.json else { return Ok(()) };
+fn write_json(target: JsonFile, report: &Stated<'_>) -> Result<(), Failure> {
     let text = serde_json::to_string(report).map_err(|error| failed(format!("no JSON form: {error}")))?;
-    if options.json_to_stdout() {
-        print(&format!("{text}\n"));
-        return Ok(());
-    }
-    std::fs::write(target, text + "\n").map_err(|error| failed(format!("cannot write {}: {error}", target.display())))
+    target.write(&(text + "\n")).map_err(failed)
 }

@@ -1,5 +1,6 @@
 //! The arguments of `litz scenario`.
 
+use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -184,7 +185,7 @@ impl RunOptions {
             return Err(format!("{option} records a run of one scenario, and there are {scenarios}: name one"));
         }
         for (index, (option, path)) in named.iter().enumerate().filter(|(_, (_, path))| path.is_some()) {
-            if let Some((other, _)) = named[..index].iter().find(|(_, other)| other == path) {
+            if let Some((other, _)) = named[..index].iter().find(|(_, other)| is_same(other, path)) {
                 return Err(format!("{other} and {option} name the same file"));
             }
         }
@@ -212,6 +213,18 @@ impl RunOptions {
         transport.congestion = self.congestion.unwrap_or(transport.congestion);
         transport.policy = self.policy.unwrap_or(transport.policy);
     }
+}
+
+/// Whether two paths name one file, which need not be there, in other words: by way of other folders or of links to them.
+fn is_same(one: &Option<PathBuf>, other: &Option<PathBuf>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return false };
+    one == other || place(one).is_some_and(|found| place(other) == Some(found))
+}
+
+/// The folder of a file, as it is without links, and its name there; none if there is no such folder.
+fn place(path: &Path) -> Option<(PathBuf, &OsStr)> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some((folder.canonicalize().ok()?, path.file_name()?))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(super) struct RecordFiles {
 }
 
 /// A file that has its name only when it is whole. Meanwhile it lies beside, so that nothing is copied then.
-struct NewFile {
+pub(super) struct NewFile {
     path: PathBuf,
     file: NamedTempFile,
 }
@@ -50,7 +50,11 @@ impl RecordFiles {
 }
 
 impl NewFile {
-    fn begin(path: &Path) -> Result<Self, String> {
+    /// Begins it, in its folder.
+    ///
+    /// # Errors
+    /// In words for the user, if there is something of that name or nothing can be there.
+    pub(super) fn begin(path: &Path) -> Result<Self, String> {
         if path.symlink_metadata().is_ok() {
             return Err(format!("{} is there already: name another file, or remove it", path.display()));
         }
@@ -64,12 +68,25 @@ impl NewFile {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    fn writer(&self) -> Result<Box<dyn Write + Send>, String> {
+    /// The name that it gets.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where its bytes go.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub(super) fn writer(&self) -> Result<Box<dyn Write + Send>, String> {
         let file = self.file.reopen().map_err(|error| format!("cannot write {}: {error}", self.path.display()))?;
         Ok(Box::new(BufWriter::new(file)))
     }
 
-    fn keep(self) -> Result<(), String> {
+    /// Gives it its name.
+    ///
+    /// # Errors
+    /// In words for the user, if one of another program has the name by now.
+    pub(super) fn keep(self) -> Result<(), String> {
         let kept = self.file.persist_noclobber(&self.path);
         kept.map(drop).map_err(|error| format!("cannot write {}: {}", self.path.display(), error.error))
     }

@@ -156,10 +156,13 @@ impl RunOptions {
     /// # Errors
     /// In words for the user.
     pub(super) fn check_folder(&self) -> Result<(), String> {
-        match &self.out {
-            Some(folder) if !folder.is_dir() => Err(format!("--out needs a folder that exists: {}", folder.display())),
-            _ => Ok(()),
+        let Some(folder) = &self.out else { return Ok(()) };
+        if !folder.is_dir() {
+            return Err(format!("--out needs a folder that exists: {}", folder.display()));
         }
+        // A file that is gone at once: permissions alone do not tell.
+        let probe = tempfile::Builder::new().prefix(".litz-study-").tempfile_in(folder);
+        probe.map(drop).map_err(|error| format!("--out: cannot write into {}: {error}", folder.display()))
     }
 }
 
