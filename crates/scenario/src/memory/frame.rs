@@ -16,6 +16,7 @@ pub(crate) struct Parcel {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are plans, whose memory is kept for others")]
 enum Content {
     Plan(Unsealed),
     Bytes(Vec<u8>),

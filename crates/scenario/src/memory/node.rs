@@ -89,12 +89,11 @@ const PARCELS_KEPT_MAX: usize = 256;
 
 /// A parcel that nobody else has: the oldest, if all of it has arrived.
 fn spare(parcels: &mut VecDeque<Rc<Parcel>>) -> Rc<Parcel> {
-    let is_free = |oldest: &Rc<Parcel>| Rc::strong_count(oldest) == 1;
-    let oldest = parcels.pop_front_if(|oldest| is_free(oldest));
-    if oldest.is_none() && parcels.len() > PARCELS_KEPT_MAX {
-        parcels.pop_front();
+    let is_free = parcels.front().is_some_and(|oldest| Rc::strong_count(oldest) == 1);
+    if !is_free && parcels.len() <= PARCELS_KEPT_MAX {
+        return Rc::default();
     }
-    oldest.unwrap_or_default()
+    parcels.pop_front().filter(|_| is_free).unwrap_or_default()
 }
 
 impl Node {
