@@ -4,8 +4,15 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use sim::{Calendar, Facility, Simulation, Store, Stream};
-use units::{Duration, Instant};
+use netem::LinkConfig;
+use sim::hardware::atm::{AtmConfig, AtmLine};
+use sim::hardware::fddi::{Ring, RingConfig};
+use sim::hardware::line::Line;
+use sim::hardware::{
+    Bus, BusConfig, Forwarding, Memory, MemoryConfig, Mesh, MeshConfig, Priority, Topology, Transactions, Transputer,
+};
+use sim::{Calendar, Facility, Sim, Simulation, Store, Stream};
+use units::{Duration, Instant, Rate};
 
 /// The system's allocator, with a count of how often this thread asked it for memory.
 struct Counting;
@@ -97,6 +104,82 @@ fn processes_that_sleep_yield_queue_and_hand_over_allocate_nothing_once_warm() {
     let (allocations, events) = cost(&mut simulation, Duration::from_millis(20));
     assert!(events > 500_000, "{events} events");
     assert_eq!(allocations, 0, "for {events} events");
+}
+
+/// Sixteen processes that send over a ring, a line of cells and a line of packets, whose receivers drop what comes.
+fn send_over_rings_and_lines(simulation: &Simulation, sim: &Sim) {
+    let ring = Ring::new(sim, "ring", RingConfig::even(8, 1_000)).unwrap();
+    let cells = AtmLine::new(sim, "cells", AtmConfig::oc3(4, Duration::from_micros(50))).unwrap();
+    let config =
+        LinkConfig { rate: Some(Rate::from_mbps(1_000)), delay: Duration::from_micros(50), ..LinkConfig::default() };
+    let line = Line::new(sim, "line", config).unwrap();
+    ring.on_delivery(7, |_| {});
+    (0..4).for_each(|circuit| cells.on_delivery(circuit, |_| {}));
+    line.on_delivery(|_| {});
+    for number in 0..16_usize {
+        let (sim, ring, cells, line) = (sim.clone(), ring.clone(), cells.clone(), line.clone());
+        simulation.spawn(async move {
+            let mut gaps = sim.stream(&format!("senders {number}"));
+            loop {
+                sim.sleep(gaps.exponential(Duration::from_micros(100))).await;
+                line.send(100 + number, number);
+                ring.send(number % 7, 7, 500, number).await;
+                cells.send(number % 4, 500, number).await;
+            }
+        });
+    }
+}
+
+/// Sixteen processes that send messages through both kinds of networks, work on a transputer and read a memory over either kind of bus.
+fn work_in_machines(simulation: &Simulation, sim: &Sim) {
+    let mesh = |name: &str, forwarding| {
+        let topology = Topology::Mesh { columns: 4, rows: 4, wraps: true };
+        let (startup, hop) = (Duration::from_nanos(100), Duration::from_nanos(10));
+        Mesh::new(sim, name, MeshConfig { topology, forwarding, rate: Rate::from_mbps(1_000), startup, hop }).unwrap()
+    };
+    let meshes = [mesh("stored", Forwarding::StoreAndForward), mesh("worms", Forwarding::Wormhole)];
+    let bus = |name: &str, transactions| {
+        let config = BusConfig { rate: Rate::from_mbps(800), width_bits: 32, transactions, single_cycles: 1 };
+        Bus::new(sim, name, config).unwrap()
+    };
+    let buses = [bus("held", Transactions::Held), bus("split", Transactions::Split)];
+    let config = MemoryConfig { word_ns: 10, word_bits: 32, burst_words: 100, ports: 1 };
+    let memory = Memory::new(sim, "memory", config).unwrap();
+    let transputer = Transputer::new(sim, "transputer", Duration::from_nanos(100));
+    for number in 0..16_usize {
+        let (sim, meshes, buses, memory) = (sim.clone(), meshes.clone(), buses.clone(), memory.clone());
+        let process = transputer.process(if number % 2 == 0 { Priority::Low } else { Priority::High });
+        simulation.spawn(async move {
+            let mut gaps = sim.stream(&format!("workers {number}"));
+            loop {
+                sim.sleep(gaps.exponential(Duration::from_micros(20))).await;
+                let to = gaps.below(16) as usize;
+                for mesh in &meshes {
+                    mesh.transfer(number, to, 100).await;
+                }
+                for bus in &buses {
+                    bus.access(&memory, 200).await;
+                }
+                process.run(Duration::from_nanos(500)).await;
+            }
+        });
+    }
+}
+
+#[test]
+fn modelled_hardware_allocates_nothing_once_warm() {
+    for (name, start) in
+        [("rings and lines", send_over_rings_and_lines as fn(&Simulation, &Sim)), ("machines", work_in_machines)]
+    {
+        let mut simulation = Simulation::new(1, 0);
+        let sim = simulation.sim();
+        start(&simulation, &sim);
+        let (warming, _) = cost(&mut simulation, Duration::from_millis(500));
+        assert!(warming > 0, "{name}: queues grow at first, and that is counted");
+        let (allocations, events) = cost(&mut simulation, Duration::from_secs(1));
+        assert!(events > 20_000, "{name}: {events} events");
+        assert_eq!(allocations, 0, "{name}: for {events} events");
+    }
 }
 
 #[test]

@@ -7,9 +7,15 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use measure::Estimate;
+use netem::LinkConfig;
+use sim::hardware::atm::{AtmConfig, AtmLine};
 use sim::hardware::fddi::{Frame, Ring, RingConfig};
-use sim::{Facility, Replications, Report, Sim, Simulation, Store};
-use units::Duration;
+use sim::hardware::line::Line;
+use sim::hardware::{
+    Bus, BusConfig, Forwarding, Memory, MemoryConfig, Mesh, MeshConfig, Priority, Topology, Transactions, Transputer,
+};
+use sim::{Facility, Replications, Report, Sim, Simulation, Store, Watch};
+use units::{Duration, Rate};
 
 /// How sure the intervals are: a right formula lies outside of one in a thousand.
 const CONFIDENCE: f64 = 0.999;
@@ -236,11 +242,20 @@ fn a_lone_frame_waits_for_half_a_rotation_of_an_idle_ring() {
     assert!((wait / half - 1.0).abs() < 0.02, "{wait} ns, not {half}");
 }
 
-/// Little's law as the books have it, number = rate times time: of every component, over a long run, the books' own check (which is
-/// exact at each moment) left aside.
-#[test]
-fn number_is_rate_times_time_in_every_component() {
-    let mut simulation = Simulation::new(SEED, 1);
+/// Calls `work` with a number at times that know nothing of each other, on average every 100 us, whether or not it is done with those
+/// before.
+fn at_random<F: Future<Output = ()> + 'static>(simulation: &Simulation, name: &str, work: impl Fn(u64) -> F + 'static) {
+    let (clock, mut gaps) = (simulation.sim(), simulation.sim().stream(name));
+    simulation.spawn(async move {
+        for number in 0_u64.. {
+            clock.sleep(gaps.exponential(Duration::from_micros(100))).await;
+            clock.spawn(work(number));
+        }
+    });
+}
+
+/// A desk, a queue behind it and a ring behind that.
+fn desk_store_and_ring(simulation: &Simulation) {
     let sim = simulation.sim();
     let (desk, store) = (Facility::new(&sim, "desk", 3), Store::new(&sim, "store", 16));
     let ring = Ring::new(&sim, "ring", RingConfig::even(4, 1_000)).unwrap();
@@ -264,10 +279,81 @@ fn number_is_rate_times_time_in_every_component() {
             sender.send(0, 2, 500 + number % 500, number).await;
         }
     });
+}
+
+/// A line that loses nothing, and one of cells.
+fn lines(simulation: &Simulation) {
+    let sim = simulation.sim();
+    let config = LinkConfig {
+        rate: Some(Rate::from_mbps(100)),
+        delay: Duration::from_millis(3),
+        queue_bytes: 1 << 30,
+        ..LinkConfig::default()
+    };
+    let line = Line::new(&sim, "line", config).unwrap();
+    line.on_delivery(|_| {});
+    at_random(simulation, "packets", move |number| {
+        line.send(500 + number as usize % 500, ());
+        std::future::ready(())
+    });
+    let cells = AtmLine::new(&sim, "cells", AtmConfig::oc3(2, Duration::from_micros(50))).unwrap();
+    (0..2).for_each(|circuit| cells.on_delivery(circuit, |_| {}));
+    at_random(simulation, "frames", move |number| {
+        let cells = cells.clone();
+        async move { cells.send(number as usize % 2, 500 + number % 800, ()).await }
+    });
+}
+
+/// Joined processors, one of two priorities, and a bus that is held while a memory works.
+fn machines(simulation: &Simulation) {
+    let sim = simulation.sim();
+    let torus = MeshConfig {
+        topology: Topology::Mesh { columns: 3, rows: 3, wraps: true },
+        forwarding: Forwarding::Wormhole,
+        rate: Rate::from_mbps(100),
+        startup: Duration::from_micros(5),
+        hop: Duration::from_micros(1),
+    };
+    let mesh = Mesh::new(&sim, "mesh", torus).unwrap();
+    at_random(simulation, "messages", move |number| {
+        let mesh = mesh.clone();
+        // Never to itself: that takes no time and counts for nothing.
+        let (from, to) = (number as usize % 9, (number as usize % 9 + 1 + number as usize % 8) % 9);
+        async move { mesh.transfer(from, to, 500 + number % 500).await }
+    });
+    let transputer = Transputer::new(&sim, "transputer", Duration::from_micros(1));
+    let processes = [Priority::Low, Priority::High].map(|priority| transputer.process(priority));
+    at_random(simulation, "work", move |number| {
+        let process = processes[number as usize % 2].clone();
+        async move { process.run(Duration::from_micros(20 + number % 50)).await }
+    });
+    let (rate, transactions) = (Rate::from_mbps(800), Transactions::Held);
+    let bus = Bus::new(&sim, "bus", BusConfig { rate, width_bits: 32, transactions, single_cycles: 1 }).unwrap();
+    let config = MemoryConfig { word_ns: 80, word_bits: 32, burst_words: 500, ports: 1 };
+    let memory = Memory::new(&sim, "memory", config).unwrap();
+    let accesses = Watch::new(&sim, "accesses");
+    at_random(simulation, "accesses", move |number| {
+        let (bus, memory, accesses) = (bus.clone(), memory.clone(), accesses.clone());
+        async move {
+            accesses.time(bus.access(&memory, 300 + number % 400)).await;
+        }
+    });
+}
+
+/// Little's law as the books have it, number = rate times time: of every kind of component, over a long run, the books' own check (which
+/// is exact at each moment) left aside.
+#[test]
+fn number_is_rate_times_time_in_every_component() {
+    let mut simulation = Simulation::new(SEED, 1);
+    desk_store_and_ring(&simulation);
+    lines(&simulation);
+    machines(&simulation);
     let span = Duration::from_secs(20);
     simulation.run_measured(Duration::from_secs(1), span);
     let reports = simulation.reports();
-    assert_eq!(reports.len(), 3);
+    let names: Vec<_> = reports.iter().map(|report| report.name.as_str()).collect();
+    let all = ["accesses", "bus", "cells", "desk", "line", "memory", "mesh", "ring", "store", "transputer"];
+    assert_eq!(names, all);
     for report in reports {
         assert!(report.served > 100_000, "{report:?}");
         let rate = report.served as f64 / span.as_nanos() as f64;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use netem::{Ecn, Link, LinkConfig, LinkStats, Packet};
-use units::{Instant, Rng};
+use units::{Duration, Instant, Rng};
 
 use crate::hardware::ConfigError;
 use crate::hardware::driver::{Driven, Driver};
@@ -184,8 +184,8 @@ impl<T: Clone + 'static> Line<T> {
     }
 
     /// What was done since the warm-up ended: `served` and `mean_sojourn` are of packets that arrived, `mean_wait` of those that
-    /// the line began to carry; the numbers count lost ones, too, until the link works out that they are. The utilisation is zero
-    /// for lines without a rate.
+    /// the line began to carry; the numbers count lost ones, too, until the link works out that they are. The utilisation is the share
+    /// of time that packets which have left the line were on it, at whatever rates; zero for lines without a rate or by a trace.
     pub fn report(&self) -> Report {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
@@ -228,14 +228,15 @@ impl<T: Clone + 'static> Observed for Inner<T> {
     fn report(&self, now: Instant) -> Report {
         let books = self.books.borrow();
         let (stats, before) = (*self.link.borrow().stats(), books.before);
-        let rate = self.link.borrow().config().rate;
-        let carried_bytes = stats.carried_bytes - before.carried_bytes;
-        let busy_ns = rate.map_or(0, |rate| u128::from(rate.time_for(carried_bytes).as_nanos()));
-        let mut report = books.ledger.report(&self.name, now, None, busy_ns);
-        // The packet that is on the line counts whole, so a short look could find more than all.
+        // By a trace packets take no time when their moment has come: that says nothing of how busy it was.
+        let has_trace = self.link.borrow().config().trace.is_some();
+        let on_line = if has_trace { Duration::ZERO } else { stats.on_line.saturating_sub(before.on_line) };
+        let mut report = books.ledger.report(&self.name, now, None, u128::from(on_line.as_nanos()));
+        // The packet that was on the line when the warm-up ended counts whole when it has left, so a look that is shorter than it
+        // could find more than all.
         report.utilisation = report.utilisation.min(1.0);
         report.served = books.sojourns.count();
-        report.mean_sojourn = units::Duration::from_nanos(books.sojourns.mean().round() as u64);
+        report.mean_sojourn = Duration::from_nanos(books.sojourns.mean().round() as u64);
         let waited = stats.queue_delay_sum.saturating_sub(before.queue_delay_sum);
         report.mean_wait = waited / (stats.carried - before.carried).max(1);
         report
@@ -245,7 +246,7 @@ impl<T: Clone + 'static> Observed for Inner<T> {
 #[cfg(test)]
 mod tests {
     use netem::LengthOnly;
-    use units::{Duration, Rate, Ratio};
+    use units::{Rate, Ratio};
 
     use super::*;
     use crate::kernel::Simulation;
@@ -335,6 +336,32 @@ mod tests {
         assert!((report.utilisation - 0.5).abs() < 0.01, "{report:?}");
         assert!((report.mean_number - 2.25).abs() < 0.02, "{report:?}");
         assert!(line.refused() > 300, "the store is full");
+    }
+
+    #[test]
+    fn a_line_whose_rate_changes_was_busy_for_as_long_as_its_packets_took_then() {
+        for (before_mbps, after_mbps, expected) in [(10, 20, 0.375), (20, 10, 0.375), (10, 5, 0.75)] {
+            let of =
+                |mbps| LinkConfig { rate: Some(Rate::from_mbps(mbps)), queue_bytes: 20_000, ..LinkConfig::default() };
+            let mut simulation = Simulation::new(5, 2);
+            let (sim, clock) = (simulation.sim(), simulation.sim());
+            let line = Line::new(&sim, "line", of(before_mbps)).unwrap();
+            line.on_delivery(|_| {});
+            let sender = line.clone();
+            simulation.spawn(async move {
+                // 1 ms at 10 Mb/s, in every 2 ms.
+                for packet in 0..400 {
+                    if packet == 200 {
+                        sender.set_config(of(after_mbps)).unwrap();
+                    }
+                    sender.send(1_250, ());
+                    clock.sleep(Duration::from_millis(2)).await;
+                }
+            });
+            simulation.run_measured(Duration::ZERO, Duration::from_millis(800));
+            let report = line.report();
+            assert!((report.utilisation - expected).abs() < 0.005, "{expected}: {report:?}");
+        }
     }
 
     #[test]

@@ -79,8 +79,13 @@ struct Inner {
     state: RefCell<State>,
 }
 
+/// The links of a message on its way, each with the time from which the message has it.
+type Kept = Vec<(usize, Instant)>;
+
 struct State {
     links: Vec<Link>,
+    /// Memory of ways that were gone, for messages to come: never more of them than messages were under way at once.
+    spare: Vec<Kept>,
     ledger: Ledger,
     since: Instant,
 }
@@ -104,12 +109,15 @@ enum Way {
 
 const WAYS: usize = 4;
 
+/// Processors of a network at most: the links of so many take 8 MiB.
+pub const PROCESSORS_MAX: usize = 1 << 16;
+
 impl Topology {
-    /// How many processors it has.
+    /// How many processors it has; `usize::MAX` if there are more, which no [`Mesh`] has.
     pub const fn processors(self) -> usize {
         match self {
             Self::LinearArray { processors, .. } | Self::Crossbar { processors } => processors,
-            Self::Mesh { columns, rows, .. } => columns * rows,
+            Self::Mesh { columns, rows, .. } => columns.saturating_mul(rows),
         }
     }
 
@@ -162,6 +170,9 @@ impl MeshConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         let processors = self.topology.processors();
         ConfigError::require(processors >= 2, "topology", || format!("{processors} processors need no network"))?;
+        ConfigError::require(processors <= PROCESSORS_MAX, "topology", || {
+            format!("{:?} has more than {PROCESSORS_MAX} processors", self.topology)
+        })?;
         ConfigError::require(!self.rate.is_zero(), "rate", || "a link without a rate carries nothing".to_owned())
     }
 }
@@ -177,7 +188,7 @@ impl Mesh {
     pub fn new(sim: &Sim, name: &str, config: MeshConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let links = vec![Link::default(); config.topology.processors() * WAYS];
-        let state = State { links, ledger: Ledger::default(), since: sim.now() };
+        let state = State { links, spare: Vec::new(), ledger: Ledger::default(), since: sim.now() };
         let inner = Rc::new(Inner { sim: sim.clone(), name: name.to_owned(), config, state: RefCell::new(state) });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
         Ok(Self { inner })
@@ -287,37 +298,40 @@ impl Inner {
 
     /// All links at once: each from the coming of the head to that of the tail at the end.
     async fn stretch(&self, from: usize, to: usize, bytes: u64) {
-        let mut route = Vec::with_capacity(self.config.topology.hops(from, to).max(2));
-        if let Topology::Crossbar { .. } = self.config.topology {
-            route.extend([link(from, Way::Right), link(to, Way::Left)]);
-        } else {
-            let mut at = from;
-            while let Some((way, next)) = self.config.topology.step(at, to) {
-                route.push(link(at, way));
-                at = next;
-            }
-        }
-        let (kept, end) = self.reserve(&route, bytes);
+        let (mut kept, end) = self.reserve(from, to, bytes);
         self.sim.sleep_until(end).await;
-        for (link, begin) in kept {
+        for &(link, begin) in &kept {
             self.keep(link, begin, end);
         }
+        kept.clear();
+        self.state.borrow_mut().spare.push(kept);
     }
 
     /// The links with the times from which the message has them, and when it has arrived.
-    fn reserve(&self, route: &[usize], bytes: u64) -> (Vec<(usize, Instant)>, Instant) {
-        let is_crossbar = matches!(self.config.topology, Topology::Crossbar { .. });
+    fn reserve(&self, from: usize, to: usize, bytes: u64) -> (Kept, Instant) {
         let state = &mut *self.state.borrow_mut();
+        let hop = self.config.hop;
         let mut head = self.sim.now() + self.config.startup;
-        let mut kept = Vec::with_capacity(route.len());
-        for (index, &link) in route.iter().enumerate() {
-            let begin = head.max(state.links[link].free_at);
+        let mut kept = state.spare.pop().unwrap_or_default();
+        let links = &state.links;
+        let mut ask = |link: usize, hop: Duration| {
+            let begin = head.max(links[link].free_at);
             kept.push((link, begin));
-            // Both ports of a crossbar are one hop.
-            head = if is_crossbar && index == 0 { begin } else { begin + self.config.hop };
+            head = begin + hop;
+        };
+        if let Topology::Crossbar { .. } = self.config.topology {
+            // Both ports are one hop.
+            ask(link(from, Way::Right), Duration::ZERO);
+            ask(link(to, Way::Left), hop);
+        } else {
+            let mut at = from;
+            while let Some((way, next)) = self.config.topology.step(at, to) {
+                ask(link(at, way), hop);
+                at = next;
+            }
         }
         let end = head + self.config.rate.time_for(bytes);
-        for &link in route {
+        for &(link, _) in &kept {
             state.links[link].free_at = end;
         }
         (kept, end)

@@ -53,6 +53,13 @@ impl Context {
         };
         cell.get_or_init(run).clone()
     }
+
+    /// What all studies found that were asked for.
+    #[cfg(test)]
+    pub(super) fn outcomes(&self) -> Vec<Found> {
+        let outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        outcomes.values().filter_map(|cell| cell.get().cloned()).collect()
+    }
 }
 
 impl Found {

@@ -74,6 +74,7 @@ fn larger_buffers_raise_the_peak(_: &Context) -> Decision {
     )
     .with("best rate with the smallest buffers", "Mb/s", None, exact(least))
     .with("with the largest", "Mb/s", 300.0, exact(most))
+    .fitted()
 }
 
 fn the_pair_of_sizes_decides(_: &Context) -> Decision {

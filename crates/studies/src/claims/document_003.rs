@@ -65,6 +65,7 @@ fn multicast_waits_longer(context: &Context) -> Decision {
         "the model's lines differ otherwise",
     )
     .with("more fixed latency", "ms", printed("b"), exact(fixed))
+    .fitted()
     .with("more latency a byte", "us/byte", printed("a"), exact(per_byte))
 }
 

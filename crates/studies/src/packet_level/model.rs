@@ -252,8 +252,10 @@ pub(super) fn simulate(setup: &Setup, seed: u64, number: u64) -> Result<Counts, 
 pub(super) fn completions(setup: &Setup, seed: u64, number: u64) -> Series {
     let mut simulation = Simulation::new(seed, number);
     let log = Rc::new(RefCell::new(Series::new()));
-    start(&simulation, setup, Some(&log));
+    let (connections, counts) = start(&simulation, setup, Some(&log));
     simulation.run_until(Instant::ZERO + setup.warm_up + setup.measured);
+    check_books(&simulation);
+    check_conservation(&counts.borrow(), &connections, setup);
     log.take()
 }
 

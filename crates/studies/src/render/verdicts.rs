@@ -92,8 +92,10 @@ pub fn text(report: &ClaimReport) -> String {
 
 fn figure(figure: &Figure) -> String {
     let unit = if figure.unit.is_empty() { String::new() } else { format!(" {}", figure.unit) };
-    let paper = figure.paper.map(|paper| format!(" (paper {})", printed(paper))).unwrap_or_default();
-    format!("{} {}{unit}{paper}", figure.name, estimate(&figure.ours))
+    let paper = figure.paper.map(|paper| format!("paper {}", printed(paper)));
+    let remarks: Vec<_> = paper.into_iter().chain(figure.fitted.then(|| "fitted".to_owned())).collect();
+    let remarks = if remarks.is_empty() { String::new() } else { format!(" ({})", remarks.join("; ")) };
+    format!("{} {}{unit}{remarks}", figure.name, estimate(&figure.ours))
 }
 
 #[cfg(test)]
@@ -105,10 +107,21 @@ mod tests {
     #[test]
     fn a_verdict_comes_with_its_reason_and_its_numbers() {
         let claim = claims::all()[0].clone();
-        let decision =
-            Decision::of(false, "yes", "no").with("gain", "", 1.7, exact(1.25)).with("rate", "Mb/s", None, exact(3.0));
+        let decision = Decision::of(false, "yes", "no")
+            .with("gain", "", 1.7, exact(1.25))
+            .with("rate", "Mb/s", None, exact(3.0))
+            .with("delay", "us", 1092.0, exact(1158.0))
+            .fitted()
+            .with("share", "", None, exact(0.5))
+            .fitted();
         let text = text(&ClaimReport { claim, decision });
-        for words in ["000-01  A single", "REFUTED: no", "gain 1.250 (paper 1.7); rate 3 Mb/s"] {
+        for words in [
+            "000-01  A single",
+            "REFUTED: no",
+            "gain 1.250 (paper 1.7); rate 3 Mb/s; delay",
+            "(paper 1092; fitted)",
+            "(fitted)",
+        ] {
             assert!(text.contains(words), "{words}: {text}");
         }
     }

@@ -55,7 +55,7 @@ fn rules(paper: &Throughputs, options: &Options) -> Table {
         Row { label: label.to_owned(), cells: Case::ALL.iter().map(cell).collect() }
     };
     Table {
-        title: "Adaptive/adaptive by the rule of the network scheduler".to_owned(),
+        title: format!("Adaptive/adaptive by the rule of the network scheduler ({} replications)", few.replications),
         columns: Case::ALL.map(|case| Column::new(case.name(), "Mb/s")).to_vec(),
         rows: RULES.iter().map(row).collect(),
     }

@@ -38,7 +38,8 @@ fn two_frames(config: &mut Config) {
     config.choices.interface_frames = config.choices.interface_frames.max(2);
 }
 
-/// The throughput of every row of `rows` (name, machine, printed) under each reading.
+/// The throughput of every row of `rows` (name, machine, printed) under each reading. The heading names the replications, as they may be
+/// fewer than those of the study.
 pub(super) fn table(rows: &[(String, Config, f64)], options: &Options) -> Table {
     let row = |(label, change): &Reading| {
         let cell = |(_, config, printed): &(String, Config, f64)| {
@@ -49,7 +50,10 @@ pub(super) fn table(rows: &[(String, Config, f64)], options: &Options) -> Table 
         Row { label: (*label).to_owned(), cells: rows.iter().map(cell).collect() }
     };
     Table {
-        title: "Throughput under other readings of the rings, each for all rows".to_owned(),
+        title: format!(
+            "Throughput under other readings of the rings, each for all rows ({} replications)",
+            options.replications
+        ),
         columns: rows.iter().map(|(name, ..)| Column::new(name, "Mb/s")).collect(),
         rows: READINGS.iter().map(row).collect(),
     }

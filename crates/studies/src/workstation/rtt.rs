@@ -103,6 +103,7 @@ fn spread(point: &Point) -> Estimate {
     })
 }
 
+/// Of the first connection.
 fn mean(point: &Point) -> Estimate {
     point.of(|run| {
         let first = run.round_trips_us.first().map_or(&[][..], Vec::as_slice);
@@ -113,12 +114,12 @@ fn mean(point: &Point) -> Estimate {
 fn table(cases: &[(String, Point)]) -> Table {
     let alpha = paper().common.alpha;
     Table {
-        title: "Round trips of the packets of one processor".to_owned(),
+        title: "Round trips of packets".to_owned(),
         columns: vec![
-            Column::new("mean", "us"),
-            Column::new("standard deviation / mean", ""),
-            Column::new("would-be timeouts, alpha 0.2", "per 1000"),
-            Column::new("would-be timeouts, alpha 0.8", "per 1000"),
+            Column::new("mean, first processor", "us"),
+            Column::new("standard deviation / mean, first processor", ""),
+            Column::new("would-be timeouts, alpha 0.2, all processors", "per 1000"),
+            Column::new("would-be timeouts, alpha 0.8, all processors", "per 1000"),
             Column::new("sent again after errors, all processors", "packets"),
         ],
         rows: cases
@@ -157,7 +158,7 @@ fn histogram(cases: &[(String, Point)]) -> Plot {
         }
     };
     Plot {
-        title: "Round trips of packets".to_owned(),
+        title: "Round trips of packets, first processor".to_owned(),
         x: Column::new("round trip", "us"),
         y: Column::new("packets", "%"),
         series: cases.iter().map(series).collect(),

@@ -38,14 +38,9 @@ impl Point {
 /// If it cannot be: the studies build their own machines.
 pub(super) fn point(options: &Options, config: &Config) -> Point {
     let mut config = config.clone();
-    let runs = match options.effort {
-        Effort::Quick => {
-            (config.warm_up, config.measured) = (Duration::from_millis(15), Duration::from_millis(70));
-            options.replications.clamp(1, 2)
-        }
-        Effort::Full => options.replications.max(1),
-    };
-    let options = &Options { replications: runs, ..*options };
+    if options.effort == Effort::Quick {
+        (config.warm_up, config.measured) = (Duration::from_millis(15), Duration::from_millis(70));
+    }
     let run = |seed, run| match model::run(&config, seed, run) {
         Ok(measured) => measured,
         Err(error) => panic!("a study's own machine: {error}"),

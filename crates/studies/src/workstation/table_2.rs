@@ -31,6 +31,8 @@ impl Study for MemorySpeed {
         super::assumptions::choices(&[
             Headline::throughput("throughput, 20 ns, Mb/s", at(20)),
             Headline::throughput("throughput, 80 ns, Mb/s", at(80)),
+            Headline::delay("delay, 20 ns, us", at(20)),
+            Headline::delay("delay, 80 ns, us", at(80)),
         ])
     }
 
@@ -49,8 +51,11 @@ impl Study for MemorySpeed {
             assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
                 "Fitted: how many words a read or write has (on the access time of the first row), the frames of the others on the rings (on \
-                 its throughput), the data words of a packet (on the throughput of the last row). The middle row, all delays and the \
-                 other access times are prediction."
+                 its throughput), the data words of a packet (on the throughput of the last row), how many segments are made ahead (on \
+                 what is in flight by all three delays). Prediction are the throughput of the middle row and the other access times."
+                    .to_owned(),
+                "The loop is closed: whatever the throughput is, delay is what is in flight by it. So the delays say nothing that the \
+                 throughputs have not said."
                     .to_owned(),
             ],
         }
@@ -67,7 +72,8 @@ fn table(rows: &[(&Table2, Point)]) -> Table {
         if index == 0 || index + 1 == rows.len() {
             throughput = throughput.fitted();
         }
-        let delay = Cell::compared(paper.delay_us, point.delay, DELAY_TOLERANCE);
+        // What is in flight was taken from these, and divided by the throughput it is the delay.
+        let delay = Cell::compared(paper.delay_us, point.delay, DELAY_TOLERANCE).fitted();
         Row { label: format!("{} ns a word", paper.memory_ns), cells: vec![access, throughput, delay] }
     };
     Table {

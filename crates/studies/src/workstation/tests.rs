@@ -2,7 +2,7 @@
 
 use super::config::{Config, Failure};
 use super::paper::Kind;
-use super::{coding, least, model, rtt, schedulers, schemes, table_1, table_2, table_4};
+use super::{coding, least, model, rtt, runs, schedulers, schemes, table_1, table_2, table_4};
 use crate::{Effort, Options, Study};
 
 fn options(threads: usize) -> Options {
@@ -57,6 +57,27 @@ fn coding_hides_losses_unless_there_are_too_many() {
 #[test]
 fn nonuniform_load_spreads_round_trips() {
     assert_holds(&rtt::RoundTrips, &["serial", "filters"]);
+}
+
+#[test]
+fn short_runs_are_as_many_as_was_asked_for() {
+    for replications in [1, 3] {
+        let point = runs::point(&Options { replications, ..options(2) }, &Config::new(Kind::OneBus));
+        assert_eq!(point.runs.len(), replications as usize);
+    }
+}
+
+#[test]
+fn delay_is_what_is_in_flight_by_throughput_so_the_segments_ahead_decide_it() {
+    let mut config = Config::new(Kind::OneBus);
+    let in_flight_kbit = |config: &Config| {
+        let point = runs::point(&options(2), config);
+        point.throughput.mean * point.delay.mean / 1e3
+    };
+    let taken = in_flight_kbit(&config);
+    config.choices.segments_ahead += 2;
+    let more = in_flight_kbit(&config) - taken;
+    assert!((0.8..1.2).contains(&(more / (2.0 * config.segment_bits as f64 / 1e3))), "{more} kbit more than {taken}");
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub(super) struct State<T> {
     losses: Stream,
     circuits: Vec<Circuit<T>>,
     busy: Option<Busy>,
+    /// The memory of turns of the last time that the line was busy, for the next one; empty.
+    idle_turns: VecDeque<usize>,
     pub(super) flight: Flight<AtmFrame<T>>,
     ledger: Ledger,
     pub(super) counts: AtmReport,
@@ -65,6 +67,7 @@ impl<T> State<T> {
             circuits: (0..config.circuits).map(|_| circuit()).collect(),
             losses,
             busy: None,
+            idle_turns: VecDeque::new(),
             flight: Flight::new(),
             ledger: Ledger::default(),
             counts: AtmReport::default(),
@@ -92,7 +95,9 @@ impl<T> State<T> {
         sim.trace(|trace| trace.level(&format!("{} circuit {number}", self.name), now, held));
         if was_empty {
             *cells_left = frame_cells;
-            let busy = self.busy.get_or_insert_with(|| Busy { began: now, cells: 0, turns: VecDeque::new() });
+            let idle_turns = &mut self.idle_turns;
+            let busy =
+                self.busy.get_or_insert_with(|| Busy { began: now, cells: 0, turns: std::mem::take(idle_turns) });
             busy.turns.push_back(number);
             let first_cell = busy.time(busy.cells + busy.turns.len() as u64 - 1, &self.config);
             self.ledger.begin(first_cell.saturating_since(now));
@@ -170,6 +175,7 @@ impl<T> State<T> {
         }
         if busy.turns.is_empty() {
             self.busy_before += at.saturating_since(busy.began.max(self.since));
+            self.idle_turns = busy.turns;
         } else {
             self.busy = Some(busy);
         }

@@ -109,6 +109,12 @@ fn a_network_that_cannot_be_is_refused_by_the_name_of_its_key() {
     let simulation = Simulation::new(1, 0);
     let good = config(ARRAY, Forwarding::Wormhole);
     let lonely = MeshConfig { topology: Topology::LinearArray { processors: 1, wraps: true }, ..good };
+    let endless = |columns, rows| MeshConfig { topology: Topology::Mesh { columns, rows, wraps: false }, ..good };
+    for config in [endless(usize::MAX, 2), endless(1 << 40, 1 << 40), endless(257, 256), endless(0, usize::MAX)] {
+        let error = Mesh::new(&simulation.sim(), "mesh", config).err().unwrap();
+        assert_eq!(error.key, "topology", "{config:?}");
+    }
+    endless(256, 256).validate().unwrap();
     let dead = MeshConfig { rate: Rate::from_bps(0), ..good };
     assert_eq!(Mesh::new(&simulation.sim(), "mesh", lonely).err().unwrap().key, "topology");
     assert_eq!(Mesh::new(&simulation.sim(), "mesh", dead).err().unwrap().key, "rate");

@@ -31,6 +31,7 @@ fn adaptive_scheduling_keeps_throughput(context: &Context) -> Decision {
     )
     .with("left with two channels overloaded, adaptive", "", paper(APPLICATION), exact(adaptive))
     .with("fixed", "", paper(FIXED), exact(fixed))
+    .fitted()
 }
 
 fn the_network_scheduler_makes_overload_worse(context: &Context) -> Decision {

@@ -57,8 +57,8 @@ fn four_and_six_are_the_least(context: &Context) -> Decision {
             "1-bus: 5 rings are too few",
             "1-bus: 3 processors are too few",
         ],
-        "fewer of either fall short",
-        "with fewer of one of them it is not always less",
+        "fewer of either fall short; of rings by a parameter that was fitted to it",
+        "with fewer of one of them it is not always less; that five rings are too few was fitted",
     )
 }
 
@@ -183,7 +183,7 @@ fn segments_should_be_frames(context: &Context) -> Decision {
 
 fn nonuniform_load_spreads_round_trips(context: &Context) -> Decision {
     let found = context.study("004-rtt");
-    let spread = "standard deviation / mean";
+    let spread = "standard deviation / mean, first processor";
     Decision::by_checks(
         &found,
         &[
@@ -202,15 +202,16 @@ fn nonuniform_load_spreads_round_trips(context: &Context) -> Decision {
 
 fn the_timer_would_fire(context: &Context) -> Decision {
     let found = context.study("004-rtt");
+    let fired = |alpha| format!("would-be timeouts, alpha {alpha}, all processors");
     Decision::by_checks(
         &found,
         &["2-bus, nonuniform: the timer would fire by mistake"],
         "it would, on some packets of a thousand",
         "it would hardly fire",
     )
-    .with_cell("2-bus, nonuniform, alpha 0.2", &found, "2-bus, nonuniform", "would-be timeouts, alpha 0.2")
-    .with_cell("alpha 0.8", &found, "2-bus, nonuniform", "would-be timeouts, alpha 0.8")
-    .with_cell("1-bus, nonuniform, alpha 0.2", &found, "1-bus, nonuniform", "would-be timeouts, alpha 0.2")
+    .with_cell("2-bus, nonuniform, alpha 0.2", &found, "2-bus, nonuniform", &fired("0.2"))
+    .with_cell("alpha 0.8", &found, "2-bus, nonuniform", &fired("0.8"))
+    .with_cell("1-bus, nonuniform, alpha 0.2", &found, "1-bus, nonuniform", &fired("0.2"))
 }
 
 fn adaptive_scheduling_restores(context: &Context) -> Decision {

@@ -8,6 +8,8 @@
 use sim::Calendar;
 use units::{Duration, Instant};
 
+use crate::conserved::assert_conserved;
+
 /// An IP packet of 9180 bytes (RFC 1626) without the headers of IP and TCP.
 const SEGMENT_BYTES: u64 = 9140;
 
@@ -113,6 +115,8 @@ impl Transfer {
                 }
             }
         }
+        assert_conserved("bytes", total, &[("received", self.received)]);
+        assert_conserved("bytes sent", self.sent, &[("received", self.received)]);
         now.as_nanos()
     }
 
