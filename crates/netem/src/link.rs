@@ -167,6 +167,7 @@ impl<P: Packet> Link<P> {
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let is_known = self.idle_until != Instant::ZERO;
+        debug_assert!(!is_known || self.from_line == self.next_from_line(), "nothing has happened since");
         let from_line = if is_known { self.from_line } else { self.next_from_line() };
         match (self.flight.next_arrival(), from_line) {
             (Some(arrival), Some(from_line)) => Some(arrival.min(from_line)),

@@ -127,6 +127,20 @@ fn one_fault_does_not_shift_the_draws_of_another() {
 }
 
 #[test]
+fn catching_up_counts_what_has_happened_and_hands_nothing_out() {
+    let rate = Some(Rate::from_mbps(8));
+    let config = LinkConfig { rate, loss: Ratio::new(1, 2), delay: Duration::from_millis(5), ..LinkConfig::default() };
+    let mut link = Link::new(config, Rng::from_seed(7));
+    (0..20).for_each(|number| link.send(Instant::ZERO, numbered(number, 1000)));
+    assert_eq!(link.stats().lost, 0);
+    link.catch_up(ms(30));
+    let lost = link.stats().lost;
+    assert!((1..20).contains(&lost) && link.held() as u64 == 20 - lost, "{lost} lost");
+    assert_eq!(link.stats().delivered, 0);
+    assert_eq!(std::iter::from_fn(|| link.poll_deliver(ms(30))).count() as u64, 20 - lost);
+}
+
+#[test]
 fn the_rate_is_exact_over_a_second() {
     // (bits per second, bytes of a packet): at 100 Gb/s a packet of 9001 bytes takes 720.08 ns.
     for (rate_bps, bytes) in [(100_000_000_000_u64, 9001_usize), (3_000_000, 1000), (1_000_000, 1499)] {

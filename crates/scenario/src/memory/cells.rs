@@ -91,7 +91,7 @@ impl Cells {
             // The writer hears of it when there is room where it writes to.
             Event::Writable(id) => self.serve_outbox(id, connection),
             Event::Closed(_) => self.bring_all(now, connection),
-            _ => self.news.push_back(event.clone()),
+            event => self.news.push_back(event),
         }
     }
 

@@ -102,14 +102,22 @@ impl Frame {
     /// What it is.
     pub(crate) fn body(&self) -> Body<'_> {
         match &self.parcel.content {
-            Content::Plan(_) => Body::Unsealed(&self.parcel, self.which_and_len as u32 as usize),
+            Content::Plan(_) => Body::Unsealed(&self.parcel, self.which()),
             Content::Bytes(bytes) => Body::Bytes(bytes),
         }
     }
 
-    /// It is sent now, and so is all of its parcel.
+    /// It is sent now, and so is all of its parcel, the first datagram first.
     pub(super) fn leave(&self, now: Instant) {
-        self.parcel.since.set(now);
+        if self.which() == 0 {
+            self.parcel.since.set(now);
+        }
+        debug_assert_eq!(self.parcel.since.get(), now, "a parcel leaves in one moment");
+    }
+
+    /// Which datagram of its parcel it is.
+    const fn which(&self) -> usize {
+        self.which_and_len as u32 as usize
     }
 
     /// When it was sent.
