@@ -113,7 +113,7 @@ pub(crate) struct Driver {
     // Kept from turn to turn, so that nothing is allocated in steady state.
     dirty: Vec<Arc<ConnectionCell>>,
     arrived: Vec<(RecvMeta, Arrived)>,
-    /// More batches have arrived than the one that is looked at.
+    /// More batches have arrived than the one that is looked at, from its socket or at its processor.
     others_may_open: bool,
     plan: Plan,
     sealed: Vec<u8>,

@@ -7,7 +7,7 @@ use units::Instant;
 
 use super::Driver;
 use crate::error::Closed;
-use crate::halves::{ARRIVALS_MAX, Arrival, Guest, NEWS_MAX, News};
+use crate::halves::{ARRIVALS_MAX, Arrival, Guest, NEWS_MAX, News, Receiver};
 use crate::meter::Stage;
 use crate::receive::Arrived;
 use crate::slot::STRANGE_MAX;
@@ -39,6 +39,7 @@ impl Driver {
             let Some(Arrival { port, meta, batch }) = arrival else { return taken };
             // The half that this batch is for may have come back before it.
             self.take_findings();
+            self.others_may_open = self.receiver.as_ref().is_some_and(Receiver::has_arrivals);
             self.deliver(port, &meta, batch);
         }
         max
