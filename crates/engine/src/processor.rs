@@ -282,9 +282,9 @@ impl PathProcessor {
         !self.news.is_empty() || !self.arrivals.is_empty()
     }
 
-    /// Whether batches that have arrived are to be taken.
-    pub(crate) fn has_arrivals(&self) -> bool {
-        !self.arrivals.is_empty()
+    /// Whether the batch that is to be taken next has arrived at this socket, too.
+    pub(crate) fn has_more_of(&self, port: usize) -> bool {
+        self.arrivals.peek().is_ok_and(|next| next.port == port)
     }
 
     /// The next news. To be taken before what arrives, so that no acknowledgement overtakes a report.

@@ -38,7 +38,7 @@ impl Driver {
                 // Reports first, of all processors: an acknowledgement may come on another path than what it is about.
                 self.take_all_reports();
                 received += 1;
-                self.others_may_open = self.processors[index].has_arrivals();
+                self.others_may_open = self.processors[index].has_more_of(port);
                 match opened {
                     Some(opened) => self.absorb_opened(index, &meta, batch, opened),
                     None => self.deliver(port, &meta, batch),

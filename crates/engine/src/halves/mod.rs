@@ -218,9 +218,9 @@ impl Receiver {
         !self.is_gone && (!self.news.is_empty() || !self.arrivals.is_empty())
     }
 
-    /// Whether batches that it left to the driver are to be taken.
-    pub(crate) fn has_arrivals(&self) -> bool {
-        !self.is_gone && !self.arrivals.is_empty()
+    /// Whether the batch that is to be taken next has arrived at this socket, too.
+    pub(crate) fn has_more_of(&self, port: usize) -> bool {
+        !self.is_gone && self.arrivals.peek().is_ok_and(|next| next.port == port)
     }
 
     /// The next news. To be taken before a plan is made.

@@ -10,6 +10,7 @@
 //! does to its packets what it would do if the others were not there.
 
 pub(crate) mod books;
+mod calls;
 mod cells;
 pub(crate) mod network;
 pub(crate) mod node;

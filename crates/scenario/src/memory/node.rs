@@ -31,6 +31,8 @@ pub(crate) struct Node {
     factory: Arc<dyn SessionFactory>,
     stages: Stages,
     plan: Plan,
+    /// The last plan had all the datagrams that it could.
+    was_full: bool,
     sealed: Vec<u8>,
     /// Datagrams that came to it, and those of them that belong to no connection.
     taken: u64,
@@ -114,12 +116,15 @@ impl Node {
         path_count: usize,
         stages: Stages,
         seed: u64,
+        shards: usize,
     ) -> Result<Self, WorldError> {
         let host = if side == Side::Client { 0 } else { 1 };
         let HostSeeds { secret, sessions } = host_seeds(seed, host);
         let factory: Arc<dyn SessionFactory> = Arc::new(DeterministicFactory::new(side, sessions));
         let listening = (side == Side::Server).then(|| factory.clone());
         let secrets = SecretSource::new(&secret);
+        // The first of several endpoints has a share of the IDs.
+        let secrets = if shards > 1 { secrets.split_for(0, shards) } else { secrets };
         let endpoint = Endpoint::new(transport_config(scenario, host, path_count), listening, secrets)
             .map_err(|error| WorldError::Unsuitable(error.to_string()))?;
         Ok(Self {
@@ -129,6 +134,7 @@ impl Node {
             factory,
             stages,
             plan: Plan::new(),
+            was_full: false,
             sealed: Vec::new(),
             taken: 0,
             unrouted: 0,
@@ -277,6 +283,7 @@ impl Node {
                 connection.handle_emitted(now, &receipt);
                 continue;
             };
+            self.was_full = self.plan.is_full(PLAN_DATAGRAMS_MAX);
             let mut unsealed = spare(&mut self.flights);
             unsealed.fill(&mut self.plan);
             let unsealed = Rc::new(unsealed);
@@ -294,10 +301,21 @@ impl Node {
         self.apply_routes();
     }
 
-    /// Sends what may leave now, so many plans of it at most; how many there were.
-    pub(crate) fn send(&mut self, now: Instant, plans_max: usize, mut emit: impl FnMut(Frame)) -> usize {
+    /// Sends what may leave now, so many plans of it at most; how many there were. If it `holds_tails`, what follows a full plan and fills
+    /// no other stays, and counts as the rest of them.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        plans_max: usize,
+        holds_tails: bool,
+        mut emit: impl FnMut(Frame),
+    ) -> usize {
         let mut plans = 0;
         while plans < plans_max {
+            if holds_tails && plans > 0 && self.has_only_a_tail() {
+                plans = plans_max;
+                break;
+            }
             if self.stages == Stages::Lengths {
                 let Some(flight) = self.next_flight(now, PLAN_DATAGRAMS_MAX) else { break };
                 self.emitted(now, &flight);
@@ -311,12 +329,19 @@ impl Node {
         plans
     }
 
+    /// Whether the last plan was full and what is left fills none.
+    fn has_only_a_tail(&mut self) -> bool {
+        let connection = self.connection.as_mut();
+        self.was_full && connection.is_some_and(|connection| connection.has_only_a_tail(PLAN_DATAGRAMS_MAX))
+    }
+
     /// Sends a plan, sealed; false if there is nothing to send.
     fn send_bytes(&mut self, now: Instant, emit: &mut impl FnMut(Frame)) -> bool {
         let Some(connection) = &mut self.connection else { return false };
         if !connection.poll_plan(now, PLAN_DATAGRAMS_MAX, &mut self.plan) {
             return false;
         }
+        self.was_full = self.plan.is_full(PLAN_DATAGRAMS_MAX);
         connection.handle_emitted(now, &self.plan.receipt());
         let Some(addresses) = self.plan.addresses else { return true };
         let path = usize::from(addresses.socket);

@@ -16,6 +16,7 @@ use crate::model::Scenario;
 use crate::outcome::Outcome;
 use crate::proof::Proof;
 use crate::recorder::Recorder;
+use crate::simulated::Placement;
 use crate::tape::Tape;
 use crate::world::{Order, Progress, Stages, Watch, WorldError};
 
@@ -31,14 +32,18 @@ const STEPS_BETWEEN_WATCHES: u64 = 4096;
 pub(crate) struct Run {
     scenario: Rc<Scenario>,
     order: Order,
+    /// Which placements the hosts behave as while nothing costs time.
+    pub(super) placements: [Placement; 2],
+    /// The last turn within a call of the application has left something to do.
+    pub(super) is_owed_turn: [bool; 2],
     pub(crate) now: Instant,
     pub(crate) end: Instant,
     /// The sending host, then the other.
     pub(crate) nodes: [Node; 2],
-    apps: [App; 2],
+    pub(super) apps: [App; 2],
     pub(super) cells: [Cells; 2],
     pub(crate) network: Network,
-    recorder: Recorder,
+    pub(super) recorder: Recorder,
     proof: Proof,
     plan: PathPlan,
     connected_at: Option<Instant>,
@@ -58,13 +63,28 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(scenario: &Scenario, order: &Order, stages: Stages) -> Result<Self, WorldError> {
+        Self::placed(scenario, order, stages, [Placement::Thread; 2])
+    }
+
+    /// Of hosts that do their turns as under these placements.
+    pub(crate) fn placed(
+        scenario: &Scenario,
+        order: &Order,
+        stages: Stages,
+        placements: [Placement; 2],
+    ) -> Result<Self, WorldError> {
         order.validate(scenario)?;
         let root = Rng::from_seed(order.seed);
-        let node = |side| Node::new(scenario, side, order.paths.len(), stages, order.seed);
+        let node = |side: Side| {
+            let shards = placements[usize::from(side == Side::Server)].shard_count();
+            Node::new(scenario, side, order.paths.len(), stages, order.seed, shards)
+        };
         let links = scenario.links_under(&order.paths);
         Ok(Self {
             scenario: Rc::new(scenario.clone()),
             order: order.clone(),
+            placements,
+            is_owed_turn: [false; 2],
             now: Instant::ZERO,
             end: Instant::ZERO + scenario.duration,
             nodes: [node(Side::Client)?, node(Side::Server)?],
@@ -193,6 +213,9 @@ impl Run {
     /// Lets a host's application do what it can: hear what happened, go on with what it reads and writes, answer, and begin what is
     /// due.
     pub(super) fn pump(&mut self, host: usize) {
+        if self.placements[host] == Placement::Inline {
+            return self.pump_inline(host);
+        }
         let Some(connection) = &mut self.nodes[host].connection else { return };
         let (app, recorder) = (&mut self.apps[host], &mut self.recorder);
         while let Some(event) = self.cells[host].pop_news() {

@@ -19,29 +19,46 @@ const CALL_DATAGRAMS_MAX: usize = 16;
 /// What an application asks for and is no more than this leaves before anything is received, in bytes.
 const LITTLE_MAX: u64 = 16 << 10;
 
+/// What a turn does with data that fill no batch (`engine/src/driver.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tails {
+    /// They leave.
+    Sent,
+    /// After a full batch they wait for the next call or turn.
+    Held,
+}
+
 impl Run {
     /// Lets a host and its application do what is to be done now: an application whose time has come begins.
     pub(super) fn settle(&mut self, host: usize) {
         self.pump(host);
-        while self.turn(host) {}
+        while self.turn(host, Tails::Sent) | self.let_application(host) {}
     }
 
-    /// A turn, and what the application does after it. True if there is more to do now.
-    fn turn(&mut self, host: usize) -> bool {
+    /// The application's turn. True if it asked for something.
+    fn let_application(&mut self, host: usize) -> bool {
+        self.pump(host);
+        std::mem::take(&mut self.is_owed_turn[host]) || self.cells[host].has_changed()
+    }
+
+    /// A turn. True if there is more to do now.
+    pub(super) fn turn(&mut self, host: usize, tails: Tails) -> bool {
         if self.cells[host].has_changed() {
             self.serve(host);
             let connection = self.nodes[host].connection.as_ref();
-            if connection.is_some_and(|connection| connection.has_little_next(LITTLE_MAX)) {
-                self.visit_connection(host, 1);
+            let is_little = connection.is_some_and(|connection| connection.has_little_next(LITTLE_MAX));
+            if is_little && tails == Tails::Sent {
+                self.visit_connection(host, 1, tails);
             }
         }
         let has_more_arrivals = self.take_in(host);
         if self.timeouts[host].is_some_and(|at| at <= self.now) {
             self.nodes[host].handle_timeout(self.now);
         }
-        let has_more_to_send = self.visit_connection(host, PLANS_PER_VISIT);
-        self.pump(host);
-        has_more_arrivals || has_more_to_send || self.cells[host].has_changed()
+        // Each processor that may seal any of them has so many.
+        let plans_max = PLANS_PER_VISIT * self.placements[host].helping_count(self.path_count());
+        let has_more_to_send = self.visit_connection(host, plans_max, tails);
+        has_more_arrivals || has_more_to_send
     }
 
     /// Takes datagrams from the sockets, in the order of their paths. What comes out of one call is told one by one, each before the
@@ -65,10 +82,11 @@ impl Run {
     }
 
     /// Tells what has happened, and sends so many plans. True if there may be more to send.
-    fn visit_connection(&mut self, host: usize, plans_max: usize) -> bool {
+    fn visit_connection(&mut self, host: usize, plans_max: usize, tails: Tails) -> bool {
         self.tell(host);
         let network = &mut self.network;
-        let sent = self.nodes[host].send(self.now, plans_max, |frame| network.send(self.now, host, frame));
+        let sent = self.nodes[host]
+            .send(self.now, plans_max, tails == Tails::Held, |frame| network.send(self.now, host, frame));
         self.tell(host);
         self.timeouts[host] = self.nodes[host].timeout();
         sent == plans_max
