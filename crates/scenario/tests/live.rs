@@ -32,7 +32,7 @@ use units::{Duration, Instant, Rng};
 const SHIPPED_FOR: Duration = Duration::from_millis(1_500);
 
 /// The same, of those that are run under all the other placements.
-const PLACED_FOR: Duration = Duration::from_millis(500);
+const PLACED_FOR: Duration = Duration::from_millis(400);
 
 /// Beginnings of shipped scenarios that are others live: what they depend on is no part of the protocol.
 ///
@@ -221,6 +221,29 @@ fn a_link_that_falls_silent_and_a_backup_path() {
                 [[workload]]\nkind = 'file'\nsize = '4MB'\n";
     judge(text, 1..=2, 3_000);
 }
+
+const WAITING: &str = "duration = '9s'\n[hosts.a]\ncoalesce = '50us'\n[hosts.b]\ncoalesce = '700us'\n\
+    [[link]]\nname = 'a'\nrate = '300Mb/s'\ndelay = '5ms'\nloss = '0.1%'\nqueue = '20ms'\n\
+    [[link]]\nname = 'b'\nrate = '120Mb/s'\ndelay = '9ms'\ncorrupt = '0.1%'\nqueue = '20ms'\n\
+    [[workload]]\nkind = 'request-response'\nrequest = '3kB'\nresponse = '90kB'\nevery = '40ms'\ncount = 20\n\
+    [[workload]]\nkind = 'file'\nsize = '12MB'\n";
+
+/// With bytes only: without them what is read at a time ends where the sender's chunk ended, not where the batch did, and credit is granted
+/// as it is read.
+#[test]
+fn hosts_that_let_datagrams_wait_for_each_other_and_join_them() {
+    let scenario = read(WAITING);
+    for placement in std::iter::once(Placement::Thread).chain(PLACEMENTS) {
+        if !HEARING_LATER.contains(&placement) {
+            (1..=3).for_each(|seed| judge_placed(&scenario, seed, Stages::Bytes, placement, 8_000));
+        }
+        judge_chance(&scenario, 1, placement);
+    }
+}
+
+/// Where others open batches that are not small, and the driver hears a turn later what was in them: a receive half that has gone to the
+/// receiver, and workers. What is acknowledged when depends on it.
+const HEARING_LATER: [Placement; 2] = [Placement::Split, Placement::Packet(3)];
 
 /// A packet without its bytes, of which only a digest is kept: some scenarios send many.
 type Digest = (Instant, usize, usize, u64, usize, u64);

@@ -12,6 +12,7 @@
 pub(crate) mod books;
 mod calls;
 mod cells;
+mod joined;
 pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod run;

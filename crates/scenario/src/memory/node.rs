@@ -169,35 +169,37 @@ impl Node {
 
     /// A datagram arrives.
     pub(crate) fn receive(&mut self, now: Instant, frame: Frame) {
-        let addresses = addresses(frame.path, self.side);
         match frame.body {
             Body::Bytes(bytes) => {
-                self.taken += 1;
-                self.receive_bytes(now, addresses, bytes);
+                let len = bytes.len();
+                self.receive_bytes(now, addresses(frame.path, self.side), bytes, len);
             }
             Body::Unsealed(unsealed, datagram) => {
-                return self.receive_batch(now, frame.path, &unsealed, datagram..datagram + 1);
+                self.receive_batch(now, frame.path, &unsealed, datagram..datagram + 1);
             }
         }
-        self.apply_routes();
     }
 
-    fn receive_bytes(&mut self, now: Instant, addresses: Addresses, bytes: Vec<u8>) {
-        match self.endpoint.route(&bytes) {
-            Route::Known(_) => {
-                if let Some(connection) = &mut self.connection {
-                    let len = bytes.len();
-                    connection.handle_datagrams(now, addresses, Arrived(bytes), len);
-                } else {
+    /// Datagrams that arrived together from one address, all `stride` bytes long but the last.
+    fn receive_bytes(&mut self, now: Instant, addresses: Addresses, mut bytes: Vec<u8>, stride: usize) {
+        self.taken += bytes.len().div_ceil(stride) as u64;
+        while !bytes.is_empty() {
+            let first = &bytes[..stride.min(bytes.len())];
+            match (self.endpoint.route(first), &mut self.connection) {
+                (Route::Known(_), Some(connection)) => {
+                    connection.handle_datagrams(now, addresses, Arrived(std::mem::take(&mut bytes)), stride);
+                }
+                (Route::First, None) => {
+                    self.connection = self.endpoint.accept(now, addresses, BytesMut::from(first)).ok();
+                    self.unrouted += u64::from(self.connection.is_none());
+                    bytes.drain(..first.len());
+                }
+                _ => {
                     self.unrouted += 1;
+                    bytes.drain(..first.len());
                 }
             }
-            Route::First if self.connection.is_none() => {
-                let datagram = BytesMut::from(&bytes[..]);
-                self.connection = self.endpoint.accept(now, addresses, datagram).ok();
-                self.unrouted += u64::from(self.connection.is_none());
-            }
-            Route::First | Route::UnknownVersion | Route::Unknown => self.unrouted += 1,
+            self.apply_routes();
         }
     }
 
@@ -222,16 +224,29 @@ impl Node {
         self.connection.as_mut()?.poll_event()
     }
 
-    /// Datagrams that waited for each other, in their order.
-    pub(crate) fn receive_all(&mut self, now: Instant, frames: &mut Vec<Frame>) {
-        let mut frames = frames.drain(..).peekable();
+    /// A batch arrives: datagrams of one path, as long as each other but for the last, which may be shorter.
+    pub(crate) fn receive_joined(&mut self, now: Instant, path: usize, frames: impl Iterator<Item = Frame>) {
+        if self.stages == Stages::Lengths {
+            return self.receive_rows(now, frames);
+        }
+        let (mut joined, mut stride) = (Vec::new(), 0);
+        for frame in frames {
+            let Body::Bytes(bytes) = frame.body else { unreachable!("everything is sealed here") };
+            stride = stride.max(bytes.len());
+            joined.extend(bytes);
+        }
+        self.receive_bytes(now, addresses(path, self.side), joined, stride);
+    }
+
+    fn receive_rows(&mut self, now: Instant, frames: impl Iterator<Item = Frame>) {
+        let mut frames = frames.peekable();
         while let Some(frame) = frames.next() {
             let Body::Unsealed(unsealed, first) = &frame.body else {
                 self.receive(now, frame);
                 continue;
             };
             let mut end = first + 1;
-            // Packets of one plan, one behind the other, are one batch.
+            // Packets of one plan, one behind the other, are one row.
             while !unsealed.is_sealed(*first)
                 && frames
                     .next_if(|next| match &next.body {
@@ -251,15 +266,14 @@ impl Node {
     /// Datagrams of a plan that arrived together over a path.
     pub(crate) fn receive_batch(&mut self, now: Instant, path: usize, unsealed: &Unsealed, datagrams: Range<usize>) {
         let addresses = addresses(path, self.side);
-        self.taken += datagrams.len() as u64;
         if unsealed.is_sealed(datagrams.start) {
             debug_assert_eq!(datagrams.len(), 1, "what has bytes comes alone");
-            let mut bytes = Vec::with_capacity(unsealed.len_bytes(datagrams.start));
+            let len = unsealed.len_bytes(datagrams.start);
+            let mut bytes = Vec::with_capacity(len);
             unsealed.seal_datagram(datagrams.start, &mut bytes);
-            self.receive_bytes(now, addresses, bytes);
-            self.apply_routes();
-            return;
+            return self.receive_bytes(now, addresses, bytes, len);
         }
+        self.taken += datagrams.len() as u64;
         let destination = unsealed.destination(datagrams.start).copied();
         if destination != self.routed {
             let route = self.endpoint.route_unsealed(unsealed, datagrams.start);

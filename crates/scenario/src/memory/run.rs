@@ -112,6 +112,11 @@ impl Run {
         Ok(self.into_outcome(inside))
     }
 
+    /// Whether datagrams wait for each other at a host, and are joined.
+    pub(super) fn joins(&self, host: usize) -> bool {
+        !self.scenario.hosts[host].coalesce.is_zero()
+    }
+
     /// How many paths it has.
     pub(crate) fn path_count(&self) -> usize {
         self.order.paths.len()
@@ -279,7 +284,9 @@ impl Run {
             if self.look_at[host].is_some_and(|at| at <= self.now) {
                 self.look_at[host] = None;
                 self.touched[host] = true;
-                self.nodes[host].receive_all(self.now, &mut self.waiting[host]);
+                for frame in self.waiting[host].drain(..) {
+                    self.sockets[host][frame.path].push_back(frame);
+                }
             }
         }
     }

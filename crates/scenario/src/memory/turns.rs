@@ -7,14 +7,18 @@
 //! As the engine's driver does (`engine/src/driver.rs`), with the same bounds, and as an application on a thread of its own does, when
 //! nothing takes them any time. `crates/scenario/tests/live.rs` holds it against the driver, packet by packet.
 
+use super::joined::batch;
 use super::run::Run;
 
 /// Plans that a host sends in one visit of its connection.
 const PLANS_PER_VISIT: usize = 4;
 
-/// Calls to one socket in one turn, and datagrams that each gets at most: the buffers that it is offered.
+/// Calls to one socket in one turn, and batches that each gets at most: the buffers that it is offered.
 const CALLS_PER_TURN: usize = 2;
-const CALL_DATAGRAMS_MAX: usize = 16;
+const CALL_BATCHES_MAX: usize = 16;
+
+/// A batch of fewer bytes is told before the next one of its call is opened.
+const LITTLE_BATCH: usize = 16 << 10;
 
 /// What an application asks for and is no more than this leaves before anything is received, in bytes.
 const LITTLE_MAX: u64 = 16 << 10;
@@ -61,24 +65,34 @@ impl Run {
         has_more_arrivals || has_more_to_send
     }
 
-    /// Takes datagrams from the sockets, in the order of their paths. What comes out of one call is told one by one, each before the
-    /// next is opened (`driver/courtesy.rs`). True if some are left.
+    /// Takes batches from the sockets, in the order of their paths. What comes out of one call is told one by one if it is little, each
+    /// before the next is opened (`driver/courtesy.rs`). True if some are left.
     fn take_in(&mut self, host: usize) -> bool {
+        let joins = self.joins(host);
         let mut are_left = false;
         for path in 0..self.sockets[host].len() {
             for _ in 0..CALLS_PER_TURN {
-                let count = self.sockets[host][path].len().min(CALL_DATAGRAMS_MAX);
-                for number in 0..count {
-                    if number > 0 {
+                let mut is_to_be_told = false;
+                for _ in 0..CALL_BATCHES_MAX {
+                    let Some((count, bytes)) = batch(&self.sockets[host][path], joins) else { break };
+                    if std::mem::replace(&mut is_to_be_told, bytes < LITTLE_BATCH) {
                         self.tell(host);
                     }
-                    let frame = self.sockets[host][path].pop_front().expect("there are so many");
-                    self.nodes[host].receive(self.now, frame);
+                    self.take_batch(host, path, count);
                 }
             }
             are_left |= !self.sockets[host][path].is_empty();
         }
         are_left
+    }
+
+    fn take_batch(&mut self, host: usize, path: usize, count: usize) {
+        let (socket, node) = (&mut self.sockets[host][path], &mut self.nodes[host]);
+        if count > 1 {
+            node.receive_joined(self.now, path, socket.drain(..count));
+        } else if let Some(frame) = socket.pop_front() {
+            node.receive(self.now, frame);
+        }
     }
 
     /// Tells what has happened, and sends so many plans. True if there may be more to send.

@@ -8,6 +8,7 @@
 //! Nothing here is of the worlds that it is compared with, but the applications and the seeds.
 
 mod alias;
+mod card;
 pub(crate) mod streams;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use alias::Alias;
+use card::Card;
 use engine::{
     ConnectOptions, ConnectionHandle, Engine, EngineConfig, Given, LiveSocket, ManualClock, Placement, Steps,
 };
@@ -113,6 +115,8 @@ struct Live<'a> {
     hosts: [Host; 2],
     /// Both directions of each link in use.
     links: Vec<[Link<Frame>; 2]>,
+    /// Where they end at each host.
+    cards: [Card; 2],
     routes: Vec<usize>,
     /// Datagrams sent so far, per path and direction.
     counts: Vec<[u64; 2]>,
@@ -156,6 +160,7 @@ pub(crate) fn run(
         hosts,
         routes: routes.collect(),
         links: used.iter().map(link).collect(),
+        cards: [0, 1].map(|host| Card::new(scenario.hosts[host].coalesce)),
         counts: vec![[0; 2]; order.paths.len()],
         drivers: placed.placement.driver_count(),
         chance: placed.chance.clone(),
@@ -244,7 +249,8 @@ impl Live<'_> {
                 self.settle(now, host);
             }
             let links = self.links.iter().flatten().filter_map(Link::poll_timeout);
-            let next = links.chain(self.hosts.iter().filter_map(Host::due_at)).min().unwrap_or(end);
+            let cards = self.cards.iter().filter_map(Card::due_at);
+            let next = links.chain(cards).chain(self.hosts.iter().filter_map(Host::due_at)).min().unwrap_or(end);
             if self.failure.is_some() || self.recorder.is_done() || next >= end {
                 return LiveRun { failure: self.failure, is_done: self.recorder.is_done() };
             }
@@ -359,20 +365,26 @@ impl Live<'_> {
         assert_eq!(host.relay.overflowed(), 0, "the relay keeps up");
     }
 
-    /// What has arrived by now goes to the sockets.
+    /// What has arrived by now goes to the sockets, at once or when the host looks.
     fn deliver(&mut self) {
         let now = self.clock.now();
         for (direction, link) in self.links.iter_mut().flat_map(|link| link.iter_mut().enumerate()) {
+            let card = &mut self.cards[1 - direction];
             while let Some(frame) = link.poll_deliver(now) {
-                let driver = frame.path % self.drivers;
+                card.take(now, frame);
+            }
+        }
+        for host in 0..2 {
+            for batch in self.cards[host].hand_over(now) {
+                let path = batch.path;
                 let transmit = Transmit {
-                    destination: hidden_address(1 - direction, frame.path, driver),
-                    source_ip: Some(address(direction, frame.path).ip()),
+                    destination: hidden_address(host, path, path % self.drivers),
+                    source_ip: Some(address(1 - host, path).ip()),
                     ecn: None,
-                    contents: &frame.bytes,
-                    segment_size: None,
+                    contents: &batch.bytes,
+                    segment_size: Some(batch.stride),
                 };
-                self.hosts[1 - direction].relay.send(&transmit).expect("the socket is there");
+                self.hosts[host].relay.send(&transmit).expect("the socket is there");
             }
         }
     }
