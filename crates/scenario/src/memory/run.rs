@@ -347,7 +347,7 @@ impl Run {
         for (host, inside) in inside.into_iter().enumerate() {
             let [sent, arrived] = self.network.totals(host);
             check_host(self.nodes[host].tally(), inside, sent, arrived)
-                .map_err(|words| format!("host {}: {words}", ["a", "b"][host]))?;
+                .map_err(|words| format!("host {}: {words}", self.scenario.hosts[host].name))?;
         }
         Ok(())
     }

@@ -77,21 +77,23 @@ pub fn simulate_recorded(
     }
     let tape = shared.run_now().take_tape();
     tape.map_or(Ok(()), |tape| tape.finish(shared.sim.now(), &simulation))?;
-    Ok(result(simulation, shared, &processors))
+    Ok(result(simulation, shared, &processors, scenario))
 }
 
 /// The hosts and their processes, and their processors.
 fn set_up(simulation: &Simulation, run: Run, scenario: &Scenario, machine: &Machine) -> (Rc<Shared>, Vec<Facility>) {
     let sim = simulation.sim();
     let paths = run.path_count();
+    let names = scenario.hosts.each_ref().map(|host| host.name.as_str());
     let processors = match machine.processors {
         [count, _] if machine.is_shared => vec![Facility::new(&sim, "processors", count)],
         [first, second] => {
-            vec![Facility::new(&sim, "processors of a", first), Facility::new(&sim, "processors of b", second)]
+            let of = |host: usize, count| Facility::new(&sim, &format!("processors of {}", names[host]), count);
+            vec![of(0, first), of(1, second)]
         }
     };
-    let host = |number: usize, name| {
-        let placement = machine.placements[number];
+    let host = |number: usize| {
+        let (name, placement) = (names[number], machine.placements[number]);
         let processors = processors[number.min(processors.len() - 1)].clone();
         let threads = Threads::new(&sim, name, placement.thread_count(), processors, machine.costs.hand_over_ns);
         Host::new(&sim, name, placement, threads, paths, scenario.hosts[number].coalesce)
@@ -100,7 +102,7 @@ fn set_up(simulation: &Simulation, run: Run, scenario: &Scenario, machine: &Mach
         sim: sim.clone(),
         run: RefCell::new(run),
         machine: machine.clone(),
-        hosts: [host(0, "a"), host(1, "b")],
+        hosts: [host(0), host(1)],
         wire: Alarm::default(),
         spins: Cell::new(None),
     });
@@ -115,7 +117,7 @@ fn set_up(simulation: &Simulation, run: Run, scenario: &Scenario, machine: &Mach
 }
 
 /// What came of it.
-fn result(simulation: Simulation, shared: Rc<Shared>, processors: &[Facility]) -> Simulated {
+fn result(simulation: Simulation, shared: Rc<Shared>, processors: &[Facility], scenario: &Scenario) -> Simulated {
     // The last moment, for which the run's books are closed.
     drop(shared.run_now());
     let now = shared.sim.now();
@@ -133,8 +135,8 @@ fn result(simulation: Simulation, shared: Rc<Shared>, processors: &[Facility]) -
     let overflowed = shared.hosts.each_ref().map(Host::overflowed);
     let mut outcome = Outcome { world: "sim", ..shared.run.into_inner().into_outcome(inside) };
     outcome.components.extend(components);
-    for (host, lost) in ["a", "b"].into_iter().zip(overflowed).filter(|(_, lost)| *lost > 0) {
-        outcome.notes.push(format!("host {host} was too slow: its sockets were full for {lost} datagrams"));
+    for (host, lost) in scenario.hosts.iter().zip(overflowed).filter(|(_, lost)| *lost > 0) {
+        outcome.notes.push(format!("host {} was too slow: its sockets were full for {lost} datagrams", host.name));
     }
     Simulated { outcome, busy, overflowed, events }
 }
