@@ -301,26 +301,27 @@ fn digests(scenario: &Scenario, placement: Placement) -> [Vec<Digest>; 2] {
     both
 }
 
-/// Names of shipped scenarios that begin otherwise live than in the simulation.
-fn parting(placement: Placement, duration_max: Duration) -> Vec<String> {
-    let mut parting = Vec::new();
+/// Names of shipped scenarios that begin otherwise live than in the simulation, and where they part, in words.
+fn parting(placement: Placement, duration_max: Duration) -> (Vec<String>, Vec<String>) {
+    let (mut parting, mut places) = (Vec::new(), Vec::new());
     for scenario in shipped(duration_max) {
         let [simulated, live] = digests(&scenario, placement);
         assert!(!live.is_empty(), "{}", scenario.name);
         if simulated != live {
             let at = simulated.iter().zip(&live).position(|(one, other)| one != other);
-            println!("{}, {placement}: packet {at:?} of {} and {}", scenario.name, simulated.len(), live.len());
+            places.push(format!("packet {at:?} of {} and {}", simulated.len(), live.len()));
             parting.push(scenario.name);
         }
     }
-    parting
+    (parting, places)
 }
 
 /// The names that are expected.
 fn judge_shipped(placements: &[Placement], duration_max: Duration) {
     for placement in placements {
         let expected = PARTING.iter().find(|(of, _)| of == placement).map_or(&[][..], |(_, names)| names);
-        assert_eq!(parting(*placement, duration_max), expected, "{placement}");
+        let (names, places) = parting(*placement, duration_max);
+        assert_eq!(names, expected, "{placement}: {places:?}");
     }
 }
 
