@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use quic::config::DATAGRAM_SIZE_MAX;
-use scenario::simulated::{PROCESSORS_MAX, Placement};
+use scenario::simulated::PROCESSORS_MAX;
 use units::Duration;
+
+use super::choice::Choice;
 
 /// RFC 9000, section 14: no path carries less.
 const DATAGRAM_SIZE_MIN: usize = 1200;
@@ -38,9 +40,12 @@ pub(crate) struct PredictOptions {
     #[arg(long, value_name = "FILE")]
     pub(super) profile: Option<PathBuf>,
 
-    /// Placements, separated by commas: inline, thread, split, packet(N), path(N), connection(N)
+    /// Placements, separated by commas: auto, inline, thread, split, packet(N), path(N), connection(N)
+    ///
+    /// auto is what an endpoint would choose, by processors, sockets and cipher. Of bulk, connection(N) has N connections, one for
+    /// each processor; a scenario has one.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "inline,thread,split")]
-    pub(super) placement: Vec<Placement>,
+    pub(super) placement: Vec<Choice>,
 
     /// Processors of a machine [default: as many as this one has, 64 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=PROCESSORS_MAX as i64))]
