@@ -162,10 +162,8 @@ fn require_unique<'a>(root: &Table<'_, '_>, key: &str, names: impl Iterator<Item
 
 fn read_hosts(root: &Table<'_, '_>) -> [Host; 2] {
     let hosts = root.table("hosts");
-    let mut lines = Vec::new();
-    let mut read = |key: &'static str| {
+    let read = |key: &'static str| {
         let host = hosts.as_ref().and_then(|hosts| hosts.table(key));
-        lines.push(host.as_ref().map_or(0, |host| host.line));
         let name = host.as_ref().and_then(|host| read_name(host, "name"));
         let size = |key| host.as_ref().and_then(|host| host.size(key, HOST_BYTES)).unwrap_or(WINDOW_BYTES);
         let read = Host {
@@ -180,12 +178,6 @@ fn read_hosts(root: &Table<'_, '_>) -> [Host; 2] {
         read
     };
     let both = [read("a"), read("b")];
-    // The later of the two is told: the other one may have its name without saying so.
-    lines.sort_unstable();
-    if both[0].name == both[1].name {
-        let words = format!("{:?} is the name of both: names must differ", both[0].name);
-        root.source.complain(lines[1], "hosts.name".to_owned(), words);
-    }
     if let Some(hosts) = hosts {
         hosts.finish();
     }

@@ -206,8 +206,6 @@ fn impossible_values_of_paths_hosts_and_transport_say_what_is_allowed() {
         (format!("{LINK}[[path]]\nlink = 'b'"), 5, "path.link", "there are a"),
         (format!("{LINK}[[path]]\nlink = 'a'\nbackup = 1"), 6, "path.backup", "true or false"),
         (format!("{LINK}[[path]]\nlink = 'a'\nbackup = true"), 4, "path", "at least one must not be"),
-        (format!("{LINK}[hosts.a]\nname = 'b'"), 4, "hosts.name", "names must differ"),
-        (format!("{LINK}[hosts.b]\nname = 'x'\n[hosts.a]\nname = 'x'"), 6, "hosts.name", "\"x\" is the name of both"),
         (format!("{LINK}[hosts.b]\nreceive-window = '1B'"), 5, "hosts.b.receive-window", "between 65536"),
         (format!("{LINK}[hosts.b]\nsend-buffer = '1025GiB'"), 5, "hosts.b.send-buffer", "and 1099511627776 bytes"),
         (format!("{LINK}[transport]\ncongestion = 'reno'"), 5, "transport.congestion", "reno"),
