@@ -10,13 +10,15 @@ use quic::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX};
 
 use super::network::Frame;
 
-/// How many datagrams from the front of a path's socket are one batch, and how many bytes; none if there are none.
+/// How many datagrams from the front of a path's socket are one batch, and how many bytes, which are not counted of one that would be
+/// alone anyway; none if there are none.
 pub(super) fn batch(waiting: &VecDeque<Frame>, joins: bool) -> Option<(usize, usize)> {
-    let stride = waiting.front()?.len_bytes();
-    let (mut count, mut bytes) = (1, stride);
+    let first = waiting.front()?;
     if !joins {
-        return Some((count, bytes));
+        return Some((1, 0));
     }
+    let stride = first.len_bytes();
+    let (mut count, mut bytes) = (1, stride);
     for next in waiting.iter().skip(1).map(Packet::len_bytes) {
         if next > stride || count == PLAN_DATAGRAMS_MAX || bytes + next > PLAN_BYTES_MAX {
             break;
@@ -44,7 +46,7 @@ mod tests {
         assert_eq!(batch(&waiting(&[100]), true), Some((1, 100)));
         assert_eq!(batch(&waiting(&[100, 100, 40, 40]), true), Some((3, 240)));
         assert_eq!(batch(&waiting(&[40, 100]), true), Some((1, 40)));
-        assert_eq!(batch(&waiting(&[100, 100]), false), Some((1, 100)));
+        assert_eq!(batch(&waiting(&[100, 100]), false), Some((1, 0)));
     }
 
     #[test]

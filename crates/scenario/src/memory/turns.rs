@@ -20,6 +20,8 @@ const CALL_BATCHES_MAX: usize = 16;
 /// A batch of fewer bytes is told before the next one of its call is opened.
 const LITTLE_BATCH: usize = 16 << 10;
 
+const _: () = assert!(quic::config::DATAGRAM_SIZE_MAX < LITTLE_BATCH, "a datagram alone is little");
+
 /// What an application asks for and is no more than this leaves before anything is received, in bytes.
 const LITTLE_MAX: u64 = 16 << 10;
 
