@@ -113,7 +113,7 @@ pub(crate) struct Driver {
     // Kept from turn to turn, so that nothing is allocated in steady state.
     dirty: Vec<Arc<ConnectionCell>>,
     arrived: Vec<(RecvMeta, Arrived)>,
-    /// More batches have arrived than the one that is looked at.
+    /// More batches have arrived at its socket than the one that is looked at.
     others_may_open: bool,
     plan: Plan,
     sealed: Vec<u8>,
@@ -360,7 +360,8 @@ impl Driver {
             }
         }
         for _ in 0..STRAYS_PER_TURN {
-            let Some(Stray { port, meta, batch }) = self.shared.pop_stray() else { break };
+            let Some((Stray { port, meta, batch }, has_more)) = self.shared.pop_stray() else { break };
+            self.others_may_open = has_more;
             received += 1;
             self.deliver(port, &meta, batch);
         }

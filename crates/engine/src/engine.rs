@@ -98,6 +98,14 @@ impl Engine {
         &self.core.seats[0]
     }
 
+    /// The driver that is in nobody's hands, under `inline`.
+    fn inline(&self) -> Option<&Inline> {
+        match &self.first().placed {
+            Placed::Inline(inline) => Some(inline),
+            Placed::Thread(_) => None,
+        }
+    }
+
     /// Begins a connection to `remote`. Wait with [`ConnectionHandle::poll_connected`].
     ///
     /// # Errors

@@ -66,6 +66,12 @@ impl ConnectionHandle {
         &self.guard.engine
     }
 
+    /// Which of the processors of [`Placement::Connection`](crate::Placement::Connection) serves it, counted from zero; zero under
+    /// the other placements.
+    pub fn processor(&self) -> usize {
+        self.cell().shared.index
+    }
+
     /// Changes what the driver has to do and tells it.
     fn submit(&self, change: impl FnOnce(&mut crate::cells::ConnectionState)) -> Result<(), Closed> {
         self.submit_with(Tails::Sent, change)

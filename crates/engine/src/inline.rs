@@ -130,6 +130,16 @@ impl Inline {
         }
     }
 
+    /// When the driver wants its next turn; `now` if there is something to do already.
+    pub(crate) fn due_at(&self, now: Instant) -> Option<Instant> {
+        lock(&self.driver).as_ref().and_then(|driver| driver.due_at(now))
+    }
+
+    /// Drops the driver, without a goodbye.
+    pub(crate) fn abandon(&self) {
+        drop(lock(&self.driver).take());
+    }
+
     /// See [`Engine::block_on`](crate::Engine::block_on).
     pub(crate) fn block_on<T>(
         &self,

@@ -19,6 +19,7 @@
 //! | `cells` | what both sides share |
 //! | `receive`, `port`, `sleep`, `wake`, `asleep`, `primitives` | buffers, sockets, sleeping and waking |
 //! | `slab`, `timers`, `sync` | tables, deadlines, locks |
+//! | `crew` | threads of the other processors, or their turns in the hands of whoever steps the engine |
 //! | `clock` | the system's time, or one that is set by hand: [`Engine::start_stepped`] |
 //! | [`journals`] | a folder with everything that went into each connection |
 //! | `meter` | where the time goes, if asked for |
@@ -33,6 +34,7 @@ mod asleep;
 mod cells;
 mod clock;
 pub mod config;
+mod crew;
 mod driver;
 pub mod engine;
 pub mod error;

@@ -40,6 +40,7 @@ pub(crate) use self::loans::{Lender, Lent};
 use self::values::Order;
 pub(crate) use self::values::{Arrival, News, OpenedThere};
 use crate::cells::ConnectionCell;
+use crate::crew::Crew;
 use crate::port::{NearPort, Parcel};
 use crate::receive::RECV_BUFFERS;
 use crate::sleep::Sleeper;
@@ -152,9 +153,9 @@ impl PathProcessor {
     ///
     /// # Errors
     /// If the system gives no thread or no poll.
-    #[expect(clippy::disallowed_methods, reason = "this is where processors are given out")]
     pub(crate) fn start(
         start: Start,
+        crew: &mut Crew,
         sockets: Vec<Served>,
         help: impl FnOnce(&Arc<EngineWaker>) -> Option<Helper>,
     ) -> std::io::Result<Self> {
@@ -175,13 +176,13 @@ impl PathProcessor {
         let (ends, ended) = channel();
         let others = OtherEnds { helper: help(&waker), tally: Arc::clone(&tally), _ends: ends };
         let hand = Hand::new(start, ports, sleeper, Arc::clone(&waker), rings, others)?;
-        let thread = std::thread::Builder::new().name(name).spawn(move || hand.run())?;
+        let thread = crew.take_on(&name, hand)?;
         Ok(Self {
             orders,
             news,
             arrivals,
             waker,
-            thread: Some(thread),
+            thread,
             ended,
             jobs_back,
             sends: VecDeque::new(),
@@ -279,6 +280,11 @@ impl PathProcessor {
     /// Whether there is something to take.
     pub(crate) fn has_news(&self) -> bool {
         !self.news.is_empty() || !self.arrivals.is_empty()
+    }
+
+    /// Whether the batch that is to be taken next has arrived at this socket, too.
+    pub(crate) fn has_more_of(&self, port: usize) -> bool {
+        self.arrivals.peek().is_ok_and(|next| next.port == port)
     }
 
     /// The next news. To be taken before what arrives, so that no acknowledgement overtakes a report.

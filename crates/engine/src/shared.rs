@@ -195,9 +195,12 @@ impl Shared {
         peer.waker.wake();
     }
 
-    /// The next batch that another driver has handed over.
-    pub(crate) fn pop_stray(&self) -> Option<Stray> {
-        lock(&self.todo).strays.pop_front()
+    /// The next batch that another driver has handed over, and whether the one after it has arrived at the same socket.
+    pub(crate) fn pop_stray(&self) -> Option<(Stray, bool)> {
+        let mut todo = lock(&self.todo);
+        let stray = todo.strays.pop_front()?;
+        let has_more = todo.strays.front().is_some_and(|next| next.port == stray.port);
+        Some((stray, has_more))
     }
 
     /// A stage of the driver ends; see [`Meter::lap`].

@@ -398,6 +398,13 @@ impl Connection {
         self.handle.export_keying_material(label, context, out)
     }
 
+    /// Which of the processors of [`Placement::Connection`](crate::Placement::Connection) serves it, counted from zero; zero under
+    /// the other placements. Who connects may choose ([`ConnectOptions`](crate::ConnectOptions)); of a connection that was accepted
+    /// the system has chosen.
+    pub fn processor(&self) -> usize {
+        self.handle.processor()
+    }
+
     /// Our address on this connection, where the system tells it; otherwise what the socket is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.handle.local_addr()

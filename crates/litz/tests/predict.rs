@@ -53,6 +53,56 @@ fn bulk_goes_as_fast_as_the_profile_allows_and_stages_on_two_processors_faster()
     assert_eq!(again.0.stdout, output.stdout, "the same again");
 }
 
+#[test]
+fn connections_of_their_own_processors_add_up_and_auto_says_what_it_chooses() {
+    let folder = folder();
+    let arguments = ["predict", "--bulk", "--profile=machine.json", "--datagram-size=1472", "--time=200ms"];
+    let more = ["--processors=8", "--placement=thread,connection(2),connection(4),auto"];
+    let (output, text) = litz(folder.path(), &[&arguments[..], &more, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let rows = &json(&output)["rows"];
+    let goodput = |row: usize| number(&rows[row]["predicted"]["goodput_bps"]);
+    for (row, connections) in [(0, 1), (1, 2), (2, 4)] {
+        assert_eq!(rows[row]["connections"].as_u64(), Some(connections), "{rows:#}");
+        let times = goodput(row) / goodput(0);
+        assert!((times - connections as f64).abs() < 0.1, "{times} times: {rows:#}");
+    }
+    // The cipher takes most of the time, and each end has four processors.
+    assert_eq!(rows[3]["placement"], "auto");
+    assert_eq!(rows[3]["placements"], serde_json::json!(["packet(4)", "packet(4)"]));
+    let (_, text) = litz(folder.path(), &[&arguments[..], &more].concat());
+    assert!(text.contains("\nauto, 1472 bytes: packet(4)\n"), "{text}");
+    // A scenario has one connection, and a socket for each path.
+    let (output, text) = litz(
+        folder.path(),
+        &[
+            "predict",
+            "small.toml",
+            "--profile=machine.json",
+            "--placement=connection(4),auto",
+            "--processors=1",
+            "--json",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let rows = &json(&output)["rows"];
+    assert_eq!((rows[0]["connections"].as_u64(), &rows[1]["placements"][0]), (Some(1), &Value::from("thread")));
+}
+
+#[test]
+fn several_connections_are_predicted_beside_as_many_that_are_measured() {
+    let folder = folder();
+    let arguments = ["predict", "--bulk", "--profile=machine.json", "--datagram-size=1472"];
+    let more = ["--placement=connection(2),auto", "--verify", "--runs=1", "--json"];
+    let output = in_time(folder.path(), &[&arguments[..], &more].concat());
+    let report = json(&output);
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert!(number(&row["measured"]["goodput_bps"]) > 0.0 && number(&row["measured"]["processors"]) > 0.0, "{row}");
+    }
+}
+
 /// Runs this with longer and longer times: on a busy machine the ends may not even meet in a short one. Whatever else goes wrong is wrong.
 fn in_time(folder: &Path, arguments: &[&str]) -> Output {
     let attempt = |time: &str| {

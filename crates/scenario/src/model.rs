@@ -71,7 +71,7 @@ pub struct Scenario {
 /// A host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// For people.
+    /// For people: in results, traces and captures.
     pub name: String,
     /// Bytes that it lets its peer have on the way, over all streams.
     pub receive_window: u64,

@@ -7,6 +7,7 @@ use units::{Instant, Rng};
 use crate::memory::run::Run;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
+use crate::simulated::Placement;
 use crate::world::{Order, Stages, Watch, WorldError};
 
 /// A datagram that leaves a host.
@@ -51,7 +52,24 @@ pub fn listen(
     sink: Sink,
     watch: Watch<'_>,
 ) -> Result<Outcome, WorldError> {
-    let mut run = Run::new(scenario, order, stages)?;
+    listen_placed(scenario, order, stages, [Placement::Thread; 2], sink, watch)
+}
+
+/// The same, of hosts that do their turns as an engine with these placements does while nothing costs time, the sending host's first:
+/// under `inline` calls of the application do turns, and under `connection(n)` the first of several endpoints has the connection. The
+/// others do what `thread` does, in an order that is not defined; see `tests/live.rs` for what is.
+///
+/// # Errors
+/// As of any world.
+pub fn listen_placed(
+    scenario: &Scenario,
+    order: &Order,
+    stages: Stages,
+    placements: [Placement; 2],
+    sink: Sink,
+    watch: Watch<'_>,
+) -> Result<Outcome, WorldError> {
+    let mut run = Run::placed(scenario, order, stages, placements)?;
     run.network.listen(sink);
     run.finish(watch)
 }

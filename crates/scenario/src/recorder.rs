@@ -50,6 +50,11 @@ impl Recorder {
         Self { parts: scenario.parts.iter().enumerate().map(record).collect(), foreign_streams: 0 }
     }
 
+    /// Of a scenario without work.
+    pub(crate) const fn of_nothing() -> Self {
+        Self { parts: Vec::new(), foreign_streams: 0 }
+    }
+
     /// A part begins.
     pub fn on_started(&mut self, now: Instant, part: usize) {
         let record = &mut self.parts[part];

@@ -3,7 +3,7 @@
 use scenario::memory::Memory;
 use scenario::model::Scenario;
 use scenario::parse::parse;
-use scenario::simulated::{Costs, Machine, Placement, Simulated, simulate};
+use scenario::simulated::{Costs, Machine, Placement, Simulated, simulate, simulate_several};
 use scenario::world::{Order, World, WorldError};
 use units::Duration;
 
@@ -196,6 +196,35 @@ fn stages_are_as_fast_as_the_processors_that_share_them_until_the_serial_part_is
     let light = self::costs("\"plan\":100,\"seal.cipher\":9000", "\"recv_call\":100");
     let eight = goodput(&run(&bulk(""), &light, Placement::Packet(8), 16));
     assert!(eight > 6.0 * PAYLOAD * 8.0 / 9.1e-6, "{eight:.3e}");
+}
+
+#[test]
+fn connections_with_threads_of_their_own_add_up_until_they_have_all_processors() {
+    // A packet takes the slower end ten microseconds of its driver's thread.
+    let costs = costs("\"plan\":4000,\"seal.cipher\":6000", "\"recv_call\":9000");
+    let scenario = bulk("");
+    let order = Order { paths: vec![0], seed: 1 };
+    let carried = |count: usize, processors: usize| {
+        let placements = [Placement::Connection(count); 2];
+        let machine = Machine { costs: costs.clone(), placements, processors: [processors; 2], is_shared: false };
+        let several = simulate_several(&scenario, &order, &machine, count, &mut |_| true).expect("it runs");
+        assert_eq!(several.len(), count);
+        let busy = several.iter().flat_map(|one| &one.busy[0]).map(|busy| busy.as_secs_f64()).sum::<f64>();
+        assert_eq!(several[0].outcome.components.iter().filter(|part| part.kind == "processors").count(), 2);
+        (several.iter().map(goodput).sum::<f64>(), busy)
+    };
+    let one = PAYLOAD * 8.0 / 10e-6;
+    for (count, processors, expected) in [(1, 8, 1.0), (2, 8, 2.0), (4, 8, 4.0), (4, 2, 2.0), (3, 1, 1.0)] {
+        let (goodput, busy) = carried(count, processors);
+        assert_near(goodput, expected * one, 0.05, &format!("{count} connections, {processors} processors"));
+        assert_near(busy, expected, 0.05, "busy processors");
+    }
+    // Alone it is the run that there is with one connection.
+    let machine = Machine { costs, placements: [Placement::Thread; 2], processors: [2; 2], is_shared: false };
+    let several = simulate_several(&scenario, &order, &machine, 1, &mut |_| true).expect("it runs");
+    let alone = simulate(&scenario, &order, &machine, &mut |_| true).expect("it runs");
+    assert_eq!((&several[0].outcome, several[0].events), (&alone.outcome, alone.events));
+    assert!(simulate_several(&scenario, &order, &machine, 0, &mut |_| true).is_err());
 }
 
 #[test]

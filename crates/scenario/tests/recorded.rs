@@ -187,6 +187,46 @@ fn a_trace_of_machines_shows_what_each_thread_did_and_all_of_it() {
     assert!(events(&trace, "C").iter().any(|event| event["name"] == "host b, socket 0: bytes"));
 }
 
+/// Every name that is in a recording, whatever it names.
+fn names_of(trace: &Value, packets: &[u8]) -> Vec<String> {
+    let mut names: Vec<String> = tracks(trace).into_values().collect();
+    let shown = ["C", "i", "X"].into_iter().flat_map(|ph| events(trace, ph));
+    names.extend(shown.filter_map(|event| event["name"].as_str().map(str::to_owned)));
+    names.extend(read_pcapng(packets).0);
+    names
+}
+
+#[test]
+fn a_host_has_the_name_of_its_file_in_a_trace_in_a_capture_and_in_results() {
+    let text = SCENARIO.replace(
+        "[[link]]\nname = 'wifi'",
+        "[hosts.a]\nname = 'laptop'\n[hosts.b]\nname = 'server'\n[[link]]\nname = 'wifi'",
+    );
+    let scenario = parse("named.toml", &text, &|_| Err(String::new())).unwrap_or_else(|error| panic!("{error}"));
+    let (recording, trace, packets) = recording();
+    let sim = Sim { machine: Some(machine()) };
+    let outcome = sim.run_recorded(&scenario, &order(), recording, &mut |_| true).expect("it runs");
+    let trace = serde_json::from_slice(&trace.take()).expect("the trace is JSON");
+    let mut names = names_of(&trace, &packets.take());
+    for name in [
+        "host laptop, thread 1 (driver)",
+        "host server, thread 2 (worker)",
+        "host server, socket 1: bytes",
+        "host laptop: connection",
+        "host server, path lte: round trip, us",
+        "wifi at laptop",
+        "lte at server",
+    ] {
+        assert!(names.iter().any(|known| known == name), "no {name:?}: {names:?}");
+    }
+    names.extend(outcome.components.iter().map(|component| component.name.clone()));
+    assert!(names.iter().any(|name| name == "processors of laptop"));
+    // What the table of the file is called is the name of nobody.
+    let is_a_table = |word: &str| matches!(word, "a" | "b");
+    let wrong = names.iter().find(|name| name.split(|sign: char| !sign.is_alphanumeric()).any(is_a_table));
+    assert_eq!(wrong, None);
+}
+
 #[test]
 fn components_say_what_the_run_did() {
     let machine = machine();

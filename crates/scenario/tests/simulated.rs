@@ -65,7 +65,8 @@ fn so_does_a_link_that_damages_doubles_and_reorders() {
     }
 }
 
-/// Batches are joined differently there: packets of one plan without bytes, one by one with them. So times differ a little, and no more.
+/// What is read at a time ends with the batch where there are bytes, and with the sender's chunk where there are none, and credit is granted
+/// as it is read. So times differ a little, and no more.
 #[test]
 fn hosts_that_let_datagrams_wait_for_each_other_differ_by_little() {
     let text = |coalesce| {

@@ -38,6 +38,7 @@ impl Driver {
                 // Reports first, of all processors: an acknowledgement may come on another path than what it is about.
                 self.take_all_reports();
                 received += 1;
+                self.others_may_open = self.processors[index].has_more_of(port);
                 match opened {
                     Some(opened) => self.absorb_opened(index, &meta, batch, opened),
                     None => self.deliver(port, &meta, batch),
@@ -90,11 +91,13 @@ impl Driver {
         // The ID may have been retired meanwhile, and the connection forgotten.
         let is_routed = self.endpoint.route(first) == Route::Known(key);
         let slot = self.slots.get_mut(key.0).filter(|slot| is_routed && Arc::ptr_eq(&slot.cell, &cell));
+        let len = batch.bytes().len();
         if let Some(slot) = slot {
             self.attended = Some(key);
             slot.connection.handle_opened_there(now, &mut open, &batch.freeze());
             self.attended = None;
             self.schedule(key);
+            self.tell_of_little(key, len);
         }
         self.processors[processor].keep_open(open);
         self.shared.lap(Stage::OpenAbsorb);

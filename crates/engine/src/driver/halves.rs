@@ -5,18 +5,18 @@ use std::sync::Arc;
 use quic::ConnectionKey;
 use units::Instant;
 
-use super::Driver;
+use super::{Driver, RECV_CALLS_PER_TURN};
 use crate::error::Closed;
 use crate::halves::{ARRIVALS_MAX, Arrival, Guest, NEWS_MAX, News};
 use crate::meter::Stage;
-use crate::receive::Arrived;
+use crate::receive::{Arrived, RECV_BUFFERS};
 use crate::slot::STRANGE_MAX;
 
 /// A batch of so many bytes means that much arrives.
 const BULK_FROM: usize = 8 << 10;
 
-/// Arrivals looked at in one turn.
-const ARRIVALS_PER_TURN: usize = 16;
+/// Arrivals looked at in one turn: as many as a driver that receives itself takes from one socket.
+const ARRIVALS_PER_TURN: usize = RECV_CALLS_PER_TURN * RECV_BUFFERS;
 
 impl Driver {
     /// What the receiver has to tell, and what it leaves to us; how many batches that were.
@@ -39,6 +39,7 @@ impl Driver {
             let Some(Arrival { port, meta, batch }) = arrival else { return taken };
             // The half that this batch is for may have come back before it.
             self.take_findings();
+            self.others_may_open = self.receiver.as_ref().is_some_and(|receiver| receiver.has_more_of(port));
             self.deliver(port, &meta, batch);
         }
         max

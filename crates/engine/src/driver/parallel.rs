@@ -115,6 +115,7 @@ impl Driver {
         self.carry_on();
         let (Some(stage), Some(slot)) = (&mut self.stage, self.slots.get_mut(key.0)) else { return };
         let now = self.clock.now();
+        let len = batch.bytes().len();
         self.shared.lap(Stage::Route);
         let mut open = stage.spare_open();
         let addresses = arrived_at(port, meta);
@@ -124,11 +125,12 @@ impl Driver {
             self.attended = None;
             self.shared.lap(Stage::OpenAbsorb);
             self.schedule(key);
+            self.tell_of_little(key, len);
             return;
         }
         let lane = Lane { key, path: open.path().unwrap_or(PathId::ZERO), way: Way::In };
         let cell = Arc::clone(&slot.cell);
-        if self.others_may_open && batch.bytes().len() >= OPEN_ELSEWHERE_FROM && stage.has_room() {
+        if self.others_may_open && len >= OPEN_ELSEWHERE_FROM && stage.has_room() {
             stage.give(now, lane, cell, Job::Open { open, batch });
             self.attended = None;
             return;
@@ -143,6 +145,7 @@ impl Driver {
         }
         self.attended = None;
         self.shared.lap(Stage::OpenAbsorb);
+        self.tell_of_little(key, len);
     }
 
     /// Carries on, in order, with what was done by other processors.

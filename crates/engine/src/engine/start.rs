@@ -10,6 +10,7 @@ use quic::{Endpoint, SHARDS_MAX, SecretSource};
 
 use super::{Core, Placed, SOCKETS_MAX, Seat, run_to_the_end};
 use crate::config::EngineConfig;
+use crate::crew::Crew;
 use crate::driver::{Driver, DriverLimits, Others, Tails};
 use crate::error::StartError;
 use crate::halves::{self, Receiver};
@@ -34,7 +35,8 @@ pub(super) fn start(mut config: EngineConfig, sockets: Vec<Box<dyn LiveSocket>>)
     check(&config, count, sockets.len())?;
     let mut secret = [0; 32];
     os_random(&mut secret).map_err(|error| StartError::System("get random bytes", error))?;
-    let Drivers { each: started, figures, halves } = drivers(&config, count, sockets, &Clock::start(), &secret)?;
+    let Drivers { each: started, figures, halves } =
+        drivers(&config, sockets, &Clock::start(), &secret, &mut Crew::Threads)?;
     let all: Vec<Arc<Shared>> = started.iter().map(|(shared, _)| Arc::clone(shared)).collect();
     all.iter().filter(|_| count > 1).for_each(|shared| shared.meet(&all));
     let mut seats = Vec::with_capacity(count);
@@ -60,14 +62,15 @@ pub(super) struct Drivers {
     pub(super) halves: Option<Arc<halves::Figures>>,
 }
 
-/// Makes so many drivers; each has as many of the sockets.
+/// Makes the drivers of the placement; each has as many of the sockets. `crew` takes on the other processors.
 pub(super) fn drivers(
     config: &EngineConfig,
-    count: usize,
     mut sockets: Vec<Box<dyn LiveSocket>>,
     clock: &Clock,
     secret: &[u8; 32],
+    crew: &mut Crew,
 ) -> Result<Drivers, StartError> {
+    let count = config.placement.driver_count();
     let common = Arc::new(Common::new(count));
     let secrets = SecretSource::new(secret);
     let each = sockets.len() / count;
@@ -76,7 +79,7 @@ pub(super) fn drivers(
         let rest = sockets.split_off(each);
         let mine = std::mem::replace(&mut sockets, rest);
         let (shared, sleeper) = share(config, clock.clone(), &common, index, &mine)?;
-        let (ports, others) = place(config, &shared, mine)?;
+        let (ports, others) = place(config, &shared, mine, crew)?;
         halves = others.receiver.as_ref().map(|receiver| Arc::clone(receiver.figures()));
         figures = others.figures.clone();
         // The only one has all of it.
@@ -142,6 +145,7 @@ fn place(
     config: &EngineConfig,
     shared: &Shared,
     sockets: Vec<Box<dyn LiveSocket>>,
+    crew: &mut Crew,
 ) -> Result<(Vec<Port>, Others), StartError> {
     let near = |socket, local| {
         Port::near(NearPort::new(socket, local, Arc::new(ArrivalWaker::new(Arc::clone(&shared.waker)))))
@@ -150,7 +154,7 @@ fn place(
     let cores = config.cores.get(1..).unwrap_or_default();
     let mut others = Others::default();
     if let Placement::Packet(count) = config.placement {
-        let stage = Stage::start(count.saturating_sub(1), cores, clock.clone(), config.busy_poll, &shared.waker);
+        let stage = Stage::start(count.saturating_sub(1), cores, clock.clone(), config.busy_poll, &shared.waker, crew);
         others.stage = Some(stage.map_err(|error| StartError::System("start a worker", error))?);
     }
     let wanted = if let Placement::Path(count) = config.placement { count.max(1) } else { 1 };
@@ -161,7 +165,7 @@ fn place(
     let mut ports = Vec::with_capacity(sockets.len());
     let mut given: Vec<Vec<_>> = (1..count).map(|_| Vec::new()).collect();
     let sockets = match config.placement {
-        Placement::Split => return halve(config, shared, sockets),
+        Placement::Split => return halve(config, shared, sockets, crew),
         _ => sockets,
     };
     for (index, socket) in sockets.into_iter().enumerate() {
@@ -185,7 +189,7 @@ fn place(
             busy_poll: config.busy_poll,
             owner: Arc::clone(&shared.waker),
         };
-        let processor = PathProcessor::start(start, sockets, |waker| {
+        let processor = PathProcessor::start(start, crew, sockets, |waker| {
             let (worker, helper) = Worker::helped_by(Arc::clone(waker));
             helpers.push(worker);
             has_near.then_some(helper)
@@ -208,6 +212,7 @@ fn halve(
     config: &EngineConfig,
     shared: &Shared,
     sockets: Vec<Box<dyn LiveSocket>>,
+    crew: &mut Crew,
 ) -> Result<(Vec<Port>, Others), StartError> {
     let (mut ports, mut receiving) = (Vec::with_capacity(sockets.len()), Vec::with_capacity(sockets.len()));
     for (mut socket, local) in sockets.into_iter().zip(shared.local_addrs.iter().copied()) {
@@ -226,7 +231,8 @@ fn halve(
         busy_poll: config.busy_poll,
         owner: Arc::clone(&shared.waker),
     };
-    let receiver = Receiver::start(start, receiving).map_err(|error| StartError::System("start a processor", error))?;
+    let receiver = Receiver::start(start, crew, receiving);
+    let receiver = receiver.map_err(|error| StartError::System("start a processor", error))?;
     Ok((ports, Others { receiver: Some(receiver), ..Others::default() }))
 }
 

@@ -1,10 +1,12 @@
 //! The duty cycle of the receiver.
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::mpsc::Sender;
 
 use bytes::BytesMut;
 use net::RecvMeta;
@@ -17,6 +19,7 @@ use super::guest::Guest;
 use super::values::{Arrival, News, Order};
 use super::{GUESTS_MAX, NEWS_MAX, ORDERS_MAX, Start};
 use crate::arrival::{LocalId, arrived_at, local_id, run_of_id};
+use crate::crew;
 use crate::port::NearPort;
 use crate::receive::{Arrived, Buffers, RECV_BUFFERS};
 use crate::sleep::Sleeper;
@@ -70,6 +73,8 @@ pub(super) struct Hand {
     awake_since: Instant,
     /// Whose fault a panic is.
     attended: Option<ConnectionKey>,
+    /// Dropped last.
+    _ends: Sender<Infallible>,
 }
 
 impl Hand {
@@ -79,6 +84,7 @@ impl Hand {
         sleeper: Sleeper,
         waker: Arc<EngineWaker>,
         rings: Rings,
+        ends: Sender<Infallible>,
     ) -> io::Result<Self> {
         for (index, port) in ports.iter().enumerate() {
             if let Readiness::Descriptor(descriptor) = port.readiness {
@@ -101,10 +107,13 @@ impl Hand {
             is_paused: false,
             must_say_paused: false,
             attended: None,
+            _ends: ends,
         })
     }
+}
 
-    pub(super) fn run(mut self) {
+impl crew::Hand for Hand {
+    fn run(mut self: Box<Self>) {
         if let Some(core) = self.start.core
             && let Err(error) = net::processors::stay_on(core)
         {
@@ -119,10 +128,20 @@ impl Hand {
         owner.wake();
     }
 
+    fn turn(&mut self) {
+        self.do_turn();
+    }
+
+    fn due_at(&self, now: Instant) -> Option<Instant> {
+        if self.is_busy() { Some(now) } else { self.next_quiet().map(|at| at.max(now)) }
+    }
+}
+
+impl Hand {
     /// Turns until nobody has orders any more. A half that panics takes no other along.
     fn cycle(&mut self) {
         while !self.rings.orders.is_abandoned() {
-            let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.turn())) else { continue };
+            let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.turn_and_rest())) else { continue };
             let Some(key) = self.attended.take() else { resume_unwind(panic) };
             tracing::error!(connection = key.0, "a receive half has broken: its connection ends, the others go on");
             self.bury(key);
@@ -142,8 +161,14 @@ impl Hand {
         }
     }
 
-    /// Never runs long; sleeps at its end if there is nothing to do.
-    fn turn(&mut self) {
+    /// Sleeps after the turn if there is nothing to do.
+    fn turn_and_rest(&mut self) {
+        self.do_turn();
+        self.rest();
+    }
+
+    /// Never runs long.
+    fn do_turn(&mut self) {
         // Nobody else writes it.
         self.rings.turns.store(self.rings.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let had_many = self.rings.orders.slots() >= ORDERS_PER_TURN;
@@ -162,7 +187,6 @@ impl Hand {
         self.note_quiet();
         self.wake_owner();
         self.wake_readers();
-        self.rest();
     }
 
     // ── Orders ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -368,6 +392,12 @@ impl Hand {
             || (self.may_receive() && self.ports.iter().any(|port| port.readable || port.arrivals.has_some()))
     }
 
+    /// There is something to do already.
+    fn is_busy(&self) -> bool {
+        let may_tell = self.rings.news.slots() > NEWS_RESERVED;
+        self.has_work() || (may_tell && self.guests.values().any(|guest| guest.has_findings))
+    }
+
     fn wake_owner(&mut self) {
         if std::mem::take(&mut self.has_told) {
             self.start.owner.wake();
@@ -378,10 +408,8 @@ impl Hand {
     fn rest(&mut self) {
         self.waker.announce_sleep();
         fence(Ordering::SeqCst);
-        let may_tell = self.rings.news.slots() > NEWS_RESERVED;
-        let busy = self.has_work() || (may_tell && self.guests.values().any(|guest| guest.has_findings));
         let now = self.start.clock.now();
-        let until = if busy { Some(now) } else { self.next_quiet() };
+        let until = if self.is_busy() { Some(now) } else { self.next_quiet() };
         add(&self.rings.figures.busy_ns, now.saturating_since(self.awake_since).as_nanos());
         let ready = self.sleeper.wait(now, until);
         self.waker.announce_awake();

@@ -30,7 +30,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{self, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 
 use crate::clock::Clock;
@@ -45,6 +45,7 @@ pub(crate) use self::guest::Guest;
 use self::hand::{Hand, Rings};
 use self::values::Order;
 pub(crate) use self::values::{Arrival, News, Report, Word};
+use crate::crew::Crew;
 use crate::port::NearPort;
 use crate::receive::RECV_BUFFERS;
 use crate::sleep::Sleeper;
@@ -111,8 +112,11 @@ impl Receiver {
     ///
     /// # Errors
     /// If the system gives no thread or no poll.
-    #[expect(clippy::disallowed_methods, reason = "this is where processors are given out")]
-    pub(crate) fn start(start: Start, sockets: Vec<(SocketAddr, Box<dyn LiveSocket>)>) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        start: Start,
+        crew: &mut Crew,
+        sockets: Vec<(SocketAddr, Box<dyn LiveSocket>)>,
+    ) -> std::io::Result<Self> {
         let (orders, to_do) = RingBuffer::new(ORDERS_MAX);
         let (told, news) = RingBuffer::new(NEWS_MAX);
         let (received, arrivals) = RingBuffer::new(ARRIVALS_MAX);
@@ -126,19 +130,15 @@ impl Receiver {
         let counted = Arc::clone(&figures);
         let rings =
             Rings { orders: to_do, news: told, arrivals: received, turns: Arc::clone(&turns), figures: counted };
-        let hand = Hand::new(start, ports, sleeper, Arc::clone(&waker), rings)?;
         let (ends, ended) = channel();
-        let run = move || {
-            hand.run();
-            drop::<Sender<Infallible>>(ends);
-        };
-        let thread = std::thread::Builder::new().name("litz-receive".to_owned()).spawn(run)?;
+        let hand = Hand::new(start, ports, sleeper, Arc::clone(&waker), rings, ends)?;
+        let thread = crew.take_on("litz-receive", hand)?;
         Ok(Self {
             orders,
             news,
             arrivals,
             waker,
-            thread: Some(thread),
+            thread,
             ended,
             guests: 0,
             turns,
@@ -216,6 +216,11 @@ impl Receiver {
     /// Whether there is something to take.
     pub(crate) fn has_news(&self) -> bool {
         !self.is_gone && (!self.news.is_empty() || !self.arrivals.is_empty())
+    }
+
+    /// Whether the batch that is to be taken next has arrived at this socket, too.
+    pub(crate) fn has_more_of(&self, port: usize) -> bool {
+        !self.is_gone && self.arrivals.peek().is_ok_and(|next| next.port == port)
     }
 
     /// The next news. To be taken before a plan is made.

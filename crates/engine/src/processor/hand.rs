@@ -17,6 +17,7 @@ use super::loans::Borrower;
 use super::values::{Arrival, News, Order};
 use super::{ORDERS_MAX, Start};
 use crate::arrival::{arrived_at, run_of_id};
+use crate::crew::{self, Hand as _};
 use crate::port::{NearPort, Parcel, Sent};
 use crate::receive::{Arrived, Buffers, RECV_BUFFERS};
 use crate::sleep::Sleeper;
@@ -119,7 +120,27 @@ impl Hand {
         })
     }
 
-    pub(super) fn run(mut self) {
+    fn is_busy(&self) -> bool {
+        !self.rings.orders.is_empty()
+            || self.rings.orders.is_abandoned()
+            || self.others.helper.as_ref().is_some_and(Helper::has_work)
+            || (self.can_receive() && self.ports.iter().any(|(_, port)| port.readable || port.arrivals.has_some()))
+    }
+
+    fn can_receive(&self) -> bool {
+        self.rings.arrivals.slots() >= RECV_BUFFERS
+    }
+
+    /// When a socket that had no room is tried again.
+    fn retry_at(&self, now: Instant) -> Option<Instant> {
+        let at = self.ports.iter().filter_map(|(_, port)| port.retry_at()).min()?;
+        // Not before the driver may have read something.
+        Some(if self.rings.news.slots() < NEWS_RESERVED { at.max(now + RETRY_LATER) } else { at })
+    }
+}
+
+impl crew::Hand for Hand {
+    fn run(mut self: Box<Self>) {
         if let Some(core) = self.start.core
             && let Err(error) = net::processors::stay_on(core)
         {
@@ -135,22 +156,32 @@ impl Hand {
         owner.wake();
     }
 
+    fn turn(&mut self) {
+        // Nobody else writes it.
+        self.rings.turns.store(self.rings.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.take_orders();
+        (0..self.ports.len()).for_each(|at| self.retry(at));
+        self.send_waiting();
+        for at in 0..self.ports.len() {
+            self.receive(at);
+            let now = self.start.clock.now();
+            self.ports[at].1.flush(now);
+            self.watch_room(at);
+        }
+        self.help();
+        self.finish();
+        self.wake_owner();
+    }
+
+    fn due_at(&self, now: Instant) -> Option<Instant> {
+        if self.is_busy() { Some(now) } else { self.retry_at(now).map(|at| at.max(now)) }
+    }
+}
+
+impl Hand {
     fn cycle(&mut self) {
         while !self.rings.orders.is_abandoned() {
-            // Nobody else writes it.
-            self.rings.turns.store(self.rings.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            self.take_orders();
-            (0..self.ports.len()).for_each(|at| self.retry(at));
-            self.send_waiting();
-            for at in 0..self.ports.len() {
-                self.receive(at);
-                let now = self.start.clock.now();
-                self.ports[at].1.flush(now);
-                self.watch_room(at);
-            }
-            self.help();
-            self.finish();
-            self.wake_owner();
+            self.turn();
             self.rest();
         }
     }
@@ -289,7 +320,7 @@ impl Hand {
 
     /// One call to a socket, while there is room to tell of what comes.
     fn receive(&mut self, at: usize) {
-        if self.rings.arrivals.slots() < RECV_BUFFERS {
+        if !self.can_receive() {
             return;
         }
         let (index, port) = &mut self.ports[at];
@@ -347,17 +378,9 @@ impl Hand {
     /// Sleeps until there is an order, an arrival, room or a time to try again.
     fn rest(&mut self) {
         self.waker.announce_sleep();
-        let can_receive = self.rings.arrivals.slots() >= RECV_BUFFERS;
-        let busy = !self.rings.orders.is_empty()
-            || self.rings.orders.is_abandoned()
-            || self.others.helper.as_ref().is_some_and(Helper::has_work)
-            || (can_receive && self.ports.iter().any(|(_, port)| port.readable || port.arrivals.has_some()));
+        let busy = self.is_busy();
         let now = self.start.clock.now();
-        let retries = self.ports.iter().filter_map(|(_, port)| port.retry_at()).min();
-        // Not before the driver may have read something.
-        let retries =
-            retries.map(|at| if self.rings.news.slots() < NEWS_RESERVED { at.max(now + RETRY_LATER) } else { at });
-        let until = if busy { Some(now) } else { retries };
+        let until = if busy { Some(now) } else { self.retry_at(now) };
         if !busy {
             self.loans.sweep();
         }

@@ -37,6 +37,7 @@ pub(crate) use self::figures::Figures;
 use self::order::{Ordered, Ticket};
 use self::worker::{Fate, JOBS_MAX, Start};
 use crate::cells::ConnectionCell;
+use crate::crew::Crew;
 use crate::receive::{Arrived, RECV_BUFFERS};
 use crate::wake::EngineWaker;
 
@@ -114,6 +115,7 @@ impl Stage {
         clock: Clock,
         busy_poll: Duration,
         owner: &Arc<EngineWaker>,
+        crew: &mut Crew,
     ) -> std::io::Result<Self> {
         let start = |index: usize| Start {
             name: format!("litz-worker-{}", index + 1),
@@ -122,7 +124,7 @@ impl Stage {
             busy_poll,
             owner: Arc::clone(owner),
         };
-        let workers = (0..count).map(|index| Worker::start(start(index))).collect::<Result<Vec<_>, _>>()?;
+        let workers = (0..count).map(|index| Worker::start(start(index), crew)).collect::<Result<Vec<_>, _>>()?;
         let figures = Figures::new(workers.iter().map(|worker| worker.tally.clone()).collect());
         Ok(Self::new(workers, Arc::new(figures)))
     }

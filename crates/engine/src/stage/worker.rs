@@ -15,6 +15,7 @@ use units::{Duration, Instant};
 use super::doze::Doze;
 use super::job::Job;
 use super::order::Ticket;
+use crate::crew::{self, Crew};
 use crate::wake::EngineWaker;
 
 /// Batches a worker has at a time, at most: one that it works on, and enough beside it to bridge what its owner does meanwhile.
@@ -153,15 +154,14 @@ impl Worker {
     ///
     /// # Errors
     /// If the system gives no thread.
-    #[expect(clippy::disallowed_methods, reason = "this is where processors are given out")]
-    pub(crate) fn start(start: Start) -> std::io::Result<Self> {
+    pub(crate) fn start(start: Start, crew: &mut Crew) -> std::io::Result<Self> {
         let (jobs, to_do) = RingBuffer::new(JOBS_MAX);
         let (done, returned) = RingBuffer::new(JOBS_MAX);
         let (doze, tally) = (Arc::new(Doze::default()), Arc::new(Tally::default()));
         let name = start.name.clone();
         let hand = Hand { start, jobs: to_do, returned: done, doze: doze.clone(), tally: tally.clone() };
-        let thread = std::thread::Builder::new().name(name).spawn(move || hand.run())?;
-        Ok(Self::new(jobs, returned, Alarm::Thread(doze), Some(thread), tally, JOBS_MAX))
+        let thread = crew.take_on(&name, hand)?;
+        Ok(Self::new(jobs, returned, Alarm::Thread(doze), thread, tally, JOBS_MAX))
     }
 
     /// One without a thread, and the end at which `waker` finds its work.
@@ -239,8 +239,8 @@ impl Drop for Worker {
     }
 }
 
-impl Hand {
-    fn run(mut self) {
+impl crew::Hand for Hand {
+    fn run(mut self: Box<Self>) {
         self.doze.settle();
         if let Some(core) = self.start.core
             && let Err(error) = net::processors::stay_on(core)
@@ -260,6 +260,19 @@ impl Hand {
         }
     }
 
+    fn turn(&mut self) {
+        while let Ok(Errand { ticket, mut job }) = self.jobs.pop() {
+            job.run();
+            self.give_back(Returned { ticket, fate: Fate::Done(job) });
+        }
+    }
+
+    fn due_at(&self, now: Instant) -> Option<Instant> {
+        (!self.jobs.is_empty()).then_some(now)
+    }
+}
+
+impl Hand {
     /// Does one job; false if that has gone wrong, and the thread is to end.
     fn serve(&mut self, errand: Errand) -> bool {
         let Errand { ticket, mut job } = errand;

@@ -8,7 +8,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `run` | bytes from memory to memory, for a while |
+//! | `run`, `several` | bytes from memory to memory, for a while, by one connection or by several at a time |
 //! | `calibrate`, `absorb` | what parts of stages cost alone |
 //! | `cores`, `wake` | which processors each end has; what waking a thread takes |
 //! | `file` | what files add |
@@ -25,6 +25,7 @@ mod fit;
 mod report;
 mod row;
 mod run;
+mod several;
 mod side;
 mod wake;
 
@@ -41,6 +42,7 @@ pub(crate) use fit::median;
 pub(crate) use report::{BUDGET_NS, Report, Table};
 pub(crate) use row::{End, Source};
 pub(crate) use run::{Run, RunPlan, WARM_UP, WINDOW, run};
+pub(crate) use several::run_several;
 pub(crate) use side::Side;
 
 use cores::Cores;

@@ -16,6 +16,7 @@ use super::Failure;
 use super::calibrate::{Alone, CHUNK_LEN, Calibration};
 use super::cores::{Cores, stay};
 use super::row::End;
+use super::several::end;
 
 /// Before measuring: the congestion window has opened, buffers are allocated, processors run at speed.
 pub(crate) const WARM_UP: Duration = Duration::from_millis(200);
@@ -84,18 +85,18 @@ impl Spent {
 
 /// Where a run stands: the ends look, the caller sets.
 #[derive(Default)]
-struct Phase(AtomicU8);
+pub(super) struct Phase(AtomicU8);
 
 impl Phase {
     // Zero is the warm-up.
     const MEASURE: u8 = 1;
-    const OVER: u8 = 2;
+    pub(super) const OVER: u8 = 2;
 
     fn is(&self, phase: u8) -> bool {
         self.0.load(Ordering::Relaxed) == phase
     }
 
-    fn set(&self, phase: u8) {
+    pub(super) fn set(&self, phase: u8) {
         self.0.store(phase, Ordering::Relaxed);
     }
 }
@@ -124,14 +125,9 @@ pub(crate) fn run(plan: &RunPlan, cancel: &CancelToken) -> Result<Run, Failure> 
         });
         let waited = conduct(plan, &phase, cancel, || sending.is_finished() || receiving.is_finished());
         phase.set(Phase::OVER);
-        let ended = |thread: std::thread::Result<Result<Option<Spent>, String>>| {
-            let spent = thread.map_err(|_| Failure::Error("a measuring thread panicked".to_owned()))?;
-            spent.map_err(|error| Failure::Error(format!("a run over loopback broke off: {error}")))
-        };
-        let (sending, receiving) = (ended(sending.join()), ended(receiving.join()));
+        let (sending, receiving) = (sending.join(), receiving.join());
         waited?;
-        let short = || Failure::Error("a run was too short to move anything: give it a longer --time".to_owned());
-        Ok(Run { sending: sending?.ok_or_else(short)?, receiving: receiving?.ok_or_else(short)? })
+        Ok(Run { sending: end(sending)?, receiving: end(receiving)? })
     })
 }
 
@@ -141,7 +137,7 @@ pub(super) fn words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn config(plan: &RunPlan) -> EndpointConfig {
+pub(super) fn config(plan: &RunPlan) -> EndpointConfig {
     EndpointConfig {
         placement: plan.placement,
         transport: TransportConfig {
@@ -158,7 +154,12 @@ fn config(plan: &RunPlan) -> EndpointConfig {
 }
 
 /// Moves the phases on by the clock.
-fn conduct(plan: &RunPlan, phase: &Phase, cancel: &CancelToken, is_over: impl Fn() -> bool) -> Result<(), Failure> {
+pub(super) fn conduct(
+    plan: &RunPlan,
+    phase: &Phase,
+    cancel: &CancelToken,
+    is_over: impl Fn() -> bool,
+) -> Result<(), Failure> {
     let clock = MonotonicClock::start();
     for (next, time) in [(Phase::MEASURE, WARM_UP), (Phase::OVER, plan.time)] {
         let until = clock.now() + time;
@@ -178,7 +179,12 @@ fn conduct(plan: &RunPlan, phase: &Phase, cancel: &CancelToken, is_over: impl Fn
     Ok(())
 }
 
-fn send(plan: &RunPlan, endpoint: &Endpoint, connection: &Connection, phase: &Phase) -> Result<Option<Spent>, String> {
+pub(super) fn send(
+    plan: &RunPlan,
+    endpoint: &Endpoint,
+    connection: &Connection,
+    phase: &Phase,
+) -> Result<Option<Spent>, String> {
     let mut window = Window::new(End::Sending, plan, endpoint, connection, |stats| {
         (stats.send.packets_sent, stats.send.packets_lost)
     })?;
@@ -193,7 +199,7 @@ fn send(plan: &RunPlan, endpoint: &Endpoint, connection: &Connection, phase: &Ph
     window.spent()
 }
 
-fn receive(
+pub(super) fn receive(
     plan: &RunPlan,
     endpoint: &Endpoint,
     connection: &Connection,

@@ -61,6 +61,19 @@ impl App {
         }
     }
 
+    /// One that begins nothing and answers nothing.
+    pub(crate) fn nobody() -> Self {
+        Self {
+            items: Vec::new(),
+            works: Vec::new(),
+            writers: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            unanswered: Vec::new(),
+            may_open: false,
+            stages: Stages::Lengths,
+        }
+    }
+
     /// Whether payload is made and checked; it is unless told otherwise. Both ends must do the same.
     #[must_use]
     pub fn with_stages(self, stages: Stages) -> Self {

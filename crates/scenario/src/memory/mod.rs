@@ -10,8 +10,10 @@
 //! does to its packets what it would do if the others were not there.
 
 pub(crate) mod books;
+mod calls;
 mod cells;
 pub(crate) mod frame;
+mod joined;
 pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod run;

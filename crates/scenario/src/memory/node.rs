@@ -31,6 +31,8 @@ pub(crate) struct Node {
     factory: Arc<dyn SessionFactory>,
     stages: Stages,
     plan: Plan,
+    /// The last plan had all the datagrams that it could.
+    was_full: bool,
     sealed: Vec<u8>,
     /// Datagrams that came to it, and those of them that belong to no connection.
     taken: u64,
@@ -103,12 +105,15 @@ impl Node {
         path_count: usize,
         stages: Stages,
         seed: u64,
+        shards: usize,
     ) -> Result<Self, WorldError> {
         let host = if side == Side::Client { 0 } else { 1 };
         let HostSeeds { secret, sessions } = host_seeds(seed, host);
         let factory: Arc<dyn SessionFactory> = Arc::new(DeterministicFactory::new(side, sessions));
         let listening = (side == Side::Server).then(|| factory.clone());
         let secrets = SecretSource::new(&secret);
+        // The first of several endpoints has a share of the IDs.
+        let secrets = if shards > 1 { secrets.split_for(0, shards) } else { secrets };
         let endpoint = Endpoint::new(transport_config(scenario, host, path_count), listening, secrets)
             .map_err(|error| WorldError::Unsuitable(error.to_string()))?;
         Ok(Self {
@@ -118,6 +123,7 @@ impl Node {
             factory,
             stages,
             plan: Plan::new(),
+            was_full: false,
             sealed: Vec::new(),
             taken: 0,
             unrouted: 0,
@@ -155,29 +161,31 @@ impl Node {
         match frame.body() {
             Body::Unsealed(parcel, datagram) => self.receive_batch(now, parcel, datagram..datagram + 1),
             Body::Bytes(bytes) => {
-                self.taken += 1;
-                self.receive_bytes(now, addresses(frame.path(), self.side), bytes.to_vec());
-                self.apply_routes();
+                self.receive_bytes(now, addresses(frame.path(), self.side), bytes.to_vec(), bytes.len());
             }
         }
     }
 
-    fn receive_bytes(&mut self, now: Instant, addresses: Addresses, bytes: Vec<u8>) {
-        match self.endpoint.route(&bytes) {
-            Route::Known(_) => {
-                if let Some(connection) = &mut self.connection {
-                    let len = bytes.len();
-                    connection.handle_datagrams(now, addresses, Arrived(bytes), len);
-                } else {
+    /// Datagrams that arrived together from one address, all `stride` bytes long but the last.
+    fn receive_bytes(&mut self, now: Instant, addresses: Addresses, mut bytes: Vec<u8>, stride: usize) {
+        self.taken += bytes.len().div_ceil(stride) as u64;
+        while !bytes.is_empty() {
+            let first = &bytes[..stride.min(bytes.len())];
+            match (self.endpoint.route(first), &mut self.connection) {
+                (Route::Known(_), Some(connection)) => {
+                    connection.handle_datagrams(now, addresses, Arrived(std::mem::take(&mut bytes)), stride);
+                }
+                (Route::First, None) => {
+                    self.connection = self.endpoint.accept(now, addresses, BytesMut::from(first)).ok();
+                    self.unrouted += u64::from(self.connection.is_none());
+                    bytes.drain(..first.len());
+                }
+                _ => {
                     self.unrouted += 1;
+                    bytes.drain(..first.len());
                 }
             }
-            Route::First if self.connection.is_none() => {
-                let datagram = BytesMut::from(&bytes[..]);
-                self.connection = self.endpoint.accept(now, addresses, datagram).ok();
-                self.unrouted += u64::from(self.connection.is_none());
-            }
-            Route::First | Route::UnknownVersion | Route::Unknown => self.unrouted += 1,
+            self.apply_routes();
         }
     }
 
@@ -202,9 +210,22 @@ impl Node {
         self.connection.as_mut()?.poll_event()
     }
 
-    /// Datagrams that waited for each other, in their order.
-    pub(crate) fn receive_all(&mut self, now: Instant, frames: &mut Vec<Frame>) {
-        let mut frames = frames.drain(..).peekable();
+    /// A batch arrives: datagrams of one path, as long as each other but for the last, which may be shorter.
+    pub(crate) fn receive_joined(&mut self, now: Instant, path: usize, frames: impl Iterator<Item = Frame>) {
+        if self.stages == Stages::Lengths {
+            return self.receive_rows(now, frames);
+        }
+        let (mut joined, mut stride) = (Vec::new(), 0);
+        for frame in frames {
+            let Body::Bytes(bytes) = frame.body() else { unreachable!("everything is sealed here") };
+            stride = stride.max(bytes.len());
+            joined.extend(bytes);
+        }
+        self.receive_bytes(now, addresses(path, self.side), joined, stride);
+    }
+
+    fn receive_rows(&mut self, now: Instant, frames: impl Iterator<Item = Frame>) {
+        let mut frames = frames.peekable();
         while let Some(frame) = frames.next() {
             let Body::Unsealed(parcel, first) = frame.body() else {
                 self.receive(now, frame);
@@ -212,7 +233,7 @@ impl Node {
             };
             let unsealed = parcel.unsealed();
             let mut end = first + 1;
-            // Packets of one plan, one behind the other, are one batch.
+            // Packets of one plan, one behind the other, are one row.
             while !unsealed.is_sealed(first)
                 && frames
                     .next_if(|next| match next.body() {
@@ -232,15 +253,14 @@ impl Node {
     /// Datagrams of a plan that arrived together over a path.
     pub(crate) fn receive_batch(&mut self, now: Instant, parcel: &Parcel, datagrams: Range<usize>) {
         let (addresses, unsealed) = (addresses(parcel.path(), self.side), parcel.unsealed());
-        self.taken += datagrams.len() as u64;
         if unsealed.is_sealed(datagrams.start) {
             debug_assert_eq!(datagrams.len(), 1, "what has bytes comes alone");
-            let mut bytes = Vec::with_capacity(unsealed.len_bytes(datagrams.start));
+            let len = unsealed.len_bytes(datagrams.start);
+            let mut bytes = Vec::with_capacity(len);
             unsealed.seal_datagram(datagrams.start, &mut bytes);
-            self.receive_bytes(now, addresses, bytes);
-            self.apply_routes();
-            return;
+            return self.receive_bytes(now, addresses, bytes, len);
         }
+        self.taken += datagrams.len() as u64;
         let destination = unsealed.destination(datagrams.start);
         if destination != self.routed.as_ref() {
             let route = self.endpoint.route_unsealed(unsealed, datagrams.start);
@@ -264,6 +284,7 @@ impl Node {
                 connection.handle_emitted(now, &receipt);
                 continue;
             };
+            self.was_full = self.plan.is_full(PLAN_DATAGRAMS_MAX);
             let mut parcel = spare(&mut self.parcels);
             let empty = Rc::get_mut(&mut parcel).expect("nobody else has a spare one");
             empty.fill(usize::from(addresses.socket), &mut self.plan);
@@ -281,10 +302,21 @@ impl Node {
         self.apply_routes();
     }
 
-    /// Sends what may leave now, so many plans of it at most; how many there were.
-    pub(crate) fn send(&mut self, now: Instant, plans_max: usize, mut emit: impl FnMut(Frame)) -> usize {
+    /// Sends what may leave now, so many plans of it at most; how many there were. If it `holds_tails`, what follows a full plan and fills
+    /// no other stays, and counts as the rest of them.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        plans_max: usize,
+        holds_tails: bool,
+        mut emit: impl FnMut(Frame),
+    ) -> usize {
         let mut plans = 0;
         while plans < plans_max {
+            if holds_tails && plans > 0 && self.has_only_a_tail() {
+                plans = plans_max;
+                break;
+            }
             if self.stages == Stages::Lengths {
                 let Some(flight) = self.next_flight(now, PLAN_DATAGRAMS_MAX) else { break };
                 self.emitted(now, &flight);
@@ -298,12 +330,19 @@ impl Node {
         plans
     }
 
+    /// Whether the last plan was full and what is left fills none.
+    fn has_only_a_tail(&mut self) -> bool {
+        let connection = self.connection.as_mut();
+        self.was_full && connection.is_some_and(|connection| connection.has_only_a_tail(PLAN_DATAGRAMS_MAX))
+    }
+
     /// Sends a plan, sealed; false if there is nothing to send.
     fn send_bytes(&mut self, now: Instant, emit: &mut impl FnMut(Frame)) -> bool {
         let Some(connection) = &mut self.connection else { return false };
         if !connection.poll_plan(now, PLAN_DATAGRAMS_MAX, &mut self.plan) {
             return false;
         }
+        self.was_full = self.plan.is_full(PLAN_DATAGRAMS_MAX);
         connection.handle_emitted(now, &self.plan.receipt());
         let Some(addresses) = self.plan.addresses else { return true };
         let path = usize::from(addresses.socket);

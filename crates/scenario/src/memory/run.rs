@@ -17,6 +17,7 @@ use crate::model::Scenario;
 use crate::outcome::Outcome;
 use crate::proof::Proof;
 use crate::recorder::Recorder;
+use crate::simulated::Placement;
 use crate::tape::Tape;
 use crate::world::{Order, Progress, Stages, Watch, WorldError};
 
@@ -32,14 +33,18 @@ const STEPS_BETWEEN_WATCHES: u64 = 4096;
 pub(crate) struct Run {
     scenario: Rc<Scenario>,
     order: Order,
+    /// Which placements the hosts behave as while nothing costs time.
+    pub(super) placements: [Placement; 2],
+    /// The last turn within a call of the application has left something to do.
+    pub(super) is_owed_turn: [bool; 2],
     pub(crate) now: Instant,
     pub(crate) end: Instant,
     /// The sending host, then the other.
     pub(crate) nodes: [Node; 2],
-    apps: [App; 2],
+    pub(super) apps: [App; 2],
     pub(super) cells: [Cells; 2],
     pub(crate) network: Network,
-    recorder: Recorder,
+    pub(super) recorder: Recorder,
     proof: Proof,
     plan: PathPlan,
     connected_at: Option<Instant>,
@@ -59,13 +64,28 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(scenario: &Scenario, order: &Order, stages: Stages) -> Result<Self, WorldError> {
+        Self::placed(scenario, order, stages, [Placement::Thread; 2])
+    }
+
+    /// Of hosts that do their turns as under these placements.
+    pub(crate) fn placed(
+        scenario: &Scenario,
+        order: &Order,
+        stages: Stages,
+        placements: [Placement; 2],
+    ) -> Result<Self, WorldError> {
         order.validate(scenario)?;
         let root = Rng::from_seed(order.seed);
-        let node = |side| Node::new(scenario, side, order.paths.len(), stages, order.seed);
+        let node = |side: Side| {
+            let shards = placements[usize::from(side == Side::Server)].shard_count();
+            Node::new(scenario, side, order.paths.len(), stages, order.seed, shards)
+        };
         let links = scenario.links_under(&order.paths);
         Ok(Self {
             scenario: Rc::new(scenario.clone()),
             order: order.clone(),
+            placements,
+            is_owed_turn: [false; 2],
             now: Instant::ZERO,
             end: Instant::ZERO + scenario.duration,
             nodes: [node(Side::Client)?, node(Side::Server)?],
@@ -91,6 +111,11 @@ impl Run {
         self.go(watch)?;
         let inside = self.inside();
         Ok(self.into_outcome(inside))
+    }
+
+    /// Whether datagrams wait for each other at a host, and are joined.
+    pub(super) fn joins(&self, host: usize) -> bool {
+        !self.scenario.hosts[host].coalesce.is_zero()
     }
 
     /// How many paths it has.
@@ -199,6 +224,9 @@ impl Run {
     /// Lets a host's application do what it can: hear what happened, go on with what it reads and writes, answer, and begin what is
     /// due.
     pub(super) fn pump(&mut self, host: usize) {
+        if self.placements[host] == Placement::Inline {
+            return self.pump_inline(host);
+        }
         let Some(connection) = &mut self.nodes[host].connection else { return };
         let (app, recorder) = (&mut self.apps[host], &mut self.recorder);
         while let Some(event) = self.cells[host].pop_news() {
@@ -262,7 +290,9 @@ impl Run {
             if self.look_at[host].is_some_and(|at| at <= self.now) {
                 self.look_at[host] = None;
                 self.touched[host] = true;
-                self.nodes[host].receive_all(self.now, &mut self.waiting[host]);
+                for frame in self.waiting[host].drain(..) {
+                    self.sockets[host][frame.path()].push_back(frame);
+                }
             }
         }
     }
@@ -323,7 +353,7 @@ impl Run {
         for (host, inside) in inside.into_iter().enumerate() {
             let [sent, arrived] = self.network.totals(host);
             check_host(self.nodes[host].tally(), inside, sent, arrived)
-                .map_err(|words| format!("host {}: {words}", ["a", "b"][host]))?;
+                .map_err(|words| format!("host {}: {words}", self.scenario.hosts[host].name))?;
         }
         Ok(())
     }

@@ -52,6 +52,23 @@ impl Placement {
         }
     }
 
+    /// Endpoints behind one address, which share out the connection IDs.
+    pub(crate) fn shard_count(self) -> usize {
+        match self {
+            Self::Connection(count) => count.max(1),
+            _ => 1,
+        }
+    }
+
+    /// Threads of which any may seal what the driver plans, itself included: those of paths help it if it has a path of its own.
+    pub(crate) fn helping_count(self, paths: usize) -> usize {
+        match self {
+            Self::Packet(count) => count.max(1),
+            Self::Path(count) if (1..=paths).contains(&count) => count,
+            _ => 1,
+        }
+    }
+
     /// Threads that seal and open.
     pub(crate) fn stage_count(self) -> usize {
         match self {

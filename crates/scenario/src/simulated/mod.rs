@@ -23,7 +23,7 @@ mod socket;
 
 pub use costs::{Costs, End, PROFILE_BYTES_MAX, ProfileError, Task};
 pub use machine::{Machine, PROCESSORS_MAX, Placement};
-pub use run::{Simulated, simulate, simulate_recorded};
+pub use run::{Simulated, simulate, simulate_recorded, simulate_several};
 
 use ::sim::Simulation;
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 use units::Duration;
 
 use super::Case;
+use super::choice::Choice;
 use super::work::cpu_s_per_gb;
 use crate::profile::{self, Failure, RunPlan};
 
@@ -55,7 +56,7 @@ pub(super) fn median(samples: &[Sample]) -> Option<Measured> {
 /// In words for the user.
 pub(super) fn check(cases: &[Case]) -> Result<(), String> {
     let of_scenario = |case: &&Case| case.datagram_bytes.is_none();
-    if cases.iter().filter(of_scenario).any(|case| case.placement == Placement::Inline) {
+    if cases.iter().filter(of_scenario).any(|case| case.placement == Choice::Named(Placement::Inline)) {
         return Err(
             "--verify of a scenario runs its applications on one thread, which the placement inline does not allow: \
                     name others with --placement, such as thread,split"
@@ -77,25 +78,29 @@ pub(super) fn check(cases: &[Case]) -> Result<(), String> {
 /// If it cannot be done here.
 pub(super) fn measure(case: &Case, time: Duration, round: usize, cancel: &CancelToken) -> Result<Sample, Failure> {
     match case.datagram_bytes {
-        Some(size) => bulk(size, time, case.placement, cancel),
+        Some(size) => bulk(size, time, case, cancel),
         None => between_namespaces(case, round, cancel),
     }
 }
 
 /// The engine's name for a placement.
-fn live_name(placement: Placement) -> Result<litz::Placement, String> {
+fn live_name(placement: Choice) -> Result<litz::Placement, String> {
     placement.to_string().parse().map_err(|error| format!("{placement}: {error}"))
 }
 
-fn bulk(datagram_size: usize, time: Duration, placement: Placement, cancel: &CancelToken) -> Result<Sample, Failure> {
-    let plan =
-        RunPlan { datagram_size, time, metered: false, placement: live_name(placement).map_err(Failure::Error)? };
+fn bulk(datagram_size: usize, time: Duration, case: &Case, cancel: &CancelToken) -> Result<Sample, Failure> {
+    let placement = live_name(case.placement).map_err(Failure::Error)?;
+    let plan = RunPlan { datagram_size, time, metered: false, placement };
     let clock = net::MonotonicClock::start();
     let (from, cpu_from) = (clock.now(), process_time());
-    let run = profile::run(&plan, cancel)?;
+    let runs = match case.connections() {
+        1 => vec![profile::run(&plan, cancel)?],
+        count => profile::run_several(&plan, count, cancel)?,
+    };
     let (wall, cpu) = (clock.now().saturating_since(from), process_time().saturating_sub(cpu_from));
     let payload = profile::payload_len(datagram_size) as f64;
-    let goodput_bps = run.receiving.packets * payload * 8.0 / run.receiving.wall.as_secs_f64();
+    let goodput_bps =
+        runs.iter().map(|run| run.receiving.packets * payload * 8.0 / run.receiving.wall.as_secs_f64()).sum();
     Ok(Sample { goodput_bps, processors: Some(cpu.as_secs_f64() / wall.as_secs_f64()) })
 }
 

@@ -1,5 +1,6 @@
 //! `litz predict`: what a machine would carry, by simulation with the costs of a profile, and what it does carry.
 
+mod choice;
 mod gather;
 mod live;
 mod options;
@@ -20,6 +21,7 @@ use super::bounded::read_text;
 use super::{exit, out, scenario::read_one, signals};
 use crate::profile::{Failure, WARM_UP, halves};
 use crate::provenance::{self, PROGRAM};
+use choice::Choice;
 use live::Measured;
 use work::Figures;
 
@@ -28,7 +30,11 @@ pub(crate) use options::{HELP, PredictOptions};
 /// One line of the result.
 #[derive(Debug, Serialize)]
 struct Row {
+    /// As it was asked for.
     placement: String,
+    /// What the two hosts have: the same, unless it is `auto`.
+    placements: [String; 2],
+    connections: usize,
     /// Of bulk.
     datagram_bytes: Option<usize>,
     predicted: Figures,
@@ -77,7 +83,7 @@ struct Asked {
 /// One thing to be predicted, and measured if that is wanted.
 struct Case {
     scenario: Scenario,
-    placement: Placement,
+    placement: Choice,
     /// Of bulk over loopback.
     datagram_bytes: Option<usize>,
 }
@@ -108,22 +114,25 @@ fn report(options: &PredictOptions, cancel: &CancelToken) -> Result<Report, Fail
     }
     let (mut costs, measured) = gather::gather(options, &cases, cancel)?;
     costs.hand_over_ns = options.hand_over.unwrap_or(costs.hand_over_ns);
-    let machine = |placement: Placement| {
-        let placements = [placement; 2];
+    let machine = |placements: [Placement; 2]| {
         let present = options.processors.map_or_else(net::processors::count, usize::from);
         Machine { costs: costs.clone(), placements, ..machine_of(options.bulk, present) }
     };
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     for (case, measured) in cases.iter().zip(measured) {
         let skipped = if case.datagram_bytes.is_some() { WARM_UP } else { Duration::ZERO };
-        let (predicted, noted) = work::predict(&case.scenario, &machine(case.placement), skipped, cancel)?;
+        let processors = machine([Placement::Inline; 2]).processors;
+        let sockets = case.scenario.paths.len();
+        let placements = case.placement.resolve(&costs, processors, sockets).map_err(Failure::Error)?;
+        let (predicted, noted) =
+            work::predict(&case.scenario, &machine(placements), case.connections(), skipped, cancel)?;
         if predicted.goodput_bps <= 0.0 {
             notes.push(format!("{}: nothing arrived in the simulated run", case.name()));
         }
         notes.extend(noted.iter().map(|note| format!("{}: {note}", case.name())));
-        rows.push(Row::new(case, predicted, measured));
+        rows.push(Row::new(case, placements, predicted, measured));
     }
-    let Machine { processors, is_shared, .. } = machine(Placement::Inline);
+    let Machine { processors, is_shared, .. } = machine([Placement::Inline; 2]);
     let mut warnings = options.differences(net::processors::count());
     warnings.extend(costs.warnings.iter().map(|warning| format!("the profile: {warning}")));
     warnings.extend(notes);
@@ -156,14 +165,14 @@ fn asked(options: &PredictOptions) -> Result<Asked, String> {
     if let Some(path) = &options.scenario {
         let (scenario, digest) = read_one(path)?;
         for placement in options.placements() {
-            cases.push(Case { scenario: scenario.clone(), placement: *placement, datagram_bytes: None });
+            cases.push(Case { scenario: scenario.clone(), placement, datagram_bytes: None });
         }
         return Ok(Asked { name: scenario.name, file_blake3: Some(digest), cases });
     }
     for size in options.datagram_sizes() {
         let scenario = work::bulk(*size, options.time())?;
         for placement in options.placements() {
-            cases.push(Case { scenario: scenario.clone(), placement: *placement, datagram_bytes: Some(*size) });
+            cases.push(Case { scenario: scenario.clone(), placement, datagram_bytes: Some(*size) });
         }
     }
     Ok(Asked { name: "bulk".to_owned(), file_blake3: None, cases })
@@ -211,16 +220,22 @@ fn named(placement: &str, datagram_bytes: Option<usize>) -> String {
 }
 
 impl Case {
+    fn connections(&self) -> usize {
+        self.placement.connections(self.datagram_bytes.is_some())
+    }
+
     fn name(&self) -> String {
         named(&self.placement.to_string(), self.datagram_bytes)
     }
 }
 
 impl Row {
-    fn new(case: &Case, predicted: Figures, measured: Option<Measured>) -> Self {
+    fn new(case: &Case, placements: [Placement; 2], predicted: Figures, measured: Option<Measured>) -> Self {
         let error = measured.map(|measured| predicted.goodput_bps / measured.goodput_bps - 1.0);
         let Case { placement, datagram_bytes, .. } = *case;
-        Self { placement: placement.to_string(), datagram_bytes, predicted, measured, error }
+        let placements = placements.map(|placement| placement.to_string());
+        let connections = case.connections();
+        Self { placement: placement.to_string(), placements, connections, datagram_bytes, predicted, measured, error }
     }
 
     /// Why the measured figures may be wrong.

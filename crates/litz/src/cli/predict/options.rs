@@ -7,6 +7,8 @@ use quic::config::DATAGRAM_SIZE_MAX;
 use scenario::simulated::{PROCESSORS_MAX, Placement};
 use units::Duration;
 
+use super::choice::Choice;
+
 /// RFC 9000, section 14: no path carries less.
 const DATAGRAM_SIZE_MIN: usize = 1200;
 
@@ -44,10 +46,13 @@ pub(crate) struct PredictOptions {
     #[arg(long, value_name = "FILE")]
     pub(super) profile: Option<PathBuf>,
 
-    /// Placements, separated by commas: inline, thread, split, packet(N), path(N), connection(N) [default: inline,thread,split; of a
+    /// Placements, separated by commas: auto, inline, thread, split, packet(N), path(N), connection(N) [default: inline,thread,split; of a
     /// scenario with --verify, which has no inline, thread,split]
+    ///
+    /// auto is what an endpoint would choose, by processors, sockets and cipher. Of bulk, connection(N) has N connections, one for
+    /// each processor; a scenario has one.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    placement: Vec<Placement>,
+    placement: Vec<Choice>,
 
     /// Processors of a machine [default: as many as this one has, 64 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=PROCESSORS_MAX as i64))]
@@ -83,12 +88,12 @@ pub(crate) struct PredictOptions {
 
 impl PredictOptions {
     /// Which thread does what: what was asked for, otherwise what can be done.
-    pub(super) fn placements(&self) -> &[Placement] {
+    pub(super) fn placements(&self) -> Vec<Choice> {
         match &self.placement[..] {
             // Live, the applications of a scenario have a thread of their own.
-            [] if self.verify && !self.bulk => &[Placement::Thread, Placement::Split],
-            [] => &[Placement::Inline, Placement::Thread, Placement::Split],
-            named => named,
+            [] if self.verify && !self.bulk => [Placement::Thread, Placement::Split].map(Choice::Named).to_vec(),
+            [] => [Placement::Inline, Placement::Thread, Placement::Split].map(Choice::Named).to_vec(),
+            named => named.to_vec(),
         }
     }
 

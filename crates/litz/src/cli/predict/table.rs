@@ -21,6 +21,16 @@ fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
         [sending, receiving] => format!("processors {sending} and {receiving}"),
     };
     writeln!(out, "{}: {processors}, {:.0} ns to wake a thread", report.scenario, report.hand_over_ns)?;
+    for row in report.rows.iter().filter(|row| row.placements.iter().any(|placement| *placement != row.placement)) {
+        let [sending, receiving] = &row.placements;
+        let size = row.datagram_bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
+        let both = if sending == receiving {
+            String::new()
+        } else {
+            format!(" where it is sent, {receiving} at the other end")
+        };
+        writeln!(out, "{}{size}: {sending}{both}", row.placement)?;
+    }
     let is_verified = report.rows.iter().any(|row| row.measured.is_some());
     write!(
         out,

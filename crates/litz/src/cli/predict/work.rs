@@ -4,7 +4,7 @@ use litz::transfer::CancelToken;
 use scenario::model::Scenario;
 use scenario::outcome::Outcome;
 use scenario::parse::parse;
-use scenario::simulated::{Machine, Simulated, simulate};
+use scenario::simulated::{Machine, Simulated, simulate_several};
 use scenario::world::{Order, WorldError};
 use serde::Serialize;
 use units::Duration;
@@ -46,33 +46,37 @@ pub(super) fn bulk(datagram_size: usize, time: Duration) -> Result<Scenario, Str
     parse("bulk", &text, &|_| Err("there is none".to_owned())).map_err(|error| error.to_string())
 }
 
-/// Simulates; `skipped` of the beginning does not count. With it comes what the run noted, in words.
+/// Simulates so many connections; `skipped` of the beginning does not count. With it comes what the run noted, in words.
 ///
 /// # Errors
 /// Why there is no outcome.
 pub(super) fn predict(
     scenario: &Scenario,
     machine: &Machine,
+    connections: usize,
     skipped: Duration,
     cancel: &CancelToken,
 ) -> Result<(Figures, Vec<String>), Failure> {
     let order = Order { paths: (0..scenario.paths.len()).collect(), seed: SEED };
-    let simulated = simulate(scenario, &order, machine, &mut |_| !cancel.is_cancelled());
+    let simulated = simulate_several(scenario, &order, machine, connections, &mut |_| !cancel.is_cancelled());
     let simulated = simulated.map_err(|error| match error {
         WorldError::Stopped => Failure::Interrupted,
         error => Failure::Error(error.to_string()),
     })?;
-    if let Some(failure) = &simulated.outcome.failure {
+    if let Some(failure) = simulated.iter().find_map(|one| one.outcome.failure.as_ref()) {
         return Err(Failure::Error(format!("the connection failed: {failure}")));
     }
-    Ok((figures(&simulated, skipped), simulated.outcome.notes))
+    let figures = figures(&simulated, skipped);
+    Ok((figures, simulated.into_iter().flat_map(|one| one.outcome.notes).collect()))
 }
 
-fn figures(simulated: &Simulated, skipped: Duration) -> Figures {
-    let Simulated { outcome, busy, .. } = simulated;
-    let wall = outcome.ended_at.since_start().as_secs_f64();
-    let processors = busy.each_ref().map(|threads| threads.iter().map(|busy| busy.as_secs_f64()).sum::<f64>() / wall);
-    let goodput_bps = goodput_bps(outcome, skipped);
+fn figures(simulated: &[Simulated], skipped: Duration) -> Figures {
+    let busy = |one: &Simulated, host: usize| {
+        let wall = one.outcome.ended_at.since_start().as_secs_f64();
+        one.busy[host].iter().map(|busy| busy.as_secs_f64()).sum::<f64>() / wall
+    };
+    let processors = [0, 1].map(|host| simulated.iter().map(|one| busy(one, host)).sum::<f64>());
+    let goodput_bps = simulated.iter().map(|one| goodput_bps(&one.outcome, skipped)).sum();
     Figures { goodput_bps, processors, cpu_s_per_gb: cpu_s_per_gb(processors.iter().sum(), goodput_bps) }
 }
 
@@ -106,7 +110,7 @@ mod tests {
         let machine = Machine { costs, placements: [Placement::Inline; 2], processors: [1; 2], is_shared: false };
         let scenario = bulk(1472, Duration::from_millis(300)).expect("it is right");
         let (figures, notes) =
-            predict(&scenario, &machine, WARM_UP, &CancelToken::default()).unwrap_or_else(|_| panic!("it runs"));
+            predict(&scenario, &machine, 1, WARM_UP, &CancelToken::default()).unwrap_or_else(|_| panic!("it runs"));
         assert_eq!(notes, Vec::<String>::new());
         let expected = profile::payload_len(1472) as f64 * 8.0 / 10e-6;
         assert!((figures.goodput_bps / expected - 1.0).abs() < 0.02, "{figures:?}, not {expected}");
