@@ -27,8 +27,8 @@ const SPIN_MAX: u32 = 1_000_000;
 /// Datagrams that wait for others at a host, at most: as many as a call takes.
 pub(crate) const COALESCED_MAX: usize = 64;
 
-/// Steps between two looks of whoever watches.
-const STEPS_BETWEEN_WATCHES: u64 = 4096;
+/// Steps between two looks of whoever watches: one may move a whole window.
+const STEPS_BETWEEN_WATCHES: u64 = 256;
 
 pub(crate) struct Run {
     scenario: Rc<Scenario>,

@@ -69,7 +69,7 @@ pub fn simulate_recorded(
 
 /// Runs `count` connections beside each other, which do the work of `scenario` each, over links of their own, with seeds that follow
 /// each other. They share the processors of both hosts and nothing else: each has threads of its own, as under `connection(count)`. Ends
-/// with the first that is done. What the processors did stands with the first.
+/// with the first that is done. What the processors did stands with the first. `watch` hears of one after the other.
 ///
 /// # Errors
 /// As of any world, and if it is another number than 1 to [`PROCESSORS_MAX`].
@@ -173,7 +173,11 @@ fn results(
     scenario: &Scenario,
 ) -> Vec<Simulated> {
     // The last moment, for which the runs' books are closed.
-    all.iter().for_each(|shared| drop(shared.run_now()));
+    for shared in &all {
+        let mut run = shared.run_now();
+        let now = run.now;
+        run.network.catch_up(now);
+    }
     // Little's law in every component, to the nanosecond, or it panics.
     drop(simulation.reports());
     let mut shown: Vec<_> = processors.iter().map(|processors| Component::processors(&processors.report())).collect();
