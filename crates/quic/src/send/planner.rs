@@ -122,13 +122,13 @@ impl SendHalf {
     /// RFC 9287: a peer that ignores the QUIC bit gets it at random. Never on Initial packets, which a server may have to
     /// route before it knows us (section 3.1 allows those only with a token from the same server).
     ///
-    /// The same for a plan that is asked for in vain and for the one that leaves in its place: it goes by the number of the first packet.
+    /// The same for a plan that is asked for in vain and for the one that leaves in its place: it goes by its path and the number of its first packet.
     fn fixed_bit(&self, at: usize, space: Space) -> bool {
         let greases = self.peer.grease_quic_bit && self.config.grease && space != Space::Initial;
-        let index = Self::index_of(space, at);
-        let number = self.spaces[index].next_number;
-        // Nobody sends 2^56 packets, nor has more than 256 of these.
-        !greases || Rng::from_seed(self.seed ^ (number << 8 | index as u64)).next_u64() & 1 == 0
+        let number = self.spaces[Self::index_of(space, at)].next_number;
+        // After 2^32 packets come the bits of another path, which is no harm.
+        let of_path = (space.index() as u64) << 62 ^ u64::from(self.paths[at].id.0) << 32;
+        !greases || Rng::from_seed(self.seed ^ of_path ^ number).next_u64() & 1 == 0
     }
 
     /// Bytes of the packet numbers of the next `count` packets.
