@@ -17,7 +17,8 @@ use crate::sync::{Parker, lock};
 
 /// The driver, and who may run it.
 pub(crate) struct Inline {
-    /// None once the engine has stopped. Locked only by who has taken the turn, so never waited for.
+    /// None once the engine has stopped. Locked by who has taken the turn, so never waited for, and by the owner of a stepped engine
+    /// between turns.
     driver: Mutex<Option<Driver>>,
     turn: Mutex<Turn>,
     /// The last turn left something to send, which [`flush`](Self::flush) sends.
@@ -137,7 +138,9 @@ impl Inline {
 
     /// Drops the driver, without a goodbye.
     pub(crate) fn abandon(&self) {
-        drop(lock(&self.driver).take());
+        // What it wakes as it goes may call the engine.
+        let driver = lock(&self.driver).take();
+        drop(driver);
     }
 
     /// See [`Engine::block_on`](crate::Engine::block_on).

@@ -133,11 +133,6 @@ impl Steps {
     pub fn due_at(&self) -> Option<Instant> {
         (0..self.processor_count()).filter_map(|processor| self.due_at_of(processor)).min()
     }
-
-    /// A turn of each, in their order.
-    pub fn turn(&mut self) {
-        (0..self.processor_count()).for_each(|processor| self.turn_of(processor));
-    }
 }
 
 impl Drop for Steps {

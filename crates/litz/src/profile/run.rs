@@ -127,7 +127,8 @@ pub(crate) fn run(plan: &RunPlan, cancel: &CancelToken) -> Result<Run, Failure> 
         phase.set(Phase::OVER);
         let (sending, receiving) = (sending.join(), receiving.join());
         waited?;
-        Ok(Run { sending: end(sending)?, receiving: end(receiving)? })
+        let idle = "a run was too short to move anything: give it a longer --time";
+        Ok(Run { sending: end(sending, idle)?, receiving: end(receiving, idle)? })
     })
 }
 

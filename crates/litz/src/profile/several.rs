@@ -21,8 +21,13 @@ struct Pair {
 }
 
 /// Runs once, with so many connections. The end that receives has them on one endpoint under `connection(count)`; the one that sends has an
-/// endpoint for each, with a thread of its own.
-pub(crate) fn run_several(plan: &RunPlan, count: usize, cancel: &CancelToken) -> Result<Vec<Run>, Failure> {
+/// endpoint for each, with a thread of its own. `on_connected` is called when all of them are there.
+pub(crate) fn run_several(
+    plan: &RunPlan,
+    count: usize,
+    cancel: &CancelToken,
+    on_connected: impl FnOnce(),
+) -> Result<Vec<Run>, Failure> {
     let key = KeyPair::generate().map_err(|error| Failure::Error(format!("cannot make a key: {error}")))?;
     let tls = |error: identity::TlsError| Failure::Error(error.to_string());
     let server_tls = identity::server_config(&key).map_err(tls)?;
@@ -40,19 +45,23 @@ pub(crate) fn run_several(plan: &RunPlan, count: usize, cancel: &CancelToken) ->
         Ok(Pair { client, sending, receiving })
     };
     let pairs = one_each(count, cancel, connect)?;
+    on_connected();
     let phase = Phase::default();
     std::thread::scope(|scope| {
         let (cores, phase, server) = (&cores, &phase, &server);
         let threads: Vec<_> = pairs
             .iter()
             .map(|Pair { client, sending, receiving }| {
+                // Whatever becomes of one end, the other does not wait for it.
                 let receives = scope.spawn(move || {
-                    stay(&cores.receiving)?;
-                    receive(plan, server, receiving, phase)
+                    let spent = stay(&cores.receiving).and_then(|()| receive(plan, server, receiving, phase));
+                    receiving.close(0, "");
+                    spent
                 });
                 let sends = scope.spawn(move || {
-                    stay(&cores.sending)?;
-                    send(plan, client, sending, phase)
+                    let spent = stay(&cores.sending).and_then(|()| send(plan, client, sending, phase));
+                    sending.close(0, "");
+                    spent
                 });
                 (sends, receives)
             })
@@ -65,16 +74,19 @@ pub(crate) fn run_several(plan: &RunPlan, count: usize, cancel: &CancelToken) ->
         waited?;
         spent
             .into_iter()
-            .map(|(sending, receiving)| Ok(Run { sending: end(sending)?, receiving: end(receiving)? }))
+            .map(|(sending, receiving)| Ok(Run { sending: end(sending, IDLE)?, receiving: end(receiving, IDLE)? }))
             .collect()
     })
 }
 
-/// What a thread has measured.
-pub(super) fn end(thread: std::thread::Result<Result<Option<Spent>, String>>) -> Result<Spent, Failure> {
+/// One of several connections had no turn.
+const IDLE: &str = "one of the connections moved nothing: give them a longer --time, or ask for fewer";
+
+/// What a thread has measured; `idle` are words for one that has moved nothing.
+pub(super) fn end(thread: std::thread::Result<Result<Option<Spent>, String>>, idle: &str) -> Result<Spent, Failure> {
     let spent = thread.map_err(|_| Failure::Error("a measuring thread panicked".to_owned()))?;
     let spent = spent.map_err(|error| Failure::Error(format!("a run over loopback broke off: {error}")))?;
-    spent.ok_or_else(|| Failure::Error("a run was too short to move anything: give it a longer --time".to_owned()))
+    spent.ok_or_else(|| Failure::Error(idle.to_owned()))
 }
 
 /// A connection for each processor of the end that accepts. The system says to whose socket one comes, by its addresses, so others are tried

@@ -86,7 +86,7 @@ fn costs_of_this_machine(session: Session<'_>, cases: &[Case]) -> Result<Costs, 
     Ok(costs)
 }
 
-/// Before anything is run, live or simulated.
+/// Before anything is simulated, and with a profile from a file before anything is run.
 fn check_sizes(costs: &Costs, cases: &[Case], profile: &str) -> Result<(), Failure> {
     let check = |case: &Case| match case.datagram_bytes {
         Some(size) => check_size(costs, size, profile),

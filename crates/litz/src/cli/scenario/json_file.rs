@@ -46,7 +46,7 @@ impl JsonFile {
                 let mut writer = file.writer()?;
                 let written = writer.write_all(text.as_bytes()).and_then(|()| writer.flush());
                 written.map_err(|error| cannot_write(file.path(), &error))?;
-                file.keep()?;
+                file.replace()?;
             }
         }
         Ok(())

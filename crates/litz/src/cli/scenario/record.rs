@@ -90,6 +90,15 @@ impl NewFile {
         let kept = self.file.persist_noclobber(&self.path);
         kept.map(drop).map_err(|error| format!("cannot write {}: {}", self.path.display(), error.error))
     }
+
+    /// Gives it its name, whatever has it by now.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub(super) fn replace(self) -> Result<(), String> {
+        let kept = self.file.persist(&self.path);
+        kept.map(drop).map_err(|error| format!("cannot write {}: {}", self.path.display(), error.error))
+    }
 }
 
 #[cfg(test)]
