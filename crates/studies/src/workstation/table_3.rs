@@ -3,9 +3,9 @@
 use super::assumptions::Headline;
 use super::config::Config;
 use super::paper::{DATA, Kind, Table3, paper};
-use super::readings;
+use super::readings::{self, Printed};
 use super::runs::{Point, point, shown, throughput_and_delay, warm_up_check};
-use super::table_2::{DELAY_TOLERANCE, THROUGHPUT_TOLERANCE};
+use super::table_2::{self, DELAY_TOLERANCE, THROUGHPUT_TOLERANCE};
 use crate::outcome::{Row, Table};
 use crate::{Cell, Check, Choice, Effort, Options, Outcome, Study, choices};
 
@@ -52,9 +52,10 @@ impl Study for Comparison {
         });
         if options.effort == Effort::Full {
             let few = Options { replications: options.replications.min(2), precision: None, ..*options };
-            let rows: Vec<_> =
-                paper().table_3.iter().map(|row| (label(row), config_of(row), row.throughput_mbps)).collect();
+            let rows: Vec<Printed> = paper().table_3.iter().map(printed).collect();
             tables.push(readings::table(&rows, &few));
+            tables.push(readings::timers_table("Table 3", &rows, &few));
+            tables.push(readings::timers_table("Table 2", &table_2::printed(), &few));
         }
         let mut checks = checks(&rows);
         // Nonuniform load has no state in which it stays.
@@ -79,6 +80,10 @@ fn config_of(row: &Table3) -> Config {
         config = config.nonuniform();
     }
     if row.adaptive { config.adaptive() } else { config }
+}
+
+fn printed(row: &Table3) -> Printed {
+    Printed { label: label(row), config: config_of(row), throughput_mbps: row.throughput_mbps, delay_us: row.delay_us }
 }
 
 fn label(row: &Table3) -> String {
