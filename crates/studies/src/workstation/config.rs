@@ -34,8 +34,19 @@ pub(crate) struct Timer {
     pub(crate) beta: f64,
     /// The least timeout (the RFC's LBOUND).
     pub(crate) least: Duration,
-    /// What is sent again: all from the late packet on, as after an error, or that packet alone.
-    pub(crate) goes_back: bool,
+    pub(crate) again: Again,
+}
+
+/// What is sent again when a packet is late.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Again {
+    /// That packet alone.
+    Late,
+    /// All from it on, as after an error. Each packet's timer goes on until its turn comes: those that are late meanwhile have all after
+    /// them sent again, too.
+    FromLate,
+    /// The same, and all their timers begin anew at once.
+    FromLateTogether,
 }
 
 /// About what a packet takes on the two-bus machine; the paper names none.
@@ -45,7 +56,7 @@ impl Timer {
     /// With the paper's filter.
     pub(super) fn of_paper() -> Self {
         let common = &paper().common;
-        Self { alpha: common.alpha, beta: common.beta, least: LEAST_TIMEOUT, goes_back: true }
+        Self { alpha: common.alpha, beta: common.beta, least: LEAST_TIMEOUT, again: Again::FromLate }
     }
 
     fn validate(self) -> Result<(), ConfigError> {

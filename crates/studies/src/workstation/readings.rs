@@ -4,7 +4,7 @@ use sim::hardware::Schedule;
 use sim::hardware::fddi::Arrivals;
 use units::Duration;
 
-use super::config::{Config, Timer};
+use super::config::{Again, Config, Timer};
 use super::model::Measured;
 use super::paper::Kind;
 use super::runs::{point, throughput_and_delay};
@@ -24,7 +24,7 @@ pub(super) struct Printed {
 
 /// None of them fits all rows. Those of the 1-bus under nonuniform load fit rings with a short target, or machines with timers
 /// ([`timers_run`]).
-const READINGS: [Reading; 8] = [
+const READINGS: [Reading; 10] = [
     ("TTRT 0.53 ms, others' frames 4500 bytes, two frames in an interface", |config| {
         short_target(config, Duration::from_micros(530));
     }),
@@ -37,11 +37,20 @@ const READINGS: [Reading; 8] = [
     ("two frames in an interface", two_frames),
     ("acknowledgements wait for tokens", |config| config.choices.acks_on_rings = true),
     ("timers of RFC 793", |config| config.choices.timer = Some(Timer::of_paper())),
-    ("machines and rings of the next table, no timers", |config| {
+    ("as in the next table, without timers", |config| {
         timers_run(config);
         config.choices.timer = None;
     }),
+    ("as in the next table, a late packet is sent again alone", |config| timers_send(config, Again::Late)),
+    ("as in the next table, timers of all that is sent again begin together", |config| {
+        timers_send(config, Again::FromLateTogether);
+    }),
 ];
+
+fn timers_send(config: &mut Config, again: Again) {
+    timers_run(config);
+    config.choices.timer = Some(Timer { again, ..Timer::of_paper() });
+}
 
 /// Timers of RFC 793 run, and what else then has both rows of the 1-bus under nonuniform load come out: three frames in an interface,
 /// longer frames of the others, a scheduler to whom the queue comes first, an application that is told of its segments.
@@ -107,10 +116,7 @@ pub(super) fn timers_table(table: &str, rows: &[Printed], options: &Options) -> 
     let mut columns = throughput_and_delay();
     columns.push(Column::new("sent again", "% of what is acknowledged"));
     Table {
-        title: format!(
-            "{table} if timers of RFC 793 run, with three frames in an interface ({} replications)",
-            options.replications
-        ),
+        title: format!("{table} if timers of RFC 793 run, with three frames in an interface"),
         columns,
         rows: rows.iter().map(row).collect(),
     }

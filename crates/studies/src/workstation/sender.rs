@@ -95,6 +95,13 @@ impl Connection {
         self.in_flight.borrow().get(&sequence)?.deadline
     }
 
+    /// The timers of all that is under way from packet `sequence` on end at `deadline`.
+    pub(super) fn postpone(&self, sequence: u64, deadline: Option<Instant>) {
+        for sent in self.in_flight.borrow_mut().range_mut(sequence..).map(|(_, sent)| sent) {
+            sent.deadline = deadline;
+        }
+    }
+
     /// Segments that are not fully acknowledged.
     pub(super) fn segments_under_way(&self) -> u64 {
         self.segments.borrow().len() as u64

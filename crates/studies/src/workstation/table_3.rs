@@ -54,8 +54,8 @@ impl Study for Comparison {
             let few = Options { replications: options.replications.min(2), precision: None, ..*options };
             let rows: Vec<Printed> = paper().table_3.iter().map(printed).collect();
             tables.push(readings::table(&rows, &few));
-            tables.push(readings::timers_table("Table 3", &rows, &few));
-            tables.push(readings::timers_table("Table 2", &table_2::printed(), &few));
+            tables.push(readings::timers_table("Table 3", &rows, options));
+            tables.push(readings::timers_table("Table 2", &table_2::printed(), options));
         }
         let mut checks = checks(&rows);
         // Nonuniform load has no state in which it stays.

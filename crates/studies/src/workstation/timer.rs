@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use units::{Duration, Instant};
 
-use super::config::Timer;
+use super::config::{Again, Timer};
 use super::model::World;
 use super::network::Data;
 use super::sender;
@@ -52,7 +52,10 @@ pub(super) async fn watch(world: Rc<World>, data: Data, timer: Timer) {
             world.sim.sleep_until(deadline).await;
             continue;
         }
-        let end = if timer.goes_back { u64::MAX } else { sequence + 1 };
+        let end = if timer.again == Again::Late { sequence + 1 } else { u64::MAX };
+        if timer.again == Again::FromLateTogether {
+            state.postpone(sequence, self::deadline(&world, connection));
+        }
         sender::send_again(&world, connection, sequence..end).await;
     }
 }
@@ -64,7 +67,7 @@ mod tests {
     #[test]
     fn the_timeout_is_a_multiple_of_what_round_trips_were_lately() {
         let (round_trip, least) = (RoundTrip::default(), Duration::from_micros(150));
-        let timer = Timer { alpha: 0.2, beta: 2.0, least, goes_back: true };
+        let timer = Timer { alpha: 0.2, beta: 2.0, least, again: Again::FromLate };
         assert_eq!(round_trip.timeout(timer), FIRST_TIMEOUT);
         round_trip.measure(50.0, 0.2);
         assert_eq!(round_trip.timeout(timer), least);
