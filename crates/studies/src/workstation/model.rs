@@ -140,7 +140,7 @@ pub(super) struct World {
 }
 
 impl World {
-    fn new(sim: &Sim, config: &Config) -> Result<Self, ConfigError> {
+    pub(super) fn new(sim: &Sim, config: &Config) -> Result<Self, ConfigError> {
         config.validate()?;
         let stations = paper().common.stations;
         let processors = config.protocol_processors;
