@@ -3,7 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `paper`, `prose`, `config` | the paper's tables; numbers in its text; a machine with what the paper does not say |
-//! | `model` | two machines and the rings between them, run once: `machine`, `sender`, `network`, `receiver` are its parts |
+//! | `model` | two machines and the rings between them, run once: `machine`, `sender`, `network`, `receiver`, `timer` are its parts |
 //! | `runs`, `assumptions` | replications; what was assumed and what hangs on it |
 //! | `table_1` ... `table_4`, `readings` | the tables; other readings of Table 3 |
 //! | `sweeps`, `least` | windows, segments, processors, buses; how many of what; what fails |
@@ -33,6 +33,7 @@ mod table_3;
 mod table_4;
 #[cfg(test)]
 mod tests;
+mod timer;
 
 use crate::Study;
 pub(crate) use paper::two_bus_window_kbit;

@@ -11,6 +11,8 @@ pub enum Schedule {
     RoundRobin,
     /// The one that is free first: the shortest queue, in turn among equals.
     FirstFree,
+    /// The shortest queue, and among equals where the token came round fastest.
+    QueueThenRotation,
     /// The one where the packet is expected to leave first: packets before it times the time of one, and a rotation of the token.
     Adaptive,
     /// The one with the least product of rotation time and packets, this one included.
@@ -51,6 +53,9 @@ impl Chooser {
         let chosen = match self.schedule {
             Schedule::RoundRobin => in_turn.into_iter().next(),
             Schedule::FirstFree => in_turn.min_by_key(|&index| outlets[index].queue),
+            Schedule::QueueThenRotation => {
+                in_turn.min_by_key(|&index| (outlets[index].queue, outlets[index].last_rotation))
+            }
             Schedule::Adaptive => in_turn.min_by_key(|&index| {
                 let outlet = outlets[index];
                 self.packet_time * outlet.queue + outlet.last_rotation
@@ -120,6 +125,9 @@ mod tests {
         assert_eq!(Chooser::new(Schedule::Adaptive, Duration::from_micros(360), 0).choose(&states), Some(1));
         assert_eq!(Chooser::new(Schedule::AdaptiveProduct, Duration::from_micros(360), 0).choose(&states), Some(1));
         assert_eq!(Chooser::new(Schedule::FirstFree, Duration::from_micros(360), 0).choose(&states), Some(0));
+        assert_eq!(Chooser::new(Schedule::QueueThenRotation, Duration::ZERO, 0).choose(&states), Some(0));
+        let same_queues = outlets(&[(1, 600), (1, 100), (2, 50)]);
+        assert_eq!(Chooser::new(Schedule::QueueThenRotation, Duration::ZERO, 0).choose(&same_queues), Some(1));
         // Equal ones are taken in turn.
         let equal = outlets(&[(1, 100), (1, 100), (1, 100)]);
         let mut chooser = Chooser::new(Schedule::Adaptive, Duration::from_micros(360), 2);

@@ -25,6 +25,50 @@ pub(crate) struct Scheme {
     pub(crate) central_receiver: bool,
 }
 
+/// RFC 793's retransmission timer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Timer {
+    /// What the old estimate of the round trip counts for.
+    pub(crate) alpha: f64,
+    /// The timeout, in estimates.
+    pub(crate) beta: f64,
+    /// The least timeout (the RFC's LBOUND).
+    pub(crate) least: Duration,
+    pub(crate) again: Again,
+}
+
+/// What is sent again when a packet is late.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Again {
+    /// That packet alone.
+    Late,
+    /// All from it on, as after an error. Each packet's timer goes on until its turn comes: those that are late meanwhile have all after
+    /// them sent again, too.
+    FromLate,
+    /// The same, and all their timers begin anew at once.
+    FromLateTogether,
+}
+
+/// About what a packet takes on the two-bus machine; the paper names none.
+const LEAST_TIMEOUT: Duration = Duration::from_millis(2);
+
+impl Timer {
+    /// With the paper's filter.
+    pub(super) fn of_paper() -> Self {
+        let common = &paper().common;
+        Self { alpha: common.alpha, beta: common.beta, least: LEAST_TIMEOUT, again: Again::FromLate }
+    }
+
+    fn validate(self) -> Result<(), ConfigError> {
+        ConfigError::require((0.0..1.0).contains(&self.alpha), "timer.alpha", || {
+            format!("{} leaves nothing for new round trips", self.alpha)
+        })?;
+        ConfigError::require(self.beta.is_finite() && self.beta >= 1.0, "timer.beta", || {
+            format!("{} times a round trip is over before an acknowledgement can be there", self.beta)
+        })
+    }
+}
+
 /// Small messages beside the bulk of the data.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Small {
@@ -73,6 +117,11 @@ pub(crate) struct Choices {
     pub(crate) background_station: usize,
     /// How old the scheduler's knowledge of queues and rotations may get. Zero: never.
     pub(crate) stale: Duration,
+    /// `None`: only errors have packets sent again.
+    pub(crate) timer: Option<Timer>,
+    /// Whether the application's processor is told of each segment that is acknowledged, by a message; there its delay ends. False: the
+    /// delay ends with the last acknowledgement.
+    pub(crate) confirms: bool,
 }
 
 /// A machine, its work and its network.
@@ -224,6 +273,7 @@ impl Config {
         })?;
         ConfigError::require(!self.measured.is_zero(), "measured", || "no time, no throughput".to_owned())?;
         self.validate_load()?;
+        self.choices.timer.map_or(Ok(()), Timer::validate)?;
         self.small.map_or(Ok(()), |small| self.validate_small(&small))
     }
 
@@ -270,6 +320,8 @@ impl Choices {
             receiver_station: 10,
             background_station: 15,
             stale: Duration::ZERO,
+            timer: None,
+            confirms: false,
         }
     }
 }
@@ -292,6 +344,12 @@ mod tests {
         assert_eq!(key(|config| config.choices.receiver_station = 0), "receiver_station");
         assert_eq!(key(|config| config.load = Load::Steps(Vec::new())), "load");
         assert_eq!(key(|config| config.load = Load::Steps(vec![0.3, 0.7])), "load");
+        let timer = |alpha, beta| Some(Timer { alpha, beta, ..Timer::of_paper() });
+        let mut config = Config::new(Kind::TwoBus);
+        config.choices.timer = timer(1.0, 2.0);
+        assert_eq!(config.validate().unwrap_err().key, "timer.alpha");
+        config.choices.timer = timer(0.2, 0.5);
+        assert_eq!(config.validate().unwrap_err().key, "timer.beta");
         let small = |interval, bits| Some(Small { interval, bits, dedicated: false });
         let mut config = Config::new(Kind::OneBus);
         config.small = small(Duration::ZERO, 8);

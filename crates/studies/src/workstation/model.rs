@@ -124,7 +124,9 @@ pub(super) struct World {
     pub(super) supply: Supply,
     pub(super) connections: Vec<Connection>,
     pub(super) inboxes: Inboxes,
+    /// By connection: what its receiver acknowledges, and what it has handed up.
     pub(super) orders: Vec<Order>,
+    pub(super) handed: Vec<Order>,
     pub(super) host_order: HostOrder,
     pub(super) tallies: RefCell<Tallies>,
     /// Between processors of one machine.
@@ -138,7 +140,7 @@ pub(super) struct World {
 }
 
 impl World {
-    fn new(sim: &Sim, config: &Config) -> Result<Self, ConfigError> {
+    pub(super) fn new(sim: &Sim, config: &Config) -> Result<Self, ConfigError> {
         config.validate()?;
         let stations = paper().common.stations;
         let processors = config.protocol_processors;
@@ -159,6 +161,7 @@ impl World {
             connections: (0..connections).map(|index| Connection::new(sim, index, window)).collect(),
             inboxes: Inboxes::new(sim, config),
             orders: (0..connections).map(|_| Order::default()).collect(),
+            handed: (0..connections).map(|_| Order::default()).collect(),
             host_order: HostOrder::default(),
             tallies: RefCell::default(),
             messages: Cell::new(0),

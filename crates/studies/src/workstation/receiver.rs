@@ -38,6 +38,15 @@ impl Inboxes {
     }
 }
 
+impl Order {
+    /// Packet `sequence` has come. False if it had come before.
+    fn take_in(&self, sequence: u64) -> bool {
+        let is_new = sequence >= self.expected.get() && self.ahead.borrow_mut().insert(sequence);
+        advance(&self.expected, &mut self.ahead.borrow_mut());
+        is_new
+    }
+}
+
 /// Starts the receiving processors.
 pub(super) fn start(world: &Rc<World>) {
     for processor in 0..world.config.protocol_processors {
@@ -69,10 +78,16 @@ async fn receive_packets(world: Rc<World>, processor: usize) {
         } else {
             acknowledge(&world, processor, data, is_bad);
         }
-        if !is_bad {
+        if !is_bad && is_to_hand_up(&world, data) {
             hand_up(&world, processor, data).await;
         }
     }
+}
+
+/// What a timer has sent again by mistake is acknowledged again, and the application gets it once. Without a timer there is little of it:
+/// what follows a packet with an error is sent again, and the processor does not look whether it had it.
+fn is_to_hand_up(world: &World, data: Data) -> bool {
+    world.config.choices.timer.is_none() || world.handed[data.connection].take_in(data.sequence)
 }
 
 /// Decides what is acknowledged, and sends it from `processor`.
@@ -85,10 +100,9 @@ fn acknowledge(world: &Rc<World>, processor: usize, data: Data, is_bad: bool) {
         let (only, bad) = if is_bad { (None, Some(sequence)) } else { (Some(sequence), None) };
         Ack { connection, next: 0, only, bad }
     } else {
-        if !is_bad && sequence >= order.expected.get() {
-            order.ahead.borrow_mut().insert(sequence);
+        if !is_bad {
+            order.take_in(sequence);
         }
-        advance(&order.expected, &mut order.ahead.borrow_mut());
         Ack { connection, next: order.expected.get(), only: None, bad: is_bad.then_some(sequence) }
     };
     let parcel = Parcel { processor, packet: Packet::Ack(ack), bytes: world.config.choices.ack_bytes };

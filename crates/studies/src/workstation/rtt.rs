@@ -6,6 +6,7 @@ use super::assumptions::Headline;
 use super::config::Config;
 use super::paper::{DATA, Kind, paper};
 use super::runs::{Point, point, shown};
+use super::timer::RoundTrip;
 use crate::outcome::{Column, Plot, Row, Series, Table};
 use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
 
@@ -73,13 +74,13 @@ fn headline() -> Headline {
 
 /// How many of these round trips would have been cut short by RFC 793's timer.
 fn timeouts(round_trips_us: &[f64], alpha: f64, beta: f64) -> u64 {
-    let mut smoothed: Option<f64> = None;
+    let known = RoundTrip::default();
     let mut fired = 0;
     for &round_trip in round_trips_us {
-        if smoothed.is_some_and(|smoothed| round_trip > beta * smoothed) {
+        if known.timeout_us(beta).is_some_and(|timeout| round_trip > timeout) {
             fired += 1;
         }
-        smoothed = Some(smoothed.map_or(round_trip, |smoothed| (1.0 - alpha) * round_trip + alpha * smoothed));
+        known.measure(round_trip, alpha);
     }
     fired
 }

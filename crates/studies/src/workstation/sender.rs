@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use sim::{Sim, Store};
@@ -11,6 +12,7 @@ use super::config::Config;
 use super::model::{World, down, up};
 use super::network::{Ack, Data, Packet, Parcel, transmit};
 use super::paper::Kind;
+use super::timer::{self, RoundTrip};
 use crate::conserved::assert_conserved;
 
 /// A segment of the application.
@@ -54,11 +56,15 @@ pub(super) struct Connection {
     /// Segments not fully acknowledged, by the sequence number after their last packet: with packets that are missing.
     segments: RefCell<BTreeMap<u64, (Segment, u64)>>,
     is_dead: Cell<bool>,
+    pub(super) round_trip: RoundTrip,
 }
 
 #[derive(Clone, Copy)]
 struct Sent {
+    /// When it was sent first.
     at: Instant,
+    /// When it is to be sent again; never without a timer.
+    deadline: Option<Instant>,
     data: Data,
 }
 
@@ -77,6 +83,22 @@ impl Connection {
             in_flight: RefCell::default(),
             segments: RefCell::default(),
             is_dead: Cell::new(false),
+            round_trip: RoundTrip::default(),
+        }
+    }
+
+    /// When packet `sequence` is to be sent again; `None` if it is acknowledged, never is, or nobody is left to do it.
+    pub(super) fn deadline_of(&self, sequence: u64) -> Option<Instant> {
+        if self.is_dead.get() {
+            return None;
+        }
+        self.in_flight.borrow().get(&sequence)?.deadline
+    }
+
+    /// The timers of all that is under way from packet `sequence` on end at `deadline`.
+    pub(super) fn postpone(&self, sequence: u64, deadline: Option<Instant>) {
+        for sent in self.in_flight.borrow_mut().range_mut(sequence..).map(|(_, sent)| sent) {
+            sent.deadline = deadline;
         }
     }
 
@@ -261,7 +283,11 @@ async fn send_packet(world: &Rc<World>, worker: usize, data: Data) {
         work_on(world, worker, data).await;
     }
     down(&state.in_hand);
-    state.in_flight.borrow_mut().entry(data.sequence).or_insert(Sent { at: world.sim.now(), data });
+    let deadline = timer::deadline(world, data.connection);
+    state.in_flight.borrow_mut().entry(data.sequence).or_insert(Sent { at: world.sim.now(), deadline, data });
+    if let Some(timer) = config.choices.timer {
+        world.sim.spawn(timer::watch(Rc::clone(world), data, timer));
+    }
 }
 
 async fn work_on(world: &Rc<World>, worker: usize, data: Data) {
@@ -294,11 +320,11 @@ pub(super) async fn take_acknowledgement(world: &Rc<World>, ack: Ack) {
         acknowledge_one(world, ack.connection, only);
     }
     if let Some(bad) = ack.bad {
-        send_again(world, ack.connection, bad).await;
+        send_again(world, ack.connection, bad..u64::MAX).await;
     }
 }
 
-fn acknowledge_until(world: &World, connection: usize, next: u64) {
+fn acknowledge_until(world: &Rc<World>, connection: usize, next: u64) {
     let state = &world.connections[connection];
     while state.acked.get() < next {
         let sequence = state.acked.get();
@@ -307,27 +333,53 @@ fn acknowledge_until(world: &World, connection: usize, next: u64) {
     }
 }
 
-fn acknowledge_one(world: &World, connection: usize, sequence: u64) {
+fn acknowledge_one(world: &Rc<World>, connection: usize, sequence: u64) {
     let state = &world.connections[connection];
     let Some(sent) = state.in_flight.borrow_mut().remove(&sequence) else { return };
     let now = world.sim.now();
-    world.tallies.borrow_mut().acknowledged(connection, sent.data, now.saturating_since(sent.at));
+    let round_trip = now.saturating_since(sent.at);
+    if let Some(timer) = world.config.choices.timer {
+        state.round_trip.measure(round_trip.as_nanos() as f64 / 1e3, timer.alpha);
+    }
+    world.tallies.borrow_mut().acknowledged(connection, sent.data, round_trip);
     state.window.try_put(()).expect("no more tokens than the window has");
     let mut segments = state.segments.borrow_mut();
     let Some((&end, (segment, missing))) = segments.range_mut(sequence + 1..).next() else { return };
     *missing -= 1;
     if *missing == 0 {
-        world.tallies.borrow_mut().segment(segment.place.is_none(), now.saturating_since(segment.born), now);
+        if world.config.choices.confirms {
+            world.sim.spawn(confirm(Rc::clone(world), *segment));
+        } else {
+            end_delay(world, *segment);
+        }
         segments.remove(&end);
         up(&world.segments.done);
     }
 }
 
-/// Go-back-N: from `bad` to the last one sent.
-async fn send_again(world: &Rc<World>, connection: usize, bad: u64) {
-    let again: Vec<Data> =
-        world.connections[connection].in_flight.borrow().range(bad..).map(|(_, sent)| sent.data).collect();
+fn end_delay(world: &World, segment: Segment) {
+    let now = world.sim.now();
+    world.tallies.borrow_mut().segment(segment.place.is_none(), now.saturating_since(segment.born), now);
+}
+
+/// The application's scheduler is told that a segment is acknowledged, on its processor and in turn.
+async fn confirm(world: Rc<World>, segment: Segment) {
+    let work = world.config.work(world.config.choices.costs.message, 0);
+    world.sender.application.run(work).await;
+    end_delay(&world, segment);
+}
+
+/// Go-back-N: what is under way of `range`, in order. Timers begin anew, each as its packet's turn comes.
+pub(super) async fn send_again(world: &Rc<World>, connection: usize, range: Range<u64>) {
+    let state = &world.connections[connection];
+    let again: Vec<Data> = state.in_flight.borrow().range(range).map(|(_, sent)| sent.data).collect();
     for data in again {
+        if let Some(deadline) = timer::deadline(world, connection) {
+            let mut in_flight = state.in_flight.borrow_mut();
+            // It may have been acknowledged while others were sent.
+            let Some(sent) = in_flight.get_mut(&data.sequence) else { continue };
+            sent.deadline = Some(deadline);
+        }
         world.tallies.borrow_mut().resent += 1;
         work_on(world, world.sending_processor(connection), data).await;
     }

@@ -3,6 +3,7 @@
 use super::assumptions::Headline;
 use super::config::Config;
 use super::paper::{DATA, Kind, Table2, paper};
+use super::readings::Printed;
 use super::runs::{Point, places, point, shown, throughput_and_delay_by};
 use crate::outcome::{Column, Row, Table};
 use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
@@ -37,11 +38,8 @@ impl Study for MemorySpeed {
     }
 
     fn run(&self, options: &Options) -> Outcome {
-        let rows: Vec<(&Table2, Point)> = paper()
-            .table_2
-            .iter()
-            .map(|row| (row, point(options, &Config { memory_ns: row.memory_ns, ..Config::new(Kind::OneBus) })))
-            .collect();
+        let rows: Vec<(&Table2, Point)> =
+            paper().table_2.iter().map(|row| (row, point(options, &config_of(row)))).collect();
         let curve = places(&rows, |row| row.memory_ns as f64);
         let x = Column::new("memory", "ns a word");
         Outcome {
@@ -62,6 +60,25 @@ impl Study for MemorySpeed {
     }
 }
 
+fn config_of(row: &Table2) -> Config {
+    Config { memory_ns: row.memory_ns, ..Config::new(Kind::OneBus) }
+}
+
+fn label(row: &Table2) -> String {
+    format!("{} ns a word", row.memory_ns)
+}
+
+/// Its rows, for other readings.
+pub(super) fn printed() -> Vec<Printed> {
+    let printed = |row: &Table2| Printed {
+        label: label(row),
+        config: config_of(row),
+        throughput_mbps: row.throughput_mbps,
+        delay_us: row.delay_us,
+    };
+    paper().table_2.iter().map(printed).collect()
+}
+
 fn table(rows: &[(&Table2, Point)]) -> Table {
     let row = |(index, (paper, point)): (usize, &(&Table2, Point))| {
         let mut access = Cell::compared(paper.access_us, point.access, DELAY_TOLERANCE);
@@ -74,7 +91,7 @@ fn table(rows: &[(&Table2, Point)]) -> Table {
         }
         // What is in flight was taken from these, and divided by the throughput it is the delay.
         let delay = Cell::compared(paper.delay_us, point.delay, DELAY_TOLERANCE).fitted();
-        Row { label: format!("{} ns a word", paper.memory_ns), cells: vec![access, throughput, delay] }
+        Row { label: label(paper), cells: vec![access, throughput, delay] }
     };
     Table {
         title: "Table 2: 1-bus, 25 MIPS, 30 % uniform".to_owned(),

@@ -1,8 +1,8 @@
 //! The studies at quick effort: what holds in short runs too.
 
-use super::config::{Config, Failure};
+use super::config::{Config, Failure, Timer};
 use super::paper::Kind;
-use super::{coding, least, model, rtt, runs, schedulers, schemes, table_1, table_2, table_4};
+use super::{coding, least, model, readings, rtt, runs, schedulers, schemes, table_1, table_2, table_4};
 use crate::{Effort, Options, Study};
 
 fn options(threads: usize) -> Options {
@@ -120,4 +120,38 @@ fn the_source_is_no_further_ahead_after_processors_have_failed() {
     let in_system = run.throughput_mbps * run.delay_us / config.segment_bits as f64;
     let allowed = config.window_packets() as f64 + config.choices.segments_ahead as f64;
     assert!((0.8 * allowed..1.2 * allowed).contains(&in_system), "{in_system} segments, and room for {allowed}");
+}
+
+#[test]
+fn no_machine_has_a_timer_and_one_that_never_fires_changes_nothing() {
+    for kind in [Kind::TwoBus, Kind::OneBus, Kind::Serial] {
+        let mut config = Config::new(kind).nonuniform().adaptive();
+        assert_eq!((config.choices.timer, config.choices.confirms), (None, false));
+        // What errors have sent again is handed up twice only without a timer.
+        config.error_rate = 0.0;
+        config.measured = units::Duration::from_millis(50);
+        let without = model::run(&config, 1, 0).unwrap();
+        config.choices.timer = Some(Timer { least: units::Duration::from_secs(10), ..Timer::of_paper() });
+        let with = model::run(&config, 1, 0).unwrap();
+        assert_eq!((with.resent, with.throughput_mbps, with.delay_us), (0, without.throughput_mbps, without.delay_us));
+        assert_eq!((with.round_trips_us, with.delays_us), (without.round_trips_us, without.delays_us));
+    }
+}
+
+#[test]
+fn timers_cost_the_one_bus_machine_throughput_under_nonuniform_load_and_the_serial_machine_none() {
+    let run = |mut config: Config, is_timed: bool| {
+        readings::timers_run(&mut config);
+        config.measured = units::Duration::from_millis(100);
+        if !is_timed {
+            config.choices.timer = None;
+        }
+        model::run(&config, 1, 0).unwrap()
+    };
+    let one_bus = || Config::new(Kind::OneBus).nonuniform();
+    let (timed, untimed) = (run(one_bus(), true), run(one_bus(), false));
+    assert!(timed.throughput_mbps < 0.85 * untimed.throughput_mbps);
+    assert!(timed.resent > 100 && untimed.resent < 10, "{} and {}", timed.resent, untimed.resent);
+    let serial = || Config::new(Kind::Serial).nonuniform();
+    assert!(run(serial(), true).throughput_mbps > 0.99 * run(serial(), false).throughput_mbps);
 }
