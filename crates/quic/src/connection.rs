@@ -243,15 +243,6 @@ impl Connection {
         self.events.pop()
     }
 
-    #[cold]
-    fn event_noted(&mut self) -> Option<Event> {
-        let event = self.events.pop();
-        if let Some(event) = &event {
-            self.note(|journal| journal.event(event));
-        }
-        event
-    }
-
     /// Fills `plan` with what may leave now, at most `datagrams_max` datagrams; false if there is nothing.
     #[must_use]
     pub fn poll_plan(&mut self, now: Instant, datagrams_max: usize, plan: &mut Plan) -> bool {
@@ -492,15 +483,6 @@ impl Connection {
         }
         let chunk = self.receive.streams.read(now, id, len, &mut self.exchange);
         self.settle(now);
-        chunk
-    }
-
-    #[cold]
-    fn read_noted(&mut self, now: Instant, id: StreamId, len: usize) -> Result<Chunk, ReadError> {
-        self.note(|journal| journal.of_stream_at(tag::READ, now, id, len as u64));
-        let chunk = self.receive.streams.read(now, id, len, &mut self.exchange);
-        self.settle(now);
-        self.note_answer(|| Answer::read(&chunk));
         chunk
     }
 

@@ -37,6 +37,7 @@ pub mod model;
 pub mod outcome;
 pub mod packets;
 pub mod parse;
+mod placement;
 pub mod proof;
 pub mod recorder;
 pub mod report;

@@ -7,7 +7,7 @@ use units::{Instant, Rng};
 use crate::memory::run::Run;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
-use crate::simulated::Placement;
+use crate::placement::Placement;
 use crate::world::{Order, Stages, Watch, WorldError};
 
 /// A datagram that leaves a host.

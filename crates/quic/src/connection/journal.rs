@@ -3,12 +3,16 @@
 use std::cell::RefCell;
 
 use units::Instant;
+use wire::quic::StreamId;
 
 use super::Connection;
+use crate::event::Event;
 use crate::journal::Journal;
+use crate::journal::format::tag;
 use crate::journal::outcome::{Answer, PlanNote, Planned};
 use crate::journal::session::ReplayedSession;
 use crate::plan::Plan;
+use crate::receive::streams::{Chunk, ReadError};
 
 impl Connection {
     /// Writes down an input, before it takes effect.
@@ -49,6 +53,27 @@ impl Connection {
             self.end_journal();
         }
         Some(written)
+    }
+
+    /// [`poll_event`](Self::poll_event) with a journal. It looks at what it returns, which is then put together in memory and copied
+    /// from there: no matter here, but without a journal that is asked after every packet.
+    #[cold]
+    pub(super) fn event_noted(&mut self) -> Option<Event> {
+        let event = self.events.pop();
+        if let Some(event) = &event {
+            self.note(|journal| journal.event(event));
+        }
+        event
+    }
+
+    /// [`read`](Self::read) with a journal, by itself for the same reason.
+    #[cold]
+    pub(super) fn read_noted(&mut self, now: Instant, id: StreamId, len: usize) -> Result<Chunk, ReadError> {
+        self.note(|journal| journal.of_stream_at(tag::READ, now, id, len as u64));
+        let chunk = self.receive.streams.read(now, id, len, &mut self.exchange);
+        self.settle(now);
+        self.note_answer(|| Answer::read(&chunk));
+        chunk
     }
 
     /// [`poll_plan_where`](Self::poll_plan_where) with a journal. What room a socket has is asked once: another processor may be

@@ -323,6 +323,7 @@ impl RecvStreams {
     }
 
     /// Takes the next bytes of a stream, at most `len`.
+    // Inlined whatever its length: a chunk of ten words is then written where the caller wants it, and not copied there.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,

@@ -122,7 +122,8 @@ impl SendHalf {
     /// RFC 9287: a peer that ignores the QUIC bit gets it at random. Never on Initial packets, which a server may have to
     /// route before it knows us (section 3.1 allows those only with a token from the same server).
     ///
-    /// The same for a plan that is asked for in vain and for the one that leaves in its place: it goes by its path and the number of its first packet.
+    /// The same for a plan that is asked for in vain and for the one that leaves in its place: it goes by its path and the number of
+    /// its first packet.
     fn fixed_bit(&self, at: usize, space: Space) -> bool {
         let greases = self.peer.grease_quic_bit && self.config.grease && space != Space::Initial;
         let number = self.spaces[Self::index_of(space, at)].next_number;

@@ -15,9 +15,9 @@ use crate::apps::App;
 use crate::begin::PathPlan;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
+use crate::placement::Placement;
 use crate::proof::Proof;
 use crate::recorder::Recorder;
-use crate::simulated::Placement;
 use crate::tape::Tape;
 use crate::world::{Order, Progress, Stages, Watch, WorldError};
 

@@ -20,7 +20,7 @@ use units::{Duration, Instant};
 
 use super::alarm::{Alarm, pause};
 use super::costs::{End, Task};
-use super::machine::{Machine, Placement};
+use super::machine::Machine;
 use super::processors::{Step, Threads};
 use super::socket::{Batch, Socket};
 use crate::components::Component;
@@ -28,6 +28,7 @@ use crate::memory::books::Inside;
 use crate::memory::frame::Parcel;
 use crate::memory::node::Flight;
 use crate::memory::run::Run;
+use crate::placement::Placement;
 
 /// Batches begun and not done for each thread that seals and opens, those that are sent and those of each socket: as many as each of the
 /// engine's workers has at a time.

@@ -10,7 +10,7 @@
 //! | module | what |
 //! |---|---|
 //! | `costs` | what tasks cost, read from `litz profile --json` |
-//! | `machine` | processors, threads, placements |
+//! | `machine` | processors, threads, and which of them a placement gives what |
 //! | `processors`, `socket`, `host`, `run`, `alarm` | a run on machines, by processes of the crate `sim` |
 
 mod alarm;
@@ -21,8 +21,9 @@ mod processors;
 mod run;
 mod socket;
 
+pub use crate::placement::{PROCESSORS_MAX, Placement};
 pub use costs::{Costs, End, PROFILE_BYTES_MAX, ProfileError, Task};
-pub use machine::{Machine, PROCESSORS_MAX, Placement};
+pub use machine::Machine;
 pub use run::{Simulated, simulate, simulate_recorded, simulate_several};
 
 use ::sim::Simulation;

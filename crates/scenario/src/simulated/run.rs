@@ -8,12 +8,13 @@ use units::{Duration, Instant};
 
 use super::alarm::Alarm;
 use super::host::{Host, Shared};
-use super::machine::{Machine, PROCESSORS_MAX};
+use super::machine::Machine;
 use super::processors::Threads;
 use crate::components::Component;
 use crate::memory::run::Run;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
+use crate::placement::PROCESSORS_MAX;
 use crate::tape::{Recording, Tape};
 use crate::world::{Order, Watch, WorldError};
 
