@@ -1,37 +1,44 @@
-# Everything a person types. Each target installs what it needs when run as root on Debian; otherwise it says what is
-# missing and how to get it.
+# The commands of this project. Run as root on Debian, each target installs what it needs; otherwise it says what is missing and
+# how to install it.
 
 CARGO ?= cargo
-# Where rustup puts it; a shell that was open before does not look there.
+# Where rustup installs cargo: a shell that was open before does not look there.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 FUZZ_SECONDS ?= 20
 
-.PHONY: demo test models miri bench instructions lint interop fuzz-smoke
+.PHONY: demo test test-long models miri bench instructions lint book interop fuzz-smoke
 
 ## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the file is verified.
 demo:
 	@scripts/need cc cmake
-	$(CARGO) run --release --quiet --package litz -- demo
+	$(CARGO) run --profile demo --package litz-cli -- demo
 
-## All tests: unit, property, deterministic pairs, sockets, whole programs.
+## All tests: unit, property, deterministic pairs, sockets, whole programs. Random tests run a share of their cases.
 test:
 	@scripts/need cc cmake ip
-	$(CARGO) test --workspace --quiet
+	$(CARGO) test --workspace --tests --no-run
+	$(CARGO) test --workspace --tests --quiet
+	$(CARGO) test --workspace --doc --quiet
 
-## Sleeping and waking of the engine's threads, in every order of steps (part of the tests, too).
+## The same with all cases of random tests: some minutes more.
+test-long: export LITZ_TEST_SHARE = 100
+test-long: test
+
+## Model checking of the engine's sleeping and waking with loom (part of `make test`, too).
 models:
 	@scripts/need cc cmake
 	$(CARGO) test --package litz-engine --test models --quiet
 
-## Parsing and emitting under Miri, and what the engine's threads hand to each other, with a few cases for each property; some
-## minutes. Properties look for cases that once failed in files, so it is not isolated from the system. What touches the cipher
-## (foreign code) or sockets cannot run, and long tests of what one thread has to itself are left out.
+## Under Miri: parsing and emitting, and the values that application threads and the driver share, with a few cases for each
+## property; some minutes. Properties read files of cases that once failed, so Miri does not isolate them from the system. Tests
+## that reach the cipher (foreign code) or sockets cannot run under Miri.
 miri: export MIRIFLAGS = -Zmiri-disable-isolation
 miri: export PROPTEST_CASES = 4
 miri:
 	@scripts/need cc cmake miri
 	$(CARGO) +nightly miri test --package litz-wire --lib --quiet
-	$(CARGO) +nightly miri test --package litz-engine --lib --quiet -- cells:: courtesy::
+	$(CARGO) +nightly miri test --package litz-quic-driver --lib --quiet -- cells::
+	$(CARGO) +nightly miri test --package litz-driver --lib --quiet -- sync:: inlet:: run_queue:: interactive::
 
 ## Side-by-side measurements against peers in network namespaces (root), raw results in bench/results/.
 bench:
@@ -47,12 +54,19 @@ instructions:
 lint:
 	@scripts/need cc cmake
 	$(CARGO) fmt --all --check
-# The workspaces of their own are only format-checked here: linting would build all that they compare us with.
+# The separate workspaces are only format-checked here: linting would build every peer they compare with.
 	for folder in interop bench fuzz; do (cd $$folder && $(CARGO) fmt --all --check) || exit 1; done
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet
 
-## Other people's QUIC against ours.
+## Links, paths and line lengths of all documents; the book (target/book) where mdBook is installed.
+book:
+	@scripts/need python3
+	scripts/check-links
+	@if command -v mdbook >/dev/null; then mdbook build docs; \
+	else echo "mdbook is not installed, so the book was not built: cargo install --locked mdbook"; fi
+
+## Interoperability with other QUIC implementations.
 interop:
 	@scripts/need cc cmake
 	cd interop && $(CARGO) test --release --quiet

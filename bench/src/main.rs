@@ -1,8 +1,8 @@
-//! Litz beside its peers, in one run.
+//! Litz compared with its peers, in one run.
 //!
-//! `compare` starts a server and a client process for each contender in turn, in two network namespaces or on loopback,
-//! interleaves the runs, and keeps every raw figure with machine, date and versions. `serve` and `drive` are those
-//! processes.
+//! `compare` starts a server and a client process for each contender in turn, in two network
+//! namespaces or on loopback, interleaves the runs, and keeps every raw figure with machine, date
+//! and versions. `serve` and `drive` are those processes.
 #![forbid(unsafe_code)]
 
 mod compare;
@@ -31,11 +31,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run every test for every contender, say which targets are met, and write the results
+    /// Run every test for every contender, report which targets are met, and write the results
     Compare {
         #[command(flatten)]
         plan: compare::Plan,
-        /// Where the raw results go
+        /// Folder for the raw results
         #[arg(long, default_value = "results")]
         results: PathBuf,
     },
@@ -43,7 +43,7 @@ enum Command {
     Multipath {
         #[command(flatten)]
         plan: multipath::Plan,
-        /// Where raw results and plots go
+        /// Folder for raw results and plots
         #[arg(long, default_value = "results")]
         results: PathBuf,
     },
@@ -53,14 +53,15 @@ enum Command {
     /// The driving process of one run over several links
     #[command(hide = true)]
     MultipathDrive(multipath::Drive),
-    /// The serving process of one run: prints its address, serves, and prints its figures when its input ends
+    /// The serving process of one run: prints its address, serves, and prints its figures when its
+    /// input ends
     Serve {
         contender: Name,
         #[command(flatten)]
         job: Job,
         #[arg(long)]
         listen: SocketAddr,
-        /// Stay on this processor
+        /// Pin to this processor
         #[arg(long)]
         processor: Option<usize>,
     },
@@ -71,7 +72,7 @@ enum Command {
         job: Job,
         #[arg(long)]
         connect: SocketAddr,
-        /// Stay on this processor
+        /// Pin to this processor
         #[arg(long)]
         processor: Option<usize>,
     },
@@ -94,7 +95,7 @@ fn main() -> Result<(), contender::Failure> {
     }
 }
 
-/// Binds this process, which has one thread yet, to a processor; its later threads inherit that.
+/// Pins this process, which still has one thread, to a processor; its later threads inherit that.
 fn pin(processor: Option<usize>) -> Result<(), contender::Failure> {
     if let Some(processor) = processor {
         let mut set = rustix::thread::CpuSet::new();

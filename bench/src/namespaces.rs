@@ -14,7 +14,7 @@ pub const SERVER_ADDRESS: &str = "10.77.0.2";
 pub struct Namespaces(());
 
 impl Namespaces {
-    /// Makes them; needs root.
+    /// Creates them; needs root.
     pub fn make() -> Result<Self, String> {
         remove();
         let made = Self(());

@@ -1,4 +1,5 @@
-//! The same TLS for every contender: one self-signed certificate, AES-128-GCM, X25519MLKEM768.
+//! The same TLS settings for every contender: one self-signed certificate, AES-128-GCM,
+//! X25519MLKEM768.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// Certificate and key as PEM files in `folder`, for a library that wants files: to be removed by the caller.
+/// Writes certificate and key as PEM files to `folder`, for a library that needs files; the caller
+/// removes them.
 #[cfg(feature = "quiche")]
 pub fn files(folder: &std::path::Path) -> std::io::Result<(std::path::PathBuf, std::path::PathBuf)> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate can be made");
@@ -38,12 +40,13 @@ pub fn server() -> Arc<ServerConfig> {
         .with_single_cert(vec![CertificateDer::from(made.cert.der().to_vec())], key)
         .expect("the key fits the certificate");
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // Every handshake is a full one, for everybody.
+    // Every handshake is a full one, for all contenders.
     config.send_tls13_tickets = 0;
     Arc::new(config)
 }
 
-/// A client that checks signatures but trusts any certificate: the server's is made afresh in another process.
+/// A client that checks signatures but trusts any certificate: the server's is made anew in another
+/// process.
 pub fn client() -> Arc<ClientConfig> {
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])

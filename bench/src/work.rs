@@ -1,4 +1,4 @@
-//! What one process does: the tests, their sizes, and the figures they yield.
+//! The work of one process: the tests, their sizes, and their figures.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -18,11 +18,11 @@ pub const REQUEST_LEN: usize = 64;
 pub const HANDSHAKES: usize = 200;
 /// Bytes per write of the bulk test.
 pub const CHUNK_LEN: usize = 64 * 1024;
-/// Bytes each way on a connection of the connect test.
+/// Bytes in each direction on a connection of the connect test.
 pub const CONNECT_LEN: usize = 1024;
-/// After how much silence connections end: longer than it takes to open the idle ones.
+/// The idle timeout of connections: longer than it takes to open the idle ones.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long idle connections are left alone before memory is looked at.
+/// How long connections are idle before memory is measured.
 pub const SETTLE: Duration = Duration::from_millis(2500);
 /// Bytes of IPv4 and UDP headers.
 const HEADERS_LEN: u16 = 28;
@@ -34,26 +34,27 @@ pub const WINDOW: u32 = 32 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Test {
-    /// One connection, one stream, as fast as it goes
+    /// One connection, one stream, as fast as possible
     Bulk,
     /// Handshakes one after the other
     Handshake,
-    /// 64 bytes there and back, one at a time
+    /// 64 bytes in each direction, one exchange at a time
     RequestResponse,
-    /// Processor time of a connection that carries 1 KB each way
+    /// Processor time of a connection that carries 1 KB in each direction
     Connect,
-    /// Memory of connections that do nothing
+    /// Memory of idle connections
     Idle,
-    /// The same with connections that let go of their TLS session
+    /// The same with connections that release their TLS session
     IdleParked,
-    /// A file from tmpfs to tmpfs with the `litz` command, beside the bound that the machine sets
+    /// A file from tmpfs to tmpfs with the `litz` command, compared with the bound that the machine
+    /// sets
     File,
-    /// Whether a key update shows in what arrives every 10 ms
+    /// Whether a key update causes a dip in the bytes received per 10 ms
     KeyUpdate,
 }
 
 impl Test {
-    /// Whether it is about the memory of connections that do nothing.
+    /// Whether the test measures the memory of idle connections.
     pub const fn is_idle(self) -> bool {
         matches!(self, Self::Idle | Self::IdleParked)
     }
@@ -69,7 +70,7 @@ pub struct Timing {
     pub time: f64,
 }
 
-/// What a serving or driving process has to do.
+/// The job of a serving or driving process.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Job {
     pub test: Test,
@@ -90,13 +91,13 @@ impl Job {
     }
 }
 
-/// What one process measured. What does not apply is absent.
+/// The figures of one process. Those that do not apply are absent.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Figures {
-    /// What the application has received.
+    /// Bytes that the application has received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_bps: Option<f64>,
-    /// What the application has sent, where that can be more.
+    /// Bytes that the application has sent, where that can be more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_bps: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +123,7 @@ pub struct Figures {
     pub file: Option<FileFigures>,
 }
 
-/// The serving process: prints where it listens, serves until its input ends, prints its figures.
+/// The serving process: prints its address, serves until its input ends, prints its figures.
 pub fn serve(name: Name, job: &Job, listen: SocketAddr) -> Result<(), Failure> {
     let before = usage::resident_bytes();
     let server = contender::server(name, job, listen)?;
@@ -133,15 +134,15 @@ pub fn serve(name: Name, job: &Job, listen: SocketAddr) -> Result<(), Failure> {
         figures.bytes_per_connection = Some((usage::resident_bytes() as f64 - before as f64) / job.connections as f64);
     }
     println!("{}", serde_json::to_string(&figures)?);
-    // Whatever threads still serve end with the process.
+    // Threads that still serve end with the process.
     std::process::exit(0);
 }
 
-/// The driving process: does the test, prints its figures.
+/// The driving process: runs the test, prints its figures.
 pub fn drive(name: Name, job: &Job, remote: SocketAddr) -> Result<(), Failure> {
     let figures = contender::drive(name, job, remote)?;
     println!("{}", serde_json::to_string(&figures)?);
-    // An idle driver keeps its connections until it is told to end.
+    // An idle driver keeps its connections until its input ends.
     if job.test.is_idle() {
         std::io::stdin().read_to_end(&mut Vec::new())?;
     }

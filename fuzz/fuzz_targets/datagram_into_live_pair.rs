@@ -1,4 +1,5 @@
-//! Datagrams from strangers, made up or recorded and changed, on the links of a live pair: it stays up.
+//! Unauthenticated datagrams, generated or recorded and modified, on the links of a live pair: the
+//! pair stays up.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

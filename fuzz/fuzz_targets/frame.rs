@@ -1,4 +1,4 @@
-//! The payload of a packet, once opened: every frame is read, written and read again.
+//! The payload of an opened packet: every frame is read, written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

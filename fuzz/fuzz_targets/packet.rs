@@ -1,4 +1,5 @@
-//! Headers of a datagram and of all that is coalesced in it. The first byte chooses the length of our connection IDs.
+//! Headers of a datagram and of all packets coalesced in it. The first byte sets the length of our
+//! connection IDs.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +12,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((choice, mut datagram)) = input.split_first() else { return };
     let local_cid_len = usize::from(*choice) % (MAX_CID_LEN + 1);
     while let Ok(parsed) = parse_packet(datagram, local_cid_len) {
-        // Routing must see what parsing sees.
+        // Routing must agree with parsing.
         let destination = destination(datagram, local_cid_len).expect("what can be parsed can be routed");
         match parsed {
             Parsed::Protected(header) => {

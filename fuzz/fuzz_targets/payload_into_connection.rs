@@ -1,4 +1,4 @@
-//! Payloads that a peer has sealed: the connection closes or goes on, within its bounds.
+//! Payloads sealed by a peer: the connection closes or continues, within its bounds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,8 @@
-//! A ticket as somebody pastes it: what is accepted is written and read again.
+//! A ticket as a user pastes it: what is accepted is written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use litz::identity::Ticket;
+use transfer::Ticket;
 
 fuzz_target!(|input: &[u8]| {
     let text = String::from_utf8_lossy(input);

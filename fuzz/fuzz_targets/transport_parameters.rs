@@ -1,4 +1,5 @@
-//! The peer's transport parameters, sent by either side: what is accepted is written and read again.
+//! The peer's transport parameters, sent by either side: what is accepted is written and read
+//! again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! quinn as client and as server: handshake, 100 MB each way, key updates from both sides, datagrams.
+//! quinn as client and as server: handshake, 100 MB in each direction, key updates by both sides,
+//! datagrams.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use litz_interop::pattern::{CHUNK_LEN, Checker, fill};
 
 const TRANSFER_BYTES: u64 = 100_000_000;
 
-/// Small enough that a transfer of 100 MB sees a dozen updates.
+/// Small enough for about a dozen updates in a transfer of 100 MB.
 const KEY_UPDATE_INTERVAL: u64 = 6_000;
 
-/// Datagrams are sent until this many have come back.
+/// Datagrams are sent until this many have returned.
 const DATAGRAMS: usize = 20;
 
 fn loopback() -> SocketAddr {
@@ -56,14 +57,14 @@ fn quinn_client(config: Arc<rustls::ClientConfig>) -> quinn::Endpoint {
     endpoint
 }
 
-/// quinn's side of a test, either role: reads one stream and writes another of the same length at the same time, updates
-/// its keys now and then, and echoes datagrams.
+/// quinn's side of a test, in either role: reads one stream and writes another of the same length
+/// at the same time, updates its keys occasionally, and echoes datagrams.
 async fn quinn_peer(connection: quinn::Connection, opens: bool) {
     let echo = tokio::spawn({
         let connection = connection.clone();
         async move {
             while let Ok(datagram) = connection.read_datagram().await {
-                // A full queue is a lost datagram, which the test expects.
+                // A full queue means a lost datagram, which the test expects.
                 let _sent = connection.send_datagram(datagram);
             }
         }
@@ -104,7 +105,7 @@ async fn quinn_peer(connection: quinn::Connection, opens: bool) {
     echo.abort();
 }
 
-/// Our side, either role.
+/// Our side, in either role.
 fn our_peer(connection: &litz::Connection, opens: bool) {
     let (mut send, mut recv) =
         if opens { connection.open_bi().expect("a stream") } else { connection.accept_bi().expect("a stream") };
@@ -126,7 +127,7 @@ fn our_peer(connection: &litz::Connection, opens: bool) {
         }
         assert_eq!(checker.taken(), TRANSFER_BYTES);
     });
-    datagrams_come_back(connection);
+    datagrams_return(connection);
     let stats = connection.stats();
     assert!(stats.send.key_updates >= 3, "both sides updated keys: {:?}", stats.send);
     assert_eq!(stats.session.key_exchange.as_deref(), Some("X25519MLKEM768"));
@@ -134,7 +135,7 @@ fn our_peer(connection: &litz::Connection, opens: bool) {
     connection.close(7, "done");
 }
 
-fn datagrams_come_back(connection: &litz::Connection) {
+fn datagrams_return(connection: &litz::Connection) {
     let mut returned = 0;
     for round in 0..50u8 {
         connection.send_datagram(Bytes::from(vec![round; 100])).expect("the peer takes datagrams");
@@ -162,7 +163,7 @@ fn our_client_and_quinns_server() {
     let endpoint = Endpoint::bind(our_config(None)).expect("a socket");
     let connection = endpoint.connect(remote, "localhost", client).expect("a handshake");
     our_peer(&connection, true);
-    runtime.block_on(peer).expect("quinn's side is content");
+    runtime.block_on(peer).expect("quinn's side succeeds");
 }
 
 #[test]
@@ -179,18 +180,18 @@ fn quinns_client_and_our_server() {
     });
     let connection = endpoint.accept().expect("a client");
     our_peer(&connection, false);
-    runtime.block_on(peer).expect("quinn's side is content");
+    runtime.block_on(peer).expect("quinn's side succeeds");
 }
 
 #[test]
 fn quinns_client_refuses_a_certificate_it_does_not_trust() {
-    let ((server, _), (_, stranger)) = (certificates::pair(), certificates::pair());
+    let ((server, _), (_, untrusted)) = (certificates::pair(), certificates::pair());
     let endpoint = Endpoint::bind(our_config(Some(server))).expect("a socket");
     let remote = endpoint.local_addr();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let error = runtime.block_on(async {
-        let quinn = quinn_client(stranger);
-        quinn.connect(remote, "localhost").expect("valid").await.expect_err("the certificate is a stranger's")
+        let quinn = quinn_client(untrusted);
+        quinn.connect(remote, "localhost").expect("valid").await.expect_err("the certificate is not trusted")
     });
     assert!(matches!(error, quinn::ConnectionError::TransportError(_)), "{error}");
     assert!(endpoint.accept_timeout(Duration::from_millis(300)).expect("it listens").is_none());
@@ -198,15 +199,15 @@ fn quinns_client_refuses_a_certificate_it_does_not_trust() {
 
 #[test]
 fn our_client_refuses_a_certificate_it_does_not_trust() {
-    let ((server, _), (_, stranger)) = (certificates::pair(), certificates::pair());
+    let ((server, _), (_, untrusted)) = (certificates::pair(), certificates::pair());
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let quinn = runtime.block_on(async { quinn_server(server) });
     let remote = quinn.local_addr().expect("bound");
     let peer = runtime.spawn(async move { quinn.accept().await.expect("a client").await.expect_err("refused") });
     let endpoint = Endpoint::bind(our_config(None)).expect("a socket");
     let error =
-        endpoint.connect(remote, "localhost", stranger).map(|_| ()).expect_err("the certificate is a stranger's");
+        endpoint.connect(remote, "localhost", untrusted).map(|_| ()).expect_err("the certificate is not trusted");
     assert!(error.to_string().to_lowercase().contains("certificate"), "{error}");
-    let seen = runtime.block_on(peer).expect("quinn's side is content");
+    let seen = runtime.block_on(peer).expect("quinn's side succeeds");
     assert!(matches!(seen, quinn::ConnectionError::ConnectionClosed(_)), "{seen}");
 }

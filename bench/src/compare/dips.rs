@@ -1,27 +1,28 @@
-//! Whether key updates show in what arrives every 10 ms.
+//! Whether key updates cause dips in the bytes received per 10 ms.
 //!
-//! Rates vary from bin to bin anyway, and the lowest of several bins is low by itself. So like is compared with like: the
-//! lowest bin around an update with the lowest bins of windows of the same width that hold no update.
+//! The rate varies from bin to bin anyway, and the lowest of several bins is low by selection. So
+//! like is compared with like: the lowest bin around an update with the lowest bins of windows of
+//! the same width that contain no update.
 
 use super::run::Run;
 use super::statistics::{Spread, percentile};
 use crate::meter::Bins;
 
-/// How far around an update is looked, either way.
+/// The distance from an update within which bins are examined, in both directions.
 const REACH_NS: u64 = 50_000_000;
 
-/// What is seen around the updates of one run.
+/// The dips around the updates of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Dips {
     pub updates: usize,
-    /// The median of the lows around updates, as a share of the 5th percentile of the lows elsewhere. Below 1, an update is
-    /// worse than all but the worst moments without one.
+    /// The median of the lows around updates, as a share of the 5th percentile of the lows
+    /// elsewhere. Below 1, an update is worse than all but the worst moments without one.
     pub lows_ratio: f64,
     /// The lowest bin around any update, as a share of the 5th percentile of all bins elsewhere.
     pub lowest_ratio: f64,
 }
 
-/// Of a run of the key-update test.
+/// From a run of the key-update test.
 pub fn of(run: &Run) -> Option<Dips> {
     look(run.server.bins.as_ref()?, run.client.key_updates_ns.as_deref()?)
 }
@@ -51,7 +52,7 @@ fn look(bins: &Bins, updates_ns: &[u64]) -> Option<Dips> {
     let near = Spread::of(near)?;
     Some(Dips {
         updates: updates_ns.len(),
-        // A byte at least: on a machine busy with other things, even the lows elsewhere may be empty.
+        // At least a byte: on a busy machine, even the lows elsewhere may be empty.
         lows_ratio: near.median / percentile(elsewhere, 0.05)?.max(1.0),
         lowest_ratio: near.min / percentile(others, 0.05)?.max(1.0),
     })
@@ -62,7 +63,8 @@ mod tests {
     use super::*;
     use crate::meter::BIN_NS;
 
-    /// Five seconds of a rate that ripples, with `dip` as the share that arrives during 20 ms after each update.
+    /// Five seconds of a rate that ripples; `dip` is the share that arrives during 20 ms after each
+    /// update.
     fn series(dip: f64) -> (Bins, Vec<u64>) {
         let updates: Vec<u64> = [1, 2, 3].map(|second| second * 1_000_000_000 + 3_000_000).to_vec();
         let mut bins = Bins::new();
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ripple_is_no_dip_and_half_the_rate_is() {
+    fn a_ripple_is_no_dip_and_a_halved_rate_is() {
         let (bins, updates) = series(1.0);
         let none = look(&bins, &updates).expect("three updates");
         assert_eq!(none.updates, 3);

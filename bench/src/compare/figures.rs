@@ -2,10 +2,10 @@
 
 use super::run::Run;
 
-/// Reads a figure of a run; none if the run has no such figure.
+/// Reads a figure of a run; `None` if the run has no such figure.
 pub type Reader = fn(&Run) -> Option<f64>;
 
-/// What the table shows.
+/// The figures that the table shows.
 pub const SHOWN: [(&str, Reader); 16] = [
     ("goodput, Gb/s", goodput_gbps),
     ("sent, Gb/s", |run| run.client.sent_bps.map(|bps| bps / 1e9)),
@@ -55,7 +55,7 @@ pub fn client_kib(run: &Run) -> Option<f64> {
     run.client.bytes_per_connection.map(kib)
 }
 
-/// The rate of a file's transfer as a share of what the machine could do.
+/// The rate of a file's transfer as a share of the machine's bound.
 pub fn file_of_bound(run: &Run) -> Option<f64> {
     run.client.file.as_ref().map(|file| file.litz_bps / file.bound_bps)
 }

@@ -1,8 +1,9 @@
-//! A file from tmpfs to tmpfs with the `litz` command, beside the bound that the machine sets.
+//! A file from tmpfs to tmpfs with the `litz` command, compared with the bound that the machine
+//! sets.
 //!
-//! Whoever sends each byte over the network, hashes it and copies it once, one after the other, takes the sum of the three
-//! times. The parts are measured in the same round: what Litz's bulk test carries, blake3 with one thread over the same
-//! file, and reading and writing the same file.
+//! A program that sends, hashes and copies each byte, one after the other, takes the sum of the
+//! three times. The parts are measured in the same round: the rate of Litz's bulk test, blake3 with
+//! one thread over the same file, and reading and writing the same file.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,14 +16,14 @@ use super::process::Process;
 use crate::contender::Failure;
 use crate::namespaces::{CLIENT, SERVER, SERVER_ADDRESS};
 
-/// Where tmpfs is.
+/// The mount point of tmpfs.
 const TMPFS: &str = "/dev/shm";
 /// Bytes per read and write of the copy.
 const BLOCK_LEN: usize = 1 << 20;
 /// A transfer that takes longer has failed.
 const TRANSFER_LIMIT: Duration = Duration::from_secs(120);
 
-/// What one round measured, in bits per second.
+/// The rates of one round, bits per second.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileFigures {
     pub network_bps: f64,
@@ -66,7 +67,7 @@ impl Room {
         Ok(room)
     }
 
-    /// One round; `network_bps` is what bulk data took in it.
+    /// One round; `network_bps` is the rate of the bulk test in it.
     pub fn measure(&self, network_bps: f64) -> Result<FileFigures, Failure> {
         let bits = self.len as f64 * 8.0;
         let hash_bps = bits / self.hash()?.as_secs_f64();
@@ -161,7 +162,7 @@ fn with_options<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &["--datagram-size", "1472"]].concat()
 }
 
-/// The rate of doing things one after the other, each at its own rate.
+/// The rate of steps done one after the other, each at its own rate.
 fn bound(rates: &[f64]) -> f64 {
     rates.iter().map(|rate| rate.recip()).sum::<f64>().recip()
 }

@@ -1,4 +1,4 @@
-//! What the figures were measured on, and with what.
+//! The machine and the versions with which the figures were measured.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::contender::Failure;
 
-/// Packages whose versions stand in the results.
+/// Packages whose versions are recorded in the results.
 const PACKAGES: [&str; 13] = [
     "aws-lc-rs",
     "boring-sys",

@@ -1,4 +1,4 @@
-//! Runs contenders in turn, interleaved, keeps every figure, and says which targets are met.
+//! Runs contenders in turn, interleaved, keeps every figure, and reports which targets are met.
 
 mod dips;
 mod figures;
@@ -28,10 +28,10 @@ pub use file::FileFigures;
 
 /// Counted rounds of the tests that take long: their figures hardly vary.
 const LONG_TEST_RUNS: usize = 3;
-/// Seconds of the key-update test: some updates happen in it.
+/// Seconds of the key-update test: long enough for some updates.
 const KEY_UPDATE_TIME_S: f64 = 15.0;
 
-/// What to run.
+/// The arguments of a run.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
     /// Counted rounds of each test
@@ -77,7 +77,7 @@ struct Results {
 }
 
 impl Plan {
-    /// The tests, each at the MTUs it is done at.
+    /// The tests, each at its MTUs.
     fn cases(&self) -> Vec<Case> {
         let tests = if self.tests.is_empty() { Test::value_variants() } else { &self.tests[..] };
         let mut cases = Vec::new();
@@ -98,7 +98,7 @@ impl Plan {
         if test == Test::KeyUpdate { KEY_UPDATE_TIME_S } else { self.timing.time }
     }
 
-    /// After how long a process of `test` has hung.
+    /// The time after which a process of `test` counts as hung.
     fn limit(&self, test: Test) -> Duration {
         let slack_s = if test.is_idle() { 300.0 } else { 30.0 };
         Duration::from_secs_f64(self.timing.warm_up + self.time(test) + slack_s)
@@ -112,19 +112,19 @@ impl Plan {
         }
     }
 
-    /// Who takes part in `test`.
+    /// The contenders that take part in `test`.
     fn contenders(&self, test: Test) -> Vec<Name> {
         let all = if self.contenders.is_empty() { Name::value_variants() } else { &self.contenders[..] };
         all.iter().copied().filter(|name| name.does(test)).collect()
     }
 }
 
-/// Neither warm-up round nor many rounds.
+/// Neither a warm-up round nor many rounds.
 const fn is_long(test: Test) -> bool {
     test.is_idle() || matches!(test, Test::KeyUpdate)
 }
 
-/// The rounds as they are measured.
+/// The rounds measured so far.
 struct Session<'a> {
     plan: &'a Plan,
     room: Option<file::Room>,
@@ -136,7 +136,7 @@ impl Session<'_> {
     /// All rounds of one case, contenders in turn.
     fn measure(&mut self, case: Case) {
         let counted = self.plan.runs(case.test);
-        // One round more than counted: the first warms caches, frequencies and memory.
+        // One more round than counted: the first warms caches, clock frequencies and memory.
         let first = usize::from(is_long(case.test));
         for round in first..=counted {
             for contender in self.plan.contenders(case.test) {

@@ -1,4 +1,4 @@
-//! Child processes that talk through their standard input and output.
+//! Child processes that communicate through their standard input and output.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::contender::Failure;
 
-/// A process, ended when dropped, and by itself when its time is over, so that one that hangs does not hang the run.
+/// A process that is terminated when dropped, and terminates itself when its time is over, so that
+/// a hung process does not hang the run.
 pub struct Process {
     child: Child,
     input: Option<ChildStdin>,
@@ -18,7 +19,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program` with `arguments`, in a network namespace if one is named, for `limit` at most.
+    /// Starts `program` with `arguments`, in a network namespace if one is named, for at most
+    /// `limit`.
     pub fn start<A: AsRef<OsStr>>(
         namespace: Option<&str>,
         program: &Path,
@@ -37,7 +39,7 @@ impl Process {
         Ok(Self { child, input, output })
     }
 
-    /// The next line it says.
+    /// The next line that it prints.
     pub fn line(&mut self) -> Result<String, Failure> {
         let mut line = String::new();
         if self.output.read_line(&mut line)? == 0 {
@@ -46,7 +48,7 @@ impl Process {
         Ok(line)
     }
 
-    /// Closes its input and waits for its end; returns what it still said.
+    /// Closes its input and waits for its end; returns the rest of its output.
     pub fn end(&mut self) -> Result<String, Failure> {
         drop(self.input.take());
         let mut rest = String::new();
@@ -58,11 +60,12 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It has ended by itself: its number may be somebody else's by now.
+        // It has exited by itself: its process ID may have been reused.
         if let Ok(Some(_)) = self.child.try_wait() {
             return;
         }
-        // `timeout` passes this on, as it could not pass on a kill. It may be gone in this moment.
+        // `timeout` forwards this signal, which it could not do for a kill. The process may exit at
+        // this moment.
         let _told = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let _reaped = self.child.wait();
     }

@@ -40,12 +40,12 @@ pub struct Run {
     pub client: Figures,
 }
 
-/// The name of a value as the command line knows it.
+/// The name of a value on the command line.
 pub fn value_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Namespaces for what crosses a link; latencies and memory are those of loopback.
+/// Network namespaces for tests over a link; latencies and memory are measured on loopback.
 const fn is_split(test: Test) -> bool {
     matches!(test, Test::Bulk | Test::KeyUpdate)
 }

@@ -1,4 +1,4 @@
-//! What we set out to reach, and whether we have.
+//! Our targets, and whether they are met.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::statistics::{Spread, paired_ratios};
 use crate::contender::Name;
 use crate::work::Test;
 
-/// What a figure should be.
+/// The target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
@@ -23,7 +23,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether `value` is what it should be.
+    /// Whether `value` meets the target.
     fn is_met(self, value: f64) -> Option<bool> {
         match self {
             Self::AtLeast(bound) => Some(value >= bound),
@@ -43,7 +43,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// A figure beside its target.
+/// A figure compared with its target.
 #[derive(Debug, Serialize)]
 pub struct Verdict {
     case: String,
@@ -187,7 +187,7 @@ impl Judge<'_> {
     }
 }
 
-/// Prints the verdicts on what was measured; names what has a target and was not.
+/// Prints the verdicts on measured figures, and names figures with a target that were not measured.
 pub fn print(verdicts: &[Verdict]) {
     println!("\n{:<18} {:<62} {:>8} {:>9}   [min .. max]", "test", "figure", "target", "median");
     for verdict in verdicts {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn ratios_are_judged_by_the_median_of_their_rounds() {
-        // A slow round for both changes nothing; one good round alone does not save a figure.
+        // A slow round for both changes nothing; one good round alone does not meet a target.
         let runs = [
             (Name::LitzInline, 0, 9.0),
             (Name::Blaster, 0, 10.0),

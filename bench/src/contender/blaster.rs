@@ -1,20 +1,21 @@
-//! The limit as a program: what is left of a transport when nothing can be lost.
+//! The upper limit as a program: the work that remains of a transport when nothing can be lost.
 //!
 //! ```text
 //!   chunk ── copy ──▶ batch: 13-byte header | payload | tag ── one sendmsg (GSO) ──▶ veth
 //!   veth ── one recvmmsg (GRO, up to 16 batches) ──▶ open in place ── copy ──▶ the application's buffer
 //! ```
 //!
-//! Each packet has a header of QUIC's shape (flags, an 8-byte connection ID, a 4-byte number) that is its additional data, a
-//! nonce made as in RFC 9001, section 5.3, and AES-128-GCM's tag. There is no header protection, no acknowledgement range,
-//! no retransmission, no congestion control.
+//! Each packet has a header of QUIC's shape (flags, an 8-byte connection ID, a 4-byte number) as
+//! its associated data, a nonce made as in RFC 9001, section 5.3, and AES-128-GCM's tag. There is
+//! no header protection, no acknowledgement, no retransmission, no congestion control.
 //!
-//! A sender that floods makes the kernel receive what the receiver's socket then drops, so the receiver grants credit: a
-//! datagram every few batches, with the number up to which it has come. The better of both is the limit, so that it is not
-//! understated. On two cores of an AMD EPYC that other work kept from being quiet, medians of two runs of a second each:
-//! 14.5 Gb/s with credit and 14.2 without at MTU 1500, where 3 % were lost; 17.8 and 17.7 at MTU 9000. The sender's core is
-//! what limits both: it also runs the receiving half of the network stack. `BLASTER_WINDOW_BATCHES` in the driver's
-//! environment sets another window; a very large one floods.
+//! A sender without feedback makes the kernel process datagrams that the receiver's socket then
+//! drops, so the receiver grants credit: a datagram every few batches, with the number up to which
+//! it has received. The better of both is the limit, so that it is not understated. On two cores of
+//! an AMD EPYC with other load, medians of two runs of a second each: 14.5 Gb/s with credit and
+//! 14.2 without at MTU 1500, where 3 % were lost; 17.8 and 17.7 at MTU 9000. The sender's core
+//! limits both: it also runs the receiving half of the network stack. `BLASTER_WINDOW_BATCHES` in
+//! the driver's environment sets another window; a very large one disables the credit.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -34,16 +35,17 @@ use crate::work::{CHUNK_LEN, Figures, Job, SOCKET_BUFFER};
 
 /// Flags, connection ID, packet number.
 const HEADER_LEN: usize = 13;
-/// Where the packet number is.
+/// The offset of the packet number.
 const NUMBER_AT: usize = 9;
 const TAG_LEN: usize = 16;
-/// Buffers a call receives into, as many as Litz's.
+/// Buffers per receive call, as many as Litz's.
 const RECV_BUFFERS: usize = 16;
-/// Batches that may be under way. More leave the processor's caches, fewer make both sides wait for each other.
+/// Batches that may be in flight. More leave the processor's caches, fewer make both sides wait for
+/// each other.
 const WINDOW_BATCHES: u32 = 16;
-/// Batches between grants.
+/// Batches between credit grants.
 const GRANT_BATCHES: usize = 4;
-/// A sender without credit for this long goes on: the credit was lost.
+/// After this time without credit the sender continues: the credit was lost.
 const CREDIT_TIMEOUT: Duration = Duration::from_millis(20);
 /// The credit that ends the run.
 const STOP: u64 = u64::MAX;
@@ -97,7 +99,7 @@ impl Cipher {
         Ok(())
     }
 
-    /// Opens `packet` in place: its number and its payload, or nothing if it is not authentic.
+    /// Opens `packet` in place: its number and its payload, or `None` if it is not authentic.
     fn open<'a>(&self, packet: &'a mut [u8]) -> Option<(u32, &'a [u8])> {
         let (header, body) = packet.split_at_mut_checked(HEADER_LEN)?;
         let number = u32::from_be_bytes(header[NUMBER_AT..].try_into().ok()?);
@@ -109,7 +111,7 @@ impl Cipher {
     }
 }
 
-/// A number of datagrams of one size that go out with one call.
+/// A batch of datagrams of one size that are sent with one call.
 #[derive(Clone, Copy)]
 struct Shape {
     datagram: usize,
@@ -133,7 +135,7 @@ fn socket(bind: SocketAddr) -> Result<UdpSocket, Failure> {
     })?)
 }
 
-/// Waits until `socket` has what `flags` ask for, or `timeout` is over.
+/// Waits for `flags` on `socket`, or until `timeout`.
 fn wait(socket: &UdpSocket, flags: PollFlags, timeout: Option<Duration>) -> Result<(), Failure> {
     let timeout = timeout
         .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) });
@@ -193,7 +195,7 @@ fn sink(mut socket: UdpSocket, cipher: &Cipher, job: &Job, figures: &Mutex<Figur
         }
         let mut measured = meter.figures();
         measured.packets_lost = Some(next - received);
-        *figures.lock().expect("nobody panics") = measured;
+        *figures.lock().expect("no thread panics") = measured;
         batches += count;
         if going_on && batches < GRANT_BATCHES {
             continue;
@@ -206,7 +208,7 @@ fn sink(mut socket: UdpSocket, cipher: &Cipher, job: &Job, figures: &Mutex<Figur
     }
 }
 
-/// What the receiver has granted.
+/// The credit that the receiver has granted.
 struct Credit {
     /// The receiver has everything below.
     seen: u64,
@@ -215,9 +217,10 @@ struct Credit {
 }
 
 impl Credit {
-    /// Takes what has arrived and waits until `next` may be sent; false when the run is over.
+    /// Processes the credit that has arrived and waits until `next` may be sent; false when the run
+    /// is over.
     fn admit(&mut self, socket: &mut UdpSocket, next: u64) -> Result<bool, Failure> {
-        // Asking costs a system call: not while half the window is left.
+        // Checking costs a system call: not while half the window is left.
         if next < self.seen.saturating_add(self.window / 2) {
             return Ok(true);
         }
@@ -239,7 +242,7 @@ impl Credit {
                         self.seen = next;
                     }
                 }
-                // The server has gone.
+                // The server has exited.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(false),
                 Err(error) => return Err(error.into()),
             }

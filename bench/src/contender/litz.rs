@@ -20,10 +20,10 @@ use crate::work::{
 /// Several round trips between two processors of one machine.
 const BUSY_POLL: Duration = Duration::from_micros(200);
 
-/// How often the count of key updates is looked at.
+/// The interval at which the count of key updates is read.
 const KEY_UPDATE_POLL: Duration = Duration::from_millis(1);
 
-/// How Litz runs.
+/// The placement and polling of Litz.
 #[derive(Clone, Copy)]
 pub struct Litz {
     placement: Placement,
@@ -67,7 +67,7 @@ pub fn server(litz: Litz, job: &Job, listen: SocketAddr) -> Result<Box<dyn Serve
     let figures = Arc::new(Mutex::new(Figures::default()));
     let (shared, job) = (figures.clone(), *job);
     std::thread::spawn(move || {
-        let leave = |measured| *shared.lock().expect("nobody panics") = measured;
+        let leave = |measured| *shared.lock().expect("no thread panics") = measured;
         let mut kept = Vec::new();
         let mut connects = ConnectMeter::default();
         while let Ok(connection) = endpoint.accept() {
@@ -77,7 +77,7 @@ pub fn server(litz: Litz, job: &Job, listen: SocketAddr) -> Result<Box<dyn Serve
                         leave(measured);
                     }
                 }
-                // A peer that leaves ends its echo.
+                // A peer that disconnects ends its echo.
                 Test::RequestResponse => drop(echo(&connection)),
                 Test::Handshake => drop(connection.closed_timeout(Duration::from_secs(1))),
                 Test::Connect => {
@@ -184,7 +184,7 @@ fn pour(connection: &Connection, job: &Job) -> Result<Figures, Failure> {
     Ok(meter.sender_figures())
 }
 
-/// The same, while another thread notes when keys are updated.
+/// The same, while another thread records when keys are updated.
 fn pour_and_watch(connection: &Connection, job: &Job) -> Result<Figures, Failure> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {

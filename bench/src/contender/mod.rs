@@ -1,4 +1,4 @@
-//! The contenders: the same tests with each library, set up alike.
+//! The contenders: the same tests with each library, configured alike.
 
 mod blaster;
 mod litz;
@@ -24,42 +24,42 @@ use litz::Litz;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
-    /// Litz driven by the caller's thread: one thread a side
+    /// Litz driven by the caller's thread: one thread per side
     LitzInline,
-    /// The same, polling busily for as long as a round trip may take
+    /// The same, busy polling for as long as a round trip may take
     LitzPolling,
-    /// Litz with its engine thread: two threads a side
+    /// Litz with its engine thread: two threads per side
     LitzThread,
-    /// The limit: copy, seal, GSO; GRO, open, copy; nothing else
+    /// The upper limit: copy, seal, GSO; GRO, open, copy; nothing else
     Blaster,
     /// The same without a cipher
     BlasterClear,
     /// A raw UDP socket, one datagram at a time
     Udp,
-    /// Kernel TCP in clear
+    /// Kernel TCP without encryption
     Tcp,
     /// Kernel TCP with TLS 1.3
     TcpTls,
-    /// quinn on a current-thread runtime: one thread a side
+    /// quinn on a current-thread runtime: one thread per side
     Quinn,
     /// noq, quinn's fork, in the same way
     #[cfg(feature = "noq")]
     Noq,
-    /// s2n-quic on a current-thread runtime: one thread a side
+    /// s2n-quic on a current-thread runtime: one thread per side
     #[cfg(feature = "s2n-quic")]
     S2nQuic,
-    /// quiche in a plain loop with GSO and GRO: one thread a side
+    /// quiche in a plain loop with GSO and GRO: one thread per side
     #[cfg(feature = "quiche")]
     Quiche,
 }
 
 impl Name {
-    /// Whether it has anything to show in `test`.
+    /// Whether it takes part in `test`.
     pub fn does(self, test: Test) -> bool {
         match self {
             Self::LitzInline => test != Test::File,
             Self::LitzPolling => test == Test::RequestResponse,
-            // The command's placement.
+            // Its placement.
             Self::LitzThread => test != Test::KeyUpdate,
             Self::Quinn => !matches!(test, Test::IdleParked | Test::File | Test::KeyUpdate),
             Self::Blaster | Self::BlasterClear | Self::Tcp | Self::TcpTls => test == Test::Bulk,
@@ -74,18 +74,18 @@ impl Name {
     }
 }
 
-/// Whatever goes wrong in a contender, in its own words.
+/// A contender's error, with its own message.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A server that runs in the background of this process.
 pub trait Server {
-    /// Where it listens.
+    /// Its address.
     fn address(&self) -> SocketAddr;
-    /// What it has measured so far.
+    /// The figures measured so far.
     fn figures(&self) -> Figures;
 }
 
-/// A server whose thread leaves its figures in a shared place.
+/// A server whose thread writes its figures to shared memory.
 struct Background {
     address: SocketAddr,
     figures: Arc<Mutex<Figures>>,
@@ -122,7 +122,7 @@ pub fn server(name: Name, job: &Job, listen: SocketAddr) -> Result<Box<dyn Serve
     }
 }
 
-/// Does the test against a server of the same contender.
+/// Runs the test against a server of the same contender.
 pub fn drive(name: Name, job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
     match name {
         Name::LitzInline => litz::drive(Litz::INLINE, job, remote),

@@ -1,7 +1,9 @@
-//! quiche, which does no IO: a plain loop around it, with the same sockets (GSO, GRO) as Litz, one thread a side.
+//! quiche, which does no I/O: a plain loop around it, with the same sockets (GSO, GRO) as Litz, one
+//! thread per side.
 //!
-//! Its packets are written one after the other into one buffer, which leaves with one call. What is written to a stream is
-//! handed over without a copy, as with the others. BoringSSL prefers AES-128-GCM on processors that have AES.
+//! Its packets are written one after the other into one buffer, which is sent with one call. Stream
+//! data are passed without a copy, as with the others. BoringSSL prefers AES-128-GCM on processors
+//! with AES instructions.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -24,9 +26,10 @@ use crate::work::{CHUNK_LEN, Figures, IDLE_TIMEOUT, Job, REQUEST_LEN, SOCKET_BUF
 const UNI: u64 = 2;
 /// The client's first bidirectional stream.
 const BIDI: u64 = 0;
-/// Buffers a call receives into, as many as Litz's.
+/// Buffers per receive call, as many as Litz's.
 const RECV_BUFFERS: usize = 16;
-/// Chunks that wait in a sending stream: enough that it never runs dry, as a send buffer of [`WINDOW`] would hold.
+/// Chunks waiting in a sending stream: enough to keep it busy, as a send buffer of [`WINDOW`]
+/// would.
 const QUEUED_MAX: usize = WINDOW as usize / CHUNK_LEN;
 
 /// Stream data without copies.
@@ -81,7 +84,7 @@ fn config(job: &Job) -> Result<Config, Failure> {
     config.set_initial_max_streams_uni(16);
     config.set_initial_max_streams_bidi(16);
     config.set_cc_algorithm(quiche::CongestionControlAlgorithm::CUBIC);
-    // Nobody paces by the kernel's clock here.
+    // No pacing by the kernel's clock here.
     config.enable_pacing(false);
     Ok(config)
 }
@@ -116,7 +119,7 @@ impl Link {
         }
     }
 
-    /// Receives what is there, at most one call's worth; returns the buffers filled.
+    /// Receives what is available, at most one call's worth; returns the number of buffers filled.
     fn receive(&mut self) -> Result<usize, Failure> {
         let mut buffers: Vec<&mut [u8]> = self.incoming.iter_mut().map(|buffer| &mut buffer[..]).collect();
         match self.socket.recv(&mut buffers, &mut self.metas) {
@@ -126,17 +129,17 @@ impl Link {
         }
     }
 
-    /// Gives the connection what `count` buffers hold.
+    /// Passes the contents of `count` buffers to the connection.
     fn deliver(&mut self, connection: &mut Connection, count: usize) {
         for (buffer, meta) in self.incoming.iter_mut().zip(&self.metas[..count]) {
             for datagram in buffer[..meta.len].chunks_mut(meta.stride) {
-                // What is not for this connection, or not authentic, is dropped.
+                // Datagrams of other connections, or not authentic, are dropped.
                 let _taken = connection.recv(datagram, RecvInfo { from: meta.source, to: self.local });
             }
         }
     }
 
-    /// Sends what the connection wants to send, batch by batch.
+    /// Sends everything the connection has due, batch by batch.
     fn send(&mut self, connection: &mut Connection) -> Result<(), Failure> {
         loop {
             let segments = self.socket.max_gso_segments().min(BATCH_BYTES_MAX / self.datagram);
@@ -166,7 +169,8 @@ impl Link {
         }
     }
 
-    /// One turn: receive, let the application work, send; waits if nothing has arrived. False when the connection is over.
+    /// One turn: receive, let the application work, send; waits if nothing has arrived. False when
+    /// the connection is over.
     fn turn(
         &mut self,
         connection: &mut Connection,
@@ -180,7 +184,7 @@ impl Link {
         application(connection)?;
         self.send(connection)?;
         if count == 0 && !connection.is_closed() {
-            // Nothing came in and everything that may go out has gone.
+            // Nothing arrived and everything that may leave has left.
             wait(&self.socket, PollFlags::IN, connection.timeout())?;
         }
         Ok(!connection.is_closed())
@@ -243,7 +247,7 @@ fn serve(mut link: Link, mut config: Config, job: &Job, figures: &Mutex<Figures>
     Ok(())
 }
 
-/// Reads everything that is there.
+/// Reads everything available.
 fn drain(
     connection: &mut Connection,
     buffer: &mut [u8],
@@ -252,8 +256,8 @@ fn drain(
 ) -> Result<(), Failure> {
     while let Ok((len, _)) = connection.stream_recv(UNI, buffer) {
         if !meter.note(len) {
-            *figures.lock().expect("nobody panics") = meter.figures();
-            // Done already is as good.
+            *figures.lock().expect("no thread panics") = meter.figures();
+            // An error because it is already done does not matter.
             let _closed = connection.close(true, 0, b"");
             break;
         }
@@ -261,7 +265,7 @@ fn drain(
     Ok(())
 }
 
-/// Answers what is there.
+/// Echoes what is available.
 fn echo(connection: &mut Connection, buffer: &mut [u8], pending: &mut Vec<u8>) -> Result<(), Failure> {
     while let Ok((len, _)) = connection.stream_recv(BIDI, buffer) {
         pending.extend_from_slice(&buffer[..len]);
@@ -274,7 +278,8 @@ fn echo(connection: &mut Connection, buffer: &mut [u8], pending: &mut Vec<u8>) -
 }
 
 pub fn drive(job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
-    // The connection is told which address it has, so the socket must have one: as the route to the server says.
+    // The connection must know its local address, so the socket needs one: that of the route to the
+    // server.
     let probe = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     probe.connect(remote)?;
     let socket = socket(SocketAddr::new(probe.local_addr()?.ip(), 0))?;
@@ -311,7 +316,7 @@ fn pour(link: &mut Link, connection: &mut Connection, job: &Job) -> Result<Figur
                         break;
                     }
                 }
-                // No room, or closed: the turn tells.
+                // Out of window, or closed: the next turn shows which.
                 Err(_) => {
                     rest = Some(offered);
                     break;

@@ -1,21 +1,22 @@
-//! quinn and its fork noq on a current-thread runtime, set up like Litz: same datagram size, socket buffers, windows, cipher
-//! and key exchange. Both have the same interface, so one text serves both.
+//! quinn and its fork noq on a current-thread runtime, configured like Litz: same datagram size,
+//! socket buffers, windows, cipher and key exchange. Both have the same interface, so one macro
+//! serves both.
 
 use std::net::{SocketAddr, UdpSocket};
 
 use super::Failure;
 use crate::work::{Job, SOCKET_BUFFER};
 
-/// Datagrams that both put into one GSO call.
+/// Datagrams per GSO call in both libraries.
 const SEGMENTS: u16 = 10;
 
-/// The datagrams sent fill the MTU, but ten of them must fit a call, which carries 65507 bytes at most: larger calls fail,
-/// and the libraries take them for lost.
+/// Datagrams fill the MTU, but ten of them must fit one call, which carries 65507 bytes at most:
+/// larger calls fail, and the libraries treat them as lost.
 fn datagram_size(job: &Job) -> u16 {
     job.datagram_size().min(u16::MAX / SEGMENTS - 3)
 }
 
-/// A bound socket with the buffers that everybody has.
+/// A bound socket with the common buffer sizes.
 fn socket(bind: SocketAddr) -> Result<UdpSocket, Failure> {
     let socket = socket2::Socket::new(socket2::Domain::for_address(bind), socket2::Type::DGRAM, None)?;
     socket.set_send_buffer_size(SOCKET_BUFFER)?;
@@ -24,7 +25,8 @@ fn socket(bind: SocketAddr) -> Result<UdpSocket, Failure> {
     Ok(socket.into())
 }
 
-/// A module `$module` with `server` and `drive` for the library `$library`, whose streams `$next_chunk` reads.
+/// A module `$module` with `server` and `drive` for the library `$library`, whose streams
+/// `$next_chunk` reads.
 macro_rules! contender {
     ($module:ident, $library:ident, $next_chunk:ident) => {
         pub mod $module {
@@ -58,7 +60,7 @@ macro_rules! contender {
                 Arc::new(transport)
             }
 
-            /// Takes datagrams as large as the path's; the default is what Ethernet carries.
+            /// Accepts datagrams as large as the path's; the default is Ethernet's size.
             fn endpoint_config(job: &Job) -> EndpointConfig {
                 let mut config = EndpointConfig::default();
                 config.max_udp_payload_size(job.datagram_size()).expect("above 1200");
@@ -89,7 +91,7 @@ macro_rules! contender {
             }
 
             async fn accept(endpoint: &Endpoint, job: &Job, figures: &Mutex<Figures>) {
-                let leave = |measured| *figures.lock().expect("nobody panics") = measured;
+                let leave = |measured| *figures.lock().expect("no thread panics") = measured;
                 let mut kept = Vec::new();
                 let mut connects = ConnectMeter::default();
                 while let Some(incoming) = endpoint.accept().await {
@@ -228,7 +230,7 @@ contender!(quinn, quinn, quinn_chunk);
 #[cfg(feature = "noq")]
 contender!(noq, noq, noq_chunk);
 
-/// The length of the next chunk, in order; none at the end.
+/// The length of the next chunk, in order; `None` at the end.
 async fn quinn_chunk(stream: &mut ::quinn::RecvStream) -> Result<Option<usize>, Failure> {
     Ok(stream.read_chunk(usize::MAX, true).await?.map(|chunk| chunk.bytes.len()))
 }

@@ -1,4 +1,5 @@
-//! s2n-quic on a current-thread runtime, with the same TLS library, windows, socket buffers and fixed MTU.
+//! s2n-quic on a current-thread runtime, with the same TLS library, windows, socket buffers and
+//! fixed MTU.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -67,7 +68,7 @@ pub fn server(job: &Job, listen: SocketAddr) -> Result<Box<dyn Server>, Failure>
 }
 
 async fn accept(mut server: QuicServer, job: &Job, figures: &Mutex<Figures>) {
-    let leave = |measured| *figures.lock().expect("nobody panics") = measured;
+    let leave = |measured| *figures.lock().expect("no thread panics") = measured;
     let mut connects = ConnectMeter::default();
     while let Some(mut connection) = server.accept().await {
         match job.test {
@@ -83,7 +84,7 @@ async fn accept(mut server: QuicServer, job: &Job, figures: &Mutex<Figures>) {
                     leave(connects.figures());
                 }
             }
-            // Until the client leaves.
+            // Until the client disconnects.
             Test::Handshake => drop(connection.accept().await),
             Test::Idle | Test::IdleParked | Test::File | Test::KeyUpdate => {}
         }
@@ -122,7 +123,7 @@ async fn answer(connection: &mut Connection) -> Result<(), Failure> {
     recv.read_to_end(&mut request).await?;
     send.write_all(&request).await?;
     send.finish()?;
-    // Until the client leaves.
+    // Until the client disconnects.
     drop(connection.accept().await);
     Ok(())
 }

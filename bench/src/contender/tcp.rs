@@ -1,7 +1,7 @@
-//! Kernel TCP in clear: blocking calls, one thread a side.
+//! Kernel TCP without encryption: blocking calls, one thread per side.
 //!
-//! The send and receive buffers are the kernel's own, which grow by themselves up to what `tcp_rmem` and `tcp_wmem` allow;
-//! setting a size would end that.
+//! The send and receive buffers are the kernel's own, which grow by themselves up to `tcp_rmem` and
+//! `tcp_wmem`; setting a size would disable that.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use super::{Background, Failure, Server};
 use crate::meter::BulkMeter;
 use crate::work::{CHUNK_LEN, Figures, Job};
 
-/// Bytes of one read at most. Larger reads cost a system call less and leave the processor's caches.
+/// Bytes per read, at most. Larger reads save system calls and leave the processor's caches.
 const READ_LEN: usize = 256 << 10;
 
-/// A server whose thread gives each connection to `sink`.
+/// A server whose thread passes each connection to `sink`.
 pub fn serve_with(
     job: &Job,
     listen: SocketAddr,
@@ -27,7 +27,7 @@ pub fn serve_with(
     std::thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
             if let Ok(measured) = sink(stream, BulkMeter::new(&job)) {
-                *shared.lock().expect("nobody panics") = measured;
+                *shared.lock().expect("no thread panics") = measured;
             }
         }
     });

@@ -1,7 +1,9 @@
-//! Kernel TCP with TLS 1.3 (rustls, AES-128-GCM) in user space: blocking calls, one thread a side.
+//! Kernel TCP with TLS 1.3 (rustls, AES-128-GCM) in user space: blocking calls, one thread per
+//! side.
 //!
-//! The sender uses the buffered interface: its records are sealed into memory of their own and leave with one vectored
-//! write. The receiver uses the unbuffered one, which opens records in the buffer they were read into.
+//! The sender uses the buffered interface: its records are sealed into separate memory and sent
+//! with one vectored write. The receiver uses the unbuffered one, which opens records in the buffer
+//! they were read into.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +17,7 @@ use crate::meter::BulkMeter;
 use crate::tls;
 use crate::work::{CHUNK_LEN, Figures, Job};
 
-/// Bytes read at most before they are opened: some records of 16 KiB.
+/// Bytes read at most before they are opened: a few records of 16 KiB.
 const READ_LEN: usize = 256 << 10;
 /// A record with its header and tag, at most (RFC 8446, section 5.2).
 const RECORD_LEN_MAX: usize = (1 << 14) + 256 + 5;
@@ -41,16 +43,16 @@ pub fn server(job: &Job, listen: SocketAddr) -> Result<Box<dyn Server>, Failure>
 struct Receiver {
     stream: TcpStream,
     tls: UnbufferedServerConnection,
-    /// What has been read and not used up: `start..end`.
+    /// Bytes read and not processed: `start..end`.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Bytes of the handshake that wait to be sent.
+    /// Handshake bytes waiting to be sent.
     outgoing: Vec<u8>,
 }
 
 impl Receiver {
-    /// One record's content, copied to `application`; 0 if this was a step of the handshake.
+    /// Copies one record's content to `application`; 0 if this was a step of the handshake.
     fn read(&mut self, application: &mut [u8]) -> Result<usize, Failure> {
         let UnbufferedStatus { mut discard, state, .. } =
             self.tls.process_tls_records(&mut self.buffer[self.start..self.end]);
@@ -82,7 +84,7 @@ impl Receiver {
         std::hint::black_box(application);
         self.start += discard;
         if starved {
-            // What is left is a part of a record.
+            // The remainder is a partial record.
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
@@ -100,7 +102,7 @@ pub fn drive(job: &Job, remote: SocketAddr) -> Result<Figures, Failure> {
     let mut stream = TcpStream::connect(remote)?;
     stream.set_nodelay(true)?;
     let mut tls = rustls::ClientConnection::new(tls::client(), "localhost".try_into()?)?;
-    // What is sealed leaves before the next chunk.
+    // Sealed records are sent before the next chunk.
     tls.set_buffer_limit(None);
     let chunk = vec![0x5a; CHUNK_LEN];
     let mut meter = BulkMeter::new(job);

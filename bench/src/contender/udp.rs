@@ -1,4 +1,5 @@
-//! A raw UDP socket: 64 bytes there and back, with nothing above it. Each side waits with `poll` and then receives.
+//! A raw UDP socket: 64 bytes in each direction, without a protocol. Each side waits with `poll`
+//! and then receives.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -10,7 +11,8 @@ use super::{Background, Failure, Server};
 use crate::meter::Exchanges;
 use crate::work::{Figures, Job, REQUEST_LEN};
 
-/// Waits for a datagram. A datagram lost on loopback would hang the run, and the run would say so by not ending.
+/// Waits for a datagram. A datagram lost on loopback would hang the run, which the runner's time
+/// limit reports.
 fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Result<SocketAddr, Failure> {
     poll(&mut [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)], None)?;
     Ok(socket.recv_from(buffer)?.1)

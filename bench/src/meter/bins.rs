@@ -1,12 +1,13 @@
-//! Bytes received, by the time at which they were.
+//! Bytes received over time.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds of one bin.
+/// The width of a bin, nanoseconds.
 pub const BIN_NS: u64 = 10_000_000;
 
-/// Bytes in successive bins of [`BIN_NS`]. Times are those of [`monotonic_ns`], which all processes of a machine share.
+/// Bytes in successive bins of [`BIN_NS`]. Times are those of [`monotonic_ns`], which all processes
+/// of a machine share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bins {
     /// When the first bin begins: a multiple of [`BIN_NS`].
@@ -36,7 +37,7 @@ impl Bins {
         self.first_ns + index as u64 * BIN_NS
     }
 
-    /// The bins that are whole: neither the first nor the last.
+    /// The complete bins: neither the first nor the last.
     pub fn whole(&self) -> impl Iterator<Item = (usize, u64)> {
         let last = self.bytes.len().saturating_sub(1);
         self.bytes.iter().copied().enumerate().filter(move |(index, _)| *index > 0 && *index < last)

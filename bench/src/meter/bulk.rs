@@ -6,8 +6,8 @@ use super::bins::{Bins, monotonic_ns};
 use crate::usage;
 use crate::work::{Figures, Job, Test, Timing};
 
-/// Seconds that a server goes on receiving when its own count is over, so that the client's, which began a little later,
-/// ends too.
+/// Seconds for which a server continues to receive after its own count is over, so that the
+/// client's, which began slightly later, ends too.
 const GRACE_S: f64 = 0.3;
 
 /// Counts bytes after a warm-up, with the processor time they took.
@@ -26,7 +26,7 @@ impl BulkMeter {
         Self { timing: job.timing, started: None, from: None, counted: 0, bins, figures: Figures::default() }
     }
 
-    /// Notes that `bytes` have passed; false once the time is over for both sides.
+    /// Counts `bytes`; false once the time is over for both sides.
     pub fn note(&mut self, bytes: usize) -> bool {
         let now = Instant::now();
         let elapsed = (now - *self.started.get_or_insert(now)).as_secs_f64();
@@ -52,7 +52,7 @@ impl BulkMeter {
         true
     }
 
-    /// What was counted, once the time is over.
+    /// The figures, once the time is over.
     pub fn figures(&self) -> Figures {
         self.figures.clone()
     }

@@ -8,8 +8,8 @@ use crate::work::Figures;
 /// Connections before counting begins.
 const WARM_UP: usize = 50;
 
-/// Counts whole connections and the processor time from the end of the warm-up to the end of the last one. Both sides
-/// count for themselves; the sum is what one connection takes.
+/// Counts whole connections and the processor time from the end of the warm-up to the end of the
+/// last one. Each side counts its own; the sum is the cost of one connection.
 #[derive(Default)]
 pub struct ConnectMeter {
     done: usize,
@@ -21,7 +21,7 @@ impl ConnectMeter {
     /// Connections of one run, the warm-up included.
     pub const CONNECTIONS: usize = WARM_UP + 500;
 
-    /// Notes that a connection has come and gone.
+    /// Counts a connection that has ended.
     pub fn note(&mut self) {
         self.done += 1;
         self.until = usage::cpu_time();

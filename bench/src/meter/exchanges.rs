@@ -16,20 +16,20 @@ impl Exchanges {
         Self { timing, started: Instant::now(), samples: Vec::new() }
     }
 
-    /// When the next exchange begins; none when the time is over.
+    /// When the next exchange begins; `None` when the time is over.
     pub fn begin(&self) -> Option<Instant> {
         let now = Instant::now();
         ((now - self.started).as_secs_f64() < self.timing.warm_up + self.timing.time).then_some(now)
     }
 
-    /// Notes that the exchange begun at `begun` is complete.
+    /// Records that the exchange begun at `begun` is complete.
     pub fn end(&mut self, begun: Instant) {
         if (begun - self.started).as_secs_f64() > self.timing.warm_up {
             self.samples.push(begun.elapsed());
         }
     }
 
-    /// How many were timed.
+    /// The number of exchanges timed.
     pub fn len(&self) -> usize {
         self.samples.len()
     }

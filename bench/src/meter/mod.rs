@@ -1,4 +1,4 @@
-//! How each test counts.
+//! The counters of each test.
 
 mod bins;
 mod bulk;

@@ -1,16 +1,17 @@
-//! What arrived when, and whether it was what was sent.
+//! Arrivals over time at the receiver, and whether the data are those that were sent.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::meter::{Bins, monotonic_ns};
 
-/// Bytes after which the content of a stream repeats: a prime, so that what is missing or doubled shows unless it is a
-/// multiple of this.
+/// Bytes after which the content of a stream repeats: a prime, so that missing or duplicated data
+/// are detected unless their length is a multiple of it.
 const PERIOD: usize = 65_521;
-/// Shorter silences are not kept.
+/// Shorter silences are not recorded.
 const GAP_NS_MIN: u64 = 2_000_000;
-/// More are not kept: with a gap of two milliseconds at least, they fill more than eight seconds.
+/// At most this many are recorded: with gaps of at least two milliseconds, they cover more than
+/// eight seconds.
 const GAPS_MAX: usize = 4096;
 
 /// A silence at the receiving application.
@@ -20,7 +21,7 @@ pub struct Gap {
     pub ns: u64,
 }
 
-/// Bytes by the time at which the application had them.
+/// Bytes by the time at which the application received them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Arrivals {
     pub bytes: u64,
@@ -34,7 +35,7 @@ impl Arrivals {
         Self { bytes: 0, last_ns: 0, bins: Bins::new(), gaps: Vec::new() }
     }
 
-    /// Counts `bytes` that the application has now.
+    /// Counts `bytes` that the application has just received.
     pub fn note(&mut self, bytes: usize) {
         self.note_at(monotonic_ns(), bytes);
     }
@@ -66,9 +67,9 @@ impl Arrivals {
     }
 }
 
-/// What every stream carries: bytes that follow from their offset.
+/// The content of every stream: bytes that follow from their offset.
 pub struct Content {
-    /// One period and the same again, so that any stretch of up to a period lies in it in one piece.
+    /// Two periods, so that any range of up to a period is contiguous in it.
     twice: Bytes,
 }
 
@@ -84,12 +85,12 @@ impl Content {
         Self { twice: [&period[..], &period[..]].concat().into() }
     }
 
-    /// A whole number of periods from any multiple of the period on: the chunk to write again and again.
+    /// A whole number of periods from any multiple of the period on: the chunk to write repeatedly.
     pub fn chunk(&self) -> Bytes {
         self.twice.slice(..PERIOD)
     }
 
-    /// Whether `data` is what belongs at `offset`.
+    /// Whether `data` is the content at `offset`.
     pub fn is_right(&self, mut offset: u64, mut data: &[u8]) -> bool {
         while !data.is_empty() {
             let start = (offset % PERIOD as u64) as usize;
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_is_right_at_its_own_offset_alone() {
+    fn content_matches_only_at_its_own_offset() {
         let content = Content::new();
         let long = [&content.chunk()[..], &content.chunk()[..], &content.chunk()[..]].concat();
         assert!(content.is_right(0, &long));

@@ -1,11 +1,11 @@
-//! The cases: which links, what is sent over them, and what we want of it.
+//! The cases: links, workload, and targets.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::contender::Contender;
 
-/// What is asked of the links.
+/// A set of links with a workload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Case {
@@ -17,48 +17,48 @@ pub enum Case {
     Sixteen,
     /// Bulk over links that differ in rate, delay, loss and jitter
     Emulator,
-    /// Four links of 200 Mb/s and a round trip of 5 ms: the first falls silent and comes back
+    /// Four links of 200 Mb/s and a round trip of 5 ms: the first fails silently and recovers
     Failover5,
     /// The same with a round trip of 20 ms
     Failover20,
     /// The same with a round trip of 100 ms
     Failover100,
-    /// Requests and responses of 200 bytes over links with unlike delays
+    /// Requests and responses of 200 bytes over links with different delays
     Messages,
     /// Bulk over one link without a limit, with multipath negotiated and without
     Cost,
 }
 
-/// What the two sides do.
+/// The workload of the two sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
-    /// One side sends for a time, as fast as it goes
+    /// One side sends for a time, as fast as possible
     Bulk,
-    /// 200 bytes there and back, one at a time
+    /// 200 bytes in each direction, one exchange at a time
     Exchanges,
 }
 
-/// One link, alike both ways. The delay is one way.
+/// One link, the same in both directions. The delay is one-way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// None: as fast as the machine.
+    /// `None`: as fast as the machine.
     pub rate_mbps: Option<u32>,
     pub queue_ms: u32,
     pub delay_us: u32,
-    /// Packets of a million that vanish.
+    /// Packets lost per million.
     pub loss_millionths: u32,
-    /// Standard deviation of a normal distribution around the delay; order is kept.
+    /// Standard deviation of a normal distribution around the delay; the order is kept.
     pub jitter_us: u32,
 }
 
-/// When the first link falls silent, and when it comes back, counted from the start of sending.
+/// When the first link fails silently, and when it recovers, counted from the start of sending.
 pub const CUT_AT_S: f64 = 4.0;
 pub const RESTORE_AT_S: f64 = 8.0;
 /// When sending ends where a link is cut.
 pub const FAILOVER_TIME_S: f64 = 14.0;
 
-/// Share of the capacity that we want of a contender.
+/// Target shares of the capacity for a contender.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     pub contender: Contender,
@@ -112,7 +112,7 @@ impl Case {
         matches!(self, Self::Failover5 | Self::Failover20 | Self::Failover100)
     }
 
-    /// Seconds of sending, if the case itself decides.
+    /// Seconds of sending, if the case itself sets them.
     pub fn time_s(self) -> Option<f64> {
         self.is_failover().then_some(FAILOVER_TIME_S)
     }
@@ -122,7 +122,7 @@ impl Case {
         self.lines().first().map_or(0.0, |line| 2.0 * f64::from(line.delay_us) / 1e6)
     }
 
-    /// Who takes part unless the command line says otherwise.
+    /// The contenders, unless the command line names others.
     pub fn contenders(self) -> Vec<Contender> {
         use Contender::{LitzBest, LitzFile, LitzMessage, LitzMessageBest, LitzPlain, LitzStream, Mptcp, TcpBest};
         match self {
@@ -135,13 +135,14 @@ impl Case {
         }
     }
 
-    /// Bits per second that Ethernet frames of 1514 bytes leave for 1448 bytes of payload each; none without a limit.
+    /// Bits per second that Ethernet frames of 1514 bytes leave for 1448 bytes of payload each;
+    /// `None` without a limit.
     pub fn capacity_bps(self) -> Option<f64> {
         let rates: Option<Vec<u32>> = self.lines().iter().map(|line| line.rate_mbps).collect();
         Some(rates?.iter().map(|&rate| f64::from(rate) * 1e6 * 1448.0 / 1514.0).sum())
     }
 
-    /// The shares that we want.
+    /// The target shares.
     pub fn wanted(self) -> Vec<Wanted> {
         let of = |file, stream| {
             vec![

@@ -1,4 +1,4 @@
-//! Who takes part, and under which congestion controller.
+//! The contenders and their congestion controllers.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use crate::contender::Failure;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Contender {
-    /// Litz over all links: several threads, each with a stream a segment, as files are sent
+    /// Litz over all links: several threads, one stream per segment, as files are sent
     LitzFile,
     /// Litz over all links: one ordered stream
     LitzStream,
@@ -25,7 +25,7 @@ pub enum Contender {
     LitzMessage,
     /// Litz over the best link: messages
     LitzMessageBest,
-    /// Litz over the best link: one ordered stream, multipath not spoken of
+    /// Litz over the best link: one ordered stream, multipath not negotiated
     LitzPlain,
     /// Kernel Multipath TCP over all links
     Mptcp,
@@ -51,7 +51,7 @@ impl Contender {
         contenders
     }
 
-    /// How many of `links` it is given.
+    /// How many of `links` the contender gets.
     pub const fn links(self, links: usize) -> usize {
         match self {
             Self::LitzBest | Self::LitzMessageBest | Self::LitzPlain | Self::TcpBest => 1,
@@ -59,7 +59,7 @@ impl Contender {
         }
     }
 
-    /// How Litz is used; none for the others.
+    /// How Litz is used; `None` for the others.
     const fn shape(self) -> Option<Shape> {
         match self {
             Self::LitzFile => Some(Shape::File),
@@ -78,7 +78,8 @@ impl Contender {
         }
     }
 
-    /// The serving process: prints its addresses with `ready`, serves until the connection ends, returns what it has seen.
+    /// The serving process: prints its addresses with `ready`, serves until the connection ends,
+    /// returns what it received.
     pub fn serve(self, serve: &Serve) -> Result<super::side::Received, Failure> {
         if let Some(shape) = self.shape() {
             return litz::serve(shape, serve);

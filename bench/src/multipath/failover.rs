@@ -1,4 +1,4 @@
-//! A link that falls silent and comes back.
+//! A link that fails silently and recovers.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::meter::monotonic_ns;
 
 /// The link that is cut: the best one.
 pub const LINK: usize = 0;
-/// How often the links are asked what they have carried.
+/// The interval at which the links' counters are read.
 const SAMPLE_EVERY: Duration = Duration::from_millis(20);
-/// A link carries its share again from the first stretch of this length on in which it does.
-const STRETCH_NS: u64 = 250_000_000;
-/// Share of what it carried before, from which on it counts.
+/// A link carries its share again from the first interval of this length on in which it does.
+const INTERVAL_NS: u64 = 250_000_000;
+/// The share of its former rate from which on a link counts as recovered.
 const SHARE: f64 = 0.8;
-/// Seconds before the cut that tell what the link carried.
+/// Seconds before the cut over which the former rate is measured.
 const BEFORE_S: f64 = 2.0;
 
-/// What was done to the link and what the links carried meanwhile.
+/// The faults of the link, and what the links carried meanwhile.
 #[derive(Clone, Debug, Serialize)]
 pub struct Faults {
     pub cut_ns: u64,
@@ -36,7 +36,8 @@ pub struct Sample {
     pub bytes: Vec<u64>,
 }
 
-/// Cuts the link and restores it at their times, counted from `begun_ns`; returns shortly before sending ends.
+/// Cuts the link and restores it at their times, counted from `begun_ns`; returns shortly before
+/// sending ends.
 pub fn inflict(world: &World, begun_ns: u64) -> Result<Faults, Failure> {
     let mut faults = Faults { cut_ns: 0, restored_ns: 0, samples: Vec::new() };
     let at = |seconds| until_ns(begun_ns, seconds);
@@ -60,20 +61,21 @@ pub fn inflict(world: &World, begun_ns: u64) -> Result<Faults, Failure> {
 }
 
 impl Faults {
-    /// From the moment the link works again until it carries its share; none if it never does.
+    /// The time from the link's recovery until it carries its share; `None` if it never does.
     pub fn until_share_ns(&self) -> Option<u64> {
         let before_ns = self.cut_ns.saturating_sub((BEFORE_S * 1e9) as u64);
         let usual = self.carried(before_ns, self.cut_ns)? / (self.cut_ns - before_ns) as f64;
         let later = self.samples.iter().filter(|sample| sample.at_ns >= self.restored_ns);
         let starts = later.map(|sample| sample.at_ns);
         let mut good = starts.filter(|&start| {
-            let carried = self.carried(start, start + STRETCH_NS);
-            carried.is_some_and(|bytes| bytes / STRETCH_NS as f64 >= SHARE * usual)
+            let carried = self.carried(start, start + INTERVAL_NS);
+            carried.is_some_and(|bytes| bytes / INTERVAL_NS as f64 >= SHARE * usual)
         });
         good.next().map(|start| start - self.restored_ns)
     }
 
-    /// Bytes that the link carried between two times, in a straight line between samples; none beyond the last one.
+    /// Bytes that the link carried between two times, interpolated linearly between samples; `None`
+    /// beyond the last one.
     fn carried(&self, from_ns: u64, until_ns: u64) -> Option<f64> {
         Some(self.total(until_ns)? - self.total(from_ns)?)
     }
@@ -91,7 +93,8 @@ impl Faults {
 mod tests {
     use super::*;
 
-    /// A link that carries 100 bytes each 20 ms, nothing from 4 s to 8.5 s, and a share of it from then on.
+    /// A link that carries 100 bytes each 20 ms, nothing from 4 s to 8.5 s, and a share of it from
+    /// then on.
     fn faults(share: f64) -> Faults {
         let mut bytes = 0.0;
         let samples = (1..600_u64)
@@ -114,7 +117,7 @@ mod tests {
     #[test]
     fn a_link_carries_its_share_from_the_first_good_stretch_on() {
         let until_ns = faults(1.0).until_share_ns().expect("it does");
-        // Four fifths of a stretch that begins 50 ms early are good already.
+        // Four fifths of an interval that begins 50 ms early are good already.
         assert!((440_000_000..=500_000_000).contains(&until_ns), "{until_ns}");
         assert_eq!(faults(0.7).until_share_ns(), None);
     }

@@ -1,4 +1,4 @@
-//! What the raw figures of a run mean.
+//! Figures computed from the raw data of a run.
 
 use serde::Serialize;
 
@@ -8,14 +8,14 @@ use super::failover::{Faults, LINK};
 use super::side::{Received, Sent, WARM_UP_S, until_ns};
 use crate::contender::Failure;
 
-/// The figures of one run. What does not apply is absent.
+/// The figures of one run. Those that do not apply are absent.
 #[derive(Clone, Default, Debug, Serialize)]
 pub struct Figures {
-    /// What the application received per second, from two seconds after the connection on until the sender had written
-    /// everything.
+    /// The rate at which the application received, from two seconds after the connection on until
+    /// the sender had written everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steady_bps: Option<f64>,
-    /// The same from the first packet on until the last byte was there.
+    /// The same from the first packet until the last byte had arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whole_bps: Option<f64>,
     /// Both as shares of the capacity of all links of the case.
@@ -36,15 +36,17 @@ pub struct Figures {
     pub cpu_s_per_gb: Option<f64>,
 }
 
-/// What a link that falls silent did.
+/// The effect of a silent link failure.
 #[derive(Clone, Copy, Default, Debug, Serialize)]
 pub struct Failover {
-    /// The longest silence at the application while the link was silent, and the longest one in the two seconds before.
+    /// The longest silence at the application while the link was down, and the longest one in the
+    /// two seconds before.
     pub gap_ms: f64,
     pub usual_gap_ms: f64,
-    /// What arrived from a second after the cut on until the link worked again, as a share of the other links' capacity.
+    /// Bytes that arrived from a second after the cut until the link's recovery, as a share of the
+    /// other links' capacity.
     pub rest_share: f64,
-    /// From the moment the link worked again until it carried its share; absent if it never did.
+    /// The time from the link's recovery until it carried its share; absent if it never did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_share_ms: Option<f64>,
 }
@@ -53,7 +55,8 @@ impl Figures {
     pub fn of(case: Case, sent: &Sent, received: &Received, faults: Option<&Faults>) -> Result<Self, Failure> {
         let mut figures = Self { median_us: sent.median_us, p99_us: sent.p99_us, ..Self::default() };
         let Some(arrivals) = &received.arrivals else {
-            // Whoever exchanges compares each response with its request, and fails if they differ.
+            // In exchanges each response is compared with its request, and the run fails if they
+            // differ.
             figures.is_intact = true;
             return Ok(figures);
         };
@@ -76,7 +79,7 @@ impl Figures {
         Ok(figures)
     }
 
-    /// In a few words.
+    /// The figures as short text.
     pub fn words(&self) -> String {
         let percent = |share: Option<f64>| share.map_or_else(String::new, |share| format!(" {:.1} %", share * 100.0));
         let mut words = String::new();

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use litz::{
-    Connection, Endpoint, EndpointConfig, PathStats, Placement, RecvStream, Strip, TransportConfig, UdpSocketOptions,
+    Connection, Endpoint, EndpointConfig, PathStats, Placement, RecvStream, StridedBytes, TransportConfig,
+    UdpSocketOptions,
 };
 
 use super::arrivals::{Arrivals, Content};
 use super::case::Workload;
 use super::contender::Controller;
 use super::side::{
-    Drive, PathSample, REQUEST_LEN, Received, Sample, Sent, Serve, WARM_UP_S, say_connected, say_ready, until_ns,
+    Drive, PathSample, REQUEST_LEN, Received, Sample, Sent, Serve, WARM_UP_S, report_connected, report_ready, until_ns,
 };
 use super::world::device_at;
 use crate::contender::Failure;
@@ -31,19 +32,19 @@ const PATHS_MAX: u32 = 32;
 const FILE_THREADS: usize = 4;
 /// Bytes of a segment, and so of a stream of the file shape.
 const SEGMENT_BYTES: u64 = 4 << 20;
-/// How often paths are looked at.
+/// The interval at which paths are sampled.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
-/// Bytes that a response has at most.
+/// Bytes of a response, at most.
 const MESSAGE_LEN_MAX: usize = 4096;
 
 /// How Litz is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// Several threads, a stream a segment.
+    /// Several threads, one stream per segment.
     File,
     /// One ordered stream.
     Stream,
-    /// The same, and multipath is not spoken of.
+    /// The same, with multipath not negotiated.
     PlainStream,
     /// Messages.
     Messages,
@@ -68,7 +69,7 @@ fn config(shape: Shape, controller: Controller, addresses: &[SocketAddr]) -> End
         ..TransportConfig::default()
     };
     if shape == Shape::File {
-        transport = litz::transfer::transport(transport);
+        transport = ::transfer::transport(transport);
     }
     EndpointConfig {
         sockets: addresses.iter().map(socket).collect(),
@@ -84,13 +85,13 @@ pub fn serve(shape: Shape, serve: &Serve) -> Result<Received, Failure> {
     let mut config = config(shape, serve.controller, &addresses);
     config.server_tls = Some(tls::server());
     let endpoint = Endpoint::bind(config)?;
-    say_ready(endpoint.local_addrs())?;
+    report_ready(endpoint.local_addrs())?;
     let connection = endpoint.accept()?;
     let mut received = match (serve.workload, shape) {
         (Workload::Bulk, Shape::File) => sink_file(&connection)?,
         (Workload::Bulk, _) => sink_stream(&connection)?,
         (Workload::Exchanges, Shape::Messages) => {
-            while let Ok(message) = connection.get_message() {
+            while let Ok(message) = connection.recv_message() {
                 if connection.send_message(message).is_err() {
                     break;
                 }
@@ -98,14 +99,14 @@ pub fn serve(shape: Shape, serve: &Serve) -> Result<Received, Failure> {
             Received::default()
         }
         (Workload::Exchanges, _) => {
-            // A peer that leaves ends its echo.
+            // A peer that disconnects ends its echo.
             drop(echo(&connection));
             Received::default()
         }
     };
     received.packets_duplicate = Some(connection.stats().receive.packets_duplicate);
     received.note_usage();
-    // The last acknowledgements must leave.
+    // The last acknowledgements must be sent.
     connection.closed_timeout(Duration::from_secs(5));
     Ok(received)
 }
@@ -131,8 +132,8 @@ fn sink_stream(connection: &Connection) -> Result<Received, Failure> {
     Ok(Received { arrivals: Some(arrivals), faults, ..Received::default() })
 }
 
-/// Pieces of what lies at `offset` that are not what was sent there.
-fn faults_in(content: &Content, mut offset: u64, strip: &Strip) -> u64 {
+/// The number of pieces at `offset` that differ from what was sent.
+fn faults_in(content: &Content, mut offset: u64, strip: &StridedBytes) -> u64 {
     let mut faults = 0;
     for piece in strip.pieces() {
         faults += u64::from(!content.is_right(offset, piece));
@@ -141,7 +142,7 @@ fn faults_in(content: &Content, mut offset: u64, strip: &Strip) -> u64 {
     faults
 }
 
-/// Takes streams until the connection ends.
+/// Accepts streams until the connection ends.
 fn sink_file(connection: &Connection) -> Result<Received, Failure> {
     let (arrivals, content, faults) = (Mutex::new(Arrivals::new()), Content::new(), AtomicU64::new(0));
     let take = |mut stream: RecvStream| -> Result<(), Failure> {
@@ -149,14 +150,15 @@ fn sink_file(connection: &Connection) -> Result<Received, Failure> {
         while let Some(strip) = stream.read_strip()? {
             faults.fetch_add(faults_in(&content, offset, &strip), Ordering::Relaxed);
             offset += strip.len() as u64;
-            arrivals.lock().expect("nobody panics").note(strip.len());
+            arrivals.lock().expect("no thread panics").note(strip.len());
         }
         Ok(())
     };
     std::thread::scope(|scope| {
-        for _ in 0..litz::transfer::STREAMS_MAX {
+        for _ in 0..::transfer::STREAMS_MAX {
             scope.spawn(|| {
-                // Accepting fails when the connection is over, and that is the end. Cut-off streams show in the count.
+                // Accepting fails when the connection is over, which is the end. Truncated streams
+                // show in the count.
                 while let Ok(stream) = connection.accept_uni() {
                     if take(stream).is_err() {
                         break;
@@ -175,7 +177,7 @@ pub fn drive(shape: Shape, drive: &Drive, remotes: &[SocketAddr]) -> Result<Sent
     let begun_ns = monotonic_ns();
     let first = *remotes.first().ok_or("nowhere to connect to")?;
     let connection = endpoint.connect_from(0, first, "localhost", tls::client())?;
-    let connected_ns = say_connected()?;
+    let connected_ns = report_connected()?;
     for (index, &remote) in remotes.iter().enumerate().skip(1) {
         connection.open_path(index, remote, false)?;
     }
@@ -279,7 +281,7 @@ fn exchange_messages(connection: &Connection, drive: &Drive) -> Result<Sent, Fai
     let mut exchanges = Exchanges::new(timing(drive));
     while let Some(begun) = exchanges.begin() {
         connection.send_message(request.clone())?;
-        if connection.get_message()? != request {
+        if connection.recv_message()? != request {
             return Err("a response that is not the request".into());
         }
         exchanges.end(begun);
@@ -289,7 +291,7 @@ fn exchange_messages(connection: &Connection, drive: &Drive) -> Result<Sent, Fai
     Ok(sent)
 }
 
-/// Looks at the paths until it is over.
+/// Samples the paths until the connection is over.
 fn watch(connection: &Connection, over: &AtomicBool) -> Vec<Sample> {
     let mut samples = Vec::new();
     while !over.load(Ordering::Relaxed) {

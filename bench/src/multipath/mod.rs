@@ -1,14 +1,15 @@
-//! Several links at once: Litz beside Multipath TCP, TCP over the best link, and noq, in one run.
+//! Several links at once: Litz compared with Multipath TCP, TCP over the best link, and noq, in one
+//! run.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `case` | links, workloads, targets |
-//! | `contender` | who takes part |
-//! | `world` | namespaces, links, what the kernel's own contenders need |
-//! | `side`, `arrivals` | the two processes of a run: what they are told, count and tell |
+//! | `contender` | the contenders |
+//! | `world` | namespaces, links, kernel settings for TCP and Multipath TCP |
+//! | `side`, `arrivals` | the two processes of a run: their arguments, counters and reports |
 //! | `litz`, `tcp`, `noq` | the contenders |
 //! | `run`, `failover` | one run |
-//! | `figures`, `targets`, `table`, `plot` | what came of it |
+//! | `figures`, `targets`, `table`, `plot` | results |
 
 mod arrivals;
 mod case;
@@ -42,7 +43,7 @@ use targets::{FailedRound, Verdict};
 
 pub use side::{Drive, Serve, drive, serve};
 
-/// What to run.
+/// The arguments of a run.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
     /// Only these cases
@@ -63,7 +64,7 @@ pub struct Plan {
     /// Only these links of each case, counted from zero: shares are still of the capacity of all
     #[arg(long, num_args = 1.., value_delimiter = ',')]
     links: Vec<usize>,
-    /// Of the order in which contenders run
+    /// Seed of the order in which contenders run
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -88,7 +89,7 @@ impl Plan {
         if self.cases.is_empty() { Case::value_variants() } else { &self.cases }
     }
 
-    /// The links that `row` is given, the best one first.
+    /// The links that `row` uses, the best one first.
     fn links(&self, case: Case, row: Row) -> Vec<usize> {
         let all = case.lines().len();
         let mut links: Vec<usize> =
@@ -106,7 +107,7 @@ impl Plan {
     }
 }
 
-/// Runs the plan, prints what came of it, and writes raw results and plots below `results`.
+/// Runs the plan, prints the results, and writes raw results and plots below `results`.
 pub fn run(plan: &Plan, results: &Path) -> Result<(), Failure> {
     remove_on_signal()?;
     let machine = machine::describe();
@@ -171,14 +172,14 @@ fn measure(plan: &Plan, case: Case, rng: &mut Rng, runs: &mut Vec<Run>, failures
     }
 }
 
-/// Every order alike (Fisher and Yates).
+/// All orders are equally likely (Fisher-Yates).
 fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     for last in (1..items.len()).rev() {
         items.swap(last, rng.below(last as u64 + 1) as usize);
     }
 }
 
-/// Removes namespaces and processes when somebody ends the run.
+/// Removes namespaces and processes when the run is interrupted.
 fn remove_on_signal() -> Result<(), Failure> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;

@@ -1,4 +1,4 @@
-//! noq over several links: one socket, whose path the routing table finds by the remote address.
+//! noq over several links: one socket; the routing table chooses the link by the remote address.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::arrivals::{Arrivals, Content};
 use super::case::Workload;
 use super::contender::Controller;
-use super::side::{Drive, REQUEST_LEN, Received, Sent, Serve, WARM_UP_S, say_connected, say_ready, until_ns};
+use super::side::{Drive, REQUEST_LEN, Received, Sent, Serve, WARM_UP_S, report_connected, report_ready, until_ns};
 use crate::contender::Failure;
 use crate::meter::{Exchanges, monotonic_ns};
 use crate::tls;
@@ -23,7 +23,7 @@ const PATHS_MAX: u32 = 32;
 /// Flow-control windows and send buffer, bytes.
 const WINDOW: u32 = 64 << 20;
 
-/// How often opening a path is tried, and the time between.
+/// How often opening a path is attempted, and the interval.
 const OPEN_TRIES_MAX: u32 = 50;
 const OPEN_AGAIN: Duration = Duration::from_millis(20);
 
@@ -58,7 +58,7 @@ fn socket() -> Result<UdpSocket, Failure> {
     Ok(socket.into())
 }
 
-/// Takes datagrams as large as the path's.
+/// Accepts datagrams as large as the path's.
 fn endpoint_config() -> EndpointConfig {
     let mut config = EndpointConfig::default();
     config.max_udp_payload_size(DATAGRAM_SIZE).expect("above 1200");
@@ -73,12 +73,12 @@ pub fn serve(serve: &Serve) -> Result<Received, Failure> {
         let endpoint = Endpoint::new(endpoint_config(), Some(config), socket()?, Arc::new(TokioRuntime))?;
         let port = endpoint.local_addr()?.port();
         let addresses: Vec<SocketAddr> = serve.listen.iter().map(|&ip| SocketAddr::new(ip, port)).collect();
-        say_ready(&addresses)?;
-        let connection = endpoint.accept().await.ok_or("nobody came")?.await?;
+        report_ready(&addresses)?;
+        let connection = endpoint.accept().await.ok_or("no connection arrived")?.await?;
         let mut received = match serve.workload {
             Workload::Bulk => sink(&connection).await?,
             Workload::Exchanges => {
-                // A peer that leaves ends its echo.
+                // A peer that disconnects ends its echo.
                 drop(echo(&connection).await);
                 Received::default()
             }
@@ -118,7 +118,7 @@ pub fn drive(drive: &Drive, remotes: &[SocketAddr]) -> Result<Sent, Failure> {
         let begun_ns = monotonic_ns();
         let first = *remotes.first().ok_or("nowhere to connect to")?;
         let connection = endpoint.connect_with(config, first, "localhost")?.await?;
-        let connected_ns = say_connected()?;
+        let connected_ns = report_connected()?;
         let mut sent = Sent { begun_ns, connected_ns, ..Sent::default() };
         let notes = tokio::spawn(open_paths(connection.clone(), remotes.to_vec()));
         match drive.workload {
@@ -137,7 +137,8 @@ pub fn drive(drive: &Drive, remotes: &[SocketAddr]) -> Result<Sent, Failure> {
     })
 }
 
-/// Opens a path to each of `remotes` but the first. It fails until the peer has issued connection IDs for it.
+/// Opens a path to each of `remotes` except the first. It fails until the peer has issued
+/// connection IDs for it.
 async fn open_paths(connection: Connection, remotes: Vec<SocketAddr>) -> Vec<String> {
     let mut notes = Vec::new();
     for (index, remote) in remotes.into_iter().enumerate().skip(1) {

@@ -1,4 +1,4 @@
-//! Plots: what each contender reached, and what arrived over time where a link was cut.
+//! Plots: the figures of each contender, and the rate over time where a link was cut.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,13 +19,13 @@ const FRAME_HEIGHT: u32 = 110;
 const LINE_HEIGHT: u32 = 180;
 const TITLE_PIXELS: u32 = 20;
 const LABEL_PIXELS: u32 = 15;
-/// Seconds that one point of a line stands for.
+/// Seconds per point of a line.
 const STEP_S: f64 = 0.05;
 const BAR: RGBColor = RGBColor(126, 164, 208);
 const INK: RGBColor = RGBColor(32, 44, 64);
 const ALARM: RGBColor = RGBColor(190, 40, 40);
 
-/// Draws a plot a case below `results`.
+/// Draws one plot per case below `results`.
 pub fn draw(runs: &[Run], results: &Path, date_unix: u64) -> Result<(), Failure> {
     let cases: BTreeSet<Case> = runs.iter().map(|run| run.case).collect();
     for case in cases {
@@ -41,7 +41,7 @@ pub fn draw(runs: &[Run], results: &Path, date_unix: u64) -> Result<(), Failure>
     Ok(())
 }
 
-/// What a bar shows: a share of the capacity in %, the 99th percentile in ms, or Mb/s.
+/// The value of a bar: a share of the capacity in %, the 99th percentile in ms, or Mb/s.
 fn measure(case: Case, run: &Run) -> Option<f64> {
     match case.workload() {
         Workload::Exchanges => run.figures.p99_us.map(|us| us / 1e3),
@@ -66,7 +66,7 @@ fn unit(case: Case) -> &'static str {
     }
 }
 
-/// A bar a contender: the median, with a whisker from the smallest to the largest.
+/// One bar per contender: the median, with a whisker from the smallest to the largest.
 fn bars(case: Case, runs: &[&Run], file: &Path) -> Result<(), Failure> {
     let rows: BTreeSet<Row> = runs.iter().map(|run| run.row).collect();
     let values = |row: Row| runs.iter().filter(move |run| run.row == row).filter_map(|run| measure(case, run));
@@ -102,7 +102,7 @@ fn bars(case: Case, runs: &[&Run], file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What arrived over time, below each other: the first run of each contender.
+/// Rates over time, one below the other: the first run of each contender.
 fn lines(case: Case, runs: &[&Run], file: &Path) -> Result<(), Failure> {
     let rows: BTreeSet<Row> = runs.iter().map(|run| run.row).collect();
     let firsts: Vec<&Run> =
@@ -130,7 +130,7 @@ fn lines(case: Case, runs: &[&Run], file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Seconds from the connection on, and Mb/s.
+/// Seconds since the connection, and Mb/s.
 fn rates(run: &Run) -> Vec<(f64, f64)> {
     let Some(arrivals) = &run.received.arrivals else { return Vec::new() };
     let at = |seconds| until_ns(run.sent.connected_ns, seconds);

@@ -1,4 +1,5 @@
-//! One run: a serving and a driving process of one contender, and what they and the links counted.
+//! One run: a serving and a driving process of one contender, and their counters and those of the
+//! links.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -31,12 +32,12 @@ pub struct Run {
     #[serde(flatten)]
     pub row: Row,
     pub round: usize,
-    /// Its place in the order of the round.
+    /// Its position in the order of the round.
     pub place: usize,
     /// The machine's load averages just before.
     pub load: String,
     pub figures: Figures,
-    /// What each link carried from the sender to the receiver.
+    /// Bytes each link carried from the sender to the receiver.
     pub carried: Vec<Carried>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness: Option<String>,
@@ -46,9 +47,10 @@ pub struct Run {
     pub sent: Sent,
 }
 
-/// How long a process may take beyond the time of sending: what waits in buffers drains at the rate of the slowest link.
+/// How much longer than the time of sending a process may take: buffered data drain at the rate of
+/// the slowest link.
 const SLACK: Duration = Duration::from_secs(90);
-/// Before a run, so that devices are up.
+/// Pause before a run, so that devices are up.
 const REST: Duration = Duration::from_millis(300);
 
 impl fmt::Display for Row {
@@ -57,13 +59,13 @@ impl fmt::Display for Row {
     }
 }
 
-/// The name of a value as the command line knows it.
+/// The name of a value on the command line.
 pub fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Runs `row` over these links of `case` with `time_s` seconds of sending, in a world of its own: a socket that was closed may
-/// go on sending, and the kernel remembers what it learnt of a path.
+/// Runs `row` over these links of `case` with `time_s` seconds of sending, in new namespaces: a
+/// closed socket may continue to send, and the kernel caches path metrics.
 pub fn one(case: Case, row: Row, links: &[usize], time_s: f64) -> Result<Run, Failure> {
     let world = World::make(case)?;
     std::thread::sleep(REST);

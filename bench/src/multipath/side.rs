@@ -1,4 +1,4 @@
-//! The two processes of a run: what they are told and what they tell.
+//! The two processes of a run: their arguments and their reports.
 //!
 //! ```text
 //!   runner ── starts ──▶ serve (namespace b) ── "ADDRESS,ADDRESS,..." ──▶ runner
@@ -27,7 +27,7 @@ pub const REQUEST_LEN: usize = 200;
 /// Seconds at the start that steady figures leave out.
 pub const WARM_UP_S: f64 = 2.0;
 
-/// What the serving process is told.
+/// The arguments of the serving process.
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
     pub contender: Contender,
@@ -40,7 +40,7 @@ pub struct Serve {
     pub listen: Vec<IpAddr>,
 }
 
-/// What the driving process is told.
+/// The arguments of the driving process.
 #[derive(Args, Clone, Debug)]
 pub struct Drive {
     pub contender: Contender,
@@ -51,7 +51,7 @@ pub struct Drive {
     /// Its address on each link
     #[arg(long, value_delimiter = ',')]
     pub from: Vec<IpAddr>,
-    /// Where the other side listens, on each link
+    /// The other side's address on each link
     #[arg(long, value_delimiter = ',')]
     pub connect: Vec<SocketAddr>,
     /// Seconds of sending
@@ -59,31 +59,31 @@ pub struct Drive {
     pub time: f64,
 }
 
-/// What the receiving side has seen.
+/// The report of the receiving side.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Received {
     pub arrivals: Option<Arrivals>,
-    /// Parts of the content that were not what was sent there.
+    /// Parts of the content that differ from what was sent.
     pub faults: u64,
     pub cpu_s: f64,
-    /// Seconds that threads waited for a processor: what a busy machine took from this run.
+    /// Seconds for which threads waited for a processor: the effect of other load on this run.
     pub waited_s: f64,
-    /// Packets that came twice, where the contender tells.
+    /// Duplicate packets, where the contender reports them.
     pub packets_duplicate: Option<u64>,
 }
 
-/// What the sending side has seen.
+/// The report of the sending side.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Sent {
     /// Before anything was sent.
     pub begun_ns: u64,
-    /// When the connection was there.
+    /// When the connection was established.
     pub connected_ns: u64,
-    /// When the application had handed everything over.
+    /// When the application had written everything.
     pub written_ns: u64,
-    /// When the peer had everything.
+    /// When the peer had received everything.
     pub done_ns: u64,
-    /// Handed over by the application.
+    /// Bytes written by the application.
     pub bytes: u64,
     pub cpu_s: f64,
     /// As that of [`Received`].
@@ -94,15 +94,15 @@ pub struct Sent {
     pub p99_us: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchanges: Option<usize>,
-    /// Its paths from time to time, as it sees them.
+    /// Samples of its paths over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
-    /// Anything else worth keeping.
+    /// Other remarks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// Paths at one moment.
+/// Samples of all paths at one moment.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Sample {
     pub at_ns: u64,
@@ -129,20 +129,20 @@ pub struct PathSample {
     pub silences: u32,
 }
 
-/// Tells the runner where the serving side listens.
-pub fn say_ready(addresses: &[SocketAddr]) -> Result<(), Failure> {
+/// Reports the serving side's addresses to the runner.
+pub fn report_ready(addresses: &[SocketAddr]) -> Result<(), Failure> {
     let words: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    say(&words.join(","))
+    report(&words.join(","))
 }
 
-/// Tells the runner that the connection is there; when that was.
-pub fn say_connected() -> Result<u64, Failure> {
+/// Reports the established connection to the runner; returns when that was.
+pub fn report_connected() -> Result<u64, Failure> {
     let now_ns = monotonic_ns();
-    say(&format!("connected {now_ns}"))?;
+    report(&format!("connected {now_ns}"))?;
     Ok(now_ns)
 }
 
-fn say(line: &str) -> Result<(), Failure> {
+fn report(line: &str) -> Result<(), Failure> {
     let mut output = std::io::stdout().lock();
     writeln!(output, "{line}")?;
     output.flush()?;
@@ -157,31 +157,31 @@ pub fn until_ns(begun_ns: u64, time_s: f64) -> u64 {
 /// The serving process.
 pub fn serve(serve: &Serve) -> Result<(), Failure> {
     let received = serve.contender.serve(serve)?;
-    say(&serde_json::to_string(&received)?)?;
+    report(&serde_json::to_string(&received)?)?;
     std::process::exit(0);
 }
 
 /// The driving process.
 pub fn drive(drive: &Drive) -> Result<(), Failure> {
     let sent = drive.contender.drive(drive, &drive.connect)?;
-    say(&serde_json::to_string(&sent)?)?;
+    report(&serde_json::to_string(&sent)?)?;
     std::process::exit(0);
 }
 
 impl Received {
-    /// Notes what this process has used.
+    /// Records the resources that this process has used.
     pub fn note_usage(&mut self) {
         (self.cpu_s, self.waited_s) = (usage::cpu_time().as_secs_f64(), usage::waited().as_secs_f64());
     }
 }
 
 impl Sent {
-    /// Notes what this process has used.
+    /// Records the resources that this process has used.
     pub fn note_usage(&mut self) {
         (self.cpu_s, self.waited_s) = (usage::cpu_time().as_secs_f64(), usage::waited().as_secs_f64());
     }
 
-    /// Notes how long exchanges took.
+    /// Records the durations of exchanges.
     pub fn note_exchanges(&mut self, exchanges: &Exchanges) {
         let figures = exchanges.figures();
         (self.median_us, self.p99_us) = (figures.median_us, figures.p99_us);

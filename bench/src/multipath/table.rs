@@ -1,4 +1,4 @@
-//! What is printed.
+//! The printed results.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::case::Case;
 use super::run::{Row, Run, name};
 use crate::compare::statistics::Spread;
 
-/// Medians with their range, and who carried what.
+/// Prints medians with their range, and the bytes of each link.
 pub fn print(runs: &[Run]) {
     let cases: BTreeSet<Case> = runs.iter().map(|run| run.case).collect();
     for case in cases {
@@ -62,7 +62,7 @@ fn lines(runs: &[&Run]) -> Vec<String> {
     lines
 }
 
-/// What the links carried in the last run.
+/// Bytes that the links carried in the last run.
 fn carried(run: &Run) -> String {
     let total: u64 = run.carried.iter().map(|carried| carried.bytes).sum();
     let words = run.carried.iter().map(|carried| {
@@ -72,7 +72,7 @@ fn carried(run: &Run) -> String {
     format!("links: {}", words.collect::<Vec<_>>().join(", "))
 }
 
-/// How Litz saw its paths shortly before the end of sending.
+/// Litz's view of its paths shortly before the end of sending.
 fn paths(run: &Run) -> Vec<String> {
     let before_end =
         run.sent.samples.iter().rev().find(|sample| run.sent.written_ns == 0 || sample.at_ns < run.sent.written_ns);

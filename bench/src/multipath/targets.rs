@@ -9,18 +9,18 @@ use super::contender::Contender;
 use super::run::{Row, Run, name};
 use crate::compare::statistics::{Spread, paired_ratios};
 
-/// A cut link may silence the stream for so long, beside three round trips.
+/// The longest silence that a cut link may cause, in addition to three round trips, ms.
 const GAP_MS: f64 = 100.0;
-/// Of the other links' capacity, from a second after the cut on.
+/// Share of the other links' capacity, from a second after the cut on.
 const REST_SHARE: f64 = 0.8;
-/// A link that works again may take so long until it carries its share, beside ten round trips.
+/// The time within which a recovered link must carry its share, in addition to ten round trips, ms.
 const SHARE_AGAIN_MS: f64 = 1000.0;
-/// Round trips over several links beside those over the best one.
+/// Round trips over several links, as a multiple of those over the best one.
 const ROUND_TRIP_RATIO: f64 = 1.05;
-/// Multipath negotiated beside not, over one path.
+/// Goodput with multipath negotiated, as a multiple of that without, over one path.
 const COST_RATIO: f64 = 0.98;
 
-/// What is wanted of a figure.
+/// The bound of a figure.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -28,8 +28,8 @@ pub enum Bound {
     AtMost(f64),
 }
 
-/// The median of the rounds beside what is wanted. A round that failed, or whose data did not arrive as they were sent, counts as
-/// one that is as bad as can be.
+/// The median of the rounds and its bound. A round that failed, or whose data did not arrive as
+/// they were sent, counts with the worst possible value.
 #[derive(Serialize)]
 pub struct Verdict {
     pub case: Case,
@@ -40,12 +40,12 @@ pub struct Verdict {
     /// Absent if no round had a figure.
     #[serde(flatten)]
     pub spread: Option<Spread>,
-    /// Rounds without one.
+    /// Rounds without a figure.
     pub failed: usize,
     pub is_met: bool,
 }
 
-/// A round of a row that came to nothing.
+/// A failed round of a row.
 #[derive(Clone, Debug, Serialize)]
 pub struct FailedRound {
     pub case: Case,
@@ -76,7 +76,7 @@ pub fn judge(runs: &[Run], failures: &[FailedRound]) -> Vec<Verdict> {
     rows.into_iter().flat_map(|(case, row)| of_row(&intact, &rounds, case, row)).collect()
 }
 
-/// `rounds` says how many rounds a row took part in, whatever came of them.
+/// `rounds` is the number of rounds in which a row took part, failed ones included.
 fn of_row(runs: &[&Run], rounds: &dyn Fn((Case, Row)) -> usize, case: Case, row: Row) -> Vec<Verdict> {
     let values = |of: &dyn Fn(&Run) -> Option<f64>| -> Vec<f64> {
         runs.iter().filter(|run| (run.case, run.row) == (case, row)).filter_map(|run| of(run)).collect()
@@ -105,7 +105,7 @@ fn of_row(runs: &[&Run], rounds: &dyn Fn((Case, Row)) -> usize, case: Case, row:
         let never = |failover: &super::figures::Failover| failover.until_share_ms.unwrap_or(f64::INFINITY);
         judge("share again, ms", Bound::AtMost(SHARE_AGAIN_MS + 10.0 * round_trip_ms), of(never));
     }
-    // In round after round beside another contender.
+    // Compared with another contender, round by round.
     let beside = |other: Contender, of: &dyn Fn(&Run) -> Option<f64>| {
         let series = |contender| -> Vec<(usize, f64)> {
             let row = Row { contender, ..row };
@@ -132,7 +132,7 @@ fn of_row(runs: &[&Run], rounds: &dyn Fn((Case, Row)) -> usize, case: Case, row:
     verdicts
 }
 
-/// One line a target.
+/// One line per target.
 pub fn print(verdicts: &[Verdict]) {
     println!();
     for Verdict { case, row, figure, bound, spread, failed, is_met } in verdicts {

@@ -1,7 +1,7 @@
-//! Kernel TCP and Multipath TCP: blocking calls, one thread a side.
+//! Kernel TCP and Multipath TCP: blocking calls, one thread per side.
 //!
-//! The kernel opens the further subflows by itself, to the addresses that the serving side announces
-//! (`world/kernel.rs` sets that up, with the buffers).
+//! The kernel opens further subflows by itself, to the addresses that the serving side announces
+//! (`world/kernel.rs` configures that, and the buffers).
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,12 +11,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::arrivals::{Arrivals, Content};
 use super::case::Workload;
 use super::contender::Controller;
-use super::side::{Drive, REQUEST_LEN, Received, Sent, Serve, WARM_UP_S, say_connected, say_ready, until_ns};
+use super::side::{Drive, REQUEST_LEN, Received, Sent, Serve, WARM_UP_S, report_connected, report_ready, until_ns};
 use crate::contender::Failure;
 use crate::meter::{Exchanges, monotonic_ns};
 use crate::work::Timing;
 
-/// Bytes of one read at most. Larger reads cost a system call less and leave the processor's caches.
+/// Bytes per read, at most. Larger reads save system calls and leave the processor's caches.
 const READ_LEN: usize = 256 << 10;
 const BACKLOG: i32 = 4;
 
@@ -33,7 +33,7 @@ impl Transport {
             Self::Mptcp => Protocol::MPTCP,
         };
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
-        // Further subflows get it, too.
+        // Further subflows inherit it.
         socket.set_tcp_congestion(match controller {
             Controller::Cubic => b"cubic",
             Controller::Bbr => b"bbr",
@@ -49,7 +49,7 @@ pub fn serve(transport: Transport, serve: &Serve) -> Result<Received, Failure> {
     let listener = TcpListener::from(socket);
     let port = listener.local_addr()?.port();
     let addresses: Vec<SocketAddr> = serve.listen.iter().map(|&ip| SocketAddr::new(ip, port)).collect();
-    say_ready(&addresses)?;
+    report_ready(&addresses)?;
     let (mut stream, _) = listener.accept()?;
     stream.set_nodelay(true)?;
     let mut received = match serve.workload {
@@ -87,7 +87,7 @@ pub fn drive(transport: Transport, drive: &Drive, remotes: &[SocketAddr]) -> Res
     socket.connect(&(*remotes.first().ok_or("nowhere to connect to")?).into())?;
     let mut stream = TcpStream::from(socket);
     stream.set_nodelay(true)?;
-    let connected_ns = say_connected()?;
+    let connected_ns = report_connected()?;
     let mut sent = Sent { begun_ns, connected_ns, ..Sent::default() };
     match drive.workload {
         Workload::Bulk => {
@@ -99,7 +99,7 @@ pub fn drive(transport: Transport, drive: &Drive, remotes: &[SocketAddr]) -> Res
             }
             sent.written_ns = monotonic_ns();
             stream.shutdown(Shutdown::Write)?;
-            // The other side closes when it has everything.
+            // The other side closes when it has received everything.
             stream.read_to_end(&mut Vec::new())?;
             sent.done_ns = monotonic_ns();
         }

@@ -1,4 +1,5 @@
-//! Two hosts with several links between them: network namespaces of a name of their own, removed when dropped.
+//! Two hosts with several links between them: network namespaces with unique names, removed when
+//! dropped.
 //!
 //! ```text
 //!   litz-mp-PID-a                                   litz-mp-PID-b
@@ -20,7 +21,7 @@ use crate::contender::Failure;
 
 /// The namespaces and links of one case, while they exist.
 ///
-/// Links go before the hosts that they join.
+/// Links are dropped before the hosts that they join.
 pub struct World {
     links: Links,
     hosts: Hosts,
@@ -32,18 +33,18 @@ enum Links {
     Emulated(emulated::Emulated),
 }
 
-/// What one link has carried from a to b so far.
+/// Counters of one link from a to b.
 #[derive(Clone, Copy, Default, Debug, Serialize)]
 pub struct Carried {
     /// Bytes of frames or packets that have left for the other side.
     pub bytes: u64,
     pub packets: u64,
-    /// Packets that found the queue full, or that the model lost.
+    /// Packets dropped by a full queue or lost by the model.
     pub dropped: u64,
 }
 
 impl Carried {
-    /// What was carried since `before`.
+    /// The difference to `before`.
     pub const fn since(&self, before: &Self) -> Self {
         Self {
             bytes: self.bytes - before.bytes,
@@ -54,7 +55,7 @@ impl Carried {
 }
 
 impl World {
-    /// Makes hosts and links; needs root.
+    /// Creates hosts and links; needs root.
     pub fn make(case: Case) -> Result<Self, Failure> {
         let hosts = Hosts::make()?;
         let lines = case.lines();
@@ -76,7 +77,7 @@ impl World {
         &self.hosts.b
     }
 
-    /// What each link has carried from a to b so far.
+    /// The counters of each link from a to b.
     pub fn carried(&self) -> Result<Vec<Carried>, Failure> {
         match &self.links {
             Links::Veth => veth::carried(&self.hosts, self.count),
@@ -84,7 +85,7 @@ impl World {
         }
     }
 
-    /// Lets everything vanish on a link, both ways, and nobody is told.
+    /// Drops all packets on a link, in both directions, without an error to either side.
     pub fn cut(&self, link: usize) -> Result<(), Failure> {
         match &self.links {
             Links::Veth => Err("only emulated links can be cut".into()),
@@ -92,7 +93,7 @@ impl World {
         }
     }
 
-    /// Makes it work again.
+    /// Ends the cut.
     pub fn restore(&self, link: usize) -> Result<(), Failure> {
         match &self.links {
             Links::Veth => Err("only emulated links can be cut".into()),
@@ -100,7 +101,7 @@ impl World {
         }
     }
 
-    /// How late the emulator was, in words; none without one.
+    /// The emulator's lateness as text; `None` without an emulator.
     pub fn lateness(&self) -> Option<String> {
         match &self.links {
             Links::Veth => None,
@@ -158,14 +159,14 @@ fn names() -> [String; 2] {
     ["a", "b"].map(|side| format!("litz-mp-{}-{side}", std::process::id()))
 }
 
-/// Removes the namespaces of this process, with the processes in them: those are ours.
+/// Removes the namespaces of this process, with the processes in them, which are ours.
 pub fn remove() {
     for name in names() {
-        // It may not exist.
+        // The namespace may not exist.
         let Ok(output) = Command::new("ip").args(["netns", "pids", &name]).output() else { continue };
         for id in String::from_utf8_lossy(&output.stdout).split_whitespace() {
             if let Some(id) = id.parse().ok().and_then(rustix::process::Pid::from_raw) {
-                // It may have ended in this moment.
+                // The process may exit at this moment.
                 let _told = rustix::process::kill_process(id, rustix::process::Signal::KILL);
             }
         }
@@ -177,7 +178,7 @@ fn ip(arguments: &[&str]) -> Result<String, Failure> {
     command("ip", arguments)
 }
 
-/// Runs a command, which must work; what it says.
+/// Runs a command, which must succeed; returns its output.
 fn command(program: &str, arguments: &[&str]) -> Result<String, Failure> {
     let output =
         Command::new(program).args(arguments).output().map_err(|error| format!("cannot run {program}: {error}"))?;

@@ -1,19 +1,19 @@
-//! An address and its network, as people write them: `10.1.0.1/24`.
+//! An IP address with its prefix length: `10.1.0.1/24`.
 
 use core::fmt;
 use core::str::FromStr;
 use std::net::IpAddr;
 
-/// An address with the length of its network's prefix.
+/// An IP address with the prefix length of its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cidr {
     /// The address.
     pub address: IpAddr,
-    /// Bits that all addresses of the network share; at most 32 or 128.
+    /// Prefix length in bits; at most 32 or 128.
     pub prefix_bits: u8,
 }
 
-/// A text is no address with a prefix length.
+/// The text is not an address with a prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseCidrError;
 
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_and_written_alike() {
+    fn addresses_round_trip_through_display_and_parse() {
         for good in ["10.1.0.1/24", "0.0.0.0/0", "192.0.2.1/32", "fd00::1/64", "::1/128"] {
             assert_eq!(good.parse::<Cidr>().unwrap().to_string(), good);
         }

@@ -1,9 +1,9 @@
-//! Why links could not be started.
+//! Errors when links are started.
 
 use core::fmt;
 use std::error::Error;
 
-/// Why links could not be started. Its words name the link and say what to do.
+/// The links could not be started. The message names the link and says what to do.
 #[derive(Debug)]
 pub struct StartError {
     what: String,
@@ -15,8 +15,8 @@ impl StartError {
         Self { what, source: None }
     }
 
-    /// Something went wrong with what is called `what`.
-    pub(crate) fn from(what: String, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    /// An error that concerns `what`.
+    pub(crate) fn with_source(what: String, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { what, source: Some(error.into()) }
     }
 }

@@ -1,30 +1,33 @@
-//! Emulated links, live: what [`netem`] models happens to real packets, in real time.
+//! Live link emulation: applies the models of [`netem`] to real packets in real time.
 //!
-//! Two forms, one model:
+//! There are two kinds of emulated links, with the same model:
 //!
 //! - [`Relay`]: UDP datagrams between clients and a server on one machine. Needs no privilege.
-//! - [`Tunnels`]: all that IP carries, between network namespaces, through TUN devices with checksum and segmentation
-//!   offload. Needs root on Linux.
+//! - [`Tunnels`]: all IP traffic between network namespaces, through TUN devices with checksum and
+//!   segmentation offload. Needs root on Linux.
 //!
 //! ```text
-//!                        ┌──────────────── one thread a link ────────────────┐
+//!                        ┌─────────────── one thread per link ───────────────┐
 //!   sockets, devices ──▶ read all ──▶ netem::Link ──▶ due? write ──▶ sockets, devices
-//!                        └─ sleeps until something can be read or is due ────┘
+//!                        └─ sleeps until input is readable or a packet due ──┘
 //! ```
 //!
-//! The only queue is the model's: what can be read is read at once and offered to the link, which delays it or drops it.
-//! How late packets left is [counted](Lateness), so that a run can say whether the machine was fast enough for it.
+//! The only queue is the model's: input is read at once and sent into the link, which delays or
+//! drops it. The emulator [records](Lateness) how late packets left, so that a run can show whether
+//! the machine was fast enough.
 //!
-//! | module | what it holds |
+//! | module | holds |
 //! |---|---|
 //! | [`relay`](Relay) | datagrams through sockets |
 //! | [`tunnels`](Tunnels) | packets through TUN devices |
-//! | [`running`](Running) | links while they run: statistics, faults by hand, the end |
-//! | [`text`] | links as people write them |
-//! | [`namespace`](Namespace) | network namespaces of our own, and threads inside them |
-//! | [`report`](LinkReport) | what happened |
-//! | [`limits`] | what this machine can emulate, measured |
-//! | `worker`, `sleep` | the thread of a link |
+//! | [`running`](Running) | running links: statistics, manual changes, stopping |
+//! | [`text`] | links written as text |
+//! | [`namespace`](Namespace) | network namespaces, and threads inside them |
+//! | [`report`](LinkReport) | statistics of a link |
+//! | [`limits`] | measurement of this machine's emulation limits |
+//! | `worker`, `poller` | the thread of a link |
+//!
+//! Start with [`Relay`].
 #![forbid(unsafe_code)]
 
 mod cidr;
@@ -32,11 +35,11 @@ mod error;
 pub mod limits;
 #[cfg(target_os = "linux")]
 mod namespace;
+mod poller;
 mod pool;
 mod relay;
 mod report;
 mod running;
-mod sleep;
 pub mod text;
 #[cfg(target_os = "linux")]
 mod tunnels;
@@ -47,18 +50,18 @@ pub use error::StartError;
 #[cfg(target_os = "linux")]
 pub use namespace::Namespace;
 pub use relay::{CLIENTS_MAX, Relay, RelayLink};
-pub use report::{DirectionReport, LATE_FROM, Lateness, LinkReport};
+pub use report::{DirectionReport, LATE_THRESHOLD, Lateness, LinkReport};
 pub use running::{Direction, Ended, Running};
 pub use text::{DeviceText, LinkText, LinkTextError};
 #[cfg(target_os = "linux")]
 pub use tunnels::{Side, TunLink, Tunnels};
 pub use worker::ChangeError;
 
-/// Links that run at a time: each has a thread of its own.
+/// Largest number of simultaneous links, because each has its own thread.
 pub const LINKS_MAX: usize = 64;
 
-/// The smallest MTU that IPv4 knows (RFC 791, section 3.2).
+/// The smallest MTU of IPv4 (RFC 791, section 3.2).
 pub const MTU_MIN: u16 = 68;
 
-/// The MTU of a link whose text does not say: Ethernet's.
+/// The default MTU of a link: Ethernet's.
 pub const MTU_DEFAULT: u16 = 1500;

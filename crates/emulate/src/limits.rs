@@ -1,8 +1,8 @@
-//! What this machine can emulate, measured here and now: how many packets a second pass a link, and how much later than the
-//! model says they come out.
+//! Measures this machine's emulation limits: packets per second through a link, and the delay that
+//! the emulator adds to the model's.
 //!
-//! Both ends of each measurement run on this machine beside the link and share its processors, as they do in tests. The
-//! [`baseline`] says what sending, waking and receiving takes without a link in between.
+//! Both ends of each measurement run on this machine and share its processors with the link, as in
+//! tests. The [`baseline`] measures sending, waking and receiving without a link.
 
 mod measure;
 
@@ -13,48 +13,50 @@ use netem::LinkConfig;
 use units::Duration;
 
 use crate::{Lateness, Relay, RelayLink, StartError};
-use measure::{Ends, added_delay, packets_per_second};
+use measure::{Endpoints, added_delay, packets_per_second};
 
 pub use measure::IsCancelled;
 
-/// Payload of the datagrams that are counted: what fits every path (RFC 9000, section 14.1).
+/// Payload of the measured datagrams: the size that every path supports (RFC 9000, section 14.1).
 pub const DATAGRAM_BYTES: usize = 1200;
 
-/// Datagrams that an application with segmentation offload hands over at a time.
+/// Datagrams per batch of an application with segmentation offload.
 pub const BATCH_DATAGRAMS: usize = 40;
 
-/// The delay of the link whose precision is measured.
+/// Delay of the link whose precision is measured.
 pub const PROBED_DELAY: Duration = Duration::from_millis(5);
 
-/// What one kind of link can do.
+/// The limits of one kind of link.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Datagrams of [`DATAGRAM_BYTES`] a second through a link without rate and delay, sent [`BATCH_DATAGRAMS`] at a time.
+    /// Datagrams of [`DATAGRAM_BYTES`] per second through a link without rate and delay, sent in
+    /// batches of [`BATCH_DATAGRAMS`].
     pub packets_per_second_batched: u64,
-    /// The same, each sent by itself.
+    /// The same, sent one by one.
     pub packets_per_second_single: u64,
-    /// How much longer than [`PROBED_DELAY`] single datagrams took from one application to the other, on an idle link.
+    /// Time in excess of [`PROBED_DELAY`] that single datagrams took between the applications, on
+    /// an idle link.
     pub added_delay: Percentiles,
-    /// The link's own count of that: how much later than the model said they were let out.
+    /// The link's own measurement: how much later than the model's time datagrams were sent.
     pub lateness: Lateness,
 }
 
-/// A distribution of times.
+/// A distribution of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Percentiles {
-    /// Half of all are at most this.
+    /// The median.
     pub p50: Duration,
-    /// Nine of ten.
+    /// The 90th percentile.
     pub p90: Duration,
-    /// Ninety-nine of a hundred.
+    /// The 99th percentile.
     pub p99: Duration,
-    /// All.
+    /// The maximum.
     pub max: Duration,
-    /// How many there are.
+    /// Number of values.
     pub count: usize,
 }
 
-/// A measurement that could not be made.
+/// A failed measurement.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LimitsError {
@@ -62,29 +64,29 @@ pub enum LimitsError {
     Start(StartError),
     /// A socket could not be opened.
     Open(OpenError),
-    /// The system refused something else.
+    /// Another system error.
     Io(std::io::Error),
-    /// Whoever wanted it does so no more.
+    /// The caller cancelled the measurement.
     Cancelled,
 }
 
-/// What a datagram takes over loopback without a link in between. Takes a few seconds; less if `is_cancelled` says so, which
-/// all measurements ask many times a second.
+/// Measures the time of a datagram over loopback without a link. Takes a few seconds. All
+/// measurements call `is_cancelled` many times a second and end early if it returns true.
 ///
 /// # Errors
 /// [`LimitsError`].
 pub fn baseline(is_cancelled: IsCancelled<'_>) -> Result<Percentiles, LimitsError> {
     let (sender, receiver) = (open_local()?, open_local()?);
     let to = receiver.local_addr()?;
-    added_delay(Ends { sender, receiver, to, clock: MonotonicClock::start() }, Duration::ZERO, is_cancelled)
+    added_delay(Endpoints { sender, receiver, to, clock: MonotonicClock::start() }, Duration::ZERO, is_cancelled)
 }
 
-/// Measures a relay for about `span` a figure.
+/// Measures a relay, for about `span` per value.
 ///
 /// # Errors
 /// [`LimitsError`].
 pub fn relay(span: Duration, is_cancelled: IsCancelled<'_>) -> Result<Limits, LimitsError> {
-    let through = |config: LinkConfig| -> Result<(Relay, Ends), LimitsError> {
+    let through = |config: LinkConfig| -> Result<(Relay, Endpoints), LimitsError> {
         let (sender, receiver) = (open_local()?, open_local()?);
         let link = RelayLink {
             name: "limits".into(),
@@ -95,20 +97,21 @@ pub fn relay(span: Duration, is_cancelled: IsCancelled<'_>) -> Result<Limits, Li
         };
         let relay = Relay::start(vec![link], 1).map_err(LimitsError::Start)?;
         let to = relay.local_addr(0);
-        Ok((relay, Ends { sender, receiver, to, clock: MonotonicClock::start() }))
+        Ok((relay, Endpoints { sender, receiver, to, clock: MonotonicClock::start() }))
     };
     let rate = |batch| -> Result<u64, LimitsError> {
-        let (_relay, ends) = through(measure::open_config())?;
-        packets_per_second(ends, batch, span, is_cancelled)
+        let (_relay, endpoints) = through(measure::open_config())?;
+        packets_per_second(endpoints, batch, span, is_cancelled)
     };
     let (packets_per_second_batched, packets_per_second_single) = (rate(BATCH_DATAGRAMS)?, rate(1)?);
-    let (relay, ends) = through(measure::delayed_config())?;
-    let added_delay = added_delay(ends, PROBED_DELAY, is_cancelled)?;
+    let (relay, endpoints) = through(measure::delayed_config())?;
+    let added_delay = added_delay(endpoints, PROBED_DELAY, is_cancelled)?;
     let lateness = relay.stop().reports.first().map(|report| report.forward.lateness).unwrap_or_default();
     Ok(Limits { packets_per_second_batched, packets_per_second_single, added_delay, lateness })
 }
 
-/// Measures a link between two namespaces, which it makes and removes, also when it is cancelled, for about `span` a figure. Needs root.
+/// Measures a link between two namespaces, for about `span` per value. Creates the namespaces and
+/// removes them, also on cancellation. Needs root.
 ///
 /// # Errors
 /// [`LimitsError`].
@@ -129,7 +132,7 @@ pub fn tunnels(span: Duration, is_cancelled: IsCancelled<'_>) -> Result<Limits, 
         let panicked = |_| std::io::Error::other("a thread panicked");
         namespace.run(move || UdpSocket::open(&options))?.join().map_err(panicked)??.map_err(LimitsError::Open)
     };
-    let through = |config: LinkConfig| -> Result<(Running, Ends), LimitsError> {
+    let through = |config: LinkConfig| -> Result<(Running, Endpoints), LimitsError> {
         let link = TunLink {
             name: "limits".into(),
             left: side(&left, LEFT),
@@ -141,15 +144,15 @@ pub fn tunnels(span: Duration, is_cancelled: IsCancelled<'_>) -> Result<Limits, 
         let running = Tunnels::start(vec![link], 1).map_err(LimitsError::Start)?;
         let (sender, receiver) = (open(&left, LEFT)?, open(&right, RIGHT)?);
         let to = receiver.local_addr()?;
-        Ok((running, Ends { sender, receiver, to, clock: MonotonicClock::start() }))
+        Ok((running, Endpoints { sender, receiver, to, clock: MonotonicClock::start() }))
     };
     let rate = |batch| -> Result<u64, LimitsError> {
-        let (_running, ends) = through(measure::open_config())?;
-        packets_per_second(ends, batch, span, is_cancelled)
+        let (_running, endpoints) = through(measure::open_config())?;
+        packets_per_second(endpoints, batch, span, is_cancelled)
     };
     let (packets_per_second_batched, packets_per_second_single) = (rate(BATCH_DATAGRAMS)?, rate(1)?);
-    let (running, ends) = through(measure::delayed_config())?;
-    let added_delay = added_delay(ends, PROBED_DELAY, is_cancelled)?;
+    let (running, endpoints) = through(measure::delayed_config())?;
+    let added_delay = added_delay(endpoints, PROBED_DELAY, is_cancelled)?;
     let lateness = running.stop().reports.first().map(|report| report.forward.lateness).unwrap_or_default();
     Ok(Limits { packets_per_second_batched, packets_per_second_single, added_delay, lateness })
 }
@@ -159,12 +162,12 @@ fn open_local() -> Result<UdpSocket, LimitsError> {
 }
 
 impl Percentiles {
-    /// Of these times, in any order.
+    /// The percentiles of `times`, in any order.
     #[must_use]
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |percent: usize| {
-            // The smallest time that as many percent do not exceed.
+            // The smallest value that is not exceeded by this percentage of values.
             let rank = (times.len() * percent).div_ceil(100).max(1);
             times.get(rank - 1).copied().unwrap_or_default()
         };
@@ -205,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_the_sorted_times() {
+    fn percentiles_match_the_sorted_times() {
         let times = (1..=200).rev().map(Duration::from_micros).collect();
         let percentiles = Percentiles::of(times);
         let micros = [percentiles.p50, percentiles.p90, percentiles.p99, percentiles.max].map(Duration::as_micros);
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn measurements_end_when_nobody_wants_them() {
+    fn cancelled_measurements_end() {
         let clock = MonotonicClock::start();
         let cancelled = |error: LimitsError| matches!(error, LimitsError::Cancelled);
         assert!(baseline(&|| true).is_err_and(cancelled));

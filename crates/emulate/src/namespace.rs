@@ -10,20 +10,21 @@ use std::thread::JoinHandle;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Where `ip` keeps the namespaces that it names.
+/// The folder in which `ip` keeps named namespaces.
 const FOLDER: &str = "/run/netns";
 
-/// A network namespace of our own. Dropping it removes it, and with it whatever is inside.
+/// A network namespace created by this process. Dropping it removes the namespace with everything
+/// in it.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// Makes a namespace, which is empty but for the loopback device. Needs root and the command `ip`.
+    /// Creates a namespace with only a loopback device. Needs root and the command `ip`.
     ///
     /// # Errors
-    /// What `ip` says: above all that there is one of this name.
+    /// The error message of `ip`, for example if the name is already used.
     pub fn create(name: &str) -> io::Result<Self> {
         ip(None, &["netns", "add", name])?;
         let namespace = Self { name: name.to_owned() };
@@ -31,12 +32,12 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Makes two namespaces, named `prefix`, the number of this process, a number that nobody has, and `a` or `b`. What is
-    /// there already is left alone: a process that was killed leaves its namespaces behind, and another one may come to
-    /// its number.
+    /// Creates two namespaces. Their names consist of `prefix`, the process ID, an unused number,
+    /// and `a` or `b`. Existing namespaces are not touched: a killed process leaves its namespaces
+    /// behind, and its process ID may be reused.
     ///
     /// # Errors
-    /// As [`create`](Self::create); then neither is there.
+    /// As for [`create`](Self::create); neither namespace exists then.
     pub fn create_pair(prefix: &str) -> io::Result<[Self; 2]> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         loop {
@@ -48,23 +49,24 @@ impl Namespace {
         }
     }
 
-    /// What `ip netns` calls it.
+    /// The name in `ip netns`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs `action` on a new thread inside. A socket that it opens stays in the namespace, wherever it is used later.
+    /// Runs `action` on a new thread inside the namespace. Sockets that it opens stay in the
+    /// namespace, wherever they are used later.
     ///
     /// # Errors
-    /// If the thread cannot be started or may not enter; then nothing has run.
+    /// If the thread cannot be started or cannot enter the namespace; `action` has not run then.
     pub fn run<T: Send + 'static>(
         &self,
         action: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<JoinHandle<io::Result<T>>> {
         let file = File::open(format!("{FOLDER}/{}", self.name))?;
         let inside = move || {
-            // The thread alone enters.
+            // Only this thread enters the namespace.
             move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
             Ok(action())
         };
@@ -76,12 +78,12 @@ impl Namespace {
 impl Drop for Namespace {
     fn drop(&mut self) {
         if let Err(error) = ip(None, &["netns", "delete", &self.name]) {
-            tracing::warn!(%error, namespace = self.name, "a network namespace is left behind");
+            tracing::warn!(%error, namespace = self.name, "cannot remove a network namespace");
         }
     }
 }
 
-/// Runs the command `ip` with `arguments` in a namespace; what it says.
+/// Runs the command `ip` with `arguments` in a namespace and returns its output.
 pub(crate) fn ip(namespace: Option<&str>, arguments: &[&str]) -> io::Result<String> {
     let mut command = Command::new("ip");
     if let Some(name) = namespace {

@@ -1,18 +1,18 @@
-//! Memory of packets that have left, for those that come.
+//! A pool of packet buffers.
 
-/// Buffers kept at most; of 1500 bytes, 6 MiB.
+/// Largest number of spare buffers: 6 MiB with 1500 bytes each.
 const SPARE_MAX: usize = 4096;
 
-/// A buffer that a super-packet has stretched is not kept: 4096 of them would be 256 MiB.
+/// A buffer that was enlarged for a super-packet is not kept: 4096 of them would be 256 MiB.
 const SPARE_BYTES_MAX: usize = 16 * 1024;
 
-/// Spare buffers.
+/// Spare buffers for reuse.
 #[derive(Debug, Default)]
-pub(crate) struct Pool {
+pub(crate) struct BufferPool {
     spare: Vec<Vec<u8>>,
 }
 
-impl Pool {
+impl BufferPool {
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }

@@ -1,16 +1,16 @@
-//! Datagrams between clients and a server on one machine, through emulated links.
+//! A UDP relay: datagrams between clients and a server on one machine, through emulated links.
 //!
 //! ```text
-//!   client ──▶ front socket ──▶ forward link ──▶ one socket a client ──▶ server
-//!          ◀──              ◀── backward link ◀──                   ◀──
+//!   client ──▶ front socket ──▶ forward link ──▶ one socket per client ──▶ server
+//!          ◀──              ◀── backward link ◀──                     ◀──
 //! ```
 //!
-//! Each link is a thread with a front socket of its own. To the server, each client has a port of its own, as behind a
-//! translating router. ECN marks pass.
+//! Each link has its own thread and front socket. Each client has its own port towards the server,
+//! as behind a NAT. ECN marks are preserved.
 
 mod batch;
 mod clients;
-mod station;
+mod link_io;
 
 use std::net::SocketAddr;
 
@@ -20,67 +20,69 @@ use units::Rng;
 
 use crate::worker::Worker;
 use crate::{ChangeError, Direction, Ended, LINKS_MAX, LinkReport, Running, StartError};
-use station::RelayStation;
+use link_io::RelayIo;
 
 pub use clients::CLIENTS_MAX;
 
 /// One link of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayLink {
-    /// What reports call it.
+    /// The name in reports.
     pub name: String,
-    /// Where clients send to; port 0 is any.
+    /// The address for clients; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Where the server listens. `None` until [`Relay::set_server`]: what arrives before is dropped.
+    /// The server's address. `None` until [`Relay::set_server`]; datagrams that arrive before are
+    /// dropped.
     pub server: Option<SocketAddr>,
-    /// The model towards the server. Packets are UDP payloads: the headers that a real link would carry with them are
-    /// [`LinkConfig::overhead_bytes`].
+    /// The model towards the server. Packets are UDP payloads; the headers of a real link are
+    /// accounted for by [`LinkConfig::overhead_bytes`].
     pub forward: LinkConfig,
     /// The model towards the clients.
     pub backward: LinkConfig,
 }
 
-/// Links that run. Dropping it stops them.
+/// Running links. Dropping it stops them.
+#[derive(Debug)]
 pub struct Relay {
     running: Running,
     local_addrs: Vec<SocketAddr>,
 }
 
 impl Relay {
-    /// Opens the front sockets and starts to emulate. The same `seed` and the same datagrams at the same times meet the same
-    /// faults.
+    /// Opens the front sockets and starts the emulation. The same `seed` and the same datagrams at
+    /// the same times meet the same faults.
     ///
     /// # Errors
-    /// [`StartError`]: settings that describe no link, or an address that cannot be had.
+    /// [`StartError`] for invalid settings, or if an address cannot be bound.
     pub fn start(links: Vec<RelayLink>, seed: u64) -> Result<Self, StartError> {
         if links.len() > LINKS_MAX {
-            return Err(StartError::new(format!("{} links: at most {LINKS_MAX} run at a time", links.len())));
+            return Err(StartError::new(format!("{} links: at most {LINKS_MAX} can run simultaneously", links.len())));
         }
         let clock = MonotonicClock::start();
         let root = Rng::from_seed(seed);
         let mut local_addrs = Vec::with_capacity(links.len());
-        let mut stations = Vec::with_capacity(links.len());
+        let mut link_ios = Vec::with_capacity(links.len());
         for (index, link) in links.into_iter().enumerate() {
             let what = || format!("link {}", link.name);
             for config in [&link.forward, &link.backward] {
-                config.validate().map_err(|error| StartError::from(what(), error))?;
+                config.validate().map_err(|error| StartError::with_source(what(), error))?;
             }
             let front = UdpSocket::open(&UdpSocketOptions::new(link.listen))
-                .map_err(|error| StartError::from(what(), error))?;
-            local_addrs.push(front.local_addr().map_err(|error| StartError::from(what(), error))?);
-            stations.push(RelayStation::new(link, front, &root.split(&format!("link {index}"))));
+                .map_err(|error| StartError::with_source(what(), error))?;
+            local_addrs.push(front.local_addr().map_err(|error| StartError::with_source(what(), error))?);
+            link_ios.push(RelayIo::new(link, front, &root.split(&format!("link {index}"))));
         }
-        let workers = stations
+        let workers = link_ios
             .into_iter()
-            .map(|station| {
-                let what = format!("link {}", station.name());
-                Worker::start(clock, station).map_err(|error| StartError::from(what, error))
+            .map(|link_io| {
+                let what = format!("link {}", link_io.name());
+                Worker::start(clock, link_io).map_err(|error| StartError::with_source(what, error))
             })
             .collect::<Result<_, _>>()?;
         Ok(Self { running: Running::new(workers), local_addrs })
     }
 
-    /// Where clients of a link send to. Links count from zero.
+    /// The address for clients of a link. Links count from zero.
     ///
     /// # Panics
     /// If there is no such link.
@@ -89,7 +91,7 @@ impl Relay {
         self.local_addrs[link]
     }
 
-    /// Says where the server of a link listens, from now on: what comes from elsewhere is dropped.
+    /// Sets the server's address of a link. Datagrams from other sources are dropped.
     ///
     /// # Errors
     /// If there is no such link.
@@ -97,13 +99,14 @@ impl Relay {
         self.running.worker(link)?.set_server(server)
     }
 
-    /// The links, to [change](Running::change), [cut](Running::cut) or [restore](Running::restore) them.
+    /// The running links, to [change](Running::change), [cut](Running::cut) or
+    /// [restore](Running::restore).
     #[must_use]
     pub const fn running(&self) -> &Running {
         &self.running
     }
 
-    /// The links without their addresses.
+    /// The running links without their addresses.
     #[must_use]
     pub fn into_running(self) -> Running {
         self.running

@@ -1,69 +1,71 @@
-//! What happened on an emulated link.
+//! Statistics of an emulated link.
 
 use netem::LinkStats;
 use units::{Duration, Instant};
 
-/// Later than this is worth telling: a packet that should have arrived a millisecond ago.
-pub const LATE_FROM: Duration = Duration::from_millis(1);
+/// Packets that leave later than this count as late.
+pub const LATE_THRESHOLD: Duration = Duration::from_millis(1);
 
-/// What happened on one link, in both directions.
+/// Statistics of one link, in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkReport {
-    /// What the link is called.
+    /// The link's name.
     pub name: String,
     /// From left to right, or from the clients to the server.
     pub forward: DirectionReport,
-    /// Back.
+    /// The opposite direction.
     pub backward: DirectionReport,
-    /// Datagrams of clients that a relay did not take, because it had too many already.
+    /// Datagrams that a relay dropped because it had too many clients.
     pub turned_away: u64,
-    /// Datagrams of clients that a relay did not take, because the system gave it no socket for them.
+    /// Datagrams that a relay dropped because the system gave it no socket for their client.
     pub unserved: u64,
-    /// What the system said then, the first time.
+    /// The system's error at the first occurrence.
     pub unserved_why: Option<String>,
-    /// Clients that a relay has had.
+    /// Number of clients of a relay so far.
     pub clients: u64,
 }
 
-/// What happened on one link, in one direction.
+/// Statistics of one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectionReport {
-    /// What the model did.
+    /// The model's counters.
     pub link: LinkStats,
-    /// Packets in the link at this moment.
+    /// Packets currently in the link.
     pub held: usize,
-    /// How late packets came out.
+    /// How late packets left.
     pub lateness: Lateness,
-    /// Packets that had come out of the link and that the system did not take.
+    /// Packets that had left the link and were rejected by the system.
     pub refused: u64,
-    /// Packets that never reached the link: they made no sense, came from a stranger, or had nowhere to go.
+    /// Packets that never entered the link: malformed, from an unknown source, or without a
+    /// destination.
     pub ignored: u64,
 }
 
-/// How much later than the model said packets left: the emulator's own error. Those that leave together count once.
+/// Time by which packets left later than the model's time: the emulator's own error. Packets that
+/// leave together count once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
-    /// Times that packets left.
+    /// Number of departures.
     pub count: u64,
-    /// All together. Saturates.
+    /// The sum over all departures. Saturates.
     pub sum: Duration,
-    /// The worst.
+    /// The maximum.
     pub max: Duration,
-    /// Times that it was [`LATE_FROM`] or more.
+    /// Number of departures that were late by [`LATE_THRESHOLD`] or more.
     pub late: u64,
 }
 
 impl Lateness {
-    /// Packets that were due at `due` leave at `now`.
-    pub(crate) fn note(&mut self, due: Instant, now: Instant) {
+    /// Records packets that were due at `due` and left at `now`.
+    pub(crate) fn record(&mut self, due: Instant, now: Instant) {
         let late = now.saturating_since(due);
         self.count += 1;
         self.sum += late;
         self.max = self.max.max(late);
-        self.late += u64::from(late >= LATE_FROM);
+        self.late += u64::from(late >= LATE_THRESHOLD);
     }
 
-    /// On average, rounded down; zero if there was none.
+    /// The mean, rounded down; zero without departures.
     #[must_use]
     pub fn mean(&self) -> Duration {
         self.sum / self.count.max(1)

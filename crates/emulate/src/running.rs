@@ -1,36 +1,42 @@
-//! Links while they run.
+//! Running links.
 
-use std::io;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use netem::{Change, LineState};
 
-use crate::worker::{OneWay, Worker};
+use crate::worker::{SingleDirection, Worker};
 use crate::{ChangeError, LinkReport};
 
-/// Which way of a link is meant.
+/// A direction of a link, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From left to right, or from the clients to the server.
     Forward,
-    /// Back.
+    /// The opposite direction.
     Backward,
-    /// Both.
+    /// Both directions.
     Both,
 }
 
-/// Links that run, each on a thread of its own. Dropping it stops them.
+/// Running links, each on its own thread. Dropping it stops them.
 pub struct Running {
     workers: Vec<Worker>,
 }
 
-/// What came of the links.
+/// The result of stopped links.
 #[derive(Debug)]
 pub struct Ended {
-    /// Of each link, in the order in which they were given.
+    /// The reports of the links, in the order of their creation.
     pub reports: Vec<LinkReport>,
-    /// Why a link ended before it was stopped: the first one, with its number.
+    /// The first link that ended with an error before it was stopped, with its index.
     pub fault: Option<(usize, Arc<io::Error>)>,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("links", &self.links()).finish_non_exhaustive()
+    }
 }
 
 impl Running {
@@ -38,22 +44,24 @@ impl Running {
         Self { workers }
     }
 
-    /// How many links there are.
+    /// Number of links.
     #[must_use]
     pub const fn links(&self) -> usize {
         self.workers.len()
     }
 
-    /// Changes a link while packets are under way, as of now; the next change of its schedule may undo that. `link` counts
-    /// from zero. Returns when the change is made.
+    /// Changes the settings of a running link at once; the next change of its schedule may override
+    /// it. `link` counts from zero. Returns when the change is applied.
     ///
     /// # Errors
-    /// [`ChangeError`]; then nothing has changed, except that one of two directions may have.
+    /// [`ChangeError`]. Nothing has changed then, except that with [`Direction::Both`] one
+    /// direction may have.
     pub fn change(&self, link: usize, direction: Direction, change: Change) -> Result<(), ChangeError> {
         self.worker(link)?.change(direction, change)
     }
 
-    /// Cuts both ways of a link, and nobody is told: what is under way vanishes.
+    /// Takes both directions of a link down silently: packets in the link are dropped without
+    /// notice.
     ///
     /// # Errors
     /// See [`change`](Self::change).
@@ -61,7 +69,7 @@ impl Running {
         self.change(link, Direction::Both, Change::State(LineState::Silent))
     }
 
-    /// Makes a link work again.
+    /// Brings a link up again.
     ///
     /// # Errors
     /// See [`change`](Self::change).
@@ -69,19 +77,21 @@ impl Running {
         self.change(link, Direction::Both, Change::State(LineState::Up))
     }
 
-    /// What has happened so far, a report a link, in the order in which they were given.
+    /// The current statistics of each link, in the order of their creation.
     #[must_use]
     pub fn stats(&self) -> Vec<LinkReport> {
         self.workers.iter().map(|worker| worker.report().0).collect()
     }
 
-    /// Whether a link has ended by itself, because its device is gone. [`stop`](Self::stop) tells why.
+    /// Whether a link has ended by itself, because its device was removed. [`stop`](Self::stop)
+    /// returns the error.
     #[must_use]
     pub fn has_fault(&self) -> bool {
         self.workers.iter().any(Worker::is_ended)
     }
 
-    /// Stops all links, removes their devices and closes their sockets. What is under way is lost.
+    /// Stops all links, removes their devices and closes their sockets. Packets in the links are
+    /// lost.
     #[must_use]
     pub fn stop(mut self) -> Ended {
         let mut ended = Ended { reports: Vec::with_capacity(self.workers.len()), fault: None };
@@ -102,11 +112,11 @@ impl Running {
 }
 
 impl Direction {
-    pub(crate) const fn ways(self) -> &'static [OneWay] {
+    pub(crate) const fn single_directions(self) -> &'static [SingleDirection] {
         match self {
-            Self::Forward => &[OneWay::Forward],
-            Self::Backward => &[OneWay::Backward],
-            Self::Both => &[OneWay::Forward, OneWay::Backward],
+            Self::Forward => &[SingleDirection::Forward],
+            Self::Backward => &[SingleDirection::Backward],
+            Self::Both => &[SingleDirection::Forward, SingleDirection::Backward],
         }
     }
 }

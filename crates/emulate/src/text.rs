@@ -1,36 +1,37 @@
-//! A link as people write it: `rate=100Mb/s,delay=10ms,loss=1%,queue=30ms`.
+//! Links written as text: `rate=100Mb/s,delay=10ms,loss=1%,queue=30ms`.
 //!
 //! ```text
 //!   link    = [ item { "," item } ]
-//!   item    = [ "back." ] key [ "=" value ]          words within a value are apart by spaces
+//!   item    = [ "back." ] key [ "=" value ]          words within a value are separated by spaces
 //! ```
 //!
-//! | item | meaning | without it |
+//! | item | meaning | default |
 //! |---|---|---|
-//! | `rate=100Mb/s` | what the line carries | no limit |
-//! | `trace=FILE` | the same from a recording, in mahimahi's format, in place of `rate` | |
-//! | `delay=10ms` | from the end of the line to the arrival | 0 |
-//! | `jitter=uniform 5ms`, `jitter=normal 5ms`, `jitter=pareto 1ms 1.5 100ms` | delays that differ: up to that much more; around `delay` with that deviation; with a heavy tail (scale, shape, cap). With `reorders` behind, packets may overtake | none |
-//! | `loss=1%` | share of packets that vanish | 0% |
-//! | `bursts=1% 25%`, `bursts=1% 25% 80% 0.1%` | loss in bursts (Gilbert, Elliott): chance a packet to turn bad, to turn good, then loss while bad, loss while good | none, 100%, 0% |
-//! | `reorder=1% 5ms` | share of packets that arrive that much later | none |
-//! | `duplicate=1%`, `corrupt=1%` | share of packets that arrive twice, or with one bit turned around | 0% |
-//! | `queue=30ms`, `queue=64KiB` | what waits for the line at most: what it carries in that time, or bytes | 1MiB |
-//! | `codel`, `codel=5ms 100ms`, `codel=5ms 100ms ecn` | CoDel on that queue: target, interval, and marks in place of drops where packets allow it | drop-tail |
-//! | `overhead=38B` | what each packet costs on the line above its own length | 0B; 28B in a relay, 48B on IPv6 |
-//! | `state=silent`, `state=held`, `state=up` | cut from the start: packets vanish, or wait | up |
-//! | `down=2s..3s silent`, `down=2s..3s held` | cut in that time | never |
-//! | `flap=10s 1s silent` | up for a time, down for a time, for ever | never |
-//! | `at=5s rate=10Mb/s` | from that time on: `rate`, `delay`, `jitter`, `loss`, `bursts`, `reorder`, `duplicate`, `corrupt` or `state`; `none` takes one away | |
-//! | `every=10s` | `down` and `at` begin again after that time | once |
-//! | `back.KEY=...` | any of these, for the way back alone, in place of what both ways have: `rate` and `trace` take each other's place, and so do `down`, `flap`, `at` and `every` | both ways alike |
-//! | `name=l0` | the link, and its device on both sides | l0, l1, ...; in a relay its address |
-//! | `mtu=1500` | bytes of the device's largest packet | 1500 |
-//! | `left=10.1.0.1/24`, `right=10.1.0.2/24` | addresses of the sides, more than once if there are several | none |
+//! | `rate=100Mb/s` | rate of the line | no limit |
+//! | `trace=FILE` | a recorded rate in mahimahi's format, in place of `rate` | |
+//! | `delay=10ms` | propagation delay | 0 |
+//! | `jitter=uniform 5ms`, `jitter=normal 5ms`, `jitter=pareto 1ms 1.5 100ms` | variation of the delay: uniform up to that addition; normal around `delay` with that deviation; heavy-tailed (scale, shape, cap). With a final `reorders` packets may overtake | none |
+//! | `loss=1%` | loss probability | 0% |
+//! | `bursts=1% 25%`, `bursts=1% 25% 80% 0.1%` | loss in bursts (Gilbert, Elliott): probability per packet to turn bad, to turn good, loss in the bad state, loss in the good state | none, 100%, 0% |
+//! | `reorder=1% 5ms` | share of packets that arrive later, by that time | none |
+//! | `duplicate=1%`, `corrupt=1%` | share of packets that arrive twice, or with one bit flipped | 0% |
+//! | `queue=30ms`, `queue=64KiB` | limit of the queue: as time at the rate, or in bytes | 1MiB |
+//! | `codel`, `codel=5ms 100ms`, `codel=5ms 100ms ecn` | CoDel on that queue: target, interval, and marks instead of drops for ECN-capable packets | drop-tail |
+//! | `overhead=38B` | bytes on the line per packet above its own length | 0B; 28B in a relay, 48B on IPv6 |
+//! | `state=silent`, `state=held`, `state=up` | down from the start: packets are dropped, or wait | up |
+//! | `down=2s..3s silent`, `down=2s..3s held` | down in that time | never |
+//! | `flap=10s 1s silent` | alternately up and down for these times | never |
+//! | `at=5s rate=10Mb/s` | a change at that time: `rate`, `delay`, `jitter`, `loss`, `bursts`, `reorder`, `duplicate`, `corrupt` or `state`; `none` removes a setting | |
+//! | `every=10s` | `down` and `at` repeat with this period | once |
+//! | `back.KEY=...` | any of these, for the backward direction only, replacing the value for both directions; `rate` and `trace` replace each other, and so do `down`, `flap`, `at` and `every` | both directions are equal |
+//! | `name=l0` | name of the link, and of its device on both sides | l0, l1, ...; in a relay its address |
+//! | `mtu=1500` | MTU of the device in bytes | 1500 |
+//! | `left=10.1.0.1/24`, `right=10.1.0.2/24` | addresses of the sides; may be repeated | none |
 //!
-//! The last two rows describe devices, so a relay refuses them. `down`, `flap` and `at` may stand more than once (`flap`
-//! once a way); every other key once a way. `rate`, `jitter`, `bursts`, `reorder`, `codel` and `down` may be `none`. Times count from
-//! the start of the emulation. A text has no way to write a comma in the name of a file.
+//! The last three rows describe devices, so a relay rejects them. `down`, `flap` and `at` may be
+//! repeated (`flap` once per direction); every other key may be given once per direction. `rate`,
+//! `jitter`, `bursts`, `reorder`, `codel` and `down` may be `none`. Times count from the start of
+//! the emulation. The name of a file cannot contain a comma.
 
 mod error;
 mod schedule;
@@ -46,49 +47,49 @@ use schedule::ScheduleText;
 
 pub use error::LinkTextError;
 
-/// The settings of a link, as read from a text.
+/// The settings of a link, parsed from text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkText {
     /// From left to right, or towards the server.
     pub forward: LinkConfig,
-    /// Back.
+    /// The opposite direction.
     pub backward: LinkConfig,
-    /// What is said of its devices.
+    /// The settings of its devices.
     pub device: DeviceText,
 }
 
-/// What a text says of a link's devices; `None` and empty where it says nothing.
+/// The settings of a link's devices; `None` and empty where the text has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceText {
-    /// What they are called.
+    /// The name of the devices.
     pub name: Option<String>,
-    /// Bytes of the largest packet.
+    /// The MTU in bytes.
     pub mtu: Option<u16>,
-    /// Addresses of the left one.
+    /// Addresses of the left device.
     pub left: Vec<Cidr>,
-    /// Addresses of the right one.
+    /// Addresses of the right device.
     pub right: Vec<Cidr>,
 }
 
-/// Items that a text has at most: each of a schedule's changes is one.
+/// Largest number of items in a text; each change of a schedule is one item.
 pub const ITEMS_MAX: usize = 1024;
 
-/// What stands before a key that concerns the way back alone.
+/// The prefix of keys for the backward direction only.
 const BACK: &str = "back.";
 
-/// The keys of a way, for errors.
-const WAY_KEYS: &str = "rate, trace, delay, jitter, loss, bursts, reorder, duplicate, corrupt, queue, codel, overhead, \
+/// The keys of a direction, for error messages.
+const DIRECTION_KEYS: &str = "rate, trace, delay, jitter, loss, bursts, reorder, duplicate, corrupt, queue, codel, overhead, \
                         state, down, flap, at, every";
 
-/// Keys that may stand several times.
+/// Keys that may be repeated.
 const REPEATED: [&str; 4] = ["down", "at", "left", "right"];
 
 impl LinkText {
-    /// Reads a text. `overhead_bytes` is what each packet costs above its own length if the text does not say. `read` reads
-    /// the file of a trace.
+    /// Parses a text. `overhead_bytes` is the default overhead per packet. `read` reads the file of
+    /// a trace.
     ///
     /// # Errors
-    /// A [`LinkTextError`] for the first item that is wrong: it names the key and says what is allowed.
+    /// A [`LinkTextError`] for the first invalid item: it names the key and the permitted values.
     pub fn parse(
         text: &str,
         overhead_bytes: u64,
@@ -101,15 +102,15 @@ impl LinkText {
         }
         let (back, both): (Vec<_>, Vec<_>) =
             items.iter().filter(|item| !is_device_key(item.key)).partition(|item| item.is_back);
-        let way = |items: &[&Item<'_>]| way(items, overhead_bytes, &read);
-        let forward = way(&both)?;
+        let direction_config = |items: &[&Item<'_>]| direction_config(items, overhead_bytes, &read);
+        let forward = direction_config(&both)?;
         let backward = if back.is_empty() {
             forward.clone()
         } else {
-            // What is said of the way back takes the place of what is said of both, key by key.
-            let replaced = |key: &str| back.iter().any(|item| takes_the_place(item.key, key));
+            // Settings for the backward direction replace those for both directions, key by key.
+            let replaced = |key: &str| back.iter().any(|item| replaces(item.key, key));
             let kept = both.iter().copied().filter(|item| !replaced(item.key));
-            way(&kept.chain(back.iter().copied()).collect::<Vec<_>>())?
+            direction_config(&kept.chain(back.iter().copied()).collect::<Vec<_>>())?
         };
         Ok(Self { forward, backward, device })
     }
@@ -127,10 +128,11 @@ fn is_device_key(key: &str) -> bool {
     matches!(key, "name" | "mtu" | "left" | "right")
 }
 
-/// A line has a rate or a trace, so one of them takes the place of the other; and flapping is a schedule of its own.
-fn takes_the_place(back: &str, both: &str) -> bool {
+/// Whether the key `back` replaces `both`. A line has a rate or a trace, so each replaces the
+/// other; the same holds for the keys of a schedule.
+fn replaces(back: &str, both: &str) -> bool {
     let kind = |key| match key {
-        "rate" | "trace" => "pace",
+        "rate" | "trace" => "capacity",
         "down" | "flap" | "at" | "every" => "schedule",
         other => other,
     };
@@ -148,17 +150,17 @@ fn split(text: &str) -> Result<Vec<Item<'_>>, LinkTextError> {
         let key = whole_key.strip_prefix(BACK).unwrap_or(whole_key);
         let item = Item { is_back: key.len() < whole_key.len(), key, value };
         if key.is_empty() {
-            return Err(item.error(&format!("expected one of {WAY_KEYS}")));
+            return Err(item.error(&format!("expected one of {DIRECTION_KEYS}")));
         }
         if items.len() == ITEMS_MAX {
             return Err(item.error(&format!("there are more than {ITEMS_MAX} items")));
         }
         let is_same = |other: &Item<'_>| (other.is_back, other.key) == (item.is_back, item.key);
         if !REPEATED.contains(&item.key) && items.iter().any(is_same) {
-            return Err(item.error("it stands twice; once is enough"));
+            return Err(item.error("the key is given twice"));
         }
         if item.is_back && is_device_key(item.key) {
-            return Err(item.error("the device is the same both ways: leave `back.` out"));
+            return Err(item.error("a device has the same settings in both directions: remove `back.`"));
         }
         items.push(item);
     }
@@ -179,9 +181,9 @@ fn device_item(device: &mut DeviceText, item: &Item<'_>) -> Result<(), LinkTextE
         }
         "mtu" => {
             let mtu = item.value.parse().ok().filter(|mtu| *mtu >= MTU_MIN);
-            device.mtu = Some(mtu.ok_or_else(|| {
-                item.error(&format!("expected the bytes of the largest packet, from {MTU_MIN} to {}", u16::MAX))
-            })?);
+            device.mtu = Some(
+                mtu.ok_or_else(|| item.error(&format!("expected an MTU in bytes, from {MTU_MIN} to {}", u16::MAX)))?,
+            );
         }
         "left" => device.left.push(item.value.parse().map_err(|error| item.error(&format!("{error}")))?),
         "right" => device.right.push(item.value.parse().map_err(|error| item.error(&format!("{error}")))?),
@@ -190,8 +192,8 @@ fn device_item(device: &mut DeviceText, item: &Item<'_>) -> Result<(), LinkTextE
     Ok(())
 }
 
-/// The settings of one way.
-fn way(
+/// Parses the settings of one direction.
+fn direction_config(
     items: &[&Item<'_>],
     overhead_bytes: u64,
     read: impl Fn(&Path) -> std::io::Result<String>,
@@ -210,8 +212,8 @@ fn way(
                 Some(change) => change.map_err(|expected| item.error(&expected))?.apply(&mut config),
                 None => {
                     return Err(item.error(&format!(
-                        "there is no such key: there are {WAY_KEYS}, each for both ways or, with `{BACK}` before it, for \
-                         the way back; and for devices name, mtu, left, right"
+                        "there is no such key: the keys are {DIRECTION_KEYS}, each for both directions or, with the \
+                         prefix `{BACK}`, for the backward direction; and for devices name, mtu, left, right"
                     )));
                 }
             },
@@ -225,7 +227,7 @@ fn way(
 fn trace(item: &Item<'_>, read: impl Fn(&Path) -> std::io::Result<String>) -> Result<Trace, LinkTextError> {
     if item.value.is_empty() {
         return Err(
-            item.error("expected a file: a line for each 1500 bytes that could pass, with its time in milliseconds")
+            item.error("expected a file with one line per 1500 bytes that can be sent, with the time in milliseconds")
         );
     }
     let text = read(Path::new(item.value)).map_err(|error| item.error(&format!("cannot read the file: {error}")))?;
@@ -245,7 +247,7 @@ fn queue(item: &Item<'_>, config: &mut LinkConfig) -> Result<(), LinkTextError> 
 
 fn codel(item: &Item<'_>) -> Result<CoDel, LinkTextError> {
     const EXPECTED: &str =
-        "expected a target and an interval, such as 5ms 100ms, with `ecn` behind to mark; nothing; or none";
+        "expected a target and an interval, such as 5ms 100ms, with a final `ecn` to mark packets; nothing; or none";
     let mut words: Vec<_> = item.value.split_whitespace().collect();
     let ecn = words.last() == Some(&"ecn");
     if ecn {

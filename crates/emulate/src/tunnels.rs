@@ -1,50 +1,52 @@
-//! Links between network namespaces: what the kernel sends into a TUN device of one side comes out of that of the other.
+//! Links between network namespaces: packets that the kernel sends into the TUN device of one side
+//! are received on that of the other.
 //!
 //! ```text
-//!    namespace A                     this process                     namespace B
-//!   ┌────────┐                ┌─────────────────────────┐                ┌────────┐
-//!   │ kernel │ ─▶  TUN  ────▶ │ cut ─▶ forward ─▶ join  │ ────▶  TUN  ─▶ │ kernel │
-//!   │        │ ◀─  TUN  ◀──── │ join ◀─ backward ◀─ cut │ ◀────  TUN  ◀─ │        │
-//!   └────────┘ super-packets  └─────────────────────────┘  super-packets └────────┘
+//!    namespace A                       this process                        namespace B
+//!   ┌────────┐                ┌───────────────────────────────┐                ┌────────┐
+//!   │ kernel │ ─▶  TUN  ────▶ │ segment ─▶ forward ─▶ coalesce│ ────▶  TUN  ─▶ │ kernel │
+//!   │        │ ◀─  TUN  ◀──── │ coalesce ◀─ backward ◀─segment│ ◀────  TUN  ◀─ │        │
+//!   └────────┘ super-packets  └───────────────────────────────┘  super-packets └────────┘
 //! ```
 //!
-//! Each link is a thread. A thread for each direction carried 6 to 9 % more TCP where no rate bounds it, and took 45 % more
-//! processor time at 1 Gb/s (two processors, both ends beside it), so there is one.
+//! Each link has one thread. One thread per direction carried 6 to 9 % more TCP without a rate
+//! limit, but took 45 % more processor time at 1 Gb/s (two processors shared with both ends).
 //!
-//! Segments that leave together are joined again: written one by one, a packet takes 5.2 µs of processor time, joined 3.2, most
-//! of it the receiving kernel's.
+//! Segments that leave together are coalesced: written one by one, a packet takes 5.2 µs of
+//! processor time; coalesced it takes 3.2 µs, most of it in the receiving kernel.
 //!
-//! Devices are removed by the kernel as soon as the process ends, however it ends.
+//! The kernel removes the devices when the process ends, in any way.
 
 mod configure;
-mod lane;
+mod direction;
 mod packet;
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::{io, process};
+use std::{fmt, io, process};
 
 use net::MonotonicClock;
 use net::tun::Tun;
 use netem::{Change, ConfigError, Link, LinkConfig};
 use units::{Instant, Rng};
 
-use crate::sleep::Sleeper;
-use crate::worker::{OneWay, Station, Worker, change_link};
+use crate::poller::Poller;
+use crate::worker::{LinkIo, SingleDirection, Worker, change_link};
 use crate::{Cidr, LINKS_MAX, LinkReport, MTU_MIN, Running, StartError};
 use configure::configure;
-use lane::Lane;
+use direction::TunDirection;
 
 /// A link between two namespaces. `forward` is from left to right.
 #[derive(Clone, Debug)]
 pub struct TunLink {
-    /// What the device is called on both sides, so the sides are two namespaces. 15 bytes at most.
+    /// Name of the device on both sides, which therefore must be in different namespaces. At most
+    /// 15 bytes.
     pub name: String,
-    /// One side.
+    /// The left side.
     pub left: Side,
-    /// The other.
+    /// The right side.
     pub right: Side,
-    /// Bytes of the largest packet, IP header included. At least [`MTU_MIN`].
+    /// MTU in bytes, including the IP header. At least [`MTU_MIN`].
     pub mtu: u16,
     /// The model from left to right.
     pub forward: LinkConfig,
@@ -55,38 +57,47 @@ pub struct TunLink {
 /// One side of a link.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
-    /// The network namespace, as `ip netns` calls it; `None` is the one we are in.
+    /// The network namespace, as named by `ip netns`; `None` is the current one.
     pub namespace: Option<String>,
-    /// Addresses of the device, with their networks: that is all the kernel needs to find the other side.
+    /// Addresses of the device with their networks, which give the kernel the route to the other
+    /// side.
     pub addresses: Vec<Cidr>,
 }
 
-/// Links between namespaces: their devices are there, with addresses, so that sockets can be bound to them. What is sent
-/// waits in the devices until the links start. Dropping it removes the devices.
+/// Links whose devices exist and have addresses, so that sockets can be bound to them. Packets sent
+/// wait in the devices until the links start. Dropping it removes the devices.
 pub struct Tunnels {
     tunnels: Vec<Tunnel>,
 }
 
+impl fmt::Debug for Tunnels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let links: Vec<_> = self.tunnels.iter().map(|tunnel| &tunnel.name).collect();
+        f.debug_struct("Tunnels").field("links", &links).finish_non_exhaustive()
+    }
+}
+
 impl Tunnels {
-    /// Creates the devices, gives them their addresses, sets them up and starts to emulate. The same `seed` and the same
-    /// packets at the same times meet the same faults. Linux only; needs root, the command `ip`, and namespaces that
-    /// exist.
+    /// Creates the devices, configures them and starts the emulation. The same `seed` and the same
+    /// packets at the same times meet the same faults. Linux only; needs root, the command `ip`,
+    /// and existing namespaces.
     ///
     /// # Errors
-    /// [`StartError`]; then nothing is left behind.
+    /// [`StartError`]; all devices are removed then.
     pub fn start(links: Vec<TunLink>, seed: u64) -> Result<Running, StartError> {
-        // The clock starts when all devices are there: a link that cannot be made disturbs none that already runs.
+        // The clock starts when all devices exist: a link that fails to start does not disturb
+        // running ones.
         let tunnels = Self::open(links, seed)?;
         tunnels.run(MonotonicClock::start())
     }
 
-    /// The first half of [`start`](Self::start): the devices.
+    /// The first part of [`start`](Self::start): creates the devices.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// As for [`start`](Self::start).
     pub fn open(links: Vec<TunLink>, seed: u64) -> Result<Self, StartError> {
         if links.len() > LINKS_MAX {
-            return Err(StartError::new(format!("{} links: at most {LINKS_MAX} run at a time", links.len())));
+            return Err(StartError::new(format!("{} links: at most {LINKS_MAX} can run simultaneously", links.len())));
         }
         let root = Rng::from_seed(seed);
         let tunnels = links
@@ -97,28 +108,29 @@ impl Tunnels {
         Ok(Self { tunnels })
     }
 
-    /// The other half: emulates. Schedules and traces of links count from the beginning of `clock`.
+    /// The second part: starts the emulation. Schedules and traces of links count from the start of
+    /// `clock`.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// As for [`start`](Self::start).
     pub fn run(self, clock: MonotonicClock) -> Result<Running, StartError> {
         let workers = self
             .tunnels
             .into_iter()
             .map(|tunnel| {
                 let name = tunnel.name.clone();
-                Worker::start(clock, tunnel).map_err(|error| StartError::from(format!("link {name}"), error))
+                Worker::start(clock, tunnel).map_err(|error| StartError::with_source(format!("link {name}"), error))
             })
             .collect::<Result<_, _>>()?;
         Ok(Running::new(workers))
     }
 }
 
-/// A link and both its devices.
+/// A link with both its devices.
 struct Tunnel {
     name: String,
-    forward: Lane<Tun>,
-    backward: Lane<Tun>,
+    forward: TunDirection<Tun>,
+    backward: TunDirection<Tun>,
 }
 
 const LEFT: usize = 0;
@@ -132,7 +144,7 @@ impl Tunnel {
         backward.validate().map_err(fails)?;
         if left.namespace == right.namespace {
             return Err(StartError::new(format!(
-                "link {name}: both sides are in one namespace, where the kernel would not use the link: name two \
+                "link {name}: both sides are in the same namespace, where the kernel would bypass the link: name two \
                  (`ip netns add NAME` makes one)"
             )));
         }
@@ -141,33 +153,33 @@ impl Tunnel {
         }
         let open = |side: Side| -> Result<Tun, StartError> {
             let device =
-                Tun::open(&temporary_name()).map_err(|error| StartError::from(format!("link {name}"), error))?;
+                Tun::open(&temporary_name()).map_err(|error| StartError::with_source(format!("link {name}"), error))?;
             configure(&device, side.namespace.as_deref(), &name, mtu, &side.addresses)
-                .map_err(|error| StartError::from(format!("link {name}"), error))?;
+                .map_err(|error| StartError::with_source(format!("link {name}"), error))?;
             Ok(device)
         };
         let (left, right) = (open(left)?, open(right)?);
-        if !(left.segments_udp() && right.segments_udp()) {
-            tracing::warn!(link = name, "this kernel refuses UDP batches on TUN devices: Linux 6.2 takes them");
+        if !(left.has_udp_gso() && right.has_udp_gso()) {
+            tracing::warn!(link = name, "this kernel rejects UDP batches on TUN devices, which Linux 6.2 supports");
         }
         Ok(Self {
-            forward: Lane::new(left.clone(), right.clone(), Link::new(forward, rng.split("forward"))),
-            backward: Lane::new(right, left, Link::new(backward, rng.split("backward"))),
+            forward: TunDirection::new(left.clone(), right.clone(), Link::new(forward, rng.split("forward"))),
+            backward: TunDirection::new(right, left, Link::new(backward, rng.split("backward"))),
             name,
         })
     }
 }
 
-/// For the moment between the creation of a device and its move: one that nobody else has.
+/// A unique name for the time between the creation of a device and its move to a namespace.
 fn temporary_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("litz{:x}.{:x}", process::id() & 0xff_ffff, NUMBER.fetch_add(1, Ordering::Relaxed) & 0xfff)
 }
 
-impl Station for Tunnel {
-    fn start(&mut self, sleeper: &Sleeper) -> io::Result<()> {
-        sleeper.watch(LEFT, self.forward.input().as_raw_fd())?;
-        sleeper.watch(RIGHT, self.backward.input().as_raw_fd())
+impl LinkIo for Tunnel {
+    fn start(&mut self, poller: &Poller) -> io::Result<()> {
+        poller.watch(LEFT, self.forward.input().as_raw_fd())?;
+        poller.watch(RIGHT, self.backward.input().as_raw_fd())
     }
 
     fn readable(&mut self, source: usize) {
@@ -177,8 +189,8 @@ impl Station for Tunnel {
         }
     }
 
-    fn turn(&mut self, sleeper: &Sleeper) -> io::Result<bool> {
-        let clock = sleeper.clock();
+    fn turn(&mut self, poller: &Poller) -> io::Result<bool> {
+        let clock = poller.clock();
         let has_more = self.forward.take(|| clock.now())? | self.backward.take(|| clock.now())?;
         self.forward.deliver(clock.now());
         self.backward.deliver(clock.now());
@@ -189,12 +201,12 @@ impl Station for Tunnel {
         self.forward.due().into_iter().chain(self.backward.due()).min()
     }
 
-    fn change(&mut self, now: Instant, direction: OneWay, change: &Change) -> Result<(), ConfigError> {
-        let lane = match direction {
-            OneWay::Forward => &mut self.forward,
-            OneWay::Backward => &mut self.backward,
+    fn change(&mut self, now: Instant, direction: SingleDirection, change: &Change) -> Result<(), ConfigError> {
+        let direction = match direction {
+            SingleDirection::Forward => &mut self.forward,
+            SingleDirection::Backward => &mut self.backward,
         };
-        change_link(lane.link_mut(), now, change)
+        change_link(direction.link_mut(), now, change)
     }
 
     fn report(&self) -> LinkReport {

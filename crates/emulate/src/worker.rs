@@ -1,4 +1,4 @@
-//! The thread of a link: it runs a station, serves what others ask for, and sleeps.
+//! The thread of a link: runs its packet I/O, serves requests, and sleeps.
 
 use std::fmt;
 use std::io;
@@ -13,49 +13,50 @@ use net::MonotonicClock;
 use netem::{Change, ConfigError, Link, Packet};
 use units::{Duration, Instant};
 
-use crate::sleep::Sleeper;
+use crate::poller::Poller;
 use crate::{Direction, LinkReport};
 
-/// No sleep is shorter: what is due within it leaves together. At 1 Gb/s a full packet is due every 12 µs, and on a virtual
-/// machine each sleep costs twice that in processor time, so without it one link would keep a processor busy, and a
-/// real-time thread that does is stopped by Linux for 50 ms a second. Longer, and it would show in the delay.
-const GRAIN: Duration = Duration::from_micros(20);
+/// Shortest sleep: packets due within it leave together. At 1 Gb/s a full packet is due every 12
+/// µs, and on a virtual machine each sleep costs twice that in processor time. Without this minimum
+/// one link would fully load a processor, and Linux stops a real-time thread that does so for 50 ms
+/// per second. A longer minimum would be visible in the delay.
+const SLEEP_MIN: Duration = Duration::from_micros(20);
 
-/// What moves the packets of one link.
-pub(crate) trait Station: Send + 'static {
-    /// Makes all descriptors known.
-    fn start(&mut self, sleeper: &Sleeper) -> io::Result<()>;
+/// The packet I/O of one link.
+pub(crate) trait LinkIo: Send + 'static {
+    /// Registers all descriptors.
+    fn start(&mut self, poller: &Poller) -> io::Result<()>;
 
-    /// Something new can be read from this source.
+    /// New data is readable from this source.
     fn readable(&mut self, source: usize);
 
-    /// A bounded amount of work: reads some packets and lets out some of those that are due. True if more can be read
-    /// right now.
+    /// Does a bounded amount of work: reads some packets and sends some of the due ones. Returns
+    /// true if more can be read now.
     ///
     /// # Errors
-    /// If the link cannot go on, because its device is gone.
-    fn turn(&mut self, sleeper: &Sleeper) -> io::Result<bool>;
+    /// If the link cannot continue because its device was removed.
+    fn turn(&mut self, poller: &Poller) -> io::Result<bool>;
 
-    /// When the next packet is due.
+    /// Time of the next due packet.
     fn due(&self) -> Option<Instant>;
 
-    /// Changes the settings of one direction as of `now`.
-    fn change(&mut self, now: Instant, direction: OneWay, change: &Change) -> Result<(), ConfigError>;
+    /// Changes the settings of one direction at `now`.
+    fn change(&mut self, now: Instant, direction: SingleDirection, change: &Change) -> Result<(), ConfigError>;
 
-    /// Where the server of a relay listens; nothing to others.
+    /// Sets the address of a relay's server; does nothing for other links.
     fn set_server(&mut self, _server: SocketAddr) {}
 
     fn report(&self) -> LinkReport;
 }
 
-/// One of two directions.
+/// One of the two directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OneWay {
+pub(crate) enum SingleDirection {
     Forward,
     Backward,
 }
 
-/// Changes the settings of `link`, or leaves them as they are if they would describe no link.
+/// Changes the settings of `link`, or leaves them unchanged if the result would be invalid.
 pub(crate) fn change_link<P: Packet>(link: &mut Link<P>, now: Instant, change: &Change) -> Result<(), ConfigError> {
     let mut config = link.config().clone();
     change.apply(&mut config);
@@ -64,14 +65,15 @@ pub(crate) fn change_link<P: Packet>(link: &mut Link<P>, now: Instant, change: &
     Ok(())
 }
 
-/// Something that the thread is asked for; the answer goes back.
+/// A request to the thread, with a channel for the answer.
 enum Request {
     Change(Direction, Change, SyncSender<Result<(), ConfigError>>),
     Server(SocketAddr, SyncSender<()>),
     Report(SyncSender<LinkReport>),
 }
 
-/// Requests wait here. Whoever asks waits for the answer, so there are never more of them than threads that ask.
+/// Pending requests. A requesting thread waits for the answer, so there are at most as many
+/// requests as requesting threads.
 struct Inbox {
     state: Mutex<State>,
     has_requests: AtomicBool,
@@ -80,23 +82,23 @@ struct Inbox {
 }
 
 enum State {
-    /// The thread answers these.
+    /// The thread is running and answers these requests.
     Runs(Vec<Request>),
-    /// It answers no more: what came of the link, and why it ended before it was stopped.
+    /// The thread has ended: the final report, and the error if it was not stopped.
     Ended(Box<LinkReport>, Option<Arc<io::Error>>),
 }
 
-/// Why a link could not be changed.
+/// A failed change of a link.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// What it would become is no link.
+    /// The changed settings would be invalid.
     Config(ConfigError),
-    /// It has ended: its device is gone.
+    /// The link has ended because its device was removed.
     Ended,
-    /// There is no link with this number.
+    /// There is no link with this index.
     NoLink {
-        /// How many links there are.
+        /// Number of links.
         links: usize,
     },
 }
@@ -108,25 +110,25 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn start(clock: MonotonicClock, mut station: impl Station) -> io::Result<Self> {
-        let (mut sleeper, waker) = Sleeper::new(clock)?;
+    pub(crate) fn start(clock: MonotonicClock, mut link_io: impl LinkIo) -> io::Result<Self> {
+        let (mut poller, waker) = Poller::new(clock)?;
         let inbox = Arc::new(Inbox {
             state: Mutex::new(State::Runs(Vec::new())),
             has_requests: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             waker,
         });
-        station.start(&sleeper)?;
+        link_io.start(&poller)?;
         let shared = Arc::clone(&inbox);
         let run = move || {
-            take_precedence();
+            raise_priority();
             let panicked = io::Error::other("the thread of an emulated link panicked");
-            let mut ending = Ending { inbox: &shared, report: LinkReport::default(), error: Some(panicked) };
-            let result = run(&mut station, &mut sleeper, &shared);
-            ending.report = station.report();
-            ending.error = result.err();
+            let mut guard = EndGuard { inbox: &shared, report: LinkReport::default(), error: Some(panicked) };
+            let result = run(&mut link_io, &mut poller, &shared);
+            guard.report = link_io.report();
+            guard.error = result.err();
         };
-        #[expect(clippy::disallowed_methods, reason = "an emulated link beside the engine: one thread, joined on drop")]
+        #[expect(clippy::disallowed_methods, reason = "one thread per emulated link, joined on drop")]
         let thread = std::thread::Builder::new().name("litz-link".into()).spawn(run)?;
         Ok(Self { inbox, thread: Some(thread) })
     }
@@ -140,14 +142,14 @@ impl Worker {
         self.ask(|reply| Request::Server(server, reply)).ok_or(ChangeError::Ended)
     }
 
-    /// The report, also after the end, and why it ended by itself if it did.
+    /// The report, also after the end, with the error if the link ended by itself.
     pub(crate) fn report(&self) -> (LinkReport, Option<Arc<io::Error>>) {
         if let Some(report) = self.ask(Request::Report) {
             return (report, None);
         }
         match &*self.inbox.state() {
             State::Ended(report, error) => ((**report).clone(), error.clone()),
-            // It ends between two looks.
+            // The thread ended between the two checks.
             State::Runs(_) => Default::default(),
         }
     }
@@ -157,18 +159,18 @@ impl Worker {
         matches!(&*self.inbox.state(), State::Ended(..))
     }
 
-    /// Ends the thread.
+    /// Stops the thread and waits for its end.
     pub(crate) fn stop(&mut self) {
         self.inbox.stop.store(true, Ordering::Release);
-        // It can only fail if the descriptor is gone, and then the thread has ended.
+        // This fails only if the descriptor is closed, and then the thread has ended.
         let _woken = self.inbox.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // If it panicked, its state says so.
+            // A panic is recorded in the worker's state.
             let _joined = thread.join();
         }
     }
 
-    /// Asks and waits for the answer; none if the thread has ended.
+    /// Sends a request and waits for the answer; `None` if the thread has ended.
     fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Option<T> {
         let (reply, answer) = sync_channel(1);
         match &mut *self.inbox.state() {
@@ -181,14 +183,15 @@ impl Worker {
     }
 }
 
-/// Says that the thread has ended, however it does. With the requests go the answers that others wait for.
-struct Ending<'a> {
+/// Records the end of the thread, in any way it ends. Dropping the pending requests ends the waits
+/// for their answers.
+struct EndGuard<'a> {
     inbox: &'a Inbox,
     report: LinkReport,
     error: Option<io::Error>,
 }
 
-impl Drop for Ending<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         let report = Box::new(std::mem::take(&mut self.report));
         *self.inbox.state() = State::Ended(report, self.error.take().map(Arc::new));
@@ -207,9 +210,10 @@ impl Inbox {
     }
 }
 
-/// Asks the system to run this thread before those whose packets it carries: what waits for a processor is late, on a
-/// busy machine by ten milliseconds. Only an administrator gets it; otherwise the thread waits its turn.
-fn take_precedence() {
+/// Requests real-time priority, so that the thread runs before those whose packets it carries: on a
+/// busy machine waiting for a processor can take ten milliseconds. This needs a privilege; without
+/// it the thread runs at ordinary priority.
+fn raise_priority() {
     use thread_priority::{
         RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
         thread_native_id,
@@ -221,40 +225,43 @@ fn take_precedence() {
     }
 }
 
-fn run(station: &mut impl Station, sleeper: &mut Sleeper, inbox: &Inbox) -> io::Result<()> {
+fn run(link_io: &mut impl LinkIo, poller: &mut Poller, inbox: &Inbox) -> io::Result<()> {
     loop {
-        let has_more = station.turn(sleeper)?;
+        let has_more = link_io.turn(poller)?;
         if inbox.has_requests.swap(false, Ordering::Acquire) {
-            serve(station, sleeper.clock().now(), inbox);
+            serve(link_io, poller.clock().now(), inbox);
         }
         if inbox.stop.load(Ordering::Acquire) {
             return Ok(());
         }
-        let due = station.due();
-        let until = if has_more { Some(Instant::ZERO) } else { due.map(|due| due.max(sleeper.clock().now() + GRAIN)) };
-        // Also looks for new arrivals if a packet is due already: neither direction may keep the other waiting.
-        sleeper.wait(until, |source| station.readable(source))?;
+        let due = link_io.due();
+        let until =
+            if has_more { Some(Instant::ZERO) } else { due.map(|due| due.max(poller.clock().now() + SLEEP_MIN)) };
+        // Checks for new input even if a packet is already due, so that neither direction delays
+        // the other.
+        poller.wait(until, |source| link_io.readable(source))?;
     }
 }
 
-fn serve(station: &mut impl Station, now: Instant, inbox: &Inbox) {
+fn serve(link_io: &mut impl LinkIo, now: Instant, inbox: &Inbox) {
     let requests = match &mut *inbox.state() {
         State::Runs(requests) => std::mem::take(requests),
         State::Ended(..) => return,
     };
     for request in requests {
-        // Nobody waits for the answer any more if sending it fails.
+        // SenderThread the answer fails if the requester no longer waits.
         match request {
             Request::Change(direction, change, reply) => {
-                let result = direction.ways().iter().try_for_each(|&way| station.change(now, way, &change));
+                let result =
+                    direction.single_directions().iter().try_for_each(|&single| link_io.change(now, single, &change));
                 let _sent = reply.send(result);
             }
             Request::Server(server, reply) => {
-                station.set_server(server);
+                link_io.set_server(server);
                 let _sent = reply.send(());
             }
             Request::Report(reply) => {
-                let _sent = reply.send(station.report());
+                let _sent = reply.send(link_io.report());
             }
         }
     }

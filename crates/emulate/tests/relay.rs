@@ -42,7 +42,7 @@ fn relay(config: &LinkConfig) -> (Relay, String) {
 }
 
 #[test]
-fn a_round_trip_takes_both_delays_and_little_more() {
+fn a_round_trip_takes_about_both_delays() {
     let (_relay, address) = relay(&LinkConfig { delay: millis(20), ..LinkConfig::default() });
     let client = udp("127.0.0.1:0");
     let round_trips: Vec<_> = (0..20).map(|_| ping(&client, &address)).collect();
@@ -51,8 +51,8 @@ fn a_round_trip_takes_both_delays_and_little_more() {
 }
 
 #[test]
-fn the_rate_is_that_of_the_line_and_a_full_queue_drops() {
-    // 1000 bytes and 28 of headers at 8.224 Mb/s: a thousand a second.
+fn the_rate_limits_throughput_and_a_full_queue_drops() {
+    // 1000 bytes and 28 of headers at 8.224 Mb/s: a thousand packets per second.
     let config = LinkConfig {
         rate: Some(Rate::from_bps(8_224_000)),
         overhead_bytes: 28,
@@ -74,12 +74,12 @@ fn the_rate_is_that_of_the_line_and_a_full_queue_drops() {
     assert!((Duration::from_millis(199)..Duration::from_millis(400)).contains(&span), "200 datagrams in {span:?}");
     let stats = relay.stats()[0].forward.link;
     assert_eq!(stats.offered, 300);
-    // 200 wait, one is on the line; more only while some had left already.
+    // 200 wait and one is in transmission; more only if some had left already.
     assert!((50..=99).contains(&stats.overflowed), "{stats:?}");
 }
 
 #[test]
-fn losses_are_counted_and_are_those_that_are_missing() {
+fn counted_losses_match_the_missing_packets() {
     let server = udp("127.0.0.1:0");
     let config = LinkConfig { loss: Ratio::new(1, 4), ..LinkConfig::default() };
     let relay = Relay::start(vec![link(Some(server.local_addr().unwrap()), &config)], 3).unwrap();
@@ -99,7 +99,7 @@ fn losses_are_counted_and_are_those_that_are_missing() {
 }
 
 #[test]
-fn two_links_run_at_a_time_on_either_family() {
+fn two_links_run_simultaneously_on_both_families() {
     let slow = LinkConfig { delay: millis(30), ..LinkConfig::default() };
     let fast = LinkConfig { delay: millis(5), ..LinkConfig::default() };
     let server = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
@@ -120,12 +120,12 @@ fn two_links_run_at_a_time_on_either_family() {
 }
 
 #[test]
-fn a_hundred_source_ports_are_bounded_and_those_served_do_not_suffer() {
+fn excess_clients_are_rejected_without_affecting_others() {
     let (relay, address) = relay(&LinkConfig::default());
     let clients: Vec<_> = (0..100).map(|_| udp("127.0.0.1:0")).collect();
     for client in &clients {
         client.send_to(b"hello", &address).unwrap();
-        // In order, so that it is known who is served.
+        // In order, so that it is known which clients are served.
         std::thread::sleep(Duration::from_millis(1));
     }
     for (index, client) in clients.iter().enumerate() {
@@ -140,7 +140,7 @@ fn a_hundred_source_ports_are_bounded_and_those_served_do_not_suffer() {
 }
 
 #[test]
-fn a_cut_stops_and_a_restored_link_goes_on() {
+fn a_cut_link_drops_packets_until_restored() {
     let (relay, address) = relay(&LinkConfig::default());
     let client = udp("127.0.0.1:0");
     ping(&client, &address);
@@ -156,7 +156,7 @@ fn a_cut_stops_and_a_restored_link_goes_on() {
 }
 
 #[test]
-fn before_there_is_a_server_and_from_strangers_nothing_passes() {
+fn datagrams_without_a_server_or_from_unknown_sources_are_dropped() {
     let relay = Relay::start(vec![link(None, &LinkConfig::default())], 3).unwrap();
     let client = udp("127.0.0.1:0");
     client.send_to(b"early", relay.local_addr(0)).unwrap();
@@ -177,12 +177,12 @@ fn before_there_is_a_server_and_from_strangers_nothing_passes() {
 }
 
 #[test]
-fn batches_and_marks_pass_and_the_sizes_stay() {
+fn batches_keep_their_marks_and_sizes() {
     let mut server = net::UdpSocket::open(&UdpSocketOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
     let config = LinkConfig { delay: millis(3), ..LinkConfig::default() };
     let relay = Relay::start(vec![link(Some(server.local_addr().unwrap()), &config)], 3).unwrap();
     let mut client = net::UdpSocket::open(&UdpSocketOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
-    // Three batches, each of its own size and mark, with a short end.
+    // Three batches with different sizes and marks, each with a shorter last datagram.
     let marks = [Some(Ecn::Ect0), None, Some(Ecn::Ect1)];
     let mut expected = Vec::new();
     for (round, ecn) in marks.into_iter().enumerate() {
@@ -211,7 +211,7 @@ fn batches_and_marks_pass_and_the_sizes_stay() {
 }
 
 #[test]
-fn what_cannot_be_had_is_named() {
+fn start_errors_name_the_link_and_address() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap();
     let config = LinkConfig::default();

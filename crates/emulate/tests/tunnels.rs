@@ -1,4 +1,4 @@
-//! Links between network namespaces, with the kernel's own traffic over them. Root only.
+//! Links between network namespaces, with the kernel's own traffic over them. Needs root.
 //!
 //! ```text
 //!   namespace a            this process             namespace b
@@ -23,7 +23,7 @@ fn millis(millis: u64) -> units::Duration {
     units::Duration::from_millis(millis)
 }
 
-/// Both ways alike.
+/// Both directions are equal.
 fn link(namespaces: &Namespaces, config: &LinkConfig) -> TunLink {
     let side = |namespace: &Namespace, addresses: [&str; 2]| Side {
         namespace: Some(namespace.name().to_owned()),
@@ -44,7 +44,7 @@ fn start(namespaces: &Namespaces, config: &LinkConfig) -> Running {
 }
 
 #[test]
-fn a_ping_takes_both_delays_and_little_more() {
+fn a_ping_takes_about_both_delays() {
     let Some(namespaces) = Namespaces::new() else { return };
     let running = start(&namespaces, &LinkConfig { delay: millis(20), ..LinkConfig::default() });
     for (left, right) in [("10.77.0.1:0", "10.77.0.2:700"), ("[fd77::1]:0", "[fd77::2]:700")] {
@@ -56,43 +56,43 @@ fn a_ping_takes_both_delays_and_little_more() {
         echoing.join().unwrap();
         let shortest = round_trips.iter().min().unwrap();
         assert!(*shortest >= Duration::from_millis(40), "{round_trips:?}");
-        // A busy machine may be late now and then, but not each time.
+        // A busy machine may be late occasionally, but not each time.
         assert!(*shortest < Duration::from_millis(42), "{round_trips:?}");
     }
     let ended = running.stop();
     assert!(ended.fault.is_none(), "{ended:?}");
     assert_eq!(ended.reports[0].name, "l0");
-    // 20 pings and a stop, on two families; the kernel may look for neighbours and groups besides.
+    // 20 pings and a stop, on two families; the kernel may add neighbour and group discovery.
     assert!(ended.reports[0].forward.link.delivered >= 42, "{ended:?}");
-    // The devices are gone with the link.
+    // The devices are removed with the link.
     assert!(!ip(&["-netns", namespaces.left.name(), "link"]).contains("l0"));
     assert!(!ip(&["-netns", namespaces.right.name(), "link"]).contains("l0"));
 }
 
-/// A socket of the standard library's in a namespace; it stays there, wherever it is used.
+/// A socket of the standard library in a namespace; it stays there, wherever it is used.
 fn udp_in(namespace: &Namespace, address: &'static str) -> std::net::UdpSocket {
     inside(namespace, move || udp(address))
 }
 
-/// A socket as `litz` opens them, with segmentation offload.
+/// A socket as opened by `litz`, with segmentation offload.
 fn segmenting(namespace: &Namespace, address: &'static str) -> net::UdpSocket {
     let open = move || net::UdpSocket::open(&UdpSocketOptions::new(address.parse().unwrap())).unwrap();
     inside(namespace, open)
 }
 
 #[test]
-fn a_udp_batch_passes_as_its_segments() {
+fn a_udp_batch_is_delivered_as_its_segments() {
     const SEGMENT_BYTES: usize = 1200;
     const SEGMENTS: usize = 40;
     let Some(namespaces) = Namespaces::new() else { return };
-    // 10 Mb/s: each segment leaves by itself, a millisecond after the last.
+    // 10 Mb/s: each segment leaves separately, one millisecond after the last.
     let running = start(&namespaces, &LinkConfig { rate: Some(Rate::from_mbps(10)), ..LinkConfig::default() });
     for (left, right) in [("10.77.0.1:0", "10.77.0.2:701"), ("[fd77::1]:0", "[fd77::2]:701")] {
         let before = running.stats()[0].forward.link.delivered;
         let mut sender = segmenting(&namespaces.left, left);
         let mut receiver = segmenting(&namespaces.right, right);
         assert!(sender.max_gso_segments() >= SEGMENTS);
-        // Each segment has its number in every byte; the last one is short.
+        // Each segment has its number in every byte; the last one is shorter.
         let contents: Vec<u8> = (0..SEGMENT_BYTES * SEGMENTS - 200).map(|at| (at / SEGMENT_BYTES) as u8).collect();
         let transmit = Transmit {
             destination: right.parse().unwrap(),
@@ -103,7 +103,7 @@ fn a_udp_batch_passes_as_its_segments() {
         };
         let start = Instant::now();
         sender.send(&transmit).unwrap();
-        assert_eq!(sender.counters().gso_fallbacks, 0, "the device takes batches");
+        assert_eq!(sender.counters().gso_fallbacks, 0, "the device supports batches");
         let mut received = Vec::new();
         let mut buffer = vec![0; RECV_BUFFER_BYTES];
         while received.len() < SEGMENTS && start.elapsed() < Duration::from_secs(10) {
@@ -118,13 +118,13 @@ fn a_udp_batch_passes_as_its_segments() {
         }
         let expected: Vec<_> = contents.chunks(SEGMENT_BYTES).map(<[u8]>::to_vec).collect();
         assert_eq!(received, expected, "{right}");
-        // 40 packets of 1228 bytes at 10 Mb/s are 39 ms.
+        // 40 packets of 1228 bytes at 10 Mb/s take 39 ms.
         assert!(start.elapsed() >= Duration::from_millis(38), "{:?}", start.elapsed());
         assert!(running.stats()[0].forward.link.delivered >= before + SEGMENTS as u64);
     }
 }
 
-/// Sends for `span` from left to right, and says how many bytes arrived in how long.
+/// Sends for `span` from left to right, and returns the received bytes and the time.
 fn tcp_transfer(namespaces: &Namespaces, span: Duration) -> (u64, Duration) {
     let listener = inside(&namespaces.right, || TcpListener::bind("10.77.0.2:702").unwrap());
     let receiving = std::thread::spawn(move || {
@@ -136,7 +136,7 @@ fn tcp_transfer(namespaces: &Namespaces, span: Duration) -> (u64, Duration) {
             match stream.read(&mut buffer).expect("data or the end") {
                 0 => return (total, first.map_or(Duration::ZERO, |first: Instant| first.elapsed())),
                 bytes => {
-                    assert!(buffer[..bytes].iter().all(|&byte| byte == 0x5a), "TCP delivers what was sent");
+                    assert!(buffer[..bytes].iter().all(|&byte| byte == 0x5a), "TCP delivers the sent data");
                     total += bytes as u64;
                     first.get_or_insert_with(Instant::now);
                 }
@@ -153,7 +153,7 @@ fn tcp_transfer(namespaces: &Namespaces, span: Duration) -> (u64, Duration) {
 }
 
 #[test]
-fn kernel_tcp_reaches_nine_tenths_of_the_rate_and_no_more_than_it() {
+fn kernel_tcp_reaches_nine_tenths_of_the_rate_and_never_exceeds_it() {
     let Some(namespaces) = Namespaces::new() else { return };
     let config = LinkConfig {
         rate: Some(Rate::from_mbps(100)),
@@ -166,14 +166,14 @@ fn kernel_tcp_reaches_nine_tenths_of_the_rate_and_no_more_than_it() {
     let mbps = bytes as f64 * 8.0 / span.as_secs_f64() / 1e6;
     let report = running.stop().reports.remove(0);
     assert!((90.0..100.0).contains(&mbps), "{mbps:.1} Mb/s: {report:?}");
-    // Super-packets were cut: no packet is larger than the MTU.
+    // Super-packets were segmented: no packet is larger than the MTU.
     let stats = report.forward.link;
     assert!(stats.offered_bytes <= stats.offered * 1500 && stats.offered >= bytes / 1448, "{stats:?}");
     assert_eq!(report.forward.refused, 0);
 }
 
 #[test]
-fn kernel_tcp_survives_damage_because_the_checksums_are_right() {
+fn kernel_tcp_detects_corruption_by_valid_checksums() {
     let Some(namespaces) = Namespaces::new() else { return };
     let config = LinkConfig {
         rate: Some(Rate::from_mbps(50)),
@@ -187,7 +187,7 @@ fn kernel_tcp_survives_damage_because_the_checksums_are_right() {
         ..LinkConfig::default()
     };
     let running = start(&namespaces, &config);
-    // It checks every byte.
+    // The receiver checks every byte.
     let (bytes, _) = tcp_transfer(&namespaces, Duration::from_secs(2));
     let stats = running.stop().reports.remove(0).forward.link;
     assert!(bytes > 500_000, "{bytes} bytes");
@@ -195,7 +195,7 @@ fn kernel_tcp_survives_damage_because_the_checksums_are_right() {
 }
 
 #[test]
-fn a_silent_cut_stops_everything_and_a_restored_link_goes_on() {
+fn a_silently_cut_link_drops_everything_until_restored() {
     let Some(namespaces) = Namespaces::new() else { return };
     let running = start(&namespaces, &LinkConfig { delay: millis(1), ..LinkConfig::default() });
     let server = udp_in(&namespaces.right, "10.77.0.2:703");
@@ -217,7 +217,7 @@ fn a_silent_cut_stops_everything_and_a_restored_link_goes_on() {
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     ping(&socket, "10.77.0.2:703");
 
-    // Other settings change while packets pass, too, and one way alone.
+    // Other settings can be changed while packets pass, in one direction alone.
     running.change(0, Direction::Backward, Change::Delay(millis(50))).unwrap();
     assert!(ping(&socket, "10.77.0.2:703") >= Duration::from_millis(51));
     let error = running.change(0, Direction::Both, Change::Rate(Some(Rate::ZERO))).unwrap_err();
@@ -229,7 +229,7 @@ fn a_silent_cut_stops_everything_and_a_restored_link_goes_on() {
 }
 
 #[test]
-fn losses_are_counted_and_are_those_that_are_missing() {
+fn counted_losses_match_the_missing_packets() {
     const DATAGRAMS: u64 = 2000;
     let Some(namespaces) = Namespaces::new() else { return };
     let running = start(&namespaces, &LinkConfig { loss: Ratio::new(1, 10), ..LinkConfig::default() });
@@ -244,13 +244,13 @@ fn losses_are_counted_and_are_those_that_are_missing() {
     sender.send_to(b"end", "10.77.0.2:704").unwrap();
     let received = counting.join().unwrap();
     assert!((DATAGRAMS / 20..DATAGRAMS / 5).contains(&stats.lost), "{stats:?}");
-    // Other packets of the kernel's may be among the lost.
+    // The lost packets may include other packets of the kernel.
     let missing = DATAGRAMS - received;
     assert!(missing <= stats.lost && stats.lost - missing <= stats.offered - DATAGRAMS, "{missing} missing: {stats:?}");
 }
 
 #[test]
-fn two_links_run_at_a_time_each_with_its_own_delay() {
+fn two_links_run_simultaneously_with_different_delays() {
     let Some(namespaces) = Namespaces::new() else { return };
     let one = link(&namespaces, &LinkConfig { delay: millis(5), ..LinkConfig::default() });
     let mut other = link(&namespaces, &LinkConfig { delay: millis(30), ..LinkConfig::default() });
@@ -273,7 +273,7 @@ fn two_links_run_at_a_time_each_with_its_own_delay() {
 }
 
 #[test]
-fn devices_take_sockets_before_the_links_run_and_time_begins_with_the_clock() {
+fn sockets_can_bind_before_the_links_run_and_time_starts_with_the_clock() {
     let Some(namespaces) = Namespaces::new() else { return };
     let silent = Schedule::once([(millis(300), Change::State(LineState::Silent))]).unwrap();
     let config = LinkConfig { delay: millis(20), schedule: Some(silent), ..LinkConfig::default() };
@@ -286,7 +286,7 @@ fn devices_take_sockets_before_the_links_run_and_time_begins_with_the_clock() {
     // More than the schedule's 300 ms have passed, but not on this clock.
     let clock = net::MonotonicClock::start();
     let running = tunnels.run(clock).unwrap();
-    let (bytes, _) = server.recv_from(&mut buffer).expect("it waited in the device");
+    let (bytes, _) = server.recv_from(&mut buffer).expect("the packet waited in the device");
     assert_eq!(&buffer[..bytes], b"early");
     assert!(clock.now().since_start() >= millis(20));
     std::thread::sleep(Duration::from_millis(350));
@@ -296,10 +296,10 @@ fn devices_take_sockets_before_the_links_run_and_time_begins_with_the_clock() {
 }
 
 #[test]
-fn namespaces_of_a_pair_leave_alone_what_is_there() {
+fn create_pair_does_not_touch_existing_namespaces() {
     let Some(_namespaces) = Namespaces::new() else { return };
     let name = |number: u32, side| format!("litz-pair-{}-{number}-{side}", std::process::id());
-    // Tests beside this one take numbers, too, so some that come are taken.
+    // Concurrent tests use numbers too, so some of the next ones are taken.
     let others: Vec<_> = (0..40).step_by(2).map(|number| Namespace::create(&name(number, "b")).unwrap()).collect();
     let pairs: Vec<_> = (0..4).map(|_| Namespace::create_pair("litz-pair").unwrap()).collect();
     let made: Vec<_> = pairs.iter().flatten().map(|namespace| namespace.name().to_owned()).collect();
@@ -310,7 +310,7 @@ fn namespaces_of_a_pair_leave_alone_what_is_there() {
 }
 
 #[test]
-fn a_link_whose_device_is_removed_says_so_and_what_fails_leaves_nothing_behind() {
+fn a_removed_device_is_reported_and_failures_leave_no_devices() {
     let Some(namespaces) = Namespaces::new() else { return };
     let running = start(&namespaces, &LinkConfig::default());
     assert!(!running.has_fault());
@@ -323,22 +323,22 @@ fn a_link_whose_device_is_removed_says_so_and_what_fails_leaves_nothing_behind()
     assert!(running.cut(0).unwrap_err().to_string().contains("ended"));
     assert!(matches!(running.stop().fault, Some((0, _))));
 
-    let mut twins = vec![link(&namespaces, &LinkConfig::default()), link(&namespaces, &LinkConfig::default())];
-    let error = Tunnels::start(twins.clone(), 7).err().expect("one name for two devices").to_string();
+    let mut duplicates = vec![link(&namespaces, &LinkConfig::default()), link(&namespaces, &LinkConfig::default())];
+    let error = Tunnels::start(duplicates.clone(), 7).expect_err("one name for two devices").to_string();
     assert!(error.contains("l0") && error.contains(namespaces.left.name()), "{error}");
     assert!(!ip(&["-netns", namespaces.left.name(), "link"]).contains("l0"));
 
-    twins.truncate(1);
-    twins[0].right.namespace = Some("litz-no-such-namespace".into());
-    let error = Tunnels::start(twins.clone(), 7).err().expect("no such namespace").to_string();
+    duplicates.truncate(1);
+    duplicates[0].right.namespace = Some("litz-no-such-namespace".into());
+    let error = Tunnels::start(duplicates.clone(), 7).expect_err("no such namespace").to_string();
     assert!(error.contains("litz-no-such-namespace"), "{error}");
-    twins[0].right.namespace = twins[0].left.namespace.clone();
-    let error = Tunnels::start(twins, 7).err().expect("one namespace").to_string();
+    duplicates[0].right.namespace = duplicates[0].left.namespace.clone();
+    let error = Tunnels::start(duplicates, 7).expect_err("one namespace").to_string();
     assert!(error.contains("name two"), "{error}");
-    // Tests beside this one make devices, too, each for a moment in this namespace.
+    // Concurrent tests create devices too, each for a short time in this namespace.
     let ours = format!("litz{:x}.", std::process::id() & 0xff_ffff);
     let start_of_wait = Instant::now();
     while ip(&["link"]).contains(&ours) {
-        assert!(start_of_wait.elapsed() < Duration::from_secs(10), "a device is left behind");
+        assert!(start_of_wait.elapsed() < Duration::from_secs(10), "a device was not removed");
     }
 }

@@ -1,49 +1,51 @@
-//! What the death of one of four processors of paths costs: goodput after it, over goodput before, in memory.
+//! The cost of losing one of four path workers: the ratio of goodput after and before its panic,
+//! over sockets in memory.
 //!
-//! `cargo bench -p litz-engine --bench degradation` measures; `cargo test -p litz-engine --benches` only runs it a little. On a
-//! machine with fewer processors than paths they share what there is, and the loss of one costs less than its share.
+//! `cargo bench -p litz-engine --bench degradation` measures. `cargo test -p litz-engine --benches`
+//! only runs one short round. On a machine with fewer cores than paths the workers share the cores,
+//! and the loss of one costs less than its share.
 #![expect(clippy::print_stdout, reason = "the figures are the result")]
 
-#[path = "../tests/trouble/mod.rs"]
+#[path = "../tests/all/faulty_keys/mod.rs"]
 #[expect(dead_code, reason = "shared with tests that use more of it")]
-mod trouble;
+mod faulty_keys;
 
+use faulty_keys::multipath::EnginePair;
+use faulty_keys::{FaultKind, LEN, WorkerFault, no_fault};
 use quic::PathState;
-use trouble::over_paths::World;
-use trouble::{Fault, LEN, Trouble, healthy};
 
 const PATHS: usize = 4;
 
-/// Megabits a second of so many transfers.
-fn goodput(world: &World, transfers: usize) -> f64 {
-    let begun = world.client.now();
-    (0..transfers).for_each(|_| world.transfer());
-    (transfers * LEN * 8) as f64 / world.client.now().saturating_since(begun).as_nanos() as f64 * 1000.0
+/// The goodput of this many transfers in Mb/s.
+fn goodput(pair: &EnginePair, transfers: usize) -> f64 {
+    let begun = pair.client.now();
+    (0..transfers).for_each(|_| pair.transfer());
+    (transfers * LEN * 8) as f64 / pair.client.now().saturating_since(begun).as_nanos() as f64 * 1000.0
 }
 
 fn main() {
-    // Cargo passes this when benchmarks, not tests, are asked for.
+    // Cargo passes this argument for `cargo bench` and not for `cargo test`.
     let measuring = std::env::args().any(|argument| argument == "--bench");
     let (rounds, transfers) = if measuring { (5, 40) } else { (1, 1) };
     let mut ratios = Vec::new();
     for round in 1..=rounds {
-        let trouble = Trouble::new(Fault::Panic, u64::MAX, 1);
-        let world = World::new(PATHS, &trouble, &healthy());
-        goodput(&world, transfers / 4);
-        let before = goodput(&world, transfers);
-        trouble.come();
-        // The transfer in which it dies, and whatever that costs.
-        let meanwhile = goodput(&world, 1);
-        world.wait_for("one path is dead", |paths| {
+        let fault = WorkerFault::new(FaultKind::Panic, u64::MAX, 1);
+        let pair = EnginePair::new(PATHS, &fault, &no_fault());
+        goodput(&pair, transfers / 4);
+        let before = goodput(&pair, transfers);
+        fault.trigger();
+        // The transfer during which the worker panics.
+        let meanwhile = goodput(&pair, 1);
+        pair.wait_for("one path has failed", |paths| {
             paths.iter().filter(|path| path.state == PathState::Active).count() == PATHS - 1
         });
-        let after = goodput(&world, transfers);
+        let after = goodput(&pair, transfers);
         println!(
-            "round {round}: {before:.0} Mb/s before, {meanwhile:.0} while it dies, {after:.0} after: {:.2}; nothing lost",
+            "round {round}: {before:.0} Mb/s before, {meanwhile:.0} during the failure, {after:.0} after: {:.2}; no data lost",
             after / before
         );
         ratios.push(after / before);
-        world.stop();
+        pair.stop();
     }
     ratios.sort_by(f64::total_cmp);
     println!("median of {rounds}: {:.2}", ratios[ratios.len() / 2]);

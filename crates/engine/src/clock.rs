@@ -1,4 +1,4 @@
-//! Where an engine's time comes from.
+//! The clock of an engine: the system's, or a [`ManualClock`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use net::MonotonicClock;
 use units::{Duration, Instant};
 
-/// The clock of an engine. Clones agree with each other.
+/// The clock of an engine. Clones show the same time.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
-    /// The system's.
+    /// The system's monotonic clock.
     System(MonotonicClock),
-    /// Somebody else's.
+    /// A clock set by the owner of the engine.
     Manual(ManualClock),
 }
 
 impl Clock {
-    /// The system's, at zero.
+    /// The system's clock, starting at zero.
     pub(crate) fn start() -> Self {
         Self::System(MonotonicClock::start())
     }
@@ -30,27 +30,33 @@ impl Clock {
     }
 }
 
-/// A clock that stands still until it is set, at zero to begin with. Clones are the same clock.
+impl driver::Clock for Clock {
+    fn now(&self) -> Instant {
+        Self::now(self)
+    }
+}
+
+/// A clock that is set by its owner, initially to zero. Clones refer to the same clock.
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// At zero.
+    /// A clock at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The time that it was set to last.
+    /// The time that was set last.
     #[must_use]
     pub fn now(&self) -> Instant {
         Instant::ZERO + Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }
 
-    /// It is `now` from now on.
+    /// Sets the time.
     ///
     /// # Panics
-    /// If that is in its past: the protocol is promised that time does not go backwards.
+    /// If `now` is before the current time: the protocol requires that time does not go backwards.
     pub fn set(&self, now: Instant) {
         let before = self.0.fetch_max(now.as_nanos(), Ordering::Relaxed);
         assert!(before <= now.as_nanos(), "the clock was at {before} ns and is set to {now:?}");
@@ -62,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manual_clock_stands_still_until_it_is_set_and_all_its_clones_with_it() {
+    fn all_clones_of_a_manual_clock_show_the_time_that_was_set() {
         let clock = ManualClock::new();
         let engine = Clock::Manual(clock.clone());
         assert_eq!((clock.now(), engine.now()), (Instant::ZERO, Instant::ZERO));

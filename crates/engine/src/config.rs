@@ -1,4 +1,4 @@
-//! What the owner of an engine chooses.
+//! [`EngineConfig`]: the configuration of an engine.
 
 use std::sync::Arc;
 
@@ -11,35 +11,39 @@ use crate::placement::Placement;
 /// The limits and settings of one engine.
 #[derive(Clone)]
 pub struct EngineConfig {
-    /// Which processors run it.
+    /// The processors that run the engine.
     pub placement: Placement,
-    /// Where the engine's threads stay, by the system's numbers of processors: the first has what is serial. Those for whom
-    /// there is none, all by default, go where the system puts them.
+    /// The cores that the engine's threads are pinned to, by the system's numbers: first the
+    /// driver, then the workers. Threads without an entry are not pinned. Empty by default.
     pub cores: Vec<usize>,
-    /// What sealing a packet of 1440 bytes takes, for [`Placement::Auto`]; none if it is not known.
+    /// The time to encrypt a packet of 1440 bytes, for [`Placement::Auto`]. `None` if it is not
+    /// known.
     pub seal_cost: Option<Duration>,
-    /// How connections behave.
+    /// The transport configuration of all connections.
     pub transport: TransportConfig,
-    /// Makes the sessions of accepted connections; none: only connects.
+    /// Creates the sessions of accepted connections. `None`: the endpoint accepts no connections.
     pub server: Option<Arc<dyn SessionFactory>>,
-    /// Connections at a time, those that are ending included. More are refused.
+    /// Limit of connections, including those that are closing. More are refused.
     pub connections_max: usize,
-    /// Connections of clients whose handshake goes on or that wait for `accept`. More are not answered, so that their
-    /// clients try again.
+    /// Limit of connections from clients that are handshaking or wait for `accept`. Further clients
+    /// get no answer, so that they retry.
     pub half_open_max: usize,
-    /// A handshake that takes longer has failed, on both sides.
+    /// Limit of the duration of a handshake, on both sides.
     pub handshake_timeout: Duration,
-    /// Bytes a sending stream holds until the connection takes them; writers wait beyond.
+    /// Bytes that a stream's outbox holds until the connection takes them. A writer waits while the
+    /// outbox is full.
     pub outbox_bytes_max: usize,
-    /// Bytes a receiving stream holds ready for its reader; flow control holds the peer back beyond.
+    /// Bytes that a stream's inbox holds for its reader. While it is full, received bytes use up
+    /// the peer's flow-control credit.
     pub inbox_bytes_max: usize,
-    /// The largest message that is sent or taken.
+    /// The length of the longest message that is sent or accepted.
     pub message_len_max: usize,
-    /// How long a processor with nothing to do asks the system again and again before it sleeps. Saves the wake-up, which
-    /// on virtual machines is most of a short round trip, and costs a whole core while round trips are shorter than this. Zero
-    /// by default: sleep at once.
+    /// How long an idle processor polls before it sleeps. Saves the wake-up, which on virtual
+    /// machines is most of a short round trip, and keeps a core busy while round trips are shorter
+    /// than this. Zero by default: sleep at once.
     pub busy_poll: Duration,
-    /// Note where the time goes, for [`Engine::costs`](crate::Engine::costs): a dozen readings of the clock for each batch.
+    /// Whether to measure for [`Engine::costs`](crate::Engine::costs). Reads the clock a dozen
+    /// times for each batch.
     pub measure: bool,
 }
 

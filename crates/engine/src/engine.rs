@@ -1,4 +1,4 @@
-//! Starting and stopping an engine, and waiting for it.
+//! [`Engine`]: starting, stopping, connecting, accepting and waiting.
 
 mod start;
 mod steps;
@@ -9,73 +9,73 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
+use driver::Flush;
+use driver::crypto_pool::{PoolCounters, StageStats};
+use driver::receive_worker::{SplitCounters, SplitStats};
+use driver::shared::AcceptOutcome;
+use driver::sync::lock;
+use quic::RateLimit;
 use quic::session::SessionFactory;
-use quic::{RateLimit, Side};
-use units::{Duration, Instant};
+use quic_driver::{Connect, QuicShared, Runtime};
+use units::Instant;
 
-pub use self::steps::{Given, Steps};
+pub use self::steps::{SteppedEngine, SteppedEnv};
 
-use crate::cells::ConnectionCell;
+use crate::ConnectionHandle;
+use crate::clock::Clock;
 use crate::config::EngineConfig;
-use crate::driver::{Driver, Tails};
 use crate::error::{Closed, StartError};
-use crate::halves::{self, SplitStats};
-use crate::handle::ConnectionHandle;
 use crate::inline::Inline;
-use crate::meter::Costs;
+use crate::meter::{Costs, Meter};
+use crate::parker::Parker;
 use crate::placement::Placement;
-use crate::shared::{AcceptOutcome, ConnectRequest, Shared};
 use crate::socket::LiveSocket;
-use crate::stage::{Figures, StageStats};
-use crate::sync::{Parker, lock};
 
-/// How long a closing engine waits for its goodbyes to leave. They leave within a turn unless a socket is full or the system
-/// refuses them.
-const GOODBYE_TIME_MAX: Duration = Duration::from_secs(1);
+pub use driver::SOCKETS_MAX;
 
-/// Sockets of one driver, at most: as many as there are bits for those a connection waits for.
-pub const SOCKETS_MAX: usize = 64;
-
-/// A running engine. Clones are the same engine; it ends when [`stop`](Self::stop) is called.
+/// A handle of a running engine. Clones refer to the same engine. It ends when [`stop`](Self::stop)
+/// is called.
 #[derive(Clone)]
 pub struct Engine {
     core: Arc<Core>,
 }
 
 struct Core {
-    /// At least one.
-    seats: Vec<Seat>,
-    /// Whose turn it is to begin a connection.
+    /// At least one driver.
+    drivers: Vec<DriverHandle>,
+    clock: Clock,
+    /// The driver that begins the next connection, modulo their number.
     next: AtomicUsize,
     placement: Placement,
-    /// What other processors did, if there are any.
-    figures: Option<Arc<Figures>>,
-    /// What the receiver did, under `split`.
-    halves: Option<Arc<halves::Figures>>,
+    /// The counters of the crypto pool or the path workers, if there are any.
+    counters: Option<Arc<PoolCounters>>,
+    /// The counters of the receive worker, under `split`.
+    split_counters: Option<Arc<SplitCounters>>,
 }
 
-/// What a connection asks for when it begins. The default asks for nothing.
+/// The options of an outgoing connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConnectOptions {
-    /// The place of its socket among those the engine was started with; none: the first of the remote address's family.
+    /// The index of the local socket. `None` uses the first one of the remote address's family.
     pub socket: Option<usize>,
-    /// Which of the processors of [`Placement::Connection`] serves it, counted from zero; none: each in turn. Connections that
-    /// come from peers are served by the processor whose socket they came to.
+    /// The index of the processor under [`Placement::Connection`]. `None` uses each in turn. A
+    /// connection from a peer is served by the processor whose socket received its first packet.
     pub processor: Option<usize>,
-    /// See [`ConnectionHandle::set_priority`].
+    /// See [`ConnectionHandle::set_priority`](quic_driver::ConnectionHandle::set_priority).
     pub priority: i32,
-    /// See [`ConnectionHandle::set_rate`].
+    /// See [`ConnectionHandle::set_rate`](quic_driver::ConnectionHandle::set_rate).
     pub rate: Option<RateLimit>,
 }
 
-/// A driver and its place.
-struct Seat {
-    shared: Arc<Shared>,
-    placed: Placed,
+/// A driver, as seen by handles.
+struct DriverHandle {
+    shared: Arc<QuicShared>,
+    meter: Option<Arc<Meter>>,
+    host: Host,
 }
 
-/// Where a driver is.
-enum Placed {
+/// Where a driver runs.
+enum Host {
     Thread(Mutex<Option<JoinHandle<()>>>),
     Inline(Box<Inline>),
 }
@@ -83,33 +83,35 @@ enum Placed {
 impl Engine {
     /// Starts an engine over `sockets`.
     ///
-    /// Under [`Placement::Connection`] each processor has sockets of its own, as many as the others: first those of the first
-    /// processor, then those of the second. An endpoint that accepts binds them to the same addresses with a shared port, so
-    /// that its clients need not know; what then arrives at another processor's socket is passed on.
+    /// Under [`Placement::Connection`] each processor has the same number of sockets of its own:
+    /// first those of the first processor, then those of the second. An endpoint that accepts
+    /// connections binds them to the same addresses with `SO_REUSEPORT`, so that clients use one
+    /// address. A packet received from another processor's socket is passed to the right one.
     ///
     /// # Errors
-    /// If there is no socket, the configuration cannot work, or the system refuses a poll, a thread or randomness.
+    /// If there is no socket, the configuration is invalid, or the system refuses a poll, a thread
+    /// or random bytes.
     pub fn start(config: EngineConfig, sockets: Vec<Box<dyn LiveSocket>>) -> Result<Self, StartError> {
         Ok(Self { core: Arc::new(start::start(config, sockets)?) })
     }
 
-    /// The first driver; the only one but under [`Placement::Connection`].
-    fn first(&self) -> &Seat {
-        &self.core.seats[0]
+    /// The first driver. There are others only under [`Placement::Connection`].
+    fn first(&self) -> &DriverHandle {
+        &self.core.drivers[0]
     }
 
-    /// The driver that is in nobody's hands, under `inline`.
+    /// The driver that callers run, if the placement is `inline`.
     fn inline(&self) -> Option<&Inline> {
-        match &self.first().placed {
-            Placed::Inline(inline) => Some(inline),
-            Placed::Thread(_) => None,
+        match &self.first().host {
+            Host::Inline(inline) => Some(inline),
+            Host::Thread(_) => None,
         }
     }
 
     /// Begins a connection to `remote`. Wait with [`ConnectionHandle::poll_connected`].
     ///
     /// # Errors
-    /// If the engine is stopping, or too many are being begun.
+    /// If the engine is stopping, or too many connections wait for the driver to begin them.
     pub fn connect(
         &self,
         remote: SocketAddr,
@@ -119,7 +121,7 @@ impl Engine {
         self.connect_from(None, remote, server_name, factory)
     }
 
-    /// As [`connect`](Self::connect), from the socket of this place among those the engine was started with.
+    /// As [`connect`](Self::connect), from the local socket with this index.
     ///
     /// # Errors
     /// As `connect`, and if there is no such socket.
@@ -133,7 +135,7 @@ impl Engine {
         self.connect_with(&ConnectOptions { socket, ..ConnectOptions::default() }, remote, server_name, factory)
     }
 
-    /// As [`connect`](Self::connect), with what the connection asks for.
+    /// As [`connect`](Self::connect), with options.
     ///
     /// # Errors
     /// As `connect`, and if there is no such socket or processor.
@@ -148,128 +150,124 @@ impl Engine {
         if socket.is_some_and(|socket| socket >= self.local_addrs().len()) {
             return Err(Closed::NoSocket);
         }
-        let seats = &self.core.seats;
-        if let Some(processor) = processor.filter(|processor| *processor >= seats.len()) {
-            return Err(Closed::NoProcessor { processor, count: seats.len() });
+        let drivers = &self.core.drivers;
+        if let Some(processor) = processor.filter(|processor| *processor >= drivers.len()) {
+            return Err(Closed::NoProcessor { processor, count: drivers.len() });
         }
         let from = processor.unwrap_or_else(|| self.core.next.fetch_add(1, Ordering::Relaxed));
-        // Who names a processor means it.
-        let tries = if processor.is_some() { 1 } else { seats.len() };
+        // A requested processor is not replaced by another one.
+        let tries = if processor.is_some() { 1 } else { drivers.len() };
         let mut refusal = Closed::EndpointClosed;
-        // A driver that has died takes none; the others do.
+        // A driver that has failed refuses; try the others.
         for at in 0..tries {
-            let shared = &seats[(from + at) % seats.len()].shared;
-            let cell = Arc::new(ConnectionCell::new(Arc::clone(shared), remote, Side::Client));
-            {
-                let mut state = cell.lock();
-                state.todo.priority = Some(priority);
-                state.rate = rate.map(Some);
-            }
-            let (server_name, factory) = (server_name.to_owned(), Arc::clone(&factory));
-            match shared.push_connect(ConnectRequest { cell: Arc::clone(&cell), server_name, factory, socket }) {
-                Ok(()) => {
-                    self.kick(shared, Tails::Sent);
-                    return Ok(ConnectionHandle::new(cell, self.clone()));
-                }
+            let shared = &drivers[(from + at) % drivers.len()].shared;
+            let connect = Connect { server_name: server_name.to_owned(), factory: Arc::clone(&factory) };
+            match ConnectionHandle::connect(self, shared, remote, connect, socket, (priority, rate)) {
+                Ok(connection) => return Ok(connection),
                 Err(error) => refusal = error,
             }
         }
         Err(refusal)
     }
 
-    /// The next connection of a client, in the order in which their handshakes were complete.
+    /// The next connection from a client, in the order in which the handshakes completed.
     ///
     /// # Errors
-    /// If the engine does not listen, or is gone.
+    /// If the engine does not accept connections, or has stopped.
     pub fn poll_accept(&self, waker: &Waker) -> Poll<Result<ConnectionHandle, Closed>> {
         if !self.first().shared.limits.is_listening {
             return Poll::Ready(Err(Closed::Configuration("this endpoint accepts no connections".to_owned())));
         }
         match self.first().shared.poll_accept(waker) {
-            AcceptOutcome::Connection(cell) => Poll::Ready(Ok(ConnectionHandle::new(cell, self.clone()))),
+            AcceptOutcome::Connection(cell) => Poll::Ready(Ok(ConnectionHandle::from_accepted(cell, self.clone()))),
             AcceptOutcome::Stopped => Poll::Ready(Err(Closed::EndpointClosed)),
             AcceptOutcome::Pending => Poll::Pending,
         }
     }
 
-    /// The addresses of the sockets, in the order in which they were given; of the first processor under
-    /// [`Placement::Connection`].
+    /// The addresses of the sockets, by socket index. Under [`Placement::Connection`], those of the
+    /// first processor.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.first().shared.local_addrs
     }
 
-    /// Connections that exist, those that are ending included.
+    /// The number of connections, including those that are closing.
     pub fn connection_count(&self) -> usize {
         self.first().shared.common.connection_count()
     }
 
-    /// Where the drivers' time went so far; none unless the configuration asks to [`measure`](EngineConfig::measure).
+    /// Time and traffic of the drivers so far. `None` unless [`measure`](EngineConfig::measure) is
+    /// set.
     pub fn costs(&self) -> Option<Costs> {
-        let read = |seat: &Seat| seat.shared.meter.as_ref().map(|meter| meter.read());
-        self.core.seats.iter().map(read).reduce(|one, other| Some(one?.and(&other?)))?
+        let read = |driver: &DriverHandle| driver.meter.as_ref().map(|meter| meter.read());
+        self.core.drivers.iter().map(read).reduce(|one, other| Some(one?.and(&other?)))?
     }
 
-    /// Which processors run it.
+    /// The placement of the engine. [`Placement::Auto`] has been resolved.
     pub fn placement(&self) -> Placement {
         self.core.placement
     }
 
-    /// What the processors beside the serial one did; none if there are none.
+    /// Counters of the workers that encrypt and decrypt: the crypto pool of [`Placement::Packet`],
+    /// or the path workers of [`Placement::Path`]. `None` under other placements.
     pub fn stage_stats(&self) -> Option<StageStats> {
-        self.core.figures.as_ref().map(|figures| figures.read())
+        self.core.counters.as_ref().map(|counters| counters.read())
     }
 
-    /// What the receiver did; none but under [`Placement::Split`].
+    /// Counters of the receive worker. `None` unless the placement is [`Placement::Split`].
     pub fn split_stats(&self) -> Option<SplitStats> {
-        self.core.halves.as_ref().map(|figures| figures.read())
+        self.core.split_counters.as_ref().map(|counters| counters.read())
     }
 
-    /// The engine's clock now; deadlines for [`block_on`](Self::block_on) are on it.
+    /// The current time of the engine's clock. Deadlines of [`block_on`](Self::block_on) refer to
+    /// it.
     pub fn now(&self) -> Instant {
-        self.first().shared.clock.now()
+        self.core.clock.now()
     }
 
-    /// Work was published for a driver: wakes its thread, or does a turn of it.
-    pub(crate) fn kick(&self, shared: &Shared, tails: Tails) {
-        match &self.first().placed {
-            Placed::Thread(_) => shared.waker.wake(),
-            Placed::Inline(inline) => inline.kick(shared, tails),
+    /// Lets the driver of `shared` process new requests: wakes its thread, or runs a turn of it.
+    pub(crate) fn kick(&self, shared: &QuicShared, flush: Flush) {
+        match &self.first().host {
+            Host::Thread(_) => shared.wake(),
+            Host::Inline(inline) => inline.kick(shared, flush),
         }
     }
 
-    /// Sends what earlier calls left to later ones, because more was to be expected or because their turn was over. Where the
-    /// engine has a thread of its own there is no such thing.
+    /// Under [`Placement::Inline`], sends data that earlier calls have queued but not sent: data
+    /// that was waiting for more, and data that exceeded the limit of a turn. Has no effect under
+    /// other placements, where the driver's thread sends it.
     pub fn flush(&self) {
-        if let Placed::Inline(inline) = &self.first().placed {
+        if let Host::Inline(inline) = &self.first().host {
             inline.flush(&self.first().shared);
         }
     }
 
-    /// Waits until `poll` is ready; none if `deadline` comes first. `poll` gets a waker to leave behind when it is not.
+    /// Waits until `poll` is ready. Returns `None` at `deadline`. `poll` gets the waker to register
+    /// when it is not ready.
     pub fn block_on<T>(&self, deadline: Option<Instant>, mut poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
         let parker = Parker::current();
         let waker = Waker::from(Arc::clone(&parker));
-        let Seat { shared, placed } = self.first();
-        if let Placed::Inline(inline) = placed {
+        let DriverHandle { shared, host, .. } = self.first();
+        if let Host::Inline(inline) = host {
             return inline.block_on(shared, deadline, &parker, &waker, &mut poll);
         }
         loop {
             if let Poll::Ready(value) = poll(&waker) {
                 return Some(value);
             }
-            if !parker.park(&shared.clock, deadline) {
+            if !parker.park(&self.core.clock, deadline) {
                 return None;
             }
         }
     }
 
-    /// Closes all connections, waits for the goodbyes to leave (a second at most) and ends the drivers. Later calls do
-    /// nothing.
+    /// Closes all connections, waits at most a second until the last packets have left, and ends
+    /// the drivers. Repeated calls have no effect.
     pub fn stop(&self) {
-        self.core.seats.iter().for_each(|seat| seat.shared.stop());
-        for Seat { shared, placed } in &self.core.seats {
-            match placed {
-                Placed::Thread(thread) => {
+        self.core.drivers.iter().for_each(|driver| driver.shared.stop());
+        for DriverHandle { shared, host, .. } in &self.core.drivers {
+            match host {
+                Host::Thread(thread) => {
                     let thread = lock(thread).take();
                     if let Some(thread) = thread
                         && thread.join().is_err()
@@ -277,27 +275,29 @@ impl Engine {
                         tracing::error!("an engine thread panicked");
                     }
                 }
-                Placed::Inline(inline) => inline.stop(shared),
+                Host::Inline(inline) => inline.stop(shared),
             }
         }
     }
 }
 
-/// Nobody is left who could use the engine, and its owner has not stopped it: the threads end on their own.
+/// If the last handle is dropped without [`Engine::stop`], the threads end on their own.
 impl Drop for Core {
     fn drop(&mut self) {
-        self.seats.iter().for_each(|seat| seat.shared.stop());
+        self.drivers.iter().for_each(|driver| driver.shared.stop());
     }
 }
 
-/// Says goodbye to all peers.
-pub(crate) fn run_to_the_end(driver: &mut Driver) {
-    let deadline = driver.now() + GOODBYE_TIME_MAX;
-    loop {
-        driver.turn(Tails::Sent);
-        if driver.has_left() || driver.now() >= deadline {
-            return;
-        }
-        driver.wait(Some(deadline));
+impl Runtime for Engine {
+    fn kick(&self, shared: &QuicShared, flush: Flush) {
+        Self::kick(self, shared, flush);
+    }
+
+    fn block_on<T>(&self, deadline: Option<Instant>, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
+        Self::block_on(self, deadline, poll)
+    }
+
+    fn local_addrs(&self) -> &[SocketAddr] {
+        Self::local_addrs(self)
     }
 }

@@ -1,7 +1,8 @@
-//! The placement without a thread: whoever waits runs the driver.
+//! Placement `inline`: the driver has no thread; threads that wait run it.
 //!
-//! One thread at a time runs it, inside its own call, until what it waits for has come. The others wait for their wakers.
-//! A thread that leaves while others wait hands the driver over: it wakes one of them, which finds the driver free.
+//! One thread at a time runs the driver, inside its own blocking call, until its condition is true.
+//! Other threads wait for their wakers. A thread that leaves while others wait wakes one of them,
+//! which then runs the driver.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,46 +11,51 @@ use std::task::{Poll, Waker};
 
 use units::Instant;
 
-use crate::driver::{Driver, Tails};
-use crate::engine::run_to_the_end;
-use crate::shared::Shared;
-use crate::sync::{Parker, lock};
+use driver::Flush;
+use driver::sync::lock;
+use quic_driver::QuicShared;
 
-/// The driver, and who may run it.
+use crate::clock::Clock;
+use crate::driver_thread::LiveDriver;
+use crate::parker::Parker;
+
+/// The driver, and the right to run it.
 pub(crate) struct Inline {
-    /// None once the engine has stopped. Locked by who has taken the turn, so never waited for, and by the owner of a stepped engine
-    /// between turns.
-    driver: Mutex<Option<Driver>>,
+    /// `None` once the engine has stopped. The lock is never contended: only the holder of the turn
+    /// takes it, and the owner of a stepped engine between turns.
+    driver: Mutex<Option<LiveDriver>>,
+    clock: Clock,
     turn: Mutex<Turn>,
-    /// The last turn left something to send, which [`flush`](Self::flush) sends.
+    /// The last turn left data to send. [`flush`](Self::flush) sends it.
     has_more: AtomicBool,
-    /// Somebody flushes: whoever runs the driver does another turn before leaving.
+    /// A flush was requested while another thread ran the driver. That thread runs another turn.
     flush_wanted: AtomicBool,
 }
 
 #[derive(Default)]
 struct Turn {
-    /// Somebody runs the driver.
+    /// A thread runs the driver.
     taken: bool,
-    /// Those who wait for their own wakers, bounded by the threads inside calls.
+    /// The wakers of waiting threads by ticket, bounded by the number of threads inside calls.
     waiting: BTreeMap<u64, Waker>,
     next_ticket: u64,
 }
 
-/// The right to run the driver; given back, and handed over, when dropped.
+/// The right to run the driver. Dropping it passes it to a waiting thread.
 struct Held<'a>(&'a Inline);
 
-/// What came of asking for the turn.
+/// The result of [`Inline::ask`].
 enum Asked<'a> {
     Granted(Held<'a>),
-    /// Somebody else has it; the ticket is for [`Inline::leave`].
+    /// Another thread runs the driver. The ticket is for [`Inline::leave`].
     Queued(u64),
 }
 
 impl Inline {
-    pub(crate) fn new(driver: Driver) -> Self {
+    pub(crate) fn new(driver: LiveDriver, clock: Clock) -> Self {
         Self {
             driver: Mutex::new(Some(driver)),
+            clock,
             turn: Mutex::default(),
             has_more: AtomicBool::new(false),
             flush_wanted: AtomicBool::new(false),
@@ -68,13 +74,13 @@ impl Inline {
         Asked::Queued(ticket)
     }
 
-    /// Stops waiting. If the driver was handed to us and we do not want it, it goes to the next.
+    /// Removes the waker with this ticket.
     fn leave(&self, ticket: u64) {
         lock(&self.turn).waiting.remove(&ticket);
     }
 
-    /// Wakes one of those who wait if nobody runs the driver.
-    fn hand_over(&self) {
+    /// Wakes one of the waiting threads if no thread runs the driver.
+    fn pass_on(&self) {
         let next = {
             let mut turn = lock(&self.turn);
             if turn.taken { None } else { turn.waiting.pop_first() }
@@ -84,61 +90,62 @@ impl Inline {
         }
     }
 
-    /// Does a turn, so that what was just asked for leaves. If somebody runs the driver, it only needs to know.
-    pub(crate) fn kick(&self, shared: &Shared, mut tails: Tails) {
+    /// Runs a turn, which processes new requests. If another thread runs the driver, that thread
+    /// does.
+    pub(crate) fn kick(&self, shared: &QuicShared, mut flush: Flush) {
         loop {
             let held = {
                 let mut turn = lock(&self.turn);
                 if std::mem::replace(&mut turn.taken, true) { None } else { Some(Held(self)) }
             };
             let Some(held) = held else {
-                // Whoever runs it looks again after giving it up.
-                shared.waker.wake();
+                // The thread that runs it checks for requests after it has released the turn.
+                shared.wake();
                 return;
             };
             match &mut *lock(&self.driver) {
-                Some(driver) => self.turn(driver, tails),
+                Some(driver) => self.turn(driver, flush),
                 None => return,
             }
             drop(held);
             if !self.is_wanted(shared) {
                 return;
             }
-            // For others, who may have flushed: nothing of theirs is held back.
-            tails = Tails::Sent;
+            // The next turn is for other threads, which may have requested a flush.
+            flush = Flush::Now;
         }
     }
 
-    fn turn(&self, driver: &mut Driver, tails: Tails) {
-        if tails == Tails::Sent {
+    fn turn(&self, driver: &mut LiveDriver, flush: Flush) {
+        if flush == Flush::Now {
             self.flush_wanted.store(false, Ordering::SeqCst);
         }
-        let work = driver.turn(tails);
+        let work = driver.turn(flush);
         self.has_more.store(work.has_more, Ordering::SeqCst);
     }
 
-    /// Somebody asked for something while the driver was taken, and left it to whoever had it.
-    fn is_wanted(&self, shared: &Shared) -> bool {
+    /// Whether another thread left requests while this one ran the driver.
+    fn is_wanted(&self, shared: &QuicShared) -> bool {
         shared.has_todo() || self.flush_wanted.load(Ordering::SeqCst)
     }
 
-    /// Sends what earlier turns left, if they left something.
-    pub(crate) fn flush(&self, shared: &Shared) {
-        // A turn that goes on may be about to leave something of ours.
+    /// Sends data that earlier turns left.
+    pub(crate) fn flush(&self, shared: &QuicShared) {
+        // A turn in progress may leave data of this thread.
         if self.has_more.load(Ordering::SeqCst) || lock(&self.turn).taken {
             self.flush_wanted.store(true, Ordering::SeqCst);
-            self.kick(shared, Tails::Sent);
+            self.kick(shared, Flush::Now);
         }
     }
 
-    /// When the driver wants its next turn; `now` if there is something to do already.
+    /// When the driver's next turn is due; `now` if there is work.
     pub(crate) fn due_at(&self, now: Instant) -> Option<Instant> {
         lock(&self.driver).as_ref().and_then(|driver| driver.due_at(now))
     }
 
-    /// Drops the driver, without a goodbye.
+    /// Drops the driver without closing its connections.
     pub(crate) fn abandon(&self) {
-        // What it wakes as it goes may call the engine.
+        // Without the lock: wakers that are called by the drop may call the engine.
         let driver = lock(&self.driver).take();
         drop(driver);
     }
@@ -146,7 +153,7 @@ impl Inline {
     /// See [`Engine::block_on`](crate::Engine::block_on).
     pub(crate) fn block_on<T>(
         &self,
-        shared: &Shared,
+        shared: &QuicShared,
         deadline: Option<Instant>,
         parker: &Parker,
         waker: &Waker,
@@ -154,35 +161,35 @@ impl Inline {
     ) -> Option<T> {
         loop {
             if let Poll::Ready(value) = poll(waker) {
-                // We may have been woken to take over the driver.
-                self.hand_over();
+                // This thread may have been woken to run the driver.
+                self.pass_on();
                 return Some(value);
             }
             match self.ask(waker) {
                 Asked::Granted(held) => {
-                    let outcome = self.run(shared, deadline, waker, poll);
+                    let outcome = self.run(deadline, waker, poll);
                     drop(held);
-                    // After the last turn.
+                    // Requests may have come after the last turn.
                     if self.is_wanted(shared) {
-                        self.kick(shared, Tails::Sent);
+                        self.kick(shared, Flush::Now);
                     }
                     if let Outcome::Over(value) = outcome {
                         return value;
                     }
-                    // The engine has stopped: the cells say so. Anything else would be a broken promise of ours, and
-                    // then waiting beats spinning.
+                    // The engine has stopped, so `poll` is ready. If it is not, this is a bug, and
+                    // waiting is better than spinning.
                     if let Poll::Ready(value) = poll(waker) {
                         return Some(value);
                     }
-                    if !parker.park(&shared.clock, deadline) {
+                    if !parker.park(&self.clock, deadline) {
                         return None;
                     }
                 }
                 Asked::Queued(ticket) => {
-                    let in_time = parker.park(&shared.clock, deadline);
+                    let in_time = parker.park(&self.clock, deadline);
                     self.leave(ticket);
                     if !in_time {
-                        self.hand_over();
+                        self.pass_on();
                         return None;
                     }
                 }
@@ -191,33 +198,27 @@ impl Inline {
     }
 
     /// Runs the driver until `poll` is ready or `deadline` comes.
-    fn run<T>(
-        &self,
-        shared: &Shared,
-        deadline: Option<Instant>,
-        waker: &Waker,
-        poll: &mut dyn FnMut(&Waker) -> Poll<T>,
-    ) -> Outcome<T> {
+    fn run<T>(&self, deadline: Option<Instant>, waker: &Waker, poll: &mut dyn FnMut(&Waker) -> Poll<T>) -> Outcome<T> {
         let mut driver = lock(&self.driver);
         let Some(driver) = driver.as_mut() else { return Outcome::NoDriver };
         loop {
-            self.turn(driver, Tails::Sent);
+            self.turn(driver, Flush::Now);
             if let Poll::Ready(value) = poll(waker) {
                 return Outcome::Over(Some(value));
             }
-            if deadline.is_some_and(|deadline| deadline <= shared.clock.now()) {
+            if deadline.is_some_and(|deadline| deadline <= self.clock.now()) {
                 return Outcome::Over(None);
             }
             if driver.is_stopping() {
-                // Who stops the engine waits for us to leave.
+                // The thread that stops the engine waits for this one to leave.
                 return Outcome::NoDriver;
             }
             driver.wait(deadline);
         }
     }
 
-    /// Says goodbye to all peers and drops the driver.
-    pub(crate) fn stop(&self, shared: &Shared) {
+    /// Closes all connections and drops the driver.
+    pub(crate) fn stop(&self, shared: &QuicShared) {
         let parker = Parker::current();
         let waker = Waker::from(Arc::clone(&parker));
         loop {
@@ -225,13 +226,13 @@ impl Inline {
                 Asked::Granted(_held) => {
                     let driver = lock(&self.driver).take();
                     if let Some(mut driver) = driver {
-                        run_to_the_end(&mut driver);
+                        driver.close_all();
                     }
                     return;
                 }
                 Asked::Queued(ticket) => {
-                    shared.waker.wake();
-                    parker.park(&shared.clock, None);
+                    shared.wake();
+                    parker.park(&self.clock, None);
                     self.leave(ticket);
                 }
             }
@@ -239,17 +240,17 @@ impl Inline {
     }
 }
 
-/// How running the driver ended.
+/// The result of running the driver.
 enum Outcome<T> {
-    /// With what was waited for, or with the deadline.
+    /// The awaited value, or `None` at the deadline.
     Over(Option<T>),
-    /// The engine stops or has stopped.
+    /// The engine is stopping or has stopped.
     NoDriver,
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         lock(&self.0.turn).taken = false;
-        self.0.hand_over();
+        self.0.pass_on();
     }
 }

@@ -1,12 +1,13 @@
-//! A folder of journals: a file for each connection, written by a thread of its own.
+//! [`JournalFolder`]: writes the journal of each connection to a file, on a separate thread.
 //!
 //! ```text
 //!   driver: Connection ── blocks ──▶ bounded queue ──▶ writer ──▶ 0001-client.journal
 //!                                                             ──▶ 0002-client.journal
 //! ```
 //!
-//! A driver never waits for a disk. A journal whose blocks find the queue full, or whose file cannot be written, ends there: the
-//! connection goes on, and what happened is kept to be told.
+//! A driver never waits for the disk. If the queue is full or the file cannot be written, the
+//! journal ends there and the connection goes on. [`JournalFolder::take_errors`] reports what
+//! happened.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,48 +19,50 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quic::{JournalSink, JournalSource, Side};
 
-/// What waits for the disk, at most: blocks of some 16 KiB, so some 16 MiB, which a transfer of 10 Gb/s fills in a few seconds.
+/// Limit of blocks that wait for the disk. Blocks have about 16 KiB, so this is 16 MiB, which a
+/// transfer at 10 Gb/s fills in a few seconds.
 const QUEUE_MAX: usize = 1024;
 
-/// Files of one folder, at most: whoever may connect makes some.
+/// Limit of files in a folder, because every client that connects creates one.
 const FILES_MAX: u64 = 10_000;
 
-/// Complaints that wait to be told, at most; more say the same.
-const COMPLAINTS_MAX: usize = 8;
+/// Limit of stored error messages. Further ones are dropped.
+const ERRORS_MAX: usize = 8;
 
-/// Where journals go. Clones are the same folder.
+/// A folder of journals. Clones refer to the same folder.
 #[derive(Clone)]
 pub struct JournalFolder {
     shared: Arc<Folder>,
-    queue: SyncSender<Order>,
+    queue: SyncSender<WriterCommand>,
 }
 
 struct Folder {
     path: PathBuf,
-    /// Files that were begun; the next one's number is at least one more.
+    /// The number of the last file. The next one has a larger number.
     count: AtomicU64,
-    complaints: Mutex<Vec<String>>,
+    errors: Mutex<Vec<String>>,
 }
 
-/// A journal on its way to the disk.
+/// One journal.
 struct Log {
     side: Side,
-    /// Nothing more can be written.
+    /// No more can be written.
     has_failed: AtomicBool,
-    /// The writer's alone.
+    /// Created with the first block. Used only by the writer.
     file: Mutex<Option<File>>,
 }
 
-enum Order {
+/// A command for the writer.
+enum WriterCommand {
     Write(Arc<Log>, Vec<u8>),
-    /// Everything before is written.
-    Tell(SyncSender<()>),
+    /// Reports that all earlier commands are processed.
+    Confirm(SyncSender<()>),
 }
 
 struct Sink {
     log: Arc<Log>,
     folder: Arc<Folder>,
-    queue: SyncSender<Order>,
+    queue: SyncSender<WriterCommand>,
 }
 
 impl JournalSink for Sink {
@@ -67,26 +70,27 @@ impl JournalSink for Sink {
         if self.log.has_failed.load(Ordering::Relaxed) {
             return false;
         }
-        let is_taken = self.queue.try_send(Order::Write(Arc::clone(&self.log), bytes.to_vec())).is_ok();
+        let is_taken = self.queue.try_send(WriterCommand::Write(Arc::clone(&self.log), bytes.to_vec())).is_ok();
         if !is_taken {
-            self.folder.complain("the disk is slower than the connection: a journal ends early");
+            self.folder.report_error("the disk is slower than the connection: a journal is incomplete");
         }
         is_taken
     }
 }
 
 impl JournalFolder {
-    /// Makes the folder, for its owner only, and starts the thread that writes. Files that are there already stay.
+    /// Creates the folder, accessible only to its owner, and starts the writer. Existing files are
+    /// kept.
     ///
     /// # Errors
-    /// If the folder cannot be made or written to, or the system refuses a thread.
+    /// If the folder cannot be created or written to, or the system refuses a thread.
     #[expect(clippy::disallowed_methods, reason = "drivers must not wait for a disk")]
     pub fn create(path: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        // Told now and not when the first connection is there.
+        // Fails now and not with the first connection.
         let probe = path.join(format!(".probe-{}", std::process::id()));
         match private_file(&probe) {
-            // Another endpoint of this process is about to find out the same.
+            // Another endpoint of this process probes at the same time.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => drop(made?),
         }
@@ -94,16 +98,16 @@ impl JournalFolder {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let folder = Folder { path: path.to_owned(), count: AtomicU64::new(0), complaints: Mutex::default() };
+        let folder = Folder { path: path.to_owned(), count: AtomicU64::new(0), errors: Mutex::default() };
         let shared = Arc::new(folder);
-        let (queue, orders) = sync_channel(QUEUE_MAX);
+        let (queue, commands) = sync_channel(QUEUE_MAX);
         let of_writer = Arc::clone(&shared);
-        std::thread::Builder::new().name("litz-journal".to_owned()).spawn(move || of_writer.write_all(&orders))?;
+        std::thread::Builder::new().name("litz-journal".to_owned()).spawn(move || of_writer.write_all(&commands))?;
         Ok(Self { shared, queue })
     }
 
-    /// For [`TransportConfig::journal`](quic::TransportConfig::journal): each connection gets a file,
-    /// `NUMBER-SIDE.journal`, that only its owner may read.
+    /// The value for [`TransportConfig::journal`](quic::TransportConfig::journal). Each connection
+    /// gets a file `NUMBER-SIDE.journal` that only its owner may read.
     pub fn source(&self) -> JournalSource {
         let Self { shared, queue } = self.clone();
         JournalSource(Arc::new(move |side| {
@@ -113,35 +117,35 @@ impl JournalFolder {
         }))
     }
 
-    /// Waits until everything is on its way to the disk that was handed over so far: after the endpoints are gone, the journals of
-    /// all their connections. Blocks.
+    /// Blocks until all blocks queued so far are written to their files. After the endpoints are
+    /// dropped, these are the complete journals of all their connections.
     pub fn wait(&self) {
-        let (tell, told) = sync_channel(1);
-        if self.queue.send(Order::Tell(tell)).is_ok() {
-            // The writer ends with its last order at the earliest.
-            let _ = told.recv();
+        let (confirm, written) = sync_channel(1);
+        if self.queue.send(WriterCommand::Confirm(confirm)).is_ok() {
+            // The writer does not end before it has processed this command.
+            let _ = written.recv();
         }
     }
 
-    /// Journals begun so far.
+    /// The number of files created so far.
     pub fn file_count(&self) -> u64 {
         self.shared.count.load(Ordering::Relaxed)
     }
 
-    /// What went wrong since the last time this was asked, in words.
-    pub fn take_complaints(&self) -> Vec<String> {
-        std::mem::take(&mut self.shared.complaints.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes the descriptions of the errors since the last call.
+    pub fn take_errors(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.errors.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Folder {
-    /// The thread that writes, until nobody can give it orders any more.
-    fn write_all(&self, orders: &Receiver<Order>) {
-        for order in orders {
-            match order {
-                Order::Write(log, bytes) => self.write(&log, &bytes),
-                // Whoever asked may have given up waiting.
-                Order::Tell(tell) => drop(tell.send(())),
+    /// The writer's thread. Ends when all senders of commands are dropped.
+    fn write_all(&self, commands: &Receiver<WriterCommand>) {
+        for command in commands {
+            match command {
+                WriterCommand::Write(log, bytes) => self.write(&log, &bytes),
+                // The caller may have stopped waiting.
+                WriterCommand::Confirm(written) => drop(written.send(())),
             }
         }
     }
@@ -157,11 +161,11 @@ impl Folder {
         };
         if let Err(error) = written {
             log.has_failed.store(true, Ordering::Relaxed);
-            self.complain(&format!("a journal in {} ends early: {error}", self.path.display()));
+            self.report_error(&format!("a journal in {} is incomplete: {error}", self.path.display()));
         }
     }
 
-    /// A file of the next number that is free.
+    /// Creates the file with the next free number.
     fn begin(&self, side: Side) -> io::Result<File> {
         loop {
             let number = self.count.load(Ordering::Relaxed) + 1;
@@ -176,11 +180,11 @@ impl Folder {
         }
     }
 
-    fn complain(&self, words: &str) {
-        tracing::warn!("{words}");
-        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        if complaints.len() < COMPLAINTS_MAX && !complaints.iter().any(|known| known == words) {
-            complaints.push(words.to_owned());
+    fn report_error(&self, text: &str) {
+        tracing::warn!("{text}");
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if errors.len() < ERRORS_MAX && !errors.iter().any(|known| known == text) {
+            errors.push(text.to_owned());
         }
     }
 }

@@ -1,73 +1,69 @@
-//! Processors and placements: runs the protocol on real threads and sockets.
+//! Runs QUIC on threads and sockets of the operating system.
 //!
 //! ```text
-//!   application threads                          driver (one thread, or whoever is inside a call)
-//!   ConnectionHandle, SendHandle, RecvHandle     turn: todo → receive → timers → events, plans → seal → send
+//!   application threads                          driver: one thread; under `inline`, a caller's
+//!   ConnectionHandle, SendHandle, RecvHandle     turn (crate `driver`), then sleep
 //!            │   ▲                                        │   ▲
 //!            ▼   │  wakers                                ▼   │
-//!        cells: outbox, inbox, accepted, …  ◀───────▶  slots: quic::Connection
+//!        cells (crate `quic-driver`)  ◀──────────────▶  connections
 //! ```
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | [`engine`] | [`Engine`]: starting, stopping, waiting; where handles come from: start here |
-//! | [`handle`] | what the application holds of a connection and of streams, as `poll` functions |
-//! | `driver` | the duty cycle |
-//! | `stage` | batches sealed and opened on several processors, and in order |
-//! | `processor` | processors that serve paths: their sockets, sealing and opening |
-//! | `slot`, `messages` | one connection as the driver keeps it |
-//! | `cells` | what both sides share |
-//! | `receive`, `port`, `sleep`, `wake`, `asleep`, `primitives` | buffers, sockets, sleeping and waking |
-//! | `slab`, `timers`, `sync` | tables, deadlines, locks |
-//! | `crew` | threads of the other processors, or their turns in the hands of whoever steps the engine |
-//! | `clock` | the system's time, or one that is set by hand: [`Engine::start_stepped`] |
-//! | [`journals`] | a folder with everything that went into each connection |
-//! | `meter` | where the time goes, if asked for |
+//! | [`engine`] | [`Engine`]: starting, stopping, waiting, connecting, accepting. Start here |
+//! | [`config`], [`error`] | [`EngineConfig`], and the errors of this crate |
+//! | `live` | the driver's environment: sockets, clock and meter |
+//! | `driver_thread`, `inline` | a driver with its own thread, and a driver run by its callers |
+//! | `worker` | the threads of workers |
+//! | `sleep`, `wake`, `sleep_flag`, `primitives`, `parker` | sleeping and waking |
+//! | `receive`, `socket` | receive buffers, and sockets that announce arrivals |
+//! | `clock` | the system's clock, or one set by the owner: [`Engine::start_stepped`] |
+//! | [`journals`] | writing the journals of all connections to a folder |
+//! | `meter` | time spent by activity, if measuring is enabled |
 //!
-//! Every call of a handle exists once, as a function that either succeeds or leaves a waker. Blocking is
-//! [`Engine::block_on`]: under [`Placement::Thread`] it parks the caller, under [`Placement::Inline`] it lets the caller run the
-//! driver.
+//! The calls of handles are `poll` functions: they return a value or register a waker. To block,
+//! callers use [`Engine::block_on`]. Under [`Placement::Thread`] it parks the calling thread; under
+//! [`Placement::Inline`] the calling thread runs the driver.
 #![forbid(unsafe_code)]
 
-mod arrival;
-mod asleep;
-mod cells;
 mod clock;
 pub mod config;
-mod crew;
-mod driver;
+mod driver_thread;
 pub mod engine;
 pub mod error;
-mod halves;
-pub mod handle;
-mod inbound;
 mod inline;
 pub mod journals;
-mod messages;
+mod live;
 mod meter;
-pub mod placement;
-mod port;
+mod parker;
 mod primitives;
-mod processor;
 mod receive;
-mod shared;
-mod slab;
 mod sleep;
-mod slot;
+mod sleep_flag;
 mod socket;
-mod stage;
-mod sync;
-mod timers;
 mod wake;
+mod worker;
 
 pub use clock::ManualClock;
 pub use config::EngineConfig;
-pub use engine::{ConnectOptions, Engine, Given, SOCKETS_MAX, Steps};
+pub use driver::crypto_pool::{StageStats, WorkerStats};
+pub use driver::placement::{self, PROCESSORS_MAX, Placement, PlacementError};
+pub use driver::receive_worker::SplitStats;
+pub use driver::{Activity, ActivityKind};
+pub use engine::{ConnectOptions, Engine, SOCKETS_MAX, SteppedEngine, SteppedEnv};
 pub use error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, StartError, WriteError};
-pub use halves::SplitStats;
-pub use handle::{ConnectionHandle, Opening, RecvHandle, SendHandle};
 pub use journals::JournalFolder;
-pub use meter::{Costs, LAP_MAX, Stage, StageKind, Traffic};
-pub use placement::{PROCESSORS_MAX, Placement, PlacementError};
+pub use meter::{Costs, LAP_MAX, Traffic};
 pub use socket::{LiveSocket, Readiness};
-pub use stage::{StageStats, WorkerStats};
+
+/// A connection of an engine.
+pub type ConnectionHandle = quic_driver::ConnectionHandle<Engine>;
+
+/// The sending side of a stream.
+pub type SendHandle = quic_driver::SendHandle<Engine>;
+
+/// The receiving side of a stream.
+pub type RecvHandle = quic_driver::RecvHandle<Engine>;
+
+/// A request for a new stream.
+pub type PendingOpen = quic_driver::PendingOpen<Engine>;

@@ -1,49 +1,60 @@
 //! Receive buffers.
 //!
-//! The kernel writes batches of up to 64 KiB. A large batch goes to its connection in the very buffer it arrived in, because
-//! what the application reads later are references into it; a small one is copied out, so that an acknowledgement of 50
-//! bytes does not hold 64 KiB.
+//! The kernel writes batches of up to 64 KiB. A large batch is passed to its connection in its
+//! receive buffer, and the application later reads references into it. A small batch is copied out,
+//! so that an acknowledgement of 50 bytes does not keep 64 KiB alive.
 //!
 //! ```text
-//!   free ──▶ ready (64 KiB each) ── recv ──▶ large: lent ── all references gone ──▶ free
-//!                                        └▶ small: copied to the arena, buffer stays ready
+//!   free ──▶ ready (64 KiB each) ── recv ──▶ large: passed on ── all references dropped ──▶ free
+//!                                        └▶ small: copied to the arena, the buffer stays ready
 //! ```
+//!
+//! The bytes of a small batch are copied up to three times. For 16 KiB, each copy takes about a
+//! microsecond, and decryption takes ten:
+//!
+//! 1. Here, out of the receive buffer. The connection refers to the batch until the application has
+//!    read it, and the next system call needs the buffer. Passing the buffer on would keep 64 KiB
+//!    alive for less than 16 KiB.
+//! 2. Out of the arena, without headers and tags, when the bytes are delivered to the application
+//!    ([`COMPACT_BELOW`]). A chunk of the arena holds batches of many streams and connections. A
+//!    single byte that is not read would keep 16 KiB alive, and a peer controls what shares a
+//!    chunk. The copy cannot be limited to slices that are small compared to their memory, because
+//!    a slice does not know the size of its memory.
+//! 3. Into the slice of a reader (`Read`, `AsyncRead`). Reading chunks avoids this copy.
 
 use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
+use driver::sync::lock;
 use net::{RECV_BUFFER_BYTES, RecvMeta};
 use quic::ReceiveBuffer;
+use quic_driver::{COMPACT_BELOW, DatagramBuffer, Datagrams};
 
-use crate::sync::lock;
+/// Limit of buffers per system call: a megabyte in total, which fits into the caches of one core.
+pub(crate) const RECV_BUFFERS: usize = driver::RECV_BATCHES_MAX;
 
-/// Buffers that one call to the socket fills at most: a megabyte, which the caches of one core hold.
-pub(crate) const RECV_BUFFERS: usize = 16;
+/// Batches shorter than this are copied. Copying 16 KiB takes about a microsecond, a tenth of the
+/// time to decrypt it.
+pub(crate) const COPY_BELOW: usize = COMPACT_BELOW;
 
-/// Batches shorter than this are copied. Copying 16 KiB takes about a microsecond, a tenth of what opening it takes.
-pub(crate) const COPY_BELOW: usize = 16 << 10;
-
-/// Bytes handed to an application that are fewer than this are copied out of their buffer, which an application may
-/// otherwise keep alive by not reading: with it, what waits in an inbox pins at most four times its size.
-pub(crate) const COMPACT_BELOW: usize = COPY_BELOW;
-
-/// Copied batches share pieces of memory of this size. A larger one saves allocations, a smaller one pins less when an
-/// application holds on to a little.
+/// The chunk size of the arena for copied batches. A larger value saves allocations. A smaller
+/// value keeps less memory alive if an application holds a few bytes.
 const ARENA_BYTES: usize = 16 << 10;
 
-/// Returned buffers kept for the next batches (16 MiB); those beyond are freed.
+/// Limit of free buffers (16 MiB). Further ones are deallocated.
 const FREE_MAX: usize = 256;
 
-/// The buffers of one driver.
+/// The receive buffers of one driver or worker.
 pub(crate) struct Buffers {
-    /// Whole; filled from the front, so that the one that was used last, and is in the cache, is used first.
+    /// Buffers for the next system call, filled from the front, so that the most recently used
+    /// buffer, which is in the cache, is used first.
     ready: [Option<Box<[u8]>>; RECV_BUFFERS],
     free: Arc<Free>,
     arena: BytesMut,
     pub(crate) metas: [RecvMeta; RECV_BUFFERS],
 }
 
-/// Buffers that nobody refers to. Readers give them back, on whatever thread they are.
+/// Free buffers. Any thread that drops the last reference to a buffer returns it here.
 #[derive(Default)]
 struct Free(Mutex<Vec<Box<[u8]>>>);
 
@@ -61,51 +72,72 @@ impl Free {
     }
 }
 
-/// A batch as memory of its own.
-pub(crate) enum Arrived {
+/// The memory of a received batch.
+pub(crate) enum ReceivedData {
+    /// Copied to the arena.
     Copied(BytesMut),
-    Lent(Lent),
+    /// In its receive buffer.
+    FilledBuffer(FilledBuffer),
 }
 
-/// A batch in the buffer it arrived in, which goes back to the driver when the last reference is dropped.
-pub(crate) struct Lent {
+/// A receive buffer with a batch. The buffer is returned when the last reference is dropped.
+pub(crate) struct FilledBuffer {
     memory: Box<[u8]>,
     len: usize,
     free: Arc<Free>,
 }
 
-impl Arrived {
-    pub(crate) fn bytes(&self) -> &[u8] {
+impl From<BytesMut> for ReceivedData {
+    fn from(bytes: BytesMut) -> Self {
+        Self::Copied(bytes)
+    }
+}
+
+impl DatagramBuffer for ReceivedData {
+    fn bytes(&self) -> &[u8] {
         match self {
             Self::Copied(bytes) => bytes,
-            Self::Lent(lent) => lent.as_ref(),
+            Self::FilledBuffer(buffer) => buffer.as_ref(),
+        }
+    }
+
+    fn into_bytes_mut(self) -> BytesMut {
+        match self {
+            Self::Copied(bytes) => bytes,
+            Self::FilledBuffer(buffer) => BytesMut::from(buffer.as_ref()),
         }
     }
 }
 
-impl ReceiveBuffer for Arrived {
+impl Default for Buffers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ReceiveBuffer for ReceivedData {
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Copied(bytes) => bytes,
-            Self::Lent(lent) => &mut lent.memory[..lent.len],
+            Self::FilledBuffer(buffer) => &mut buffer.memory[..buffer.len],
         }
     }
 
     fn freeze(self) -> Bytes {
         match self {
             Self::Copied(bytes) => bytes.freeze(),
-            Self::Lent(lent) => Bytes::from_owner(lent),
+            Self::FilledBuffer(buffer) => Bytes::from_owner(buffer),
         }
     }
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for FilledBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.memory[..self.len]
     }
 }
 
-impl Drop for Lent {
+impl Drop for FilledBuffer {
     fn drop(&mut self) {
         self.free.give_back(std::mem::take(&mut self.memory));
     }
@@ -121,30 +153,35 @@ impl Buffers {
         }
     }
 
-    /// Lets `recv` fill buffers; see [`net::DatagramSocket::recv`].
+    /// Calls `recv` with the buffers; see [`net::DatagramSocket::recv`].
     pub(crate) fn fill<T>(&mut self, recv: impl FnOnce(&mut [&mut [u8]], &mut [RecvMeta]) -> T) -> T {
         let free = &self.free;
         let mut slices = self.ready.each_mut().map(|ready| &mut ready.get_or_insert_with(|| free.take())[..]);
         recv(&mut slices, &mut self.metas)
     }
 
-    /// The batch in buffer `index` after a [`fill`](Self::fill).
+    /// Takes the batch in buffer `index` after a [`fill`](Self::fill).
     ///
     /// # Panics
-    /// If it was taken already.
-    pub(crate) fn take(&mut self, index: usize) -> Arrived {
+    /// If it was taken before.
+    pub(crate) fn take(&mut self, index: usize) -> Datagrams<ReceivedData> {
+        let RecvMeta { source, destination_ip, stride, .. } = self.metas[index];
+        Datagrams { source, destination_ip, stride: stride.max(1), data: self.take_data(index) }
+    }
+
+    fn take_data(&mut self, index: usize) -> ReceivedData {
         let len = self.metas[index].len;
         let ready = &mut self.ready[index];
         if len >= COPY_BELOW {
             let memory = ready.take().expect("a filled buffer is taken once");
-            return Arrived::Lent(Lent { memory, len, free: self.free.clone() });
+            return ReceivedData::FilledBuffer(FilledBuffer { memory, len, free: self.free.clone() });
         }
         let memory = ready.as_ref().expect("a filled buffer is taken once");
         if self.arena.capacity() < len {
             self.arena.reserve(ARENA_BYTES.max(len));
         }
         self.arena.extend_from_slice(&memory[..len]);
-        Arrived::Copied(self.arena.split())
+        ReceivedData::Copied(self.arena.split())
     }
 }
 
@@ -163,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn batches_come_out_as_they_arrived_whatever_their_size() {
+    fn batches_of_any_size_keep_their_bytes() {
         let mut buffers = Buffers::new();
         let lens = [50, RECV_BUFFER_BYTES, 1200, COPY_BELOW, COPY_BELOW - 1];
         for _ in 0..100 {
             arrive(&mut buffers, &lens);
             for (index, len) in lens.iter().enumerate() {
-                let mut arrived = buffers.take(index);
+                let mut arrived = buffers.take(index).data;
                 assert_eq!((arrived.bytes().len(), arrived.bytes_mut().len()), (*len, *len));
                 let frozen = arrived.freeze();
                 assert!(frozen.len() == *len && frozen.iter().all(|byte| *byte == index as u8 + 1));
@@ -178,31 +215,31 @@ mod tests {
     }
 
     #[test]
-    fn a_returned_buffer_is_the_next_one_used_and_a_held_one_is_not() {
+    fn a_returned_buffer_is_reused_and_a_held_buffer_is_not() {
         let mut buffers = Buffers::new();
         arrive(&mut buffers, &[RECV_BUFFER_BYTES]);
-        let first = buffers.take(0);
+        let first = buffers.take(0).data;
         let address = first.bytes().as_ptr();
         drop(first.freeze());
         arrive(&mut buffers, &[RECV_BUFFER_BYTES]);
-        let held = buffers.take(0).freeze();
+        let held = buffers.take(0).data.freeze();
         assert_eq!(held.as_ptr(), address);
         for _ in 0..10 {
             arrive(&mut buffers, &[RECV_BUFFER_BYTES]);
-            assert_ne!(buffers.take(0).bytes().as_ptr(), address);
+            assert_ne!(buffers.take(0).data.bytes().as_ptr(), address);
         }
         assert!(held.iter().all(|byte| *byte == 1));
     }
 
     #[test]
-    fn a_hoard_that_returns_is_not_kept() {
+    fn the_number_of_free_buffers_is_limited() {
         let mut buffers = Buffers::new();
-        let mut hoard = Vec::new();
-        while hoard.len() < FREE_MAX + 100 {
+        let mut held = Vec::new();
+        while held.len() < FREE_MAX + 100 {
             arrive(&mut buffers, &[RECV_BUFFER_BYTES]);
-            hoard.push(buffers.take(0).freeze());
+            held.push(buffers.take(0).data.freeze());
         }
-        drop(hoard);
+        drop(held);
         assert_eq!(lock(&buffers.free.0).len(), FREE_MAX);
     }
 }

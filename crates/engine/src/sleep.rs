@@ -1,9 +1,14 @@
-//! Sleeping until a socket, a timer or a waker has something to do.
+//! [`Sleeper`]: waits in a poll for sockets, a deadline or a waker.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::task::Waker;
 
 use crate::clock::Clock;
+use crate::live::ServedSocket;
+use crate::socket::Readiness;
+use crate::wake::EngineWaker;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
 use net::FineTimer;
@@ -13,71 +18,91 @@ const WAKER: Token = Token(0);
 const TIMER: Token = Token(1);
 const SOCKETS_FROM: usize = 2;
 
-/// Events taken in one call: at most one a source.
+/// Limit of events per call: at most one for each source.
 const EVENTS_MAX: usize = 64;
 
-/// Sleeps shorter than this use the fine timer. epoll rounds up to milliseconds: harmless to a sleep of a second, fatal to
-/// pacing, where a burst is due every few hundred microseconds.
+/// Shorter sleeps use the timer descriptor. epoll rounds timeouts up to milliseconds, which pacing
+/// does not tolerate: a burst is due every few hundred microseconds.
 const COARSE_FROM: Duration = Duration::from_millis(100);
 
-/// What a socket became while the driver slept.
+/// A readiness event of a socket.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ready {
-    /// Index of the socket.
+    /// The index of the socket.
     pub(crate) socket: usize,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
 }
 
-/// Waits for the operating system.
+/// A poll with a timer and a waker.
 pub(crate) struct Sleeper {
     poll: Poll,
     events: Events,
     timer: Option<FineTimer>,
-    /// When the timer fires.
+    /// When the timer fires next.
     armed: Option<Instant>,
     clock: Clock,
     busy_poll: Duration,
+    waker: Arc<EngineWaker>,
 }
 
 impl Sleeper {
-    /// A sleeper and what wakes it. It looks around for `busy_poll` before it sleeps.
-    pub(crate) fn new(clock: Clock, busy_poll: Duration) -> io::Result<(Self, crate::wake::EngineWaker)> {
+    /// Creates a sleeper and the waker that ends its sleep. It polls without sleeping for
+    /// `busy_poll` before each sleep.
+    pub(crate) fn new(clock: Clock, busy_poll: Duration) -> io::Result<(Self, Waker)> {
         let (poll, waker) = crate::wake::poll_and_waker(WAKER)?;
         let timer = FineTimer::new()?;
         if let Some(timer) = &timer {
             poll.registry().register(&mut SourceFd(&timer.as_raw_fd()), TIMER, Interest::READABLE)?;
         }
-        Ok((Self { poll, events: Events::with_capacity(EVENTS_MAX), timer, armed: None, clock, busy_poll }, waker))
+        let events = Events::with_capacity(EVENTS_MAX);
+        let external = Waker::from(Arc::clone(&waker));
+        Ok((Self { poll, events, timer, armed: None, clock, busy_poll, waker }, external))
     }
 
     fn registry(&self) -> &Registry {
         self.poll.registry()
     }
 
-    /// Watches a socket for arrivals.
-    pub(crate) fn add(&self, socket: usize, descriptor: RawFd) -> io::Result<()> {
-        self.registry().register(&mut SourceFd(&descriptor), Token(SOCKETS_FROM + socket), Interest::READABLE)
-    }
-
-    /// Watches a socket for room to send too, or no longer: a UDP socket becomes writable with every packet that leaves, so
-    /// it is watched only while it is full.
-    pub(crate) fn watch_writable(&self, socket: usize, descriptor: RawFd, watch: bool) -> io::Result<()> {
-        let interest = if watch { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-        self.registry().reregister(&mut SourceFd(&descriptor), Token(SOCKETS_FROM + socket), interest)
-    }
-
-    /// As [`watch_writable`](Self::watch_writable), of a socket that is not watched for arrivals.
-    pub(crate) fn watch_only_writable(&self, socket: usize, descriptor: RawFd, watch: bool) -> io::Result<()> {
-        let mut source = SourceFd(&descriptor);
-        if watch {
-            self.registry().register(&mut source, Token(SOCKETS_FROM + socket), Interest::WRITABLE)
-        } else {
-            self.registry().deregister(&mut source)
+    /// Registers a socket for the events that are needed now: readable if this thread receives from
+    /// it, writable only while its send buffer is full. A UDP socket becomes writable with every
+    /// packet that leaves, so that event would otherwise be continuous.
+    pub(crate) fn watch(&self, index: usize, socket: &mut ServedSocket) {
+        if socket.receives {
+            socket.socket.receive_here();
+        }
+        let wanted = (socket.receives, socket.awaits_writable());
+        let device = &mut socket.socket;
+        let Readiness::Descriptor(descriptor) = device.readiness else { return };
+        if wanted == device.watched {
+            return;
+        }
+        let interest = match wanted {
+            (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+            (true, false) => Some(Interest::READABLE),
+            (false, true) => Some(Interest::WRITABLE),
+            (false, false) => None,
+        };
+        let (mut source, token) = (SourceFd(&descriptor), Token(SOCKETS_FROM + index));
+        let is_registered = device.watched != (false, false);
+        let done = match interest {
+            Some(interest) if is_registered => self.registry().reregister(&mut source, token, interest),
+            Some(interest) => self.registry().register(&mut source, token, interest),
+            None => self.registry().deregister(&mut source),
+        };
+        match done {
+            Ok(()) => device.watched = wanted,
+            Err(error) => tracing::error!(%error, "cannot register a socket with the poll"),
         }
     }
 
-    /// Makes the timer fire at `until` or before; false if it cannot.
+    /// The thread is about to sleep. It then checks for work once more and calls
+    /// [`wait`](Self::wait) in any case. See [`SleepFlag`](crate::sleep_flag::SleepFlag).
+    pub(crate) fn announce_sleep(&self) {
+        self.waker.announce_sleep();
+    }
+
+    /// Sets the timer to `until`, or leaves an earlier setting. False if there is no timer.
     fn arm(&mut self, now: Instant, until: Instant) -> bool {
         if self.armed.is_some_and(|armed| now < armed && armed <= until) {
             return true;
@@ -87,25 +112,30 @@ impl Sleeper {
         done
     }
 
-    /// Sleeps until `until` at most, without end if there is none; only looks if that has come. May wake early: a deadline
-    /// that moves on with each packet would otherwise set the timer anew each time, which is a trap into the hypervisor on
-    /// a virtual machine.
+    /// Sleeps until an event or `until`, and returns the ready sockets. If `until` has passed, it
+    /// polls without sleeping. May return early: a deadline that moves with each packet does not
+    /// set the timer each time, because that is an exit to the hypervisor on a virtual machine.
     pub(crate) fn wait(&mut self, now: Instant, until: Option<Instant>) -> io::Result<impl Iterator<Item = Ready>> {
-        if self.look_around(now, until)? {
-            return Ok(self.ready());
+        let slept = self.sleep(now, until);
+        self.waker.announce_awake();
+        slept.map(|()| self.ready())
+    }
+
+    fn sleep(&mut self, now: Instant, until: Option<Instant>) -> io::Result<()> {
+        if self.busy_poll(now, until)? {
+            return Ok(());
         }
-        // What was spent looking around is over: a deadline is met, not met that much later.
+        // The time spent on busy polling counts towards the deadline.
         let now = if self.busy_poll.is_zero() { now } else { self.clock.now() };
         let timeout = match until.map(|until| (until, until.saturating_since(now))) {
             Some((until, span)) if !span.is_zero() && span < COARSE_FROM && self.arm(now, until) => None,
             other => other.map(|(_, span)| span),
         };
-        self.poll(timeout)?;
-        Ok(self.ready())
+        self.poll(timeout)
     }
 
-    /// Asks without sleeping, for the time that busy polling may take; true if there was something.
-    fn look_around(&mut self, now: Instant, until: Option<Instant>) -> io::Result<bool> {
+    /// Polls without sleeping for the busy-poll time. True if there was an event.
+    fn busy_poll(&mut self, now: Instant, until: Option<Instant>) -> io::Result<bool> {
         let end = until.unwrap_or(Instant::FAR_FUTURE).min(now + self.busy_poll);
         let mut now = now;
         while now < end {
@@ -138,17 +168,17 @@ impl Sleeper {
 mod tests {
     use super::*;
 
-    fn sleeper(busy_poll: Duration) -> (Sleeper, crate::wake::EngineWaker, Clock) {
+    fn sleeper(busy_poll: Duration) -> (Sleeper, Waker, Clock) {
         let clock = Clock::start();
         let (sleeper, waker) = Sleeper::new(clock.clone(), busy_poll).unwrap();
         (sleeper, waker, clock)
     }
 
     #[test]
-    fn looking_around_is_part_of_the_wait_and_not_added_to_it() {
+    fn busy_polling_does_not_extend_the_wait() {
         const SPAN: Duration = Duration::from_millis(40);
         let (mut sleeper, _waker, clock) = sleeper(SPAN);
-        // A busy machine may wake us late now and then, but not each time.
+        // A busy machine may wake the thread late, but not in every round.
         let in_time = (0..10).any(|_| {
             let start = clock.now();
             let _nothing = sleeper.wait(start, Some(start + SPAN)).unwrap().count();
@@ -160,10 +190,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_ends_looking_around() {
+    fn a_wake_up_ends_busy_polling() {
         let (mut sleeper, waker, clock) = sleeper(Duration::from_secs(60));
-        waker.announce_sleep();
-        waker.wake();
+        sleeper.announce_sleep();
+        waker.wake_by_ref();
         let start = clock.now();
         let _nothing = sleeper.wait(start, None).unwrap().count();
         assert!(clock.now().saturating_since(start) < Duration::from_secs(30));

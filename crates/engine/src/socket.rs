@@ -1,4 +1,4 @@
-//! Sockets that a sleeping driver can be woken for.
+//! [`LiveSocket`]: datagram sockets that announce arrivals to a sleeping thread.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,30 +6,33 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
+use net::testing::{Intercept, InterceptedSocket};
 use net::{DatagramSocket, MemorySocket, RecvMeta, SendError, SocketCounters, Transmit, UdpSocket};
 
-use crate::sync::lock;
+use driver::sync::lock;
 
-/// How a socket says that something has arrived.
+/// How a socket announces that a datagram has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// By a file descriptor that can be polled. It must stay open as long as the socket lives.
+    /// By a file descriptor that can be polled. It must stay open as long as the socket exists.
     Descriptor(RawFd),
-    /// By the waker it was given. Such a socket never answers `WouldBlock` to a send for long: it is asked again soon.
+    /// By the waker passed to [`LiveSocket::readiness`]. Such a socket does not announce that it is
+    /// writable: after `WouldBlock`, the send is retried after a short time.
     Waker,
 }
 
-/// A [`DatagramSocket`] that can wake.
+/// A [`DatagramSocket`] that announces arrivals.
 pub trait LiveSocket: DatagramSocket {
-    /// How arrivals are announced; `waker` is for sockets that announce them by it. Called when a processor
-    /// takes the socket over.
+    /// How arrivals are announced. `waker` is for [`Readiness::Waker`]. Called when a processor
+    /// begins to receive from the socket.
     fn readiness(&mut self, waker: &Waker) -> Readiness;
 
-    /// Another handle on the same socket, for a processor that only receives while this one only sends. None if there is no such
-    /// thing: the two processors take turns at the socket then.
+    /// Another handle of the same socket, for a processor that only receives while this one only
+    /// sends. `None` if that is not possible: the two processors then share this handle behind a
+    /// lock.
     ///
     /// # Errors
-    /// What the system reports.
+    /// If the system reports an error.
     fn receiver(&mut self) -> io::Result<Option<Box<dyn LiveSocket>>> {
         Ok(None)
     }
@@ -56,15 +59,33 @@ impl LiveSocket for MemorySocket {
     }
 }
 
-/// A socket that two processors take turns at.
+impl<S: LiveSocket + ?Sized> LiveSocket for Box<S> {
+    fn readiness(&mut self, waker: &Waker) -> Readiness {
+        (**self).readiness(waker)
+    }
+
+    fn receiver(&mut self) -> io::Result<Option<Box<dyn LiveSocket>>> {
+        (**self).receiver()
+    }
+}
+
+/// For tests. There is no second handle, because the intercept must see all calls.
+impl<S: LiveSocket, I: Intercept> LiveSocket for InterceptedSocket<S, I> {
+    fn readiness(&mut self, waker: &Waker) -> Readiness {
+        self.intercept.set_waker(waker);
+        self.inner.readiness(waker)
+    }
+}
+
+/// A socket handle that two processors share behind a lock.
 pub(crate) struct SharedSocket {
     inner: Arc<Mutex<Box<dyn LiveSocket>>>,
-    /// As of this handle's last call.
+    /// The counters as of this handle's last call.
     counters: SocketCounters,
 }
 
 impl SharedSocket {
-    /// Two handles on one socket.
+    /// Two handles of one socket.
     pub(crate) fn pair(socket: Box<dyn LiveSocket>) -> [Box<dyn LiveSocket>; 2] {
         let inner = Arc::new(Mutex::new(socket));
         let handle = |inner| Box::new(Self { inner, counters: SocketCounters::default() });

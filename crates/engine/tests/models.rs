@@ -1,39 +1,41 @@
-//! Sleeping and waking, explored exhaustively: every order of steps that the memory model allows, of the very source that the
-//! engine is built from, with loom's atomics and threads in place of the real ones. A lost wake-up shows as a deadlock.
+//! Loom models of sleeping and waking. They compile the engine's own source with loom's atomics and
+//! threads and explore every order of steps that the memory model permits. A lost wake-up shows as
+//! a deadlock.
 //!
-//! The models are small because their number of orders is not: one who publishes, one who sleeps, two or three items. A thread
-//! is interrupted [`PREEMPTIONS_MAX`] times at most where it could go on.
+//! The models are small because the number of orders grows quickly: one publisher, one sleeper, two
+//! or three items, and at most [`PREEMPTIONS_MAX`] preemptions of a thread.
 
-/// What `src/primitives.rs` is to the engine.
+/// Replaces `src/primitives.rs` of the engine.
 mod primitives {
     pub(crate) use loom::sync::atomic::{AtomicBool, Ordering};
     pub(crate) use loom::thread::{Thread, current, park};
 }
 
-#[path = "../src/asleep.rs"]
-mod asleep;
-#[path = "../src/stage/doze.rs"]
-mod doze;
+#[path = "../src/sleep_flag.rs"]
+mod sleep_flag;
+#[path = "../src/worker/thread_park.rs"]
+mod thread_park;
 
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use self::asleep::Asleep;
-use self::doze::Doze;
+use self::sleep_flag::SleepFlag;
+use self::thread_park::ThreadPark;
 
-/// Enough for every fault that was put into the source to test the models; without a bound they do not end within a minute.
+/// Enough to find every fault that was put into the source to test the models. Without a limit the
+/// models take longer than a minute.
 const PREEMPTIONS_MAX: usize = 3;
 
-/// Tries all orders within that bound.
+/// Explores all orders within that limit.
 fn explore(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS_MAX);
     builder.check(model);
 }
 
-/// A ring as far as sleeping is concerned: the publisher's count, stored with release and loaded with acquire, as `rtrb` does,
-/// and whether the publisher is gone.
+/// A ring, reduced to what sleeping depends on: the publisher's count, stored with release and
+/// loaded with acquire ordering as in `rtrb`, and whether the publisher has dropped its end.
 #[derive(Default)]
 struct Ring {
     published: AtomicUsize,
@@ -42,7 +44,7 @@ struct Ring {
 
 impl Ring {
     fn push(&self) {
-        // One writer.
+        // There is one writer.
         self.published.store(self.published.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
@@ -52,40 +54,40 @@ impl Ring {
 }
 
 /// A worker takes items until its ring is abandoned, and sleeps while there are none.
-fn worker_takes(ring: &Ring, doze: &Doze) -> usize {
-    doze.settle();
+fn worker_takes(ring: &Ring, park: &ThreadPark) -> usize {
+    park.register();
     loop {
         let taken = ring.len();
         if ring.abandoned.load(Ordering::Acquire) {
-            // All that was published before it was abandoned.
+            // Everything that was published before the ring was abandoned.
             return ring.len();
         }
-        doze.sleep_unless(|| ring.len() > taken || ring.abandoned.load(Ordering::Acquire));
+        park.sleep_unless(|| ring.len() > taken || ring.abandoned.load(Ordering::Acquire));
     }
 }
 
 #[test]
-fn a_worker_that_dozes_misses_no_job_and_no_end() {
+fn a_parked_worker_is_woken_for_every_job_and_for_its_end() {
     for items in 1..=2 {
         explore(move || {
-            let (ring, doze) = (Arc::new(Ring::default()), Arc::new(Doze::default()));
+            let (ring, park) = (Arc::new(Ring::default()), Arc::new(ThreadPark::default()));
             let worker = {
-                let (ring, doze) = (Arc::clone(&ring), Arc::clone(&doze));
-                thread::spawn(move || worker_takes(&ring, &doze))
+                let (ring, park) = (Arc::clone(&ring), Arc::clone(&park));
+                thread::spawn(move || worker_takes(&ring, &park))
             };
             for _ in 0..items {
                 ring.push();
-                doze.wake();
+                park.unpark();
             }
-            // As when the stage is dropped: the ring is abandoned, then the worker is woken.
+            // As when the driver is dropped: the ring is abandoned, then the worker is woken.
             ring.abandoned.store(true, Ordering::Release);
-            doze.wake();
+            park.unpark();
             assert_eq!(worker.join().expect("the worker ends"), items);
         });
     }
 }
 
-/// What `mio::Waker` is to its poll: a wake-up that stays until it is taken.
+/// A poll with a `mio::Waker`: a wake-up stays until it is taken.
 #[derive(Default)]
 struct Poll {
     woken: Mutex<bool>,
@@ -94,46 +96,46 @@ struct Poll {
 
 impl Poll {
     fn wake(&self) {
-        *self.woken.lock().expect("nobody panics with it") = true;
+        *self.woken.lock().expect("no thread panics while it holds the lock") = true;
         self.signal.notify_one();
     }
 
-    /// Waits for a wake-up without a deadline, or only takes one that is there.
+    /// Waits for a wake-up without a deadline. If busy, only takes one that has come already.
     fn wait(&self, is_busy: bool) {
-        let mut woken = self.woken.lock().expect("nobody panics with it");
+        let mut woken = self.woken.lock().expect("no thread panics while it holds the lock");
         while !*woken && !is_busy {
-            woken = self.signal.wait(woken).expect("nobody panics with it");
+            woken = self.signal.wait(woken).expect("no thread panics while it holds the lock");
         }
         *woken = false;
     }
 }
 
-/// The driver and those who wake it.
+/// The state between a driver and the threads that wake it.
 #[derive(Default)]
 struct Engine {
-    asleep: Asleep,
+    flag: SleepFlag,
     poll: Poll,
 }
 
 impl Engine {
     /// As `EngineWaker::wake`.
     fn wake(&self) {
-        if self.asleep.take() {
+        if self.flag.take() {
             self.poll.wake();
         }
     }
 
-    /// As the driver and the processors of paths rest: announce, look, sleep, withdraw.
-    fn rest_unless(&self, has_work: impl Fn() -> bool) {
-        self.asleep.announce();
+    /// Sleeps as drivers and path workers do: announce, check for work, sleep, withdraw.
+    fn sleep_unless(&self, has_work: impl Fn() -> bool) {
+        self.flag.announce();
         let is_busy = has_work();
         self.poll.wait(is_busy);
-        self.asleep.withdraw();
+        self.flag.withdraw();
     }
 }
 
 #[test]
-fn a_driver_that_sleeps_misses_nothing_that_a_worker_gives_back() {
+fn a_sleeping_driver_is_woken_for_everything_that_a_worker_returns() {
     for items in 1..=3 {
         explore(move || {
             let (ring, engine) = (Arc::new(Ring::default()), Arc::new(Engine::default()));
@@ -150,7 +152,7 @@ fn a_driver_that_sleeps_misses_nothing_that_a_worker_gives_back() {
             while taken < items {
                 taken = ring.len();
                 if taken < items {
-                    engine.rest_unless(|| ring.len() > taken);
+                    engine.sleep_unless(|| ring.len() > taken);
                 }
             }
             worker.join().expect("the worker ends");
@@ -159,7 +161,7 @@ fn a_driver_that_sleeps_misses_nothing_that_a_worker_gives_back() {
 }
 
 #[test]
-fn a_driver_that_sleeps_misses_neither_of_two_who_wake_it() {
+fn a_sleeping_driver_is_woken_by_each_of_two_workers() {
     explore(|| {
         let rings = [Arc::new(Ring::default()), Arc::new(Ring::default())];
         let engine = Arc::new(Engine::default());
@@ -172,7 +174,7 @@ fn a_driver_that_sleeps_misses_neither_of_two_who_wake_it() {
         });
         while rings.iter().any(|ring| ring.len() == 0) {
             let before = rings.each_ref().map(|ring| ring.len());
-            engine.rest_unless(|| rings.each_ref().map(|ring| ring.len()) != before || before == [1, 1]);
+            engine.sleep_unless(|| rings.each_ref().map(|ring| ring.len()) != before || before == [1, 1]);
         }
         for worker in workers {
             worker.join().expect("the worker ends");

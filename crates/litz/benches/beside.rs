@@ -6,7 +6,7 @@
 //! `only=WORDS` (of the cases).
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
-#[path = "../tests/library/world.rs"]
+#[path = "../tests/world.rs"]
 #[expect(dead_code, reason = "shared with tests that use more of it")]
 mod world;
 
@@ -182,7 +182,7 @@ fn run(case: &Case, cap: Rate, span: Duration) -> Run {
 
 /// Answers every message until the connection ends.
 fn echo(connection: &Connection) {
-    while let Ok(message) = connection.get_message() {
+    while let Ok(message) = connection.recv_message() {
         if connection.send_message(message).is_err() {
             break;
         }
@@ -246,7 +246,7 @@ fn ask(connection: &Connection, span: Duration, carried: &AtomicU64) -> Stretch 
         next += INTERVAL;
         let asked = clock.now();
         connection.send_message(Bytes::from(vec![1; MESSAGE_BYTES])).unwrap();
-        let answer = connection.get_message().unwrap();
+        let answer = connection.recv_message().unwrap();
         assert_eq!(answer.len(), MESSAGE_BYTES);
         round_trips_us.push(clock.now().saturating_since(asked).as_nanos() as f64 / 1000.0);
     }

@@ -8,9 +8,9 @@
 //! `rate=100000` (datagrams a second), `cap=1000` (Mb/s of the first part).
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
-#[path = "../tests/bad_days/garbage.rs"]
+#[path = "../tests/garbage.rs"]
 mod garbage;
-#[path = "../tests/library/world.rs"]
+#[path = "../tests/world.rs"]
 #[expect(dead_code, reason = "shared with tests that use more of it")]
 mod world;
 

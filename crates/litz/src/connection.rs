@@ -1,4 +1,4 @@
-//! Connections: streams, datagrams, messages, the end.
+//! Connections: streams, datagrams, messages, and how they end.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -18,30 +18,35 @@ use crate::stream::{RecvStream, SendStream};
 
 /// A connection to a peer, encrypted and authenticated.
 ///
-/// Clones are the same connection, and its streams count as clones: when the last of them is dropped, the connection is
-/// closed with code 0, at once. To end without losing anything, [`finish`](SendStream::finish) the streams and wait for the
-/// peer to have them ([`wait_finished`](SendStream::wait_finished)), or for its answer.
+/// Clones are the same connection, and its streams count as clones: when the last of them is
+/// dropped, the connection is closed with code 0, at once. To close without losing data,
+/// [`finish`](SendStream::finish) the streams and wait until the peer has received them
+/// ([`wait_finished`](SendStream::wait_finished)), or for its answer.
 ///
-/// What has arrived before the end can be read after it.
+/// Data that arrived before the connection ended can still be read afterwards.
 ///
-/// A blocking call waits as long as the connection lives, unless it has a timeout. Calls that end in `_async` fail with
-/// [`Closed::Configuration`] under [`Placement::Inline`], which has nothing that could run them.
+/// A blocking call waits until the connection ends, unless it has a timeout. Calls that end in
+/// `_async` fail with [`Closed::Configuration`] under [`Placement::Inline`], because no thread
+/// would wake their tasks.
 #[derive(Clone, Debug)]
 pub struct Connection {
     handle: ConnectionHandle,
 }
 
-/// Under [`Placement::Inline`] nobody would ever wake a task.
+/// Fails under [`Placement::Inline`], because no thread would ever wake a task.
 pub(crate) fn not_inline(engine: &Engine) -> Result<(), Closed> {
     match engine.placement() {
         Placement::Inline => Err(Closed::Configuration(
-            "asynchronous calls need an endpoint with a thread: placement is Inline".to_owned(),
+            "asynchronous calls need an endpoint with a thread, but the placement is Inline: \
+             use the blocking calls or another placement"
+                .to_owned(),
         )),
         _ => Ok(()),
     }
 }
 
-/// What a wait without deadline gives when there is nothing left to wait for: cannot happen, but need not be a panic.
+/// The result of a wait without a deadline that ends without an outcome. This does not happen, but
+/// must not panic.
 pub(crate) const GONE: Closed = Closed::EndpointClosed;
 
 impl Connection {
@@ -50,74 +55,80 @@ impl Connection {
     }
 
     pub(crate) fn wait<T>(&self, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
-        self.handle.engine().block_on(None, poll)
+        self.handle.runtime().block_on(None, poll)
     }
 
     fn wait_for<T>(&self, timeout: Duration, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
-        let engine = self.handle.engine();
+        let engine = self.handle.runtime();
         engine.block_on(Some(engine.now() + timeout.into()), poll)
     }
 
     pub(crate) fn can_async(&self) -> Result<(), Closed> {
-        not_inline(self.handle.engine())
+        not_inline(self.handle.runtime())
     }
 
     // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Wants another path, from the socket of this place among [`EndpointConfig::sockets`](crate::EndpointConfig::sockets) to
-    /// `remote`; only the side that connected can. Nothing waits for it: it is opened if the peer takes several paths
-    /// (`transport.max_paths` on both sides), used once it has answered, and asked at least once a second until it does and
-    /// whenever it falls silent. [`Stats::paths`] tells how each is doing. `is_backup` asks both sides to use it only if no
-    /// other works.
+    /// Requests another path to `remote`, from the socket with this index in
+    /// [`EndpointConfig::sockets`](crate::EndpointConfig::sockets). Only the side that connected
+    /// can open paths. The call does not wait: the path is opened if the peer accepts several paths
+    /// (`transport.max_paths` on both sides) and is used once it is validated. It is probed at
+    /// least once a second until the peer answers, and again whenever the peer stops answering.
+    /// [`Stats::paths`] has the state of each path. With `is_backup`, both sides use the path only
+    /// if no other path works.
     ///
     /// # Errors
-    /// If there is no such socket, too much is wanted at once, or the connection is over.
+    /// If there is no such socket, too many path requests are pending, or the connection is closed.
     pub fn open_path(&self, socket: usize, remote: SocketAddr, is_backup: bool) -> Result<(), Closed> {
         self.handle.open_path(socket, remote, is_backup)
     }
 
-    /// Gives a path up for good, telling the peer `code`; the last one stays. Its identifier stands in [`Stats::paths`].
+    /// Abandons a path permanently and sends `code` to the peer; the last path stays.
+    /// [`Stats::paths`] has the identifiers.
     ///
     /// # Errors
-    /// If too much is wanted at once, or the connection is over.
+    /// If too many requests are pending, or the connection is closed.
     pub fn abandon_path(&self, path: PathId, code: u64) -> Result<(), Closed> {
         self.handle.abandon_path(path, code)
     }
 
-    /// Asks both sides to use a path only if no other works, or like the others.
+    /// Makes a path a backup, which both sides use only if no other path works, or an ordinary path
+    /// again.
     ///
     /// # Errors
-    /// If too much is wanted at once, or the connection is over.
+    /// If too many requests are pending, or the connection is closed.
     pub fn set_path_backup(&self, path: PathId, is_backup: bool) -> Result<(), Closed> {
         self.handle.set_path_backup(path, is_backup)
     }
 
     // ── Classes of service ───────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Connections of a higher priority go first where they share a processor, equal ones take turns. Zero if never set. Nobody
-    /// is forgotten: lower ones have one turn in nine.
+    /// Connections with a higher priority are served first where they share a processor; equal ones
+    /// take turns. The default is 0. Connections with a lower priority get one turn in nine, so
+    /// none starves.
     ///
     /// # Errors
-    /// If the connection is over.
+    /// If the connection is closed.
     pub fn set_priority(&self, priority: i32) -> Result<(), Closed> {
         self.handle.set_priority(priority)
     }
 
-    /// Limits how fast the bytes of all streams and messages together leave for the first time, or lifts the limit. Within it they
-    /// go by their priorities. What is lost goes again beyond it, and datagrams are not counted.
+    /// Limits the rate at which all streams and messages together send new bytes; `None` removes
+    /// the limit. Priorities apply within the limit. Retransmissions and datagrams are not counted.
     ///
     /// # Errors
-    /// If the connection is over.
+    /// If the connection is closed.
     pub fn set_rate(&self, limit: Option<RateLimit>) -> Result<(), Closed> {
         self.handle.set_rate(limit)
     }
 
     // ── Streams ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Opens a stream both sides send on; waits while the peer allows no more. The peer hears of it with the first bytes.
+    /// Opens a bidirectional stream; waits while the peer allows no more streams. The peer learns
+    /// of the stream when its first bytes arrive.
     ///
     /// # Errors
-    /// If the connection is over, or more than 4096 callers wait.
+    /// If the connection is closed, or more than 4096 callers wait.
     pub fn open_bi(&self) -> Result<(SendStream, RecvStream), OpenError> {
         let mut opening = self.handle.open(Dir::Bi);
         self.wait(|waker| opening.poll(waker)).unwrap_or(Err(OpenError::ConnectionClosed(GONE))).map(both)
@@ -133,7 +144,7 @@ impl Connection {
         poll_fn(|context| opening.poll(context.waker())).await.map(both)
     }
 
-    /// Opens a stream only this side sends on; waits while the peer allows no more.
+    /// Opens a unidirectional stream to the peer; waits while the peer allows no more streams.
     ///
     /// # Errors
     /// As [`open_bi`](Self::open_bi).
@@ -156,16 +167,16 @@ impl Connection {
     /// The peer's next bidirectional stream, in the order in which it opened them.
     ///
     /// # Errors
-    /// If the connection is over.
+    /// If the connection is closed.
     pub fn accept_bi(&self) -> Result<(SendStream, RecvStream), AcceptStreamError> {
         let accepted = self.wait(|waker| self.poll_accept_bi(waker));
         accepted.unwrap_or(Err(AcceptStreamError::ConnectionClosed(GONE)))
     }
 
-    /// As [`accept_bi`](Self::accept_bi); none if there is none within `timeout`.
+    /// As [`accept_bi`](Self::accept_bi); `None` if no stream arrives within `timeout`.
     ///
     /// # Errors
-    /// If the connection is over.
+    /// If the connection is closed.
     pub fn accept_bi_timeout(&self, timeout: Duration) -> Result<Option<(SendStream, RecvStream)>, AcceptStreamError> {
         self.wait_for(timeout, |waker| self.poll_accept_bi(waker)).transpose()
     }
@@ -173,7 +184,7 @@ impl Connection {
     /// As [`accept_bi`](Self::accept_bi).
     ///
     /// # Errors
-    /// If the connection is over.
+    /// If the connection is closed.
     pub async fn accept_bi_async(&self) -> Result<(SendStream, RecvStream), AcceptStreamError> {
         self.can_async().map_err(AcceptStreamError::ConnectionClosed)?;
         poll_fn(|context| self.poll_accept_bi(context.waker())).await
@@ -183,17 +194,18 @@ impl Connection {
         self.handle.poll_accept_bi(waker).map_ok(|(send, recv)| (SendStream::new(send), RecvStream::new(recv)))
     }
 
-    /// The peer's next unidirectional stream, in the order in which it opened them. The first call on a connection decides
-    /// that they are not messages: from then on [`get_message`](Self::get_message) fails.
+    /// The peer's next unidirectional stream, in the order in which it opened them. The first call
+    /// on a connection decides that they are not messages: from then on
+    /// [`recv_message`](Self::recv_message) fails.
     ///
     /// # Errors
-    /// If the connection is over, or takes messages.
+    /// If the connection is closed, or receives messages.
     pub fn accept_uni(&self) -> Result<RecvStream, AcceptStreamError> {
         let accepted = self.wait(|waker| self.handle.poll_accept_uni(waker));
         accepted.unwrap_or(Err(AcceptStreamError::ConnectionClosed(GONE))).map(RecvStream::new)
     }
 
-    /// As [`accept_uni`](Self::accept_uni); none if there is none within `timeout`.
+    /// As [`accept_uni`](Self::accept_uni); `None` if no stream arrives within `timeout`.
     ///
     /// # Errors
     /// As [`accept_uni`](Self::accept_uni).
@@ -213,23 +225,26 @@ impl Connection {
 
     // ── Datagrams ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Sends a datagram (RFC 9221): it may be lost or overtaken, and is never repeated. Never waits.
+    /// Sends a datagram (RFC 9221). It may be lost or reordered and is never retransmitted. Never
+    /// waits.
     ///
     /// # Errors
-    /// If the peer takes none, it is too large, too many wait to be sent, or the connection is over.
+    /// If the peer does not accept datagrams, it is too large, too many wait to be sent, or the
+    /// connection is closed.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), DatagramError> {
         self.handle.send_datagram(data)
     }
 
-    /// The oldest datagram received. When nobody takes them, newer ones push out older ones.
+    /// The oldest datagram received. If the application does not read them, newer datagrams replace
+    /// older ones.
     ///
     /// # Errors
-    /// If the connection is over and all were taken.
+    /// If the connection is closed and all datagrams were read.
     pub fn recv_datagram(&self) -> Result<Bytes, Closed> {
         self.wait(|waker| self.handle.poll_recv_datagram(waker)).unwrap_or(Err(GONE))
     }
 
-    /// As [`recv_datagram`](Self::recv_datagram); none if there is none within `timeout`.
+    /// As [`recv_datagram`](Self::recv_datagram); `None` if no datagram arrives within `timeout`.
     ///
     /// # Errors
     /// As [`recv_datagram`](Self::recv_datagram).
@@ -253,12 +268,13 @@ impl Connection {
 
     // ── Messages ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Sends a message: it arrives whole or not at all, and messages may overtake each other, because each travels on a
-    /// unidirectional stream of its own. Returns when the engine has it, which waits while 4 MiB of messages wait there.
-    /// The peer must take messages ([`get_message`](Self::get_message)), not streams.
+    /// Sends a message. It arrives complete or not at all. Messages may arrive in another order,
+    /// because each uses a unidirectional stream of its own. Returns when the message is queued,
+    /// and waits while 4 MiB of messages are queued. The peer must receive messages
+    /// ([`recv_message`](Self::recv_message)), not streams.
     ///
     /// # Errors
-    /// If the message is longer than `message_len_max`, or the connection is over.
+    /// If the message is longer than `message_len_max` bytes, or the connection is closed.
     pub fn send_message(&self, message: Bytes) -> Result<(), MessageError> {
         let mut message = Some(message);
         let sent = self.wait(|waker| self.handle.poll_send_message(&mut message, waker));
@@ -275,9 +291,10 @@ impl Connection {
         poll_fn(|context| self.handle.poll_send_message(&mut message, context.waker())).await
     }
 
-    /// As [`send_message`](Self::send_message), with a class: messages of a higher priority leave before others, those too that
-    /// wait already; a rate holds for each message by itself; and a message can be confined to paths. An urgent message finds
-    /// room where 4 MiB of less urgent ones wait.
+    /// As [`send_message`](Self::send_message), with a class: messages with a higher priority are
+    /// sent before others, including those already queued; a rate applies to each message
+    /// separately; and a message can be restricted to paths. An urgent message is queued even where
+    /// 4 MiB of less urgent ones are.
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).
@@ -297,10 +314,10 @@ impl Connection {
         poll_fn(|context| self.handle.poll_send_message_as(&mut message, class, context.waker())).await
     }
 
-    /// Waits until the peer has every message sent so far, or has refused it as too long.
+    /// Waits until the peer has received every message sent so far, or has refused it as too long.
     ///
     /// # Errors
-    /// If the connection ended before.
+    /// If the connection closed before that.
     pub fn flush_messages(&self) -> Result<(), Closed> {
         self.wait(|waker| self.handle.poll_messages_flushed(waker)).unwrap_or(Err(GONE))
     }
@@ -314,48 +331,49 @@ impl Connection {
         poll_fn(|context| self.handle.poll_messages_flushed(context.waker())).await
     }
 
-    /// The next message, in the order in which they became whole. The first call on a connection decides that the peer's
-    /// unidirectional streams are messages: from then on [`accept_uni`](Self::accept_uni) fails. A message longer than
-    /// `message_len_max` is refused and not heard of.
+    /// The next message, in the order in which messages became complete. The first call on a
+    /// connection makes the peer's unidirectional streams messages: from then on
+    /// [`accept_uni`](Self::accept_uni) fails. A message longer than `message_len_max` is refused
+    /// and not reported.
     ///
     /// # Errors
-    /// If the connection is over and all were taken, or takes streams.
-    pub fn get_message(&self) -> Result<Bytes, MessageError> {
-        let message = self.wait(|waker| self.handle.poll_get_message(waker));
+    /// If the connection is closed and all messages were read, or the connection accepts streams.
+    pub fn recv_message(&self) -> Result<Bytes, MessageError> {
+        let message = self.wait(|waker| self.handle.poll_recv_message(waker));
         message.unwrap_or(Err(MessageError::ConnectionClosed(GONE)))
     }
 
-    /// As [`get_message`](Self::get_message); none if there is none within `timeout`.
+    /// As [`recv_message`](Self::recv_message); `None` if no message arrives within `timeout`.
     ///
     /// # Errors
-    /// As [`get_message`](Self::get_message).
-    pub fn get_message_timeout(&self, timeout: Duration) -> Result<Option<Bytes>, MessageError> {
-        self.wait_for(timeout, |waker| self.handle.poll_get_message(waker)).transpose()
+    /// As [`recv_message`](Self::recv_message).
+    pub fn recv_message_timeout(&self, timeout: Duration) -> Result<Option<Bytes>, MessageError> {
+        self.wait_for(timeout, |waker| self.handle.poll_recv_message(waker)).transpose()
     }
 
-    /// As [`get_message`](Self::get_message).
+    /// As [`recv_message`](Self::recv_message).
     ///
     /// # Errors
-    /// As [`get_message`](Self::get_message).
-    pub async fn get_message_async(&self) -> Result<Bytes, MessageError> {
+    /// As [`recv_message`](Self::recv_message).
+    pub async fn recv_message_async(&self) -> Result<Bytes, MessageError> {
         self.can_async().map_err(MessageError::ConnectionClosed)?;
-        poll_fn(|context| self.handle.poll_get_message(context.waker())).await
+        poll_fn(|context| self.handle.poll_recv_message(context.waker())).await
     }
 
     // ── The end ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Ends the connection: the peer gets `code` and `reason`, and what was not acknowledged is lost. Never waits; later
-    /// calls do nothing.
+    /// Closes the connection: the peer receives `code` and `reason`, and unacknowledged data is
+    /// lost. Never waits; later calls do nothing.
     pub fn close(&self, code: u64, reason: &str) {
         self.handle.close(code, reason);
     }
 
-    /// Waits for the end and says why it came.
+    /// Waits until the connection is closed and returns the reason.
     pub fn closed(&self) -> Closed {
         self.wait(|waker| self.handle.poll_closed(waker)).unwrap_or(GONE)
     }
 
-    /// As [`closed`](Self::closed); none if it does not come within `timeout`.
+    /// As [`closed`](Self::closed); `None` if the connection is still open after `timeout`.
     pub fn closed_timeout(&self, timeout: Duration) -> Option<Closed> {
         self.wait_for(timeout, |waker| self.handle.poll_closed(waker))
     }
@@ -368,44 +386,48 @@ impl Connection {
         }
     }
 
-    /// Why the connection is over, if it is.
+    /// The reason why the connection is closed; `None` while it is open.
     pub fn close_reason(&self) -> Option<Closed> {
         self.handle.closed()
     }
 
-    // ── Questions ────────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── State ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// The state of the moment; after the end, the last one. Waits for the engine to answer, some microseconds.
+    /// A snapshot of the connection's state; after the connection closed, the last one. Waits some
+    /// microseconds for the engine to answer.
     ///
     /// # Panics
-    /// Never: a connection that was handed out has a state.
+    /// Never: an established connection always has a state.
     pub fn stats(&self) -> Stats {
-        self.handle.stats().expect("a connection that was handed out has a state")
+        self.handle.stats().expect("an established connection always has a state")
     }
 
-    /// The peer's certificate chain, leaf first, as TLS has authenticated it; or its raw public key (RFC 7250), alone. Empty
-    /// if it showed none. See [`peer_public_key`](crate::identity::peer_public_key).
+    /// The peer's certificate chain, leaf first, as TLS has authenticated it; or its raw public key
+    /// (RFC 7250), alone. Empty if the peer presented none. See
+    /// [`peer_public_key`](crate::identity::peer_public_key).
     pub fn peer_identity(&self) -> Vec<CertificateDer<'static>> {
         self.handle.peer_identity().into_iter().map(CertificateDer::from).collect()
     }
 
-    /// Fills `out` with keying material that both sides and nobody else can compute (RFC 8446, section 7.5). Waits for the
-    /// engine to answer, some microseconds.
+    /// Fills `out` with keying material that only the two sides can compute (RFC 8446, section
+    /// 7.5). Waits some microseconds for the engine to answer.
     ///
     /// # Errors
-    /// If the connection is over.
+    /// If the connection is closed.
     pub fn export_keying_material(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
         self.handle.export_keying_material(label, context, out)
     }
 
-    /// Which of the processors of [`Placement::Connection`](crate::Placement::Connection) serves it, counted from zero; zero under
-    /// the other placements. Who connects may choose ([`ConnectOptions`](crate::ConnectOptions)); of a connection that was accepted
-    /// the system has chosen.
+    /// Which of the processors of [`Placement::Connection`](crate::Placement::Connection) serves
+    /// the connection, counted from 0; 0 under the other placements. The connecting side may choose
+    /// it ([`ConnectOptions`](crate::ConnectOptions)); for an accepted connection the operating
+    /// system chooses it.
     pub fn processor(&self) -> usize {
         self.handle.processor()
     }
 
-    /// Our address on this connection, where the system tells it; otherwise what the socket is bound to.
+    /// The local address of this connection if the operating system reports it, otherwise the
+    /// address that the socket is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.handle.local_addr()
     }
@@ -415,13 +437,13 @@ impl Connection {
         self.handle.remote_addr()
     }
 
-    /// Which role we play.
+    /// Whether this side is the client or the server.
     pub fn side(&self) -> Side {
         self.handle.side()
     }
 }
 
-/// A stream that both sides send on.
+/// Wraps both halves of a bidirectional stream.
 fn both((send, recv): (SendHandle, Option<RecvHandle>)) -> (SendStream, RecvStream) {
     (SendStream::new(send), RecvStream::new(recv.expect("a bidirectional stream has two sides")))
 }

@@ -1,4 +1,4 @@
-//! Endpoints: sockets, limits, and how connections begin.
+//! Endpoints: sockets, limits, and how connections are made.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -18,40 +18,46 @@ use quic::{PathId, TransportConfig};
 
 use crate::connection::{Connection, not_inline};
 
-/// What an endpoint is made of.
+/// The configuration of an endpoint.
 ///
-/// The limits bound its memory: a connection may hold about `transport.connection_window_max` received and
-/// `transport.send_buffer_max` sent bytes, and each stream `inbox_bytes_max` and `outbox_bytes_max` on top.
+/// The limits bound its memory: a connection may hold about `transport.connection_window_max`
+/// received and `transport.send_buffer_max` sent bytes, and each stream `inbox_bytes_max` and
+/// `outbox_bytes_max` on top.
 #[derive(Clone)]
 pub struct EndpointConfig {
-    /// The sockets to open, for [`Endpoint::bind`]. Outgoing connections use the first one of the peer's address family.
-    /// Default: one, any IPv4 address, any port.
+    /// The sockets to open, for [`Endpoint::bind`]. Outgoing connections use the first one of the
+    /// peer's address family. Default: one, any IPv4 address, any port.
     pub sockets: Vec<UdpSocketOptions>,
-    /// Which processors run the protocol. Default: a thread of the endpoint.
+    /// The threads that run the protocol. Default: one thread of the endpoint.
     pub placement: Placement,
-    /// Where the endpoint's threads stay, by the system's numbers of processors: the first has what is serial. Those for
-    /// whom there is none go where the system puts them. Default: none.
+    /// Processors to pin the endpoint's threads to, by the system's processor numbers: the first
+    /// one is for the serial work. Threads beyond the list are not pinned. Default: none.
     pub cores: Vec<usize>,
-    /// How connections behave.
+    /// Transport parameters and behaviour of connections.
     pub transport: TransportConfig,
-    /// TLS settings for connections that are accepted. Default none: this endpoint only connects.
+    /// TLS settings for incoming connections. Default: none, which makes an endpoint that only
+    /// connects.
     pub server_tls: Option<Arc<rustls::ServerConfig>>,
-    /// Connections at a time, those that are ending included; more are refused. Default 1024.
+    /// The maximum number of connections at a time, including closing ones; further ones are
+    /// refused. Default: 1024.
     pub connections_max: usize,
-    /// Clients in the handshake or waiting for `accept`; more are not answered until they try again. Default 128.
+    /// The maximum number of clients in the handshake or waiting for `accept`. Packets of further
+    /// clients are dropped until they retry. Default: 128.
     pub half_open_max: usize,
-    /// A handshake that takes longer has failed, on both sides. Default 10 s.
+    /// The maximum duration of a handshake, on both sides; a longer one fails. Default: 10 s.
     pub handshake_timeout: Duration,
-    /// Bytes that a sending stream holds before its writer waits; a single chunk may exceed it. Default 1 MiB.
+    /// Bytes that a sending stream buffers before its writer waits; a single chunk may exceed it.
+    /// Default: 1 MiB.
     pub outbox_bytes_max: usize,
-    /// Bytes that a receiving stream holds for its reader before the peer is held back. Default 1 MiB.
+    /// Bytes that a receiving stream buffers for its reader before flow control stops the peer.
+    /// Default: 1 MiB.
     pub inbox_bytes_max: usize,
-    /// The largest message that is sent or taken, in bytes. Default 1 MiB.
+    /// The maximum length of a message in either direction, in bytes. Default: 1 MiB.
     pub message_len_max: usize,
-    /// How long a thread with nothing to do asks the system again and again before it sleeps: shorter round trips for a
-    /// whole core. Default zero: sleep at once.
+    /// How long an idle thread polls before it sleeps. Polling shortens round trips and occupies a
+    /// whole core. Default: zero, which sleeps at once.
     pub busy_poll: Duration,
-    /// Note where the time goes, for [`Endpoint::costs`]. Default no.
+    /// Whether to measure processor time per stage, for [`Endpoint::costs`]. Default: false.
     pub measure: bool,
 }
 
@@ -77,22 +83,23 @@ impl Default for EndpointConfig {
 }
 
 impl EndpointConfig {
-    /// The defaults, on one socket at `address`.
+    /// The default configuration with one socket bound to `address`.
     pub fn at(address: SocketAddr) -> Self {
         Self { sockets: vec![UdpSocketOptions::new(address)], ..Self::default() }
     }
 
-    /// The defaults, on any port of this machine that only this machine can reach.
+    /// The default configuration with one socket on the IPv4 loopback address, at a port that the
+    /// system chooses.
     pub fn loopback() -> Self {
         Self::at(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))
     }
 }
 
-/// Why an endpoint could not be made.
+/// Errors of [`Endpoint::bind`] and [`Endpoint::with_sockets`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BindError {
-    /// A socket could not be opened; says which, and what to do.
+    /// A socket could not be opened. The message names the socket and a remedy.
     Socket(net::OpenError),
     /// The engine could not be started.
     Start(StartError),
@@ -125,24 +132,26 @@ impl From<BindError> for io::Error {
     }
 }
 
-/// Why a connection was not made: the same as why one ends.
+/// Errors of connecting: the same reasons for which connections end.
 pub type ConnectError = Closed;
 
-/// Sockets and the connections on them.
+/// A set of UDP sockets and the connections on them.
 ///
-/// Shared by reference or in an [`Arc`]. Dropping it closes every connection with code 0, waits for the goodbyes to leave (a
-/// second at most) and ends its thread; what was not acknowledged is lost.
+/// Shared by reference or in an [`Arc`]. Dropping it closes every connection with code 0, waits
+/// until the close frames are sent (at most a second) and ends its threads; unacknowledged data is
+/// lost.
 pub struct Endpoint {
     engine: Engine,
 }
 
 impl Endpoint {
-    /// Opens the sockets of `config` and starts. Under [`Placement::Connection`] each processor has sockets of its own: an
-    /// endpoint that accepts has all of them on the same ports, one that only connects has ports for each, which is why it
-    /// must not ask for a certain one.
+    /// Opens the sockets of `config` and starts the endpoint. Under [`Placement::Connection`] each
+    /// processor has its own sockets. If the endpoint accepts connections, they share the same
+    /// ports. If it only connects, each socket has its own port, so the configuration must not fix
+    /// a port.
     ///
     /// # Errors
-    /// If a socket cannot be opened, or the configuration cannot work.
+    /// If a socket cannot be opened, or the configuration is invalid.
     pub fn bind(config: EndpointConfig) -> Result<Self, BindError> {
         let drivers = config.placement.driver_count();
         let accepts = config.server_tls.is_some();
@@ -150,7 +159,8 @@ impl Endpoint {
         let mut sockets: Vec<Box<dyn LiveSocket>> = Vec::with_capacity(options.len() * drivers);
         for _ in 0..drivers {
             for options in &mut options {
-                // Clients come to one port, whichever processor has them then. Who only connects has a port for each.
+                // Clients connect to one port, whichever processor serves them. A connecting
+                // endpoint has one port for each processor.
                 options.reuse_port |= accepts && drivers > 1;
                 let socket = UdpSocket::open(options).map_err(BindError::Socket)?;
                 report_buffers(&socket, options);
@@ -165,11 +175,12 @@ impl Endpoint {
         Self::with_sockets(config, sockets)
     }
 
-    /// Starts over sockets that exist; `config.sockets` is not used. Under [`Placement::Connection`] as many for each
-    /// processor, first those of the first.
+    /// Starts the endpoint on existing sockets; `config.sockets` is ignored. Under
+    /// [`Placement::Connection`], every processor needs the same number of sockets; those of the
+    /// first processor come first.
     ///
     /// # Errors
-    /// If there is no socket, or the configuration cannot work.
+    /// If there is no socket, or the configuration is invalid.
     pub fn with_sockets(config: EndpointConfig, sockets: Vec<Box<dyn LiveSocket>>) -> Result<Self, BindError> {
         let server = config.server_tls.map(TlsServer::new).transpose();
         let server = server.map_err(|words| BindError::Start(StartError::Configuration(words)))?;
@@ -192,11 +203,11 @@ impl Endpoint {
         Ok(Self { engine })
     }
 
-    /// Connects to `remote` and waits for the handshake. `server_name` is what TLS asks for; hosts that are known by their
-    /// keys take any name.
+    /// Connects to `remote` and waits for the handshake. `server_name` is the name that TLS
+    /// verifies. Hosts identified by their keys accept any valid host name.
     ///
     /// # Errors
-    /// Why there is no connection: nobody answered in time, TLS failed, the configuration cannot work.
+    /// If the peer did not answer in time, TLS failed, or the configuration is invalid.
     pub fn connect(
         &self,
         remote: SocketAddr,
@@ -206,7 +217,7 @@ impl Endpoint {
         self.connect_with(&ConnectOptions::default(), remote, server_name, tls)
     }
 
-    /// As [`connect`](Self::connect), with the processor, the priority and the rate that the connection asks for.
+    /// As [`connect`](Self::connect), with a processor, a priority and a rate for the connection.
     ///
     /// # Errors
     /// As [`connect`](Self::connect), and if there is no such socket or processor.
@@ -220,8 +231,9 @@ impl Endpoint {
         self.connected(self.begin(options, remote, server_name, tls)?)
     }
 
-    /// As [`connect`](Self::connect), from the socket of this place among [`EndpointConfig::sockets`]: the first path of a
-    /// connection that may have several ([`Connection::open_path`]).
+    /// As [`connect`](Self::connect), from the socket with this index in
+    /// [`EndpointConfig::sockets`]. Its path is the first one of a connection that may open more
+    /// ([`Connection::open_path`]).
     ///
     /// # Errors
     /// As [`connect`](Self::connect), and if there is no such socket.
@@ -236,7 +248,7 @@ impl Endpoint {
     }
 
     fn connected(&self, handle: engine::ConnectionHandle) -> Result<Connection, ConnectError> {
-        // The handshake has a deadline of its own.
+        // No timeout is needed here, because the handshake has one.
         self.engine.block_on(None, |waker| handle.poll_connected(waker)).unwrap_or(Err(Closed::EndpointClosed))?;
         Ok(Connection::new(handle))
     }
@@ -244,7 +256,8 @@ impl Endpoint {
     /// As [`connect`](Self::connect).
     ///
     /// # Errors
-    /// As [`connect`](Self::connect); and under [`Placement::Inline`], which has nothing that could run it.
+    /// As [`connect`](Self::connect), and under [`Placement::Inline`], which has no thread to run
+    /// it.
     pub async fn connect_async(
         &self,
         remote: SocketAddr,
@@ -301,7 +314,8 @@ impl Endpoint {
         self.engine.connect_with(options, remote, server_name, Arc::new(factory))
     }
 
-    /// The next connection of a client, its handshake complete. Clients that fail it are not heard of.
+    /// The next incoming connection whose handshake is complete. Clients that fail the handshake
+    /// are not reported.
     ///
     /// # Errors
     /// If this endpoint has no `server_tls`, or is closed.
@@ -310,7 +324,7 @@ impl Endpoint {
         accepted.unwrap_or(Err(Closed::EndpointClosed))
     }
 
-    /// As [`accept`](Self::accept); none if nobody comes within `timeout`.
+    /// As [`accept`](Self::accept); `None` if no client connects within `timeout`.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
@@ -342,29 +356,30 @@ impl Endpoint {
         self.engine.local_addrs()
     }
 
-    /// Where the time of the processor that runs the protocol went so far; none unless the configuration asks to
-    /// [`measure`](EndpointConfig::measure). `litz profile` shows what can be made of it.
+    /// Processor time per stage of the thread that runs the protocol, since the start; `None`
+    /// unless the configuration sets [`measure`](EndpointConfig::measure). `litz profile` prints
+    /// these values.
     pub fn costs(&self) -> Option<Costs> {
         self.engine.costs()
     }
 
-    /// What the processors beside the serial one did; none under the placements of one processor.
+    /// Counters of the worker threads; `None` under placements with one processor.
     pub fn stage_stats(&self) -> Option<StageStats> {
         self.engine.stage_stats()
     }
 
-    /// What the receiver did; none but under [`Placement::Split`].
+    /// Counters of the receiving thread; `None` unless the placement is [`Placement::Split`].
     pub fn split_stats(&self) -> Option<SplitStats> {
         self.engine.split_stats()
     }
 
-    /// Connections that exist, those that are ending included.
+    /// The number of connections, including closing ones.
     pub fn connection_count(&self) -> usize {
         self.engine.connection_count()
     }
 
-    /// Closes the endpoint, as dropping it does, also from another thread: every call that waits on it or on its connections
-    /// returns. Later calls do nothing.
+    /// Closes the endpoint, as dropping it does. Can be called from any thread: every call that
+    /// waits on the endpoint or its connections returns. Later calls do nothing.
     pub fn close(&self) {
         self.engine.stop();
     }
@@ -386,16 +401,15 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Small socket buffers are the commonest reason for loss on a fast link, so what the system granted is told.
-/// What sealing a packet of 1440 bytes takes here with the cipher that both ends prefer. Measured once, in some tens of
-/// microseconds.
+/// The duration of sealing a packet of 1440 bytes on this machine with the preferred cipher.
+/// Measured once, which takes some tens of microseconds.
 fn seal_cost() -> Option<units::Duration> {
     static COST: OnceLock<Option<units::Duration>> = OnceLock::new();
     *COST.get_or_init(|| {
         let clock = net::MonotonicClock::start();
         let keys = keys_for_measuring()?.seal;
         let mut packet = vec![0; 1440];
-        // The first ones fill caches; of the others the quickest was not interrupted.
+        // The first runs fill the caches; the fastest of the others was not interrupted.
         let costs = (0..64).map(|number| {
             let begun = clock.now();
             std::hint::black_box(keys.packet.seal(PathId::ZERO, number, &[0; 16], &mut packet));
@@ -405,6 +419,8 @@ fn seal_cost() -> Option<units::Duration> {
     })
 }
 
+/// Logs the socket buffers that the system granted, because small ones are the most common cause of
+/// loss on a fast link.
 fn report_buffers(socket: &UdpSocket, asked: &UdpSocketOptions) {
     let (send, recv) = socket.granted_buffers();
     tracing::info!(bind = %asked.bind, send_buffer_bytes = send, recv_buffer_bytes = recv, "socket open");

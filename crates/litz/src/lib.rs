@@ -1,10 +1,12 @@
-//! One connection over every link and every core, each strand encrypted.
+//! Litz is a multipath QUIC transport: one connection uses several network interfaces and several
+//! cores.
 //!
-//! An [`Endpoint`] owns sockets and runs connections on them; a [`Connection`] is QUIC v1 (RFC 9000) with TLS 1.3; its
-//! [`SendStream`]s and [`RecvStream`]s are [`std::io::Write`] and [`std::io::Read`], and tokio's `AsyncWrite` and `AsyncRead`.
-//! Every call that may wait has a blocking form and one that ends in `_async`; the latter run on any executor.
+//! An [`Endpoint`] owns sockets and runs connections on them; a [`Connection`] is QUIC v1 (RFC
+//! 9000) with TLS 1.3; its [`SendStream`]s and [`RecvStream`]s are [`std::io::Write`] and
+//! [`std::io::Read`], and tokio's `AsyncWrite` and `AsyncRead`. Every call that may wait has a
+//! blocking form and one that ends in `_async`; the latter run on any executor.
 //!
-//! # Hosts are known by their keys
+//! # Connecting
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -27,7 +29,7 @@
 //!     question.read_to_string(&mut words)?;
 //!     answer.write_all(words.to_uppercase().as_bytes())?;
 //!     answer.finish()?;
-//!     // Closing a connection throws away what is under way: wait until the peer has it.
+//!     // Dropping the connection discards data in flight: wait until the peer has everything.
 //!     answer.wait_finished()?;
 //!     Ok(())
 //! });
@@ -48,8 +50,8 @@
 //!
 //! # Messages
 //!
-//! A message is sent with one call and taken whole with one call; the two sides run on in between. Messages overtake each
-//! other, because none waits for a lost packet of another.
+//! A message is sent with one call and received complete with one call. Messages may arrive in
+//! another order, because none waits for a lost packet of another.
 //!
 //! ```
 //! # use litz::identity::{self, KeyPair};
@@ -65,7 +67,7 @@
 //! for number in 0..3_u8 {
 //!     ours.send_message(vec![number; 1000].into())?;
 //! }
-//! let mut firsts: Vec<u8> = (0..3).map(|_| theirs.get_message().map(|whole| whole[0])).collect::<Result<_, _>>()?;
+//! let mut firsts: Vec<u8> = (0..3).map(|_| theirs.recv_message().map(|whole| whole[0])).collect::<Result<_, _>>()?;
 //! firsts.sort();
 //! assert_eq!(firsts, [0, 1, 2]);
 //! # Ok(())
@@ -74,10 +76,10 @@
 //!
 //! # Classes of service
 //!
-//! Streams, messages and connections that share hosts and links need not be equal. A [`Class`] gives a message or a stream a
-//! priority, a rate with a burst, and the paths it may take; a connection has a rate, a priority among those of its processor, and
-//! with [`Placement::Connection`] a processor of its own choice ([`ConnectOptions`]). Nothing of this is on the wire: each side
-//! chooses for what it sends.
+//! A [`Class`] gives a message or a stream a priority, a rate limit with a burst, and a set of
+//! paths that it may use. A connection has a rate limit and a priority among the connections of its
+//! processor; with [`Placement::Connection`] it can choose its processor ([`ConnectOptions`]).
+//! Classes are not sent to the peer: each side sets them for the data that it sends.
 //!
 //! ```
 //! # use litz::units::Rate;
@@ -90,33 +92,37 @@
 //! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
 //! let ours = client.connect(server.local_addr(), "litz", tls.config.clone())?;
 //! let theirs = server.accept()?;
-//! // A bulk transfer that leaves room, and messages that go before it.
+//! // A bulk transfer with a rate limit, and messages that are sent before it.
 //! let mut bulk = ours.open_bi()?.0;
 //! bulk.set_rate(Some(RateLimit::at(Rate::from_mbps(200))?));
 //! bulk.set_priority(-1);
 //! bulk.write_chunk(vec![0; 1 << 20].into())?;
 //! ours.send_message_as(vec![7; 200].into(), &Class::of_priority(1))?;
-//! assert_eq!(theirs.get_message()?.len(), 200);
+//! assert_eq!(theirs.recv_message()?.len(), 200);
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Without a thread
 //!
-//! [`Placement`] says which processor runs the protocol. By default an endpoint has one thread. With
-//! [`Placement::Inline`] it has none: the application's threads run the protocol inside their own calls.
+//! [`Placement`] selects the threads that run the protocol. By default an endpoint has one thread.
+//! With [`Placement::Inline`] it has none: the application's threads run the protocol inside their
+//! own calls.
 //!
-//! # What is where
+//! # Overview
 //!
-//! | item | what it holds |
+//! | item | contents |
 //! |---|---|
 //! | [`Endpoint`], [`EndpointConfig`] | sockets, limits, connecting and accepting: start here |
-//! | [`Connection`] | streams, datagrams, messages, the end |
-//! | [`SendStream`], [`RecvStream`] | bytes |
-//! | [`JournalFolder`] | everything that goes into each connection, in files for `litz replay`; its [`source`](JournalFolder::source) is for [`TransportConfig::journal`] |
-//! | [`identity`] | keys, tickets, TLS settings without certificates |
-//! | [`paths`] | which pairs of addresses a transfer uses |
-//! | [`transfer`] | the file protocol of the `litz` command |
+//! | [`Connection`] | streams, datagrams, messages, closing |
+//! | [`SendStream`], [`RecvStream`] | ordered bytes |
+//! | [`JournalFolder`] | records of all inputs of each connection, in files for `litz replay`; its [`source`](JournalFolder::source) is for [`TransportConfig::journal`] |
+//! | [`identity`] | host keys, TLS settings without certificates |
+//! | [`paths`] | the choice of the address pairs that a connection uses |
+//!
+//! Complete programs are in `examples/`: `echo`, `messages`, `datagrams`, `tokio` and `multipath`.
+//! File transfers are a library of their own, `litz-transfer`, and the `litz` command is in the
+//! package `litz-cli`.
 #![forbid(unsafe_code)]
 
 mod connection;
@@ -124,21 +130,20 @@ mod endpoint;
 pub mod identity;
 pub mod paths;
 mod stream;
-pub mod transfer;
 
 pub use connection::Connection;
 pub use endpoint::{BindError, ConnectError, Endpoint, EndpointConfig};
 pub use engine::{
-    AcceptStreamError, Closed, ConnectOptions, Costs, DatagramError, JournalFolder, LAP_MAX, LiveSocket, MessageError,
-    OpenError, PROCESSORS_MAX, Placement, PlacementError, ReadError, Readiness, SplitStats, Stage, StageKind,
+    AcceptStreamError, Activity, ActivityKind, Closed, ConnectOptions, Costs, DatagramError, JournalFolder, LAP_MAX,
+    LiveSocket, MessageError, OpenError, PROCESSORS_MAX, Placement, PlacementError, ReadError, Readiness, SplitStats,
     StageStats, Traffic, WorkerStats, WriteError,
 };
 pub use net::{UdpSocket, UdpSocketOptions};
 pub use quic::session::ExportError;
 pub use quic::{
-    AckPolicy, BURST_LEAST, Class, JournalSink, JournalSource, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError,
+    AckPolicy, BURST_MIN, Class, JournalSink, JournalSource, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError,
     PathState, PathStats, Policy, RateLimit, RateLimitError, RetransmissionPolicy, Side, Stats, Strategy, StreamId,
-    Strip, TraceSink, TransportConfig,
+    StridedBytes, TraceSink, TransportConfig,
 };
 pub use stream::{RecvStream, SendStream};
 /// Durations, rates and sizes, as [`TransportConfig`] takes them.

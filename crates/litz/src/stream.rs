@@ -1,4 +1,4 @@
-//! Streams: bytes, in order.
+//! Streams of ordered bytes.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,20 +8,23 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{ReadError, RecvHandle, SendHandle, WriteError};
-use quic::{PathSet, RateLimit, StreamId, Strip};
+use quic::{PathSet, RateLimit, StreamId, StridedBytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{Connection, GONE};
 
 /// The sending side of a stream.
 ///
-/// [`std::io::Write`] and `tokio::io::AsyncWrite` return when bytes are in the stream's outbox, and wait while that is full.
-/// An engine with a thread of its own sends them as fast as the network allows, and flushing has nothing to do. With the
-/// placement `inline`, what a long write leaves over that fills no batch of packets waits for the next call that writes or
-/// waits, for [`finish`](Self::finish), or for a flush: who writes much and then does something else for long should flush.
+/// [`std::io::Write`] and `tokio::io::AsyncWrite` return when the bytes are in the stream's outbox,
+/// and wait while that is full. An engine with its own thread sends them as fast as the network
+/// allows, and flushing does nothing. With [`Placement::Inline`](crate::Placement::Inline), the end
+/// of a long write that does not fill a batch of packets stays in the outbox until the next call
+/// that writes or waits, [`finish`](Self::finish), or a flush. Flush after a long write if no other
+/// call follows soon.
 ///
-/// Dropping it before [`finish`](Self::finish) resets the stream with code 0: its reader gets an error instead of an end that
-/// was not meant. After `finish`, everything is delivered as long as the connection lives.
+/// Dropping it before [`finish`](Self::finish) resets the stream with code 0: its reader gets an
+/// error, so that a truncated stream is not taken for a complete one. After `finish`, all data is
+/// delivered unless the connection closes first.
 #[derive(Debug)]
 pub struct SendStream {
     handle: SendHandle,
@@ -36,7 +39,7 @@ impl SendStream {
         &mut self,
         mut poll: impl FnMut(&mut SendHandle, &Waker) -> Poll<Result<T, WriteError>>,
     ) -> Result<T, WriteError> {
-        let engine = self.handle.connection().engine().clone();
+        let engine = self.handle.connection().runtime().clone();
         let done = engine.block_on(None, |waker| poll(&mut self.handle, waker));
         done.unwrap_or(Err(WriteError::ConnectionClosed(GONE)))
     }
@@ -44,7 +47,8 @@ impl SendStream {
     /// Writes `chunk` without copying it; waits while the outbox is full.
     ///
     /// # Errors
-    /// If the peer does not want more, the stream was finished or reset, or the connection is over.
+    /// If the peer stopped the stream, the stream was finished or reset, or the connection is
+    /// closed.
     pub fn write_chunk(&mut self, chunk: Bytes) -> Result<(), WriteError> {
         let mut chunk = Some(chunk);
         self.wait(|handle, waker| handle.poll_write_chunk(&mut chunk, waker))
@@ -60,18 +64,18 @@ impl SendStream {
         poll_fn(|context| self.handle.poll_write_chunk(&mut chunk, context.waker())).await
     }
 
-    /// Ends the stream after what was written. Never waits; repeated calls do nothing.
+    /// Ends the stream after the data written so far. Never waits; repeated calls do nothing.
     ///
     /// # Errors
-    /// If the peer does not want more, the stream was reset, or the connection is over.
+    /// If the peer stopped the stream, the stream was reset, or the connection is closed.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         self.handle.finish()
     }
 
-    /// Waits until the peer has everything, the end included.
+    /// Waits until the peer has acknowledged all data and the end of the stream.
     ///
     /// # Errors
-    /// If the stream is not finished, the peer did not want all of it, or the connection ended before.
+    /// If the stream is not finished, the peer stopped it, or the connection closed before.
     pub fn wait_finished(&mut self) -> Result<(), WriteError> {
         self.wait(SendHandle::poll_acknowledged)
     }
@@ -85,42 +89,48 @@ impl SendStream {
         poll_fn(|context| self.handle.poll_acknowledged(context.waker())).await
     }
 
-    /// Gives the stream up: what the peer has not read is lost, and its reader gets `code`. Does nothing if it is over.
+    /// Resets the stream: data that the peer has not read is lost, and its reader gets `code`. Does
+    /// nothing after the end of the stream.
     pub fn reset(&mut self, code: u64) {
         self.handle.reset(code);
     }
 
-    /// Streams of a higher number go first, equal ones take turns. Zero if never set.
+    /// Streams with a higher priority are sent first; equal ones take turns. The default is 0.
     pub fn set_priority(&mut self, priority: i32) {
         self.handle.set_priority(priority);
     }
 
-    /// Limits how fast the stream's bytes leave for the first time, or lifts the limit; what is lost goes again beyond it. Holds
-    /// for what has been written and has not left, too.
+    /// Limits the rate at which the stream sends new bytes; `None` removes the limit.
+    /// Retransmissions are not counted. The limit also applies to data that is written and not yet
+    /// sent.
     pub fn set_rate(&mut self, limit: Option<RateLimit>) {
         self.handle.set_rate(limit);
     }
 
-    /// Says which paths the stream may take, all if never said ([`Stats::paths`](crate::Stats::paths) has their identifiers). From
-    /// then on nothing of it goes elsewhere, also not again. Where none of its paths works it waits: for one of them, or until
-    /// this is called with another set. Paths are the sender's choice: the peer's answers take the paths that the peer chooses.
+    /// Restricts the stream to a set of paths; the default is all
+    /// ([`Stats::paths`](crate::Stats::paths) has their identifiers). The restriction also applies
+    /// to retransmissions. If none of its paths works, the stream waits until one does, or until
+    /// another set is given. It applies to data that this side sends; the peer chooses the paths
+    /// for its own data.
     pub fn set_paths(&mut self, paths: PathSet) {
         self.handle.set_paths(paths);
     }
 
-    /// Puts the stream into the background, or back. What is there leaves the queue in front of the narrowest place of a path
-    /// short, so that messages and others that use the path hardly wait behind it ([`Class::background`](crate::Class)); it
-    /// takes what they leave, and gives way to whoever fills the queue.
+    /// Makes the stream a background (less-than-best-effort, RFC 6817) stream, or an ordinary one
+    /// again. A background stream keeps the queue at the bottleneck of a path short, so that
+    /// messages and other traffic on the path hardly wait behind it
+    /// ([`Class::background`](crate::Class)). It uses the capacity that they leave and yields to
+    /// other flows that fill the queue.
     pub fn set_background(&mut self, is_background: bool) {
         self.handle.set_background(is_background);
     }
 
-    /// The stream's name on the wire.
+    /// The stream identifier (RFC 9000, section 2.1).
     pub fn id(&self) -> StreamId {
         self.handle.id()
     }
 
-    /// The connection it belongs to.
+    /// The connection of the stream.
     pub fn connection(&self) -> Connection {
         Connection::new(self.handle.connection().clone())
     }
@@ -132,7 +142,7 @@ impl io::Write for SendStream {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.handle.connection().engine().flush();
+        self.handle.connection().runtime().flush();
         Ok(())
     }
 }
@@ -164,8 +174,9 @@ impl RecvStream {
         Self { handle }
     }
 
-    /// The next bytes, as they lie in the receive buffer; none at the end, also when asked again. Holding on to a chunk
-    /// may keep 64 KiB of receive buffer alive: copy what is kept for long.
+    /// The next bytes, without copying them from the receive buffer; `None` at the end of the
+    /// stream, also on later calls. A chunk may keep 64 KiB of receive buffer allocated: copy data
+    /// that is kept for long.
     ///
     /// # Errors
     /// If the peer reset the stream, it was stopped, or the connection ended before the stream did.
@@ -174,12 +185,12 @@ impl RecvStream {
         Ok(self.handle.front_mut().next_piece())
     }
 
-    /// The next bytes, all that lie in one receive buffer; none at the end, also when asked again. A [`Strip`] has many
-    /// chunks and costs what one chunk does; it too keeps 64 KiB alive.
+    /// The next bytes, all that lie in one receive buffer; none at the end, also when asked again.
+    /// A [`StridedBytes`] has many chunks and costs what one chunk does; it too keeps 64 KiB alive.
     ///
     /// # Errors
     /// As [`read_chunk`](Self::read_chunk).
-    pub fn read_strip(&mut self) -> Result<Option<Strip>, ReadError> {
+    pub fn read_strip(&mut self) -> Result<Option<StridedBytes>, ReadError> {
         Ok(if self.wait_ready()? { Some(std::mem::take(self.handle.front_mut())) } else { None })
     }
 
@@ -187,18 +198,18 @@ impl RecvStream {
     ///
     /// # Errors
     /// As [`read_chunk`](Self::read_chunk).
-    pub async fn read_strip_async(&mut self) -> Result<Option<Strip>, ReadError> {
+    pub async fn read_strip_async(&mut self) -> Result<Option<StridedBytes>, ReadError> {
         self.connection().can_async().map_err(ReadError::ConnectionClosed)?;
         let has_bytes = poll_fn(|context| self.handle.poll_ready(context.waker())).await?;
         Ok(has_bytes.then(|| std::mem::take(self.handle.front_mut())))
     }
 
-    /// As [`read_chunk`](Self::read_chunk); the outer none if nothing arrives within `timeout`.
+    /// As [`read_chunk`](Self::read_chunk); the outer `None` if nothing arrives within `timeout`.
     ///
     /// # Errors
     /// As [`read_chunk`](Self::read_chunk).
     pub fn read_chunk_timeout(&mut self, timeout: Duration) -> Result<Option<Option<Bytes>>, ReadError> {
-        let engine = self.handle.connection().engine().clone();
+        let engine = self.handle.connection().runtime().clone();
         let deadline = engine.now() + timeout.into();
         let ready = engine.block_on(Some(deadline), |waker| self.handle.poll_ready(waker)).transpose()?;
         Ok(ready.map(|_| self.handle.front_mut().next_piece()))
@@ -219,22 +230,23 @@ impl RecvStream {
         if !self.handle.front_mut().is_empty() {
             return Ok(true);
         }
-        let engine = self.handle.connection().engine().clone();
+        let engine = self.handle.connection().runtime().clone();
         let ready = engine.block_on(None, |waker| self.handle.poll_ready(waker));
         ready.unwrap_or(Err(ReadError::ConnectionClosed(GONE)))
     }
 
-    /// Asks the peer to stop sending, with `code`; what has arrived is thrown away. Does nothing after the end.
+    /// Asks the peer to stop sending, with `code`; data that has arrived is discarded. Does nothing
+    /// after the end.
     pub fn stop(&mut self, code: u64) {
         self.handle.stop(code);
     }
 
-    /// The stream's name on the wire.
+    /// The stream identifier (RFC 9000, section 2.1).
     pub fn id(&self) -> StreamId {
         self.handle.id()
     }
 
-    /// The connection it belongs to.
+    /// The connection of the stream.
     pub fn connection(&self) -> Connection {
         Connection::new(self.handle.connection().clone())
     }

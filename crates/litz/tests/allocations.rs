@@ -1,4 +1,4 @@
-//! Bulk data in steady state: memory is asked for by the batch at most, never by the packet.
+//! Bulk data in steady state: memory is allocated per batch at most, never per packet.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,7 +13,8 @@ struct Counting;
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call goes to the system's allocator unchanged; the counter touches no memory that it hands out.
+// SAFETY: every call goes to the system's allocator unchanged; the counter does not touch the
+// memory that it returns.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.fetch_add(1, Ordering::Relaxed);
@@ -22,7 +23,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `alloc` above with this layout, so from the system's allocator.
+        // SAFETY: `pointer` came from `alloc` above with this layout, so from the system's
+        // allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -38,7 +40,7 @@ fn config() -> EndpointConfig {
     EndpointConfig {
         placement: Placement::Inline,
         sockets: vec![UdpSocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))],
-        // Windows that need not grow: a steady state is what this is about.
+        // Windows that need not grow, because this measures the steady state.
         transport: TransportConfig {
             stream_window: 32 << 20,
             connection_window: 64 << 20,
@@ -85,8 +87,8 @@ fn packets_cost_no_allocation() {
         stream.wait_finished().unwrap();
         connection.close(0, "done");
         let (calls, packets) = receiver.join().unwrap();
-        // Both sides together. A batch has some fifty packets and may cost a few: the handle of its buffer, and what the
-        // application's threads need to wait.
+        // Both sides together. A batch has some fifty packets and may cost a few: the handle of its
+        // buffer, and what the application's threads need to wait.
         assert!(packets > 100_000, "{packets}");
         assert!(calls * 8 < packets, "{calls} allocations for {packets} packets");
     });

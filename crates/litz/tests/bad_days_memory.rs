@@ -1,7 +1,6 @@
-//! Pools that are exhausted: a reader holds on to more receive buffers than the engine keeps (256 of 64 KiB). Counted by the
-//! allocator, so all of it is one test in a process of its own.
+//! Exhausted pools: a reader holds more receive buffers than the engine keeps (256 of 64 KiB). The
+//! allocator counts the memory, so all of it is one test in its own process.
 
-#[path = "library/world.rs"]
 #[expect(dead_code, reason = "shared with tests that use more of it")]
 mod world;
 
@@ -10,15 +9,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use litz::{Connection, Placement, SendStream, Strip};
+use litz::{Connection, Placement, SendStream, StridedBytes};
 use world::{Arm, Wire, World, pattern};
 
-/// The system's allocator, with a count of what is held.
+/// The system's allocator, with a count of the bytes that are allocated.
 struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator unchanged; the counter touches no memory that it hands out.
+// SAFETY: every call goes to the system's allocator unchanged; the counter does not touch the
+// memory that it returns.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         HELD.fetch_add(layout.size(), Ordering::Relaxed);
@@ -28,7 +28,8 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `pointer` came from `alloc` above with this layout, so from the system's allocator.
+        // SAFETY: `pointer` came from `alloc` above with this layout, so from the system's
+        // allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -38,10 +39,12 @@ static ALLOCATOR: Counting = Counting;
 
 const MIB: usize = 1 << 20;
 
-/// What the engine keeps for the next batches: `FREE_MAX` buffers in `engine/src/receive.rs`.
+/// The bytes that the engine keeps for the next batches: `FREE_MAX` buffers in
+/// `engine/src/receive.rs`.
 const POOL: usize = 256 * (64 << 10);
 
-/// A batch of less than 16 KiB is copied out of its buffer of 64 KiB, so nothing pins more than this many times itself.
+/// A batch of less than 16 KiB is copied out of its buffer of 64 KiB, so nothing pins more than
+/// this many times itself.
 const PINNED_MAX: usize = 4;
 
 /// Queues, logs and stacks besides.
@@ -53,7 +56,7 @@ fn held_since(before: usize) -> usize {
     HELD.load(Ordering::Relaxed).saturating_sub(before)
 }
 
-/// Writes the chunk over and over, without a copy: what grows is the receiver's.
+/// Writes the chunk repeatedly without a copy, so that only the receiver's memory grows.
 fn write(stream: &mut SendStream, chunk: &Bytes, len: usize, written: &AtomicUsize) {
     for _ in 0..len / CHUNK {
         stream.write_chunk(chunk.clone()).unwrap();
@@ -64,7 +67,7 @@ fn write(stream: &mut SendStream, chunk: &Bytes, len: usize, written: &AtomicUsi
 }
 
 /// Compares with the chunk, over and over; the offset after it.
-fn check(strip: &Strip, chunk: &[u8], mut at: usize) -> usize {
+fn check(strip: &StridedBytes, chunk: &[u8], mut at: usize) -> usize {
     for piece in strip.pieces() {
         let from = at % CHUNK;
         let first = piece.len().min(CHUNK - from);
@@ -78,7 +81,7 @@ fn check(strip: &Strip, chunk: &[u8], mut at: usize) -> usize {
 fn hoard(ours: &Connection, theirs: &Connection, chunk: &Bytes, before: usize) {
     const LEN: usize = 48 * MIB;
     let written = AtomicUsize::new(0);
-    let mut kept: Vec<Strip> = Vec::new();
+    let mut kept: Vec<StridedBytes> = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(|| write(&mut ours.open_uni().unwrap(), chunk, LEN, &written));
         let mut stream = theirs.accept_uni().unwrap();
@@ -89,14 +92,15 @@ fn hoard(ours: &Connection, theirs: &Connection, chunk: &Bytes, before: usize) {
     let held = held_since(before);
     assert!(held > 2 * POOL, "{held} bytes: the reader holds more than the pool has");
     assert!(held < LEN * PINNED_MAX + POOL + SLACK, "{held} bytes for a hoard of {LEN}");
-    // Nothing that is held was used again for something else.
+    // No buffer that is held was reused.
     assert_eq!(kept.iter().fold(0, |at, strip| check(strip, chunk, at)), LEN);
     drop(kept);
     let left = held_since(before);
     assert!(left < POOL + SLACK, "{left} bytes after the hoard was given back");
 }
 
-/// A transfer whose reader begins only when the sender stands still, held back by a window larger than the pool.
+/// A transfer whose reader starts only when flow control has stopped the sender, with a window
+/// larger than the pool.
 fn stand_still(ours: &Connection, theirs: &Connection, chunk: &Bytes, window: usize, before: usize) {
     const LEN: usize = 96 * MIB;
     let written = AtomicUsize::new(0);
@@ -110,7 +114,8 @@ fn stand_still(ours: &Connection, theirs: &Connection, chunk: &Bytes, window: us
         }
         assert!(last < LEN, "the sender was never held back");
         let held = held_since(before);
-        // Twice: what the engine has taken for the reader gives the sender credit for as much again.
+        // Twice, because the bytes that the engine has read for the application give the sender the
+        // same credit again.
         assert!(held > POOL, "{held} bytes: less waits for the reader than the pool has");
         assert!(held < 2 * window * PINNED_MAX + POOL + SLACK, "{held} bytes for a window of {window}");
         let mut at = 0;
@@ -124,7 +129,7 @@ fn stand_still(ours: &Connection, theirs: &Connection, chunk: &Bytes, window: us
 }
 
 #[test]
-fn a_pool_that_is_exhausted_is_helped_out_and_memory_comes_back() {
+fn an_exhausted_pool_allocates_more_and_frees_it_again() {
     const WINDOW: usize = 24 * MIB;
     let chunk = Bytes::from(pattern(CHUNK, 1));
     for wire in [Wire::Udp, Wire::Memory] {

@@ -1,10 +1,6 @@
-//! The asynchronous calls, on tokio's runtime: which runs the test, not the library.
+//! The asynchronous calls, on tokio's runtime: tokio runs the test, not the library.
 
 #![expect(clippy::disallowed_methods, reason = "these are tests of real threads")]
-
-#[path = "library/world.rs"]
-#[expect(dead_code, reason = "shared with tests that use more of it")]
-mod world;
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,9 +12,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use litz::{Closed, OpenError, Placement, ReadError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use world::{Arm, PATIENCE, Wire, World, pattern};
 
-/// What `future` gives, or nothing if it takes longer than `span`. A thread is timer enough for a test.
+use crate::world::{Arm, PATIENCE, Wire, World, pattern};
+
+/// The output of `future`, or `None` if it takes longer than `span`. A thread is the timer.
 async fn timeout<F: Future>(span: Duration, future: F) -> Option<F::Output> {
     let over = Arc::new(AtomicBool::new(false));
     let mut timer = None;
@@ -105,7 +102,7 @@ async fn messages_datagrams_and_chunks_have_asynchronous_forms() {
     );
     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
     ours.send_message_async(Bytes::from_static(b"message")).await.unwrap();
-    assert_eq!(theirs.get_message_async().await.unwrap(), Bytes::from_static(b"message"));
+    assert_eq!(theirs.recv_message_async().await.unwrap(), Bytes::from_static(b"message"));
     ours.flush_messages_async().await.unwrap();
     ours.send_datagram(Bytes::from_static(b"datagram")).unwrap();
     assert_eq!(theirs.recv_datagram_async().await.unwrap(), Bytes::from_static(b"datagram"));
@@ -124,7 +121,7 @@ async fn messages_datagrams_and_chunks_have_asynchronous_forms() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_that_are_given_up_leave_nothing_behind() {
+async fn dropped_calls_leave_nothing_behind() {
     let world = world(Placement::Thread);
     let mut config = world.config();
     config.transport.max_concurrent_bidi_streams = 1;
@@ -137,7 +134,7 @@ async fn calls_that_are_given_up_leave_nothing_behind() {
     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
     let (mut first, _reading) = ours.open_bi_async().await.unwrap();
     first.write_all(b"1").await.unwrap();
-    // The peer allows no second one: both wishes are given up.
+    // The peer allows no second stream: both calls are dropped.
     for _ in 0..2 {
         let given_up = timeout(Duration::from_millis(20), ours.open_bi_async()).await;
         assert!(given_up.is_none());
@@ -149,7 +146,7 @@ async fn calls_that_are_given_up_leave_nothing_behind() {
     question.read_to_end(&mut all).await.unwrap();
     assert_eq!(all, b"1");
     answer.finish().unwrap();
-    // The next wish gets the stream that the given-up ones did not take: number one, not three.
+    // The next call gets the stream that the dropped calls did not take: number one, not three.
     let (second, _) = timeout(PATIENCE, ours.open_bi_async()).await.unwrap().unwrap();
     assert_eq!(second.id().index(), 1);
 }

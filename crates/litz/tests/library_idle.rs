@@ -1,9 +1,9 @@
-//! What an engine costs while nothing happens. A test program of its own, because it counts the work of its threads.
+//! The processor time of idle engines. A separate test program, because it counts the work of its
+//! threads.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "these are tests of real threads")]
 
-#[path = "library/world.rs"]
 #[expect(dead_code, reason = "shared with tests that use more of it")]
 mod world;
 
@@ -36,7 +36,8 @@ fn idle_engines_sleep() {
         let client = world.client(world.config());
         let connections: Vec<_> = (0..10).map(|_| world.connect(&client, server.local_addr())).collect();
         let accepted: Vec<_> = connections.iter().map(|_| server.accept().unwrap()).collect();
-        // The last acknowledgements and probes of the handshakes; and after a quiet second, connections give memory back.
+        // The last acknowledgements and probes of the handshakes; and after a quiet second,
+        // connections give memory back.
         std::thread::sleep(Duration::from_millis(1700));
         let before = engine_work();
         assert!(before.0 > 0, "the engines have done something");

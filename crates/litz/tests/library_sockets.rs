@@ -1,112 +1,22 @@
-//! Sockets that misbehave, and strangers.
-
-#[path = "library/world.rs"]
-#[expect(dead_code, reason = "shared with tests that use more of it")]
-mod world;
+//! Faulty sockets, and datagrams from unknown senders.
 
 use std::io;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Waker;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use litz::{Closed, Endpoint, EndpointConfig, LiveSocket, Placement, Readiness};
-use net::{DatagramSocket, MemoryNetwork, RecvMeta, SendError, SocketCounters, Transmit};
-use world::{Arm, Wire, World, pattern};
+use litz::{Closed, Endpoint, EndpointConfig, Placement};
+use net::testing::{Coalesce, InterceptedSocket, OneByOne, Refusals, RefuseSends};
+use net::{DatagramSocket, MemoryNetwork, RecvMeta, SendError, Transmit};
 
-/// Which fault a send meets, by its number; and how many did.
-struct Faults {
-    choose: fn(usize) -> Option<SendError>,
-    sends: AtomicUsize,
-    met: AtomicUsize,
-}
+use crate::world::{Arm, Wire, World, pattern};
 
-/// A socket that misbehaves as told.
-struct Odd {
-    inner: Box<dyn LiveSocket>,
-    faults: Option<Arc<Faults>>,
-    /// Sends no batches.
-    is_single: bool,
-    /// Joins what comes from one address into batches, whatever connections it belongs to, as receive offload does; counts
-    /// what it joined.
-    joined: Option<Arc<AtomicUsize>>,
-}
-
-impl Odd {
-    fn new(inner: Box<dyn LiveSocket>) -> Self {
-        Self { inner, faults: None, is_single: false, joined: None }
-    }
-}
-
-impl DatagramSocket for Odd {
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.local_addr()
-    }
-
-    fn max_gso_segments(&self) -> usize {
-        if self.is_single { 1 } else { self.inner.max_gso_segments() }
-    }
-
-    fn max_gro_segments(&self) -> usize {
-        self.inner.max_gro_segments()
-    }
-
-    fn send(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError> {
-        if let Some(faults) = &self.faults {
-            let number = faults.sends.fetch_add(1, Ordering::Relaxed);
-            if let Some(error) = (faults.choose)(number) {
-                faults.met.fetch_add(1, Ordering::Relaxed);
-                return Err(error);
-            }
-        }
-        self.inner.send(transmit)
-    }
-
-    fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize> {
-        let count = self.inner.recv(buffers, metas)?;
-        let Some(joined) = &self.joined else { return Ok(count) };
-        let mut kept = 0;
-        for next in 1..count {
-            let (into, from) = (metas[kept], metas[next]);
-            let whole = into.len % into.stride == 0 && from.len <= into.stride;
-            let (front, back) = buffers.split_at_mut(next);
-            if whole && into.source == from.source && into.len + from.len <= net::RECV_BUFFER_BYTES {
-                front[kept][into.len..into.len + from.len].copy_from_slice(&back[0][..from.len]);
-                metas[kept].len += from.len;
-                joined.fetch_add(1, Ordering::Relaxed);
-            } else {
-                kept += 1;
-                if kept < next {
-                    front[kept][..from.len].copy_from_slice(&back[0][..from.len]);
-                }
-                metas[kept] = from;
-            }
-        }
-        // As many as asked for, so that the caller comes again; those after the joined ones are empty.
-        for meta in &mut metas[kept + 1..count] {
-            meta.len = 0;
-        }
-        Ok(count)
-    }
-
-    fn counters(&self) -> &SocketCounters {
-        self.inner.counters()
-    }
-}
-
-impl LiveSocket for Odd {
-    fn readiness(&mut self, waker: &Waker) -> Readiness {
-        self.inner.readiness(waker)
-    }
-}
-
-/// Eight megabytes over a socket with faults; how many of them were met.
-fn transfer_with(wire: Wire, placement: Placement, choose: fn(usize) -> Option<SendError>) -> usize {
+/// Sends eight megabytes over a socket with faults and returns how many faults occurred.
+fn transfer_with(wire: Wire, placement: Placement, choose: fn(u64) -> Option<SendError>) -> u64 {
     let world = World::new(Arm { wire, placement });
-    let faults = Arc::new(Faults { choose, sends: AtomicUsize::new(0), met: AtomicUsize::new(0) });
-    let faulty = Odd { faults: Some(Arc::clone(&faults)), ..Odd::new(world.socket(0)) };
+    let refused = Arc::new(Refusals::default());
+    let faulty = InterceptedSocket::new(world.socket(0), RefuseSends::new(choose, &refused));
     let server = world.server(world.config());
     let address = server.local_addr();
     std::thread::scope(|scope| {
@@ -126,7 +36,7 @@ fn transfer_with(wire: Wire, placement: Placement, choose: fn(usize) -> Option<S
         send.finish().unwrap();
         assert!(matches!(connection.closed(), Closed::ByPeer { .. }));
     });
-    faults.met.load(Ordering::Relaxed)
+    refused.chosen.load(Ordering::SeqCst)
 }
 
 #[test]
@@ -161,10 +71,10 @@ fn batches_that_are_refused_are_sent_again_by_loss_recovery() {
 fn a_batch_of_several_connections_is_taken_apart() {
     const CONNECTIONS: u64 = 4;
     let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
-    let joined = Arc::new(AtomicUsize::new(0));
-    let server = world
-        .server_over(world.config(), Box::new(Odd { joined: Some(Arc::clone(&joined)), ..Odd::new(world.socket(0)) }));
-    let singles = Odd { is_single: true, ..Odd::new(world.socket(0)) };
+    let coalesce = Coalesce::default();
+    let joined = Arc::clone(&coalesce.joined);
+    let server = world.server_over(world.config(), Box::new(InterceptedSocket::new(world.socket(0), coalesce)));
+    let singles = InterceptedSocket::new(world.socket(0), OneByOne);
     let client = Endpoint::with_sockets(world.config(), vec![Box::new(singles)]).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..CONNECTIONS {
@@ -187,7 +97,7 @@ fn a_batch_of_several_connections_is_taken_apart() {
             });
         }
     });
-    let joined = joined.load(Ordering::Relaxed);
+    let joined = joined.load(Ordering::SeqCst);
     assert!(joined > 1000, "only {joined} datagrams were joined to others");
 }
 
@@ -205,7 +115,7 @@ fn a_route_that_takes_nothing_is_named_in_the_error() {
 }
 
 #[test]
-fn strangers_get_a_version_or_silence() {
+fn unknown_senders_get_a_version_or_no_answer() {
     let network = MemoryNetwork::new();
     let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
     let listening = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -216,7 +126,7 @@ fn strangers_get_a_version_or_silence() {
         let transmit =
             Transmit { destination: address, source_ip: None, ecn: None, contents: datagram, segment_size: None };
         stranger.send(&transmit).unwrap();
-        // Whatever it is, it is dealt with before this returns: the same engine runs both.
+        // The datagram is processed before this returns, because the same engine runs both.
         assert!(server.accept_timeout(Duration::from_millis(100)).unwrap().is_none());
         let (mut buffer, mut meta) = (vec![0; 2000], [RecvMeta::default()]);
         match stranger.recv(&mut [&mut buffer], &mut meta) {
@@ -231,12 +141,12 @@ fn strangers_get_a_version_or_silence() {
     let mut unknown = vec![0xc0, 0x0a, 0x0b, 0x0c, 0x0d, 8, 1, 2, 3, 4, 5, 6, 7, 8, 4, 9, 9, 9, 9];
     unknown.resize(1200, 0);
     let answer = ask(&unknown).expect("a version negotiation");
-    // RFC 9000, section 17.2.1: version zero, the IDs exchanged, then what we speak.
+    // RFC 9000, section 17.2.1: version zero, the IDs exchanged, then the supported versions.
     assert_eq!(answer[1..5], [0; 4]);
     assert_eq!(answer[5..10], [4, 9, 9, 9, 9]);
     assert_eq!(answer[10..19], [8, 1, 2, 3, 4, 5, 6, 7, 8]);
     assert!(answer[19..].chunks(4).any(|version| version == [0, 0, 0, 1]));
-    // Too short to deserve an answer; noise; a first packet that does not authenticate.
+    // Too short to be answered; random bytes; a first packet that does not authenticate.
     assert_eq!(ask(&unknown[..1199]), None);
     let mut noise = pattern(1300, 1);
     noise[0] = 0x40;

@@ -1,10 +1,12 @@
-//! How results are stated: means with confidence intervals, and the pictures of them.
+//! Presentation of results: means with confidence intervals, and plots.
 //!
-//! | module | what |
+//! | module | holds |
 //! |---|---|
-//! | [`plot`] | curves with error bars as SVG |
-//! | [`program`] | [`Program`]: version and commit of what made a result |
-//! | [`statistics`] | [`Estimate`]: a mean and Student's interval around it |
+//! | [`plot`] | [`plot::svg`]: curves with error bars as SVG |
+//! | [`program`] | [`Program`]: version and commit of the build that produced a result |
+//! | [`statistics`] | [`Estimate`]: a mean with Student's confidence interval |
+//!
+//! Start with [`statistics`].
 #![forbid(unsafe_code)]
 
 pub mod plot;
@@ -13,3 +15,8 @@ pub mod statistics;
 
 pub use program::Program;
 pub use statistics::Estimate;
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExample;

@@ -1,4 +1,4 @@
-//! Curves as a picture: panels side by side, each with axes, error bars and a legend, as the text of an SVG file.
+//! Plots as SVG text: panels side by side, each with axes, error bars and a legend.
 
 mod axis;
 
@@ -8,75 +8,75 @@ use axis::Axis;
 
 use crate::Estimate;
 
-/// Of a panel, in pixels.
+/// Size of a panel in pixels.
 const PANEL_WIDTH: f64 = 560.0;
 const PANEL_HEIGHT: f64 = 400.0;
 
-/// Around the axes: title above, labels left and below, the legend to the right.
+/// Margins around the axes, in pixels: title above, labels left and below, legend to the right.
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 156.0;
 const TOP: f64 = 56.0;
 const BOTTOM: f64 = 48.0;
 
-/// Between the entries of the legend, in pixels.
+/// Distance between legend entries, in pixels.
 const LEGEND_STEP: f64 = 16.0;
 
-/// Half the width of the ends of an error bar, in pixels.
+/// Half the width of the caps of an error bar, in pixels.
 const WHISKER: f64 = 4.0;
 
-/// Curves without a colour of their own take these in turn.
+/// Colours assigned in order to curves without a colour.
 const COLOURS: [&str; 8] = ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf"];
 
-/// Axes and the curves between them.
+/// One plot: axes and curves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Panel {
-    /// The heading.
+    /// The title.
     pub title: String,
-    /// A line below it; empty is none.
+    /// The line below the title; may be empty.
     pub subtitle: String,
-    /// What goes from left to right, with its unit.
+    /// Label of the x axis, with its unit.
     pub x_label: String,
-    /// What goes upwards, with its unit.
+    /// Label of the y axis, with its unit.
     pub y_label: String,
-    /// In the order of the legend.
+    /// The curves, in the order of the legend.
     pub curves: Vec<Curve>,
-    /// Both axes end at the same value, so that equal values lie on the diagonal.
+    /// Whether both axes have the same range, so that equal values lie on the diagonal.
     pub equal_scales: bool,
 }
 
-/// A curve.
+/// A curve of a plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// Its name in the legend.
+    /// The name in the legend.
     pub name: String,
-    /// Places on the x axis and values there, with their intervals.
+    /// x values, and y values with their intervals.
     pub points: Vec<(f64, Estimate)>,
-    /// How its line looks.
+    /// The line style.
     pub stroke: Stroke,
-    /// `#rrggbb`; none takes the next of eight.
+    /// The colour as `#rrggbb`; `None` takes the next of eight default colours.
     pub colour: Option<&'static str>,
-    /// Draws a circle, and the interval where there is one, at each point.
+    /// Whether to draw a circle, and the interval if there is one, at each point.
     pub has_marks: bool,
 }
 
-/// How a line looks.
+/// A line style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stroke {
     /// A thick line.
     Solid,
-    /// A thin line of strokes.
+    /// A thin dashed line.
     Dashed,
-    /// A thin line of dots.
+    /// A thin dotted line.
     Dotted,
 }
 
 impl Curve {
-    /// What was found: a solid line with marks and intervals.
+    /// A measured curve: a solid line with marks and intervals.
     pub fn measured(name: impl Into<String>, points: Vec<(f64, Estimate)>) -> Self {
         Self { name: name.into(), points, stroke: Stroke::Solid, colour: None, has_marks: true }
     }
 
-    /// What something is held against: a line without marks, through exact values.
+    /// A reference curve: a line without marks through exact values.
     pub fn reference(name: impl Into<String>, points: Vec<(f64, f64)>, stroke: Stroke, colour: &'static str) -> Self {
         let exact = |(x, mean)| (x, Estimate { mean, plus_minus: None });
         let points = points.into_iter().map(exact).collect();
@@ -94,17 +94,18 @@ impl Stroke {
     }
 }
 
-/// The panels beside each other, as the text of an SVG file. Points that are no finite numbers are left out.
+/// The panels side by side, as the text of an SVG file. Points with values that are not finite are
+/// omitted.
 pub fn svg(panels: &[Panel]) -> String {
     let mut out = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _written = write_all(&mut out, panels);
     out
 }
 
 fn write_all(out: &mut String, panels: &[Panel]) -> std::fmt::Result {
     let width = PANEL_WIDTH * panels.len() as f64;
-    // A long legend makes the picture longer.
+    // A long legend increases the height.
     let entries = panels.iter().map(|panel| panel.curves.len()).max().unwrap_or(0);
     let height = PANEL_HEIGHT.max(TOP + LEGEND_STEP * (entries as f64 + 1.0));
     writeln!(
@@ -120,13 +121,13 @@ fn write_all(out: &mut String, panels: &[Panel]) -> std::fmt::Result {
     writeln!(out, "</svg>")
 }
 
-/// Where values are in a panel.
-struct Frame {
+/// Maps values to pixel coordinates in a panel.
+struct Layout {
     x: Axis,
     y: Axis,
 }
 
-impl Frame {
+impl Layout {
     fn of(panel: &Panel) -> Self {
         let points = || panel.curves.iter().flat_map(|curve| curve.points.iter().filter(|point| is_finite(point)));
         let x = Axis::over(points().map(|(x, _)| *x));
@@ -153,8 +154,8 @@ fn is_finite((x, estimate): &(f64, Estimate)) -> bool {
 }
 
 fn write_panel(out: &mut String, panel: &Panel) -> std::fmt::Result {
-    let frame = Frame::of(panel);
-    write_axes(out, &frame, panel)?;
+    let layout = Layout::of(panel);
+    write_axes(out, &layout, panel)?;
     writeln!(
         out,
         "<text x=\"{LEFT}\" y=\"20\" font-size=\"14\">{}</text>\n<text x=\"{LEFT}\" y=\"38\" fill=\"#555\">{}</text>",
@@ -164,30 +165,30 @@ fn write_panel(out: &mut String, panel: &Panel) -> std::fmt::Result {
     let mut colours = COLOURS.iter().cycle();
     for (row, curve) in panel.curves.iter().enumerate() {
         let colour = curve.colour.or_else(|| colours.next().copied()).unwrap_or("black");
-        write_curve(out, &frame, curve, colour)?;
+        write_curve(out, &layout, curve, colour)?;
         write_legend(out, row, curve, colour)?;
     }
     Ok(())
 }
 
-fn write_axes(out: &mut String, frame: &Frame, panel: &Panel) -> std::fmt::Result {
-    let (left, right) = (frame.x(frame.x.low), frame.x(frame.x.high));
-    let (bottom, top) = (frame.y(frame.y.low), frame.y(frame.y.high));
+fn write_axes(out: &mut String, layout: &Layout, panel: &Panel) -> std::fmt::Result {
+    let (left, right) = (layout.x(layout.x.low), layout.x(layout.x.high));
+    let (bottom, top) = (layout.y(layout.y.low), layout.y(layout.y.high));
     writeln!(out, "<path d=\"M{left:.1} {top:.1}V{bottom:.1}H{right:.1}\" fill=\"none\" stroke=\"black\"/>")?;
-    for (value, words) in frame.x.ticks() {
-        let (x, below) = (frame.x(value), bottom + 18.0);
+    for (value, label) in layout.x.ticks() {
+        let (x, below) = (layout.x(value), bottom + 18.0);
         writeln!(
             out,
             "<path d=\"M{x:.1} {bottom:.1}v4\" stroke=\"black\"/>\n\
-             <text x=\"{x:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{words}</text>"
+             <text x=\"{x:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{label}</text>"
         )?;
     }
-    for (value, words) in frame.y.ticks() {
-        let y = frame.y(value);
+    for (value, label) in layout.y.ticks() {
+        let y = layout.y(value);
         writeln!(
             out,
             "<path d=\"M{left:.1} {y:.1}h-4\" stroke=\"black\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{words}</text>",
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
             left - 8.0,
             y + 4.0
         )?;
@@ -203,10 +204,10 @@ fn write_axes(out: &mut String, frame: &Frame, panel: &Panel) -> std::fmt::Resul
     )
 }
 
-fn write_curve(out: &mut String, frame: &Frame, curve: &Curve, colour: &str) -> std::fmt::Result {
+fn write_curve(out: &mut String, layout: &Layout, curve: &Curve, colour: &str) -> std::fmt::Result {
     let points = || curve.points.iter().filter(|point| is_finite(point));
     let places: Vec<_> =
-        points().map(|(x, estimate)| format!("{:.1},{:.1}", frame.x(*x), frame.y(estimate.mean))).collect();
+        points().map(|(x, estimate)| format!("{:.1},{:.1}", layout.x(*x), layout.y(estimate.mean))).collect();
     writeln!(
         out,
         "<polyline class=\"{}\" points=\"{}\" fill=\"none\" stroke=\"{colour}\" {}/>",
@@ -216,17 +217,17 @@ fn write_curve(out: &mut String, frame: &Frame, curve: &Curve, colour: &str) -> 
     )?;
     if curve.has_marks {
         for (x, estimate) in points() {
-            write_mark(out, frame, *x, estimate, colour)?;
+            write_mark(out, layout, *x, estimate, colour)?;
         }
     }
     Ok(())
 }
 
-fn write_mark(out: &mut String, frame: &Frame, at: f64, estimate: &Estimate, colour: &str) -> std::fmt::Result {
-    let (x, y) = (frame.x(at), frame.y(estimate.mean));
+fn write_mark(out: &mut String, layout: &Layout, at: f64, estimate: &Estimate, colour: &str) -> std::fmt::Result {
+    let (x, y) = (layout.x(at), layout.y(estimate.mean));
     if estimate.plus_minus.is_some() {
         let (low, high) = estimate.range();
-        let (low, high) = (frame.y(low), frame.y(high));
+        let (low, high) = (layout.y(low), layout.y(high));
         let (before, after) = (x - WHISKER, x + WHISKER);
         writeln!(
             out,
@@ -267,12 +268,12 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_lie_on_the_diagonal_if_both_scales_are_equal() {
+    fn equal_scales_put_equal_values_on_the_diagonal() {
         let mut panel = panel(vec![(1.0, exact(1.0)), (4.0, exact(3.0))]);
         panel.equal_scales = true;
-        let frame = Frame::of(&panel);
-        assert_eq!(frame.x, frame.y);
-        let place = |value: f64| ((frame.x(value) - LEFT) / (PANEL_WIDTH - LEFT - RIGHT), frame.y(value));
+        let layout = Layout::of(&panel);
+        assert_eq!(layout.x, layout.y);
+        let place = |value: f64| ((layout.x(value) - LEFT) / (PANEL_WIDTH - LEFT - RIGHT), layout.y(value));
         for value in [0.0, 1.0, 2.5, 4.0] {
             let (across, y) = place(value);
             let up = (PANEL_HEIGHT - BOTTOM - y) / (PANEL_HEIGHT - TOP - BOTTOM);
@@ -281,25 +282,25 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_drawn_where_there_is_one_and_fits_into_the_frame() {
+    fn intervals_are_drawn_and_fit_into_the_axes() {
         assert!(!svg(&[panel(vec![(1.0, exact(1.0))])]).contains("interval"));
         let wide = panel(vec![(1.0, Estimate { mean: 1.0, plus_minus: Some(0.5) })]);
-        let frame = Frame::of(&wide);
-        assert!(frame.y.high >= 1.5 && frame.y.low <= 0.5);
-        let ends = (format!("{:.1}V", frame.y(0.5)), format!("V{:.1}M", frame.y(1.5)));
+        let layout = Layout::of(&wide);
+        assert!(layout.y.high >= 1.5 && layout.y.low <= 0.5);
+        let ends = (format!("{:.1}V", layout.y(0.5)), format!("V{:.1}M", layout.y(1.5)));
         let text = svg(&[wide]);
         assert!(text.contains(&ends.0) && text.contains(&ends.1), "{text}");
     }
 
     #[test]
-    fn text_cannot_become_markup() {
+    fn text_is_escaped() {
         let mut panel = panel(vec![(0.0, exact(1.0))]);
         panel.title = "a<b>&\"c\"".to_owned();
         assert!(svg(&[panel]).contains(">a&lt;b&gt;&amp;&quot;c&quot;<"));
     }
 
     #[test]
-    fn what_is_no_number_is_left_out_and_an_empty_picture_is_one() {
+    fn non_finite_points_are_omitted_and_an_empty_plot_is_valid() {
         let text = svg(&[panel(vec![(0.0, exact(1.0)), (1.0, exact(f64::NAN)), (f64::INFINITY, exact(2.0))])]);
         assert_eq!(text.matches("<circle").count(), 1);
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");

@@ -1,23 +1,23 @@
-//! Which program made a result: every file of results says so.
+//! The build that produced a result, as recorded in every results file.
 
 use serde::Serialize;
 
-/// Characters of a commit that tell it from all others to people.
+/// Length of an abbreviated commit ID.
 const COMMIT_CHARACTERS: usize = 12;
 
-/// A build of Litz. What it makes of the same seed and options is the same, to the byte.
+/// A build of Litz. Equal builds produce identical results from the same seed and options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Program {
-    /// Its version.
+    /// The version.
     pub litz_version: &'static str,
-    /// The commit that it was built from, in full, with `-dirty` behind if its sources differed from that; `unknown` if it was built
-    /// outside its repository.
+    /// The full commit ID of the sources, with the suffix `-dirty` if they were modified; `unknown`
+    /// for a build outside the repository.
     pub litz_commit: &'static str,
 }
 
 impl Program {
-    /// For people.
-    pub fn words(&self) -> String {
+    /// A short description for people, with an abbreviated commit ID.
+    pub fn summary(&self) -> String {
         let (commit, dirty) = match self.litz_commit.split_once('-') {
             Some((commit, _)) => (commit, "-dirty"),
             None => (self.litz_commit, ""),
@@ -32,10 +32,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_see_the_beginning_of_a_commit_and_whether_it_was_changed() {
-        let words = |litz_commit| Program { litz_version: "1.2.3", litz_commit }.words();
-        assert_eq!(words("0123456789abcdef0123456789abcdef01234567"), "litz 1.2.3 (commit 0123456789ab)");
-        assert_eq!(words("0123456789abcdef0123456789abcdef01234567-dirty"), "litz 1.2.3 (commit 0123456789ab-dirty)");
-        assert_eq!(words("unknown"), "litz 1.2.3 (commit unknown)");
+    fn the_summary_abbreviates_the_commit_and_shows_dirty() {
+        let summary = |litz_commit| Program { litz_version: "1.2.3", litz_commit }.summary();
+        assert_eq!(summary("0123456789abcdef0123456789abcdef01234567"), "litz 1.2.3 (commit 0123456789ab)");
+        assert_eq!(summary("0123456789abcdef0123456789abcdef01234567-dirty"), "litz 1.2.3 (commit 0123456789ab-dirty)");
+        assert_eq!(summary("unknown"), "litz 1.2.3 (commit unknown)");
     }
 }

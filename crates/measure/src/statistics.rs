@@ -2,17 +2,18 @@
 
 use serde::Serialize;
 
-/// The mean of some runs, and how far from it the true one may lie.
+/// The mean of a number of runs with its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// Half the width of the confidence interval. None of a single run, which tells nothing of others.
+    /// Half the width of the confidence interval. `None` for a single run.
     pub plus_minus: Option<f64>,
 }
 
 impl Estimate {
-    /// The mean of `values` with Student's interval of this confidence, between 0 and 1. Zero of no values.
+    /// The mean of `values` with Student's interval at this confidence level, between 0 and 1. The
+    /// mean of no values is zero.
     pub fn of(values: &[f64], confidence: f64) -> Self {
         let count = values.len() as f64;
         if values.is_empty() {
@@ -26,20 +27,21 @@ impl Estimate {
         Self { mean, plus_minus }
     }
 
-    /// The lower and the upper end.
+    /// The lower and the upper end of the interval.
     pub fn range(&self) -> (f64, f64) {
         let half = self.plus_minus.unwrap_or(0.0);
         (self.mean - half, self.mean + half)
     }
 }
 
-/// The t within which Student's distribution of so many degrees of freedom lies with this probability, between 0 and 1.
+/// The quantile `t` such that a value of Student's distribution with this number of degrees of
+/// freedom lies in `-t..=t` with this probability, between 0 and 1.
 fn student(degrees: u32, confidence: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while within(degrees, high) < confidence && high < 1e9 {
         high *= 2.0;
     }
-    // Halved until a double has no more digits.
+    // 100 bisection steps exceed the precision of a double.
     for _ in 0..100 {
         let middle = f64::midpoint(low, high);
         if within(degrees, middle) < confidence {
@@ -51,7 +53,7 @@ fn student(degrees: u32, confidence: f64) -> f64 {
     high
 }
 
-/// How probable a value between -t and t is (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+/// The probability of a value in `-t..=t` (Abramowitz and Stegun, 26.7.3 and 26.7.4).
 fn within(degrees: u32, t: f64) -> f64 {
     let angle = (t / f64::from(degrees).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();
@@ -73,8 +75,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_quantiles_are_those_of_the_tables() {
-        // Two-sided, from any table of Student's distribution.
+    fn the_quantiles_match_published_tables() {
+        // Two-sided quantiles from a table of Student's distribution.
         let table = [
             (1, 0.90, 6.314),
             (2, 0.90, 2.920),
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_narrows_with_the_runs_and_one_run_has_none() {
+    fn intervals_narrow_with_more_runs_and_one_run_has_none() {
         let estimate = Estimate::of(&[9.0, 10.0, 11.0], 0.90);
         assert!((estimate.mean - 10.0).abs() < 1e-12);
         // 2.920 times 1 / sqrt(3).

@@ -1,6 +1,7 @@
-//! What a batch costs over loopback: nanoseconds to send and to receive 64 KB, by the size of its datagrams.
+//! Cost of a batch over loopback: nanoseconds to send and to receive 64 KB, by datagram size.
 //!
-//! `cargo bench -p litz-net` measures; `cargo test -p litz-net --benches` only runs each case a little, so that none rots.
+//! `cargo bench -p litz-net` measures; `cargo test -p litz-net --benches` only runs each case
+//! briefly as a check.
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,7 +11,7 @@ use net::{
     UdpSocketOptions,
 };
 
-/// Batches in flight at once: below what the smallest receive buffer holds.
+/// Batches in flight at once: fewer than the smallest receive buffer holds.
 const BURST: usize = 4;
 
 struct Figures {
@@ -20,7 +21,7 @@ struct Figures {
 }
 
 fn main() {
-    // Cargo passes this when benchmarks, not tests, are asked for.
+    // Cargo passes this argument for benchmarks, but not for tests.
     let measuring = std::env::args().any(|argument| argument == "--bench");
     let rounds = if measuring { 5_000 } else { 20 };
     println!("{:<22} {:>8} {:>9} {:>9} {:>11} {:>8}", "case", "bytes", "send/ns", "recv/ns", "buffers", "Gb/s");
@@ -28,7 +29,8 @@ fn main() {
     for segment_size in [1200, 1472, 8952] {
         for (name, segments) in [("udp, batch", usize::MAX), ("udp, one by one", 1), ("memory, batch", usize::MAX)] {
             let (sender, receiver): (Box<dyn DatagramSocket>, Box<dyn DatagramSocket>) = if name.starts_with("udp") {
-                let open = || UdpSocket::open(&UdpSocketOptions::new(local)).expect("loopback has room for a socket");
+                let open =
+                    || UdpSocket::open(&UdpSocketOptions::new(local)).expect("a socket can be opened on loopback");
                 (Box::new(open()), Box::new(open()))
             } else {
                 let network = MemoryNetwork::new();
@@ -51,7 +53,8 @@ fn main() {
     }
 }
 
-/// Sends bursts and receives them on one thread, so that both sides' time is told apart. The first tenth warms up.
+/// Sends bursts and receives them on one thread, so that the times of both sides can be separated.
+/// The first tenth is warm-up.
 fn measure(
     mut sender: Box<dyn DatagramSocket>,
     mut receiver: Box<dyn DatagramSocket>,
@@ -80,7 +83,8 @@ fn measure(
         let sent = clock.now();
         let (mut received, mut buffers_filled) = (0, 0);
         while received < BURST * bytes {
-            // Loopback delivers before `send` returns; a datagram that is missing would make this loop for ever, so give up.
+            // Loopback delivers before `send` returns. A missing datagram would make this loop
+            // endless, so it has a limit.
             assert!((clock.now() - sent).as_millis() < 10_000, "{received} of {} bytes arrived", BURST * bytes);
             let Ok(count) = receiver.recv(&mut buffers, &mut metas) else { continue };
             received += metas[..count].iter().map(|meta| meta.len).sum::<usize>();

@@ -1,15 +1,18 @@
 //! The clock of a run.
 
-#![expect(clippy::disallowed_types, reason = "the one place that reads the clock; everything else is told the time")]
+#![expect(
+    clippy::disallowed_types,
+    reason = "the only place that reads the clock; other code takes the time as an argument"
+)]
 
 use std::time;
 
 use units::Instant;
 
-/// Counts nanoseconds since it was started; never goes backwards. Copies agree with each other, so one clock can be given
-/// to every thread.
+/// Counts nanoseconds since its start; never goes backwards. Copies show the same time, so one
+/// clock can be given to every thread.
 ///
-/// Stands still while the machine sleeps on Linux (`CLOCK_MONOTONIC`).
+/// On Linux it stops while the machine is suspended (`CLOCK_MONOTONIC`).
 #[derive(Clone, Copy, Debug)]
 pub struct MonotonicClock {
     start: time::Instant,
@@ -39,7 +42,7 @@ mod tests {
         let clock = MonotonicClock::start();
         let copy = clock;
         let first = clock.now();
-        // Bounded: a clock that stands still fails here instead of hanging.
+        // Bounded, so that a stopped clock fails the test instead of hanging it.
         let moved = (0..100_000_000).find(|_| copy.now() > first);
         assert!(moved.is_some());
         let between = copy.now();

@@ -1,41 +1,41 @@
-//! What a socket did, counted.
+//! Counters of a socket.
 
 /// Counters of one socket since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketCounters {
-    /// Datagrams handed to the kernel or the in-memory network.
+    /// Datagrams passed to the kernel or the in-memory network.
     pub datagrams_sent: u64,
-    /// Calls that carried them: with segmentation offload one call carries many datagrams.
+    /// Send calls: with segmentation offload one call carries many datagrams.
     pub batches_sent: u64,
-    /// Bytes of payload in them.
+    /// Payload bytes sent.
     pub bytes_sent: u64,
     /// Datagrams received.
     pub datagrams_received: u64,
-    /// Buffers filled with them: with receive offload one buffer holds many datagrams.
+    /// Receive buffers filled: with receive offload one buffer holds many datagrams.
     pub batches_received: u64,
-    /// Bytes of payload in them.
+    /// Payload bytes received.
     pub bytes_received: u64,
-    /// Batches that the device refused to segment and that were sent again datagram by datagram. After the first, the
-    /// socket no longer asks for segmentation.
+    /// Batches that the device could not segment and that were resent as single datagrams. After
+    /// the first, the socket no longer uses segmentation offload.
     pub gso_fallbacks: u64,
-    /// Sends refused because the send buffer was full.
+    /// Sends rejected because the send buffer was full.
     pub would_block: u64,
-    /// Sends refused because a queue below the socket, or memory, was full.
+    /// Sends rejected because a queue below the socket, or memory, was full.
     pub no_buffers: u64,
-    /// Buffers that arrived full to the last byte and were smaller than a datagram can be, so that their end may be cut
-    /// off.
+    /// Receive buffers that were filled completely and are smaller than the largest datagram, so
+    /// that data may have been truncated.
     pub truncated: u64,
 }
 
 impl SocketCounters {
-    /// One call that carried `bytes` bytes in datagrams of `stride` bytes, the last one of what is left.
+    /// One call that sent `bytes` bytes in datagrams of `stride` bytes, with a shorter last one.
     pub(crate) const fn on_sent(&mut self, bytes: usize, stride: usize) {
         self.datagrams_sent += datagrams(bytes, stride);
         self.batches_sent += 1;
         self.bytes_sent += bytes as u64;
     }
 
-    /// One buffer of `capacity` bytes that holds `bytes` bytes in datagrams of `stride` bytes.
+    /// One buffer of `capacity` bytes that received `bytes` bytes in datagrams of `stride` bytes.
     pub(crate) const fn on_received(&mut self, bytes: usize, stride: usize, capacity: usize) {
         self.datagrams_received += datagrams(bytes, stride);
         self.batches_received += 1;
@@ -45,8 +45,8 @@ impl SocketCounters {
         }
     }
 
-    /// A send that was refused with `error`.
-    pub(crate) const fn on_refused(&mut self, error: &crate::SendError) {
+    /// A send that failed with `error`.
+    pub(crate) const fn on_send_error(&mut self, error: &crate::SendError) {
         match error {
             crate::SendError::WouldBlock => self.would_block += 1,
             crate::SendError::NoBuffers => self.no_buffers += 1,
@@ -55,7 +55,7 @@ impl SocketCounters {
     }
 }
 
-/// An empty datagram is a datagram too.
+/// An empty datagram counts as one datagram.
 const fn datagrams(bytes: usize, stride: usize) -> u64 {
     if bytes == 0 { 1 } else { bytes.div_ceil(stride) as u64 }
 }
@@ -70,10 +70,10 @@ mod tests {
     use crate::{RECV_BUFFER_BYTES, SendError};
 
     #[test]
-    fn refusals_are_told_apart() {
+    fn send_errors_are_counted_by_kind() {
         let mut counters = SocketCounters::default();
         for errno in [Errno::AGAIN, Errno::NOBUFS, Errno::NOMEM, Errno::MSGSIZE, Errno::PERM] {
-            counters.on_refused(&SendError::from(io::Error::from(errno)));
+            counters.on_send_error(&SendError::from(io::Error::from(errno)));
         }
         assert_eq!(counters, SocketCounters { would_block: 1, no_buffers: 2, ..SocketCounters::default() });
     }

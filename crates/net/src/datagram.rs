@@ -1,7 +1,8 @@
-//! Sockets that carry datagrams, as their callers see them.
+//! The datagram socket interface.
 //!
-//! Sending and receiving go in batches: a [`Transmit`] may hold many datagrams of one size, and a received buffer may too.
-//! Over loopback that is worth a factor of twenty (`benches/loopback.rs`).
+//! Sending and receiving work in batches: a [`Transmit`] may hold many datagrams of one size, and
+//! so may a receive buffer. Over loopback this is up to twenty times faster
+//! (`benches/loopback.rs`).
 
 use core::fmt;
 use std::error::Error;
@@ -10,123 +11,159 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::SocketCounters;
 
-/// Bytes that one [`Transmit`] holds at most: the largest UDP payload over IPv4, because a batch crosses the kernel as one
-/// datagram.
+/// Largest size of one [`Transmit`] in bytes: the largest UDP payload over IPv4, because a batch
+/// passes through the kernel as one datagram.
 pub const BATCH_BYTES_MAX: usize = 65_507;
 
-/// A receive buffer of this size holds every datagram and every batch of datagrams, so that nothing is cut off.
+/// A receive buffer of this size holds every datagram and every batch, so that nothing is
+/// truncated.
 pub const RECV_BUFFER_BYTES: usize = 65_536;
 
-/// What is sent with one call: one datagram, or a batch to one destination.
+/// The data of one send call: one datagram, or a batch to one destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit<'a> {
-    /// Where it goes.
+    /// The destination address.
     pub destination: SocketAddr,
-    /// The source address, for sockets bound to the wildcard address. `None`: the system chooses. It chooses no device:
-    /// open a socket per device for that.
+    /// The source address, for sockets bound to the wildcard address. `None`: the system chooses.
+    /// The address does not select a device; open one socket per device for that.
     pub source_ip: Option<IpAddr>,
-    /// The ECN mark (RFC 3168, section 5); `None` is Not-ECT.
+    /// The ECN codepoint (RFC 3168, section 5); `None` is Not-ECT.
     pub ecn: Option<Ecn>,
     /// The payload. With a `segment_size`, at most [`BATCH_BYTES_MAX`].
     pub contents: &'a [u8],
-    /// If set, `contents` is cut into datagrams of this many bytes, the last one of what is left. Batches of more than
-    /// [`DatagramSocket::max_gso_segments`] datagrams go out in several calls.
+    /// If set, `contents` is split into datagrams of this size, with a shorter last one. Batches of
+    /// more than [`DatagramSocket::max_gso_segments`] datagrams are sent with several calls.
     pub segment_size: Option<usize>,
 }
 
-/// What one received buffer holds.
+/// Describes the contents of one receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvMeta {
-    /// Where it came from.
+    /// The source address.
     pub source: SocketAddr,
-    /// Which of our addresses it was sent to, where the system tells.
+    /// The local address to which it was sent, if the system provides it.
     pub destination_ip: Option<IpAddr>,
     /// Bytes in the buffer.
     pub len: usize,
-    /// Bytes of each datagram in it, at least 1; the last one may be shorter.
+    /// Bytes of each datagram in the buffer, at least 1; the last one may be shorter.
     pub stride: usize,
-    /// The ECN mark, the same on all of them; `None` is Not-ECT.
+    /// The ECN codepoint of all datagrams in the buffer; `None` is Not-ECT.
     pub ecn: Option<Ecn>,
 }
 
 /// An ECN codepoint (RFC 3168, section 5) other than Not-ECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ecn {
-    /// ECT(0): the sender understands ECN.
+    /// ECT(0): the sender supports ECN.
     Ect0,
-    /// ECT(1): the same, and for L4S (RFC 9331) a wish to be marked early.
+    /// ECT(1): the sender supports ECN and L4S (RFC 9331).
     Ect1,
-    /// CE: a queue on the way was congested.
+    /// CE: a queue on the path was congested.
     Ce,
 }
 
-/// Why nothing was sent.
+/// The reason why nothing was sent.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum SendError {
-    /// The send buffer is full; try again when the socket is writable.
+    /// The send buffer is full. Retry when the socket is writable.
     WouldBlock,
-    /// A datagram exceeds what the route or the device takes (`EMSGSIZE`). Smaller ones will pass.
+    /// A datagram exceeds the MTU of the route or the device (`EMSGSIZE`). Smaller datagrams can be
+    /// sent.
     TooLarge,
-    /// A queue below the socket is full, or memory is short (`ENOBUFS`, `ENOMEM`). The socket still counts as writable, so
-    /// wait a little instead of waiting for it.
+    /// A queue below the socket is full, or memory is short (`ENOBUFS`, `ENOMEM`). The socket is
+    /// still reported as writable, so wait a short time instead of waiting for writability.
     NoBuffers,
-    /// Anything else: no route, a filter, an address that is gone. It may pass, and it may concern this destination only.
+    /// Another error: no route, a filter, a removed address. It may be temporary, and it may
+    /// concern this destination only.
     Other(io::Error),
 }
 
-/// A socket that sends and receives datagrams without blocking.
+/// A non-blocking datagram socket.
 pub trait DatagramSocket: Send {
-    /// The address it is bound to, with the port that the system chose.
+    /// The bound address, including the port chosen by the system.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
-    /// Datagrams that one call can carry, at least 1. Ask before each batch: it falls to 1 when a device turns out not to
-    /// segment.
+    /// Number of datagrams that one call can send, at least 1. Query it before each batch: it drops
+    /// to 1 if a device turns out not to support segmentation.
     fn max_gso_segments(&self) -> usize;
 
-    /// Datagrams that one received buffer can hold, at least 1.
+    /// Number of datagrams that one receive buffer can hold, at least 1.
     fn max_gro_segments(&self) -> usize;
 
     /// Sends one datagram or one batch.
     ///
-    /// `Ok` means that the socket has taken all of it. Where a batch had to be split and the rest found no room, the
-    /// socket keeps the rest and sends it first on the next `send` or [`flush`](Self::flush).
+    /// `Ok` means that the socket accepted all of it. If a batch had to be split and the rest could
+    /// not be sent, the socket keeps the rest and sends it first on the next `send` or
+    /// [`flush`](Self::flush).
     ///
     /// # Errors
-    /// See [`SendError`]: nothing of `transmit` was sent, except after `TooLarge` and `Other` on a batch that had to be
-    /// split, where datagrams at its front may have gone out.
+    /// See [`SendError`]. Nothing of `transmit` was sent, except after `TooLarge` and `Other` on a
+    /// batch that had to be split: then datagrams at its front may have been sent.
     fn send(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError>;
 
-    /// Sends what a split batch had to keep back; does nothing otherwise. Call it when the socket is writable and there
-    /// is nothing else to send.
+    /// Sends the rest of a split batch, if there is one. Call it when the socket is writable and
+    /// there is nothing else to send.
     ///
     /// # Errors
-    /// `WouldBlock` or `NoBuffers` if the rest is still kept; on the others it is dropped.
+    /// After `WouldBlock` and `NoBuffers` the rest is still kept; after other errors it is dropped.
     fn flush(&mut self) -> Result<(), SendError> {
         Ok(())
     }
 
-    /// Fills `buffers` from the front, each with a datagram or a batch from one source, and `metas` to match. Returns how
-    /// many. Buffers want [`RECV_BUFFER_BYTES`]; what does not fit is cut off and counted.
+    /// Fills `buffers` from the front, each with a datagram or a batch from one source, and the
+    /// corresponding `metas`. Returns the number of filled buffers. Buffers should have
+    /// [`RECV_BUFFER_BYTES`]; data that does not fit is truncated and counted.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing has arrived; otherwise what the system reports.
+    /// `WouldBlock` if nothing has arrived; otherwise the system's error.
     fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize>;
 
     /// The counters.
     fn counters(&self) -> &SocketCounters;
 }
 
+impl<S: DatagramSocket + ?Sized> DatagramSocket for Box<S> {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        (**self).local_addr()
+    }
+
+    fn max_gso_segments(&self) -> usize {
+        (**self).max_gso_segments()
+    }
+
+    fn max_gro_segments(&self) -> usize {
+        (**self).max_gro_segments()
+    }
+
+    fn send(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError> {
+        (**self).send(transmit)
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        (**self).flush()
+    }
+
+    fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize> {
+        (**self).recv(buffers, metas)
+    }
+
+    fn counters(&self) -> &SocketCounters {
+        (**self).counters()
+    }
+}
+
 impl RecvMeta {
-    /// The datagrams in `buffer`, which this describes. An empty datagram yields nothing.
+    /// The datagrams in `buffer`, which this value describes. An empty datagram yields nothing.
     pub fn datagrams<'a>(&self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         buffer[..self.len.min(buffer.len())].chunks(self.stride.max(1))
     }
 }
 
-/// Arbitrary values, meant to be overwritten.
+/// Placeholder values, to be overwritten.
 impl Default for RecvMeta {
     fn default() -> Self {
         Self {
@@ -140,17 +177,17 @@ impl Default for RecvMeta {
 }
 
 impl Transmit<'_> {
-    /// Bytes of each datagram; `contents.len()` if there is only one. At least 1.
+    /// Bytes per datagram; `contents.len()` if there is only one. At least 1.
     pub(crate) fn stride(&self) -> usize {
         self.segment_size.unwrap_or(usize::MAX).min(self.contents.len()).max(1)
     }
 
-    /// Whether it holds more than one datagram.
+    /// Whether there is more than one datagram.
     pub(crate) fn is_batch(&self) -> bool {
         self.stride() < self.contents.len()
     }
 
-    /// Refuses what no arm can send.
+    /// Rejects arguments that no socket can send.
     pub(crate) fn check(&self) -> Result<(), SendError> {
         if self.segment_size == Some(0) {
             return Err(SendError::Other(io::Error::new(io::ErrorKind::InvalidInput, "a segment size of zero")));
@@ -166,7 +203,7 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WouldBlock => f.write_str("the send buffer is full"),
-            Self::TooLarge => f.write_str("the datagram is larger than the route or the device takes"),
+            Self::TooLarge => f.write_str("the datagram exceeds the MTU of the route or the device"),
             Self::NoBuffers => f.write_str("a queue below the socket is full"),
             Self::Other(error) => write!(f, "sending failed: {error}"),
         }
@@ -182,7 +219,7 @@ impl Error for SendError {
     }
 }
 
-/// Sorts what a system call reports.
+/// Classifies the error of a system call.
 impl From<io::Error> for SendError {
     fn from(error: io::Error) -> Self {
         use rustix::io::Errno;

@@ -1,7 +1,7 @@
-//! The network interfaces of this host, and what can be reached over them.
+//! The network interfaces of this host, and reachability checks.
 //!
-//! [`interfaces`] reads the kernel's table at one moment. [`reachable`] asks the kernel's routes whether a datagram can go
-//! from an address and a device to another host; nothing is sent.
+//! [`interfaces`] reads the kernel's current table. [`reachable`] checks with the kernel's routes
+//! whether a datagram can be sent from an address and a device to another host; it sends nothing.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod route;
@@ -16,51 +16,53 @@ use nix::sys::socket::SockaddrStorage;
 
 use crate::{UdpSocket, UdpSocketOptions};
 
-/// Interfaces that are read, at most; those with the lowest indices count. A host of containers may have hundreds.
+/// Largest number of interfaces returned; those with the lowest indices are kept. A host of
+/// containers may have hundreds.
 pub const INTERFACES_MAX: usize = 256;
 
-/// A probe sends nothing and receives nothing.
+/// A reachability check neither sends nor receives, so its buffers are small.
 const PROBE_BUFFER_BYTES: usize = 4096;
 
-/// One network interface, as it was when the table was read.
+/// A network interface, at the time the table was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, such as `eth0`: what [`UdpSocketOptions::device`] takes.
+    /// The name, such as `eth0`, as used in [`UdpSocketOptions::device`].
     pub name: String,
-    /// The kernel's number, never 0. Smaller numbers are usually older interfaces.
+    /// The kernel's interface index, never 0. Lower indices usually belong to older interfaces.
     pub index: u32,
-    /// Whether the administrator has switched it on.
+    /// Whether the interface is administratively up.
     pub is_up: bool,
-    /// Whether it can carry packets: it has a carrier, or knows of none. False for a card without a cable, and for a
-    /// bridge whose members have gone.
+    /// Whether the interface can carry packets: it has a carrier, or does not report one. False for
+    /// a network card without a cable, and for a bridge without members.
     pub is_running: bool,
-    /// Whether it leads back to this host.
+    /// Whether it is a loopback interface.
     pub is_loopback: bool,
-    /// Whether exactly one host is at its other end, as with most tunnels.
+    /// Whether it is a point-to-point interface, as most tunnels are.
     pub is_point_to_point: bool,
-    /// In the kernel's order.
+    /// The addresses, in the kernel's order.
     pub addresses: Vec<InterfaceAddress>,
 }
 
 /// One address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InterfaceAddress {
-    /// The address itself.
+    /// The address.
     pub ip: IpAddr,
-    /// Leading bits that all addresses of its subnet share: 0 to 32 (IPv4) or 128 (IPv6).
+    /// Length of the subnet prefix in bits: 0 to 32 (IPv4) or 128 (IPv6).
     pub prefix_len: u8,
-    /// The interface's index for an IPv6 link-local address, which means nothing without it; otherwise 0.
+    /// For an IPv6 link-local address, the interface index, which is required to use the address;
+    /// otherwise 0.
     pub scope_id: u32,
 }
 
 impl InterfaceAddress {
-    /// Whether `other` is in this address's subnet; never true across address families.
+    /// Whether `other` is in this address's subnet. Always false across address families.
     #[must_use]
     pub fn shares_subnet_with(&self, other: IpAddr) -> bool {
         let prefix_len = u32::from(self.prefix_len);
         match (self.ip, other) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
-                // A shift by the whole width (prefix 0) leaves nothing to compare.
+                // A shift by the whole width (prefix 0) leaves no bits to compare.
                 let differing = ours.to_bits() ^ theirs.to_bits();
                 differing.checked_shr(u32::BITS.saturating_sub(prefix_len)).unwrap_or(0) == 0
             }
@@ -72,7 +74,7 @@ impl InterfaceAddress {
         }
     }
 
-    /// The address with a port, and with its scope where it has one.
+    /// The socket address with `port`, including the scope ID of a link-local address.
     #[must_use]
     pub fn with_port(&self, port: u16) -> SocketAddr {
         match self.ip {
@@ -82,17 +84,18 @@ impl InterfaceAddress {
     }
 }
 
-/// The interfaces of this host in the order of their indices, also those without an address; at most [`INTERFACES_MAX`].
-/// On Linux they are those of the calling thread's network namespace.
+/// The interfaces of this host in the order of their indices, including those without an address;
+/// at most [`INTERFACES_MAX`]. On Linux these are the interfaces of the calling thread's network
+/// namespace.
 ///
 /// # Errors
-/// What the operating system reports.
+/// The system's error.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut found: BTreeMap<String, Interface> = BTreeMap::new();
     for raw in getifaddrs()? {
         let name = device_name(&raw.interface_name);
         if !found.contains_key(name) {
-            // One that went away since the table was read is left out.
+            // The interface was removed after the table was read.
             let Ok(index) = if_nametoindex(name) else { continue };
             found.insert(name.to_owned(), without_addresses(name, index, raw.flags));
         }
@@ -106,13 +109,14 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(table)
 }
 
-/// Whether a datagram can be sent from `local` over `device` to `remote`, as far as this host knows: the address is ours and
-/// usable, the device is on, and a route leads there. Nothing is sent, and nobody at the other end is asked. Without a device
-/// the routes alone choose one.
+/// Checks whether a datagram can be sent from `local` over `device` to `remote`, according to this
+/// host: the address is local and usable, the device is up, and a route exists. Nothing is sent, so
+/// the remote host is not checked. Without a device any route counts.
 ///
 /// # Errors
-/// What stands in the way: `AddrNotAvailable` (not our address, or not usable yet), `NetworkUnreachable` or `HostUnreachable`
-/// (no route, or one that forbids), `PermissionDenied`, `NotFound` and others with words that say what to do.
+/// The obstacle: `AddrNotAvailable` (not a local address, or not usable yet), `NetworkUnreachable`
+/// or `HostUnreachable` (no route, or a prohibiting one), `PermissionDenied`, `NotFound` and
+/// others. The message says what to do.
 pub fn reachable(local: SocketAddr, device: Option<&str>, remote: SocketAddr) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if let (Some(device), IpAddr::V4(from), IpAddr::V4(to)) = (device, local.ip(), remote.ip()) {
@@ -128,7 +132,7 @@ pub fn reachable(local: SocketAddr, device: Option<&str>, remote: SocketAddr) ->
     Ok(rustix::net::connect(&socket, &remote)?)
 }
 
-/// Linux reports a labelled address (`eth0:1`) under its label; no device's name contains a colon.
+/// Linux reports a labelled address (`eth0:1`) under its label; no device name contains a colon.
 fn device_name(reported: &str) -> &str {
     reported.split(':').next().unwrap_or(reported)
 }
@@ -145,7 +149,7 @@ fn without_addresses(name: &str, index: u32, flags: InterfaceFlags) -> Interface
     }
 }
 
-/// The IP address of an entry; entries of other kinds (the link layer's) have none.
+/// The IP address of an entry; entries of other families (the link layer's) have none.
 fn address_of(raw: &RawAddress) -> Option<InterfaceAddress> {
     let (ip, scope_id) = ip_of(raw.address.as_ref()?)?;
     let all_ones = if ip.is_ipv4() { 32 } else { 128 };

@@ -1,17 +1,22 @@
-//! Everything that touches the operating system on the data path, behind traits with in-memory twins.
+//! Operating-system access on the data path: sockets, TUN devices, clock, timers, processors and
+//! randomness, behind traits with in-memory implementations.
 //!
-//! | module | what it holds |
+//! | module | holds |
 //! |---|---|
-//! | [`datagram`] | the trait [`DatagramSocket`], what is sent ([`Transmit`]) and what arrives ([`RecvMeta`]): start there |
+//! | [`datagram`] | the trait [`DatagramSocket`] with [`Transmit`] and [`RecvMeta`]: start here |
 //! | [`udp`] | UDP sockets of the kernel: segmentation and receive offload, ECN, source addresses, devices |
-//! | [`memory`] | the twin: sockets that share a network inside one process |
-//! | [`tun`] | TUN devices of the kernel with their offloads, super-packets and segments, and a twin in memory |
-//! | [`mod@interfaces`] | the host's interfaces and addresses, and what can be reached over them |
-//! | [`counters`] | what a socket did, counted |
-//! | [`clock`] | the one place that reads the clock |
-//! | [`timer`] | what ends a sleep to the nanosecond |
-//! | [`processors`] | which processors there are, and threads that stay on one |
+//! | [`memory`] | in-memory sockets that share a network inside one process |
+//! | [`tun`] | TUN devices with offloads, segmentation and coalescing, and an in-memory device |
+//! | [`mod@interfaces`] | the host's interfaces and addresses, and reachability checks |
+//! | [`counters`] | counters of a socket |
+//! | [`clock`] | the monotonic clock, the only place that reads it |
+//! | [`timer`] | a timer with nanosecond resolution |
+//! | [`processors`] | the available processors, and thread affinity |
 //! | [`secret`] | random bytes from the operating system |
+//! | [`testing`] | for tests: sockets that fail, lose datagrams or pretend an address |
+//!
+//! This crate contains all platform-specific code of the workspace's data path. It knows no
+//! protocol.
 #![forbid(unsafe_code)]
 
 pub mod clock;
@@ -21,6 +26,7 @@ pub mod interfaces;
 pub mod memory;
 pub mod processors;
 pub mod secret;
+pub mod testing;
 pub mod timer;
 pub mod tun;
 pub mod udp;
@@ -33,3 +39,8 @@ pub use memory::{MemoryNetwork, MemorySocket};
 pub use secret::os_random;
 pub use timer::FineTimer;
 pub use udp::{OpenError, UdpSocket, UdpSocketOptions};
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExample;

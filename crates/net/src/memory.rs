@@ -1,7 +1,8 @@
-//! The in-memory twin of a UDP socket: sockets that share a network inside one process.
+//! In-memory sockets that share a network inside one process.
 //!
-//! The network behaves like the loopback device of one machine: every address is there, nothing is lost on the way, a full
-//! inbox drops. Batches stay together, as they do over loopback with both offloads.
+//! The network behaves like the loopback device of a machine: every address exists, nothing is lost
+//! in transit, and a full inbox drops datagrams. Batches stay together, as they do over loopback
+//! with both offloads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -11,22 +12,23 @@ use std::task::Waker;
 
 use crate::{BATCH_BYTES_MAX, DatagramSocket, Ecn, RecvMeta, SendError, SocketCounters, Transmit};
 
-/// Bytes that wait in one socket's inbox at most; more is dropped. As much as UDP sockets ask for.
+/// Capacity of one socket's inbox in bytes; further datagrams are dropped. The same size that UDP
+/// sockets request.
 pub const INBOX_BYTES_MAX: usize = 4 << 20;
 
-/// Batches that wait in one socket's inbox at most. Bounds a flood of empty datagrams.
+/// Capacity of one socket's inbox in batches. It bounds a flood of empty datagrams.
 pub const INBOX_BATCHES_MAX: usize = 4096;
 
-/// Datagrams in one batch at most: what Linux 4.18 to today grants.
+/// Largest number of datagrams in one batch, as in Linux since 4.18.
 const SEGMENTS_MAX: usize = 64;
 
-/// Used-up buffers that an inbox keeps for the next arrivals.
+/// Number of used buffers that an inbox keeps for later arrivals.
 const SPARE_BUFFERS_MAX: usize = 64;
 
 /// The first port of the dynamic range (RFC 6335, section 6).
 const DYNAMIC_PORT_FIRST: u16 = 49_152;
 
-/// A network in memory. Clones are the same network.
+/// An in-memory network. Clones refer to the same network.
 #[derive(Clone, Debug)]
 pub struct MemoryNetwork {
     shared: Arc<Shared>,
@@ -38,7 +40,7 @@ pub struct MemorySocket {
     shared: Arc<Shared>,
     local: SocketAddr,
     inbox: Arc<Mutex<Inbox>>,
-    bound: Arc<Bound>,
+    binding: Arc<Binding>,
     counters: SocketCounters,
 }
 
@@ -50,10 +52,10 @@ struct Shared {
 
 #[derive(Debug)]
 struct Table {
-    /// By address and port alone: flow labels and scopes do not matter here.
+    /// Keyed by address and port alone: flow labels and scopes are ignored.
     inboxes: BTreeMap<(IpAddr, u16), Arc<Mutex<Inbox>>>,
     port_next: u16,
-    /// Datagrams to where no socket is.
+    /// Datagrams to addresses without a socket.
     unreachable: u64,
 }
 
@@ -62,7 +64,7 @@ struct Inbox {
     arrived: VecDeque<Arrived>,
     /// The sum of the lengths in `arrived`.
     bytes: usize,
-    /// Datagrams that found it full.
+    /// Datagrams dropped because the inbox was full.
     overflowed: u64,
     waker: Option<Waker>,
     spare: Vec<Vec<u8>>,
@@ -78,28 +80,28 @@ struct Arrived {
 }
 
 impl MemoryNetwork {
-    /// An empty network that takes datagrams as large as UDP does.
+    /// An empty network that accepts datagrams of UDP's maximum size.
     #[must_use]
     pub fn new() -> Self {
         Self::with_datagram_bytes_max(BATCH_BYTES_MAX)
     }
 
-    /// An empty network that refuses datagrams of more than `datagram_bytes_max` bytes as too large, as a device with a
-    /// small MTU does.
+    /// An empty network that rejects datagrams of more than `datagram_bytes_max` bytes as too
+    /// large, like a device with a small MTU.
     #[must_use]
     pub fn with_datagram_bytes_max(datagram_bytes_max: usize) -> Self {
         let table = Table { inboxes: BTreeMap::new(), port_next: DYNAMIC_PORT_FIRST, unreachable: 0 };
         Self { shared: Arc::new(Shared { datagram_bytes_max, table: Mutex::new(table) }) }
     }
 
-    /// A socket at `address`. Port 0 takes a free one; the wildcard address receives what no socket at the exact address
-    /// does.
+    /// Opens a socket at `address`. Port 0 selects a free port. A wildcard address receives the
+    /// datagrams for which there is no socket at the exact address.
     ///
     /// # Errors
-    /// `AddrInUse` if another socket is there, or no port is free.
+    /// `AddrInUse` if the address is already in use, or if no port is free.
     pub fn bind(&self, address: SocketAddr) -> io::Result<MemorySocket> {
         let mut table = lock(&self.shared.table);
-        let in_use = || io::Error::new(io::ErrorKind::AddrInUse, format!("{address} has a socket already"));
+        let in_use = || io::Error::new(io::ErrorKind::AddrInUse, format!("{address} is already in use"));
         let port = match address.port() {
             0 => table.free_port(address.ip()).ok_or_else(in_use)?,
             port => port,
@@ -111,11 +113,11 @@ impl MemoryNetwork {
         let inbox = Arc::new(Mutex::new(Inbox::default()));
         table.inboxes.insert((local.ip(), port), Arc::clone(&inbox));
         let shared = Arc::clone(&self.shared);
-        let bound = Arc::new(Bound { shared: Arc::clone(&shared), local });
-        Ok(MemorySocket { shared, local, inbox, bound, counters: SocketCounters::default() })
+        let binding = Arc::new(Binding { shared: Arc::clone(&shared), local });
+        Ok(MemorySocket { shared, local, inbox, binding, counters: SocketCounters::default() })
     }
 
-    /// Datagrams sent to where no socket was.
+    /// Datagrams sent to addresses without a socket.
     #[must_use]
     pub fn unreachable(&self) -> u64 {
         lock(&self.shared.table).unreachable
@@ -148,7 +150,8 @@ impl Table {
 }
 
 impl Inbox {
-    /// Takes in a batch, or counts it as overflowed. Whom to wake, once the lock is released.
+    /// Stores a batch, or counts it as overflowed. Returns the waker to call once the lock is
+    /// released.
     fn deliver(&mut self, source: SocketAddr, transmit: &Transmit<'_>) -> Option<Waker> {
         let bytes = transmit.contents.len();
         if self.bytes + bytes > INBOX_BYTES_MAX || self.arrived.len() >= INBOX_BATCHES_MAX {
@@ -168,7 +171,7 @@ impl Inbox {
         self.waker.clone()
     }
 
-    /// Copies the oldest batch into `buffer`, as much of it as fits.
+    /// Copies the oldest batch into `buffer`, truncated to its size.
     fn take(&mut self, buffer: &mut [u8]) -> Option<RecvMeta> {
         let mut arrived = self.arrived.pop_front()?;
         self.bytes -= arrived.contents.len();
@@ -190,9 +193,10 @@ impl Inbox {
 }
 
 impl MemorySocket {
-    /// Wakes `waker` on every arrival from now on, and at once if something has arrived already. Replaces the last one.
+    /// Calls `waker` on every later arrival, and at once if data has already arrived. Replaces the
+    /// previous waker.
     ///
-    /// The thread that sends wakes it, and waits meanwhile.
+    /// The waker runs on the sending thread and blocks it meanwhile.
     pub fn set_waker(&self, waker: Waker) {
         let mut inbox = lock(&self.inbox);
         let wake_now = (!inbox.arrived.is_empty()).then(|| waker.clone());
@@ -203,7 +207,7 @@ impl MemorySocket {
         }
     }
 
-    /// Datagrams that found the inbox full and were dropped.
+    /// Datagrams dropped because the inbox was full.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         lock(&self.inbox).overflowed
@@ -293,27 +297,27 @@ impl DatagramSocket for MemorySocket {
     }
 }
 
-/// Another handle on the same socket, with counters of its own.
+/// Another handle for the same socket, with its own counters.
 impl Clone for MemorySocket {
     fn clone(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             local: self.local,
             inbox: Arc::clone(&self.inbox),
-            bound: Arc::clone(&self.bound),
+            binding: Arc::clone(&self.binding),
             counters: SocketCounters::default(),
         }
     }
 }
 
-/// The address is free again once the last handle is gone.
+/// Frees the address when the last handle is dropped.
 #[derive(Debug)]
-struct Bound {
+struct Binding {
     shared: Arc<Shared>,
     local: SocketAddr,
 }
 
-impl Drop for Bound {
+impl Drop for Binding {
     fn drop(&mut self) {
         lock(&self.shared.table).inboxes.remove(&(self.local.ip(), self.local.port()));
     }
@@ -326,7 +330,8 @@ const fn wildcard(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// A thread that panicked elsewhere must not take the network down; every change under these locks is complete or absent.
+/// A panicked thread must not disable the network: every change under these locks is complete or
+/// absent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,9 @@
-//! The machine's processors, and threads that stay on one of them.
+//! The machine's processors, and thread affinity.
 
 use std::io;
 
-/// The processors that this thread may run on, by their numbers; none where the system does not tell.
+/// The numbers of the processors that this thread may run on; empty if the system does not report
+/// them.
 pub fn allowed() -> Vec<usize> {
     #[cfg(target_os = "linux")]
     {
@@ -10,7 +11,7 @@ pub fn allowed() -> Vec<usize> {
         match sched_getaffinity(None) {
             Ok(set) => (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
             Err(error) => {
-                tracing::debug!(%error, "which processors there are is not told");
+                tracing::debug!(%error, "cannot read the processor affinity");
                 Vec::new()
             }
         }
@@ -19,7 +20,7 @@ pub fn allowed() -> Vec<usize> {
     Vec::new()
 }
 
-/// How many processors this thread may run on; at least one.
+/// The number of processors that this thread may run on; at least one.
 pub fn count() -> usize {
     match allowed().len() {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -27,29 +28,27 @@ pub fn count() -> usize {
     }
 }
 
-/// Keeps the calling thread on processor `core`. Does nothing where the system cannot.
+/// Pins the calling thread to processor `core`. Does nothing if the system does not support it.
 ///
 /// # Errors
-/// What the system says, such as that it must not run there.
-pub fn stay_on(core: usize) -> io::Result<()> {
-    stay_among(&[core])
+/// The system's error, for example if the processor is not available.
+pub fn pin_to(core: usize) -> io::Result<()> {
+    set_affinity(&[core])
 }
 
-/// Keeps the calling thread, and those that it starts from now on, on these processors. Does nothing where the system cannot.
+/// Pins the calling thread, and the threads it starts later, to these processors. Does nothing if
+/// the system does not support it.
 ///
 /// # Errors
-/// What the system says, such as that it must not run there, or that there are none.
-pub fn stay_among(cores: &[usize]) -> io::Result<()> {
+/// The system's error, for example if a processor is not available or the list is empty.
+pub fn set_affinity(cores: &[usize]) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         use rustix::thread::{CpuSet, sched_setaffinity};
         let mut set = CpuSet::new();
         for core in cores {
             if *core >= CpuSet::MAX_CPU {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "the system does not count so many processors",
-                ));
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "processor number out of range"));
             }
             set.set(*core);
         }
@@ -66,22 +65,22 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_thread_stays_where_it_was_put() {
+    fn a_pinned_thread_stays_on_its_processor() {
         let cores = allowed();
         assert!(!cores.is_empty() && count() == cores.len());
         let core = cores[cores.len() - 1];
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                stay_on(core).unwrap();
+                pin_to(core).unwrap();
                 assert_eq!(allowed(), [core]);
                 let started = std::thread::scope(|scope| scope.spawn(allowed).join().unwrap());
-                assert_eq!(started, [core], "who is started stays there, too");
-                stay_among(&cores).unwrap();
+                assert_eq!(started, [core], "a thread started later inherits the affinity");
+                set_affinity(&cores).unwrap();
                 assert_eq!(allowed(), cores);
-                assert!(stay_among(&[]).is_err());
+                assert!(set_affinity(&[]).is_err());
             });
         });
-        assert_eq!(allowed(), cores, "other threads stay free");
-        assert!(stay_on(1 << 20).is_err(), "there is no such processor");
+        assert_eq!(allowed(), cores, "other threads are not pinned");
+        assert!(pin_to(1 << 20).is_err(), "there is no such processor");
     }
 }

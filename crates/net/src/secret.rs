@@ -1,13 +1,14 @@
-//! Random bytes that nobody can predict: seeds, tokens, connection identifiers, path challenges.
+//! Unpredictable random bytes: for seeds, tokens, connection IDs and path challenges.
 //!
-//! Kept apart from [`units::Rng`], whose output is public: the two must never be mistaken for each other.
+//! Separate from [`units::Rng`], whose output is predictable: the two must not be confused.
 
 use std::io;
 
-/// Fills `bytes` from the operating system's generator. Blocks until that is seeded, which matters only right after boot.
+/// Fills `bytes` from the operating system's generator. Blocks until the generator is seeded, which
+/// matters only right after boot.
 ///
 /// # Errors
-/// What the operating system reports; then part of `bytes` may be filled, and none of it may be used.
+/// The system's error. A part of `bytes` may then be filled, and none of it may be used.
 pub fn os_random(bytes: &mut [u8]) -> io::Result<()> {
     fill(bytes)
 }
@@ -19,7 +20,7 @@ fn fill(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {
         match getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
-            // Beyond 256 bytes a signal may cut the call short.
+            // Beyond 256 bytes a signal may interrupt the call.
             Ok(count) => filled += count,
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -38,13 +39,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_is_filled_and_no_two_draws_agree() {
+    fn every_byte_is_filled_and_draws_differ() {
         let mut first = vec![0_u8; 100_000];
         let mut second = first.clone();
         os_random(&mut first).unwrap();
         os_random(&mut second).unwrap();
         assert_ne!(first, second);
-        // A run of 64 zeros in random bytes has a chance of 2^-495.
+        // The probability of 64 zero bytes in random data is 2^-495.
         assert!(first.chunks_exact(64).all(|chunk| chunk.iter().any(|&byte| byte != 0)));
         os_random(&mut []).unwrap();
     }

@@ -1,4 +1,5 @@
-//! A timer of nanoseconds that ends a sleep in `epoll`, which itself rounds up to milliseconds.
+//! A timer with nanosecond resolution that wakes `epoll`, whose own timeout is rounded up to
+//! milliseconds.
 
 #[cfg(target_os = "linux")]
 pub use linux::FineTimer;
@@ -15,22 +16,23 @@ mod linux {
     };
     use units::Duration;
 
-    /// A descriptor that becomes readable when the timer fires. Watched for edges, nobody has to read it: each firing is an
-    /// edge of its own.
+    /// A descriptor that becomes readable when the timer expires. With edge-triggered polling it
+    /// need not be read: each expiry is a separate edge.
     #[derive(Debug)]
     pub struct FineTimer(OwnedFd);
 
     impl FineTimer {
-        /// A timer that is not armed; none where the system has none, and sleeps are rounded.
+        /// A disarmed timer. `None` if the system has no such timer; timeouts are then rounded.
         ///
         /// # Errors
-        /// If the system gives out no descriptor.
+        /// If the system has no free descriptor.
         pub fn new() -> io::Result<Option<Self>> {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             Ok(Some(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?)))
         }
 
-        /// Fires after `span`, which is not zero, in place of what was armed before. False if it cannot.
+        /// Arms the timer to expire after `span`, which must not be zero. Replaces an earlier
+        /// setting. Returns false on failure.
         pub fn arm(&self, span: Duration) -> bool {
             let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
             let nanos = span.as_nanos();
@@ -52,12 +54,12 @@ mod none {
 
     use units::Duration;
 
-    /// There is none here.
+    /// Not available on this system.
     #[derive(Debug)]
     pub enum FineTimer {}
 
     impl FineTimer {
-        /// None.
+        /// Always `Ok(None)`.
         ///
         /// # Errors
         /// Never.

@@ -1,63 +1,68 @@
-//! TUN devices: IP packets of the kernel's, as they leave it and as they come back in.
+//! TUN devices: IP packets exchanged with the kernel.
 //!
-//! The kernel hands out what a fast network card would get: packets whose checksum is not computed yet, and super-packets
-//! of up to 64 KiB that are to be cut into segments. Without these offloads it would do that work for each packet before
-//! we see it, and refuse the UDP batches of applications (`EIO`). Each packet has an [offload header](OFFLOAD_HEADER_BYTES)
-//! before it that says what is left to do.
+//! The kernel passes packets as to a network card with offloads: packets with a partial checksum,
+//! and super-packets of up to 64 KiB that must be segmented. Without these offloads the kernel
+//! would do that work for each packet, and reject the UDP batches of applications (`EIO`). Each
+//! packet begins with an [offload header](OFFLOAD_HEADER_BYTES) that describes the remaining work.
 //!
 //! ```text
-//!  kernel ─▶ read ─▶ super-packet ─▶ [Cut] ─▶ segments ─ ... ─▶ [Joiner] ─▶ super-packet ─▶ write ─▶ kernel
-//!                                                  unfinished checksums stay unfinished
+//!  kernel ─▶ read ─▶ super-packet ─▶ [Segments] ─▶ segments ─ ...
+//!    ... ─▶ [Coalescer] ─▶ super-packet ─▶ write ─▶ kernel
+//!
+//!  Partial checksums stay partial.
 //! ```
 //!
-//! A checksum that the kernel left unfinished is handed back unfinished: nobody looks at the payload, and the receiving
-//! kernel takes it for good. Who changes the payload must [finish it first](TunPacket::finish_checksum).
+//! A partial checksum is passed back as it is: the payload is not read, and the receiving kernel
+//! accepts the packet as valid. Code that changes the payload must [complete the
+//! checksum](TunPacket::finish_checksum) first.
 //!
-//! | item | what it holds |
+//! | item | holds |
 //! |---|---|
 //! | [`TunDevice`] | the trait: read and write |
 //! | [`Tun`] | a device of the kernel (Linux) |
-//! | [`MemoryTun`] | the twin |
-//! | [`Cut`] | super-packets into segments |
-//! | [`Joiner`] | segments into super-packets |
+//! | [`MemoryTun`] | an in-memory device |
+//! | [`Segments`] | splits super-packets into segments (GSO) |
+//! | [`Coalescer`] | merges segments into super-packets (GRO) |
 //! | [`TunPacket`] | one packet with its offload header |
 
 mod checksum;
-mod cut;
+mod coalesce;
 mod header;
-mod join;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod memory;
 mod packet;
 #[cfg(test)]
 mod samples;
+mod segment;
 
 use std::io;
 
-pub use cut::{Cut, MalformedPacket};
+pub use coalesce::Coalescer;
 pub use header::OFFLOAD_HEADER_BYTES;
-pub use join::Joiner;
 #[cfg(target_os = "linux")]
 pub use kernel::{OpenTunError, Tun};
 pub use memory::{MemoryTun, PACKETS_WAITING_MAX};
 pub use packet::TunPacket;
+pub use segment::{MalformedPacket, Segments};
 
-/// A buffer of this size holds every packet and every super-packet with its offload header.
+/// A buffer of this size holds every packet and every super-packet including its offload header.
 pub const TUN_BUFFER_BYTES: usize = OFFLOAD_HEADER_BYTES + 65_535;
 
-/// A device that hands out and takes IP packets without blocking, each with its offload header before it.
+/// A non-blocking device for IP packets, each with its offload header.
 pub trait TunDevice: Send {
-    /// The next packet or super-packet that the kernel sends over this device; its length, offload header included.
-    /// Buffers want [`TUN_BUFFER_BYTES`]; what does not fit is cut off.
+    /// Reads the next packet or super-packet that the kernel sends over this device. Returns its
+    /// length, including the offload header. Buffers should have [`TUN_BUFFER_BYTES`]; data that
+    /// does not fit is truncated.
     ///
     /// # Errors
-    /// `WouldBlock` if there is none; otherwise what the system reports.
+    /// `WouldBlock` if there is none; otherwise the system's error.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Hands a packet or super-packet to the kernel, as if it had arrived on this device.
+    /// Passes a packet or super-packet to the kernel as received on this device.
     ///
     /// # Errors
-    /// What the system reports: the device is down or gone, or memory is short. The packet is dropped.
+    /// The system's error: the device is down or removed, or memory is short. The packet is
+    /// dropped.
     fn write(&mut self, packet: &[u8]) -> io::Result<()>;
 }

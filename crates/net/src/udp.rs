@@ -1,8 +1,8 @@
 //! UDP sockets of the kernel.
 //!
-//! `quinn-udp` makes the system calls: one `sendmsg` with segmentation offload (GSO) a batch, `recvmmsg` with receive offload
-//! (GRO). What this module adds: opening with all options and errors that say what to do, batches that survive a device
-//! which cannot segment (in `segmentation`), and counters.
+//! `quinn-udp` makes the system calls: one `sendmsg` with segmentation offload (GSO) per batch, and
+//! `recvmmsg` with receive offload (GRO). This module adds socket options with errors that say what
+//! to do, a fallback for devices without segmentation (in `segmentation`), and counters.
 
 mod options;
 mod segmentation;
@@ -19,12 +19,13 @@ pub use options::{OpenError, UdpSocketOptions};
 use crate::udp::segmentation::{RawSend, Segmentation};
 use crate::{DatagramSocket, Ecn, RecvMeta, SendError, SocketCounters, Transmit};
 
-/// Buffers that one call fills at most.
+/// Largest number of buffers filled by one call.
 pub const RECV_BATCH_MAX: usize = quinn_udp::BATCH_SIZE;
 
-/// A UDP socket: never blocks, never fragments, carries ECN marks and tells source and destination addresses.
+/// A UDP socket: non-blocking, without fragmentation, with ECN marks and with source and
+/// destination addresses.
 ///
-/// One address family a socket: one bound to `[::]` takes no IPv4.
+/// A socket has one address family: a socket bound to `[::]` does not receive IPv4.
 #[derive(Debug)]
 pub struct UdpSocket {
     kernel: Kernel,
@@ -34,10 +35,10 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Opens, sets up and binds a socket.
+    /// Opens, configures and binds a socket.
     ///
     /// # Errors
-    /// An [`OpenError`], which names the address, the device, the step that failed and what to do.
+    /// An [`OpenError`], which names the address, the device, the failed step and what to do.
     pub fn open(options: &UdpSocketOptions) -> Result<Self, OpenError> {
         let socket = options.open()?;
         let state = state::set_up(&socket).map_err(|error| options.error("set up", error))?;
@@ -46,10 +47,11 @@ impl UdpSocket {
         Ok(Self { kernel: Kernel { socket, state }, segmentation, counters: SocketCounters::default(), granted })
     }
 
-    /// Another handle on the same socket, with counters of its own, so that two threads may send and receive at a time.
+    /// Another handle for the same socket, with its own counters, so that two threads can send and
+    /// receive at the same time.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     pub fn try_clone(&self) -> io::Result<Self> {
         let socket = self.kernel.socket.try_clone()?;
         let state = state::set_up(&socket)?;
@@ -57,8 +59,8 @@ impl UdpSocket {
         Ok(Self { kernel: Kernel { socket, state }, segmentation, counters: SocketCounters::default(), ..*self })
     }
 
-    /// The sizes of the send and the receive buffer, in bytes, as the system granted them. It may grant less than was
-    /// asked for: see [`UdpSocketOptions::recv_buffer_bytes`].
+    /// The sizes of the send and the receive buffer in bytes, as granted by the system. They may be
+    /// smaller than requested: see [`UdpSocketOptions::recv_buffer_bytes`].
     #[must_use]
     pub const fn granted_buffers(&self) -> (usize, usize) {
         self.granted
@@ -71,7 +73,7 @@ impl DatagramSocket for UdpSocket {
             .socket
             .local_addr()?
             .as_socket()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "a UDP socket without an IP address"))
+            .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "the UDP socket has no IP address"))
     }
 
     fn max_gso_segments(&self) -> usize {
@@ -84,12 +86,12 @@ impl DatagramSocket for UdpSocket {
 
     fn send(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError> {
         let result = self.segmentation.send(&mut self.kernel, &mut self.counters, transmit);
-        result.inspect_err(|error| self.counters.on_refused(error))
+        result.inspect_err(|error| self.counters.on_send_error(error))
     }
 
     fn flush(&mut self) -> Result<(), SendError> {
         let result = self.segmentation.flush(&mut self.kernel, &mut self.counters);
-        result.inspect_err(|error| self.counters.on_refused(error))
+        result.inspect_err(|error| self.counters.on_send_error(error))
     }
 
     fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize> {
@@ -133,7 +135,7 @@ impl AsRawFd for UdpSocket {
     }
 }
 
-/// The socket as `quinn-udp` drives it.
+/// The socket and its `quinn-udp` state.
 #[derive(Debug)]
 struct Kernel {
     socket: socket2::Socket,
@@ -154,12 +156,15 @@ impl RawSend for Kernel {
             },
         );
         if self.state.max_gso_segments() < segments_max {
-            // It met EIO or EINVAL, took the kernel for one that knows no ECN marks, and will never set one on IPv4 again.
-            // Every kernel with segmentation knows them, so the verdict is wrong; only a new state forgets it. Whether
-            // to segment is decided in `Segmentation`, which knows more.
+            // `quinn-udp` received EIO or EINVAL, concluded that the kernel does not support ECN
+            // marks, and will no longer set them on IPv4. Every kernel with segmentation supports
+            // them, so the conclusion is wrong, and only a new state resets it. `Segmentation`
+            // decides whether to use segmentation.
             match state::set_up(&self.socket) {
                 Ok(state) => self.state = state,
-                Err(error) => tracing::warn!(%error, "this socket sends without ECN marks from now on"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot reset the socket state: sending without ECN marks from now on")
+                }
             }
         }
         result

@@ -1,18 +1,18 @@
-//! What every [`DatagramSocket`] must do: each test is one function, run on both arms. `udp` is the kernel's loopback, `memory`
-//! its twin.
+//! Conformance tests of [`DatagramSocket`]: each test is one function that runs on both backends.
+//! `udp` is the kernel's loopback, `memory` is the in-memory network.
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
 
-#[path = "conformance/arm.rs"]
-mod arm;
+#[path = "conformance/backend.rs"]
+mod backend;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use net::{BATCH_BYTES_MAX, DatagramSocket, Ecn, RecvMeta, SendError, Transmit};
 
-use arm::{Arm, Received, memory, pattern, receive, udp};
+use backend::{Backend, Received, memory, pattern, receive, udp};
 
-/// Runs each function named on both arms.
+/// Runs each named function on both backends.
 macro_rules! on_both_arms {
     ($($name:ident),* $(,)?) => {
         mod on_udp {
@@ -27,19 +27,19 @@ macro_rules! on_both_arms {
 on_both_arms! {
     a_datagram_arrives_with_its_addresses,
     an_empty_datagram_is_a_datagram,
-    a_batch_arrives_in_order_and_in_its_strides,
-    a_batch_of_more_segments_than_one_call_takes_arrives_whole,
-    every_mark_is_carried,
+    a_batch_arrives_in_order_with_its_stride,
+    a_batch_above_the_segment_limit_arrives_completely,
+    every_ecn_mark_is_carried,
     an_empty_socket_would_block,
-    no_buffers_take_nothing,
+    receiving_without_buffers_takes_nothing,
     several_buffers_are_filled_by_one_call,
-    what_does_not_fit_is_cut_off_and_counted,
+    data_that_does_not_fit_is_truncated_and_counted,
     a_datagram_above_the_limit_is_too_large_and_the_socket_still_works,
-    a_segment_size_of_zero_is_refused,
+    a_segment_size_of_zero_is_rejected,
     the_source_address_can_be_chosen,
     ipv6_carries_batches_marks_and_addresses,
-    the_other_address_family_is_refused,
-    many_sockets_do_not_mix,
+    the_other_address_family_is_rejected,
+    many_sockets_receive_only_their_own_datagrams,
 }
 
 fn localhost() -> SocketAddr {
@@ -50,14 +50,14 @@ fn plain(destination: SocketAddr, contents: &[u8]) -> Transmit<'_> {
     Transmit { destination, source_ip: None, ecn: None, contents, segment_size: None }
 }
 
-fn pair(arm: &Arm) -> (Box<dyn DatagramSocket>, Box<dyn DatagramSocket>, SocketAddr) {
-    let (sender, receiver) = (arm.open(localhost()), arm.open(localhost()));
+fn pair(backend: &Backend) -> (Box<dyn DatagramSocket>, Box<dyn DatagramSocket>, SocketAddr) {
+    let (sender, receiver) = (backend.open(localhost()), backend.open(localhost()));
     let destination = receiver.local_addr().unwrap();
     (sender, receiver, destination)
 }
 
-fn a_datagram_arrives_with_its_addresses(arm: &Arm) {
-    let (mut sender, mut receiver, destination) = pair(arm);
+fn a_datagram_arrives_with_its_addresses(backend: &Backend) {
+    let (mut sender, mut receiver, destination) = pair(backend);
     sender.send(&plain(destination, b"hello")).unwrap();
     let received = receive(&mut *receiver, 1);
     let expected = Received {
@@ -73,16 +73,16 @@ fn a_datagram_arrives_with_its_addresses(arm: &Arm) {
     assert_eq!((counters.datagrams_received, counters.batches_received, counters.bytes_received), (1, 1, 5));
 }
 
-fn an_empty_datagram_is_a_datagram(arm: &Arm) {
-    let (mut sender, mut receiver, destination) = pair(arm);
+fn an_empty_datagram_is_a_datagram(backend: &Backend) {
+    let (mut sender, mut receiver, destination) = pair(backend);
     sender.send(&plain(destination, b"")).unwrap();
     sender.send(&plain(destination, b"after")).unwrap();
     assert_eq!(receive(&mut *receiver, 2).pop().unwrap().contents, b"after");
     assert_eq!((sender.counters().datagrams_sent, receiver.counters().datagrams_received), (2, 2));
 }
 
-fn a_batch_arrives_in_order_and_in_its_strides(arm: &Arm) {
-    let (mut sender, mut receiver, destination) = pair(arm);
+fn a_batch_arrives_in_order_with_its_stride(backend: &Backend) {
+    let (mut sender, mut receiver, destination) = pair(backend);
     let contents = pattern(10 * 1200 + 77);
     let transmit = Transmit { segment_size: Some(1200), ecn: Some(Ecn::Ect0), ..plain(destination, &contents) };
     sender.send(&transmit).unwrap();
@@ -100,8 +100,8 @@ fn a_batch_arrives_in_order_and_in_its_strides(arm: &Arm) {
     }
 }
 
-fn a_batch_of_more_segments_than_one_call_takes_arrives_whole(arm: &Arm) {
-    let (mut sender, mut receiver, destination) = pair(arm);
+fn a_batch_above_the_segment_limit_arrives_completely(backend: &Backend) {
+    let (mut sender, mut receiver, destination) = pair(backend);
     let segments_max = sender.max_gso_segments();
     let count = segments_max * 2 + 3;
     let contents = pattern(count * 20);
@@ -112,7 +112,7 @@ fn a_batch_of_more_segments_than_one_call_takes_arrives_whole(arm: &Arm) {
     let calls = count.div_ceil(segments_max) as u64;
     assert_eq!((counters.datagrams_sent, counters.batches_sent, counters.gso_fallbacks), (count as u64, calls, 0));
 
-    // A batch of the largest size goes through, one byte more does not and nothing of it is sent.
+    // A batch of the largest size is sent; with one more byte it is rejected and nothing is sent.
     let contents = pattern(BATCH_BYTES_MAX + 1);
     let batch = |bytes: usize| Transmit { segment_size: Some(1472), ..plain(destination, &contents[..bytes]) };
     sender.send(&batch(BATCH_BYTES_MAX)).unwrap();
@@ -121,22 +121,22 @@ fn a_batch_of_more_segments_than_one_call_takes_arrives_whole(arm: &Arm) {
     assert_nothing_more(&mut *receiver);
 }
 
-fn every_mark_is_carried(arm: &Arm) {
-    let (mut sender, mut receiver, destination) = pair(arm);
+fn every_ecn_mark_is_carried(backend: &Backend) {
+    let (mut sender, mut receiver, destination) = pair(backend);
     for ecn in [None, Some(Ecn::Ect0), Some(Ecn::Ect1), Some(Ecn::Ce), None] {
         sender.send(&Transmit { ecn, ..plain(destination, b"marked") }).unwrap();
         assert_eq!(receive(&mut *receiver, 1)[0].ecn, ecn);
     }
 }
 
-fn an_empty_socket_would_block(arm: &Arm) {
-    let mut socket = arm.open(localhost());
+fn an_empty_socket_would_block(backend: &Backend) {
+    let mut socket = backend.open(localhost());
     assert_nothing_more(&mut *socket);
     assert_eq!(socket.counters().batches_received, 0);
 }
 
-fn no_buffers_take_nothing(arm: &Arm) {
-    let (mut sender, mut receiver, destination) = pair(arm);
+fn receiving_without_buffers_takes_nothing(backend: &Backend) {
+    let (mut sender, mut receiver, destination) = pair(backend);
     sender.send(&plain(destination, b"waits")).unwrap();
     let mut buffer = [0; 16];
     assert_eq!(receiver.recv(&mut [], &mut [RecvMeta::default()]).unwrap(), 0);
@@ -144,13 +144,13 @@ fn no_buffers_take_nothing(arm: &Arm) {
     assert_eq!(receive(&mut *receiver, 1)[0].contents, b"waits");
 }
 
-fn several_buffers_are_filled_by_one_call(arm: &Arm) {
-    let (mut sender, mut receiver, destination) = pair(arm);
-    // Of growing length, so that receive offload cannot put them together.
+fn several_buffers_are_filled_by_one_call(backend: &Backend) {
+    let (mut sender, mut receiver, destination) = pair(backend);
+    // Of increasing length, so that receive offload cannot merge them.
     for length in 1..=4 {
         sender.send(&plain(destination, &[length; 9][..usize::from(length)])).unwrap();
     }
-    arm.settle();
+    backend.settle();
     let mut memory = [[0_u8; 64]; 5];
     let mut buffers: Vec<&mut [u8]> = memory.iter_mut().map(|buffer| &mut buffer[..]).collect();
     let mut metas = [RecvMeta::default(); 3];
@@ -163,11 +163,11 @@ fn several_buffers_are_filled_by_one_call(arm: &Arm) {
     assert_nothing_more(&mut *receiver);
 }
 
-fn what_does_not_fit_is_cut_off_and_counted(arm: &Arm) {
-    let (mut sender, mut receiver, destination) = pair(arm);
+fn data_that_does_not_fit_is_truncated_and_counted(backend: &Backend) {
+    let (mut sender, mut receiver, destination) = pair(backend);
     sender.send(&plain(destination, &[7; 100])).unwrap();
     sender.send(&plain(destination, &[8; 50])).unwrap();
-    arm.settle();
+    backend.settle();
     let (mut short, mut long) = ([0_u8; 99], [0_u8; 99]);
     let mut metas = [RecvMeta::default(); 2];
     assert_eq!(receiver.recv(&mut [&mut short, &mut long], &mut metas).unwrap(), 2);
@@ -177,8 +177,8 @@ fn what_does_not_fit_is_cut_off_and_counted(arm: &Arm) {
     assert_nothing_more(&mut *receiver);
 }
 
-fn a_datagram_above_the_limit_is_too_large_and_the_socket_still_works(arm: &Arm) {
-    let (mut sender, mut receiver, destination) = pair(arm);
+fn a_datagram_above_the_limit_is_too_large_and_the_socket_still_works(backend: &Backend) {
+    let (mut sender, mut receiver, destination) = pair(backend);
     let contents = pattern(BATCH_BYTES_MAX + 1);
     assert!(matches!(sender.send(&plain(destination, &contents)), Err(SendError::TooLarge)));
     assert_nothing_more(&mut *receiver);
@@ -187,16 +187,16 @@ fn a_datagram_above_the_limit_is_too_large_and_the_socket_still_works(arm: &Arm)
     assert_eq!((sender.counters().datagrams_sent, receiver.counters().truncated), (1, 0));
 }
 
-fn a_segment_size_of_zero_is_refused(arm: &Arm) {
-    let (mut sender, mut receiver, destination) = pair(arm);
+fn a_segment_size_of_zero_is_rejected(backend: &Backend) {
+    let (mut sender, mut receiver, destination) = pair(backend);
     let result = sender.send(&Transmit { segment_size: Some(0), ..plain(destination, b"zero") });
     assert!(matches!(result, Err(SendError::Other(error)) if error.kind() == io::ErrorKind::InvalidInput));
     assert_nothing_more(&mut *receiver);
 }
 
-fn the_source_address_can_be_chosen(arm: &Arm) {
-    let mut server = arm.open((Ipv4Addr::UNSPECIFIED, 0).into());
-    let mut client = arm.open(localhost());
+fn the_source_address_can_be_chosen(backend: &Backend) {
+    let mut server = backend.open((Ipv4Addr::UNSPECIFIED, 0).into());
+    let mut client = backend.open(localhost());
     let client_address = client.local_addr().unwrap();
     let server_port = server.local_addr().unwrap().port();
     for last in [1, 5, 9] {
@@ -211,10 +211,10 @@ fn the_source_address_can_be_chosen(arm: &Arm) {
     }
 }
 
-fn ipv6_carries_batches_marks_and_addresses(arm: &Arm) {
+fn ipv6_carries_batches_marks_and_addresses(backend: &Backend) {
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
     let localhost = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
-    let (Some(mut sender), Some(mut receiver)) = (arm.try_open(localhost), arm.try_open(any)) else {
+    let (Some(mut sender), Some(mut receiver)) = (backend.try_open(localhost), backend.try_open(any)) else {
         eprintln!("skipped: this host has no IPv6 on loopback");
         return;
     };
@@ -236,15 +236,15 @@ fn ipv6_carries_batches_marks_and_addresses(arm: &Arm) {
     }
 }
 
-fn the_other_address_family_is_refused(arm: &Arm) {
-    let mut socket = arm.open(localhost());
+fn the_other_address_family_is_rejected(backend: &Backend) {
+    let mut socket = backend.open(localhost());
     let result = socket.send(&plain((Ipv6Addr::LOCALHOST, 9).into(), b"lost"));
     assert!(matches!(result, Err(SendError::Other(_))), "{result:?}");
     assert_eq!(socket.counters().datagrams_sent, 0);
 }
 
-fn many_sockets_do_not_mix(arm: &Arm) {
-    let mut sockets: Vec<_> = (0..60).map(|_| arm.open(localhost())).collect();
+fn many_sockets_receive_only_their_own_datagrams(backend: &Backend) {
+    let mut sockets: Vec<_> = (0..60).map(|_| backend.open(localhost())).collect();
     let addresses: Vec<SocketAddr> = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
     for (index, socket) in sockets.iter_mut().enumerate() {
         for step in [1, 7, 13] {

@@ -1,4 +1,5 @@
-//! Interfaces and routes as the kernel has them, and sockets that keep to their device: in network namespaces, as root.
+//! Interfaces and routes of the kernel, and sockets bound to devices. The tests use network
+//! namespaces and need root.
 #![cfg(target_os = "linux")]
 
 #[path = "support/namespaces.rs"]
@@ -11,9 +12,9 @@ use net::{
     DatagramSocket, Interface, MonotonicClock, RecvMeta, Transmit, UdpSocket, UdpSocketOptions, interfaces, reachable,
 };
 
-/// Enough that stray packets of the hosts' own (neighbour discovery) do not matter.
+/// Enough that the hosts' own packets (neighbour discovery) do not matter.
 const DATAGRAMS: u64 = 50;
-const STRAYS_MAX: u64 = 20;
+const OTHER_PACKETS_MAX: u64 = 20;
 
 fn socket(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -25,17 +26,17 @@ fn open(namespace: &Namespace, local: &str, device: &str) -> UdpSocket {
 }
 
 #[test]
-fn the_table_names_every_card_with_its_state_and_addresses() {
+fn the_table_lists_every_device_with_state_and_addresses() {
     if !available() {
         return;
     }
     let host = Namespace::new("table");
-    host.add_card("idle");
+    host.add_device("idle");
     host.ip("link set idle-end down");
     host.ip("link set idle up");
     host.ip("addr add 172.30.0.1/16 dev idle");
-    host.add_card("off");
-    host.add_card("on");
+    host.add_device("off");
+    host.add_device("on");
     host.ip("addr add 10.77.1.1/20 dev on label on:alias");
     host.ip("addr add 10.77.1.2/32 dev on");
     host.ip("addr add fd77::1/56 dev on nodad");
@@ -43,8 +44,8 @@ fn the_table_names_every_card_with_its_state_and_addresses() {
     let table = settled_table(&host);
     let card = |name: &str| table.iter().find(|card| card.name == name).unwrap_or_else(|| panic!("{name}: {table:#?}"));
     assert!(card("lo").is_loopback && card("lo").is_running);
-    assert!(card("idle").is_up && !card("idle").is_running, "nobody is at its other end");
-    assert!(!card("off").is_up && card("off").addresses.is_empty(), "without an address, and named all the same");
+    assert!(card("idle").is_up && !card("idle").is_running, "the other end is down");
+    assert!(!card("off").is_up && card("off").addresses.is_empty(), "listed without an address");
     let on = card("on");
     assert!(on.is_up && on.is_running && !on.is_loopback && !on.is_point_to_point && on.index > 0);
     let shown: Vec<String> =
@@ -52,12 +53,12 @@ fn the_table_names_every_card_with_its_state_and_addresses() {
     assert_eq!(shown[..2], ["10.77.1.1/20", "10.77.1.2/32"]);
     assert!(shown.contains(&"fd77::1/56".to_owned()), "{shown:?}");
     let link_local =
-        on.addresses.iter().find(|address| address.ip.to_string().starts_with("fe80")).expect("one of its own");
-    assert_eq!(link_local.scope_id, on.index, "a link-local address says on which link");
+        on.addresses.iter().find(|address| address.ip.to_string().starts_with("fe80")).expect("a link-local address");
+    assert_eq!(link_local.scope_id, on.index, "a link-local address has a scope");
     assert!(on.addresses.iter().all(|address| address.scope_id == 0 || address == link_local));
 }
 
-/// The table once the kernel has noticed who has a carrier, which takes it up to a second.
+/// The table after the kernel has updated the carrier states, which takes up to a second.
 fn settled_table(host: &Namespace) -> Vec<Interface> {
     let clock = MonotonicClock::start();
     loop {
@@ -72,13 +73,13 @@ fn settled_table(host: &Namespace) -> Vec<Interface> {
 }
 
 #[test]
-fn routes_are_asked_for_each_device() {
+fn routes_are_checked_per_device() {
     if !available() {
         return;
     }
     let host = Namespace::new("routes");
     for (card, last) in [("c1", 1), ("c2", 2), ("c3", 3)] {
-        host.add_card(card);
+        host.add_device(card);
         host.ip(&format!("addr add 10.77.{last}.1/24 dev {card}"));
         host.ip(&format!("addr add fd77:{last}::1/64 dev {card} nodad"));
         host.ip(&format!("link set {card} up"));
@@ -90,9 +91,10 @@ fn routes_are_asked_for_each_device() {
     let ask = |local: &str, device, remote: &str| host.inside(|| reachable(socket(local), device, socket(remote)));
     ask("10.77.1.1:0", Some("c1"), "10.77.1.2:9").expect("its own subnet");
     ask("10.77.1.1:0", Some("c1"), "203.0.113.1:9").expect("the default route");
-    ask("10.77.2.1:0", Some("c2"), "192.0.2.1:9").expect("a route of its own");
-    ask("[fd77:2::1]:0", Some("c2"), "[2001:db8::1]:9").expect("a route of its own");
-    // A socket on a device connects to all of these, and its packets would end as unanswered ARP requests.
+    ask("10.77.2.1:0", Some("c2"), "192.0.2.1:9").expect("its own route");
+    ask("[fd77:2::1]:0", Some("c2"), "[2001:db8::1]:9").expect("its own route");
+    // A socket on a device connects to all of these, and its packets would end as unanswered ARP
+    // requests.
     for (local, device, remote) in [
         ("10.77.2.1:0", "c2", "203.0.113.1:9"),
         ("10.77.3.1:0", "c3", "192.0.2.1:9"),
@@ -106,20 +108,22 @@ fn routes_are_asked_for_each_device() {
             "{remote}: {error}"
         );
     }
-    ask("10.77.3.1:0", None, "192.0.2.1:9").expect("without a device, any will do");
-    ask("10.77.3.1:0", None, "198.51.100.1:9").expect_err("a route that forbids");
-    ask("10.77.9.9:0", Some("c1"), "10.77.1.2:9").expect_err("not our address");
-    // A rule for the address, as hosts with two providers have: then the second card has a way as well.
+    ask("10.77.3.1:0", None, "192.0.2.1:9").expect("without a device any route counts");
+    ask("10.77.3.1:0", None, "198.51.100.1:9").expect_err("a prohibiting route");
+    ask("10.77.9.9:0", Some("c1"), "10.77.1.2:9").expect_err("not a local address");
+    // A rule for the address, as on hosts with two providers: then the second device has a route as
+    // well.
     host.ip("route add default via 10.77.3.254 table 300");
     host.ip("rule add from 10.77.3.1 lookup 300");
     ask("10.77.3.1:0", Some("c3"), "203.0.113.1:9").expect("by the rule");
     host.ip("link set c3 down");
-    ask("10.77.3.1:0", Some("c3"), "203.0.113.1:9").expect_err("switched off");
+    ask("10.77.3.1:0", Some("c3"), "203.0.113.1:9").expect_err("the device is down");
 }
 
-/// Without devices, everything of two cards in one subnet would leave by the first one.
+/// Without devices, all packets of two network cards in one subnet would be sent over the first
+/// one.
 #[test]
-fn packets_leave_by_the_device_their_socket_is_bound_to() {
+fn packets_use_the_device_of_their_socket() {
     if !available() {
         return;
     }
@@ -149,11 +153,11 @@ fn packets_leave_by_the_device_their_socket_is_bound_to() {
         let received = [remote_device, idle].map(|card| world.right.counter(card, "rx_packets"));
         assert!(world.left.counter(device, "tx_packets") - sent_before >= DATAGRAMS, "{from} on {device}");
         assert!(received[0] - received_before[0] >= DATAGRAMS, "{from} to {to}");
-        assert!(received[1] - received_before[1] <= STRAYS_MAX, "{from} to {to} came in at {idle} as well");
+        assert!(received[1] - received_before[1] <= OTHER_PACKETS_MAX, "{from} to {to} also arrived at {idle}");
     }
 }
 
-/// Where the next datagram comes from.
+/// The source of the next datagram.
 fn arrival(socket: &mut UdpSocket) -> SocketAddr {
     let clock = MonotonicClock::start();
     let mut buffer = vec![0; net::RECV_BUFFER_BYTES];

@@ -1,4 +1,5 @@
-//! Loss in bursts: the chain of Gilbert (1960) and Elliott (1963), stepped once a packet.
+//! Loss in bursts: the two-state Markov chain of Gilbert (1960) and Elliott (1963), advanced once
+//! per packet.
 //!
 //! ```text
 //!            good_to_bad
@@ -10,37 +11,39 @@
 
 use units::{Ratio, Rng};
 
-/// Loss that comes in bursts: each packet moves a two-state chain by one step, and the state says how likely it is lost.
+/// Loss in bursts: each packet advances a two-state chain by one step, and the state determines the
+/// loss probability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstLoss {
-    /// Probability a packet of leaving the good state. Above zero.
+    /// Probability per packet of leaving the good state. Above zero.
     pub good_to_bad: Ratio,
-    /// Probability a packet of leaving the bad state. Above zero.
+    /// Probability per packet of leaving the bad state. Above zero.
     pub bad_to_good: Ratio,
-    /// Share of packets lost in the good state; zero is Gilbert's model.
+    /// Loss probability in the good state; zero gives Gilbert's model.
     pub loss_good: Ratio,
-    /// Share of packets lost in the bad state. Above zero.
+    /// Loss probability in the bad state. Above zero.
     pub loss_bad: Ratio,
 }
 
 impl BurstLoss {
-    /// The share of packets that meet the bad state in the long run. For people, plots and checks.
+    /// The long-run share of packets in the bad state, for display and checks.
     pub fn share_bad(&self) -> f64 {
         let (enter, leave) = (self.good_to_bad.as_f64(), self.bad_to_good.as_f64());
         enter / (enter + leave)
     }
 
-    /// The share of packets lost in the long run. For people, plots and checks.
+    /// The long-run share of lost packets, for display and checks.
     pub fn mean_loss(&self) -> f64 {
         let bad = self.share_bad();
         (1.0 - bad) * self.loss_good.as_f64() + bad * self.loss_bad.as_f64()
     }
 
-    /// How many packets in a row are lost on average, where any are. Infinite if none ever passes. For people, plots and
-    /// checks.
+    /// The mean number of consecutive lost packets in a burst, for display and checks. Infinite if
+    /// every packet is lost.
     ///
-    /// A run begins where a packet passes and the next is lost, so runs are as frequent as that pair, and their mean
-    /// length is the share of lost packets over the share of such pairs.
+    /// A burst begins where a delivered packet is followed by a lost one, so bursts are as frequent
+    /// as such pairs. The mean burst length is the share of lost packets divided by the share of
+    /// such pairs.
     pub fn mean_burst_packets(&self) -> f64 {
         let (enter, leave) = (self.good_to_bad.as_f64(), self.bad_to_good.as_f64());
         let (lost_good, lost_bad) = (self.loss_good.as_f64(), self.loss_bad.as_f64());
@@ -55,8 +58,8 @@ impl BurstLoss {
     }
 }
 
-/// The chain as it stands. Generators of their own for the steps and for each state's loss, so that a change of one
-/// setting shifts no draw of another.
+/// The state of the chain. The transitions and the loss in each state use separate generators, so
+/// that a change of one setting does not shift the draws of another.
 #[derive(Clone, Debug)]
 pub(crate) struct Bursts {
     is_bad: bool,
@@ -66,7 +69,7 @@ pub(crate) struct Bursts {
 }
 
 impl Bursts {
-    /// In the good state.
+    /// The chain in the good state.
     pub(crate) fn new(rng: &Rng) -> Self {
         Self {
             is_bad: false,
@@ -76,12 +79,12 @@ impl Bursts {
         }
     }
 
-    /// Back to the good state; the draws go on where they were.
+    /// Returns to the good state; the generators keep their positions.
     pub(crate) const fn recover(&mut self) {
         self.is_bad = false;
     }
 
-    /// One packet: whether it is lost.
+    /// Processes one packet and returns whether it is lost.
     pub(crate) const fn step(&mut self, settings: &BurstLoss) -> bool {
         let leaves = self.steps.chance(if self.is_bad { settings.bad_to_good } else { settings.good_to_bad });
         self.is_bad ^= leaves;

@@ -1,34 +1,37 @@
-//! CoDel: a queue that drops, or marks, when packets have waited too long for too long (RFC 8289).
+//! CoDel: a queue that drops or marks packets when they wait too long for too long (RFC 8289).
 //!
 //! ```text
-//!              waited >= target for an interval
-//!    passing ───────────────────────────────────▶ dropping: one now, the next after interval / sqrt(count)
-//!            ◀───────────────────────────────────
-//!              waited < target, or one packet left
+//!             waited >= target for an interval
+//!   passing ───────────────────────────────────▶ dropping
+//!           ◀───────────────────────────────────
+//!             waited < target, or one packet left
+//!
+//!   dropping: one packet at once, the next after interval / sqrt(count)
 //! ```
 //!
-//! Everything happens where a packet leaves the queue (section 5.5). The byte bound of the queue holds beside it.
+//! All decisions are made when a packet leaves the queue (section 5.5). The byte limit of the queue
+//! applies as well.
 
 use units::{Duration, Instant};
 
 use crate::queue::{Queue, Waiting};
 use crate::{LinkStats, Packet};
 
-/// After this many intervals without a drop, the rate of the last dropping state says nothing any more (RFC 8289,
-/// section 5.5).
+/// After this many intervals without a drop, the rate of the last dropping state is discarded (RFC
+/// 8289, section 5.5).
 const INTERVALS_REMEMBERED: u64 = 16;
 
 /// The settings of CoDel. The default is that of RFC 8289: 5 ms and 100 ms, dropping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoDel {
-    /// Waiting that is acceptable for good; 5 to 10 % of the interval (RFC 8289, section 4). Above zero, at most the
-    /// interval. Default: 5 ms.
+    /// Acceptable standing queue delay; 5 to 10 % of the interval (RFC 8289, section 4). Above
+    /// zero, at most the interval. Default: 5 ms.
     pub target: Duration,
-    /// For how long packets must wait longer than the target before the first drop; a round trip of the slowest flows
-    /// (RFC 8289, section 4). Default: 100 ms.
+    /// The time for which packets must wait longer than the target before the first drop; about the
+    /// longest round trip of the flows (RFC 8289, section 4). Default: 100 ms.
     pub interval: Duration,
-    /// Marks packets that [can be marked](crate::Packet::mark_ce) where it would drop them, as RFC 3168, section 5,
-    /// allows. Default: false.
+    /// Marks packets that [support it](crate::Packet::mark_ce) instead of dropping them, as RFC
+    /// 3168, section 5, permits. Default: false.
     pub ecn: bool,
 }
 
@@ -43,12 +46,13 @@ impl CoDel {
         !self.target.is_zero() && self.target <= self.interval
     }
 
-    /// When the next drop is due after one at `at`: `at + interval / sqrt(count)` (RFC 8289, section 5.6), rounded down to
-    /// the nanosecond by integers, so that it is the same on every machine.
+    /// The time of the next drop after one at `at`: `at + interval / sqrt(count)` (RFC 8289,
+    /// section 5.6). Integer arithmetic, rounded down to the nanosecond, so that it is the same on
+    /// every machine.
     fn control_law(&self, at: Instant, count: u64) -> Instant {
         let interval = u128::from(self.interval.as_nanos());
         let span = (interval * interval / u128::from(count.max(1))).isqrt();
-        // At most the interval, which fits.
+        // At most the interval, so the cast is lossless.
         at + Duration::from_nanos(span as u64)
     }
 }
@@ -56,28 +60,32 @@ impl CoDel {
 /// The state of one queue (section 5).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Control {
-    /// When packets will have waited too long for an interval; `None` while they do not.
+    /// The time at which packets will have waited too long for an interval; `None` while they do
+    /// not.
     first_above: Option<Instant>,
-    /// When the next drop is due, or the one after the last dropping state was.
+    /// The time of the next drop; outside the dropping state, the time at which the next drop would
+    /// have followed.
     drop_next: Instant,
-    /// Drops since this dropping state began, and what it began with.
+    /// Drops since this dropping state began, plus its initial count.
     count: u64,
-    /// The count with which the last dropping state began.
+    /// The initial count of the last dropping state.
     count_at_start: u64,
     dropping: bool,
-    /// The largest packet so far. Stands for the interface's MTU (section 5), which a link does not know.
+    /// The largest packet so far. It stands for the interface's MTU (section 5), which a link does
+    /// not know.
     packet_bytes_max: u64,
 }
 
 /// A packet taken from the queue.
-struct Taken<P> {
+struct Dequeued<P> {
     waiting: Waiting<P>,
-    /// Packets have waited longer than the target for an interval.
+    /// Whether packets have waited longer than the target for an interval.
     may_drop: bool,
 }
 
 impl Control {
-    /// The next packet for the line, at the time it starts (section 5.5). It takes at most the whole queue.
+    /// The next packet for the line, at the time it starts (section 5.5). May drop packets up to
+    /// the whole queue.
     pub(crate) fn dequeue<P: Packet>(
         &mut self,
         now: Instant,
@@ -85,29 +93,30 @@ impl Control {
         queue: &mut Queue<P>,
         stats: &mut LinkStats,
     ) -> Option<Waiting<P>> {
-        let taken = self.take(now, settings, queue)?;
+        let dequeued = self.take(now, settings, queue)?;
         if self.dropping {
-            self.go_on_dropping(now, settings, taken, queue, stats)
-        } else if taken.may_drop {
-            self.begin_dropping(now, settings, taken, queue, stats)
+            self.continue_dropping(now, settings, dequeued, queue, stats)
+        } else if dequeued.may_drop {
+            self.begin_dropping(now, settings, dequeued, queue, stats)
         } else {
-            Some(taken.waiting)
+            Some(dequeued.waiting)
         }
     }
 
-    /// Drops one packet whenever the control law is due. A backlog can make several due at once.
-    fn go_on_dropping<P: Packet>(
+    /// Drops one packet each time the control law requires it. After a pause several drops can be
+    /// due at once.
+    fn continue_dropping<P: Packet>(
         &mut self,
         now: Instant,
         settings: &CoDel,
-        mut taken: Taken<P>,
+        mut dequeued: Dequeued<P>,
         queue: &mut Queue<P>,
         stats: &mut LinkStats,
     ) -> Option<Waiting<P>> {
-        self.dropping = taken.may_drop;
+        self.dropping = dequeued.may_drop;
         while self.dropping && now >= self.drop_next {
             self.count += 1;
-            if mark(settings, &mut taken.waiting.packet, stats) {
+            if mark(settings, &mut dequeued.waiting.packet, stats) {
                 self.drop_next = settings.control_law(self.drop_next, self.count);
                 break;
             }
@@ -117,22 +126,23 @@ impl Control {
             if self.dropping {
                 self.drop_next = settings.control_law(self.drop_next, self.count);
             }
-            taken = next?;
+            dequeued = next?;
         }
-        Some(taken.waiting)
+        Some(dequeued.waiting)
     }
 
-    /// Drops the first packet. If dropping ended lately, it begins near the rate that had been found then.
+    /// Drops the first packet. If the last dropping state ended recently, starts near its drop
+    /// rate.
     fn begin_dropping<P: Packet>(
         &mut self,
         now: Instant,
         settings: &CoDel,
-        mut taken: Taken<P>,
+        mut dequeued: Dequeued<P>,
         queue: &mut Queue<P>,
         stats: &mut LinkStats,
     ) -> Option<Waiting<P>> {
-        let next = if mark(settings, &mut taken.waiting.packet, stats) {
-            Some(taken)
+        let next = if mark(settings, &mut dequeued.waiting.packet, stats) {
+            Some(dequeued)
         } else {
             stats.dropped_by_codel += 1;
             self.take(now, settings, queue)
@@ -146,21 +156,21 @@ impl Control {
         next.map(|next| next.waiting)
     }
 
-    /// Takes a packet and judges by its wait (section 5.6).
-    fn take<P>(&mut self, now: Instant, settings: &CoDel, queue: &mut Queue<P>) -> Option<Taken<P>> {
+    /// Takes a packet and checks its waiting time (section 5.6).
+    fn take<P>(&mut self, now: Instant, settings: &CoDel, queue: &mut Queue<P>) -> Option<Dequeued<P>> {
         let Some(waiting) = queue.pop() else {
             self.first_above = None;
             return None;
         };
         self.packet_bytes_max = self.packet_bytes_max.max(waiting.line_bytes);
         let waited = now.saturating_since(waiting.since);
-        // Never so eager that the line runs idle: what is no more than one packet is no standing queue.
+        // At most one packet left is not a standing queue. Dropping it could leave the line idle.
         if waited < settings.target || queue.bytes() <= self.packet_bytes_max {
             self.first_above = None;
-            return Some(Taken { waiting, may_drop: false });
+            return Some(Dequeued { waiting, may_drop: false });
         }
         let due = *self.first_above.get_or_insert(now + settings.interval);
-        Some(Taken { waiting, may_drop: now >= due })
+        Some(Dequeued { waiting, may_drop: now >= due })
     }
 }
 

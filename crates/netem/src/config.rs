@@ -1,4 +1,4 @@
-//! What can be set on a link.
+//! The settings of a link.
 
 mod error;
 
@@ -8,60 +8,64 @@ use crate::{BurstLoss, CoDel, Jitter, LineState, Schedule, Trace};
 
 pub use error::ConfigError;
 
-/// The settings of one direction of a link. The default is a perfect wire: no limit, no delay, no faults.
+/// The settings of one direction of a link. The default is an ideal link: no rate limit, no delay,
+/// no faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// What the line carries, [`overhead_bytes`](Self::overhead_bytes) included. `None` is a line that takes no time, or one
-    /// with a [`trace`](Self::trace). Default: `None`.
+    /// The rate of the line, including [`overhead_bytes`](Self::overhead_bytes). `None`:
+    /// transmission takes no time, or a [`trace`](Self::trace) is set. Default: `None`.
     pub rate: Option<Rate>,
-    /// A recording of what the line carries, in place of a rate. Default: `None`.
+    /// A recorded rate, in place of `rate`. Default: `None`.
     pub trace: Option<Trace>,
-    /// From the moment the last bit has left until it arrives. Default: zero.
+    /// Propagation delay, from the departure of the last bit to its arrival. Default: zero.
     ///
-    /// A shorter delay set during a run lets later packets overtake earlier ones, as a shorter route does.
+    /// If the delay is shortened during a run, later packets overtake earlier ones, as on a shorter
+    /// route.
     pub delay: Duration,
-    /// How the delay varies from packet to packet. Default: not at all.
+    /// Variation of the delay between packets. Default: none.
     pub jitter: Option<Jitter>,
-    /// Share of packets that vanish. They vanish behind the line, so they have used it. Default: none.
+    /// Loss probability. Packets are lost after the line, so they consume its rate. Default: zero.
     pub loss: Ratio,
-    /// Loss in bursts, beside [`loss`](Self::loss) and independent of it; behind the line, too. Default: none.
+    /// Loss in bursts, in addition to [`loss`](Self::loss) and independent of it; also after the
+    /// line. Default: none.
     pub burst_loss: Option<BurstLoss>,
-    /// Share of packets that arrive later than their turn, by [`reorder_by`](Self::reorder_by). Default: none.
+    /// Probability that a packet is delayed by an additional [`reorder_by`](Self::reorder_by).
+    /// Default: zero.
     pub reorder: Ratio,
-    /// How much later a reordered packet arrives. Default: zero.
+    /// Additional delay of a reordered packet. Default: zero.
     pub reorder_by: Duration,
-    /// Share of packets that arrive twice. The copy is made behind the line and does not use it; it may be corrupted or
-    /// reordered like any other. Default: none.
+    /// Probability that a packet is duplicated. The copy is made after the line and does not
+    /// consume its rate. It may be corrupted or reordered like any other packet. Default: zero.
     pub duplicate: Ratio,
-    /// Share of packets that arrive with a fault in them. Default: none.
+    /// Probability that a packet is corrupted. Default: zero.
     pub corrupt: Ratio,
-    /// Bytes that may wait for the line, overhead included, without the packet that is on it. Default: 1 MiB, which is
-    /// 84 ms at 100 Mb/s. A packet that finds too little room is dropped.
+    /// Limit of the queue in bytes, including overhead and excluding the packet in transmission.
+    /// Default: 1 MiB, which is 84 ms at 100 Mb/s. A packet that does not fit is dropped.
     ///
-    /// One packet may always wait, so that something passes where the line takes nothing at once: while it is
-    /// [held](LineState::Held), and between the opportunities of a trace.
+    /// One packet may always wait. Otherwise nothing would pass while the line takes no packet at
+    /// once: while it is [held](LineState::Held), and between the opportunities of a trace.
     pub queue_bytes: u64,
-    /// The bound in time, in place of `queue_bytes`: what the rate, or the mean rate of the trace, carries in this time.
-    /// It follows the rate when that changes. Default: `None`.
+    /// Limit of the queue in time, in place of `queue_bytes`: the bytes that the rate, or the mean
+    /// rate of the trace, carries in this time. It follows changes of the rate. Default: `None`.
     pub queue_delay: Option<Duration>,
-    /// Which packets the queue drops. The bound in bytes holds for each. Default: [`Discipline::DropTail`].
+    /// The queue discipline. The byte limit applies to each. Default: [`Discipline::DropTail`].
     pub discipline: Discipline,
-    /// Bytes that each packet costs on the line above its own length: 28 for IPv4 and UDP around a UDP payload, 0 where
-    /// packets carry their headers. Default: 0.
+    /// Bytes added to each packet's length on the line: 28 for UDP payloads (IPv4 and UDP headers),
+    /// 0 for packets that include their headers. Default: 0.
     pub overhead_bytes: u64,
-    /// Whether the link works. Default: [`LineState::Up`].
+    /// Whether the link is up. Default: [`LineState::Up`].
     pub state: LineState,
-    /// Changes of these settings in time. Default: none.
+    /// Changes of these settings over time. Default: none.
     pub schedule: Option<Schedule>,
 }
 
-/// Which packets a queue drops.
+/// A queue discipline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Discipline {
-    /// Those that find it full.
+    /// Drops packets that arrive at a full queue.
     #[default]
     DropTail,
-    /// Also some of those that waited too long, when they reach the line.
+    /// Also drops or marks packets that waited too long, when they leave the queue.
     CoDel(CoDel),
 }
 
@@ -89,8 +93,8 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
-    /// Whether these settings describe a link, now and after each change of the [`schedule`](Self::schedule). Linear in the
-    /// length of that.
+    /// Checks the settings, now and after each change of the [`schedule`](Self::schedule). Takes
+    /// time linear in the length of the schedule.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -98,7 +102,7 @@ impl LinkConfig {
         self.validate_now()?;
         let Some(schedule) = &self.schedule else { return Ok(()) };
         let mut config = Self { schedule: None, ..self.clone() };
-        // One round is enough: what a change sets is valid or not beside settings that no change can touch.
+        // One round is sufficient: every later round sets the same values.
         for (index, (_, change)) in schedule.changes().iter().enumerate() {
             change.apply(&mut config);
             config.validate_now().map_err(|error| ConfigError::Scheduled { index, error: Box::new(error) })?;
@@ -112,15 +116,15 @@ impl LinkConfig {
             (self.rate.is_some() && self.trace.is_some(), ConfigError::RateAndTrace),
             (self.jitter.is_some_and(|jitter| !jitter.is_valid()), ConfigError::Jitter),
             (self.burst_loss.is_some_and(|loss| !loss.is_valid()), ConfigError::BurstLoss),
-            (!self.reorder.is_zero() && self.reorder_by.is_zero(), ConfigError::ReorderedByNothing),
+            (!self.reorder.is_zero() && self.reorder_by.is_zero(), ConfigError::ZeroReorderDelay),
             (self.queue_delay.is_some() && self.line_rate().is_none(), ConfigError::QueueDelayWithoutRate),
             (matches!(self.discipline, Discipline::CoDel(codel) if !codel.is_valid()), ConfigError::CoDel),
         ];
         fails.into_iter().find_map(|(fails, error)| fails.then_some(error)).map_or(Ok(()), Err)
     }
 
-    /// The bound of the queue in bytes: [`queue_bytes`](Self::queue_bytes), or what [`queue_delay`](Self::queue_delay) means
-    /// at the rate.
+    /// The limit of the queue in bytes: [`queue_bytes`](Self::queue_bytes), or the equivalent of
+    /// [`queue_delay`](Self::queue_delay) at the rate.
     pub fn queue_bytes_max(&self) -> u64 {
         match (self.queue_delay, self.line_rate()) {
             (Some(delay), Some(rate)) => rate.bytes_in(delay),
@@ -128,9 +132,9 @@ impl LinkConfig {
         }
     }
 
-    /// These settings as the schedule has changed them by `now`: a pure function of time.
+    /// The settings after the changes of the schedule up to `now`: a pure function of time.
     #[must_use]
-    pub fn in_force_at(&self, now: Instant) -> Self {
+    pub fn effective_at(&self, now: Instant) -> Self {
         let mut config = self.clone();
         if let Some(schedule) = &self.schedule {
             schedule.apply_until(now, &mut config);
@@ -138,7 +142,7 @@ impl LinkConfig {
         config
     }
 
-    /// Whether anything but the delay may happen to a packet behind the line.
+    /// Whether a fault or jitter may affect packets after the line.
     pub(crate) fn has_faults(&self) -> bool {
         let shares = [self.loss, self.reorder, self.duplicate, self.corrupt];
         self.jitter.is_some() || self.burst_loss.is_some() || shares.iter().any(|share| !share.is_zero())

@@ -1,4 +1,5 @@
-//! One generator a fault, so that turning one fault on or up shifts the draws of no other.
+//! One generator per fault, so that enabling or increasing one fault does not shift the draws of
+//! another.
 
 use units::Rng;
 
@@ -10,7 +11,7 @@ pub(crate) struct Faults {
     pub(crate) bursts: Bursts,
     pub(crate) duplicate: Rng,
     pub(crate) corrupt: Rng,
-    /// Where in the packet the fault is: as many draws as the packet type likes.
+    /// The position of the corruption: the packet type decides how many draws it takes.
     pub(crate) corrupt_where: Rng,
     pub(crate) reorder: Rng,
     pub(crate) jitter: Rng,

@@ -1,7 +1,7 @@
-//! Packets that propagate, handed out in the order of their arrival; ties by the order in which they were put in.
+//! Packets in propagation, ordered by arrival time, then by insertion.
 //!
-//! Nearly all packets arrive in the order in which they left, so they stand in a plain queue. Only those that arrive
-//! earlier than the last one put there go through a heap, which costs more.
+//! Nearly all packets arrive in the order in which they left, so these are kept in a FIFO queue.
+//! Only packets that arrive before the last one in the queue go through a heap, which costs more.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,7 +20,7 @@ struct Entry<P> {
 pub(crate) struct Flight<P> {
     /// Sorted by `(at, number)`.
     in_order: VecDeque<Entry<P>>,
-    /// The rest.
+    /// The other packets.
     out_of_order: BinaryHeap<Reverse<Entry<P>>>,
     number_next: u64,
 }
@@ -34,13 +34,14 @@ impl<P> Flight<P> {
         self.in_order.len() + self.out_of_order.len()
     }
 
-    /// A packet that arrives at `at`, later than those of its turn: it must not stand in the way of the plain queue.
+    /// Inserts a packet that is delayed beyond its order. It goes into the heap: at the end of the
+    /// queue it would force every following packet into the heap.
     pub(crate) fn push_late(&mut self, at: Instant, packet: P) {
         let entry = self.entry(at, packet);
         self.out_of_order.push(Reverse(entry));
     }
 
-    /// A packet that arrives at `at`.
+    /// Inserts a packet that arrives at `at`.
     pub(crate) fn push(&mut self, at: Instant, packet: P) {
         let entry = self.entry(at, packet);
         if self.in_order.back().is_some_and(|last| last.at > at) {
@@ -50,7 +51,7 @@ impl<P> Flight<P> {
         }
     }
 
-    /// When the next packet arrives.
+    /// The next arrival time.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
         let queued = self.in_order.front().map(|entry| entry.at);
@@ -65,7 +66,7 @@ impl<P> Flight<P> {
     #[inline]
     pub(crate) fn pop(&mut self, now: Instant) -> Option<P> {
         if self.out_of_order.is_empty() {
-            // Nearly always, and asked for each link whenever anything happens.
+            // The usual case; called for each link at every event.
             self.in_order.front().filter(|entry| entry.at <= now)?;
             return self.in_order.pop_front().map(|entry| entry.packet);
         }
@@ -110,7 +111,7 @@ impl<P> PartialOrd for Entry<P> {
     }
 }
 
-// The insertion number is unique within a flight, so equality of the key is identity.
+// The insertion number is unique within a flight, so equal keys mean the same entry.
 impl<P> PartialEq for Entry<P> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
@@ -125,9 +126,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against the slow and obvious way: sort by arrival, stable in the order of insertion.
+        /// Compared with a stable sort by arrival time.
         #[test]
-        fn packets_come_out_by_arrival_and_ties_by_insertion(arrivals in prop::collection::vec((0..20_u64, any::<bool>()), 0..200)) {
+        fn packets_are_ordered_by_arrival_then_insertion(arrivals in prop::collection::vec((0..20_u64, any::<bool>()), 0..200)) {
             let mut flight = Flight::new();
             for (index, &(at, late)) in arrivals.iter().enumerate() {
                 let at = Instant::from_nanos(at);

@@ -1,11 +1,12 @@
-//! Link models: what a packet suffers between two ports, in one direction.
+//! Link models: rate, queue, delay, jitter, loss and other faults for one direction of a link.
 //!
-//! Sans-IO: a [`Link`] takes packets with the time at which they were offered and hands them out when they arrive. It never
-//! reads a clock, draws from a global generator, opens a socket or spawns. The same seed and the same calls give the same
-//! arrivals, so simulations and the live emulator share this code.
+//! Sans-I/O: a [`Link`] takes packets with the time at which they are sent and returns them at the
+//! time of their arrival. It never reads a clock, uses a global generator, opens a socket or spawns
+//! a thread. The same seed and the same calls give the same arrivals, so the simulator and the live
+//! emulator share this code.
 //!
 //! ```text
-//!                          schedule: changes of all settings in time
+//!                          schedule: changes of all settings over time
 //!                  ┌───────────┬────────────┬────────────┬────────────┐
 //!                  ▼           ▼            ▼            ▼            ▼
 //!  send ─▶ [ up? ] ─▶ [ queue ] ─▶ [ line ] ─▶ [ faults ] ─▶ [ flight ] ─▶ poll_deliver
@@ -13,26 +14,26 @@
 //!             │        or CoDel       trace      corrupt,       jitter
 //!             ▼            ▼            ▼        reorder
 //!          vanished   overflowed,   vanished        ▼
-//!                     dropped or                  lost, alone
+//!                     dropped or                  lost, singly
 //!                     marked by CoDel             or in bursts
 //! ```
 //!
-//! | module | what it holds |
+//! | module | holds |
 //! |---|---|
-//! | [`link`](Link) | the chain above and the calling contract: start there |
+//! | [`link`](Link) | the chain above and the calling contract: start here |
 //! | [`config`](LinkConfig) | every setting with its unit |
-//! | [`schedule`](Schedule) | changes of the settings in time: cuts, other rates and delays, more loss |
+//! | [`schedule`](Schedule) | changes of the settings over time: outages, other rates, delays and loss |
 //! | `queue` | packets that wait for the line |
 //! | [`codel`](CoDel) | drops or marks packets that waited too long (RFC 8289) |
-//! | `line` | the line: one packet at a time, exact to a fraction of a nanosecond, or by a recording |
+//! | `line` | transmission, one packet at a time, exact to a fraction of a nanosecond, or by a trace |
 //! | [`trace`](Trace) | recorded rates in mahimahi's format |
-//! | `faults` | one generator a fault |
+//! | `faults` | one random generator per fault |
 //! | [`bursts`](BurstLoss) | loss in bursts (Gilbert and Elliott) |
 //! | [`jitter`](Jitter) | delays that differ from packet to packet |
-//! | `real` | logarithm and exponential that are the same on every machine |
-//! | `flight` | packets that propagate, in the order of their arrival |
-//! | [`packet`](Packet) | what a link needs to know about a packet |
-//! | [`stats`](LinkStats) | what happened, counted |
+//! | `real` | logarithm and exponential with the same result on every machine |
+//! | `flight` | packets in propagation, ordered by arrival |
+//! | [`packet`](Packet) | the interface of a packet |
+//! | [`stats`](LinkStats) | counters |
 #![forbid(unsafe_code)]
 
 mod bursts;
@@ -53,7 +54,7 @@ mod trace;
 pub use bursts::BurstLoss;
 pub use codel::CoDel;
 pub use config::{ConfigError, Discipline, LinkConfig};
-pub use jitter::{Jitter, PARETO_SHAPE_HUNDREDTHS_MAX, Spread};
+pub use jitter::{Distribution, Jitter, PARETO_SHAPE_HUNDREDTHS_MAX};
 pub use link::{Link, PACKETS_HELD_MAX};
 pub use packet::{Ecn, LengthOnly, Packet};
 pub use schedule::{CHANGES_MAX, Change, LineState, Schedule, ScheduleError};

@@ -1,4 +1,4 @@
-//! The chain: queue, line, faults, flight, under a schedule.
+//! The chain of queue, line, faults and flight, controlled by a schedule.
 
 mod steps;
 
@@ -12,63 +12,70 @@ use crate::queue::{Queue, Waiting};
 use crate::schedule::Cursor;
 use crate::{LineState, LinkConfig, LinkStats, Packet};
 
-/// Packets that one link holds at most: waiting, on the line and in flight. More overflow.
+/// Largest number of packets in one link: waiting, in transmission and in propagation. Further
+/// packets overflow.
 ///
-/// 2^20 packets of 1250 bytes are 100 Gb/s over 100 ms. It bounds the memory of a link without a rate, whose delay alone
-/// could hold any number.
+/// 2^20 packets of 1250 bytes are 100 Gb/s over 100 ms. This bounds the memory of a link without a
+/// rate, whose delay alone could hold any number of packets.
 pub const PACKETS_HELD_MAX: usize = 1 << 20;
 
 /// One direction of a link.
 ///
-/// Calls that take `now`, [`send`](Self::send), [`set_config`](Self::set_config) and
-/// [`poll_deliver`](Self::poll_deliver), must be made in the order of time. After each `send` or `set_config`, ask
-/// [`poll_timeout`](Self::poll_timeout) when to come back; at that time call `poll_deliver` until it returns `None`. Late
-/// calls change no arrival: the link works out what happened meanwhile as of when it happened. So it is with the changes
-/// of a [schedule](LinkConfig::schedule), for which nobody needs to call; a long silence costs no time for those that
-/// repeat while the link is empty.
+/// The calls that take `now` ([`send`](Self::send), [`set_config`](Self::set_config) and
+/// [`poll_deliver`](Self::poll_deliver)) must be made in the order of time. After each `send` or
+/// `set_config`, call [`poll_timeout`](Self::poll_timeout) for the time of the next `poll_deliver`;
+/// at that time call `poll_deliver` until it returns `None`. Late calls change no arrival: the link
+/// processes each event as of its time. The same holds for the changes of a
+/// [schedule](LinkConfig::schedule), which need no call. A long time without calls costs no time
+/// for repeating changes while the link is empty.
 ///
-/// Of what happens in one nanosecond, a packet leaves the line first; then the schedule makes its changes; then the next
-/// packet starts, and then packets are offered.
+/// Events in the same nanosecond are processed in this order: departure from the line, changes of
+/// the schedule, start of the next packet, packets sent.
 ///
 /// ```
 /// use netem::{Link, LinkConfig};
 /// use units::{Duration, Instant, Rate, Rng};
 ///
-/// let config =
-///     LinkConfig { rate: Some(Rate::from_mbps(8)), delay: Duration::from_millis(10), ..LinkConfig::default() };
+/// let config = LinkConfig {
+///     rate: Some(Rate::from_mbps(8)),
+///     delay: Duration::from_millis(10),
+///     ..LinkConfig::default()
+/// };
 /// let mut link = Link::new(config, Rng::from_seed(1));
 /// link.send(Instant::ZERO, vec![7_u8; 1000]);
-/// // A thousand bytes at a megabyte a second, then the delay.
+/// // A thousand bytes at a megabyte per second, then the delay.
 /// let arrival = Instant::ZERO + Duration::from_millis(11);
 /// assert_eq!(link.poll_timeout(), Some(arrival));
 /// assert_eq!(link.poll_deliver(arrival), Some(vec![7; 1000]));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Link<P> {
-    /// The settings in force.
+    /// The current settings.
     config: LinkConfig,
     /// The next change of the schedule.
     cursor: Cursor,
-    /// The bound of the queue in bytes, as the settings in force say.
+    /// The limit of the queue in bytes, from the current settings.
     queue_bytes_max: u64,
     queue: Queue<P>,
     codel: Control,
     line: Line<P>,
-    /// Since when the packet on the line is there.
+    /// Start of the transmission of the packet on the line.
     on_line_since: Instant,
-    /// Whether the packet on the line vanishes at its end.
-    is_doomed: bool,
+    /// Whether the packet on the line is dropped at its departure.
+    drops_on_departure: bool,
     faults: Faults,
-    /// [`LinkConfig::has_faults`] of the settings in force: most links have none.
+    /// [`LinkConfig::has_faults`] of the current settings: most links have none.
     has_faults: bool,
-    /// No packet that keeps its turn arrives before: the last arrival under jitter that keeps order.
-    turn: Instant,
+    /// Under jitter that keeps order, no packet arrives before this time: the latest arrival so
+    /// far.
+    order_floor: Instant,
     flight: Flight<P>,
-    /// Before this time nothing happens that [`advance`](Self::advance) would have to do: most calls find nothing. Zero if that is
-    /// to be worked out.
+    /// No event for [`advance`](Self::advance) occurs before this time, so that most calls return
+    /// at once. Zero if it must be recomputed.
     idle_until: Instant,
-    /// What [`next_from_line`](Self::next_from_line) says, as of when `idle_until` was worked out.
-    from_line: Option<Instant>,
+    /// The result of [`next_arrival_from_line`](Self::next_arrival_from_line) when `idle_until` was
+    /// computed.
+    arrival_from_line: Option<Instant>,
     stats: LinkStats,
 }
 
@@ -76,7 +83,7 @@ impl<P: Packet> Link<P> {
     /// An empty link with its own generator.
     ///
     /// # Panics
-    /// If [`LinkConfig::validate`] refuses `config`.
+    /// If [`LinkConfig::validate`] rejects `config`.
     pub fn new(config: LinkConfig, rng: Rng) -> Self {
         assert_valid(&config);
         let mut line = Line::new(config.rate, config.trace.as_ref());
@@ -90,26 +97,28 @@ impl<P: Packet> Link<P> {
             codel: Control::default(),
             line,
             on_line_since: Instant::ZERO,
-            is_doomed: false,
+            drops_on_departure: false,
             faults: Faults::new(&rng),
             has_faults: config.has_faults(),
-            turn: Instant::ZERO,
+            order_floor: Instant::ZERO,
             flight: Flight::new(),
             idle_until: Instant::ZERO,
-            from_line: None,
+            arrival_from_line: None,
             stats: LinkStats::default(),
             config,
         }
     }
 
-    /// Changes the settings as of `now`. What is in flight stays as it is, the packet on the line leaves when it would
-    /// have, and what waits goes by the new settings; a queue that is now too long shrinks by itself, not by dropping.
+    /// Changes the settings at `now`. Packets in propagation are not affected, the packet in
+    /// transmission departs at its old time, and waiting packets follow the new settings. A queue
+    /// above its new limit shrinks by transmission, not by drops.
     ///
-    /// A schedule equal to the one in force goes on where it is: what it has changed so far is not changed again. Another
-    /// one makes all its changes up to `now` at once, as if it had been in force since the run began.
+    /// A schedule equal to the current one continues at its position: its past changes are not
+    /// applied again. A different schedule applies all its changes up to `now` at once, as if it
+    /// had been set since the start of the run.
     ///
     /// # Panics
-    /// If [`LinkConfig::validate`] refuses `config`.
+    /// If [`LinkConfig::validate`] rejects `config`.
     pub fn set_config(&mut self, now: Instant, mut config: LinkConfig) {
         assert_valid(&config);
         self.advance(now);
@@ -119,10 +128,11 @@ impl<P: Packet> Link<P> {
                 None => Cursor::start(),
             };
         }
-        self.put_in_force(now, config);
+        self.apply_config(now, config);
     }
 
-    /// Offers a packet at `now`. It may overflow the queue or vanish; [`stats`](Self::stats) tells.
+    /// Sends a packet at `now`. It may overflow the queue or be dropped by a silent outage, as
+    /// counted in [`stats`](Self::stats).
     pub fn send(&mut self, now: Instant, packet: P) {
         self.advance(now);
         let bytes = packet.len_bytes() as u64;
@@ -141,14 +151,15 @@ impl<P: Packet> Link<P> {
         }
         self.queue.push(Waiting { since: now, line_bytes, packet });
         if self.line.is_idle() {
-            // It takes the packet at once, and then that has not waited.
+            // An idle line takes the packet at once, so it does not count as waiting.
             self.idle_until = Instant::ZERO;
             self.advance(now);
         }
         self.stats.queue_bytes_max = self.stats.queue_bytes_max.max(self.queue.bytes());
     }
 
-    /// The next packet that has arrived by `now`, in the order of arrival; equal times in the order of departure.
+    /// The next packet that has arrived by `now`, in the order of arrival; equal times in the order
+    /// of departure.
     #[must_use]
     #[inline]
     pub fn poll_deliver(&mut self, now: Instant) -> Option<P> {
@@ -159,23 +170,27 @@ impl<P: Packet> Link<P> {
         Some(packet)
     }
 
-    /// When to call [`poll_deliver`](Self::poll_deliver) next: no packet arrives before. The packet on the line may still
-    /// vanish or be late, and the schedule may change what is expected, so sometimes nothing comes then; ask again. `None`
-    /// if nothing will arrive without another call: the link is empty, or its line is held and no scheduled change lets it
-    /// go on.
+    /// The time of the next [`poll_deliver`](Self::poll_deliver): no packet arrives before. There
+    /// may be none at that time, because the packet in transmission may be lost or delayed and the
+    /// schedule may change the settings; then ask again. `None` if no packet will arrive without
+    /// another call: the link is empty, or its line is held and no scheduled change resumes it.
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let is_known = self.idle_until != Instant::ZERO;
-        debug_assert!(!is_known || self.from_line == self.next_from_line(), "nothing has happened since");
-        let from_line = if is_known { self.from_line } else { self.next_from_line() };
-        match (self.flight.next_arrival(), from_line) {
-            (Some(arrival), Some(from_line)) => Some(arrival.min(from_line)),
-            (arrival, from_line) => arrival.or(from_line),
+        debug_assert!(
+            !is_known || self.arrival_from_line == self.next_arrival_from_line(),
+            "the cached arrival is stale"
+        );
+        let arrival_from_line = if is_known { self.arrival_from_line } else { self.next_arrival_from_line() };
+        match (self.flight.next_arrival(), arrival_from_line) {
+            (Some(arrival), Some(arrival_from_line)) => Some(arrival.min(arrival_from_line)),
+            (arrival, arrival_from_line) => arrival.or(arrival_from_line),
         }
     }
 
-    /// Does what happens by `now` but for handing out what has arrived: the counters are those of this moment then.
+    /// Processes all events up to `now` without delivering packets, so that the counters are
+    /// current.
     pub fn catch_up(&mut self, now: Instant) {
         self.advance(now);
     }
@@ -185,18 +200,18 @@ impl<P: Packet> Link<P> {
         &self.stats
     }
 
-    /// The settings in force, as the schedule has changed them by the last call that took the time.
+    /// The current settings, including scheduled changes up to the last call that took the time.
     pub const fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// Packets in the link: waiting, on the line and in flight, as of the last call that took the time. At most
-    /// [`PACKETS_HELD_MAX`].
+    /// Packets in the link (waiting, in transmission and in propagation) as of the last call that
+    /// took the time. At most [`PACKETS_HELD_MAX`].
     pub fn held(&self) -> usize {
         self.queue.len() + usize::from(!self.line.is_idle()) + self.flight.len()
     }
 
-    /// Bytes that wait for the line, overhead included, as of the last call that took the time.
+    /// Bytes that wait for the line, including overhead, as of the last call that took the time.
     pub const fn queue_bytes(&self) -> u64 {
         self.queue.bytes()
     }

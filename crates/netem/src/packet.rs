@@ -1,27 +1,30 @@
-//! What a link needs to know about a packet.
+//! The interface of a packet.
 
 use units::Rng;
 
-/// Something that travels over a link.
+/// A packet on a link.
 pub trait Packet {
-    /// Its length in bytes, without what [`LinkConfig::overhead_bytes`](crate::LinkConfig::overhead_bytes) adds.
+    /// The length in bytes, without
+    /// [`LinkConfig::overhead_bytes`](crate::LinkConfig::overhead_bytes).
     fn len_bytes(&self) -> usize;
 
-    /// A copy that arrives beside it.
+    /// A copy of the packet.
     #[must_use]
     fn duplicate(&self) -> Self;
 
-    /// Changes it, as a fault on the way would. Draws from `rng` only. Called for packets of at least one byte.
+    /// Corrupts the packet, with randomness from `rng` only. Called for packets of at least one
+    /// byte.
     fn corrupt(&mut self, rng: &mut Rng);
 
-    /// Marks that it met congestion (CE, RFC 3168, section 5), if it says that both ends understand the mark; whether it
-    /// does. A packet that is marked already stays so and returns true. By default it does not, and is dropped instead.
+    /// Sets the congestion mark (CE, RFC 3168, section 5) if the packet is ECN-capable, and returns
+    /// whether it is. A marked packet stays marked and returns true. The default is not
+    /// ECN-capable, so the packet is dropped instead.
     fn mark_ce(&mut self) -> bool {
         false
     }
 }
 
-/// The bytes of a packet. Corruption turns one bit around.
+/// The bytes of a packet. Corruption flips one bit.
 impl Packet for Vec<u8> {
     fn len_bytes(&self) -> usize {
         self.len()
@@ -40,36 +43,36 @@ impl Packet for Vec<u8> {
     }
 }
 
-/// A packet of which only the length, and what happened to it, matters: for simulations of queues and controllers, where
-/// bytes would cost memory.
+/// A packet without contents, for simulations of queues and congestion controllers, where the bytes
+/// would only use memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LengthOnly {
     /// Length in bytes.
     pub bytes: usize,
-    /// True once a fault has hit it.
+    /// True after corruption.
     pub corrupted: bool,
-    /// Whether and how it takes part in congestion notification.
+    /// The ECN state.
     pub ecn: Ecn,
 }
 
 /// The ECN field of a packet (RFC 3168, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ecn {
-    /// Its ends do not understand marks: Not-ECT.
+    /// Not ECN-capable (Not-ECT).
     Incapable,
-    /// It may be marked: ECT.
+    /// ECN-capable (ECT).
     Capable,
-    /// It met congestion: CE.
+    /// Congestion experienced (CE).
     Marked,
 }
 
 impl LengthOnly {
-    /// An intact packet of `bytes` bytes that cannot be marked.
+    /// An intact packet of `bytes` bytes that is not ECN-capable.
     pub const fn new(bytes: usize) -> Self {
         Self { bytes, corrupted: false, ecn: Ecn::Incapable }
     }
 
-    /// An intact packet of `bytes` bytes that may be marked.
+    /// An intact packet of `bytes` bytes that is ECN-capable.
     pub const fn ecn_capable(bytes: usize) -> Self {
         Self { bytes, corrupted: false, ecn: Ecn::Capable }
     }
@@ -102,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn corruption_turns_exactly_one_bit_around_and_reaches_them_all() {
+    fn corruption_flips_exactly_one_bit_at_any_position() {
         let mut rng = Rng::from_seed(4);
         let mut seen = [false; 24];
         for _ in 0..1000 {

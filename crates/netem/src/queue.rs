@@ -1,16 +1,16 @@
-//! Packets that wait for the line: first in, first out, bounded in bytes (tail drop). CoDel, where it is set, takes them
-//! from here.
+//! Packets that wait for the line: first in, first out, with a limit in bytes (tail drop). CoDel,
+//! if set, takes packets from this queue.
 
 use std::collections::VecDeque;
 
 use units::Instant;
 
-/// A packet that waits.
+/// A waiting packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting<P> {
-    /// When it was offered; it cannot start before.
+    /// The time at which it was sent; transmission cannot start before.
     pub(crate) since: Instant,
-    /// What it takes on the line, overhead included.
+    /// Its bytes on the line, including overhead.
     pub(crate) line_bytes: u64,
     pub(crate) packet: P,
 }
@@ -39,12 +39,12 @@ impl<P> Queue<P> {
         self.packets.is_empty()
     }
 
-    /// When the first one was offered.
+    /// The send time of the first packet.
     pub(crate) fn first_since(&self) -> Option<Instant> {
         self.packets.front().map(|waiting| waiting.since)
     }
 
-    /// Whether `line_bytes` more keep the queue within `bytes_max`.
+    /// Whether `line_bytes` more stay within `bytes_max`.
     pub(crate) const fn has_room(&self, line_bytes: u64, bytes_max: u64) -> bool {
         match self.bytes.checked_add(line_bytes) {
             Some(bytes) => bytes <= bytes_max,

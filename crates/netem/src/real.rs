@@ -1,7 +1,8 @@
-//! Logarithm and exponential that give the same bits on every machine.
+//! Logarithm and exponential with identical results on every machine.
 //!
-//! The standard library leaves the last bits of `ln`, `exp` and `powf` to the system, so a seed could mean another run on
-//! another machine. These use only the operations that IEEE 754 defines to the bit, with a relative error below 1e-14.
+//! The standard library leaves the last bits of `ln`, `exp` and `powf` to the system, so a seed
+//! could give different runs on different machines. These functions use only operations that IEEE
+//! 754 defines exactly, with a relative error below 1e-14.
 
 use core::f64::consts::{LN_2, SQRT_2};
 
@@ -12,7 +13,7 @@ const EXPONENT_BIAS: i64 = 1023;
 
 /// The natural logarithm of `x`, which must be a normal number above zero.
 pub(crate) fn ln(x: f64) -> f64 {
-    debug_assert!(x.is_normal() && x > 0.0, "no logarithm here of {x}");
+    debug_assert!(x.is_normal() && x > 0.0, "ln is defined for positive normal numbers, not {x}");
     let bits = x.to_bits();
     let mut exponent = (bits >> MANTISSA_BITS) as i64 - EXPONENT_BIAS;
     let mantissa_mask = (1 << MANTISSA_BITS) - 1;
@@ -21,7 +22,8 @@ pub(crate) fn ln(x: f64) -> f64 {
         mantissa /= 2.0;
         exponent += 1;
     }
-    // ln m = 2 atanh((m - 1) / (m + 1)); the argument is below 0.172, so eleven terms reach the last bit.
+    // ln m = 2 atanh((m - 1) / (m + 1)). The argument is below 0.172, so eleven terms are
+    // sufficient for the last bit.
     let s = (mantissa - 1.0) / (mantissa + 1.0);
     let square = s * s;
     let series = (0..11).rev().fold(0.0, |sum, term| sum * square + 1.0 / f64::from(2 * term + 1));
@@ -37,26 +39,28 @@ pub(crate) fn exp(y: f64) -> f64 {
         return 0.0;
     }
     let exponent = (y / LN_2).round();
-    // At most 0.347 is left, so fourteen terms reach the last bit.
+    // The rest is at most 0.347, so fourteen terms are sufficient for the last bit.
     let rest = y - exponent * LN_2;
     let series = (1..=14).rev().fold(1.0, |sum, term| 1.0 + rest / f64::from(term) * sum);
     series * f64::from_bits(((exponent as i64 + EXPONENT_BIAS) as u64) << MANTISSA_BITS)
 }
 
-/// A number in `(0, 1]`, in steps of 2^-53: never zero, so it has a logarithm.
+/// A number in `(0, 1]`, in steps of 2^-53. It is never zero, so its logarithm is finite.
 pub(crate) const fn unit_draw(rng: &mut Rng) -> f64 {
     ((rng.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
 }
 
-/// A draw from the normal distribution with mean zero and deviation one: the polar method (Marsaglia and Bray, 1964).
+/// A draw from the standard normal distribution, by the polar method (Marsaglia and Bray, 1964).
 ///
-/// Each round succeeds with probability pi/4; the second number of a pair is dropped, so that a draw leaves no state.
+/// Each iteration succeeds with probability pi/4. The second number of a pair is discarded, so that
+/// a draw leaves no state.
 pub(crate) fn normal_draw(rng: &mut Rng) -> f64 {
     loop {
         let u = 2.0 * unit_draw(rng) - 1.0;
         let v = 2.0 * unit_draw(rng) - 1.0;
         let square = u * u + v * v;
-        // A square near zero would not be a normal number; below 2^-100 no round of a run will ever come.
+        // A square near zero would not be a normal number. The probability of such a pair is
+        // negligible, about 2^-100.
         if square < 1.0 && square > 1e-30 {
             return u * (-2.0 * ln(square) / square).sqrt();
         }
@@ -72,7 +76,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_agree_with_the_standard_library(x in 1e-300..1e300_f64, small in 0.5..2.0_f64, y in -700.0..700.0_f64) {
+        fn ln_and_exp_agree_with_the_standard_library(x in 1e-300..1e300_f64, small in 0.5..2.0_f64, y in -700.0..700.0_f64) {
             prop_assert!((ln(x) - x.ln()).abs() <= 1e-13 * x.ln().abs().max(1e-2), "ln {x}: {} {}", ln(x), x.ln());
             prop_assert!((ln(small) - small.ln()).abs() <= 1e-15 + 1e-14 * small.ln().abs(), "ln {small}");
             prop_assert!((exp(y) / y.exp() - 1.0).abs() < 1e-12, "exp {y}: {} {}", exp(y), y.exp());
@@ -80,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_are_reached() {
+    fn exp_saturates_at_its_limits() {
         assert_eq!((ln(1.0), exp(0.0)), (0.0, 1.0));
         assert_eq!((exp(1000.0), exp(-1000.0)), (f64::INFINITY, 0.0));
         let mut rng = Rng::from_seed(1);

@@ -1,6 +1,6 @@
-//! Faults in time: changes of a link's settings at given moments, once or again and again.
+//! Scheduled changes of a link's settings, once or periodically.
 //!
-//! A schedule is a pure function of time: what it does at a moment depends on nothing that happened on the link.
+//! A schedule is a pure function of time and does not depend on the link's packets.
 
 use core::fmt;
 use std::error::Error;
@@ -10,24 +10,25 @@ use units::{Duration, Instant, Rate, Ratio};
 
 use crate::{BurstLoss, Jitter, LinkConfig};
 
-/// Changes that a schedule holds at most.
+/// Largest number of changes in a schedule.
 pub const CHANGES_MAX: usize = 1 << 16;
 
-/// Whether a link works, and if not, how it fails.
+/// Whether a link is up, and if not, how it fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LineState {
-    /// It works.
+    /// The link works.
     #[default]
     Up,
-    /// It is cut and nobody is told: what is offered vanishes, and what waits drains onto the line at its pace and vanishes
-    /// there. A packet that is on the line at any moment of it is gone. What has left the line before arrives.
+    /// A silent outage: sent packets are dropped without notice, and waiting packets are
+    /// transmitted at the line's rate and then dropped. A packet that is in transmission at any
+    /// time of the outage is dropped. Packets that departed before still arrive.
     Silent,
-    /// The line stops and the queue fills. What was on the line stays there and goes on with the bits it still has. What
-    /// has left the line before arrives.
+    /// The line stops and the queue fills. The packet in transmission stays on the line and resumes
+    /// with its remaining bits. Packets that departed before still arrive.
     Held,
 }
 
-/// One change of a [`LinkConfig`], of the field that bears its name.
+/// One change of a [`LinkConfig`], for the field of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
@@ -54,15 +55,15 @@ pub enum Change {
 /// Changes with their times. Clones share the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// Ascending; equal times in the order in which they happen.
+    /// Ascending; changes at equal times are applied in order.
     changes: Arc<[(Duration, Change)]>,
-    /// Above the last time of `changes`.
+    /// Greater than the last time in `changes`.
     period: Option<Duration>,
-    /// The last change to a state in which the line moves.
-    last_release: Option<usize>,
+    /// The last change to a state in which the line operates.
+    last_resume: Option<usize>,
 }
 
-/// Why a list of changes is no schedule. Changes count from zero.
+/// An invalid list of changes. Indexes count from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScheduleError {
@@ -70,20 +71,21 @@ pub enum ScheduleError {
     TooMany,
     /// A change is earlier than the one before.
     OutOfOrder {
-        /// Which change.
+        /// Index of the change.
         index: usize,
     },
-    /// A change does not come before the end of the period.
+    /// A change is not before the end of the period.
     AfterPeriod {
-        /// Which change.
+        /// Index of the change.
         index: usize,
     },
-    /// The period, or one of its parts, takes no time.
-    NoPeriod,
+    /// The period, or one of its parts, is zero.
+    ZeroPeriod,
 }
 
 impl Schedule {
-    /// Each change happens once, at its time since the run began. Those of one moment happen in the order given.
+    /// A schedule in which each change is applied once, at its time since the start of the run.
+    /// Changes at equal times are applied in the given order.
     ///
     /// # Errors
     /// [`ScheduleError::OutOfOrder`], [`ScheduleError::TooMany`].
@@ -91,9 +93,11 @@ impl Schedule {
         Self::checked(changes, None)
     }
 
-    /// Each change happens once a period, at its time since that period began. The first period begins with the run.
+    /// A schedule in which each change is applied once per period, at its time since the start of
+    /// the period. The first period begins at the start of the run.
     ///
-    /// A link that holds packets does every change, so a period far shorter than a packet costs time.
+    /// A link that holds packets applies every change, so a period far shorter than a packet costs
+    /// time.
     ///
     /// # Errors
     /// [`ScheduleError`].
@@ -102,18 +106,18 @@ impl Schedule {
         changes: impl IntoIterator<Item = (Duration, Change)>,
     ) -> Result<Self, ScheduleError> {
         if period.is_zero() {
-            return Err(ScheduleError::NoPeriod);
+            return Err(ScheduleError::ZeroPeriod);
         }
         Self::checked(changes, Some(period))
     }
 
-    /// Up for a time, then `how` for another, for ever, beginning with up.
+    /// A schedule that alternates between [`LineState::Up`] and the state `how`, beginning with up.
     ///
     /// # Errors
-    /// [`ScheduleError::NoPeriod`] if one of the times is zero.
+    /// [`ScheduleError::ZeroPeriod`] if one of the times is zero.
     pub fn flapping(up: Duration, down: Duration, how: LineState) -> Result<Self, ScheduleError> {
         if up.is_zero() || down.is_zero() {
-            return Err(ScheduleError::NoPeriod);
+            return Err(ScheduleError::ZeroPeriod);
         }
         Self::repeating(up + down, [(Duration::ZERO, Change::State(LineState::Up)), (up, Change::State(how))])
     }
@@ -122,7 +126,7 @@ impl Schedule {
         changes: impl IntoIterator<Item = (Duration, Change)>,
         period: Option<Duration>,
     ) -> Result<Self, ScheduleError> {
-        // One more than allowed is enough to know.
+        // One more than the limit is sufficient to detect the error.
         let changes: Vec<_> = changes.into_iter().take(CHANGES_MAX + 1).collect();
         if changes.len() > CHANGES_MAX {
             return Err(ScheduleError::TooMany);
@@ -133,21 +137,21 @@ impl Schedule {
         if let Some(index) = changes.iter().position(|(at, _)| period.is_some_and(|period| *at >= period)) {
             return Err(ScheduleError::AfterPeriod { index });
         }
-        let last_release = changes.iter().rposition(|(_, change)| change.releases());
-        Ok(Self { changes: changes.into(), period, last_release })
+        let last_resume = changes.iter().rposition(|(_, change)| change.resumes());
+        Ok(Self { changes: changes.into(), period, last_resume })
     }
 
-    /// The changes of one period, or of the whole run, by time.
+    /// The changes of one period, or of the whole run, ordered by time.
     pub fn changes(&self) -> &[(Duration, Change)] {
         &self.changes
     }
 
-    /// After this time the changes begin again, if they do.
+    /// The period of a repeating schedule.
     pub const fn period(&self) -> Option<Duration> {
         self.period
     }
 
-    /// What the state of the line is at `now`, if the schedule has set one by then.
+    /// The state of the line at `now`, if the schedule has set one by then.
     pub fn state_at(&self, now: Instant) -> Option<LineState> {
         let latest = |changes: &[(Duration, Change)]| {
             changes.iter().rev().find_map(|(_, change)| match change {
@@ -159,11 +163,11 @@ impl Schedule {
         latest(&self.changes[..done]).or_else(|| (rounds > 0).then(|| latest(&self.changes)).flatten())
     }
 
-    /// Makes all changes up to and including `now` to `config`, as if it had been in force since the run began, and returns
-    /// the place of the next one.
+    /// Applies all changes up to and including `now` to `config`, as if it had been set since the
+    /// start of the run, and returns the position of the next change.
     pub(crate) fn apply_until(&self, now: Instant, config: &mut LinkConfig) -> Cursor {
         let (done, rounds) = self.done_by(now);
-        // A whole round leaves what every earlier one left, so one is enough.
+        // Each complete round leaves the same values, so applying one is sufficient.
         let whole = if rounds > 0 { &self.changes[..] } else { &[] };
         for (_, change) in whole.iter().chain(&self.changes[..done]) {
             change.apply(config);
@@ -172,7 +176,8 @@ impl Schedule {
         Cursor { index: done, round_start }.settled(self)
     }
 
-    /// Both as of `now`: the changes done in the present round, and the rounds before it.
+    /// The number of changes applied in the current round at `now`, and the number of rounds before
+    /// it.
     fn done_by(&self, now: Instant) -> (usize, u64) {
         let (rounds, since) = match self.period {
             Some(period) => {
@@ -185,10 +190,10 @@ impl Schedule {
     }
 }
 
-/// The place of the next change.
+/// The position of the next change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
-    /// Into the changes; their number if none comes any more.
+    /// Index into the changes; their number if there are no more.
     index: usize,
     round_start: Instant,
 }
@@ -199,21 +204,22 @@ impl Cursor {
         Self { index: 0, round_start: Instant::ZERO }
     }
 
-    /// When the next change comes, and which. `None` after the last, and at the end of time.
+    /// The next change and its time. `None` after the last change, and if the time would not be
+    /// representable.
     pub(crate) fn next_change<'a>(&self, schedule: &'a Schedule) -> Option<(Instant, &'a Change)> {
         let (at, change) = schedule.changes.get(self.index)?;
         let at = self.round_start + *at;
         (at < Instant::FAR_FUTURE).then_some((at, change))
     }
 
-    /// The next change is done.
+    /// Moves past the next change.
     pub(crate) fn advance(&mut self, schedule: &Schedule) {
         self.index += 1;
         *self = self.settled(schedule);
     }
 
-    /// Jumps over rounds that ended before `now` and leaves at least one whole round to do, which makes their changes too.
-    /// For a link on which nothing can happen in between.
+    /// Skips rounds that ended before `now`, but leaves at least one complete round, so that its
+    /// changes are applied. For a link without events in between.
     pub(crate) fn skip_rounds(&mut self, now: Instant, schedule: &Schedule) {
         let Some(period) = schedule.period else { return };
         let rounds = now.saturating_since(self.round_start).as_nanos() / period.as_nanos();
@@ -223,9 +229,9 @@ impl Cursor {
         }
     }
 
-    /// Whether the line will ever be let go on.
-    pub(crate) fn releases(&self, schedule: &Schedule) -> bool {
-        schedule.last_release.is_some_and(|last| schedule.period.is_some() || self.index <= last)
+    /// Whether a future change will resume the line.
+    pub(crate) fn resumes(&self, schedule: &Schedule) -> bool {
+        schedule.last_resume.is_some_and(|last| schedule.period.is_some() || self.index <= last)
     }
 
     fn settled(mut self, schedule: &Schedule) -> Self {
@@ -240,7 +246,8 @@ impl Cursor {
 }
 
 impl Change {
-    /// The change that would set the same field, or fields, to what `config` has there: what undoes this one.
+    /// The inverse of this change: a change that sets the same field or fields to their value in
+    /// `config`.
     #[must_use]
     pub const fn undo(&self, config: &LinkConfig) -> Self {
         match self {
@@ -256,7 +263,7 @@ impl Change {
         }
     }
 
-    /// Makes the change to `config`.
+    /// Applies the change to `config`.
     pub const fn apply(&self, config: &mut LinkConfig) {
         match *self {
             Self::State(state) => config.state = state,
@@ -274,7 +281,7 @@ impl Change {
         }
     }
 
-    fn releases(&self) -> bool {
+    fn resumes(&self) -> bool {
         matches!(self, Self::State(LineState::Up | LineState::Silent))
     }
 }
@@ -289,7 +296,7 @@ impl fmt::Display for ScheduleError {
             Self::AfterPeriod { index } => {
                 write!(f, "change {index} of the schedule: its time must be before the end of the period")
             }
-            Self::NoPeriod => f.write_str("the period of a schedule, and each part of it, must exceed zero"),
+            Self::ZeroPeriod => f.write_str("the period of a schedule, and each part of it, must exceed zero"),
         }
     }
 }

@@ -1,62 +1,64 @@
-//! What happened on a link, counted.
+//! Counters of a link.
 
 use units::Duration;
 
-/// Counters of one link since it was made. Bytes are packet lengths, without the line's overhead.
+/// Counters of one link since its creation. Bytes are packet lengths, without the line's overhead.
 ///
-/// At every moment `offered + duplicated = delivered + gone() + held`, where `held` is
-/// [`Link::held`](crate::Link::held): each packet that is gone is counted by exactly one of the counters in
-/// [`gone`](Self::gone).
+/// At any time `offered + duplicated = delivered + undelivered() + held`, where `held` is
+/// [`Link::held`](crate::Link::held): each packet that will not arrive is counted by exactly one of
+/// the counters in [`undelivered`](Self::undelivered).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Packets handed to the link.
+    /// Packets sent into the link.
     pub offered: u64,
-    /// Bytes in them.
+    /// Bytes in these packets.
     pub offered_bytes: u64,
-    /// Packets that have arrived, copies included.
+    /// Packets that have arrived, including copies.
     pub delivered: u64,
-    /// Bytes in them.
+    /// Bytes in these packets.
     pub delivered_bytes: u64,
-    /// Packets that vanished on the way, by [`LinkConfig::loss`](crate::LinkConfig::loss) alone.
+    /// Packets lost by [`LinkConfig::loss`](crate::LinkConfig::loss) alone.
     pub lost: u64,
-    /// Packets that vanished on the way, by [`LinkConfig::burst_loss`](crate::LinkConfig::burst_loss).
+    /// Packets lost by [`LinkConfig::burst_loss`](crate::LinkConfig::burst_loss).
     pub lost_in_bursts: u64,
-    /// Packets that vanished because the link was [cut silently](crate::LineState::Silent).
+    /// Packets dropped during a [silent outage](crate::LineState::Silent).
     pub vanished: u64,
-    /// Packets that found the queue, or the whole link, full.
+    /// Packets dropped because the queue, or the whole link, was full.
     pub overflowed: u64,
-    /// Packets that [CoDel](crate::CoDel) dropped because they, and those before them, had waited too long.
+    /// Packets dropped by [CoDel](crate::CoDel).
     pub dropped_by_codel: u64,
-    /// Packets that CoDel marked instead.
+    /// Packets marked by CoDel instead.
     pub marked: u64,
-    /// Packets that arrive later than their turn, by [`LinkConfig::reorder`](crate::LinkConfig::reorder).
+    /// Packets delayed by [`LinkConfig::reorder`](crate::LinkConfig::reorder).
     pub reordered: u64,
     /// Copies made.
     pub duplicated: u64,
-    /// Packets with a fault in them.
+    /// Corrupted packets.
     pub corrupted: u64,
-    /// The longest queue so far, in bytes with overhead, without the packet on the line.
+    /// The longest queue so far, in bytes including overhead, without the packet in transmission.
     pub queue_bytes_max: u64,
-    /// Packets that the line has begun to carry.
+    /// Packets whose transmission has begun.
     pub carried: u64,
-    /// Bytes in them, with the line's overhead.
+    /// Bytes in these packets, including overhead.
     pub carried_bytes: u64,
-    /// For how long packets were on the line, all together: those that have left it, the time included for which it was held. Zero if
-    /// the line has no rate, and of a trace the waiting of what needs several opportunities alone. Saturates.
+    /// Total transmission time of departed packets, including time for which the line was held.
+    /// Zero if the line has no rate. For a trace it covers only packets that need several
+    /// opportunities. Saturates.
     pub on_line: Duration,
-    /// For how long they had waited before, all together. Saturates.
+    /// Total queueing delay of these packets. Saturates.
     pub queue_delay_sum: Duration,
-    /// For how long one of them had waited at most.
+    /// Longest queueing delay of one packet.
     pub queue_delay_max: Duration,
 }
 
 impl LinkStats {
-    /// Packets that will not arrive: lost, lost in bursts, vanished, overflowed and dropped by CoDel.
-    pub const fn gone(&self) -> u64 {
+    /// Packets that will not arrive: lost, lost in bursts, vanished, overflowed and dropped by
+    /// CoDel.
+    pub const fn undelivered(&self) -> u64 {
         self.lost + self.lost_in_bursts + self.vanished + self.overflowed + self.dropped_by_codel
     }
 
-    /// For how long a packet that the line carried had waited on average, rounded down; zero if there was none.
+    /// Mean queueing delay of the carried packets, rounded down; zero if there were none.
     pub fn queue_delay_mean(&self) -> Duration {
         self.queue_delay_sum / self.carried.max(1)
     }

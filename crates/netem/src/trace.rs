@@ -1,8 +1,9 @@
-//! Recorded rates: when a line that somebody measured could have delivered a packet.
+//! Recorded rates: the times at which a measured link could have delivered packets.
 //!
-//! The format is that of mahimahi: a line of text for each opportunity to deliver 1500 bytes, with its time in whole
-//! milliseconds since the recording began, in order; several may share a millisecond. The recording lasts until its last
-//! opportunity and then begins again.
+//! The format is that of mahimahi: one line of text per opportunity to deliver 1500 bytes, with its
+//! time in whole milliseconds since the start of the recording, in ascending order. Several
+//! opportunities may share a millisecond. The trace lasts until its last opportunity and then
+//! repeats.
 
 use core::fmt;
 use core::str::FromStr;
@@ -11,56 +12,58 @@ use std::sync::Arc;
 
 use units::{Duration, Instant, Rate};
 
-/// What one opportunity carries, in bytes.
+/// Bytes carried by one opportunity.
 pub const OPPORTUNITY_BYTES: u64 = 1500;
 
-/// Opportunities that a trace holds at most: 16 million, which is half an hour at 100 Mb/s and takes 64 MiB.
+/// Largest number of opportunities in a trace: 16 million, which is half an hour at 100 Mb/s and
+/// takes 64 MiB.
 pub const OPPORTUNITIES_MAX: usize = 1 << 24;
 
 const NANOS_PER_MS: u64 = 1_000_000;
 
-/// A recorded rate that repeats for ever. Clones share the recording.
+/// A recorded rate, repeated indefinitely. Clones share the recording.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// Ascending milliseconds since the recording began; not empty; the last one, which is the period, is not zero.
+    /// Ascending milliseconds since the start of the recording; not empty; the last one, which is
+    /// the period, is not zero.
     offsets_ms: Arc<[u32]>,
 }
 
-/// Why a text is no trace. Lines count from one.
+/// A text that is not a valid trace. Lines count from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// A line holds something else than a number of milliseconds below 2^32.
-    NotATime {
-        /// Which line.
+    /// A line is not a number of milliseconds below 2^32.
+    InvalidTime {
+        /// The line.
         line: usize,
     },
-    /// A line is earlier than the one before.
-    Backward {
-        /// Which line.
+    /// A time is earlier than the one before.
+    OutOfOrder {
+        /// The line.
         line: usize,
     },
     /// There are more than [`OPPORTUNITIES_MAX`] lines.
     TooLong,
-    /// There is no line.
+    /// There are no lines.
     Empty,
     /// The last time is zero, so the trace would repeat without time passing.
-    NoTime {
+    ZeroPeriod {
         /// The last line.
         line: usize,
     },
 }
 
 impl Trace {
-    /// The trace that `text` describes, a number a line. Work and memory are linear in the text and bounded by
-    /// [`OPPORTUNITIES_MAX`].
+    /// Parses a trace with one number per line. Time and memory are linear in the text; memory is
+    /// bounded by [`OPPORTUNITIES_MAX`].
     ///
     /// # Errors
-    /// [`TraceError`] for the first line that is wrong; an empty line is.
+    /// [`TraceError`] for the first invalid line. An empty line is invalid.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let mut offsets_ms = Vec::new();
         for (index, line) in text.lines().enumerate() {
-            let offset_ms = line.trim_end().parse().map_err(|_| TraceError::NotATime { line: index + 1 })?;
+            let offset_ms = line.trim_end().parse().map_err(|_| TraceError::InvalidTime { line: index + 1 })?;
             push(&mut offsets_ms, offset_ms)?;
         }
         Self::checked(offsets_ms)
@@ -69,7 +72,7 @@ impl Trace {
     /// The trace with an opportunity at each of these times, in milliseconds.
     ///
     /// # Errors
-    /// [`TraceError`] for the first time that is wrong; its line is its number, from one.
+    /// [`TraceError`] for the first invalid time; its line is its position, from one.
     pub fn from_millis(offsets_ms: impl IntoIterator<Item = u32>) -> Result<Self, TraceError> {
         let mut checked = Vec::new();
         for offset_ms in offsets_ms {
@@ -81,28 +84,28 @@ impl Trace {
     fn checked(offsets_ms: Vec<u32>) -> Result<Self, TraceError> {
         match offsets_ms.last() {
             None => Err(TraceError::Empty),
-            Some(0) => Err(TraceError::NoTime { line: offsets_ms.len() }),
+            Some(0) => Err(TraceError::ZeroPeriod { line: offsets_ms.len() }),
             Some(_) => Ok(Self { offsets_ms: offsets_ms.into() }),
         }
     }
 
-    /// After this time the recording begins again.
+    /// The time after which the trace repeats.
     pub fn period(&self) -> Duration {
         Duration::from_millis(u64::from(self.period_ms()))
     }
 
-    /// Opportunities a period. At least one.
+    /// Opportunities per period. At least one.
     pub fn opportunities(&self) -> usize {
         self.offsets_ms.len()
     }
 
-    /// What the line carries over a period, overhead included.
+    /// The mean rate over a period, including overhead.
     pub fn mean_rate(&self) -> Rate {
         let bytes = self.offsets_ms.len() as u64 * OPPORTUNITY_BYTES;
         Rate::from_transfer(bytes, self.period()).unwrap_or(Rate::MAX)
     }
 
-    /// When opportunity `number` comes, counted from zero over all repetitions.
+    /// The time of opportunity `number`, counted from zero over all repetitions.
     pub(crate) fn time_of(&self, number: u64) -> Instant {
         let count = self.offsets_ms.len() as u64;
         let offset_ms = u64::from(self.offsets_ms[(number % count) as usize]);
@@ -110,12 +113,13 @@ impl Trace {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    /// The number of the first opportunity that does not come before `at`, counted from zero over all repetitions: how many
-    /// come before. Logarithmic in the length of the trace.
+    /// The number of opportunities before `at`, counted over all repetitions, which is the number
+    /// of the first opportunity at or after `at`. Logarithmic in the length of the trace.
     pub fn first_at_or_after(&self, at: Instant) -> u64 {
         let millis = at.as_nanos().div_ceil(NANOS_PER_MS);
         let period_ms = u64::from(self.period_ms());
-        // The end of one round is the beginning of the next, and those at the end have the smaller numbers.
+        // The end of a round is the start of the next; opportunities at the end have the smaller
+        // numbers.
         let round = millis.saturating_sub(1) / period_ms;
         let offset_ms = millis - round * period_ms;
         let before = self.offsets_ms.partition_point(|&time_ms| u64::from(time_ms) < offset_ms);
@@ -129,7 +133,7 @@ impl Trace {
 
 fn push(offsets_ms: &mut Vec<u32>, offset_ms: u32) -> Result<(), TraceError> {
     if offsets_ms.last().is_some_and(|&last| last > offset_ms) {
-        return Err(TraceError::Backward { line: offsets_ms.len() + 1 });
+        return Err(TraceError::OutOfOrder { line: offsets_ms.len() + 1 });
     }
     if offsets_ms.len() == OPPORTUNITIES_MAX {
         return Err(TraceError::TooLong);
@@ -146,7 +150,7 @@ impl FromStr for Trace {
     }
 }
 
-/// In short: a recording has millions of entries.
+/// Shows a summary, because a trace can have millions of entries.
 impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trace")
@@ -159,13 +163,15 @@ impl fmt::Debug for Trace {
 impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotATime { line } => {
+            Self::InvalidTime { line } => {
                 write!(f, "line {line} of the trace: expected one whole number of milliseconds below 2^32")
             }
-            Self::Backward { line } => write!(f, "line {line} of the trace: a time must not be before the last one"),
+            Self::OutOfOrder { line } => write!(f, "line {line} of the trace: a time must not be before the last one"),
             Self::TooLong => write!(f, "the trace has more than {OPPORTUNITIES_MAX} lines"),
-            Self::Empty => f.write_str("the trace is empty: give the time of one opportunity in milliseconds a line"),
-            Self::NoTime { line } => write!(f, "line {line} of the trace: the last time must be above zero"),
+            Self::Empty => {
+                f.write_str("the trace is empty: expected the time of one opportunity in milliseconds per line")
+            }
+            Self::ZeroPeriod { line } => write!(f, "line {line} of the trace: the last time must be above zero"),
         }
     }
 }

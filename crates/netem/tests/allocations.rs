@@ -1,30 +1,32 @@
-//! A packet costs a link no allocation once its queues have grown to what they need. Counted by the allocator, so all
-//! of it is one test in a process of its own.
+//! A link allocates nothing per packet once its queues have grown to their size. A counting
+//! allocator checks this, so all checks are one test in its own process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use netem::{
-    BurstLoss, Change, CoDel, Discipline, Jitter, LengthOnly, LineState, Link, LinkConfig, Schedule, Spread, Trace,
+    BurstLoss, Change, CoDel, Discipline, Distribution, Jitter, LengthOnly, LineState, Link, LinkConfig, Schedule,
+    Trace,
 };
 use units::{Duration, Instant, Rate, Ratio, Rng};
 
-/// The system's allocator, with a count of its allocations.
+/// The system's allocator with a counter of allocations.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call goes to the system's allocator unchanged; the counter touches no memory that it hands out. `realloc`
-// is the trait's own, which calls `alloc`.
+// SAFETY: every call is passed to the system's allocator unchanged; the counter touches no
+// allocated memory. `realloc` is the trait's own, which calls `alloc`.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same one.
+        // SAFETY: the caller upholds the contract of `alloc`, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `alloc` above with this layout, so from the system's allocator.
+        // SAFETY: `pointer` came from `alloc` above with this layout, and therefore from the
+        // system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -32,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Everything at once, a little more than the line carries.
+/// All faults at once, with slightly more load than the line carries.
 fn everything() -> LinkConfig {
     let millis = Duration::from_millis;
     let changes = [
@@ -46,7 +48,7 @@ fn everything() -> LinkConfig {
     LinkConfig {
         rate: Some(Rate::from_mbps(95)),
         delay: millis(20),
-        jitter: Some(Jitter { spread: Spread::Normal { deviation: millis(2) }, reorders: true }),
+        jitter: Some(Jitter { distribution: Distribution::Normal { deviation: millis(2) }, reorders: true }),
         loss: Ratio::new(1, 100),
         burst_loss: Some(BurstLoss {
             good_to_bad: Ratio::new(1, 200),
@@ -65,8 +67,9 @@ fn everything() -> LinkConfig {
     }
 }
 
-/// A packet of 1250 bytes each 100 us: 100 Mb/s. Allocations in the second half.
-fn allocations_at_rest(config: LinkConfig) -> u64 {
+/// Sends a packet of 1250 bytes every 100 us (100 Mb/s) and returns the allocations in the second
+/// half.
+fn allocations_in_steady_state(config: LinkConfig) -> u64 {
     let mut link = Link::new(config, Rng::from_seed(3));
     let mut now = Instant::ZERO;
     let mut before = 0;
@@ -81,18 +84,18 @@ fn allocations_at_rest(config: LinkConfig) -> u64 {
         }
     }
     let stats = link.stats();
-    assert!(stats.delivered > 100_000 && stats.gone() > 1000, "{stats:?}");
+    assert!(stats.delivered > 100_000 && stats.undelivered() > 1000, "{stats:?}");
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
 #[test]
-fn packets_cost_no_allocation() {
+fn packets_need_no_allocation() {
     let by_rate = everything();
-    // Eight opportunities a millisecond: 96 Mb/s.
+    // Eight opportunities per millisecond: 96 Mb/s.
     let trace = Trace::from_millis((0..800).map(|number| number / 8 + 1)).unwrap();
     let by_trace = LinkConfig { rate: None, trace: Some(trace), ..by_rate.clone() };
     let first = ALLOCATIONS.load(Ordering::Relaxed);
-    assert!(first > 0, "the counter counts");
-    assert_eq!(allocations_at_rest(by_rate), 0);
-    assert_eq!(allocations_at_rest(by_trace), 0);
+    assert!(first > 0, "the counter works");
+    assert_eq!(allocations_in_steady_state(by_rate), 0);
+    assert_eq!(allocations_in_steady_state(by_trace), 0);
 }

@@ -1,8 +1,10 @@
-//! Instructions a packet, counted by callgrind: plan, open and absorb, acknowledgement, parsing. The cipher is left out (1-RTT
-//! keys that do nothing), because valgrind hides the wide vectors that make it fast.
+//! Instructions per packet, counted by callgrind: plan, open and absorb, acknowledgement, parsing.
+//! The cipher is left out (1-RTT keys that do nothing), because valgrind does not support the wide
+//! vector instructions that make it fast.
 //!
-//! Counts are the same on every machine, so they can be held to limits: a benchmark fails that needs 5 % more than it did.
-//! Where a change is worth more, raise its figure and say why. `make instructions` installs what it needs.
+//! Counts are the same on every machine, so they can have limits: a benchmark fails if it needs 5 %
+//! more than its recorded figure. If a change is worth more instructions, raise the figure and give
+//! the reason. `make instructions` installs the tools.
 #![expect(missing_docs, reason = "the macros make modules that cannot be documented")]
 
 mod support;
@@ -21,13 +23,14 @@ use wire::quic::frame::{Frame, emit_ack, emit_stream_header};
 /// Packets in a batch.
 const BATCH: u64 = 44;
 
-/// What each benchmark took when it was last changed on purpose, in instructions.
+/// The instructions of each benchmark, as of the last intended change.
 mod figures {
-    /// A batch of 44 packets, stamped with what was delivered before.
+    /// A batch of 44 packets, with delivery-rate stamps.
     pub(super) const PLAN: u64 = 2_006;
     /// A batch of 44 packets, read by the application at the end.
     pub(super) const ABSORB: u64 = 24_001;
-    /// An acknowledgement of 198 packets, between which 22 are missing, with the sample of the delivery rate.
+    /// An acknowledgement of 198 packets with 22 packets missing in between, delivery-rate sample
+    /// included.
     pub(super) const ACKNOWLEDGE: u64 = 10_052;
     /// A STREAM frame and an ACK frame of 16 ranges.
     pub(super) const PARSE: u64 = 1651;
@@ -97,12 +100,12 @@ fn transfer() -> Box<Transfer> {
         while received.is_some_and(|id| server.read(now, id, usize::MAX).is_ok()) {}
         support::exchange(now, &mut server, &mut client);
     }
-    // The next batches are not held back by the pacer.
+    // The pacer does not block the next batches.
     now += Duration::from_millis(20);
     let received = received.expect("the stream arrived");
-    // In a box: moving a connection about is not what is measured.
+    // Boxed, so that moving a connection is not measured.
     let mut transfer = Box::new(Transfer { client, server, now, plan: Plan::new(), sealed: Vec::new(), received });
-    // Buffers have their size.
+    // Buffers have reached their size.
     for _ in 0..2 {
         transfer.plan();
         let arrived = transfer.seal();
@@ -138,7 +141,7 @@ fn batch_sealed() -> (Box<Transfer>, BytesMut) {
     (transfer, arrived)
 }
 
-/// Five batches have left, half of one was lost, and this is what the server says of them.
+/// Five batches were sent, half of one was lost, and this is the server's acknowledgement.
 fn five_batches_answered() -> (Box<Transfer>, BytesMut, usize) {
     let mut transfer = transfer();
     for batch in 0..5 {

@@ -1,8 +1,9 @@
-//! Nanoseconds a packet and a stage, on one core, without a network: plan, seal, open and absorb, read, acknowledge.
+//! Nanoseconds per packet and stage, on one core, without a network: plan, seal, open and absorb,
+//! read, acknowledge.
 //!
-//! The handshake is the deterministic one, the 1-RTT keys are real AES-128-GCM, so that the figures are those of a real
-//! transfer less its system calls. `cargo bench -p litz-quic --bench stages`; with `-- --journal` both sides are written down, to
-//! nowhere, and the bytes of their journals are counted.
+//! The handshake is the deterministic one; the 1-RTT keys are real AES-128-GCM, so the figures are
+//! those of a real transfer without its system calls. Run `cargo bench -p litz-quic --bench
+//! stages`; with `-- --journal` both sides are recorded to a sink that only counts the bytes.
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark reads the clock")]
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
@@ -35,7 +36,7 @@ fn aes_keys(side: Side) -> LevelKeys {
     suite.keys(b"a benchmark", side, rustls::quic::Version::V1).into()
 }
 
-/// Memory that returns when nobody refers to it any more, as a driver's receive buffers do.
+/// Memory that is reused when the last reference is dropped, as a driver's receive buffers are.
 struct Recycled {
     memory: Vec<u8>,
     home: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -59,7 +60,7 @@ impl AsRef<[u8]> for Recycled {
 
 impl Drop for Recycled {
     fn drop(&mut self) {
-        self.home.lock().expect("nobody panics").push(std::mem::take(&mut self.memory));
+        self.home.lock().expect("no thread panics").push(std::mem::take(&mut self.memory));
     }
 }
 
@@ -88,8 +89,8 @@ fn exchange(now: Instant, from: &mut Connection, to: &mut Connection, stages: &m
         seal(&stages.plan, &mut stages.sealed);
         stages.seal_ns += start.elapsed().as_nanos();
         from.handle_emitted(now, &stages.plan.receipt());
-        // Stands in for the network; not counted.
-        let mut memory = stages.home.lock().expect("nobody panics").pop().unwrap_or_default();
+        // This copy stands in for the network and is not counted.
+        let mut memory = stages.home.lock().expect("no thread panics").pop().unwrap_or_default();
         memory.clear();
         memory.extend_from_slice(&stages.sealed);
         let arrived = Recycled { memory, home: stages.home.clone() };
@@ -112,7 +113,7 @@ struct Stages {
 }
 
 fn main() {
-    // Run as a test, only prove that it works.
+    // As a test, only check that it works.
     let measured = if std::env::args().any(|arg| arg == "--bench") { MEASURED_BYTES } else { WARM_UP_BYTES };
     let written = Arc::new(AtomicU64::new(0));
     let journal = std::env::args().any(|arg| arg == "--journal").then(|| {

@@ -1,7 +1,7 @@
-//! Classes of service: what a stream may ask of the connection it shares with others.
+//! Classes of service: priority, rate and paths of a stream that shares its connection with others.
 //!
-//! Nothing of it is on the wire. A class says in which order streams go, how fast one may be, and which paths it may take; what
-//! enforces it is `send/classes.rs`.
+//! A class is not on the wire. It says in which order streams are sent, how fast a stream may be,
+//! and which paths it may take. `send/streams/classes.rs` enforces it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,42 +10,48 @@ use recovery::{Pacer, RateCap};
 use units::Rate;
 use wire::quic::PathId;
 
-/// Paths one set may name. Names never come twice in the life of a connection, so a set may have to name more than there can be
-/// at a time; but each plan looks through it.
+/// The most paths one set may name. Path IDs are never used twice in a connection, so a set may
+/// have to name more paths than there can be at a time. But each plan searches it, so it must be
+/// short.
 pub const PATH_SET_MAX: usize = 32;
 
-/// The least burst there is, bytes: a small datagram's. Less would cut streams into crumbs, each a packet of its own, which cost
-/// both ends a hundred times as much as they carry; and a peer that holds many of them out of order gives up.
-pub const BURST_LEAST: u64 = 1200;
+/// The smallest burst, in bytes: that of a small datagram. A smaller one would cut streams into
+/// tiny packets, whose overhead is a hundred times their content, and a peer closes the connection
+/// if it must hold too many of them out of order.
+pub const BURST_MIN: u64 = 1200;
 
-/// The least burst that [`RateLimit::at`] gives, bytes: some packets of 1500 bytes, so that slow streams fill theirs.
-const BURST_MIN: u64 = 16 << 10;
+/// The smallest burst that [`RateLimit::at`] gives, in bytes: some packets of 1500 bytes, so that
+/// slow streams fill theirs.
+const DEFAULT_BURST_MIN: u64 = 16 << 10;
 
-/// The burst that [`RateLimit::at`] gives, in milliseconds at its rate. Timers that fire a millisecond late cost no throughput
-/// then, and a queue at the bottleneck that a burst fills is short.
-const BURST_MS: u64 = 4;
+/// The burst that [`RateLimit::at`] gives, in milliseconds at its rate: long enough that a timer
+/// that fires a millisecond late costs no throughput, and short enough that the queue it fills at
+/// the bottleneck stays short.
+const DEFAULT_BURST_MS: u64 = 4;
 
-/// How fast something may be sent: over any interval of length T at most `rate * T + burst_bytes` bytes of the application.
+/// How fast something may be sent: over any interval of length T at most `rate * T + burst_bytes`
+/// bytes of the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
     cap: RateCap,
 }
 
 impl RateLimit {
-    /// At most `rate` in the long run, and `burst_bytes` at once. A burst below what a timer's delay is worth (two milliseconds at
-    /// `rate`) costs throughput when timers are late.
+    /// At most `rate` in the long run, and `burst_bytes` at once. A burst of less than two
+    /// milliseconds at `rate` costs throughput when timers are late.
     ///
-    /// Up to 1200 bytes wait for one another, and what waits for its rate sends nothing meanwhile. At a rate that takes longer for
-    /// them than the idle timeout (below 320 bit/s with one of 30 s), a connection that sends nothing else ends in between: keep
-    /// it alive by [`TransportConfig::keep_alive`](crate::TransportConfig::keep_alive).
+    /// A stream waits until it may send up to 1200 bytes together. If that takes longer than the
+    /// idle timeout (below 320 bit/s with a timeout of 30 s), a connection that sends nothing else
+    /// times out in between: set
+    /// [`TransportConfig::keep_alive`](crate::TransportConfig::keep_alive).
     ///
     /// # Errors
-    /// If the rate is zero: nothing could ever leave. If the burst is less than [`BURST_LEAST`].
+    /// If the rate is zero: nothing could ever leave. If the burst is less than [`BURST_MIN`].
     pub fn new(rate: Rate, burst_bytes: u64) -> Result<Self, RateLimitError> {
         if rate.is_zero() {
             return Err(RateLimitError::ZeroRate);
         }
-        if burst_bytes < BURST_LEAST {
+        if burst_bytes < BURST_MIN {
             return Err(RateLimitError::SmallBurst { bytes: burst_bytes });
         }
         Ok(Self { cap: RateCap { rate, burst: burst_bytes } })
@@ -56,15 +62,15 @@ impl RateLimit {
     /// # Errors
     /// If the rate is zero.
     pub fn at(rate: Rate) -> Result<Self, RateLimitError> {
-        Self::new(rate, (Pacer::batch_bytes(rate).saturating_mul(BURST_MS)).max(BURST_MIN))
+        Self::new(rate, (Pacer::batch_bytes(rate).saturating_mul(DEFAULT_BURST_MS)).max(DEFAULT_BURST_MIN))
     }
 
-    /// What is not exceeded in the long run.
+    /// The rate in the long run.
     pub const fn rate(&self) -> Rate {
         self.cap.rate
     }
 
-    /// What may leave at once, bytes.
+    /// The bytes that may leave at once.
     pub const fn burst_bytes(&self) -> u64 {
         self.cap.burst
     }
@@ -74,7 +80,7 @@ impl RateLimit {
     }
 }
 
-/// Why a rate and a burst make no limit.
+/// Why a rate and a burst are no valid limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RateLimitError {
@@ -95,7 +101,7 @@ impl fmt::Display for RateLimitError {
             ),
             Self::SmallBurst { bytes } => write!(
                 f,
-                "a burst of {bytes} bytes fills no datagram: give at least {BURST_LEAST}, better what the rate carries in 2 ms"
+                "a burst of {bytes} bytes fills no datagram: give at least {BURST_MIN}, better what the rate carries in 2 ms"
             ),
         }
     }
@@ -103,13 +109,14 @@ impl fmt::Display for RateLimitError {
 
 impl std::error::Error for RateLimitError {}
 
-/// The paths something may take.
+/// The paths that data may take.
 ///
-/// This is a promise: where a set names paths, no byte goes on another one, also not when it is sent again. If none of them works,
-/// what waits for them waits; that is what setting [another](Self::ALL) is for.
+/// A set is strict: no byte goes on a path that it does not name, also not when it is sent again.
+/// If none of its paths works, the data waits until one does, or until the application sets
+/// [another set](Self::ALL).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PathSet {
-    /// Ascending; none if every path will do.
+    /// Ascending; none if every path is allowed.
     named: Option<Arc<[PathId]>>,
 }
 
@@ -117,7 +124,7 @@ impl PathSet {
     /// Every path.
     pub const ALL: Self = Self { named: None };
 
-    /// These paths and no others. A path that is not open yet may be named: what is confined to it waits for it.
+    /// These paths and no others. A path that is not open yet may be named: the data waits for it.
     ///
     /// # Errors
     /// If there is none, or more than [`PATH_SET_MAX`].
@@ -132,23 +139,23 @@ impl PathSet {
         }
     }
 
-    /// Whether `path` is among them.
+    /// Whether `path` is in the set.
     pub fn allows(&self, path: PathId) -> bool {
         self.named.as_ref().is_none_or(|named| named.contains(&path))
     }
 
-    /// Those that are named, ascending; none if every path is among them.
+    /// The named paths, ascending; none if every path is allowed.
     pub(crate) fn named(&self) -> &[PathId] {
         self.named.as_deref().unwrap_or_default()
     }
 
-    /// Whether every path is among them, those too that are opened later.
+    /// Whether every path is allowed, including those opened later.
     pub const fn is_all(&self) -> bool {
         self.named.is_none()
     }
 }
 
-/// Why paths make no set.
+/// Why paths are no valid set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathSetError {
@@ -174,23 +181,24 @@ impl fmt::Display for PathSetError {
 
 impl std::error::Error for PathSetError {}
 
-/// What a stream asks of the connection. The default asks for nothing.
+/// The class of service of a stream. The default has no limits and no privileges.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Class {
-    /// Streams of a higher number go first, equal ones take turns.
+    /// Streams of higher priority are sent first; those of equal priority take turns.
     pub priority: i32,
-    /// How fast its bytes may leave for the first time; none for as fast as it goes.
+    /// The limit for bytes that are sent for the first time; none for no limit.
     pub rate: Option<RateLimit>,
     /// The paths it may take.
     pub paths: PathSet,
-    /// It leaves the queue in front of the narrowest place of a path short, so that others do not wait behind it: whatever else
-    /// uses the path takes about half a round trip longer than on an empty one. It takes what they leave, and less than its
-    /// share where they fill the queue themselves.
+    /// Bulk data that yields to all other traffic (less than best effort, RFC 6817). It keeps the
+    /// queue at the bottleneck short: other traffic on the path takes about half a round trip
+    /// longer than on an empty path. It uses the capacity that others leave, and gets less than a
+    /// fair share where others fill the queue themselves.
     pub background: bool,
 }
 
 impl Class {
-    /// An ordinary stream's, of this priority.
+    /// The default class with this priority.
     pub fn of_priority(priority: i32) -> Self {
         Self { priority, ..Self::default() }
     }
@@ -215,7 +223,7 @@ mod tests {
     #[test]
     fn a_rate_alone_gets_a_burst_of_four_milliseconds() {
         let burst = |mbps| RateLimit::at(Rate::from_mbps(mbps)).expect("a rate").burst_bytes();
-        assert_eq!((burst(1), burst(200), burst(10_000)), (BURST_MIN, 100_000, 5_000_000));
+        assert_eq!((burst(1), burst(200), burst(10_000)), (DEFAULT_BURST_MIN, 100_000, 5_000_000));
     }
 
     #[test]

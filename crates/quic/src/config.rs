@@ -1,4 +1,4 @@
-//! What a user of this crate can choose, with the price of each choice.
+//! The configuration of connections, with the cost of each choice.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,70 +15,79 @@ use crate::policy::Policy;
 /// How a connection behaves. Both sides choose on their own.
 #[derive(Debug, Clone)]
 pub struct TransportConfig {
-    /// The connection ends after this long without a word from the peer; the smaller of both sides' values counts. Zero
-    /// is never. Default 30 s.
+    /// The connection ends after this long without a packet from the peer; the smaller of both
+    /// sides' values counts. Zero means never. Default 30 s.
     pub idle_timeout: Duration,
-    /// A PING after this long without a word either way, so that an idle connection stays up; costs a packet each time.
-    /// Default none.
+    /// A PING is sent after this long without packets in either direction, so that an idle
+    /// connection stays open. Default none.
     pub keep_alive: Option<Duration>,
-    /// Credit each stream starts with, in bytes. Default 1 MiB.
+    /// Flow-control credit of each stream at the start, in bytes. Default 1 MiB.
     pub stream_window: u64,
-    /// Credit a stream may grow to while it is what holds the peer back, in bytes: also the memory one stream can take. At
-    /// most half of `connection_window_max` counts.
+    /// The most credit of one stream, in bytes, and so the most memory that one stream can take.
+    /// The credit grows while it limits the peer. At most half of `connection_window_max` counts.
     /// Default 32 MiB, enough for 2.5 Gb/s over 100 ms.
     pub stream_window_max: u64,
-    /// Credit of all streams together at the start, in bytes: several streams nobody reads must leave the others some.
-    /// Default 8 MiB.
+    /// Credit of all streams together at the start, in bytes: it must be enough for others while
+    /// several streams are not read. Default 8 MiB.
     pub connection_window: u64,
     /// Credit of all streams together at most, in bytes. Default 64 MiB.
     pub connection_window_max: u64,
-    /// Bytes written and not yet acknowledged, over all streams. The bound in force follows the congestion window up to this,
-    /// and one stream may hold half of it. Beyond it, each stream may hold 64 KiB (or half of this, if that is less), so that
-    /// none has to wait for others whose peers do not read; and the chunk that fills the buffer may be up to 1 MiB too large. Default 64 MiB.
+    /// Bytes written and not yet acknowledged, over all streams. The bound in force follows the
+    /// congestion window up to this value, and one stream may hold half of it. Beyond it, each
+    /// stream may hold 64 KiB (or half of this value, if that is less), so that no stream has to
+    /// wait for others whose peers do not read. The chunk that fills the buffer may exceed it by up
+    /// to 1 MiB. Default 64 MiB.
     pub send_buffer_max: u64,
     /// Bidirectional streams the peer may have open at a time. Default 128.
     pub max_concurrent_bidi_streams: u64,
-    /// Unidirectional streams the peer may have open at a time. Default 1024: a message is a stream. An application that
-    /// reads a few of many streams and lets the others wait must bound them, so that the windows of those in waiting leave
-    /// some of `connection_window` for those it reads; otherwise both sides may wait for ever.
+    /// Unidirectional streams the peer may have open at a time. Default 1024: a message is a
+    /// stream. An application that reads a few of many streams and lets the others wait must limit
+    /// their number, so that the windows of the waiting streams leave some of `connection_window`
+    /// for those it reads. Otherwise both sides may wait for ever.
     pub max_concurrent_uni_streams: u64,
-    /// Bytes of datagrams waiting to be sent, at most. Zero does not switch receiving off. Default 1 MiB.
+    /// Bytes of datagrams waiting to be sent, at most. Zero does not switch receiving off. Default
+    /// 1 MiB.
     pub datagram_send_buffer: u64,
-    /// Bytes of datagrams received and not taken, at most; older ones make room for newer ones. Zero tells the peer that we
-    /// take none. Default 1 MiB.
+    /// Bytes of datagrams received and not taken, at most; older ones are dropped for newer ones.
+    /// Zero tells the peer that it must not send any. Default 1 MiB.
     pub datagram_receive_buffer: u64,
-    /// Size of the datagrams we send, in bytes of UDP payload. Nothing is probed: it must fit the path. Default 1200,
-    /// which every path that carries QUIC carries (RFC 9000, section 14).
+    /// Size of the datagrams we send, in bytes of UDP payload. There is no path MTU discovery: it
+    /// must fit the path. Default 1200, which every path of QUIC must carry (RFC 9000, section 14).
     pub datagram_size: usize,
-    /// Round-trip time assumed before the first measurement. Default 333 ms (RFC 9002, section 6.2.2).
+    /// Round-trip time assumed before the first measurement. Default 333 ms (RFC 9002, section
+    /// 6.2.2).
     pub initial_rtt: Duration,
     /// The congestion controller. Default CUBIC.
     pub congestion: Algorithm,
-    /// Paths at a time, at most: what we tell the peer, and so what it may open. One is a connection that could have more if
-    /// both sides wanted (multipath draft-21); zero does not speak of paths at all. Connection IDs are spent on as many as
-    /// both sides want. Default 1, at most [`PATHS_MAX`].
+    /// The most paths at a time, which the peer is told. One negotiates the multipath extension
+    /// (draft-21) and allows a single path; zero does not negotiate it. The smaller of both sides'
+    /// values counts. Default 1, at most [`PATHS_MAX`].
     pub max_paths: u32,
-    /// Which path the next packets take. Default: that of the earliest delivery.
+    /// The scheduler, which chooses the path of the next packets. Default: the path of the earliest
+    /// delivery.
     pub scheduler: Strategy,
-    /// Whether each path sends again what it lost, and acknowledges for itself, or one decision is made for all of them. Central
-    /// acknowledgements are fewer and mix the round trips of paths; retransmissions on their own path wait for its window, and
-    /// the reader with them. Default [`Policy::CRDA`].
+    /// Whether retransmissions and acknowledgements are decided for each path or for all paths
+    /// together. Central acknowledgements are fewer and mix the round trips of paths.
+    /// Retransmissions on the path that lost them wait for its congestion window, and the reader
+    /// waits with them. Default [`Policy::CRDA`].
     pub policy: Policy,
-    /// Takes every decision of the scheduler, a line each, for replay. Default none.
+    /// Takes a trace of the scheduler: a line for each decision, for replay. Default none.
     pub scheduler_trace: Option<TraceSink>,
-    /// Takes the journal of each connection: everything that goes into it, for [`Replay`](crate::journal::Replay). It holds no
-    /// payload and no keys of packets, but addresses, connection IDs and reset tokens. Costs some 70 bytes for each batch that is
-    /// sent or received. Default none.
+    /// Takes the journal of each connection: all its inputs, for
+    /// [`Replay`](crate::journal::Replay). It contains no payload and no packet protection keys,
+    /// but addresses, connection IDs and reset tokens. It takes about 70 bytes for each batch that
+    /// is sent or received. Default none.
     pub journal: Option<JournalSource>,
-    /// A hard limit on rate and burst, whatever congestion control allows. Default none.
+    /// A limit of rate and burst beside congestion control. Default none.
     pub rate_cap: Option<RateCap>,
-    /// Packets sealed with one key before it is updated. Default 2^21, a
-    /// quarter of what AES-GCM allows (RFC 9001, section 6.6): the next update may have to wait for three probe timeouts.
+    /// Packets sealed with one key before it is updated. Default 2^21, a quarter of what AES-GCM
+    /// allows (RFC 9001, section 6.6): the next update may have to wait for three probe timeouts.
     pub key_update_interval: u64,
-    /// After so long without traffic, free what TLS keeps of the handshake (some 4 KiB). Exporting keying material fails
-    /// from then on, so do it before. Default none: never.
+    /// After this long without traffic, the TLS session is dropped, which frees about 4 KiB.
+    /// Exporting keying material fails from then on. Default none: never.
     pub park_after: Option<Duration>,
-    /// Send random values where the standard wants none relied upon (RFC 9287; RFC 9000, section 18.1). Default true.
+    /// Grease: send random values in fields that peers must ignore (RFC 9287; RFC 9000, section
+    /// 18.1). Default true.
     pub grease: bool,
 }
 
@@ -112,11 +121,11 @@ impl Default for TransportConfig {
     }
 }
 
-/// The largest datagram that can be configured, bytes: the length field of long headers has 14 bits.
+/// The largest datagram that can be configured, bytes: the length field of long headers has 14
+/// bits.
 pub const DATAGRAM_SIZE_MAX: usize = 16_000;
 
-/// Where the decisions of schedulers go: makes a sink for each connection, which gets the lines of its trace
-/// (`docs/spec/scheduler-trace.md`).
+/// Makes a sink for the scheduler trace of each connection (`docs/spec/scheduler-trace.md`).
 #[derive(Clone)]
 pub struct TraceSink(pub Arc<dyn Fn() -> scheduler::trace::Sink + Send + Sync>);
 
@@ -135,10 +144,10 @@ impl TransportConfig {
         }
     }
 
-    /// Checks what the types cannot.
+    /// Checks the values.
     ///
     /// # Errors
-    /// In words, naming the value.
+    /// A message that names the invalid value.
     pub fn validate(&self) -> Result<(), String> {
         if !(MIN_INITIAL_SIZE..=DATAGRAM_SIZE_MAX).contains(&self.datagram_size) {
             let size = self.datagram_size;

@@ -1,8 +1,8 @@
-//! The earliest of several deadlines: asked for after every visit of a connection, so it must cost next to nothing.
+//! The earliest of several deadlines. A driver asks for it after every call, so it must be cheap.
 
 use units::Instant;
 
-/// The earliest deadline noted so far, if there was one.
+/// The earliest deadline noted so far, if any.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Earliest(Option<Instant>);
 

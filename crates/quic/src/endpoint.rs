@@ -1,7 +1,7 @@
-//! Which connection a datagram belongs to, and how connections begin.
+//! Routing of datagrams to connections, and how connections begin.
 //!
-//! The endpoint owns no connection: the driver does, under keys of its choice, so that connections can live on different
-//! processors. The endpoint is the table in front of them.
+//! The endpoint owns no connection: the driver does, under keys of its choice, so that connections
+//! can live on different processors. The endpoint is the table in front of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use wire::quic::{
 use crate::config::TransportConfig;
 use crate::connection::{Connection, ConnectionSeed};
 use crate::control::ids::{LOCAL_ID_LEN, REMOTE_IDS_MAX};
-use crate::control::{Beginning, RouteChange};
-use crate::journal::session::HeldSession;
+use crate::control::{ControlSeed, RouteChange};
+use crate::journal::session::AnySession;
 use crate::secret::{SecretSource, shard_of};
 use crate::send::path::Addresses;
 use crate::session::SessionFactory;
@@ -26,18 +26,18 @@ use crate::unsealed::Unsealed;
 /// A client's first Destination Connection ID has at least this many bytes (RFC 9000, section 7.2).
 const FIRST_DESTINATION_LEN_MIN: usize = 8;
 
-/// A name the driver gives a connection.
+/// The driver's key of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionKey(pub u32);
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// To this connection.
     Known(ConnectionKey),
     /// It may begin a connection: try [`Endpoint::accept`].
     First,
-    /// It speaks a version we do not: answer with [`Endpoint::version_negotiation`].
+    /// It has an unsupported version: answer with [`Endpoint::version_negotiation`].
     UnknownVersion,
     /// Nowhere.
     Unknown,
@@ -47,7 +47,7 @@ pub enum Route {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BeginError {
-    /// The configuration cannot work, in words.
+    /// The configuration is not valid, in words.
     Configuration(String),
     /// This endpoint only connects, it does not accept.
     NotListening,
@@ -76,7 +76,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint. `server` makes the sessions of connections it accepts; without one it only connects.
+    /// An endpoint. `server` makes the sessions of connections it accepts; without one it only
+    /// connects.
     ///
     /// # Errors
     /// If `config` is not valid.
@@ -89,12 +90,12 @@ impl Endpoint {
         Ok(Self { routes: BTreeMap::new(), secrets, server, config: Arc::new(config) })
     }
 
-    /// True if connections are accepted.
+    /// True if it accepts connections.
     pub fn is_listening(&self) -> bool {
         self.server.is_some()
     }
 
-    /// Where a datagram goes. Looks at its first bytes only.
+    /// The destination of a datagram, by its first bytes.
     pub fn route(&self, datagram: &[u8]) -> Route {
         let Some(destination) = destination(datagram, LOCAL_ID_LEN) else { return Route::Unknown };
         if let Some(key) = ConnectionId::new(destination.dcid).and_then(|id| self.routes.get(&id)) {
@@ -109,7 +110,8 @@ impl Endpoint {
             {
                 Route::First
             }
-            // Only datagrams large enough to begin a connection are answered (RFC 9000, section 6.1).
+            // Only datagrams large enough to begin a connection are answered (RFC 9000, section
+            // 6.1).
             Ok(Parsed::UnknownVersion { .. }) => Route::UnknownVersion,
             _ => Route::Unknown,
         }
@@ -125,9 +127,9 @@ impl Endpoint {
         self.route(&bytes)
     }
 
-    /// To which of `count` endpoints behind one address the connection ID of a datagram leads, if it is one that they make
-    /// ([`SecretSource::split_for`]). The first datagrams of a client have an ID of its own making: they begin a connection
-    /// wherever they arrive.
+    /// Which of `count` endpoints behind one address has made the connection ID of a datagram
+    /// ([`SecretSource::split_for`]). None for the first datagrams of a client, whose ID is random:
+    /// they begin a connection at the endpoint where they arrive.
     pub fn shard_of(datagram: &[u8], count: usize) -> Option<usize> {
         let destination = destination(datagram, LOCAL_ID_LEN)?;
         (destination.dcid.len() == LOCAL_ID_LEN).then(|| shard_of(destination.dcid, count))?
@@ -140,7 +142,8 @@ impl Endpoint {
                 self.routes.insert(id, key);
             }
             RouteChange::Remove(id) => {
-                // Two clients may have made up the same first destination: only the owner's entry goes.
+                // Two clients may have chosen the same first destination: only the owner's entry is
+                // removed.
                 if self.routes.get(&id) == Some(&key) {
                     self.routes.remove(&id);
                 }
@@ -148,7 +151,8 @@ impl Endpoint {
         }
     }
 
-    /// Forgets every route to a connection that can no longer be asked for its changes. Looks at all routes.
+    /// Removes every route to a connection that was dropped without its changes. Searches all
+    /// routes.
     pub fn forget(&mut self, key: ConnectionKey) {
         self.routes.retain(|_, known| *known != key);
     }
@@ -158,7 +162,7 @@ impl Endpoint {
         self.routes.len()
     }
 
-    /// Begins a connection as client. `server_name` is what TLS asks for.
+    /// Begins a connection as client. `server_name` is for TLS.
     ///
     /// # Errors
     /// If the factory cannot start a session.
@@ -175,20 +179,21 @@ impl Endpoint {
         let session = factory.start(server_name, &parameters).map_err(BeginError::Configuration)?;
         let keys = factory.initial_keys(&remote_id, Side::Client);
         let seed = secrets.seed();
-        let beginning = Beginning {
+        let control = ControlSeed {
             side: Side::Client,
-            session: HeldSession::Plain(session),
+            session: AnySession::Plain(session),
             initial: keys.open,
             local_id,
             remote_id,
             original_destination: remote_id,
             secrets,
         };
-        let seed = ConnectionSeed { config: self.config.clone(), addresses, beginning, seal: keys.seal, seed };
+        let seed = ConnectionSeed { config: self.config.clone(), addresses, control, seal: keys.seal, seed };
         Ok(Connection::new(now, seed))
     }
 
-    /// Begins a connection as server with a client's first datagram. The connection has taken the datagram already.
+    /// Begins a connection as server with a client's first datagram, which it has handled when this
+    /// returns.
     ///
     /// # Errors
     /// If the datagram is no authentic Initial packet, or this endpoint does not listen.
@@ -207,20 +212,20 @@ impl Endpoint {
         let session = factory.start("", &parameters).map_err(BeginError::Configuration)?;
         let keys = factory.initial_keys(&header.dcid, Side::Server);
         let seed = secrets.seed();
-        let beginning = Beginning {
+        let control = ControlSeed {
             side: Side::Server,
-            session: HeldSession::Plain(session),
+            session: AnySession::Plain(session),
             initial: keys.open,
             local_id,
             remote_id: header.scid,
             original_destination: header.dcid,
             secrets,
         };
-        let seed = ConnectionSeed { config: self.config.clone(), addresses, beginning, seal: keys.seal, seed };
+        let seed = ConnectionSeed { config: self.config.clone(), addresses, control, seal: keys.seal, seed };
         let mut connection = Connection::new(now, seed);
         let len = datagram.len();
         connection.handle_datagrams(now, addresses, datagram, len);
-        // State is kept only for a client whose packet authenticates.
+        // State is kept only for a client with an authentic packet.
         if connection.stats().receive.packets_received == 0 {
             connection.forget_journal();
             return Err(BeginError::NotInitial);
@@ -228,18 +233,18 @@ impl Endpoint {
         Ok(connection)
     }
 
-    /// Writes the answer to a datagram routed as [`Route::UnknownVersion`]; false if it deserves none.
+    /// Writes the answer to a datagram routed as [`Route::UnknownVersion`]; false if there is none.
     pub fn version_negotiation(&mut self, datagram: &[u8], out: &mut Vec<u8>) -> bool {
         let Ok(Parsed::UnknownVersion { dcid, scid, .. }) = parse_packet(datagram, LOCAL_ID_LEN) else { return false };
         out.clear();
-        // A reserved version among ours keeps clients honest (RFC 9000, section 6.3).
+        // A reserved version exercises version negotiation (RFC 9000, section 6.3).
         let random = self.secrets.seed().to_le_bytes();
         let reserved = u32::from_le_bytes([random[0], random[1], random[2], random[3]]) & 0xf0f0_f0f0 | 0x0a0a_0a0a;
         emit_version_negotiation(scid, dcid, &[VERSION_1, reserved], random[4], out);
         true
     }
 
-    /// What we tell the peer about ourselves.
+    /// Our transport parameters.
     fn parameters(
         &self,
         side: Side,
@@ -259,8 +264,9 @@ impl Endpoint {
             initial_max_stream_data_uni: config.stream_window,
             initial_max_streams_bidi: config.max_concurrent_bidi_streams,
             initial_max_streams_uni: config.max_concurrent_uni_streams,
-            // There is no migration yet. Where it is ruled out, no path to the same address may be opened (multipath draft-21,
-            // section 2.2), so it cannot be where there may be several.
+            // Peers of a connection with a single path must not migrate. With several paths the
+            // parameter must be absent, since it also forbids further paths to the same address
+            // (multipath draft-21, section 2.2).
             disable_active_migration: config.max_paths <= 1,
             initial_max_path_id: config.max_paths.checked_sub(1).map(PathId),
             active_connection_id_limit: REMOTE_IDS_MAX,
@@ -271,7 +277,8 @@ impl Endpoint {
             ..TransportParameters::default()
         };
         let mut out = Vec::new();
-        // Identifiers of the form 31 * N + 27 mean nothing, so that peers learn to ignore what they do not know.
+        // Identifiers of the form 31 * N + 27 are reserved, so that peers ignore unknown
+        // parameters.
         let random = secrets.seed();
         let grease = (31 * (random >> 40) + 27, &random.to_le_bytes()[..(random % 8) as usize]);
         parameters.emit(&mut out, config.grease.then_some(grease));

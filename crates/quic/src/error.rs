@@ -1,4 +1,4 @@
-//! What can go wrong with a connection, and whose fault it is.
+//! Errors of a connection.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,25 +7,25 @@ use bytes::Bytes;
 use wire::quic::ErrorCode;
 use wire::quic::frame::FrameError;
 
-/// The peer broke the protocol, or we must tell it that we cannot go on (RFC 9000, section 11). Maps to exactly one
-/// CONNECTION_CLOSE frame.
+/// A protocol violation of the peer, or a failure that we must report to it (RFC 9000, section 11).
+/// Maps to exactly one CONNECTION_CLOSE frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransportError {
     /// The code on the wire.
     pub code: ErrorCode,
     /// The type of the frame at fault, zero if it was none.
     pub frame_type: u64,
-    /// For people.
+    /// A description for people.
     pub reason: Cow<'static, str>,
 }
 
 impl TransportError {
-    /// An error that no particular frame is to blame for.
+    /// An error without a particular frame.
     pub fn new(code: ErrorCode, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { code, frame_type: 0, reason: reason.into() }
     }
 
-    /// The peer did what RFC 9000 forbids.
+    /// A violation of RFC 9000.
     pub fn violation(reason: &'static str) -> Self {
         Self::new(ErrorCode::PROTOCOL_VIOLATION, reason)
     }
@@ -49,7 +49,7 @@ impl std::error::Error for TransportError {}
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// We closed it because the peer broke the protocol.
+    /// We closed it because the peer violated the protocol.
     PeerMisbehaved(TransportError),
     /// The peer's transport closed it.
     ClosedByPeerTransport(TransportError),
@@ -57,14 +57,14 @@ pub enum ConnectionError {
     ClosedByPeer {
         /// The application's code.
         code: u64,
-        /// The application's words, as they came.
+        /// The application's reason, as received.
         reason: Bytes,
     },
     /// Our own application closed it.
     ClosedLocally,
-    /// Nothing was heard for the idle timeout (RFC 9000, section 10.1).
+    /// Nothing was received for the idle timeout (RFC 9000, section 10.1).
     TimedOut,
-    /// The peer speaks none of our versions (RFC 9000, section 6.2).
+    /// The peer supports none of our versions (RFC 9000, section 6.2).
     VersionMismatch,
 }
 

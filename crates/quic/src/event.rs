@@ -1,4 +1,4 @@
-//! What a connection tells the application.
+//! Events of a connection, for the application.
 
 use wire::quic::{Dir, PathId, StreamId};
 
@@ -6,19 +6,20 @@ use crate::error::ConnectionError;
 use crate::queue::Queue;
 use crate::stats::PathState;
 
-/// Something the application may want to react to.
+/// An event that the application may react to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Our side of the handshake is complete: the peer is who TLS says it is, and streams can be used.
+    /// Our side of the handshake is complete: the peer is authenticated, and streams can be used.
     Connected,
     /// Both sides know that the handshake is complete.
     Confirmed,
-    /// The peer opened a stream: take it with `accept`.
+    /// The peer opened a stream, for `accept`.
     Opened(Dir),
-    /// The peer lets us open more streams of this kind.
+    /// The peer allows more streams of this kind.
     StreamsAvailable(Dir),
-    /// Bytes, the end or a reset can be read from a stream. Said once until the stream is read empty.
+    /// Bytes, the end or a reset can be read from a stream. Reported once until the stream is read
+    /// empty.
     Readable(StreamId),
     /// A stream that answered `Blocked` takes bytes again.
     Writable(StreamId),
@@ -31,22 +32,23 @@ pub enum Event {
         /// The peer application's code.
         code: u64,
     },
-    /// A path has begun: by our wish, or by the peer's.
+    /// A path was opened by us or by the peer.
     PathOpened(PathId),
-    /// What has become of a path.
+    /// The state of a path has changed.
     PathState(PathId, PathState),
-    /// A datagram can be taken. Said once until they are all taken.
+    /// A datagram can be taken. Reported once until all of them are taken.
     DatagramReceived,
     /// The connection ended. Always the last event.
     Closed(ConnectionError),
 }
 
-/// The events not yet taken by the application. Its length is bounded by the streams and paths that exist: each event about a
-/// stream is said once until the application reacts, and the state of a path changes by timers and round trips.
+/// The events not yet taken by the application. Its length is bounded by the streams and paths that
+/// exist: each event about a stream is reported once until the application reacts, and the state of
+/// a path changes by timers and round trips.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     queue: Queue<Event>,
-    /// The last event was said.
+    /// The last event was pushed.
     closed: bool,
 }
 
@@ -60,9 +62,13 @@ impl Events {
         }
     }
 
-    /// Frees room that is not used.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.queue.shrink();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
 
     pub(crate) fn pop(&mut self) -> Option<Event> {

@@ -1,4 +1,4 @@
-//! The values a connection's three owners exchange. Nothing else is shared between them.
+//! The values that the three owners of a connection's state exchange. They share nothing else.
 //!
 //! ```text
 //!            ToSend                    ToControl
@@ -9,9 +9,10 @@
 //!   send, control ────────▶ receive
 //! ```
 //!
-//! On one processor an exchange is a call: the connection empties these queues after every input. On two processors the
-//! values travel in [`Findings`](crate::part::Findings) and [`Orders`](crate::part::Orders). Beside them there is one value
-//! that must always be fresh, the receive half's [`Snapshot`](crate::receive::Snapshot) of what to acknowledge.
+//! On one processor the connection empties these queues after every input. On two processors the
+//! values travel in [`ReceiveReport`](crate::detached::ReceiveReport) and
+//! [`ReceiveCommands`](crate::detached::ReceiveCommands). One value must always be fresh: the
+//! receive half's [`Snapshot`](crate::receive::Snapshot) of what is to be acknowledged.
 
 use std::collections::VecDeque;
 
@@ -28,7 +29,8 @@ use crate::stats::PathState;
 /// For the send half.
 pub(crate) enum ToSend {
     // From the receive half.
-    /// An ACK frame about `path` that came on path `via`: ranges ascending, in [`Exchange::ranges`].
+    /// An ACK frame for `path` that arrived on path `via`: ranges ascending, in
+    /// [`Exchange::ranges`].
     Acknowledged {
         space: Space,
         path: PathId,
@@ -49,7 +51,7 @@ pub(crate) enum ToSend {
         id: StreamId,
         code: u64,
     },
-    /// Packets of a path come from other addresses, so many bytes so far.
+    /// Packets of a path come from another address: `bytes` so far.
     Moved {
         path: PathId,
         addresses: Addresses,
@@ -68,9 +70,9 @@ pub(crate) enum ToSend {
     },
     /// No more credit is needed for this stream.
     ForgetGrant(StreamId),
-    /// Something authentic arrived: the peer lives.
-    Heard,
-    /// A datagram of this size came from the path's address.
+    /// An authentic packet arrived: the peer is alive.
+    AuthenticReceived,
+    /// `bytes` arrived from the path's address.
     Received {
         path: PathId,
         bytes: u64,
@@ -81,7 +83,7 @@ pub(crate) enum ToSend {
         path: PathId,
         data: [u8; 8],
     },
-    /// An answer to a challenge.
+    /// A PATH_RESPONSE.
     Response([u8; 8]),
 
     // From control.
@@ -94,7 +96,8 @@ pub(crate) enum ToSend {
         space: Space,
         keys: DirectionKeys,
     },
-    /// A key update: the packet key of what is sent from now on, and the number of the phase, whose lowest bit is sent.
+    /// A key update: the packet key of what is sent from now on, and the number of the phase, whose
+    /// lowest bit is sent.
     UpdateKeys {
         packet: std::sync::Arc<dyn crate::session::PacketKey>,
         phase: u64,
@@ -107,17 +110,17 @@ pub(crate) enum ToSend {
     },
     /// The first path's address is the peer's.
     Validated,
-    /// Both sides speak multipath.
+    /// Multipath was negotiated.
     Multipath,
     OpenPath {
         path: PathId,
         addresses: Addresses,
         remote_id: ConnectionId,
-        /// What we want it used for, and what the peer wants.
+        /// Whether we, and whether the peer, want it for backup only.
         is_backup: bool,
         is_peers_backup: bool,
     },
-    /// What the peer wants a path used for.
+    /// The peer's PATH_STATUS of a path.
     PeersStatus {
         path: PathId,
         available: bool,
@@ -127,7 +130,7 @@ pub(crate) enum ToSend {
     ForgetPath(PathId),
     /// Our side of the handshake is complete: streams may be sent.
     HandshakeComplete,
-    /// Both sides know the handshake is complete (RFC 9001, section 4.1.2).
+    /// Both sides know that the handshake is complete (RFC 9001, section 4.1.2).
     HandshakeConfirmed,
 }
 
@@ -136,15 +139,15 @@ pub(crate) enum ToSend {
 pub(crate) enum ToReceive {
     /// We opened a bidirectional stream: the peer may answer on it.
     LocalOpened(StreamId),
-    /// Our sending side of this stream is done for good.
+    /// Our sending side of this stream is over.
     SendSideDone(StreamId),
-    /// An acknowledgement left when so many ack-eliciting packets had arrived.
+    /// An acknowledgement left when `eliciting` ack-eliciting packets had arrived.
     AckSent {
         space: Space,
         path: PathId,
         eliciting: u64,
     },
-    /// The peer has our acknowledgement: numbers up to `largest` need none any more.
+    /// The peer has received our acknowledgement: numbers up to `largest` need none any more.
     AckFloor {
         space: Space,
         path: PathId,
@@ -153,7 +156,7 @@ pub(crate) enum ToReceive {
     DiscardSpace(Space),
     ForgetPath(PathId),
     PeerParameters(Box<TransportParameters>),
-    /// The send half measured the path: window tuning needs it.
+    /// The measured round trip, for the flow-control windows.
     RoundTrip(Duration),
 }
 
@@ -177,10 +180,11 @@ pub(crate) enum ToControl {
         path: PathId,
         sequence: u64,
     },
-    /// A frame of the multipath extension (draft-21, section 4) that is not about acknowledgements or connection IDs.
+    /// A frame of the multipath extension (draft-21, section 4) that is not about acknowledgements
+    /// or connection IDs.
     Multipath(MultipathFrame),
     HandshakeDone,
-    /// A token for a later connection: we keep none, but only servers may send it.
+    /// A token for a later connection. We keep none, but only servers may send it.
     NewToken,
     Closed {
         error: TransportError,
@@ -195,7 +199,7 @@ pub(crate) enum ToControl {
     PhaseAdvanced(u64),
 
     // From the send half.
-    /// What has become of a path.
+    /// The state of a path has changed.
     PathState {
         path: PathId,
         state: PathState,
@@ -206,16 +210,16 @@ pub(crate) enum ToControl {
     },
     /// The first packet of this space went out.
     FirstSent(Space),
-    /// A packet of this send phase was acknowledged (RFC 9001, section 6.5). It may come late: an update that the peer
-    /// asked for in the same packet is handled first.
+    /// A packet of this send phase was acknowledged (RFC 9001, section 6.5). It may come late: a
+    /// key update of the peer in the same packet is handled first.
     PhaseAcknowledged(u64),
-    /// As many packets were sealed as a key is asked for.
+    /// As many packets were sealed with the key as the configuration allows.
     KeyWornOut,
-    /// One more batch would take the key beyond the AEAD's confidentiality limit.
+    /// One more batch would exceed the AEAD's confidentiality limit.
     KeyExhausted,
 }
 
-/// What the peer says about paths.
+/// A frame of the peer about paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MultipathFrame {
     Abandon { path: PathId, code: u64 },
@@ -225,19 +229,19 @@ pub(crate) enum MultipathFrame {
     PathCidsBlocked { path: PathId, next_sequence: u64 },
 }
 
-/// Everything on its way between the owners.
+/// All values in transit between the owners.
 #[derive(Default)]
 pub(crate) struct Exchange {
     pub(crate) to_send: VecDeque<ToSend>,
     pub(crate) to_receive: VecDeque<ToReceive>,
     pub(crate) to_control: VecDeque<ToControl>,
-    /// Where acknowledged ranges lie, so that an ACK frame needs no allocation of its own.
+    /// Acknowledged ranges of all ACK frames, so that a frame needs no allocation of its own.
     pub(crate) ranges: Vec<(u64, u64)>,
 }
 
 impl Exchange {
-    /// All that is to be told is that a 1-RTT packet was authentic.
-    pub(crate) fn tells_of_data_alone(&self) -> bool {
+    /// True if the only value is that a 1-RTT packet was accepted.
+    pub(crate) fn is_one_accepted_packet(&self) -> bool {
         self.to_control.len() == 1
             && self.to_send.is_empty()
             && self.to_receive.is_empty()

@@ -1,39 +1,54 @@
-//! QUIC v1 as a sans-IO state machine with three owners.
+//! QUIC v1 as a sans-IO state machine: a connection whose state has three owners.
 //!
-//! Nothing here opens a socket, reads a clock, spawns, locks a shared state or draws from a global generator: datagrams,
-//! time and commands come in; plans, deadlines and events go out. The calling contract stands on [`Connection`].
+//! The crate opens no socket, reads no clock, starts no thread, shares no state between threads and
+//! uses no global random generator. Datagrams, time and calls go in; plans, timeouts and events
+//! come out.
+//!
+//! Start with [`Connection`], whose documentation has the calling contract. An [`Endpoint`] makes
+//! connections and routes datagrams to them. A driver passes each datagram to its connection, asks
+//! for a [`Plan`], [seals](fn@seal) it and sends the result.
 //!
 //! ```text
 //!  application ── write ──▶ ┌────────────┐  plan   ┌────────┐  datagrams
-//!                           │ SendHalf   │ ──────▶ │ seal   │ ──────────▶ link
+//!                           │ SendHalf   │ ──────▶ │ seal   │ ──────────▶ network
 //!                           ├────────────┤         └────────┘ (any processor)
 //!                           │ Control    │
 //!                           ├────────────┤ records ┌────────┐  datagrams
-//!  application ◀── read ─── │ ReceiveHalf│ ◀────── │ open   │ ◀────────── link
+//!  application ◀── read ─── │ ReceiveHalf│ ◀────── │ open   │ ◀────────── network
 //!                           └────────────┘         └────────┘ (any processor)
 //! ```
 //!
-//! | where | what |
+//! The three owners are the send half (what is in flight), the receive half (what has arrived) and
+//! control (handshake, keys, connection IDs, paths, the idle timer and the close). They share
+//! nothing and exchange values. Sealing and opening packets are stages without state of the
+//! connection, so other processors can run them.
+//!
+//! | module | content |
 //! |---|---|
-//! | [`connection`] | the three owners together, and what a driver calls: start here |
-//! | [`endpoint`] | which connection a datagram belongs to |
-//! | `send`, `receive`, `control` | the owners |
-//! | `exchange` | the values they exchange |
-//! | [`plan`], [`mod@seal`] | what is to be sent, and the stage that seals it |
+//! | [`connection`] | the three owners together, and the calls of a driver and an application: start here |
+//! | [`endpoint`] | routing of datagrams to connections, and how connections begin |
+//! | [`config`], [`policy`], [`class`] | configuration of connections, multipath policies, classes of service of streams |
+//! | [`event`], [`error`], [`stats`] | what a connection reports |
+//! | `send`, `receive`, `control` | the three owners |
+//! | `exchange` | the values that they exchange |
+//! | `receive_core`, [`detached`] | the receive half with its output, and the receive half on another processor |
+//! | `cached_send_half`, `quiet_timer` | shortcuts for connections that only receive, and for quiet ones |
+//! | [`plan`], [`mod@seal`] | datagrams to be sent, and the stage that seals them |
+//! | [`open`] | the stage that opens and parses datagrams |
 //! | [`unsealed`] | both stages without bytes, for simulations |
-//! | [`open`] | the stage that opens and parses what arrives |
-//! | [`part`] | the receive half on a processor of its own |
-//! | [`class`] | what a stream may ask of the connection: priority, rate, paths |
-//! | [`policy`] | what is decided path by path, and what once for all paths |
-//! | [`session`] | what QUIC asks of TLS |
-//! | [`journal`] | everything that goes into a connection, written down and made to happen again |
-//! | [`script`] | an end that only pretends, to measure the other one |
+//! | [`session`], [`secret`] | the interface to TLS; connection IDs and reset tokens |
+//! | [`journal`] | recording all inputs of a connection, and replaying them |
+//! | [`strided_bytes`], [`range_set`], `queue`, `stream_map`, `spaces`, `earliest` | data structures |
 #![forbid(unsafe_code)]
 
+mod cached_send_half;
 pub mod class;
 pub mod config;
 pub mod connection;
 pub(crate) mod control;
+pub mod detached;
+#[doc(hidden)] // For the crate `scripted-peer`: see the module.
+pub mod dismantle;
 mod earliest;
 pub mod endpoint;
 pub mod error;
@@ -41,14 +56,13 @@ pub mod event;
 pub(crate) mod exchange;
 pub mod journal;
 pub mod open;
-pub mod part;
 pub mod plan;
 pub mod policy;
 pub(crate) mod queue;
+mod quiet_timer;
 pub mod range_set;
 pub(crate) mod receive;
-pub(crate) mod rest;
-pub mod script;
+mod receive_core;
 pub mod seal;
 pub mod secret;
 pub(crate) mod send;
@@ -56,33 +70,31 @@ pub mod session;
 mod spaces;
 pub mod stats;
 pub(crate) mod stream_map;
-pub mod strip;
+pub mod strided_bytes;
 pub mod unsealed;
-mod watched;
 
-pub use class::{BURST_LEAST, Class, PATH_SET_MAX, PathSet, PathSetError, RateLimit, RateLimitError};
+pub use class::{BURST_MIN, Class, PATH_SET_MAX, PathSet, PathSetError, RateLimit, RateLimitError};
 pub use config::{TraceSink, TransportConfig};
 pub use connection::{Connection, LeaseTerms, OpenLease, ReceiveBuffer, WRITE_LEN_MAX};
 pub use control::RouteChange;
 pub use control::ids::LOCAL_ID_LEN;
 pub use control::paths::{OpenPathError, PATHS_MAX};
+pub use detached::{DetachedReceiveHalf, NeedsConnection, ReceiveCommands, ReceiveReport};
 pub use endpoint::{BeginError, ConnectionKey, Endpoint, Route};
 pub use error::{ConnectionError, TransportError};
 pub use event::Event;
 pub use journal::{JournalSink, JournalSource, Replay};
 pub use open::OpenJob;
-pub use part::{Findings, Orders, ReceivePart, Strange};
 pub use plan::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX, Plan, Receipt};
 pub use policy::{AckPolicy, ParsePolicyError, Policy, RetransmissionPolicy};
 pub use receive::streams::{Chunk, ReadError};
 pub use scheduler::Strategy;
-pub use script::{NotScripted, ScriptKeys, ScriptReader, ScriptedEar, ScriptedPeer, Unopened};
 pub use seal::seal;
 pub use secret::{SHARDS_MAX, SecretSource};
 pub use send::SendDatagramError;
 pub use send::path::Addresses;
 pub use send::streams::WriteError;
 pub use stats::{PathState, PathStats, ReceiveStats, SendStats, Stats};
-pub use strip::Strip;
+pub use strided_bytes::StridedBytes;
 pub use unsealed::Unsealed;
 pub use wire::quic::{ConnectionId, Dir, ErrorCode, PathId, Side, StreamId};

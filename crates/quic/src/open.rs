@@ -1,8 +1,8 @@
 //! The open stage: turns protected packets into [`Opened`] ones, already parsed into records.
 //!
-//! It needs values only: the keys, and the largest number received so far in each space, never older than the last
-//! acknowledgement sent (so that numbers decode exactly, RFC 9000, appendix A.3). It opens in place; payload stays where it
-//! lies and records name it by range.
+//! It needs the keys and the largest number received so far in each space, never older than the
+//! last acknowledgement sent (so that numbers decode exactly, RFC 9000, appendix A.3). It opens in
+//! place. Payload is not copied; records refer to it by range.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,16 +11,19 @@ use units::Duration;
 use wire::quic::frame::{CloseOrigin, Frame, FrameError};
 use wire::quic::{
     ConnectionId, Dir, ErrorCode, PacketType, Parsed, PathId, ProtectedHeader, Reader, SAMPLE_LEN, Space, StreamId,
-    decode_number, parse_packet, read_unprotected, sample_offset,
+    decode_number, destination, parse_packet, read_unprotected, sample_offset,
 };
 
+use crate::control::ids::LOCAL_ID_LEN;
 use crate::error::TransportError;
 use crate::exchange::MultipathFrame;
+use crate::journal::write::Batch;
 use crate::send::path::Addresses;
 use crate::session::{DirectionKeys, HeaderKey, PacketKey};
-use crate::strip::Layout;
+use crate::strided_bytes::Layout;
 
-/// Packets opened in one go, and what they said. Kept by the caller and filled again and again.
+/// Opened packets of a batch, and the records of their frames. The caller keeps it and has it
+/// filled again and again.
 #[derive(Debug, Default)]
 pub struct Opened {
     pub(crate) packets: Vec<OpenedPacket>,
@@ -35,9 +38,9 @@ pub struct Opened {
     pub(crate) epoch: u64,
 }
 
-/// A batch of datagrams on its way through the open stage. It holds keys and values, and shares nothing with the connection
-/// that lent them, so any processor can carry it out. Kept by the caller and filled again and again:
-/// see [`Connection::begin_open`](crate::Connection::begin_open).
+/// A batch of datagrams on its way through the open stage. It has copies of keys and shares nothing
+/// with its connection, so any processor can run it. The caller keeps it and has it filled again
+/// and again: see [`Connection::begin_open`](crate::Connection::begin_open).
 #[derive(Default)]
 pub struct OpenJob {
     pub(crate) context: Option<OpenContext>,
@@ -70,12 +73,28 @@ impl OpenJob {
         }
     }
 
+    /// Prepares it for `len` bytes of datagrams, all `stride` bytes long but the last.
+    pub(crate) fn prepare(&mut self, context: Option<OpenContext>, addresses: Addresses, stride: usize, len: usize) {
+        self.clear();
+        self.context = context;
+        (self.addresses, self.stride, self.len) = (Some(addresses), stride.max(1), len as u64);
+    }
+
+    /// Takes its context out, with a description of the batch; none if it was not prepared.
+    /// `initial_limit` is the integrity limit of Initial packets.
+    pub(crate) fn take_batch(&mut self, initial_limit: u64) -> Option<(OpenContext, Batch)> {
+        let (context, addresses) = (self.context.take()?, self.addresses?);
+        let integrity_limit = context.integrity_limit(&self.opened, initial_limit);
+        let batch = Batch { path: context.path, addresses, len: self.len, integrity_limit };
+        Some((context, batch))
+    }
+
     /// The path of the datagrams; none if there is nothing to open.
     pub fn path(&self) -> Option<PathId> {
         self.context.as_ref().map(|context| context.path)
     }
 
-    /// Lets go of the keys, and of what was opened.
+    /// Drops the keys and the opened packets.
     pub fn clear(&mut self) {
         self.context = None;
         self.addresses = None;
@@ -93,7 +112,8 @@ impl Opened {
         self.epoch = 0;
     }
 
-    /// Whether `packet` holds nothing but what probes a path (RFC 9000, section 9.1). One PING more or less is not seen.
+    /// Whether `packet` is a probing packet (RFC 9000, section 9.1). It does not see a PING beside
+    /// probing frames.
     pub(crate) fn only_probes(&self, packet: &OpenedPacket) -> bool {
         let records = &self.records[packet.records.clone()];
         let probes = |record: &Record| {
@@ -102,16 +122,16 @@ impl Opened {
         records.iter().all(probes) && !(records.is_empty() && packet.eliciting)
     }
 
-    /// Makes packet `number` part of the last row, if all it holds is data that continue that: bulk data become one record a
-    /// batch. `payload` lies at `base`.
-    fn extend_row(&mut self, path: PathId, number: u64, payload: &[u8], base: usize) -> bool {
-        let (Some(row), Some(record)) = (self.packets.last_mut(), self.records.last_mut()) else { return false };
+    /// Adds packet `number` to the last packet run, if it contains only data that continue the run:
+    /// bulk data become one record per batch. `payload` lies at `base`.
+    fn extend_run(&mut self, path: PathId, number: u64, payload: &[u8], base: usize) -> bool {
+        let (Some(run), Some(record)) = (self.packets.last_mut(), self.records.last_mut()) else { return false };
         let Record::Stream { id, offset, fin: false, data } = record else { return false };
-        let follows = row.space == Space::Data
-            && row.path == path
-            && row.number + u64::from(row.count) == number
-            && row.records.len() == 1
-            && row.error.is_none();
+        let follows = run.space == Space::Data
+            && run.path == path
+            && run.number + u64::from(run.count) == number
+            && run.records.len() == 1
+            && run.error.is_none();
         let mut reader = Reader::new(payload);
         let extends = follows
             && matches!(Frame::parse(&mut reader), Ok(Frame::Stream(stream)) if reader.is_empty()
@@ -119,32 +139,33 @@ impl Opened {
                 && stream.id == *id
                 && stream.offset == *offset + data.len_bytes() as u64
                 && data.extend(&Layout::single(base + payload.len() - stream.data.len()..base + payload.len())));
-        row.count += u32::from(extends);
+        run.count += u32::from(extends);
         extends
     }
 }
 
-/// One authentic packet, or a row of them.
+/// One authentic packet, or a packet run.
 #[derive(Debug)]
 pub(crate) struct OpenedPacket {
     pub(crate) space: Space,
     pub(crate) path: PathId,
     pub(crate) number: u64,
-    /// Packets in a row, this one included, that are told as one: each held one STREAM frame and nothing else.
+    /// The packets of the run; 1 for a single packet. Each packet of a run contains one STREAM
+    /// frame and nothing else.
     pub(crate) count: u32,
     /// Into [`Opened::records`].
     pub(crate) records: Range<usize>,
     pub(crate) eliciting: bool,
     /// The first packet of the next key phase.
     pub(crate) phase_advanced: bool,
-    /// What is wrong with its content.
+    /// A protocol violation in its content.
     pub(crate) error: Option<TransportError>,
 }
 
-/// What one frame said. Byte ranges lie in the buffer the packet was opened in.
+/// A parsed frame. Byte ranges lie in the buffer the packet was opened in.
 #[derive(Debug)]
 pub(crate) enum Record {
-    /// One piece of data for each packet of a row.
+    /// One piece of data for each packet of a run.
     Stream {
         id: StreamId,
         offset: u64,
@@ -217,45 +238,65 @@ pub(crate) enum Record {
     },
 }
 
-/// The 1-RTT keys to open with, over a key update (RFC 9001, section 6).
+/// The 1-RTT keys that open packets: of the present key phase and its neighbours (RFC 9001, section
+/// 6).
 #[derive(Clone)]
-pub(crate) struct PhaseRing {
+pub(crate) struct OneRttKeys {
     pub(crate) header: Arc<dyn HeaderKey>,
     pub(crate) current: Arc<dyn PacketKey>,
     /// The number of the phase of `current`; its lowest bit is the phase bit.
     pub(crate) epoch: u64,
-    /// The lowest number seen in the current phase on the path whose packets are opened; none before the first.
+    /// The lowest number seen in the current phase on the path whose packets are opened; none
+    /// before the first.
     pub(crate) phase_from: Option<u64>,
     pub(crate) previous: Option<Arc<dyn PacketKey>>,
-    /// Made in advance, so that an update takes no longer than any other packet (section 6.3). None after an advance,
-    /// until control supplies the one after.
+    /// Made in advance, so that a key update takes no longer than any other packet (section 6.3).
+    /// None after an update, until control supplies the next key.
     pub(crate) next: Option<Arc<dyn PacketKey>>,
 }
 
-/// What the stage needs to know.
+/// The input of the open stage.
 #[derive(Clone)]
 pub(crate) struct OpenContext {
     pub(crate) local_id_len: usize,
     /// Initial and Handshake keys.
     pub(crate) levels: [Option<DirectionKeys>; 2],
-    pub(crate) data: Option<PhaseRing>,
+    pub(crate) data: Option<OneRttKeys>,
     /// The largest number received, by space; of the data, on `path`.
     pub(crate) largest: [Option<u64>; 3],
-    /// The path of the 1-RTT packets: that of the connection ID they are sent to (multipath draft-21, section 3.1).
+    /// The path of the 1-RTT packets: that of the connection ID they are sent to (multipath
+    /// draft-21, section 3.1).
     pub(crate) path: PathId,
     /// The highest path ID that the peer may name; none if multipath was not negotiated.
     pub(crate) max_path: Option<PathId>,
-    /// Whether we told the peer that we ignore the QUIC bit (RFC 9287).
+    /// Whether we have announced that we ignore the QUIC bit (RFC 9287).
     pub(crate) ignore_fixed_bit: bool,
 }
 
-/// What became of one packet.
+impl OpenContext {
+    /// How many packets may fail to authenticate: the negotiated AEAD's limit, once there are 1-RTT
+    /// keys. The key is asked only if a packet of `opened` has failed.
+    pub(crate) fn integrity_limit(&self, opened: &Opened, initial_limit: u64) -> u64 {
+        if opened.unauthentic_count == 0 {
+            return u64::MAX;
+        }
+        self.data.as_ref().map_or(initial_limit, |keys| keys.current.integrity_limit())
+    }
+}
+
+/// The path of a datagram: that of the connection ID it is sent to. An unknown ID counts as one of
+/// the first path.
+pub(crate) fn path_of_datagram(datagram: &[u8], path_of_id: impl FnOnce(&[u8]) -> Option<PathId>) -> PathId {
+    destination(datagram, LOCAL_ID_LEN).and_then(|destination| path_of_id(destination.dcid)).unwrap_or(PathId::ZERO)
+}
+
+/// The result for one packet.
 pub(crate) enum Outcome {
     /// It is the last of [`Opened::packets`].
     Opened,
-    /// Its keys are not here, or not yet.
+    /// Its keys were discarded, or have not arrived yet.
     NoKeys(Space),
-    /// It did not authenticate, or is no packet for us; counted.
+    /// It did not authenticate, or is not for us. It was counted.
     Dropped,
     /// A Version Negotiation or Retry packet, for control.
     Special,
@@ -263,7 +304,7 @@ pub(crate) enum Outcome {
 
 /// One step through a datagram.
 pub(crate) struct Step {
-    /// Bytes of the packet: the next one follows.
+    /// Bytes of the packet; the next one follows.
     pub(crate) len: usize,
     pub(crate) outcome: Outcome,
 }
@@ -298,7 +339,7 @@ fn open_protected(
     }
     let space = header.ty.space();
     let header_key = match space {
-        Space::Data => context.data.as_ref().map(|ring| &ring.header),
+        Space::Data => context.data.as_ref().map(|one_rtt| &one_rtt.header),
         _ => context.levels[space.index()].as_ref().map(|keys| &keys.header),
     };
     let Some(header_key) = header_key else { return Outcome::NoKeys(space) };
@@ -312,7 +353,8 @@ fn open_protected(
     let payload_at = header.number_offset + plain.number_len;
     let (header_bytes, payload) = bytes.split_at_mut(payload_at);
 
-    // Path IDs are part of the nonce of 1-RTT packets (multipath draft-21, section 2.4); the first path's is zero.
+    // Path IDs are part of the nonce of 1-RTT packets (multipath draft-21, section 2.4); the first
+    // path's is zero.
     let path = if space == Space::Data { context.path } else { PathId::ZERO };
     let opens = open_payload(context, space, path, plain.key_phase, number, header_bytes, payload);
     let Some((plain_len, advances)) = opens else {
@@ -322,14 +364,14 @@ fn open_protected(
     let largest = &mut context.largest[space.index()];
     *largest = (*largest).max(Some(number));
 
-    if advances && let Some(ring) = &context.data {
-        opened.epoch = ring.epoch;
+    if advances && let Some(one_rtt) = &context.data {
+        opened.epoch = one_rtt.epoch;
     }
     let at = base + payload_at;
     if space == Space::Data
         && plain.reserved_ok
         && !advances
-        && opened.extend_row(path, number, &payload[..plain_len], at)
+        && opened.extend_run(path, number, &payload[..plain_len], at)
     {
         return Outcome::Opened;
     }
@@ -353,8 +395,8 @@ fn open_protected(
     Outcome::Opened
 }
 
-/// Opens the payload of a packet whose header protection is off; says how long it is then, and whether it means that the peer
-/// has updated its keys.
+/// Opens the payload of a packet without header protection. Returns its length, and whether the
+/// packet shows that the peer has updated its keys.
 fn open_payload(
     context: &mut OpenContext,
     space: Space,
@@ -368,23 +410,25 @@ fn open_payload(
         let key = &context.levels[space.index()].as_ref()?.packet;
         return key.open(path, number, header, payload).ok().map(|len| (len, false));
     }
-    let ring = context.data.as_mut()?;
-    let (len, advances) = ring.open(path, phase, number, header, payload)?;
-    ring.note(advances, number, phase);
+    let one_rtt = context.data.as_mut()?;
+    let (len, advances) = one_rtt.open(path, phase, number, header, payload)?;
+    one_rtt.note(advances, number, phase);
     Some((len, advances))
 }
 
-impl PhaseRing {
-    /// Opens a packet; says how long it is then, and whether it means that the peer has updated its keys.
+impl OneRttKeys {
+    /// Opens a packet. Returns its length, and whether it shows that the peer has updated its keys.
     fn open(&self, path: PathId, phase: bool, number: u64, header: &[u8], payload: &mut [u8]) -> Option<(usize, bool)> {
         let open = |key: &Arc<dyn PacketKey>, payload: &mut [u8]| key.open(path, number, header, payload).ok();
         if phase == self.phase() {
             return open(&self.current, payload).map(|len| (len, false));
         }
-        // The other bit is the phase before for numbers below the present phase, and the next one otherwise. Each path counts
-        // for itself. One on which nothing of the present phase has come may be late, or may have rested for a whole phase
-        // (multipath draft-21, section 2.5, relies on the peer's patience here, and that is measured in other round trips than
-        // ours): so what is not of the phase before is tried as one of the next, from a copy, since opening destroys.
+        // The other bit means the previous phase for numbers below the present phase, and the next
+        // phase otherwise. Each path has its own numbers. A path without packets of the present
+        // phase may be late, or may have been quiet for a whole phase (multipath draft-21, section
+        // 2.5, relies on the peer to wait here, but the peer measures other round trips). So a
+        // packet that is not of the previous phase is tried with the next key, from a copy, since a
+        // failed attempt destroys the payload.
         let (is_older, may_be_newer) = match self.phase_from {
             Some(from) => (number < from, number >= from),
             None => (self.previous.is_some(), true),
@@ -419,7 +463,7 @@ impl PhaseRing {
     }
 }
 
-/// Parses the frames of one packet into records; says whether the packet wants an acknowledgement.
+/// Parses the frames of one packet into records. Returns whether the packet is ack-eliciting.
 fn parse_frames(
     payload: &[u8],
     ty: PacketType,
@@ -443,7 +487,7 @@ fn parse_frames(
             .into());
         }
         eliciting |= frame.is_ack_eliciting();
-        // Frames that carry bytes carry them last, so they end where the reader stands.
+        // Frames with data have it at their end, so it ends at the position of the reader.
         let end = base + reader.position();
         let record = match frame {
             Frame::Stream(stream) => Record::Stream {
@@ -470,8 +514,9 @@ fn parse_frames(
     Ok(eliciting)
 }
 
-/// The path a frame names; frames of RFC 9000 name none and speak of the first. RFC 9000, section 12.4, for frames that were
-/// not negotiated; multipath draft-21, section 4, for paths beyond the limit.
+/// The path of a frame; frames of RFC 9000 name none and belong to the first path. Fails for frames
+/// that were not negotiated (RFC 9000, section 12.4) and for paths beyond the limit (multipath
+/// draft-21, section 4).
 fn path_of(named: Option<PathId>, max_path: Option<PathId>) -> Result<PathId, TransportError> {
     let Some(path) = named else { return Ok(PathId::ZERO) };
     match max_path {
@@ -484,7 +529,7 @@ fn path_of(named: Option<PathId>, max_path: Option<PathId>) -> Result<PathId, Tr
     }
 }
 
-/// What a frame of the multipath extension says, if it is one.
+/// The content of a frame of the multipath extension, if it is one.
 fn multipath_record(frame: &Frame<'_>, max_path: Option<PathId>) -> Result<Option<MultipathFrame>, TransportError> {
     let named = |path: PathId| path_of(Some(path), max_path);
     Ok(Some(match *frame {
@@ -504,7 +549,7 @@ fn multipath_record(frame: &Frame<'_>, max_path: Option<PathId>) -> Result<Optio
     }))
 }
 
-/// The less frequent frames; none for those that ask for nothing.
+/// The record of a less frequent frame; none for frames without effect.
 fn control_record(frame: &Frame<'_>, end: usize, max_path: Option<PathId>) -> Result<Option<Record>, TransportError> {
     if let Some(frame) = multipath_record(frame, max_path)? {
         return Ok(Some(Record::Multipath(frame)));
@@ -548,7 +593,7 @@ fn control_record(frame: &Frame<'_>, end: usize, max_path: Option<PathId>) -> Re
             },
             reason: end - close.reason.len()..end,
         },
-        // The limit on streams grows when some of them end, and not by complaints.
+        // The limit on streams grows when streams end, not because of STREAMS_BLOCKED.
         Frame::Padding { .. } | Frame::Ping | Frame::StreamsBlocked { .. } => return Ok(None),
         _ => {
             let reason = "a frame of an extension that was not negotiated";

@@ -1,18 +1,20 @@
-//! Plans: what the send half decided, for a stage to turn into sealed datagrams.
+//! Plans: the decisions of the send half, which the seal stage turns into datagrams.
 //!
-//! A plan is a value. It names the path, the keys, the packet numbers, the headers and which bytes of the application go
-//! where, and shares nothing with the connection that made it, so any processor can carry it out ([`mod@crate::seal`]). The
-//! caller keeps one plan and lets it be filled again and again: in steady state nothing is allocated.
+//! A plan names the path, the keys, the packet numbers, the headers and the byte ranges of the
+//! application's data. It shares nothing with the connection that made it, so any processor can
+//! seal it ([`mod@crate::seal`]). The caller keeps one plan and has it filled again and again: in
+//! steady state nothing is allocated.
 //!
 //! ```text
 //! plan     ── datagrams: all of `segment_size` bytes but the last
 //!   packet ── keys, number ── pieces ── head bytes (header, frame headers, control frames): in `head`
 //!                                    └─ payload: a range of an application chunk, untouched so far
-//!   row    ── full packets of one stream that differ in number and offset only: one entry, whose headers the seal
-//!             stage writes itself; its pieces are the payload of all of them
+//!   run    ── full packets of one stream that differ in number and offset only: one entry, whose headers the seal
+//!             stage writes; its pieces are the payload of all of them
 //! ```
 //!
-//! Bulk data consist of rows, so that the serial part of a connection costs the same for one packet as for forty.
+//! Bulk data is handled as packet runs: forty full packets of one stream cost the connection as
+//! much as one.
 
 use bytes::Bytes;
 use units::Instant;
@@ -21,22 +23,24 @@ use wire::quic::{ConnectionId, PathId, Space, StreamId};
 use crate::send::path::Addresses;
 use crate::session::DirectionKeys;
 
-/// The most datagrams a plan holds: as many as the kernel takes in one segmented send (UDP_MAX_SEGMENTS before Linux 6.9).
+/// The most datagrams a plan holds: as many as the kernel takes in one segmented send
+/// (UDP_MAX_SEGMENTS before Linux 6.9).
 pub const PLAN_DATAGRAMS_MAX: usize = 64;
 
-/// The largest plan in bytes: a UDP payload has a 16-bit length, and segmentation happens below it.
+/// The largest plan in bytes: the whole batch is one UDP payload with a 16-bit length until it is
+/// segmented.
 pub const PLAN_BYTES_MAX: usize = 65_000;
 
 /// A batch of datagrams on one path, decided but not yet sealed.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The path all of it travels on.
+    /// The path of all its datagrams.
     pub path: PathId,
-    /// Where it travels between; none while the plan is empty.
+    /// The addresses of the path; none while the plan is empty.
     pub addresses: Option<Addresses>,
     /// The size of every datagram but the last, in bytes, which may be smaller.
     pub segment_size: usize,
-    /// When it was decided.
+    /// When it was made.
     pub planned_at: Instant,
     pub(crate) datagram_count: usize,
     pub(crate) size_bytes: usize,
@@ -46,11 +50,11 @@ pub struct Plan {
     pub(crate) head: Vec<u8>,
     pub(crate) chunks: Vec<Bytes>,
     pub(crate) keys: [Option<DirectionKeys>; 3],
-    /// Per number space, the packet numbers in this plan: what an emit report speaks of.
+    /// Per number space, the packet numbers in this plan, for the emit report.
     pub(crate) numbers: [Option<(u64, u64)>; 3],
-    /// Per number space, whether an acknowledgement is among the frames.
+    /// Per number space, whether the plan contains an acknowledgement.
     pub(crate) acks: [bool; 3],
-    /// All stream data in it are of streams in the background, and there are some.
+    /// It has stream data, all of it of streams in the background.
     pub(crate) is_background: bool,
 }
 
@@ -58,12 +62,12 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Planned {
     Packet(PlannedPacket),
-    Row(PlannedRow),
+    Run(PacketRun),
 }
 
-/// 1-RTT packets in a row, each with one STREAM frame that fills it.
+/// A packet run: consecutive 1-RTT packets, each with one STREAM frame that fills it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PlannedRow {
+pub(crate) struct PacketRun {
     /// The first packet's number.
     pub(crate) number: u64,
     pub(crate) count: u32,
@@ -87,7 +91,7 @@ pub(crate) struct PlannedPacket {
     pub(crate) space: Space,
     pub(crate) number: u64,
     pub(crate) number_len: u8,
-    /// Bytes at the front that are authenticated but not encrypted.
+    /// Bytes of the header, which is authenticated but not encrypted.
     pub(crate) header_len: u16,
     pub(crate) pieces_from: u32,
     pub(crate) pieces_to: u32,
@@ -95,7 +99,7 @@ pub(crate) struct PlannedPacket {
     pub(crate) padding: u16,
 }
 
-/// A run of bytes of a packet.
+/// Consecutive bytes of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     /// Index into `chunks`, or [`Piece::HEAD`].
@@ -125,8 +129,9 @@ impl Plan {
         self.datagram_count > 0 && self.datagram_count >= datagrams_max.min(PLAN_BYTES_MAX / self.segment_size)
     }
 
-    /// Whether all stream data in it are of streams in the [background](crate::Connection::set_background), and there are some: then
-    /// others should not have to wait for several such plans in a row.
+    /// Whether it has stream data, all of it of streams in the
+    /// [background](crate::Connection::set_background). Other data should not have to wait for
+    /// several such plans.
     pub fn is_background(&self) -> bool {
         self.is_background
     }
@@ -141,17 +146,17 @@ impl Plan {
         self.packet_count
     }
 
-    /// What to report once it has left, or could not.
+    /// The receipt to report that it leaves, or that it could not.
     pub fn receipt(&self) -> Receipt {
         Receipt { path: self.path, numbers: self.numbers, acks: self.acks }
     }
 
-    /// Lets go of the application's bytes and of the keys, and keeps the memory for the next plan.
+    /// Drops the application's bytes and the keys, and keeps the memory for the next plan.
     pub fn release(&mut self) {
         self.clear();
     }
 
-    /// [Clears](Self::clear) it unless that was the last thing to happen to it.
+    /// [Clears](Self::clear) it unless it is clear.
     #[inline]
     pub(crate) fn clear_once(&mut self) {
         if self.addresses.is_some() || self.segment_size != 0 {
@@ -185,7 +190,8 @@ impl Plan {
         *numbers = Some((numbers.map_or(first, |(first, _)| first), last));
     }
 
-    /// Where the bytes written to `head` since `start` become a piece; adjacent head bytes melt into one piece.
+    /// Makes a piece of the bytes written to `head` since `start`. Adjacent bytes become one piece
+    /// unless it must be `fresh`.
     pub(crate) fn push_head_piece(&mut self, start: usize, fresh: bool) {
         let len = self.head.len() - start;
         if len == 0 {
@@ -202,7 +208,8 @@ impl Plan {
         self.pieces.push(Piece { chunk: Piece::HEAD, start: start as u32, len: len as u32 });
     }
 
-    /// `len` bytes of `chunk` from `start`; a chunk that was used last is not held twice.
+    /// Adds `len` bytes of `chunk` from `start` as a piece. The chunk of the last piece is not held
+    /// twice.
     pub(crate) fn push_chunk_piece(&mut self, chunk: &Bytes, start: usize, len: usize) {
         let same = self.chunks.last().is_some_and(|last| last.as_ptr() == chunk.as_ptr() && last.len() == chunk.len());
         if !same {
@@ -212,7 +219,8 @@ impl Plan {
     }
 }
 
-/// Which packets a plan held: the driver hands it back with the time of the system call, or to say that nothing left.
+/// The packets of a plan. The driver passes it back with the time of the system call, or to report
+/// that nothing left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     pub(crate) path: PathId,
@@ -222,7 +230,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The path all of it travels on.
+    /// The path of the plan.
     pub fn path(&self) -> PathId {
         self.path
     }

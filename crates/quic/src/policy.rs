@@ -1,50 +1,56 @@
-//! What of a connection over several paths is decided path by path, and what once for all of them.
+//! Policies: which decisions are made for each path, and which once for all paths.
 //!
-//! Two decisions can be made either way: where lost data go again, and when and where acknowledgements leave. That makes four
-//! policies, named by a letter pair each, retransmissions first: `D` is distributed over the paths, `C` central.
+//! Two decisions can be made either way: where lost data is sent again, and when and where
+//! acknowledgements leave. That makes four policies, named by a letter pair each, retransmissions
+//! first: `D` is distributed over the paths, `C` central.
 //!
 //! | name | retransmissions | acknowledgements |
 //! |---|---|---|
 //! | `DRDA` | on the path that lost them | of each path by itself, on that path |
 //! | `DRCA` | on the path that lost them | of all paths at once, on the best one |
-//! | `CRDA` (default) | wherever the scheduler says | of each path by itself, on that path |
-//! | `CRCA` | wherever the scheduler says | of all paths at once, on the best one |
+//! | `CRDA` (default) | on the path that the scheduler chooses | of each path by itself, on that path |
+//! | `CRCA` | on the path that the scheduler chooses | of all paths at once, on the best one |
 //!
-//! With one path all of them are the same. Both sides choose on their own: retransmissions are the business of who sends
-//! data, acknowledgements that of who receives them. A side that acknowledges centrally also takes its peer for one that
-//! does, when it asks how often to acknowledge (draft-ietf-quic-ack-frequency-14) and when it measures round trips.
+//! With one path all of them are the same. Each side chooses for itself: the sender of data decides
+//! on retransmissions, its receiver on acknowledgements. A side that acknowledges centrally assumes
+//! that its peer does so, too, when it requests an acknowledgement frequency
+//! (draft-ietf-quic-ack-frequency-14) and when it measures round trips.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where stream data go that were declared lost.
+/// Where lost stream data is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RetransmissionPolicy {
-    /// Into one queue for all paths: the scheduler says which of them carries them.
+    /// On any path: lost data of all paths is in one queue, and the scheduler chooses.
     #[default]
     Shared,
-    /// Again on the path that lost them, before anything new. If that path is silent or doubted, given up or refused by the
-    /// system, or if its socket stays full, others carry them. What the scheduler does by itself (copies, another chance for
-    /// what a slow path has not delivered yet) remains its own, and so do control frames, which belong to no path.
+    /// On the path that lost it, before new data. If that path is silent, suspect, abandoned or
+    /// refused by the system, or if its socket stays full, other paths carry it. The policy applies
+    /// neither to copies and reinjections of the scheduler nor to control frames, which belong to
+    /// no path.
     OwnPath,
 }
 
-/// Who decides when an acknowledgement leaves, and where.
+/// When and where acknowledgements leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AckPolicy {
-    /// Each path for itself, and on itself: round trips stay those of one path. Only if it is silent the best path carries them.
+    /// Decided for each path, and sent on it: round trips stay those of one path. The best path
+    /// carries those of a silent path.
     #[default]
     PerPath,
-    /// One decision for all: packets of all paths count together and share one delay, and what is due of any path leaves in one
-    /// packet, on the path that answers soonest. There are fewer acknowledgements and those of slow paths come back earlier,
-    /// but round trips are mixed (there on one path, back on another), and a cut of the best path costs all of them.
+    /// Decided once for all paths: their packets count together and share one delay, and all
+    /// acknowledgements that are due leave in one packet, on the path with the shortest round trip.
+    /// There are fewer acknowledgements, and those of slow paths arrive earlier. But a round trip
+    /// uses two paths, and a failure of the best path affects the acknowledgements of all.
     Central,
 }
 
-/// Both decisions. Reads and prints as `DRDA`, `DRCA`, `CRDA` or `CRCA`; small letters are read, too.
+/// Both decisions. Reads and prints as `DRDA`, `DRCA`, `CRDA` or `CRCA`; small letters are read,
+/// too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Policy {
-    /// Where lost data go again.
+    /// Where lost data is sent again.
     pub retransmission: RetransmissionPolicy,
     /// When and where acknowledgements leave.
     pub acknowledgement: AckPolicy,
@@ -91,14 +97,14 @@ impl fmt::Display for Policy {
 impl FromStr for Policy {
     type Err = ParsePolicyError;
 
-    /// Fails for any other word.
+    /// Fails for any other name.
     fn from_str(input: &str) -> Result<Self, Self::Err> {
         let found = Self::ALL.into_iter().find(|policy| policy.name().eq_ignore_ascii_case(input));
         found.ok_or_else(|| ParsePolicyError { input: input.to_owned() })
     }
 }
 
-/// A word that names no policy.
+/// An unknown name of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsePolicyError {
     input: String,

@@ -1,7 +1,7 @@
-//! A queue that is empty most of the time: then it takes the room of a pointer.
+//! A queue that is empty most of the time, and then takes the memory of a pointer.
 //!
-//! A connection has a dozen queues for rare things (limits reached, resets, answers to challenges), and a server has
-//! thousands of connections.
+//! A connection has a dozen queues for rare things (limits reached, resets, answers to challenges),
+//! and a server has thousands of connections.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ impl<T> Queue<T> {
         Self(None)
     }
 
-    /// How many wait.
+    /// The number of values.
     pub(crate) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |queue| queue.len())
     }
@@ -57,12 +57,12 @@ impl<T> Queue<T> {
         values.into_iter().for_each(|value| self.push_back(value));
     }
 
-    /// Those that wait, the oldest first.
+    /// The values, the oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flat_map(|queue| queue.iter())
     }
 
-    /// Frees room that is not used.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         match &mut self.0 {
             Some(queue) if !queue.is_empty() => queue.shrink_to_fit(),

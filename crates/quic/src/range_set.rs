@@ -1,7 +1,8 @@
 //! Sets of `u64` as sorted, disjoint, non-adjacent half-open ranges.
 //!
-//! Packet numbers to acknowledge, stream bytes acknowledged out of order, stream bytes to send again. Ranges sit in a
-//! deque: the common changes (grow the last range, shrink or drop the first) cost no move, and a lookup is a binary search.
+//! Used for packet numbers to acknowledge, stream bytes acknowledged out of order, and stream bytes
+//! to send again. Ranges are in a deque: the common changes (grow the last range, shrink or drop
+//! the first) cost no move, and a lookup is a binary search.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,7 +33,7 @@ impl RangeSet {
         self.ranges.is_empty()
     }
 
-    /// How many separate ranges there are: what a bound on memory must count.
+    /// The number of separate ranges, which determines the memory.
     pub fn range_count(&self) -> usize {
         self.ranges.len()
     }
@@ -60,7 +61,7 @@ impl RangeSet {
 
     /// Adds one number; false if it was there already.
     pub fn insert_one(&mut self, value: u64) -> bool {
-        // In order, which is nearly always: the last range grows by one.
+        // The common case, in order: the last range grows by one.
         if let Some(last) = self.ranges.back_mut()
             && last.end == value
         {
@@ -79,7 +80,7 @@ impl RangeSet {
         if new.is_empty() {
             return;
         }
-        // The ranges that touch `new`, adjacent ones included, melt into one.
+        // The ranges that overlap `new` or are adjacent to it become one.
         let from = self.ranges.partition_point(|range| range.end < new.start);
         let to = self.ranges.partition_point(|range| range.start <= new.end);
         if from == to {
@@ -92,7 +93,7 @@ impl RangeSet {
         self.ranges.drain(from + 1..to);
     }
 
-    /// Takes every number in `old` out.
+    /// Removes every number in `old`.
     pub fn remove(&mut self, old: Range<u64>) {
         if old.is_empty() {
             return;
@@ -126,7 +127,7 @@ impl RangeSet {
         }
     }
 
-    /// Takes every number below `floor` out.
+    /// Removes every number below `floor`.
     pub fn remove_below(&mut self, floor: u64) {
         while let Some(first) = self.ranges.front_mut() {
             if first.end <= floor {
@@ -138,7 +139,7 @@ impl RangeSet {
         }
     }
 
-    /// Takes the lowest numbers out, at most `len` of them, as one range.
+    /// Removes the lowest numbers, at most `len`, and returns them as one range.
     pub fn pop_front(&mut self, len: u64) -> Option<Range<u64>> {
         let first = self.ranges.front_mut()?;
         let end = first.end.min(first.start.saturating_add(len));
@@ -151,7 +152,7 @@ impl RangeSet {
         Some(taken)
     }
 
-    /// Takes the lowest range out.
+    /// Removes and returns the lowest range.
     pub fn pop_first_range(&mut self) -> Option<Range<u64>> {
         self.ranges.pop_front()
     }

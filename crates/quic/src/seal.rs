@@ -1,18 +1,19 @@
-//! The seal stage: turns a [`Plan`] into datagrams. Copies each payload byte once, from the application's chunk to the
-//! place it is sealed in.
+//! The seal stage: turns a [`Plan`] into datagrams. Copies each payload byte once, from the
+//! application's chunk to the place it is sealed in.
 //!
-//! No state, no owner: any number of processors may seal plans of one connection at the same time.
+//! It has no state: any number of processors may seal plans of one connection at the same time.
 
 use wire::quic::frame::emit_stream_header;
 use wire::quic::{PathId, SAMPLE_LEN, Space, emit_short, sample_offset};
 
-use crate::plan::{Piece, Plan, Planned, PlannedPacket, PlannedRow};
+use crate::plan::{PacketRun, Piece, Plan, Planned, PlannedPacket};
 use crate::session::DirectionKeys;
 
-/// Seals `plan` into `out`, which is cleared first: `plan.size_bytes()` bytes, to be cut every `plan.segment_size` bytes.
+/// Seals `plan` into `out`, which is cleared first: `plan.size_bytes()` bytes, to be segmented
+/// every `plan.segment_size` bytes.
 ///
 /// # Panics
-/// If the plan was not made by this crate's send half (keys missing, sizes wrong): a broken invariant of ours.
+/// If the plan is inconsistent (missing keys, wrong sizes), which is a bug of this crate.
 pub fn seal(plan: &Plan, out: &mut Vec<u8>) {
     out.clear();
     out.reserve(plan.size_bytes);
@@ -22,11 +23,11 @@ pub fn seal(plan: &Plan, out: &mut Vec<u8>) {
     debug_assert_eq!(out.len(), plan.size_bytes, "a plan states its own size");
 }
 
-/// Seals an entry of `plan` behind what is in `out`.
+/// Seals an entry of `plan` and appends it to `out`.
 pub(crate) fn seal_item(plan: &Plan, item: &Planned, out: &mut Vec<u8>) {
     match item {
         Planned::Packet(packet) => seal_packet(plan, packet, out),
-        Planned::Row(row) => seal_row(plan, row, out),
+        Planned::Run(run) => seal_run(plan, run, out),
     }
 }
 
@@ -51,31 +52,32 @@ fn seal_packet(plan: &Plan, packet: &PlannedPacket, out: &mut Vec<u8>) {
     protect(keys, plan.path, packet.number, packet.number_len, usize::from(packet.header_len), start, out);
 }
 
-fn seal_row(plan: &Plan, row: &PlannedRow, out: &mut Vec<u8>) {
+fn seal_run(plan: &Plan, run: &PacketRun, out: &mut Vec<u8>) {
     let keys = plan.keys_of(Space::Data);
-    let mut pieces = plan.pieces[row.pieces_from as usize..row.pieces_to as usize].iter();
+    let mut pieces = plan.pieces[run.pieces_from as usize..run.pieces_to as usize].iter();
     let mut rest: &[u8] = &[];
-    for index in 0..u64::from(row.count) {
-        let (start, number) = (out.len(), row.number + index);
-        let number_len = usize::from(row.number_len);
-        let number_at = emit_short(&row.dcid, number, number_len, row.key_phase, false, row.fixed_bit, out);
-        let stride = row.stride as usize;
-        emit_stream_header(row.id, row.offset + index * u64::from(row.stride), stride, false, true, out);
+    for index in 0..u64::from(run.count) {
+        let (start, number) = (out.len(), run.number + index);
+        let number_len = usize::from(run.number_len);
+        let number_at = emit_short(&run.dcid, number, number_len, run.key_phase, false, run.fixed_bit, out);
+        let stride = run.stride as usize;
+        emit_stream_header(run.id, run.offset + index * u64::from(run.stride), stride, false, true, out);
         let mut missing = stride;
         while missing > 0 {
             if rest.is_empty() {
-                rest = plan.bytes_of(pieces.next().expect("a row has the payload of all its packets"));
+                rest = plan.bytes_of(pieces.next().expect("a run has the payload of all its packets"));
             }
             let (taken, left) = rest.split_at(missing.min(rest.len()));
             out.extend_from_slice(taken);
             missing -= taken.len();
             rest = left;
         }
-        protect(keys, plan.path, number, row.number_len, number_at + number_len, start, out);
+        protect(keys, plan.path, number, run.number_len, number_at + number_len, start, out);
     }
 }
 
-/// Encrypts the packet that begins at `start` and ends where `out` does, appends its tag, and protects its header.
+/// Encrypts the packet that begins at `start` and ends where `out` does, appends its tag, and
+/// protects its header.
 pub(crate) fn protect(
     keys: &DirectionKeys,
     path: PathId,
@@ -89,7 +91,8 @@ pub(crate) fn protect(
     let tag = keys.packet.seal(path, number, header, payload);
     out.extend_from_slice(&tag);
 
-    // Header protection samples the sealed bytes four bytes past the start of the number (RFC 9001, section 5.4.2).
+    // Header protection samples the sealed bytes four bytes past the start of the number (RFC 9001,
+    // section 5.4.2).
     let sealed = &mut out[start..];
     let number_at = header_len - usize::from(number_len);
     let sample_at = sample_offset(number_at);

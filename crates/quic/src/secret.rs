@@ -1,7 +1,7 @@
-//! Values nobody may guess: connection IDs, reset tokens.
+//! Values that must not be guessed: connection IDs and reset tokens.
 //!
-//! The key is an argument, from the operating system in earnest and from the seed in tests; the rest is a keyed function
-//! of a counter, so that the same key gives the same values.
+//! The key is an argument: from the operating system in production, from the seed in tests. The
+//! values are a keyed function of a counter, so the same key gives the same values.
 
 use std::fmt;
 
@@ -19,17 +19,18 @@ pub struct SecretSource {
     shard: Shard,
 }
 
-/// Which of several endpoints behind one address the connection IDs lead to.
+/// One of several endpoints behind one address, as the connection IDs encode it.
 #[derive(Debug, Clone, Copy)]
 struct Shard {
     index: u8,
     count: u8,
 }
 
-/// The most endpoints behind one address: each must have some values of a byte, and none many fewer than another.
+/// The most endpoints behind one address. Each gets some values of a byte, and about as many as
+/// another.
 pub const SHARDS_MAX: usize = 64;
 
-/// Which of `count` endpoints behind one address a connection ID of ours leads to.
+/// Which of `count` endpoints behind one address has made a connection ID.
 pub(crate) fn shard_of(id: &[u8], count: usize) -> Option<usize> {
     id.first().map(|first| usize::from(*first) % count)
 }
@@ -41,16 +42,17 @@ impl fmt::Debug for SecretSource {
 }
 
 impl SecretSource {
-    /// A source whose values nobody without `key` can tell.
+    /// A source whose values cannot be predicted without `key`.
     pub fn new(key: &[u8; 32]) -> Self {
         Self { key: *key, counter: 0, shard: Shard { index: 0, count: 1 } }
     }
 
-    /// A source of its own for endpoint `index` of `count` behind one address. The connection IDs it makes can be told apart
-    /// from those of the others by [`Endpoint::shard_of`](crate::Endpoint::shard_of); whoever sees one learns no more than that.
+    /// A separate source for endpoint `index` of `count` behind one address. Its connection IDs
+    /// encode the endpoint, for [`Endpoint::shard_of`](crate::Endpoint::shard_of), and reveal
+    /// nothing else.
     ///
     /// # Panics
-    /// If there are more than [`SHARDS_MAX`], or there is no such one.
+    /// If `count` is more than [`SHARDS_MAX`], or `index` is out of range.
     #[must_use]
     pub fn split_for(&self, index: usize, count: usize) -> Self {
         assert!(index < count && count <= SHARDS_MAX, "{index} of {count}");
@@ -63,7 +65,7 @@ impl SecretSource {
         (&self.key, self.counter, self.shard.index, self.shard.count)
     }
 
-    /// The source with these parts, if there can be one.
+    /// The source with these parts, if they are valid.
     pub(crate) fn from_parts(key: [u8; 32], counter: u64, index: u8, count: u8) -> Option<Self> {
         let can_be = index < count && usize::from(count) <= SHARDS_MAX && counter < u64::MAX / 2;
         can_be.then_some(Self { key, counter, shard: Shard { index, count } })
@@ -81,7 +83,7 @@ impl SecretSource {
         self.derive(label, &self.counter.to_be_bytes())
     }
 
-    /// A source of its own for one connection.
+    /// A separate source for one connection.
     pub(crate) fn split(&mut self) -> Self {
         Self { shard: self.shard, ..Self::new(&self.next(b"connection")) }
     }
@@ -90,14 +92,15 @@ impl SecretSource {
     pub(crate) fn connection_id(&mut self) -> ConnectionId {
         let mut id = self.next(b"id");
         let Shard { index, count } = self.shard;
-        // The value of its row that leads to us; the row before it, if the last one is not whole.
+        // Values of the byte are in groups of `count`, one for each shard. The last group may be
+        // incomplete: the one before it is used then.
         let (rest, first) = (id[0] % count, id[0] - id[0] % count);
         id[0] =
             if count == 1 { first + rest } else { first.checked_add(index).unwrap_or_else(|| first - count + index) };
         ConnectionId::new(&id[..LOCAL_ID_LEN]).expect("eight bytes are a connection ID")
     }
 
-    /// The token that proves we have forgotten the connection with this ID (RFC 9000, section 10.3.2).
+    /// The stateless reset token of this ID (RFC 9000, section 10.3.2).
     pub(crate) fn reset_token(&self, id: &ConnectionId) -> [u8; 16] {
         *self.derive(b"reset", id.as_slice()).first_chunk().expect("16 of 32 bytes")
     }

@@ -1,20 +1,20 @@
-//! One value for each packet number space, of which those of the handshake go when it is over.
+//! One value for each packet number space. Those of the handshake are freed when it is over.
 //!
-//! Initial and Handshake packets belong to the first round trips; what is kept for them would otherwise lie unused in every
-//! connection that lives on.
+//! Initial and Handshake packets belong to the first round trips. Otherwise their state would stay
+//! in every connection, unused.
 
 use std::ops::{Index, IndexMut};
 
 use wire::quic::Space;
 
-/// What a space without a value looks like.
+/// The value that an absent one reads as.
 pub(crate) trait Vacant: Default + 'static {
     /// Equal to the default.
     fn vacant() -> &'static Self;
 }
 
-/// Values by number space: Initial, Handshake, then the data of one path after the other. One of the handshake that is
-/// absent reads as [`Vacant::vacant`] and is made when it is changed.
+/// Values by number space: Initial, Handshake, then the data of one path after the other. One of
+/// the handshake that is absent reads as [`Vacant::vacant`] and is made when it is changed.
 #[derive(Debug)]
 pub(crate) struct Spaces<T> {
     /// The first path's: the only one most connections have.
@@ -24,7 +24,7 @@ pub(crate) struct Spaces<T> {
     handshake: Option<Box<[T; 2]>>,
 }
 
-/// Where the data of the first path are; those of the path in place `at` are at `DATA + at`.
+/// The index of the first path; the path in place `at` has the index `DATA + at`.
 pub(crate) const DATA: usize = Space::Data.index();
 
 impl<T: Vacant> Default for Spaces<T> {
@@ -34,7 +34,7 @@ impl<T: Vacant> Default for Spaces<T> {
 }
 
 impl<T: Vacant> Spaces<T> {
-    /// How many there are.
+    /// The number of indices.
     pub(crate) fn count(&self) -> usize {
         Space::ALL.len() + self.more.as_ref().map_or(0, |more| more.len())
     }
@@ -44,7 +44,7 @@ impl<T: Vacant> Spaces<T> {
         self.more.get_or_insert_default().push(T::default());
     }
 
-    /// Removes the value of the path in place `at`, which is not the first; those behind it move up.
+    /// Removes the value of the path in place `at`, which is not the first; those after it move up.
     pub(crate) fn remove_path(&mut self, at: usize) -> T {
         let more = self.more.as_mut().expect("the first path stays");
         let removed = more.remove(at - 1);
@@ -54,7 +54,8 @@ impl<T: Vacant> Spaces<T> {
         removed
     }
 
-    /// Forgets the value of a space. Handshake is the last to go (RFC 9001, section 4.9), and the memory goes with it.
+    /// Discards the value of a space. Handshake is the last one (RFC 9001, section 4.9), and frees
+    /// the memory.
     pub(crate) fn discard(&mut self, space: Space) {
         match (space, &mut self.handshake) {
             (Space::Initial, Some(handshake)) => handshake[0] = T::default(),
@@ -78,7 +79,8 @@ impl<T: Vacant> Spaces<T> {
             .chain(self.more.iter().flat_map(|more| more.iter()))
     }
 
-    /// Shows the values that exist, Initial first. Cheaper than [`iter`](Self::iter), which is four iterators in a row.
+    /// Shows the values that exist, Initial first. Cheaper than [`iter`](Self::iter), which chains
+    /// four iterators.
     #[inline]
     pub(crate) fn for_each(&self, mut visit: impl FnMut(&T)) {
         if let Some(handshake) = &self.handshake {
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_the_handshake_go_with_its_last_space_and_data_stay() {
+    fn values_of_the_handshake_are_freed_with_its_last_space_and_data_stay() {
         let mut spaces = Spaces::<u64>::default();
         assert_eq!((spaces[0], spaces[1], spaces[2], spaces.iter().count()), (0, 0, 0, 1), "reading makes nothing");
         spaces.discard(Space::Initial);
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_path_has_a_place_and_those_behind_one_that_goes_move_up() {
+    fn each_path_has_a_place_and_those_after_a_removed_one_move_up() {
         let mut spaces = Spaces::<u64>::default();
         (0..3).for_each(|_| spaces.push_path());
         (2..6).for_each(|index| spaces[index] = index as u64);

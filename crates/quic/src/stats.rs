@@ -9,10 +9,10 @@ use wire::quic::PathId;
 use crate::send::path::Addresses;
 use crate::session::SessionSummary;
 
-/// What the send half has done.
+/// Counters of the send half.
 #[derive(Debug, Clone, Default)]
 pub struct SendStats {
-    /// Plans made: batches handed to the seal stage.
+    /// Plans made: batches for the seal stage.
     pub plans: u64,
     /// Datagrams planned.
     pub datagrams_sent: u64,
@@ -20,7 +20,7 @@ pub struct SendStats {
     pub packets_sent: u64,
     /// Bytes planned, as UDP payload.
     pub bytes_sent: u64,
-    /// Plans that came back as not sent.
+    /// Plans reported as not emitted.
     pub plans_not_sent: u64,
     /// Packets acknowledged.
     pub packets_acked: u64,
@@ -42,7 +42,7 @@ pub struct SendStats {
     pub streams_open: usize,
 }
 
-/// What the receive half has done.
+/// Counters of the receive half.
 #[derive(Debug, Clone, Default)]
 pub struct ReceiveStats {
     /// Datagrams that arrived.
@@ -53,13 +53,13 @@ pub struct ReceiveStats {
     pub datagrams_stray: u64,
     /// Packets that were authentic and new.
     pub packets_received: u64,
-    /// Packets that were authentic and known.
+    /// Packets that were authentic duplicates.
     pub packets_duplicate: u64,
     /// Packets that did not open.
     pub packets_unauthentic: u64,
     /// Packets that were dropped before an attempt to open them.
     pub packets_dropped: u64,
-    /// DATAGRAM frames dropped because nobody took them.
+    /// DATAGRAM frames dropped because the application did not take them.
     pub datagrams_dropped: u64,
     /// Receiving sides of streams that exist.
     pub streams_open: usize,
@@ -72,7 +72,8 @@ pub struct Stats {
     pub send: SendStats,
     /// Receiving.
     pub receive: ReceiveStats,
-    /// Smoothed round-trip time of the path that answers soonest, as the next ones.
+    /// Smoothed round-trip time of the path with the shortest one. The next fields are of this
+    /// path, too.
     pub round_trip: Duration,
     /// The smallest round-trip time seen.
     pub round_trip_min: Duration,
@@ -82,29 +83,31 @@ pub struct Stats {
     pub congestion: CongestionSnapshot,
     /// Size of the datagrams sent, bytes.
     pub datagram_size: usize,
-    /// From the first packet to the end of our side of the handshake.
+    /// From the first packet until our side of the handshake was complete.
     pub handshake_time: Option<Duration>,
     /// When the connection was made.
     pub started_at: Instant,
-    /// What the handshake agreed on.
+    /// The result of the handshake.
     pub session: Arc<SessionSummary>,
-    /// Both sides speak multipath.
+    /// Multipath was negotiated.
     pub is_multipath: bool,
     /// Every path, in the order in which they were opened.
     pub paths: Vec<PathStats>,
 }
 
-/// Where a path stands, as the side that sends on it sees it.
+/// The state of a path, as its sender sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PathState {
-    /// Asked whether it works, and not answered yet.
+    /// It is probed and has not answered yet.
     Validating,
     /// It carries data.
     #[default]
     Active,
-    /// Silent for longer than a probe timeout while others are not: it gets no data and is asked whether it works again.
+    /// Silent for longer than a probe timeout while others are not: it is probed and carries no
+    /// data.
     Silent,
-    /// Given up by one side or both (multipath draft-21, section 3.4): nothing is sent on it any more.
+    /// Abandoned by one side or both (multipath draft-21, section 3.4): nothing is sent on it any
+    /// more.
     Abandoned,
 }
 
@@ -112,7 +115,7 @@ impl PathState {
     /// All of them.
     pub(crate) const ALL: [Self; 4] = [Self::Validating, Self::Active, Self::Silent, Self::Abandoned];
 
-    /// In a word.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Validating => "validating",
@@ -128,11 +131,11 @@ impl PathState {
 pub struct PathStats {
     /// Its identifier.
     pub id: PathId,
-    /// Its ends.
+    /// Its addresses.
     pub addresses: Addresses,
-    /// Where it stands.
+    /// Its state.
     pub state: PathState,
-    /// One of the sides wants it used only if no other path can be.
+    /// One of the sides wants it used only if no other path works.
     pub is_backup: bool,
     /// Smoothed round-trip time.
     pub round_trip: Duration,
@@ -150,7 +153,7 @@ pub struct PathStats {
     pub packets_acked: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
-    /// Stream bytes lost here and sent here again because the policy keeps them on their path
+    /// Stream bytes lost on this path and sent on it again because of the policy
     /// ([`RetransmissionPolicy::OwnPath`](crate::RetransmissionPolicy)).
     pub bytes_resent: u64,
     /// Bytes planned, as UDP payload.
@@ -159,6 +162,6 @@ pub struct PathStats {
     pub bytes_acked: u64,
     /// Bytes that arrived from the peer's address, as UDP payload.
     pub bytes_received: u64,
-    /// Times it has fallen silent.
+    /// How often it has become silent.
     pub silences: u32,
 }

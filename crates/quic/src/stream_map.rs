@@ -1,7 +1,8 @@
 //! A map from stream identifiers, fast because the keys need no strong hash.
 //!
-//! Identifiers count up and the peer can open only as many as we allow, so nobody can choose colliding ones freely. The
-//! map is looked into, never walked: the order of a hash map must not show on the wire.
+//! Identifiers count up and the peer can open only as many as we allow, so an attacker cannot
+//! choose colliding ones freely. The map is never iterated: the order of a hash map must not show
+//! on the wire.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,4 +1,4 @@
-//! What a peer can make us hold, in bytes of memory, counted by the allocator.
+//! The memory that a peer can make a connection hold, in bytes counted by the allocator.
 
 mod support;
 
@@ -7,26 +7,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quic::{Chunk, Dir, PathId, Side, StreamId};
 use support::Setup;
-use support::hostile::{Duel, Hostile, client_parameters, encode, payload};
+use support::hostile::{Hostile, HostilePair, client_parameters, encode, payload};
 use units::Duration;
 use wire::quic::{Frame, Stream, TransportParameters};
 
-/// The system's allocator, with a count of what is held.
+/// The system allocator, with a count of the bytes held.
 struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator unchanged; the counter touches no memory that it hands out.
+// SAFETY: every call goes to the system allocator unchanged; the counter touches no memory that the
+// allocator returns.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         HELD.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same one.
+        // SAFETY: the caller upholds the contract of `alloc`, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `pointer` came from `alloc` above with this layout, so from the system's allocator.
+        // SAFETY: `pointer` came from `alloc` above with this layout, so from the system allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -34,18 +35,19 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What the hostile peer's `act` makes the victim hold, in bytes. The peer itself forgets what it has heard.
-fn held_after(act: impl FnMut(&mut Duel, u64), rounds: u64) -> usize {
-    held_in(Duel::against_server(), act, rounds)
+/// Bytes that the victim holds after the hostile peer's `act`. The peer itself drops what it has
+/// received.
+fn held_after(act: impl FnMut(&mut HostilePair, u64), rounds: u64) -> usize {
+    held_in(HostilePair::against_server(), act, rounds)
 }
 
-fn held_in(mut duel: Duel, mut act: impl FnMut(&mut Duel, u64), rounds: u64) -> usize {
+fn held_in(mut hostile_pair: HostilePair, mut act: impl FnMut(&mut HostilePair, u64), rounds: u64) -> usize {
     let before = HELD.load(Ordering::Relaxed);
     for round in 0..rounds {
-        act(&mut duel, round);
-        duel.hostile.forget();
-        duel.victim.events.iter_mut().for_each(|events| events.clear());
-        if !duel.victim_lives() {
+        act(&mut hostile_pair, round);
+        hostile_pair.hostile.forget();
+        hostile_pair.victim.events.iter_mut().for_each(|events| events.clear());
+        if !hostile_pair.victim_is_alive() {
             break;
         }
     }
@@ -53,80 +55,85 @@ fn held_in(mut duel: Duel, mut act: impl FnMut(&mut Duel, u64), rounds: u64) -> 
 }
 
 /// A victim whose stream has credit while the connection has none.
-fn starved() -> Duel {
+fn starved() -> HostilePair {
     let hostile =
         Hostile::client(7, |id| encode(&TransportParameters { initial_max_data: 1_000, ..client_parameters(id) }));
-    let mut duel = Duel::established(Duel::with_server(quic::TransportConfig::default(), hostile));
-    let stream = duel.victim.connection(0).open(Dir::Uni).expect("the peer allows streams");
-    duel.victim.connection(0).write(stream, bytes::Bytes::from(vec![1; 200_000])).expect("room");
-    duel.say_and_ack(&payload(&[Frame::Ping]));
-    duel
+    let mut hostile_pair =
+        HostilePair::established(HostilePair::with_server(quic::TransportConfig::default(), hostile));
+    let stream = hostile_pair.victim.connection(0).open(Dir::Uni).expect("the peer allows streams");
+    hostile_pair.victim.connection(0).write(stream, bytes::Bytes::from(vec![1; 200_000])).expect("room");
+    hostile_pair.send_and_ack(&payload(&[Frame::Ping]));
+    hostile_pair
 }
 
-/// A server with as many paths as there may be, which the hostile peer has opened.
-fn all_paths() -> Duel {
-    let mut duel = Duel::against_multipath_server(quic::PATHS_MAX, quic::PATHS_MAX - 1);
+/// A server with the maximum number of paths, all opened by the hostile peer.
+fn all_paths() -> HostilePair {
+    let mut hostile_pair = HostilePair::against_multipath_server(quic::PATHS_MAX, quic::PATHS_MAX - 1);
     for path in 1..quic::PATHS_MAX {
-        let issued = [duel.hostile.issue(path, 0)];
-        duel.say_and_ack(&payload(&issued));
-        duel.say_on(path, &payload(&[Frame::Ping, Frame::Padding { len: 1150 }]));
+        let issued = [hostile_pair.hostile.issue(path, 0)];
+        hostile_pair.send_and_ack(&payload(&issued));
+        hostile_pair.send_on(path, &payload(&[Frame::Ping, Frame::Padding { len: 1150 }]));
     }
-    assert_eq!(duel.victim.connection(0).path_stats().len() as u32, quic::PATHS_MAX);
-    duel
+    assert_eq!(hostile_pair.victim.connection(0).path_stats().len() as u32, quic::PATHS_MAX);
+    hostile_pair
 }
 
-/// What floods of several paths make us hold: name, bytes and their bound.
+/// Memory held after floods on several paths: name, bytes and their bound.
 fn held_by_paths() -> Vec<(&'static str, usize, usize)> {
     const MIB: usize = 1 << 20;
     let path = |round: u64| round as u32 % quic::PATHS_MAX;
     let challenges = held_in(
         all_paths(),
-        |duel, round| duel.say_on(path(round), &payload(&[Frame::PathChallenge(round.to_be_bytes()); 100])),
+        |hostile_pair, round| {
+            hostile_pair.send_on(path(round), &payload(&[Frame::PathChallenge(round.to_be_bytes()); 100]))
+        },
         6_000,
     );
     let statuses = held_in(
         all_paths(),
-        |duel, round| {
+        |hostile_pair, round| {
             let frame = Frame::PathStatus { path: PathId(path(round)), sequence: round, available: round % 3 == 0 };
-            duel.say(&payload(&[frame]));
+            hostile_pair.send(&payload(&[frame]));
         },
         20_000,
     );
-    // Each packet leaves a gap, on every path.
+    // Each packet leaves a gap in the packet numbers, on every path.
     let gaps = held_in(
         all_paths(),
-        |duel, round| {
-            let _skipped = duel.hostile.packet_on(path(round), &[1]);
-            duel.say_on(path(round), &payload(&[Frame::Ping]));
+        |hostile_pair, round| {
+            let _skipped = hostile_pair.hostile.packet_on(path(round), &[1]);
+            hostile_pair.send_on(path(round), &payload(&[Frame::Ping]));
         },
         20_000,
     );
     let ids = held_in(
         all_paths(),
-        |duel, round| {
+        |hostile_pair, round| {
             let sequence = round + 1;
-            let Frame::NewConnectionId { path, id, reset_token, .. } = duel.hostile.issue(1, sequence) else { return };
+            let Frame::NewConnectionId { path, id, reset_token, .. } = hostile_pair.hostile.issue(1, sequence) else {
+                return;
+            };
             let frame = Frame::NewConnectionId { path, sequence, retire_prior_to: sequence, id, reset_token };
-            duel.say_and_ack(&payload(&[frame]));
+            hostile_pair.send_and_ack(&payload(&[frame]));
         },
         2_000,
     );
-    // One path after the other is given up, and the next one opened in its place.
+    // The paths are abandoned one by one, and the next is opened in place of each.
     let turns = held_in(
-        Duel::against_multipath_server(3, 2),
-        |duel, round| {
+        HostilePair::against_multipath_server(3, 2),
+        |hostile_pair, round| {
             let path = round as u32 + 1;
-            let (limit, issued) = (Frame::MaxPathId(PathId(path + 1)), duel.hostile.issue(path, 0));
-            duel.say_and_ack(&payload(&[limit, issued]));
-            assert!(duel.hostile.can_use(path), "path {path}");
-            duel.say_on(path, &payload(&[Frame::Ping, Frame::Padding { len: 1150 }]));
-            duel.say_and_ack(&payload(&[Frame::PathAbandon { path: PathId(path), code: 0 }]));
+            let (limit, issued) = (Frame::MaxPathId(PathId(path + 1)), hostile_pair.hostile.issue(path, 0));
+            hostile_pair.send_and_ack(&payload(&[limit, issued]));
+            assert!(hostile_pair.hostile.can_use(path), "path {path}");
+            hostile_pair.send_on(path, &payload(&[Frame::Ping, Frame::Padding { len: 1150 }]));
+            hostile_pair.send_and_ack(&payload(&[Frame::PathAbandon { path: PathId(path), code: 0 }]));
             for _ in 0..40 {
-                // Prompt answers, so that its probe timeouts stay short.
-                duel.say_and_ack(&payload(&[Frame::Ping]));
-                duel.wait(Duration::from_millis(100));
+                // Prompt acknowledgements keep the probe timeouts short.
+                hostile_pair.send_and_ack(&payload(&[Frame::Ping]));
+                hostile_pair.wait(Duration::from_millis(100));
             }
-            duel.hostile.forget_path(path);
+            hostile_pair.hostile.forget_path(path);
         },
         500,
     );
@@ -139,8 +146,8 @@ fn held_by_paths() -> Vec<(&'static str, usize, usize)> {
     ]
 }
 
-/// What one side of a connection holds that was used and then left alone, in bytes, keys apart: those of the deterministic
-/// session are smaller than real ones.
+/// Bytes that one side of an idle connection holds after use, keys apart: those of the
+/// deterministic session are smaller than real ones.
 fn held_at_rest() -> usize {
     const CONNECTIONS: usize = 100;
     let mut pair = Setup::new(1).build();
@@ -181,39 +188,44 @@ fn no_flood_makes_a_connection_hold_more_than_its_windows_allow() {
     let id = |index| StreamId::new(Side::Client, Dir::Uni, index);
     let data = |index, offset, data: &'static [u8]| Frame::Stream(Stream { id: id(index), offset, fin: false, data });
 
-    // A window's worth of single bytes, in order, that nobody reads: 2 MiB of data.
+    // A window's worth of single bytes, in order, unread: 2 MiB of data.
     let in_order = held_after(
-        |duel, round| {
+        |hostile_pair, round| {
             let frames: Vec<Frame<'_>> =
                 (0..200).map(|index| data(round % 2, (round / 2) * 200 + index, b"x")).collect();
-            duel.say(&payload(&frames));
+            hostile_pair.send(&payload(&frames));
         },
         9_000,
     );
-    // As many crumbs out of order as are allowed, on many streams.
+    // As many out-of-order fragments as are allowed, on many streams.
     let crumbs = held_after(
-        |duel, round| {
+        |hostile_pair, round| {
             let frames: Vec<Frame<'_>> =
                 (0..100).map(|index| data(round % 200, 1 + 2 * ((round / 200) * 100 + index), b"x")).collect();
-            duel.say(&payload(&frames));
+            hostile_pair.send(&payload(&frames));
         },
         2_000,
     );
-    let streams = held_after(|duel, round| duel.say(&payload(&[data(round.min(1023), 0, b"")])), 1_100);
-    let datagrams = held_after(|duel, _| duel.say(&payload(&[Frame::Datagram { data: b"" }; 400])), 2_000);
-    let pings = held_after(|duel, _| duel.say(&payload(&[Frame::Ping; 10])), 20_000);
-    let challenges = held_after(|duel, round| duel.say(&payload(&[Frame::PathChallenge([round as u8; 8]); 100])), 100);
+    let streams =
+        held_after(|hostile_pair, round| hostile_pair.send(&payload(&[data(round.min(1023), 0, b"")])), 1_100);
+    let datagrams =
+        held_after(|hostile_pair, _| hostile_pair.send(&payload(&[Frame::Datagram { data: b"" }; 400])), 2_000);
+    let pings = held_after(|hostile_pair, _| hostile_pair.send(&payload(&[Frame::Ping; 10])), 20_000);
+    let challenges = held_after(
+        |hostile_pair, round| hostile_pair.send(&payload(&[Frame::PathChallenge([round as u8; 8]); 100])),
+        100,
+    );
     let blocked = held_after(
-        |duel, round| {
+        |hostile_pair, round| {
             let frames = [Frame::DataBlocked(round), Frame::StreamDataBlocked { id: id(0), limit: round }];
-            duel.say(&payload(&frames.repeat(50)));
+            hostile_pair.send(&payload(&frames.repeat(50)));
         },
         5_000,
     );
     let credit = held_in(
         starved(),
-        |duel, round| {
-            duel.say(&payload(&[Frame::MaxStreamData {
+        |hostile_pair, round| {
+            hostile_pair.send(&payload(&[Frame::MaxStreamData {
                 id: StreamId::new(Side::Server, Dir::Uni, 0),
                 max: (1 << 18) + round,
             }]));
@@ -238,7 +250,7 @@ fn no_flood_makes_a_connection_hold_more_than_its_windows_allow() {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "asked for")]
+#[expect(clippy::print_stdout, reason = "run on request")]
 fn show(report: &[String]) {
     println!("{report:?}");
 }

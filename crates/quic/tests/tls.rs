@@ -1,6 +1,5 @@
-//! The real session: rustls and aws-lc-rs over the same model links, with raw public keys (RFC 7250).
-
-mod support;
+//! The real session: rustls and aws-lc-rs over the same model links, with raw public keys (RFC
+//! 7250).
 
 use std::sync::Arc;
 
@@ -17,10 +16,11 @@ use rustls::sign::CertifiedKey;
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, NamedGroup, ServerConfig, SignatureScheme,
 };
-use support::{Pair, Sessions, Setup, apps};
 use units::{Duration, Ratio};
 
-/// Takes the one key it was told of.
+use crate::support::{Pair, Sessions, Setup, apps};
+
+/// Accepts the one key it was configured with.
 #[derive(Debug)]
 struct OneKey(Vec<u8>);
 
@@ -119,7 +119,7 @@ fn ordinary() -> Sessions {
 }
 
 #[test]
-fn what_was_preferred_is_agreed_on_and_both_sides_export_the_same() {
+fn the_preferred_suite_is_negotiated_and_both_sides_export_equal_keys() {
     let mut pair = Setup::new(1).with_sessions(ordinary()).build();
     pair.connect();
     let mut exported = [[0_u8; 32]; 2];
@@ -142,7 +142,7 @@ fn what_was_preferred_is_agreed_on_and_both_sides_export_the_same() {
 }
 
 #[test]
-fn a_post_quantum_hello_spans_two_packets_and_survives_loss_and_disorder() {
+fn a_post_quantum_hello_spans_two_packets_and_survives_loss_and_reordering() {
     let mut lost = 0;
     for seed in 0..6 {
         let mut pair = Setup::new(seed)
@@ -215,7 +215,7 @@ fn a_wrong_key_is_refused_with_an_alert() {
 }
 
 #[test]
-fn peers_without_a_common_protocol_part_with_the_alert_for_it() {
+fn peers_without_a_common_protocol_close_with_no_application_protocol() {
     let sessions = sessions(CipherSuite::TLS13_AES_128_GCM_SHA256, true, [b"one", b"another"]);
     let mut pair = Setup::new(1).with_sessions(sessions).build();
     let [client, server] = closed(&mut pair);

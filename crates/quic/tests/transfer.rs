@@ -1,16 +1,15 @@
 //! Bytes arrive complete and in order whatever the link does to packets.
 
-mod support;
-
 use quic::Event;
 use recovery::Algorithm;
-use support::{Setup, apps};
 use units::{Duration, Rate, Ratio};
+
+use crate::support::{Setup, apps};
 
 const MEGABYTE: u64 = 1_000_000;
 
 #[test]
-fn a_handshake_takes_one_round_trip_and_little_more() {
+fn a_handshake_takes_about_one_round_trip() {
     let mut pair = Setup::new(1).build();
     pair.connect();
     let stats = pair.client.connection(0).stats();
@@ -30,25 +29,26 @@ fn a_clean_link_is_filled() {
 }
 
 #[test]
-fn a_wide_window_is_acknowledged_a_few_times_each_round_trip() {
+fn a_large_window_is_acknowledged_a_few_times_per_round_trip() {
     let mut pair = Setup::new(3).build();
     pair.connect();
     apps::transfer(&mut pair, 20 * MEGABYTE, Duration::from_secs(10));
     let data = pair.client.connection(0).stats().send.packets_sent;
-    let answers = pair.server.connection(0).stats().send.packets_sent;
-    // The default of one for every two would be half as many; the path holds some 200 packets.
-    assert!((data / 64..data / 6).contains(&answers), "{answers} answers to {data} packets");
+    let acknowledgements = pair.server.connection(0).stats().send.packets_sent;
+    // The default of one for every two packets would be half as many; the path holds some 200
+    // packets.
+    assert!((data / 64..data / 6).contains(&acknowledgements), "{acknowledgements} acknowledgements to {data} packets");
 }
 
 #[test]
-fn loss_costs_time_and_no_bytes() {
+fn losses_delay_a_transfer_and_lose_no_bytes() {
     for percent in [1, 3, 10, 20, 30] {
         for seed in 0..3 {
             let mut pair = Setup::new(seed).with_loss(percent).build();
             pair.connect();
             apps::transfer(&mut pair, MEGABYTE / 2, Duration::from_secs(600));
             let [forward, backward] = pair.link_stats();
-            // Acknowledgements are few, so at low rates none may be hit.
+            // Acknowledgements are few, so at low rates none may be lost.
             let hit = forward.lost > 0 && (backward.lost > 0 || percent < 10);
             assert!(hit, "seed {seed}: no packet was lost at {percent} %");
             assert!(pair.client.connection(0).stats().send.packets_lost > 0, "seed {seed} at {percent} %");
@@ -57,7 +57,7 @@ fn loss_costs_time_and_no_bytes() {
 }
 
 #[test]
-fn reordering_duplication_and_corruption_cost_no_bytes() {
+fn reordering_duplication_and_corruption_lose_no_bytes() {
     for seed in 0..8 {
         let mut pair = Setup::new(seed)
             .with_links(|link| {
@@ -91,7 +91,7 @@ fn bbr_fills_a_clean_link() {
     assert!(bbr > Rate::from_mbps(85), "{bbr} of 100 Mb/s");
 }
 
-/// Packets lost at random tell a window that it is too large, and a model of the path nothing.
+/// To a window, randomly lost packets look like congestion; a model of the path is unaffected.
 #[test]
 fn bbr_fills_a_link_that_loses_at_random() {
     for seed in 0..3 {

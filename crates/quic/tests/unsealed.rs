@@ -1,5 +1,5 @@
-//! The length-only stage changes nothing: the same transfer with sealed datagrams and with unsealed ones is the same to the byte,
-//! with losses, bits turned around and key updates on the way.
+//! The length-only stage changes nothing: a transfer with sealed datagrams and one with unsealed
+//! datagrams are identical to the byte, with losses, bit errors and key updates.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ use units::{Duration, Instant, Rng};
 const KEY: ConnectionKey = ConnectionKey(0);
 const BYTES: usize = 6 << 20;
 const DELAY: Duration = Duration::from_millis(4);
-/// Datagrams each way that are lost, and that arrive with a bit turned around.
+/// Datagrams in each direction that are lost, and that arrive with a bit flipped.
 const LOST_EVERY: usize = 211;
 const DAMAGED_EVERY: usize = 307;
 
@@ -34,7 +34,7 @@ struct End {
     sent: usize,
 }
 
-/// What a run shows: when which bytes left, from which end.
+/// The log of a run: which bytes left when, from which end.
 type Log = Vec<(Instant, usize, Vec<u8>)>;
 
 fn addresses(side: Side) -> Addresses {
@@ -51,7 +51,7 @@ impl End {
         let factory: Arc<dyn SessionFactory> = Arc::new(DeterministicFactory::new(side, rng.split("sessions")));
         let config = TransportConfig { key_update_interval: 700, ..TransportConfig::default() };
         let server = (side == Side::Server).then(|| factory.clone());
-        let endpoint = Endpoint::new(config, server, SecretSource::new(&key)).expect("it can work");
+        let endpoint = Endpoint::new(config, server, SecretSource::new(&key)).expect("the pair is valid");
         Self { side, endpoint, connection: None, factory, sent: 0 }
     }
 
@@ -73,14 +73,14 @@ impl End {
                 assert_eq!(
                     (again.len(), &again),
                     (unsealed.len_bytes(index), &datagram),
-                    "sealed late as sealed early"
+                    "sealing late gives the same bytes"
                 );
                 let mut known = Vec::new();
                 unsealed.known_bytes(index, &mut known);
                 if unsealed.is_sealed(index) {
                     assert_eq!(known, datagram, "all of it is known");
                 } else {
-                    // A short header in front, of the same connection ID, and a frame's; no payload.
+                    // A short header in front, with the connection ID, and a frame's; no payload.
                     assert!((6..50).contains(&known.len()) && known.len() < datagram.len(), "{known:02x?}");
                     assert_eq!((known[0] & 0xe0, &known[1..5]), (datagram[0] & 0xe0, &datagram[1..5]));
                 }
@@ -135,7 +135,7 @@ impl End {
     }
 }
 
-/// The client's part: writes what finds room.
+/// The client's part: writes what the stream accepts.
 fn write(connection: &mut Connection, stream: &mut Option<StreamId>, rest: &mut Bytes) {
     while let Some(event) = connection.poll_event() {
         if let Event::Connected = event {
@@ -144,7 +144,7 @@ fn write(connection: &mut Connection, stream: &mut Option<StreamId>, rest: &mut 
     }
     let Some(id) = *stream else { return };
     while !rest.is_empty() {
-        // Chunks whose ends fall into packets.
+        // Chunks that end inside packets.
         let mut chunk = rest.slice(..rest.len().min(10_007));
         let before = chunk.len();
         let result = connection.write_some(id, &mut chunk);
@@ -153,7 +153,7 @@ fn write(connection: &mut Connection, stream: &mut Option<StreamId>, rest: &mut 
             return;
         }
     }
-    connection.finish(id).expect("it is open");
+    connection.finish(id).expect("the stream is open");
     *stream = None;
 }
 
@@ -182,7 +182,7 @@ fn run(sealed: bool) -> (Log, Vec<u8>, String) {
     let (mut log, mut now, mut streams) = (Log::new(), Instant::ZERO, [None, None]);
     let factory = ends[0].factory.clone();
     let client = ends[0].endpoint.connect(now, factory.as_ref(), "b", addresses(Side::Client));
-    ends[0].connection = Some(client.expect("it begins"));
+    ends[0].connection = Some(client.expect("the replay starts"));
     for _ in 0..1_000_000 {
         if let Some(connection) = &mut ends[0].connection {
             write(connection, &mut streams[0], &mut rest);
@@ -201,10 +201,10 @@ fn run(sealed: bool) -> (Log, Vec<u8>, String) {
         }
         let arrivals = wires.iter().filter_map(|wire| wire.front().map(|(at, _)| *at));
         let timers = ends.iter().filter_map(|end| end.connection.as_ref()?.poll_timeout());
-        now = arrivals.chain(timers).min().expect("something will happen").max(now);
+        now = arrivals.chain(timers).min().expect("an event is due").max(now);
         for from in 0..2 {
             while wires[from].front().is_some_and(|(at, _)| *at <= now) {
-                let (_, body) = wires[from].pop_front().expect("it is there");
+                let (_, body) = wires[from].pop_front().expect("it was just inserted");
                 ends[1 - from].receive(now, body);
             }
         }
@@ -214,7 +214,7 @@ fn run(sealed: bool) -> (Log, Vec<u8>, String) {
             }
         }
     }
-    panic!("it never ends");
+    panic!("the transfer does not end");
 }
 
 #[test]

@@ -1,40 +1,41 @@
-//! The token bucket under the pacer and the allowances.
+//! The token bucket used by the pacer and the rate limiter.
 //!
-//! Credit is kept in bytes and 8 * 10^9ths of a byte. That is the unit in which bits per second times nanoseconds is
-//! whole, so nothing is ever rounded away, at any rate and however often the bucket is looked at.
+//! Credit is kept in bytes and in parts of 1/(8 * 10^9) byte. In that unit bits per second times
+//! nanoseconds is an integer, so no credit is ever rounded away, at any rate and with any number of
+//! refills.
 
 use units::{Duration, Instant, Rate};
 
-/// Parts of a byte: bits per second times nanoseconds makes 10^-9 bits.
+/// Parts per byte: bits per second times nanoseconds has the unit 10^-9 bits.
 pub(crate) const PARTS_PER_BYTE: u64 = 8_000_000_000;
 
-/// A token bucket. Its rate and capacity are the caller's.
+/// A token bucket. The caller passes rate and capacity with each call.
 #[derive(Debug, Clone)]
 pub(crate) struct Bucket {
-    /// Credit; negative after more left than was allowed.
+    /// Credit; negative if more was sent than permitted.
     bytes: i64,
-    /// The rest of the credit, in parts of a byte; less than a whole one.
+    /// The fractional credit, in parts of a byte; less than one byte.
     parts: u64,
-    /// Up to when credit has been given.
+    /// Time of the last refill.
     refilled_at: Instant,
 }
 
 impl Bucket {
-    /// Full whatever the capacity: the first refill cuts it down.
+    /// A full bucket of any capacity: the first refill reduces it to the capacity.
     pub(crate) const FULL: Self = Self { bytes: i64::MAX, parts: 0, refilled_at: Instant::ZERO };
 
     pub(crate) fn refill(&mut self, now: Instant, rate: Rate, capacity: u64) {
         (self.bytes, self.parts) = self.credit_at(now, rate, capacity);
-        // Time that seems to go backwards gives no credit twice.
+        // If time appears to go backwards, no credit is given twice.
         self.refilled_at = self.refilled_at.max(now);
     }
 
-    /// The credit there is at `now`: whole bytes and parts.
+    /// The credit at `now`: whole bytes and parts.
     pub(crate) fn credit_at(&self, now: Instant, rate: Rate, capacity: u64) -> (i64, u64) {
         let elapsed = now.saturating_since(self.refilled_at).as_nanos();
         let (earned, parts) = match rate.as_bps().checked_mul(elapsed).and_then(|sum| sum.checked_add(self.parts)) {
             Some(sum) => (sum / PARTS_PER_BYTE, sum % PARTS_PER_BYTE),
-            // Long rests at high rates: 18 seconds at 1 Gb/s.
+            // Long idle times at high rates: more than 18 seconds at 1 Gb/s.
             None => {
                 let sum = u128::from(rate.as_bps()) * u128::from(elapsed) + u128::from(self.parts);
                 let earned = u64::try_from(sum / u128::from(PARTS_PER_BYTE)).unwrap_or(u64::MAX);
@@ -43,7 +44,7 @@ impl Bucket {
         };
         let capacity = i64::try_from(capacity).unwrap_or(i64::MAX);
         let bytes = self.bytes.saturating_add_unsigned(earned);
-        // A full bucket holds no parts either: they would be credit above the burst.
+        // A full bucket holds no parts: they would exceed the burst.
         if bytes >= capacity { (capacity, 0) } else { (bytes, parts) }
     }
 
@@ -55,7 +56,8 @@ impl Bucket {
         self.bytes = self.bytes.saturating_sub_unsigned(bytes);
     }
 
-    /// When `bytes` may leave; if not now, then when `batch` may, or a full bucket if that is less.
+    /// The time at which `bytes` may be sent: `now` if they already may, otherwise the time at
+    /// which `batch` may, or a full bucket if that is less.
     pub(crate) fn time_of(&self, now: Instant, rate: Rate, capacity: u64, bytes: u64, batch: u64) -> Instant {
         let (credit, parts) = self.credit_at(now, rate, capacity);
         let wanted = bytes.min(capacity);
@@ -66,7 +68,7 @@ impl Bucket {
             return Instant::FAR_FUTURE;
         }
         let wanted = i128::from(wanted.max(batch.min(capacity)));
-        // Positive: the credit is below what is wanted, and the parts are less than one byte.
+        // Positive: the credit is below the wanted bytes, and the parts are less than one byte.
         let missing = ((wanted - i128::from(credit)) * i128::from(PARTS_PER_BYTE) - i128::from(parts)).cast_unsigned();
         let wait = u64::try_from(missing.div_ceil(u128::from(rate.as_bps()))).unwrap_or(u64::MAX);
         now.max(self.refilled_at) + Duration::from_nanos(wait)

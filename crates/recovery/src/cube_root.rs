@@ -1,10 +1,11 @@
-//! The integer cube root, exact. CUBIC needs it once per congestion event.
+//! The exact integer cube root. CUBIC uses it once per congestion event.
 
 /// The largest `root` with `root^3 <= value`. At most `floor(cbrt(2^128 - 1))`, 43 bits.
 ///
-/// One bit of the result at a time, from the top. With `r` found so far and `b` the bit to try, `(r + b)^3` exceeds
-/// `r^3` by `b * (3r^2 + 3rb + b^2)`; keeping `value - r^3` as the remainder, one comparison decides the bit. 43 steps
-/// of two products: some 100 ns, which a congestion event can afford, and no first guess that could be wrong.
+/// Determines one bit per step, from the highest. With the result `r` so far and the bit `b` to
+/// test, `(r + b)^3` exceeds `r^3` by `b * (3r^2 + 3rb + b^2)`. With `value - r^3` as the
+/// remainder, one comparison decides the bit. 43 steps with two products each take about 100 ns,
+/// which is affordable per congestion event, and no initial estimate is needed.
 pub(crate) const fn cube_root(value: u128) -> u64 {
     let mut root: u128 = 0;
     let mut remainder = value;
@@ -12,9 +13,9 @@ pub(crate) const fn cube_root(value: u128) -> u64 {
     while bit > 0 {
         bit -= 1;
         let b = 1_u128 << bit;
-        // Below 3 * 2^86 + 3 * 2^86 + 2^84 < 2^89 whatever the bit, so the sum itself is safe.
+        // Below 3 * 2^86 + 3 * 2^86 + 2^84 < 2^89 for every bit, so the sum does not overflow.
         let factor = 3 * root * (root + b) + b * b;
-        // The shift is safe only where the product fits: compare against the shifted remainder instead.
+        // The shift of the product may overflow, so the comparison shifts the remainder instead.
         if factor <= remainder >> bit {
             remainder -= factor << bit;
             root |= b;
@@ -29,7 +30,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn small_values_agree_with_counting() {
+    fn small_values_match_a_linear_search() {
         let mut root = 0_u64;
         for value in 0..200_000_u64 {
             while (root + 1).pow(3) <= value {
@@ -41,7 +42,7 @@ mod tests {
 
     #[test]
     fn the_root_changes_exactly_at_cubes() {
-        // The largest root: its cube still fits, the next one does not.
+        // The largest root: its cube fits, the next one does not.
         let largest = cube_root(u128::MAX);
         assert!(u128::from(largest).checked_pow(3).is_some() && u128::from(largest + 1).checked_pow(3).is_none());
         for root in (1..=largest).rev().step_by((largest / 5000) as usize) {
@@ -50,7 +51,7 @@ mod tests {
         }
     }
 
-    /// The slow, obvious oracle.
+    /// A slow reference implementation.
     fn by_bisection(value: u128) -> u64 {
         let (mut low, mut high) = (0_u64, 1 << 43);
         while high - low > 1 {

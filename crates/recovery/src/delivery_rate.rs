@@ -1,17 +1,22 @@
-//! How fast a path delivers: one rate sample for each acknowledgement (draft-ietf-ccwg-bbr-06, section 4.1).
+//! Delivery rate of a path: one rate sample per acknowledgement (draft-ietf-ccwg-bbr-06, section
+//! 4.1).
 //!
-//! Between the sending of a packet and its acknowledgement the path delivered some bytes in some time; their ratio is a
-//! sample. Acknowledgements may arrive compressed, faster than the path delivers, so a sample takes the longer of two
-//! spans (section 4.1.1.2.4):
+//! The path delivers a number of bytes between the sending of a packet and its acknowledgement; the
+//! quotient is a sample. Acknowledgements may arrive compressed, faster than the path delivers, so
+//! a sample uses the longer of two intervals (section 4.1.1.2.4):
 //!
 //! ```text
-//!   sent:          F ───── send span ────► P                    F: the packet acknowledged last before P was sent
-//!   acknowledged:       A ─────── acknowledgement span ───► now     A: its acknowledgement, or the end of a rest
-//!                       delivered(A)                 delivered(now)
+//!   sent:          F ───── send interval ────► P
+//!   acknowledged:       A ───── ack interval ─────► now
+//!                       delivered(A)          delivered(now)
+//!
+//!   F: the last packet acknowledged before P was sent
+//!   A: its acknowledgement, or the end of an idle period
 //! ```
 //!
-//! A sender calls [`DeliveryRate::on_sent`] for each packet, or row of packets planned at once, and keeps the
-//! [`SendStamp`] beside it; [`DeliveryRate::on_acked`] and [`DeliveryRate::on_lost`] when it learns what became of it; and
+//! A sender calls [`DeliveryRate::on_sent`] for each packet, or for each run of packets sent at
+//! once, and stores the [`SendStamp`] with it. It calls [`DeliveryRate::on_acked`] and
+//! [`DeliveryRate::on_lost`] when the packets are acknowledged or lost, and
 //! [`DeliveryRate::take_sample`] at the end of an acknowledgement, after its losses.
 
 use core::ops::Range;
@@ -20,19 +25,20 @@ use units::{Duration, Instant, Rate};
 
 use crate::RttEstimator;
 
-/// What was known when a packet was sent (section 4.1.2.1.2). Taken for a row of packets sent at once, it holds for each
-/// of them and for each part of the row (section 4.1.3.1). The default belongs to packets that do not count as in flight.
+/// The state of the path when a packet was sent (section 4.1.2.1.2). A stamp taken for a run of
+/// packets holds for each packet and each part of the run (section 4.1.3.1). The default is for
+/// packets that do not count as in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SendStamp {
     delivered: u64,
     lost: u64,
     delivered_at: Instant,
     first_sent_at: Instant,
-    /// Twice the bytes in flight, plus one if the sender was limited by its application.
+    /// Twice the bytes in flight, plus one if the sender was application-limited.
     in_flight_and_limited: u64,
 }
 
-// A sent log keeps one for each row of packets that it remembers.
+// A log of sent packets keeps one stamp for each run of packets.
 const _: () = assert!(size_of::<SendStamp>() <= 48);
 
 impl SendStamp {
@@ -45,41 +51,42 @@ impl SendStamp {
     }
 }
 
-/// What one acknowledgement says about the path, told by the newest packet it acknowledged (section 4.1.2.1.3).
+/// The rate information of one acknowledgement, for the newest packet it acknowledged (section
+/// 4.1.2.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateSample {
-    /// The delivery rate; `None` if the span was too short to trust.
+    /// The delivery rate; `None` if the interval was too short to be valid.
     pub rate: Option<Rate>,
     /// Bytes delivered since the packet was sent.
     pub delivered: u64,
-    /// Bytes that had been delivered in all when it was sent.
+    /// Total bytes delivered when the packet was sent.
     pub prior_delivered: u64,
-    /// Bytes delivered in all, up to now.
+    /// Total bytes delivered now.
     pub delivered_total: u64,
-    /// Bytes in flight once it was sent, itself included.
+    /// Bytes in flight when the packet was sent, including it.
     pub in_flight_when_sent: u64,
-    /// Bytes declared lost since it was sent.
+    /// Bytes declared lost since the packet was sent.
     pub lost: u64,
-    /// The application held sending back in the span, so that the path may well be faster than `rate`.
+    /// The application limited sending in the interval, so the path may be faster than `rate`.
     pub app_limited: bool,
-    /// From its sending to its acknowledgement (section 4.2).
+    /// Time from sending to acknowledgement (section 4.2).
     pub rtt: Duration,
 }
 
-/// What the loss of one row of packets says about the path (section 5.5.10.2).
+/// The rate information of one lost run of packets (section 5.5.10.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LossSample {
-    /// Bytes in the row.
+    /// Bytes in the run.
     pub bytes: u64,
-    /// Bytes in flight once the row was sent, itself included.
+    /// Bytes in flight when the run was sent, including it.
     pub in_flight_when_sent: u64,
-    /// Bytes declared lost since it was sent, itself included.
+    /// Bytes declared lost since the run was sent, including it.
     pub lost: u64,
-    /// Bytes delivered in all, up to now.
+    /// Total bytes delivered now.
     pub delivered_total: u64,
-    /// The application held sending back when it was sent.
+    /// The application limited sending when the run was sent.
     pub app_limited: bool,
-    /// The row does not continue the one lost just before: a new gap in the numbers.
+    /// The run does not continue the run lost before it: a new gap in the packet numbers.
     pub new_gap: bool,
 }
 
@@ -97,26 +104,27 @@ pub struct DeliveryRate {
     delivered: u64,
     delivered_at: Instant,
     lost: u64,
-    /// When the newest acknowledged packet was sent; the start of the flight after a rest.
+    /// Send time of the newest acknowledged packet, or of the first packet after an idle period.
     first_sent_at: Instant,
-    /// Packets sent before this many bytes are delivered are limited by the application; zero if none are.
+    /// Packets sent before this many bytes are delivered are application-limited; zero if none are.
     app_limited_until: u64,
     newest: Option<Newest>,
-    /// The number after the packet lost last.
+    /// The packet number after the last lost packet.
     lost_end: Option<u64>,
 }
 
 impl DeliveryRate {
-    /// A path on which nothing was sent.
+    /// The state of a path on which nothing was sent.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `bytes` that count as in flight leave at `now`; `in_flight` includes them (section 4.1.2.2).
+    /// `bytes` that count as in flight are sent at `now`; `in_flight` includes them (section
+    /// 4.1.2.2).
     #[must_use]
     pub fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) -> SendStamp {
         if in_flight <= bytes {
-            // Nothing else is under way, so the time since the last delivery was rest.
+            // Nothing else is in flight, so the time since the last delivery was idle.
             self.first_sent_at = now;
             self.delivered_at = now;
         }
@@ -129,19 +137,21 @@ impl DeliveryRate {
         }
     }
 
-    /// Window and pacer would let data out and there is none (section 4.1.2.4): to be called when sending stops for that
-    /// reason, with the bytes then in flight. Samples are marked until what is sent from now on shows the path again.
+    /// To be called when sending stops because there is no data, although window and pacer permit
+    /// more (section 4.1.2.4). `in_flight` is the number of bytes in flight. Samples are marked
+    /// until all of these bytes were delivered.
     pub fn on_app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = self.delivered.saturating_add(in_flight).max(1);
     }
 
-    /// True while samples are marked as limited by the application.
+    /// True while samples are marked as application-limited.
     pub const fn is_app_limited(&self) -> bool {
         self.app_limited_until != 0
     }
 
-    /// Packets of one row, `bytes` in all and `last_number` the highest, were acknowledged for the first time at `now`
-    /// (section 4.1.2.3). Not for packets that were declared lost before.
+    /// Packets of one run were acknowledged for the first time at `now` (section 4.1.2.3): `bytes`
+    /// in total, with `last_number` as the highest packet number. Must not be called for packets
+    /// that were declared lost.
     pub fn on_acked(&mut self, now: Instant, stamp: &SendStamp, sent_at: Instant, last_number: u64, bytes: u64) {
         self.delivered = self.delivered.saturating_add(bytes);
         self.delivered_at = now;
@@ -152,8 +162,8 @@ impl DeliveryRate {
         }
     }
 
-    /// The packets `numbers` of one row, `bytes` in all, were declared lost. In ascending order within one detection, so
-    /// that neighbours are seen to be one gap.
+    /// The packets `numbers` of one run, `bytes` in total, were declared lost. Within one detection
+    /// the calls must be in ascending order, so that adjacent runs count as one gap.
     pub fn on_lost(&mut self, stamp: &SendStamp, numbers: Range<u64>, bytes: u64) -> LossSample {
         self.lost = self.lost.saturating_add(bytes);
         let new_gap = self.lost_end != Some(numbers.start);
@@ -168,7 +178,7 @@ impl DeliveryRate {
         }
     }
 
-    /// The sample of what was acknowledged since the last one; `None` if that was nothing.
+    /// The sample for the packets acknowledged since the last sample; `None` if there are none.
     pub fn take_sample(&mut self, rtt: &RttEstimator) -> Option<RateSample> {
         if self.delivered > self.app_limited_until {
             self.app_limited_until = 0;
@@ -178,7 +188,8 @@ impl DeliveryRate {
         let ack_span = self.delivered_at.saturating_since(stamp.delivered_at);
         let interval = send_span.max(ack_span);
         let delivered = self.delivered.saturating_sub(stamp.delivered);
-        // Section 4.1.2.3: nothing is delivered in less than a round trip; such a span is a mistake of measurement.
+        // Section 4.1.2.3: no data is delivered in less than a round trip; a shorter interval is a
+        // measurement error.
         let trusted = !rtt.has_sample() || interval >= rtt.min();
         Some(RateSample {
             rate: if trusted { Rate::from_transfer(delivered, interval) } else { None },

@@ -1,28 +1,29 @@
-//! RTT, loss detection, congestion control and pacing, for any transport.
+//! RTT estimation, loss detection, congestion control and pacing for any transport.
 //!
-//! Nothing here knows QUIC or TCP: packets are a number and a send time, acknowledgements are byte counts, and every
-//! decision takes `now` as an argument. Each path owns one of each of these parts; none allocates per packet, reads a
-//! clock or decides by a float.
+//! This crate knows neither QUIC nor TCP: a packet is a number and a send time, an acknowledgement
+//! is a count of bytes, and every decision takes `now` as an argument. Each path owns one instance
+//! of each part. No part allocates per packet, reads a clock or bases a decision on a float.
 //!
-//! | part | question it answers | source |
+//! | module | purpose | source |
 //! |---|---|---|
-//! | [`rtt`] | how long is a round trip? | RFC 9002, section 5 |
-//! | [`loss`] | which outstanding packets are lost, or when will they be? | RFC 9002, section 6.1 |
-//! | [`pto`] | when to probe because nothing comes back? | RFC 9002, section 6.2 |
-//! | [`persistent`] | was that an outage rather than a full queue? | RFC 9002, section 7.6 |
-//! | [`delivery_rate`] | how fast does the path deliver? | draft-ietf-ccwg-bbr-06, section 4.1 |
-//! | [`congestion`] | how much may be in flight? | RFC 9002, section 7; RFC 9438; RFC 9406; draft-ietf-ccwg-bbr-06 |
-//! | [`pacer`] | how much may leave now, and when may more? | RFC 9002, section 7.7 |
-//! | [`allowance`] | how much of a class of traffic may leave now, and when may more? | XTP's rate and burst |
+//! | [`rtt`] | round-trip estimation | RFC 9002, section 5 |
+//! | [`loss`] | which outstanding packets are lost, and the loss timer | RFC 9002, section 6.1 |
+//! | [`pto`] | probe timeout | RFC 9002, section 6.2 |
+//! | [`persistent`] | persistent congestion | RFC 9002, section 7.6 |
+//! | [`delivery_rate`] | delivery rate of the path | draft-ietf-ccwg-bbr-06, section 4.1 |
+//! | [`congestion`] | how much may be in flight | RFC 9002, section 7; RFC 9438; RFC 9406; draft-ietf-ccwg-bbr-06 |
+//! | [`pacer`] | when packets may be sent | RFC 9002, section 7.7 |
+//! | [`rate_limiter`] | when bytes of a class of traffic may be sent | rate and burst of XTP |
 //!
-//! For one acknowledgement a sent log asks them in this order: [`RttEstimator::update`], [`LossDetector::verdict`] for
-//! each packet below the largest acknowledged one, [`CongestionController::on_loss`], then
-//! [`CongestionController::on_ack`], [`PtoBackoff::reset`]; and before sending, [`Pacer::budget`] with
-//! [`CongestionController::pacing_rate`]. For controllers that model the path, [`DeliveryRate`] hears of every packet sent,
-//! acknowledged and lost, and gives [`AckEvent::rate`] and what [`CongestionController::on_row_lost`] takes.
+//! For one acknowledgement a sender calls, in this order: [`RttEstimator::update`];
+//! [`LossDetector::verdict`] for each packet below the largest acknowledged one;
+//! [`CongestionController::on_loss`]; [`CongestionController::on_ack`]; [`PtoBackoff::reset`].
+//! Before sending it calls [`Pacer::budget`] with [`CongestionController::pacing_rate`]. For
+//! controllers that model the path, [`DeliveryRate`] is notified of every packet sent, acknowledged
+//! and lost; it provides [`AckEvent::rate`] and the argument of
+//! [`CongestionController::on_run_lost`].
 #![forbid(unsafe_code)]
 
-pub mod allowance;
 mod bucket;
 pub mod congestion;
 mod cube_root;
@@ -31,9 +32,9 @@ pub mod loss;
 pub mod pacer;
 pub mod persistent;
 pub mod pto;
+pub mod rate_limiter;
 pub mod rtt;
 
-pub use allowance::Allowance;
 pub use congestion::{
     AckEvent, Algorithm, CongestionController, CongestionSnapshot, LossEvent, SpuriousLossEvent, initial_window,
     minimum_window,
@@ -43,4 +44,10 @@ pub use loss::{LossDetector, PACKET_THRESHOLD, Verdict};
 pub use pacer::{Pacer, RateCap};
 pub use persistent::PersistentCongestion;
 pub use pto::PtoBackoff;
+pub use rate_limiter::RateLimiter;
 pub use rtt::{GRANULARITY, INITIAL_RTT, RttEstimator};
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExample;

@@ -1,25 +1,26 @@
-//! Which outstanding packets are lost once a later one was acknowledged (RFC 9002, section 6.1).
+//! Loss detection: which outstanding packets are lost once a later packet was acknowledged (RFC
+//! 9002, section 6.1).
 
 use units::{Duration, Instant};
 
 use crate::RttEstimator;
 
-/// How many numbers later a packet must have been acknowledged before an earlier one is lost: `kPacketThreshold`
-/// (RFC 9002, section 6.1.1, which forbids less than 3).
+/// A packet is lost once a packet with a number this much higher was acknowledged:
+/// `kPacketThreshold` (RFC 9002, section 6.1.1, which forbids less than 3).
 pub const PACKET_THRESHOLD: u64 = 3;
 
-/// What became of a packet that was sent before the largest acknowledged one.
+/// Whether a packet sent before the largest acknowledged one is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is lost now.
+    /// The packet is lost now.
     Lost,
-    /// It may still be on its way; it will be lost at this moment if nothing is heard by then. The earliest of these is
-    /// the loss timer.
+    /// The packet may still be in transit. It is lost at this time unless it is acknowledged
+    /// before. The earliest of these times is the loss timer.
     LostAt(Instant),
 }
 
-/// The thresholds that hold at one moment for one packet number space. Cheap to build: make one for each
-/// acknowledgement and for each firing of the loss timer, then ask it about the outstanding packets.
+/// The loss thresholds at one time for one packet number space. Cheap to build: make one for each
+/// acknowledgement and each expiry of the loss timer, then query it for the outstanding packets.
 #[derive(Debug, Clone, Copy)]
 pub struct LossDetector {
     largest_acked: u64,
@@ -29,20 +30,22 @@ pub struct LossDetector {
 }
 
 impl LossDetector {
-    /// The thresholds at `now`, when `largest_acked` is the largest number acknowledged so far.
+    /// The thresholds at `now`, when `largest_acked` is the largest acknowledged number so far.
     pub fn new(largest_acked: u64, now: Instant, rtt: &RttEstimator) -> Self {
         Self { largest_acked, now, delay: rtt.loss_delay(), packets: PACKET_THRESHOLD }
     }
 
-    /// The same with more patience, for a path that was seen to reorder: packets are lost only `packets` numbers before the
-    /// largest acknowledged one, and `delay` after they were sent. Never less patient than it was.
+    /// The same with higher thresholds, for a path with observed reordering: packets are lost only
+    /// `packets` numbers before the largest acknowledged one, and `delay` after they were sent.
+    /// Never lowers a threshold.
     #[must_use]
     pub fn tolerating(self, packets: u64, delay: Duration) -> Self {
         Self { packets: self.packets.max(packets), delay: self.delay.max(delay), ..self }
     }
 
-    /// Judges the outstanding packet `number`, sent at `sent_at`. A packet sent after the largest acknowledged one is
-    /// never lost by these rules (RFC 9002, section 6.1): it gets [`Instant::FAR_FUTURE`].
+    /// Checks the outstanding packet `number`, sent at `sent_at`. A packet sent after the largest
+    /// acknowledged one is never lost by these rules (RFC 9002, section 6.1): the result is
+    /// [`Instant::FAR_FUTURE`].
     pub fn verdict(&self, number: u64, sent_at: Instant) -> Verdict {
         if number >= self.largest_acked {
             return Verdict::LostAt(Instant::FAR_FUTURE);
@@ -54,14 +57,15 @@ impl LossDetector {
         Verdict::LostAt(lost_at)
     }
 
-    /// Outstanding numbers up to and including this one are lost whenever they were sent; `None` if there is no such
-    /// number. For a log that keeps runs of packets and wants to cut them without asking about each.
+    /// Outstanding packets up to and including this number are lost regardless of their send time;
+    /// `None` if there is no such number. A log that keeps runs of packets can use it to split them
+    /// without a query per packet.
     pub const fn lost_through(&self) -> Option<u64> {
         self.largest_acked.checked_sub(self.packets)
     }
 
-    /// Packets below the largest acknowledged number that were sent at this moment or before are lost; `None` if that
-    /// moment lies before the run began.
+    /// Packets below the largest acknowledged number that were sent at or before this time are
+    /// lost; `None` if that time is before the start of the run.
     pub fn lost_if_sent_by(&self) -> Option<Instant> {
         self.now.as_nanos().checked_sub(self.delay.as_nanos()).map(Instant::from_nanos)
     }
@@ -83,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn three_later_numbers_are_enough_and_two_are_not() {
+    fn a_packet_is_lost_three_numbers_below_the_largest_acknowledged() {
         let detector = LossDetector::new(10, at_ms(1000), &rtt_of(80));
         assert_eq!(detector.verdict(7, at_ms(999)), Verdict::Lost);
         assert_eq!(detector.verdict(8, at_ms(999)), Verdict::LostAt(at_ms(1089)));
@@ -91,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn nine_eighths_of_a_round_trip_are_enough() {
+    fn a_packet_is_lost_after_nine_eighths_of_a_round_trip() {
         let detector = LossDetector::new(10, at_ms(1000), &rtt_of(80));
         assert_eq!(detector.verdict(9, at_ms(910)), Verdict::Lost);
         assert_eq!(detector.verdict(9, at_ms(911)), Verdict::LostAt(at_ms(1001)));
@@ -99,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_only_ever_added() {
+    fn tolerating_never_lowers_a_threshold() {
         let detector = LossDetector::new(20, at_ms(1000), &rtt_of(80)).tolerating(9, Duration::from_millis(200));
         assert_eq!(detector.verdict(11, at_ms(999)), Verdict::Lost);
         assert_eq!(detector.verdict(12, at_ms(999)), Verdict::LostAt(at_ms(1199)));
@@ -109,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_after_the_largest_acknowledged_is_not_judged() {
+    fn a_packet_after_the_largest_acknowledged_is_never_lost() {
         let detector = LossDetector::new(10, at_ms(100_000), &rtt_of(80));
         assert_eq!(detector.verdict(10, at_ms(0)), Verdict::LostAt(Instant::FAR_FUTURE));
         assert_eq!(detector.verdict(u64::MAX, at_ms(0)), Verdict::LostAt(Instant::FAR_FUTURE));
     }
 
     #[test]
-    fn the_first_packets_of_a_run_have_nothing_three_before_them() {
+    fn the_first_packets_have_no_lost_through_number() {
         let detector = LossDetector::new(2, at_ms(1), &rtt_of(80));
         assert_eq!((detector.lost_through(), detector.lost_if_sent_by()), (None, None));
         assert_eq!(detector.verdict(0, at_ms(0)), Verdict::LostAt(at_ms(90)));
@@ -134,13 +138,13 @@ mod tests {
         }
 
         #[test]
-        fn a_promised_moment_is_kept(largest in 1u64..20, back in 1u64..3, now in 0u64..400, age in 0u64..400) {
+        fn a_packet_is_lost_exactly_at_its_announced_time(largest in 1u64..20, back in 1u64..3, now in 0u64..400, age in 0u64..400) {
             let (rtt, number) = (rtt_of(80), largest.saturating_sub(back));
             let sent_at = at_ms(now.saturating_sub(age));
-            if let Verdict::LostAt(moment) = LossDetector::new(largest, at_ms(now), &rtt).verdict(number, sent_at) {
-                prop_assert!(moment > at_ms(now));
-                if moment != Instant::FAR_FUTURE {
-                    prop_assert_eq!(LossDetector::new(largest, moment, &rtt).verdict(number, sent_at), Verdict::Lost);
+            if let Verdict::LostAt(time) = LossDetector::new(largest, at_ms(now), &rtt).verdict(number, sent_at) {
+                prop_assert!(time > at_ms(now));
+                if time != Instant::FAR_FUTURE {
+                    prop_assert_eq!(LossDetector::new(largest, time, &rtt).verdict(number, sent_at), Verdict::Lost);
                 }
             }
         }

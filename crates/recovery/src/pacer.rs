@@ -1,38 +1,40 @@
-//! How much may leave now, and when may more (RFC 9002, section 7.7).
+//! The pacer: how many bytes may be sent now, and when more may be sent (RFC 9002, section 7.7).
 //!
-//! Two token buckets, and both must agree. One follows the congestion controller: it spreads a window over a round trip,
-//! in batches of about [`BATCH_TIME`], because a wake-up and a system call for each packet would cost more than the
-//! packet. The other is the user's [`RateCap`], which is a promise: over *any* interval of length T, at most
-//! `rate * T + burst` bytes are released.
+//! Both of two token buckets must permit a packet. The first follows the congestion controller. It
+//! spreads a window over a round trip, in batches of about [`BATCH_TIME`], because a wake-up and a
+//! system call per packet would cost more than the packet. The second enforces the user's
+//! [`RateCap`]: over *any* interval of length T, at most `rate * T + burst` bytes are released.
 
 use units::{Duration, Instant, Rate};
 
 use crate::bucket::{Bucket, PARTS_PER_BYTE};
 
-/// Packets are released in batches worth this much time at the pacing rate. Longer costs queueing at the bottleneck (at
-/// most as long as this), shorter costs wake-ups; timers of a general-purpose host are not finer anyway.
+/// The time at the pacing rate that one batch of packets covers. A longer time adds queueing at the
+/// bottleneck (at most this time); a shorter time adds wake-ups. Timers of a general-purpose host
+/// are not more precise anyway.
 pub const BATCH_TIME: Duration = Duration::from_millis(1);
 
-/// However slow the path, this many segments may leave at once after a rest: the initial window (RFC 9002, section 7.7,
-/// says bursts SHOULD be limited to that). On fast paths two batches are more than that, and are used instead: what
-/// takes the path 2 ms to pass cannot hold a queue for longer, while ten packets a wake-up at 10 Gb/s would mean 80,000
-/// wake-ups a second.
+/// Segments that may be sent at once after an idle period, even on a slow path: the initial window
+/// (RFC 9002, section 7.7, says that bursts SHOULD be limited to it). On fast paths two batches are
+/// more than that and apply instead. They occupy a queue for at most 2 ms, while ten packets per
+/// wake-up at 10 Gb/s would mean 80,000 wake-ups per second.
 pub const BURST_SEGMENTS_MIN: u64 = 10;
 
-/// The congestion bucket holds this many batches: one to release, and one in reserve, so that a timer which fires up to
-/// [`BATCH_TIME`] late costs no throughput.
+/// The congestion bucket holds this many batches: one to release and one in reserve, so that a
+/// timer that fires up to [`BATCH_TIME`] late costs no throughput.
 const BATCHES_HELD: u64 = 2;
 
-/// The segment size before [`Pacer::set_segment_size`]: an Ethernet frame's payload.
+/// The segment size before [`Pacer::set_segment_size`]: the payload of an Ethernet frame.
 const SEGMENT_DEFAULT: u64 = 1500;
 
-/// A user's limit: the pair of rate and burst of XTP's rate control.
+/// A user's limit on the sending rate: rate and burst as in XTP's rate control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateCap {
-    /// The rate that is never exceeded in the long run. At [`Rate::ZERO`] one burst leaves, then nothing.
+    /// The long-term limit. At [`Rate::ZERO`] one burst is sent, then nothing.
     pub rate: Rate,
-    /// Bytes that may leave at once. A packet cannot be cut, so a burst below one segment counts as one segment. Below
-    /// two batches' worth (2 ms at `rate`) the limit costs throughput when timers are late.
+    /// Bytes that may be sent at once. A packet cannot be split, so a burst below one segment
+    /// counts as one segment. Below two batches' worth (2 ms at `rate`) the limit costs throughput
+    /// if timers are late.
     pub burst: u64,
 }
 
@@ -40,7 +42,7 @@ pub struct RateCap {
 #[derive(Debug, Clone)]
 pub struct Pacer {
     congestion: Bucket,
-    /// The rate given last, for [`Self::on_sent`], which has none.
+    /// The last rate passed in, for [`Self::on_sent`], which takes none.
     rate: Rate,
     segment: u64,
     cap: Option<Cap>,
@@ -50,8 +52,8 @@ pub struct Pacer {
 struct Cap {
     limit: RateCap,
     bucket: Bucket,
-    /// The slower of the old and the new rate, from a change until the bucket is next looked at: when within that span
-    /// the change happened is not known, and the promise must hold either way.
+    /// The lower of the old and the new rate, from a change until the next refill. The time of the
+    /// change within that interval is unknown, and the limit must hold for any.
     rate_until_refill: Rate,
 }
 
@@ -65,8 +67,8 @@ impl Pacer {
         Self { congestion: Bucket::FULL, rate: Rate::ZERO, segment: SEGMENT_DEFAULT, cap }
     }
 
-    /// Sets or lifts the user's limit. Over an interval with a change inside, the larger of both promises holds. A limit
-    /// where there was none starts with a full burst.
+    /// Sets or removes the user's limit. Over an interval that contains a change, the larger of
+    /// both limits applies. A newly added limit starts with a full burst.
     pub fn set_cap(&mut self, cap: Option<RateCap>) {
         self.cap = match (self.cap.take(), cap) {
             (Some(old), Some(limit)) => {
@@ -81,12 +83,13 @@ impl Pacer {
         self.cap.as_ref().map(|cap| cap.limit)
     }
 
-    /// The largest packet is now `bytes` long: sets the smallest useful burst.
+    /// Sets the size of the largest packet to `bytes`, which is also the smallest useful burst.
     pub fn set_segment_size(&mut self, bytes: u64) {
         self.segment = bytes.max(1);
     }
 
-    /// How many bytes may leave now if the congestion controller paces at `rate`. Sending less, or nothing, is fine.
+    /// Bytes that may be sent now if the congestion controller paces at `rate`. The caller may send
+    /// less.
     #[must_use]
     pub fn budget(&mut self, now: Instant, rate: Rate) -> u64 {
         self.rate = rate;
@@ -98,9 +101,11 @@ impl Pacer {
         }
     }
 
-    /// `bytes` left. What leaves beyond the budget (a probe, a bare acknowledgement) is a debt that later packets pay.
+    /// `bytes` were sent. Bytes beyond the budget (a probe, a bare acknowledgement) are a debt that
+    /// later packets pay.
     pub fn on_sent(&mut self, now: Instant, bytes: u64) {
-        // Refill first: credit that does not fit the bucket now must not come back as room made by this packet.
+        // Refill first: credit above the bucket's capacity must be discarded before this packet is
+        // subtracted.
         self.refill(now);
         self.congestion.take(bytes);
         if let Some(cap) = &mut self.cap {
@@ -108,16 +113,17 @@ impl Pacer {
         }
     }
 
-    /// What is worth a wake-up at `rate`: [`BATCH_TIME`] of it, in bytes.
+    /// The smallest batch worth a wake-up at `rate`: [`BATCH_TIME`] of it, in bytes.
     #[must_use]
     pub fn batch_bytes(rate: Rate) -> u64 {
         batch_bytes(rate)
     }
 
-    /// When a packet of `bytes` may leave: `now` if it may already, otherwise when about a batch may, so that waiting for
-    /// this moment again and again wakes up about once per [`BATCH_TIME`], or per packet if those take longer. Under a
-    /// cap with a small burst the batches are half a burst. [`Instant::FAR_FUTURE`] at rate zero. A request larger than
-    /// a full bucket gets the moment when that is full.
+    /// The time at which a packet of `bytes` may be sent: `now` if it already may, otherwise the
+    /// time at which about a batch may. A caller that waits for this time repeatedly wakes up about
+    /// once per [`BATCH_TIME`], or once per packet if packets take longer. Under a cap with a small
+    /// burst, batches are half a burst. [`Instant::FAR_FUTURE`] at rate zero. A request larger than
+    /// a full bucket gets the time at which the bucket is full.
     #[must_use]
     pub fn next_release(&self, now: Instant, rate: Rate, bytes: u64) -> Instant {
         let capacity = self.congestion_capacity(rate);
@@ -125,8 +131,8 @@ impl Pacer {
         let Some(cap) = &self.cap else { return at };
         let capacity = cap.capacity(self.segment);
         let batch = batch_bytes(cap.limit.rate).min(capacity / 2);
-        // Between a change and the next refill this uses the new rate for time already past; the moment may then be a
-        // little early, which only means asking again.
+        // Between a change and the next refill this uses the new rate for time already past. The
+        // result may then be slightly early, and the caller asks again.
         at.max(cap.bucket.time_of(now, cap.limit.rate, capacity, bytes, batch))
     }
 
@@ -154,7 +160,7 @@ impl Cap {
     }
 }
 
-/// What `rate` moves in [`BATCH_TIME`].
+/// Bytes that `rate` transfers in [`BATCH_TIME`].
 const fn batch_bytes(rate: Rate) -> u64 {
     rate.as_bps() / (PARTS_PER_BYTE / BATCH_TIME.as_nanos())
 }

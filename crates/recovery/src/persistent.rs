@@ -1,51 +1,53 @@
-//! Telling an outage from a full queue (RFC 9002, section 7.6).
+//! Persistent congestion: distinguishes an outage from a full queue (RFC 9002, section 7.6).
 
 use units::{Duration, Instant};
 
 use crate::RttEstimator;
 
-/// How many probe timeouts of silence make persistent congestion: `kPersistentCongestionThreshold` (RFC 9002,
-/// section 7.6.1).
+/// The number of probe timeouts without an acknowledgement that establishes persistent congestion:
+/// `kPersistentCongestionThreshold` (RFC 9002, section 7.6.1).
 pub const PERSISTENT_CONGESTION_THRESHOLD: u64 = 3;
 
-/// Looks through the packets of one loss event for a stretch, without a single acknowledgement inside, that lasted too
+/// Searches the packets of one loss event for a period without any acknowledgement that lasted too
 /// long.
 ///
-/// Feed it the lost *ack-eliciting* packets in the order they were sent, and [`Self::on_acked`] wherever a packet between
-/// two of them was acknowledged. A number that was skipped, not ack-eliciting, or declared lost earlier does not
-/// interrupt a stretch (section 7.6.2 asks only that none in between was acknowledged).
+/// Call [`Self::on_lost`] for the lost *ack-eliciting* packets in the order they were sent, and
+/// [`Self::on_acked`] wherever a packet between two of them was acknowledged. A number that was
+/// skipped, not ack-eliciting, or declared lost earlier does not interrupt a period (section 7.6.2
+/// requires only that none in between was acknowledged).
 #[derive(Debug, Clone)]
 pub struct PersistentCongestion {
-    /// No verdict is possible on packets sent before the first round-trip sample (section 7.6.2).
+    /// Packets sent before the first round-trip sample do not count (section 7.6.2).
     first_sample_at: Option<Instant>,
-    stretch_from: Option<Instant>,
+    period_from: Option<Instant>,
     longest: Duration,
 }
 
 impl PersistentCongestion {
-    /// A search over one loss event. `first_sample_at` is when the path took its first round-trip sample, `None` if it
-    /// has none.
+    /// A search over one loss event. `first_sample_at` is the time of the path's first round-trip
+    /// sample, `None` if there was none.
     pub const fn new(first_sample_at: Option<Instant>) -> Self {
-        Self { first_sample_at, stretch_from: None, longest: Duration::ZERO }
+        Self { first_sample_at, period_from: None, longest: Duration::ZERO }
     }
 
-    /// An ack-eliciting packet sent at `sent_at` is lost. For a run of packets it is enough to tell the first and the
-    /// last.
+    /// An ack-eliciting packet sent at `sent_at` is lost. For a run of packets the first and the
+    /// last are sufficient.
     pub fn on_lost(&mut self, sent_at: Instant) {
         if self.first_sample_at.is_none_or(|first| sent_at <= first) {
             return;
         }
-        let from = *self.stretch_from.get_or_insert(sent_at);
+        let from = *self.period_from.get_or_insert(sent_at);
         self.longest = self.longest.max(sent_at.saturating_since(from));
     }
 
-    /// A packet between the lost one before and the lost one that follows was acknowledged.
+    /// A packet between the previous and the next lost packet was acknowledged.
     pub fn on_acked(&mut self) {
-        self.stretch_from = None;
+        self.period_from = None;
     }
 
-    /// True if some stretch lasted longer than `(smoothed + max(4 * variance, granularity) + max_ack_delay) * 3`
-    /// (section 7.6.1). `max_ack_delay` counts here in every packet number space.
+    /// True if a period lasted longer than `(smoothed + max(4 * variance, granularity) +
+    /// max_ack_delay) * 3` (section 7.6.1). `max_ack_delay` applies in every packet number space
+    /// here.
     pub fn is_established(&self, rtt: &RttEstimator, max_ack_delay: Duration) -> bool {
         self.longest > (rtt.pto_base() + max_ack_delay) * PERSISTENT_CONGESTION_THRESHOLD
     }
@@ -59,7 +61,8 @@ mod tests {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    /// Loses packets sent at these milliseconds; a zero stands for an acknowledged packet in between.
+    /// Loses packets sent at these milliseconds; a zero stands for an acknowledged packet in
+    /// between.
     fn established(first_sample_at: Option<u64>, sent_ms: &[u64]) -> bool {
         let mut rtt = RttEstimator::default();
         rtt.update(Duration::from_millis(100), Duration::ZERO);
@@ -74,13 +77,13 @@ mod tests {
     #[test]
     fn three_probe_timeouts_without_an_acknowledgement_are_an_outage() {
         assert!(established(Some(100), &[1000, 1500, 1976]));
-        assert!(!established(Some(100), &[1000, 1500, 1975]), "it must exceed the period, not reach it");
+        assert!(!established(Some(100), &[1000, 1500, 1975]), "the duration must be exceeded");
     }
 
     #[test]
-    fn one_acknowledged_packet_in_between_breaks_the_stretch() {
+    fn an_acknowledged_packet_in_between_ends_the_period() {
         assert!(!established(Some(100), &[1000, 1500, 0, 1501, 2400]));
-        assert!(established(Some(100), &[1000, 0, 1500, 2000, 2476, 0, 2500]), "any stretch may be the long one");
+        assert!(established(Some(100), &[1000, 0, 1500, 2000, 2476, 0, 2500]), "any period may be the longest");
     }
 
     #[test]
@@ -88,11 +91,11 @@ mod tests {
         assert!(!established(None, &[1000, 5000]));
         assert!(!established(Some(1500), &[1000, 1600, 2500]));
         assert!(established(Some(1500), &[1000, 1600, 2600]));
-        assert!(!established(Some(1500), &[1500, 2500]), "sent when the sample was taken is not after it");
+        assert!(!established(Some(1500), &[1500, 2500]), "a packet sent at the time of the sample does not count");
     }
 
     #[test]
-    fn a_single_lost_packet_spans_no_time() {
+    fn a_single_lost_packet_is_not_an_outage() {
         assert!(!established(Some(100), &[9000]));
     }
 }

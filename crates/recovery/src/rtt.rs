@@ -1,11 +1,12 @@
-//! How long a round trip takes: smoothed, its variation, its floor (RFC 9002, section 5).
+//! Round-trip estimation: smoothed value, variation and minimum (RFC 9002, section 5).
 
 use units::Duration;
 
 /// The round-trip time assumed before the first sample: `kInitialRtt` (RFC 9002, section 6.2.2).
 pub const INITIAL_RTT: Duration = Duration::from_millis(333);
 
-/// The finest timer a general-purpose host is trusted with: `kGranularity` (RFC 9002, section 6.1.2).
+/// The finest timer resolution assumed for a general-purpose host: `kGranularity` (RFC 9002,
+/// section 6.1.2).
 pub const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// A round-trip estimator for one path.
@@ -14,7 +15,7 @@ pub struct RttEstimator {
     latest: Duration,
     smoothed: Duration,
     variance: Duration,
-    /// Over the life of the path, or since [`Self::forget_min`].
+    /// Over the lifetime of the path, or since [`Self::forget_min`].
     min: Duration,
     granularity: Duration,
     has_sample: bool,
@@ -22,16 +23,16 @@ pub struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// An estimator that assumes `initial` until it has a sample; [`INITIAL_RTT`] unless an earlier connection to the
-    /// same peer knows better (RFC 9002, section 6.2.2).
+    /// An estimator that assumes `initial` until it has a sample. Use [`INITIAL_RTT`], unless a
+    /// value from an earlier connection to the same peer is known (RFC 9002, section 6.2.2).
     pub const fn new(initial: Duration) -> Self {
         Self::with_granularity(initial, GRANULARITY)
     }
 
-    /// Like [`Self::new`], with a timer granularity other than [`GRANULARITY`]. Inside a data centre a round trip may
-    /// last 50 us; a floor of a millisecond would make every loss wait for twenty of them. RFC 9002, section 6.1.2,
-    /// recommends 1 ms; smaller values need a driver whose timers really fire that precisely, otherwise packets are
-    /// declared lost that were only late.
+    /// Like [`Self::new`], with a timer granularity other than [`GRANULARITY`]. In a data centre a
+    /// round trip may take 50 us; a granularity of 1 ms would delay every loss detection by twenty
+    /// of them. RFC 9002, section 6.1.2, recommends 1 ms. Smaller values need a driver with timers
+    /// of that precision; otherwise late packets are declared lost.
     pub const fn with_granularity(initial: Duration, granularity: Duration) -> Self {
         Self {
             latest: initial,
@@ -45,14 +46,15 @@ impl RttEstimator {
         }
     }
 
-    /// Takes one sample: the time from sending the largest newly acknowledged packet, which must be ack-eliciting
-    /// (RFC 9002, section 5.1), to the arrival of its acknowledgement. `ack_delay` is what the peer says it waited,
-    /// already clamped to its `max_ack_delay` once the handshake is confirmed (section 5.3); zero where the transport
-    /// has no such report.
+    /// Processes one sample: the time from sending the largest newly acknowledged packet, which
+    /// must be ack-eliciting (RFC 9002, section 5.1), to the arrival of its acknowledgement.
+    /// `ack_delay` is the delay reported by the peer, already limited to its `max_ack_delay` once
+    /// the handshake is confirmed (section 5.3); zero if the transport has no such report.
     pub fn update(&mut self, sample: Duration, ack_delay: Duration) {
         self.latest = sample;
         if !self.has_sample {
-            // Section 5.2 and 5.3: the first sample replaces the guess and ignores the peer's delay.
+            // Sections 5.2 and 5.3: the first sample replaces the initial value and ignores the
+            // peer's delay.
             self.has_sample = true;
             self.min_is_stale = false;
             self.min = sample;
@@ -60,27 +62,29 @@ impl RttEstimator {
             self.variance = sample / 2;
             return;
         }
-        // Section 5.2: min_rtt uses local observations only, so that a lying peer cannot lower it.
+        // Section 5.2: min_rtt uses local observations only, so that a misbehaving peer cannot
+        // lower it.
         if self.min_is_stale || sample < self.min {
             self.min = sample;
             self.min_is_stale = false;
         }
-        // Section 5.3: the reported delay is believed only as far as the result stays above the floor.
+        // Section 5.3: the reported delay is subtracted only if the result is not below the
+        // minimum.
         let adjusted = if sample >= self.min + ack_delay { sample - ack_delay } else { sample };
         let deviation = self.smoothed.abs_diff(adjusted);
-        // Weights 1/4 and 1/8, the variation first, since it measures against the old mean. Written as a correction:
-        // `x - x/4 + s/4` cannot overflow.
+        // Weights 1/4 and 1/8, the variation first, because it refers to the old mean. The form `x
+        // - x/4 + s/4` cannot overflow.
         self.variance = self.variance - self.variance / 4 + deviation / 4;
         self.smoothed = self.smoothed - self.smoothed / 8 + adjusted / 8;
     }
 
-    /// Lets the next sample set the minimum anew. Call when persistent congestion is established (RFC 9002,
-    /// section 5.2): the route may have changed for a longer one.
+    /// Makes the next sample replace the minimum. Call when persistent congestion is established
+    /// (RFC 9002, section 5.2): the route may have become longer.
     pub fn forget_min(&mut self) {
         self.min_is_stale = true;
     }
 
-    /// The last sample, or the initial value.
+    /// The latest sample, or the initial value.
     pub const fn latest(&self) -> Duration {
         self.latest
     }
@@ -110,14 +114,15 @@ impl RttEstimator {
         self.granularity
     }
 
-    /// `smoothed + max(4 * variance, granularity)`: the probe timeout without the peer's `max_ack_delay` and without
-    /// back-off (RFC 9002, section 6.2.1).
+    /// `smoothed + max(4 * variance, granularity)`: the probe timeout without the peer's
+    /// `max_ack_delay` and without backoff (RFC 9002, section 6.2.1).
     pub fn pto_base(&self) -> Duration {
         self.smoothed + (self.variance * 4).max(self.granularity)
     }
 
-    /// How long after its sending a packet is given up once a later one was acknowledged: 9/8 of the larger of the
-    /// smoothed and the latest round trip, at least the granularity (RFC 9002, section 6.1.2, `kTimeThreshold`).
+    /// The time after sending at which a packet is declared lost once a later one was acknowledged:
+    /// 9/8 of the larger of the smoothed and the latest round trip, at least the granularity (RFC
+    /// 9002, section 6.1.2, `kTimeThreshold`).
     pub fn loss_delay(&self) -> Duration {
         let round_trip = self.smoothed.max(self.latest);
         (round_trip + round_trip / 8).max(self.granularity)
@@ -149,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sample_replaces_the_guess_and_ignores_the_delay() {
+    fn the_first_sample_replaces_the_initial_value_and_ignores_the_delay() {
         let mut rtt = RttEstimator::default();
         rtt.update(ms(40), ms(25));
         assert_eq!((rtt.latest(), rtt.smoothed(), rtt.variance(), rtt.min()), (ms(40), ms(40), ms(20), ms(40)));
@@ -166,17 +171,17 @@ mod tests {
     }
 
     #[test]
-    fn a_reported_delay_counts_only_above_the_floor() {
+    fn a_reported_delay_is_subtracted_only_down_to_the_minimum() {
         let mut rtt = RttEstimator::default();
         rtt.update(ms(80), ms(0));
         rtt.update(ms(120), ms(40));
-        assert_eq!(rtt.smoothed(), ms(80), "120 - 40 is no change");
+        assert_eq!(rtt.smoothed(), ms(80), "120 - 40 equals the smoothed value");
         rtt.update(ms(88), ms(9));
-        assert_eq!(rtt.smoothed(), ms(81), "88 - 9 is below the floor of 80, so the report is not believed");
+        assert_eq!(rtt.smoothed(), ms(81), "88 - 9 is below the minimum of 80, so the delay is ignored");
     }
 
     #[test]
-    fn the_floor_is_learnt_anew_after_persistent_congestion() {
+    fn the_minimum_is_replaced_after_persistent_congestion() {
         let mut rtt = RttEstimator::default();
         rtt.update(ms(20), ms(0));
         rtt.forget_min();
@@ -211,7 +216,8 @@ mod tests {
                 rtt.update(Duration::from_nanos(sample), Duration::from_nanos(delay));
                 (low, high) = (low.min(sample), high.max(sample));
                 prop_assert_eq!(rtt.min().as_nanos(), low);
-                // Integer division loses less than one nanosecond in each of two terms of a sum that decays by 7/8.
+                // Integer division loses less than one nanosecond in each of two terms of a sum
+                // that decays by 7/8.
                 prop_assert!(rtt.smoothed().as_nanos() >= low.saturating_sub(16));
                 prop_assert!(rtt.smoothed().as_nanos() <= high.saturating_add(16));
                 prop_assert!(rtt.loss_delay() >= GRANULARITY && rtt.pto_base() >= GRANULARITY);

@@ -1,9 +1,9 @@
-//! Whole senders over a bottleneck, in simulated time: what the parts of this crate achieve together.
+//! Complete senders over a bottleneck in simulated time: the parts of this crate working together.
 
 mod bbr;
 mod model;
 
-use model::{Link, SEGMENT, World};
+use model::{Link, SEGMENT, Simulation};
 use recovery::{Algorithm, RateCap, minimum_window};
 use units::{Duration, Instant, Rate};
 
@@ -21,20 +21,22 @@ fn link(megabits: u64, round_trip_ms: u64, queue_percent: u64) -> Link {
     Link::new(Rate::from_mbps(megabits), Duration::from_millis(round_trip_ms), queue_percent)
 }
 
-fn one_flow(link: Link, algorithm: Algorithm) -> World {
-    World::new(link).with_flow(algorithm, Instant::ZERO, None)
+fn one_flow(link: Link, algorithm: Algorithm) -> Simulation {
+    Simulation::new(link).with_flow(algorithm, Instant::ZERO, None)
 }
 
-/// `(sum x)^2 / (n * sum x^2)` in thousandths: 1000 if all are equal, 1000/n if one has all (Jain, 1984).
+/// Jain's fairness index in thousandths, `(sum x)^2 / (n * sum x^2)`: 1000 if all shares are equal,
+/// 1000/n if one flow has everything (Jain, 1984).
 fn jain(shares: &[u64]) -> u64 {
     let (sum, squares) = shares.iter().fold((0, 0), |(sum, squares), x| (sum + x, squares + x * x));
     sum * sum * 1000 / (shares.len() as u64 * squares)
 }
 
-/// Shares of the link's rate in thousandths, from second 5 to 35, by rate, round trip and queue (in % of rate times round
-/// trip). Halving needs a queue of 100 % to keep the link busy, so NewReno cannot fill it below that.
+/// Shares of the link's rate in thousandths, from second 5 to 35, by rate, round trip and queue (in
+/// % of the bandwidth-delay product). Halving the window needs a queue of 100 % to keep the link
+/// busy, so NewReno cannot fill the link below that.
 #[test]
-fn algorithms_that_go_by_losses_fill_the_link() {
+fn loss_based_algorithms_fill_the_link() {
     for (megabits, round_trip_ms, queue_percent, newreno, cubic) in
         [(20, 20, 100, 985, 985), (50, 40, 100, 985, 985), (50, 40, 50, 900, 970), (10, 100, 150, 985, 985)]
     {
@@ -46,25 +48,28 @@ fn algorithms_that_go_by_losses_fill_the_link() {
                 (least..=1000).contains(&share),
                 "{algorithm} got {share}/1000 of {megabits} Mb/s, {round_trip_ms} ms, queue {queue_percent} %"
             );
-            assert!(world.link.overflowed > 0, "nothing was ever lost, so nothing was controlled");
+            assert!(world.link.overflowed > 0, "the link must overflow for the test to be meaningful");
         }
     }
 }
 
-/// What the first slow start did: packets lost before conservative slow start began, and those lost in all.
+/// The result of the first slow start: packets lost before conservative slow start began, and all
+/// packets lost.
 fn first_slow_start(link: Link, round_trip_ms: u64, algorithm: Algorithm) -> (Option<u64>, u64) {
     let mut world = one_flow(link, algorithm);
     while world.flows[0].window_after_slow_start.is_none() {
         world.run_until(world.now() + Duration::from_millis(10));
         assert!(world.now() < at_s(20), "slow start never ended");
     }
-    // What is in flight by then may still overflow the queue. No later congestion event comes that soon.
+    // Data in flight at that time may still overflow the queue. No later congestion event follows
+    // that soon.
     world.run_until(world.now() + Duration::from_millis(round_trip_ms * 12));
     (world.flows[0].lost_before_conservative, world.link.overflowed)
 }
 
-/// HyStart++ learns of a queue one round late and then still grows by 5/4 for five rounds (RFC 9406, section 4.2). So in a
-/// queue of a few round trips it loses a quarter of what plain slow start loses, and in a deep one nothing.
+/// HyStart++ detects a queue one round late and then still grows by 5/4 for five rounds (RFC 9406,
+/// section 4.2). In a queue of a few round trips it loses a quarter of the packets that plain slow
+/// start loses, and in a deep queue none.
 #[test]
 fn hystart_leaves_slow_start_before_the_queue_overflows() {
     for (megabits, round_trip_ms, queue_percent) in [(50, 50, 400), (100, 100, 400), (20, 30, 300), (50, 50, 1000)] {
@@ -92,12 +97,13 @@ fn cubic_beats_newreno_on_a_long_fat_path_after_a_loss() {
     assert!(newreno < 750, "newreno got {newreno}/1000");
 }
 
-/// Two flows of one kind, and one of each: RFC 9438, section 5.1, wants CUBIC to leave Reno its share on short paths.
+/// Two flows of one algorithm, and one of each: RFC 9438, section 5.1, requires that CUBIC leaves
+/// Reno its share on short paths.
 #[test]
 fn two_flows_share_fairly() {
     for (algorithms, least) in [([Algorithm::NewReno; 2], 980), ([Algorithm::Cubic; 2], 950), (LOSS_BASED, 900)] {
         for (megabits, round_trip_ms, queue_percent) in [(30, 20, 100), (20, 50, 100), (30, 10, 200)] {
-            let mut world = World::new(link(megabits, round_trip_ms, queue_percent))
+            let mut world = Simulation::new(link(megabits, round_trip_ms, queue_percent))
                 .with_flow(algorithms[0], Instant::ZERO, None)
                 .with_flow(algorithms[1], at_ms(3217), None);
             world.run_until(at_s(20));
@@ -121,10 +127,11 @@ fn an_outage_collapses_the_window_and_the_flow_recovers() {
             assert!(world.now() < at_s(15), "no persistent congestion after an outage of three seconds");
         }
         let (window, probes) = (world.flows[0].controller.window(), world.flows[0].probes);
-        // The acknowledgement that revealed it has already let it grow by a segment.
+        // The acknowledgement that revealed the outage has already grown the window by a segment.
         assert_eq!(window, minimum_window(SEGMENT) + SEGMENT, "{algorithm}, from {before}");
         assert!(world.flows[0].controller.in_slow_start());
-        // Back-off: 80 ms doubled some six times covers three seconds; without it there would be forty.
+        // Backoff: 80 ms doubled about six times covers three seconds; without backoff there would
+        // be forty probes.
         assert!((3..10).contains(&probes), "{probes} probes");
         world.run_until(world.now() + Duration::from_secs(3));
         let share = world.shares_until(world.now() + Duration::from_secs(5))[0];
@@ -143,7 +150,7 @@ fn a_short_interruption_is_not_an_outage() {
 #[test]
 fn a_capped_flow_keeps_its_rate_and_no_queue() {
     let cap = RateCap { rate: Rate::from_mbps(40), burst: 20 * SEGMENT };
-    let mut world = World::new(link(50, 40, 100)).with_flow(Algorithm::Cubic, Instant::ZERO, Some(cap));
+    let mut world = Simulation::new(link(50, 40, 100)).with_flow(Algorithm::Cubic, Instant::ZERO, Some(cap));
     world.run_until(at_s(2));
     let share = world.shares_until(at_s(12))[0];
     assert!((795..=800).contains(&share), "{share}/1000 instead of 800");

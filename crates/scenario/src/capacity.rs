@@ -1,4 +1,5 @@
-//! What the links could carry: the measure of [`CheckKind::ShareOfCapacity`](crate::model::CheckKind::ShareOfCapacity).
+//! The capacity of the links, for
+//! [`CheckKind::ShareOfCapacity`](crate::model::CheckKind::ShareOfCapacity).
 
 use netem::{Change, LineState, LinkConfig, OPPORTUNITY_BYTES};
 use units::{Duration, Instant};
@@ -6,9 +7,10 @@ use units::{Duration, Instant};
 use crate::faults::scheduled;
 use crate::model::{PAYLOAD_SHARE, Scenario};
 
-/// Application bytes that the links under `paths` can carry towards the receiving host from one moment of the run to
-/// another: the sum over the links of rate times time, less the time in which a link is silent or held, times
-/// [`PAYLOAD_SHARE`]. Loss is not taken off. `None` if a link has neither rate nor trace, so that its capacity has no bound.
+/// Application bytes that the links under `paths` can carry towards the receiving host between two
+/// times of the run: the sum over the links of rate times time, without the time in which a link is
+/// silent or held, times [`PAYLOAD_SHARE`]. Loss is not deducted. `None` if a link has neither rate
+/// nor trace, so that its capacity is unbounded.
 pub fn capacity_bytes(scenario: &Scenario, paths: &[usize], from: Duration, to: Duration) -> Option<u64> {
     let mut line_bytes: u64 = 0;
     for link in scenario.links_under(paths) {
@@ -30,7 +32,7 @@ fn line_bytes_of(config: &LinkConfig, from: Duration, to: Duration) -> Option<u6
     Some(bytes.saturating_add(carried(&now, since.max(from), to)?))
 }
 
-/// Line bytes under settings that do not change meanwhile.
+/// Line bytes under constant settings.
 fn carried(config: &LinkConfig, from: Duration, to: Duration) -> Option<u64> {
     if to <= from {
         return Some(0);
@@ -56,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_and_traces_weigh_by_their_time() {
+    fn faults_and_traces_count_by_their_duration() {
         let text = "
             [[link]]
             name = 'a'

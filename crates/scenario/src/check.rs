@@ -1,7 +1,8 @@
-//! From outcomes to verdicts: pure functions.
+//! Evaluates outcomes: pure functions from measurements to verdicts.
 //!
-//! Beside the checks of the file, four are made of every run: the connection lived, each part is done, every byte is where
-//! it belongs, and each fault was met by packets. A run that does not show its faults proves nothing.
+//! Four checks apply to every run beside those of the file: the connection did not fail, each part
+//! is complete, every byte is correct, and each fault affected packets. A run whose faults had no
+//! effect is no evidence.
 
 mod against;
 mod one;
@@ -11,21 +12,22 @@ pub use against::against_best;
 pub use one::verdicts;
 pub use value::{Bound, Value};
 
-/// What became of one check in one run.
+/// The result of one check on one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The check's kind in files; or `connection`, `content` or `fault`, which are made always.
+    /// The kind of the check in files; or `connection`, `content` or `fault`, which apply to every
+    /// run.
     pub kind: &'static str,
-    /// What it is about: a part of the workload, with the percentile or window if any, a path, a link with the
-    /// counter, or a fault by link and line. Empty if about all.
+    /// The subject: a workload part (with the percentile or window if any), a path, a link with the
+    /// counter, or a fault by link and line. Empty if the check covers the whole run.
     pub of: String,
-    /// What was measured; `None` if there was nothing to measure, which passes no check.
+    /// The measured value; `None` if nothing was measured, which fails the check.
     pub value: Option<Value>,
-    /// What is allowed.
+    /// The allowed values.
     pub bound: Bound,
-    /// Whether it holds.
+    /// Whether the check passes.
     pub passes: bool,
-    /// The line in the file; `None` if it is made always.
+    /// The line in the file; `None` for checks that apply to every run.
     pub line: Option<usize>,
 }
 

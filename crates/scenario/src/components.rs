@@ -1,48 +1,48 @@
-//! How busy everything was that packets and batches wait for: links, sockets, threads, processors.
+//! Utilisation and waiting times of links, sockets, threads and processors.
 
 use std::fmt::Write;
 
 use netem::{Link, Packet};
 use serde_json::{Value as Json, json};
-use sim::Report;
+use sim::ComponentReport;
 use units::{Duration, Instant};
 
-/// Something that is waited for, and what it did from the beginning of a run to its end.
+/// The statistics of one queueing component over a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Component {
-    /// `link`, `processors`, `thread`, `socket`, or `places`, which those who come later find taken.
+    /// `link`, `processors`, `thread`, `socket`, or `places` (a bounded queue).
     pub kind: &'static str,
-    /// Its name, unique in its run.
+    /// The name, unique within a run.
     pub name: String,
-    /// Those who were served: packets, batches, steps.
+    /// The number of served packets, batches or steps.
     pub served: u64,
-    /// Share of its capacity that was busy, or of its room that was taken, 0 to 1. `None` where nothing bounds it, a link without a
-    /// rate, or where that is not measured, a link by a trace.
+    /// The busy share of its capacity, or the occupied share of its space, 0 to 1. `None` for a
+    /// link without a rate (no bound) and for a link with a trace (not measured).
     pub utilisation: Option<f64>,
-    /// How many waited, on average over time, of those who were served. By Little's law that is their waiting over the time of the
-    /// run.
+    /// The mean number of waiting items, over time. By Little's law this is the sum of waiting
+    /// times divided by the duration of the run.
     pub mean_queue: f64,
-    /// How long each of them waited, on average.
+    /// The mean waiting time.
     pub mean_wait: Duration,
 }
 
-/// What is counted of a component that serves: how many, how long it took, and how long they had waited before.
+/// The counters of a serving component: served items, service time and waiting time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Books {
+pub(crate) struct ServiceStats {
     pub(crate) served: u64,
     pub(crate) busy: Duration,
     pub(crate) waited: Duration,
 }
 
-impl Books {
-    /// Somebody was served for so long after so long.
+impl ServiceStats {
+    /// Adds an item that was served for `busy` after waiting for `waited`.
     pub(crate) fn add(&mut self, waited: Duration, busy: Duration) {
         self.served += 1;
         self.waited += waited;
         self.busy += busy;
     }
 
-    /// What `kind` called `name` says of them when the run has lasted until `now`.
+    /// The statistics of the component of this kind and name, for a run that lasted until `now`.
     pub(crate) fn component(
         self,
         kind: &'static str,
@@ -60,26 +60,28 @@ impl Books {
     }
 }
 
-/// Of the time until `now`; 0 if none has passed.
+/// `span` divided by the time until `now`; 0 at the beginning.
 fn share(span: Duration, now: Instant) -> f64 {
     let run = now.since_start();
     if run.is_zero() { 0.0 } else { span.as_nanos() as f64 / run.as_nanos() as f64 }
 }
 
 impl Component {
-    /// One direction of a link: those that its line began to carry, and how long it was taken by those that have left it.
+    /// The statistics of one direction of a link: packets whose transmission began, and the time
+    /// that the line was busy with completed ones.
     pub(crate) fn link<P: Packet>(name: &str, direction: &str, link: &Link<P>, now: Instant) -> Self {
         let stats = link.stats();
-        let books = Books { served: stats.carried, busy: stats.on_line, waited: stats.queue_delay_sum };
-        // A trace carries a packet in no time when its moment has come: that says nothing of how much it could have carried.
+        let service = ServiceStats { served: stats.carried, busy: stats.on_line, waited: stats.queue_delay_sum };
+        // A trace delivers a packet instantly at an opportunity, so busy time does not measure
+        // utilisation.
         let (has_rate, has_trace) = (link.config().rate.is_some(), link.config().trace.is_some());
-        // A change of the link in time may have taken the rate away again.
-        let utilisation = (!has_trace && (has_rate || !stats.on_line.is_zero())).then(|| books.utilisation(now));
-        books.component("link", format!("link {name}, {direction}"), utilisation, now)
+        // A scheduled change may have removed the rate again.
+        let utilisation = (!has_trace && (has_rate || !stats.on_line.is_zero())).then(|| service.utilisation(now));
+        service.component("link", format!("link {name}, {direction}"), utilisation, now)
     }
 
-    /// Processors: whoever is served has one for himself.
-    pub(crate) fn processors(report: &Report) -> Self {
+    /// The statistics of processors. Each served item occupies one processor.
+    pub(crate) fn processors(report: &ComponentReport) -> Self {
         let busy = report.utilisation * report.capacity.unwrap_or(1) as f64;
         Self {
             kind: "processors",
@@ -91,8 +93,8 @@ impl Component {
         }
     }
 
-    /// A bounded queue of the simulator: all who are in it wait.
-    pub(crate) fn places(report: &Report) -> Self {
+    /// The statistics of a bounded queue of the simulator. All items in it are waiting.
+    pub(crate) fn bounded_queue(report: &ComponentReport) -> Self {
         Self {
             kind: "places",
             name: report.name.clone(),
@@ -103,7 +105,7 @@ impl Component {
         }
     }
 
-    /// As `docs/spec/scenario.md` has it.
+    /// The JSON object defined in `docs/spec/scenario.md`.
     pub(crate) fn json(&self) -> Json {
         json!({
             "kind": self.kind,
@@ -116,7 +118,7 @@ impl Component {
     }
 }
 
-/// Components as aligned text, with a line at the end of each; those that served nobody are left out.
+/// A table of the components as aligned text. Components without served items are omitted.
 pub fn components_table(components: &[Component]) -> String {
     let used: Vec<_> = components.iter().filter(|component| component.served > 0).collect();
     let width = used.iter().map(|component| component.name.chars().count()).max().unwrap_or(0).max(9);
@@ -138,7 +140,8 @@ mod tests {
 
     use super::*;
 
-    /// A packet of a millisecond each, two at once, every four milliseconds: the second waits for one.
+    /// Every four milliseconds, two packets of one millisecond each: the second packet waits for
+    /// one millisecond.
     #[test]
     fn a_link_is_busy_half_the_time_and_every_other_packet_waits() {
         let config = LinkConfig { rate: Some(Rate::from_mbps(10)), ..LinkConfig::default() };
@@ -153,7 +156,7 @@ mod tests {
         let component = Component::link("wifi", "forward", &link, at(100));
         assert_eq!((component.name.as_str(), component.served), ("link wifi, forward", 50));
         assert!((component.utilisation.unwrap() - 0.5).abs() < 1e-9, "{component:?}");
-        // 25 of them for a millisecond, in a hundred.
+        // 25 packets waited for a millisecond each, in 100 ms.
         assert!((component.mean_queue - 0.25).abs() < 1e-9, "{component:?}");
         assert_eq!(component.mean_wait, Duration::from_micros(500));
         let table = components_table(&[component]);

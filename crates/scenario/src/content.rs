@@ -1,28 +1,30 @@
-//! What applications send: bytes that say where they belong, so that the receiver can check each of them.
+//! The payload that applications send: a function of item and offset, so that the receiver can
+//! check every byte.
 //!
-//! Every thing that travels (a chunk, a stream, a message, a request, an answer) begins with a header of
-//! [`HEADER_BYTES`] bytes which names it, and goes on with words of a fixed function of that name and the offset. A byte at a
-//! wrong place, twice, or of another thing is found with near certainty.
+//! Every item (a chunk, a stream, a message, a request, a response) begins with a header of
+//! [`HEADER_BYTES`] bytes, which names the item. The rest are words computed from the name and the
+//! offset. A byte at a wrong offset, a duplicate, or a byte of another item is detected with near
+//! certainty.
 
-/// Bytes of the header; nothing shorter can be sent.
+/// Bytes of the header, and the minimum length of an item.
 pub const HEADER_BYTES: u64 = 16;
 
 /// The first bytes of every header.
 const MAGIC: [u8; 4] = *b"LSC1";
 
-/// Which thing.
+/// Identifies an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name {
+pub struct ItemName {
     /// The part of the workload.
     pub part: u16,
-    /// True for what answers a request.
+    /// True for the response to a request.
     pub is_answer: bool,
-    /// Its number within the part, from zero.
+    /// The number of the item within the part, from zero.
     pub item: u64,
 }
 
-impl Name {
-    /// The header: magic, part, 1 for an answer, a zero byte, number; in network order.
+impl ItemName {
+    /// The header: magic, part, 1 for a response, a zero byte, item number; in network byte order.
     pub fn header(self) -> [u8; HEADER_BYTES as usize] {
         let mut header = [0; HEADER_BYTES as usize];
         header[..4].copy_from_slice(&MAGIC);
@@ -32,7 +34,7 @@ impl Name {
         header
     }
 
-    /// The name in a header; `None` if it is none.
+    /// The name in a header; `None` if the bytes are not a valid header.
     pub fn from_header(header: &[u8; HEADER_BYTES as usize]) -> Option<Self> {
         let [m0, m1, m2, m3, p0, p1, answer, 0, item @ ..] = *header else { return None };
         if [m0, m1, m2, m3] != MAGIC || answer > 1 {
@@ -41,7 +43,7 @@ impl Name {
         Some(Self { part: u16::from_be_bytes([p0, p1]), is_answer: answer == 1, item: u64::from_be_bytes(item) })
     }
 
-    /// Fills `out` with what belongs at `offset`.
+    /// Fills `out` with the item's bytes from `offset` on.
     pub fn fill(self, offset: u64, out: &mut [u8]) {
         let head = out.len().min(to_whole_words(offset));
         let (head, whole) = out.split_at_mut(head);
@@ -59,7 +61,7 @@ impl Name {
         }
     }
 
-    /// How many bytes of `bytes` do not belong at `offset`.
+    /// Counts the bytes of `bytes` that differ from the item's bytes at `offset`.
     pub fn count_wrong(self, offset: u64, bytes: &[u8]) -> u64 {
         let (head, whole) = bytes.split_at(bytes.len().min(to_whole_words(offset)));
         let from = offset + head.len() as u64;
@@ -81,7 +83,7 @@ impl Name {
         self.word(offset / 8).to_le_bytes()[(offset % 8) as usize]
     }
 
-    /// Word `index`, in little-endian order.
+    /// Word `index`, as a little-endian number.
     fn word(self, index: u64) -> u64 {
         if index < HEADER_BYTES / 8 {
             let header = self.header();
@@ -98,7 +100,7 @@ impl Name {
     }
 }
 
-/// Bytes from `offset` to the next whole word.
+/// Bytes from `offset` to the next word boundary.
 const fn to_whole_words(offset: u64) -> usize {
     ((8 - offset % 8) % 8) as usize
 }
@@ -107,31 +109,32 @@ const fn to_whole_words(offset: u64) -> usize {
 mod tests {
     use super::*;
 
-    const NAME: Name = Name { part: 3, is_answer: false, item: 77 };
+    const NAME: ItemName = ItemName { part: 3, is_answer: false, item: 77 };
 
-    fn bytes(name: Name, offset: u64, len: usize) -> Vec<u8> {
+    fn bytes(name: ItemName, offset: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         name.fill(offset, &mut bytes);
         bytes
     }
 
     #[test]
-    fn pieces_make_the_whole_wherever_it_is_cut() {
+    fn pieces_concatenate_to_the_whole_for_every_cut() {
         let whole = bytes(NAME, 0, 100);
         for cut in 0..100 {
             let (head, tail) = (bytes(NAME, 0, cut), bytes(NAME, cut as u64, 100 - cut));
             assert_eq!([head, tail].concat(), whole, "cut at {cut}");
             assert_eq!(NAME.count_wrong(cut as u64, &whole[cut..]), 0);
         }
-        assert_eq!(Name::from_header(whole[..16].try_into().unwrap()), Some(NAME));
+        assert_eq!(ItemName::from_header(whole[..16].try_into().unwrap()), Some(NAME));
     }
 
     #[test]
-    fn what_is_elsewhere_or_another_thing_or_changed_is_found() {
+    fn misplaced_foreign_and_changed_bytes_are_detected() {
         let whole = bytes(NAME, 0, 4096);
         assert!(NAME.count_wrong(1, &whole) > 3900);
         assert!(NAME.count_wrong(64, &whole[..4000]) > 3900);
-        for other in [Name { part: 4, ..NAME }, Name { is_answer: true, ..NAME }, Name { item: 78, ..NAME }] {
+        for other in [ItemName { part: 4, ..NAME }, ItemName { is_answer: true, ..NAME }, ItemName { item: 78, ..NAME }]
+        {
             assert!(other.count_wrong(0, &whole) > 3900, "{other:?}");
         }
         let mut changed = whole;
@@ -140,10 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_none_is_refused() {
+    fn an_invalid_header_is_refused() {
         let mut header = NAME.header();
         header[7] = 1;
-        assert_eq!(Name::from_header(&header), None);
-        assert_eq!(Name::from_header(&[0; 16]), None);
+        assert_eq!(ItemName::from_header(&header), None);
+        assert_eq!(ItemName::from_header(&[0; 16]), None);
     }
 }

@@ -1,7 +1,8 @@
-//! From faults to schedules of the links, and back: what happened when.
+//! Compiles faults into schedules of the links, and lists their occurrences.
 //!
-//! A fault with an end puts back, when it ends, what was in force when it began. One without lasts until another fault sets
-//! the same. Two that would undo each other's end are refused.
+//! A fault with an end restores, when it ends, the settings that were in force when it began. A
+//! fault without an end lasts until another fault changes the same setting. Overlapping faults of
+//! the same setting are refused.
 
 use netem::{CHANGES_MAX as SCHEDULE_CHANGES_MAX, Change, ConfigError, LinkConfig, Schedule};
 use units::Duration;
@@ -9,24 +10,25 @@ use units::Duration;
 use crate::model::{CHANGES_MAX, Fault, OCCURRENCES_MAX, Scenario};
 use crate::parse::{Problem, explain};
 
-/// One time that a fault happens.
+/// One occurrence of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occurrence {
-    /// Which of the scenario's faults.
+    /// The index of the fault in the scenario.
     pub fault: usize,
-    /// From when.
+    /// The beginning.
     pub from: Duration,
-    /// Until when; at most the end of the run.
+    /// The end; at most the end of the run.
     pub to: Duration,
 }
 
-/// The settings of one direction of a link, with all faults as its schedule. Direction 0 leads to the receiving host.
+/// The settings of one direction of a link, with all faults as its schedule. Direction 0 is towards
+/// the receiving host.
 ///
 /// # Panics
-/// If [`parse`](crate::parse::parse) would have refused the scenario.
+/// If [`parse`](crate::parse::parse) would refuse the scenario.
 pub fn scheduled(scenario: &Scenario, link: usize, direction: usize) -> LinkConfig {
     let base = base(scenario, link, direction);
-    let compiled = compile(scenario, link, direction).unwrap_or_else(|problem| panic!("{}", problem.words));
+    let compiled = compile(scenario, link, direction).unwrap_or_else(|problem| panic!("{}", problem.message));
     if compiled.is_empty() {
         return base.clone();
     }
@@ -34,7 +36,7 @@ pub fn scheduled(scenario: &Scenario, link: usize, direction: usize) -> LinkConf
     LinkConfig { schedule: Some(schedule.unwrap_or_else(|error| panic!("{error}"))), ..base.clone() }
 }
 
-/// Every time that every fault happens before the run ends, by beginning.
+/// All occurrences of all faults before the end of the run, by their beginning.
 pub fn occurrences(scenario: &Scenario) -> Vec<Occurrence> {
     let mut all = Vec::new();
     for (index, fault) in scenario.faults.iter().enumerate() {
@@ -47,7 +49,7 @@ pub fn occurrences(scenario: &Scenario) -> Vec<Occurrence> {
     all
 }
 
-/// When a fault without an end ends: when another one sets something that it has set.
+/// The end of a fault without `until`: when another fault changes one of its settings.
 fn end_of(scenario: &Scenario, index: usize, from: Duration) -> Duration {
     let fault = &scenario.faults[index];
     let ends = |other: &Fault| {
@@ -64,23 +66,23 @@ fn end_of(scenario: &Scenario, index: usize, from: Duration) -> Duration {
         .unwrap_or(scenario.duration)
 }
 
-/// All that is wrong with the faults of a scenario that is right otherwise.
+/// The problems of the faults in an otherwise valid scenario.
 pub(crate) fn problems(scenario: &Scenario) -> Vec<Problem> {
     let mut problems = Vec::new();
     for fault in &scenario.faults {
         if fault.at >= scenario.duration {
-            let words = format!("comes after the end of the run, which is {}", scenario.duration);
-            problems.push(Problem { line: fault.line, key: "fault.at".to_owned(), words });
+            let message = format!("must be before the end of the run, which is {}", scenario.duration);
+            problems.push(Problem { line: fault.line, key: "fault.at".to_owned(), message });
         }
         if fault.every.is_some_and(|every| scenario.duration.as_nanos() / every.as_nanos() >= OCCURRENCES_MAX) {
-            let words = format!("would happen more than {OCCURRENCES_MAX} times");
-            problems.push(Problem { line: fault.line, key: "fault.every".to_owned(), words });
+            let message = format!("would happen more than {OCCURRENCES_MAX} times");
+            problems.push(Problem { line: fault.line, key: "fault.every".to_owned(), message });
         }
     }
     if !problems.is_empty() {
         return problems;
     }
-    // Before any list of them is made.
+    // Count before any list of changes is allocated.
     if let Err(problem) = check_counts(scenario) {
         return vec![problem];
     }
@@ -96,7 +98,7 @@ pub(crate) fn problems(scenario: &Scenario) -> Vec<Problem> {
     problems
 }
 
-/// The changes of all faults can be held: of each direction of a link by its schedule, and all together.
+/// Checks that the number of changes is within bounds: for each direction of a link, and in total.
 fn check_counts(scenario: &Scenario) -> Result<(), Problem> {
     let mut all = 0;
     let mut by_direction = vec![[0; 2]; scenario.links.len()];
@@ -104,17 +106,19 @@ fn check_counts(scenario: &Scenario) -> Result<(), Problem> {
         let edges = if fault.until.is_some() { 2 } else { 1 };
         let changes = count(fault, scenario.duration) * fault.changes.len() as u64 * edges;
         let key = if fault.every.is_some() { "fault.every" } else { "fault" };
-        let refuse = |words| Err(Problem { line: fault.line, key: key.to_owned(), words });
+        let refuse = |message| Err(Problem { line: fault.line, key: key.to_owned(), message });
         for direction in (0..2).filter(|&direction| fault.directions[direction]) {
             let here = &mut by_direction[fault.link][direction];
             (*here, all) = (*here + changes, all + changes);
             if *here > SCHEDULE_CHANGES_MAX as u64 {
                 let name = &scenario.links[fault.link].name;
-                return refuse(format!("with this, link {name:?} changes more than {SCHEDULE_CHANGES_MAX} times"));
+                return refuse(format!(
+                    "with this fault, link {name:?} changes more than {SCHEDULE_CHANGES_MAX} times"
+                ));
             }
         }
         if all > CHANGES_MAX {
-            return refuse(format!("with this, the links change more than {CHANGES_MAX} times together"));
+            return refuse(format!("with this fault, the links change more than {CHANGES_MAX} times together"));
         }
     }
     Ok(())
@@ -126,23 +130,23 @@ fn validated(scenario: &Scenario, link: usize, direction: usize) -> Result<(), P
         Schedule::once(steps.iter().map(|step| (step.at, step.change.clone()))).map_err(|error| Problem {
             line: scenario.links[link].line,
             key: "fault".to_owned(),
-            words: format!("too many on link {:?}: {error}", scenario.links[link].name),
+            message: format!("too many changes of link {:?}: {error}", scenario.links[link].name),
         })?;
     let config = LinkConfig { schedule: Some(schedule), ..base(scenario, link, direction).clone() };
     config.validate().map_err(|error| match error {
         ConfigError::Scheduled { index, error } => {
-            let (key, words) = explain(&error);
+            let (key, message) = explain(&error);
             Problem {
                 line: scenario.faults[steps[index].fault].line,
                 key: format!("fault.{key}"),
-                words: format!("link {:?} cannot be so: {words}", scenario.links[link].name),
+                message: format!("link {:?} would be invalid: {message}", scenario.links[link].name),
             }
         }
-        other => Problem { line: scenario.links[link].line, key: "link".to_owned(), words: other.to_string() },
+        other => Problem { line: scenario.links[link].line, key: "link".to_owned(), message: other.to_string() },
     })
 }
 
-/// A change of a schedule and the fault it comes from.
+/// A change of a schedule and its fault.
 #[derive(Clone, Debug)]
 struct Step {
     at: Duration,
@@ -150,16 +154,16 @@ struct Step {
     change: Change,
 }
 
-/// A beginning or an end, before it is known what the end puts back.
+/// The beginning or the end of an occurrence, before the restored setting is known.
 struct Edge {
     at: Duration,
     is_begin: bool,
     fault: usize,
-    /// Which of the fault's changes.
+    /// The index of the change within the fault.
     change: usize,
 }
 
-/// The changes of one direction of a link in the order of time.
+/// The changes of one direction of a link, by time.
 fn compile(scenario: &Scenario, link: usize, direction: usize) -> Result<Vec<Step>, Problem> {
     let mut edges = Vec::new();
     for (fault, settings) in scenario.faults.iter().enumerate() {
@@ -173,19 +177,20 @@ fn compile(scenario: &Scenario, link: usize, direction: usize) -> Result<Vec<Ste
             }
         }
     }
-    // An end comes before a beginning at the same moment, so that faults can follow each other.
+    // At the same time, an end precedes a beginning, so that faults can follow each other.
     edges.sort_by_key(|edge| (edge.at, edge.is_begin));
     let mut config = base(scenario, link, direction).clone();
     let mut steps = Vec::with_capacity(edges.len());
-    // What is to be put back, by which change of which fault.
+    // The settings to restore, by fault and change.
     let mut open: Vec<(usize, usize, Change)> = Vec::new();
     for Edge { at, is_begin, fault, change: index } in edges {
         let change = &scenario.faults[fault].changes[index];
         let change = if is_begin {
             if let Some((other, ..)) = open.iter().find(|(_, _, back)| is_same_kind(back, change)) {
                 let line = scenario.faults[*other].line;
-                let words = format!("overlaps with the fault in line {line}, which sets the same and has not ended");
-                return Err(Problem { line: scenario.faults[fault].line, key: "fault.at".to_owned(), words });
+                let message =
+                    format!("overlaps the fault in line {line}, which changes the same setting and has not ended");
+                return Err(Problem { line: scenario.faults[fault].line, key: "fault.at".to_owned(), message });
             }
             if scenario.faults[fault].until.is_some() {
                 open.push((fault, index, change.undo(&config)));
@@ -202,7 +207,7 @@ fn compile(scenario: &Scenario, link: usize, direction: usize) -> Result<Vec<Ste
     Ok(steps)
 }
 
-/// Each time that a fault happens before `end`, and until when.
+/// The beginning and the end of each occurrence that begins before `end`.
 fn times(fault: &Fault, end: Duration) -> impl Iterator<Item = (Duration, Option<Duration>)> {
     let (at, until, every) = (fault.at, fault.until, fault.every);
     (0..).map_while(move |round| {
@@ -212,7 +217,7 @@ fn times(fault: &Fault, end: Duration) -> impl Iterator<Item = (Duration, Option
     })
 }
 
-/// As many as [`times`] gives.
+/// The number of items of [`times`].
 fn count(fault: &Fault, end: Duration) -> u64 {
     match fault.every {
         _ if fault.at >= end => 0,

@@ -1,37 +1,38 @@
-//! Scenarios: links, faults, workload and checks in a file, read once and run in any world.
+//! Scenarios: links, faults, workload and checks in a TOML file, parsed once and run in any world.
 //!
 //! ```text
-//!   file ── parse ──▶ Scenario ── Suite ──▶ orders ── World ──▶ Outcome ── check ──▶ verdicts ── report ──▶ table, JSON
+//!   file ── parse ──▶ Scenario ── Suite ──▶ RunPlans ── World ──▶ Outcomes ── check ──▶ verdicts ── report ──▶ table, JSON
 //! ```
 //!
-//! Sans-IO: nothing here reads a file, a clock or a socket. Time in the world of this crate, [`memory`], is virtual; the one
-//! between network namespaces implements [`world::World`] in the `litz` command and shares everything else.
+//! The crate is sans-I/O: it reads no file, no clock and no socket. Its worlds, [`memory`] and
+//! [`simulated`], run in virtual time and are deterministic. The `litz` command implements
+//! [`world::World`] between network namespaces in real time and shares everything else.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`model`] | what a file says: start there |
-//! | [`mod@parse`] | the format, with errors that name file, line and key |
-//! | [`faults`], [`capacity`] | what a scenario means in time: schedules of links, and what they could carry |
-//! | [`world`], [`memory`], [`simulated`] | where runs are made |
-//! | [`components`], [`tape`] | how busy links, sockets and processors were; a run written down as trace and packets |
-//! | [`packets`] | the datagrams of a run, one by one |
-//! | [`timeless`] | whether any time passes in virtual time |
-//! | [`begin`] | how a run's connection behaves, and which paths it opens when |
-//! | [`apps`], [`content`], [`recorder`] | the applications at both ends, the bytes they send, and what they measure |
-//! | [`proof`] | that every fault was met by packets |
-//! | [`outcome`], [`mod@check`], [`suite`] | what a run measured, what that says, and which runs it takes |
+//! | [`model`] | the contents of a scenario file: start here |
+//! | [`mod@parse`] | the file format, with errors that name file, line and key |
+//! | [`faults`], [`capacity`] | compiles faults into schedules of the links; the capacity of the links |
+//! | [`world`], [`memory`], [`simulated`] | the interface of a world, and the two in virtual time |
+//! | [`connection_setup`] | transport settings, and the paths that a connection opens |
+//! | [`apps`], [`content`], [`measurements`] | the applications at both ends, their payload, and the measurements of deliveries |
+//! | [`components`], [`recording`], [`packets`] | utilisation of links, sockets and processors; traces and captures; access to each datagram |
+//! | [`zero_time`] | refuses scenarios in which virtual time would not advance |
+//! | [`outcome`], [`proof`] | the measurements of a run; the packets that each fault affected |
+//! | [`mod@check`], [`suite`] | verdicts on outcomes, and the runs that the checks need |
 //! | [`report`] | tables and JSON |
 //!
-//! The format, the measures and the JSON stand in `docs/spec/scenario.md`.
+//! The format, the measures and the JSON are defined in `docs/spec/scenario.md`.
 #![forbid(unsafe_code)]
 
 pub mod apps;
-pub mod begin;
 pub mod capacity;
 pub mod check;
 pub mod components;
+pub mod connection_setup;
 pub mod content;
 pub mod faults;
+pub mod measurements;
 pub mod memory;
 pub mod model;
 pub mod outcome;
@@ -39,12 +40,11 @@ pub mod packets;
 pub mod parse;
 mod placement;
 pub mod proof;
-pub mod recorder;
+pub mod recording;
 pub mod report;
 pub mod simulated;
 pub mod suite;
-pub mod tape;
 #[cfg(test)]
 mod testing;
-pub mod timeless;
 pub mod world;
+pub mod zero_time;

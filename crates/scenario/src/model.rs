@@ -1,42 +1,43 @@
-//! What a scenario file says, once it is known to be right.
+//! The contents of a valid scenario file.
 
 use netem::{Change, LinkConfig};
 use quic::{Policy, Strategy};
 use recovery::Algorithm;
 use units::{Duration, Rate};
 
-/// Links, and paths, of one scenario at most.
+/// Maximum number of links, and of paths, of a scenario.
 pub const LINKS_MAX: usize = 32;
-/// Workload parts at most.
+/// Maximum number of workload parts.
 pub const PARTS_MAX: usize = 16;
-/// Faults at most; a repeating one counts once.
+/// Maximum number of faults; a repeating fault counts once.
 pub const FAULTS_MAX: usize = 256;
-/// Times that one repeating fault happens, at most.
+/// Maximum number of occurrences of one repeating fault.
 pub const OCCURRENCES_MAX: u64 = 10_000;
-/// Changes of all links that all faults make at most: one for each setting and direction, at each beginning and each end.
-/// They take some tens of megabytes.
+/// Maximum number of changes by all faults to all links: one for each setting and direction, at
+/// each beginning and each end. They take some tens of megabytes.
 pub const CHANGES_MAX: u64 = 1 << 18;
-/// Checks at most.
+/// Maximum number of checks.
 pub const CHECKS_MAX: usize = 64;
-/// Subsets of paths at most.
+/// Maximum number of subsets of paths.
 pub const SUBSETS_MAX: usize = 64;
-/// Seeds that a file may ask for.
+/// Maximum number of seeds that a file may request.
 pub const SEEDS_MAX: u32 = 1000;
 /// The longest run, in virtual time.
 pub const DURATION_MAX: Duration = Duration::from_secs(3600);
-/// Messages or requests of one part at most.
+/// Maximum number of messages or requests of one part.
 pub const COUNT_MAX: u64 = 1_000_000;
-/// Bytes of one file or stream at most.
+/// Maximum size of one file or stream, in bytes.
 pub const SIZE_MAX: u64 = 1 << 40;
 
-/// Share of an Ethernet frame that can be an application's: 1448 of 1514 bytes, what TCP with time stamps over IPv4 leaves
-/// of 1500. Capacity means this share of the line rates, whatever carries the bytes, so that protocols can be compared.
+/// The share of an Ethernet frame that is application payload: 1448 of 1514 bytes, as for TCP with
+/// timestamps over IPv4 and an MTU of 1500. Capacity is this share of the line rates for every
+/// protocol, so that protocols can be compared.
 pub const PAYLOAD_SHARE: (u64, u64) = (1448, 1514);
 
-/// What each UDP payload costs on a line, if a link does not say: 14 bytes of Ethernet, 20 of IPv4, 8 of UDP.
+/// Default overhead of each UDP payload on a line: 14 bytes of Ethernet, 20 of IPv4, 8 of UDP.
 pub const OVERHEAD_BYTES: u64 = 42;
 
-/// The size of QUIC's datagrams, if the file does not say: what 1500 bytes of IPv4 carry.
+/// Default size of QUIC datagrams: the UDP payload of an IPv4 packet of 1500 bytes.
 pub const DATAGRAM_SIZE: usize = 1472;
 
 /// A scenario.
@@ -44,41 +45,43 @@ pub const DATAGRAM_SIZE: usize = 1472;
 pub struct Scenario {
     /// Letters, digits, `-` and `_`.
     pub name: String,
-    /// One or a few sentences.
+    /// A description in one or a few sentences.
     pub about: String,
-    /// A run ends here, if its work is not done before.
+    /// The maximum duration of a run. A run ends earlier if its work is complete.
     pub duration: Duration,
-    /// How many seeds a check takes, from one.
+    /// The number of seeds of a check, from 1.
     pub seeds: u32,
-    /// The host that sends, then the one that receives.
+    /// The sending host and the receiving host.
     pub hosts: [Host; 2],
     /// In the order of the file. Not empty.
     pub links: Vec<Link>,
-    /// In the order of the file. Not empty. The first one makes the connection.
+    /// In the order of the file. Not empty. The connection begins on the first path that is not a
+    /// backup.
     pub paths: Vec<Path>,
-    /// How the connection behaves.
+    /// The transport settings.
     pub transport: Transport,
-    /// What the application does: all of it at the same time. Not empty.
+    /// The parts of the workload, which run concurrently. Not empty.
     pub parts: Vec<Part>,
-    /// What goes wrong, and when.
+    /// The faults of the links.
     pub faults: Vec<Fault>,
-    /// What must hold.
+    /// The conditions that runs must meet.
     pub checks: Vec<Check>,
-    /// Sets of paths for [`CheckKind::AgainstBestPath`], beside that of all paths; each in ascending order.
+    /// Sets of paths for [`CheckKind::AgainstBestPath`], beside that of all paths; each in
+    /// ascending order.
     pub subsets: Vec<Vec<usize>>,
 }
 
 /// A host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// For people: in results, traces and captures.
+    /// The name in results, traces and captures.
     pub name: String,
-    /// Bytes that it lets its peer have on the way, over all streams.
+    /// The maximum receive window of the connection, in bytes.
     pub receive_window: u64,
-    /// Bytes that it holds until they are acknowledged, over all streams.
+    /// The send buffer for unacknowledged bytes over all streams.
     pub send_buffer: u64,
-    /// How long the first datagram of a batch waits for others before the host looks at them: an interrupt's moderation. In virtual
-    /// time; a real host has its own.
+    /// Interrupt moderation: how long the first datagram of a batch waits for more before the host
+    /// processes them. Applies in virtual time; a real host has its own setting.
     pub coalesce: Duration,
 }
 
@@ -87,11 +90,11 @@ pub struct Host {
 pub struct Link {
     /// Letters, digits, `-` and `_`; unique.
     pub name: String,
-    /// Towards the receiving host. Without a schedule: see [`crate::faults`].
+    /// Towards the receiving host. Faults are not included: see [`crate::faults`].
     pub forward: LinkConfig,
-    /// Back.
+    /// Towards the sending host.
     pub back: LinkConfig,
-    /// Where the file says so.
+    /// The line in the file.
     pub line: usize,
 }
 
@@ -100,199 +103,204 @@ pub struct Link {
 pub struct Path {
     /// Unique.
     pub name: String,
-    /// Which link.
+    /// The index of the link.
     pub link: usize,
-    /// To be used only if no other path works.
+    /// Whether it is used only if no other path works.
     pub is_backup: bool,
 }
 
-/// How the connection behaves; the same at both hosts.
+/// The transport settings, which both hosts share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// Which path the next packets take.
+    /// Chooses the path of the next packets.
     pub scheduler: Strategy,
     /// The congestion controller of each path.
     pub congestion: Algorithm,
-    /// What is decided path by path, and what once for all paths.
+    /// Which decisions are made for each path, and which once for all paths.
     pub policy: Policy,
     /// Bytes of UDP payload.
     pub datagram_size: usize,
-    /// The connection ends after so long without a word from the peer.
+    /// The connection ends after this time without a packet from the peer.
     pub idle_timeout: Duration,
 }
 
-/// One thing the application does.
+/// One part of the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Unique.
     pub name: String,
-    /// What.
+    /// The kind of work.
     pub work: Work,
-    /// How long after the connection is there.
+    /// The delay between the end of the handshake and the beginning of this part.
     pub start: Duration,
-    /// Its streams go before those of a lower number.
+    /// The priority of its streams. Streams with higher priority are sent first.
     pub priority: i32,
-    /// Where the file says so.
+    /// The line in the file.
     pub line: usize,
 }
 
-/// What an application does.
+/// The work of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Bulk by offset: chunks on streams of their own, placed where they belong as they arrive.
+    /// Bulk data by offset: each chunk has its own stream and is placed at its offset on arrival.
     File {
-        /// Bytes; `None` goes on until the run ends.
+        /// Size in bytes; `None` continues until the run ends.
         size: Option<u64>,
         /// Bytes of each stream.
         chunk: u64,
-        /// Streams being written at a time.
+        /// Number of streams that are written concurrently.
         parallel: usize,
     },
-    /// Bulk in order: one stream.
+    /// Bulk data in order, on one stream.
     Stream {
-        /// Bytes; `None` goes on until the run ends.
+        /// Size in bytes; `None` continues until the run ends.
         size: Option<u64>,
     },
-    /// Messages from the sending host, each on a stream of its own, whether the last one has arrived or not.
+    /// Messages from the sending host, each on its own stream, sent at their due times (open loop).
     Messages {
         /// Bytes of each.
         size: u64,
-        /// When.
+        /// The due times.
         times: Times,
     },
-    /// Requests from the sending host, each answered by the other as soon as it is there whole.
+    /// Requests from the sending host. The receiving host answers each as soon as it has arrived
+    /// completely.
     RequestResponse {
         /// Bytes of a request.
         request: u64,
-        /// Bytes of an answer.
+        /// Bytes of a response.
         response: u64,
-        /// When.
+        /// The due times.
         times: Times,
     },
 }
 
-/// Moments at which messages are due, open loop.
+/// The due times of messages, independent of deliveries (open loop).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// The mean time from one to the next.
+    /// The mean interval.
     pub every: Duration,
-    /// How many.
+    /// The number of messages or requests.
     pub count: u64,
-    /// How they are spread.
+    /// The distribution of the intervals.
     pub arrivals: Arrivals,
 }
 
-/// How moments are spread.
+/// The distribution of intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Always the same time from one to the next.
+    /// Constant intervals.
     Even,
-    /// Times from an exponential distribution, from the run's seed.
+    /// Exponentially distributed intervals, drawn from the run's seed.
     Poisson,
 }
 
-/// Something that happens to a link.
+/// A temporary or permanent change of a link's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// When it first happens, since the run began.
+    /// The time of the first occurrence since the beginning of the run.
     pub at: Duration,
-    /// When everything is again as it was before; `None` lasts until another fault sets the same.
+    /// When the settings are restored. Without it, the fault lasts until another fault changes the
+    /// same settings.
     pub until: Option<Duration>,
-    /// It happens again and again, each so much later.
+    /// The interval between occurrences, if the fault repeats.
     pub every: Option<Duration>,
-    /// Which link.
+    /// The index of the link.
     pub link: usize,
     /// Towards the receiving host, and back.
     pub directions: [bool; 2],
-    /// What changes. Not empty; no two of a kind.
+    /// The changed settings. Not empty; each setting at most once.
     pub changes: Vec<Change>,
-    /// Where the file says so.
+    /// The line in the file.
     pub line: usize,
 }
 
-/// Something that must hold.
+/// A condition that the runs must meet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// What.
+    /// The kind of check.
     pub kind: CheckKind,
-    /// Which part of the workload; `None` is each to which it applies.
+    /// The workload part; `None` is every part to which the check applies.
     pub of: Option<usize>,
-    /// Where the file says so.
+    /// The line in the file.
     pub line: usize,
 }
 
-/// A span of a run, from its beginning; an end that is missing is that of the work.
+/// A time window of a run. A missing bound is that of the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Not before.
+    /// The beginning, since the beginning of the run.
     pub from: Option<Duration>,
-    /// Not after.
+    /// The end, since the beginning of the run.
     pub until: Option<Duration>,
 }
 
-/// What must hold.
+/// The kinds of checks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckKind {
-    /// Application bytes delivered, of what the links in use could carry.
+    /// Delivered application bytes divided by the capacity of the links in use.
     ShareOfCapacity {
-        /// Bound.
+        /// The minimum.
         at_least: f64,
-        /// When.
+        /// The window of measurement.
         window: Window,
     },
-    /// Application bytes delivered in a time.
+    /// Delivered application bytes divided by time.
     Goodput {
-        /// Bound.
+        /// The minimum.
         at_least: Rate,
-        /// When.
+        /// The window of measurement.
         window: Window,
     },
-    /// The longest time in which nothing was delivered although the part was not done.
+    /// The longest time without a delivery while the part was incomplete.
     Gap {
-        /// Bound.
+        /// The maximum.
         at_most: Duration,
-        /// When; a gap counts if it overlaps.
+        /// The window; a gap counts if it overlaps the window.
         window: Window,
     },
-    /// From the moment a message or request was due until it, or its answer, was there whole.
+    /// The time from when a message or request was due until it, or the response, had arrived
+    /// completely.
     Latency {
         /// In hundredths: 9950 is the 99.5th percentile. From 1 to 10,000.
         percentile_hundredths: u32,
-        /// Bound.
+        /// The maximum.
         at_most: Duration,
     },
-    /// Everything has arrived, of parts that have an end.
+    /// Every byte of a part that has an end was delivered.
     NothingLost,
-    /// A stream was delivered in order, each byte once and where it belongs.
+    /// A stream was delivered in order, each byte exactly once.
     OrderKept,
-    /// The part, which has an end, is done this long after it began at the latest.
+    /// A part that has an end completes within this time of its beginning.
     Complete {
-        /// Bound.
+        /// The maximum.
         within: Duration,
     },
-    /// Share of the bytes towards the receiving host that took a path.
+    /// A path's share of the bytes sent towards the receiving host.
     PathShare {
-        /// Which path.
+        /// The index of the path.
         path: usize,
-        /// Bound.
+        /// The minimum.
         at_least: f64,
-        /// Bound.
+        /// The maximum.
         at_most: f64,
     },
-    /// What a link counted, both directions together: proof that a permanent fault was there.
+    /// A counter of a link, summed over both directions: proof that a permanent fault had an
+    /// effect.
     Happened {
-        /// Which link.
+        /// The index of the link.
         link: usize,
-        /// Which counter.
+        /// The counter.
         counter: Counter,
-        /// Bound.
+        /// The minimum.
         at_least: u64,
     },
-    /// All paths, and each subset, against the best of their paths alone: goodput over goodput, or the inverse of latencies.
+    /// All paths, and each subset, compared with the best single path: the ratio of goodputs, or
+    /// the inverse ratio of latencies.
     AgainstBestPath {
-        /// Bound.
+        /// The minimum.
         at_least: f64,
-        /// Which latency is compared, in hundredths.
+        /// The percentile of the compared latency, in hundredths.
         percentile_hundredths: u32,
     },
 }
@@ -300,21 +308,21 @@ pub enum CheckKind {
 /// A counter of [`netem::LinkStats`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// By `loss`.
+    /// Lost by `loss`.
     Lost,
-    /// By `bursts`.
+    /// Lost by `bursts`.
     LostInBursts,
-    /// In a silent link.
+    /// Dropped by a silent link.
     Vanished,
-    /// Found the queue full.
+    /// Dropped because the queue was full.
     Overflowed,
-    /// By CoDel.
+    /// Dropped by CoDel.
     DroppedByCodel,
-    /// Later than their turn.
+    /// Delivered out of order.
     Reordered,
-    /// Twice.
+    /// Delivered twice.
     Duplicated,
-    /// With a fault in them.
+    /// Delivered with a flipped bit.
     Corrupted,
 }
 
@@ -331,12 +339,12 @@ impl Counter {
         (Self::Corrupted, "corrupted"),
     ];
 
-    /// Its name in files.
+    /// The name in files.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(counter, _)| *counter == self).map_or("", |(_, name)| name)
     }
 
-    /// Its value.
+    /// The value in these statistics.
     pub const fn of(self, stats: &netem::LinkStats) -> u64 {
         match self {
             Self::Lost => stats.lost,
@@ -352,7 +360,7 @@ impl Counter {
 }
 
 impl Work {
-    /// Its name in files.
+    /// The name in files.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::File { .. } => "file",
@@ -362,12 +370,13 @@ impl Work {
         }
     }
 
-    /// Many bytes, as opposed to many small things with a time each.
+    /// Whether the work is bulk data, as opposed to timed messages.
     pub const fn is_bulk(&self) -> bool {
         matches!(self, Self::File { .. } | Self::Stream { .. })
     }
 
-    /// How many things are delivered: chunks, one stream, messages, answers; `None` without end.
+    /// The number of delivered items: chunks, one stream, messages or responses; `None` without
+    /// end.
     pub fn item_count(&self) -> Option<u64> {
         match self {
             Self::File { size, chunk, .. } => size.map(|size| size.div_ceil(*chunk)),
@@ -376,7 +385,7 @@ impl Work {
         }
     }
 
-    /// Bytes of thing number `item` on the way from the sending host; `None` without end.
+    /// Length of item number `item` in the direction from the sending host; `None` without end.
     pub fn item_len(&self, item: u64) -> Option<u64> {
         match self {
             Self::File { size, chunk, .. } => {
@@ -388,7 +397,8 @@ impl Work {
         }
     }
 
-    /// Bytes that are delivered when all is done; `None` without end. Of requests, those of the answers.
+    /// Bytes that are delivered by the complete work; `None` without end. For requests, the bytes
+    /// of the responses.
     pub const fn delivered_bytes(&self) -> Option<u64> {
         match self {
             Self::File { size, .. } | Self::Stream { size } => *size,
@@ -397,12 +407,12 @@ impl Work {
         }
     }
 
-    /// Whether it can be done before the run ends.
+    /// Whether the work can complete before the run ends.
     pub const fn has_end(&self) -> bool {
         self.delivered_bytes().is_some()
     }
 
-    /// When messages are due, if it has any.
+    /// The due times of messages or requests, if the work has any.
     pub const fn times(&self) -> Option<&Times> {
         match self {
             Self::Messages { times, .. } | Self::RequestResponse { times, .. } => Some(times),
@@ -412,10 +422,10 @@ impl Work {
 }
 
 impl Scenario {
-    /// The paths of these names, ascending.
+    /// The indices of the paths with these names, ascending.
     ///
     /// # Errors
-    /// In words, naming those that exist.
+    /// A message that lists the existing names.
     pub fn paths_named<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<usize>, String> {
         let mut found = Vec::new();
         for name in names {
@@ -440,7 +450,7 @@ impl Scenario {
         paths.iter().filter_map(|&path| self.paths.get(path)).map(|path| path.name.clone()).collect()
     }
 
-    /// The links under these paths, ascending, each once.
+    /// The indices of the links under these paths, ascending, without duplicates.
     pub fn links_under(&self, paths: &[usize]) -> Vec<usize> {
         let mut links: Vec<_> = paths.iter().map(|&path| self.paths[path].link).collect();
         links.sort_unstable();
@@ -448,7 +458,7 @@ impl Scenario {
         links
     }
 
-    /// All paths.
+    /// The indices of all paths.
     pub fn all_paths(&self) -> Vec<usize> {
         (0..self.paths.len()).collect()
     }

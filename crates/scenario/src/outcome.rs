@@ -1,4 +1,5 @@
-//! What a run measured. Worlds make it, [`crate::check`] judges it, [`crate::report`] shows it.
+//! The measurements of a run. Worlds create them, [`crate::check`] evaluates them,
+//! [`crate::report`] prints them.
 
 use netem::LinkStats;
 use units::{Duration, Instant};
@@ -6,16 +7,16 @@ use units::{Duration, Instant};
 use crate::components::Component;
 use crate::model::{CheckKind, Scenario, Window};
 
-/// The width of a step of [`Deliveries::cumulative_bytes`].
+/// The duration of an element of [`Deliveries::cumulative_bytes`].
 pub const BIN: Duration = Duration::from_millis(10);
 
-/// Shorter times without a delivery are no gaps, so none may be demanded to be shorter.
+/// Shorter times without a delivery are not recorded as gaps, so a check cannot demand less.
 pub const GAP_MIN: Duration = Duration::from_millis(1);
 
-/// Gaps kept of one part: the longest.
+/// Number of gaps kept for each part: the longest.
 pub const GAPS_MAX: usize = 1024;
 
-/// A run and what it measured. All moments are since the run began; the connection is made first.
+/// A run and its measurements. Times are since the beginning of the run, before the handshake.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The scenario's name.
@@ -24,125 +25,128 @@ pub struct Outcome {
     pub world: &'static str,
     /// The seed.
     pub seed: u64,
-    /// The paths it could use, ascending, as indices into the scenario's.
+    /// The indices of the paths that it could use, ascending.
     pub paths: Vec<usize>,
-    /// When the connection could be used; `None` if it never could.
+    /// When the handshake completed; `None` if it did not.
     pub connected_at: Option<Instant>,
-    /// When everything was done, or the run's duration was over.
+    /// When all work was complete, or the duration of the run was over.
     pub ended_at: Instant,
-    /// Why the connection ended too early, if it did.
+    /// Why the connection failed, if it did.
     pub failure: Option<String>,
-    /// As the scenario's parts.
+    /// One entry for each part of the scenario.
     pub parts: Vec<PartOutcome>,
-    /// As `paths`.
+    /// One entry for each of `paths`.
     pub path_outcomes: Vec<PathOutcome>,
-    /// Of the links under the paths, ascending.
+    /// One entry for each link under the paths, by ascending index.
     pub link_outcomes: Vec<LinkOutcome>,
-    /// Of the faults on those links that began before the run ended, as the scenario's.
+    /// One entry for each fault of these links, in the order of the scenario.
     pub fault_outcomes: Vec<FaultOutcome>,
-    /// Streams that named nothing that was sent.
+    /// Streams without a valid or expected header.
     pub foreign_streams: u64,
-    /// How busy what is waited for was, in virtual time; empty otherwise.
+    /// Utilisation and waiting times of the components, in virtual time; empty otherwise.
     pub components: Vec<Component>,
-    /// Stands for all that was sent and delivered over the links, when, in which order; in virtual time. Of two runs that have the same,
-    /// packets went alike.
+    /// A digest of all datagrams sent and delivered over the links, with time and order; in virtual
+    /// time only. Equal digests mean that the packets of two runs were equal.
     pub events_digest: Option<u64>,
-    /// What whoever reads the figures must know about how they came about, in words; nothing in virtual time.
+    /// Caveats about the measurements.
     pub notes: Vec<String>,
 }
 
 /// One part of the workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartOutcome {
-    /// When it began, if it did.
+    /// When the part began, if it did.
     pub started_at: Option<Instant>,
-    /// When all of it had arrived. One without end is done when the run ends, if anything came and the connection had not
-    /// failed. `None` if it was not done.
+    /// When the part was complete; `None` if it was not. A part without end completes with the run,
+    /// if anything was delivered and the connection did not fail.
     pub finished_at: Option<Instant>,
-    /// Bytes given to the connection.
+    /// Bytes written to the connection.
     pub sent_bytes: u64,
-    /// Bytes that had to arrive by the end: all of it. Of one without end, what arrived, as nobody waits for what is on the
-    /// way when the run ends; or all that was sent, if the connection failed.
+    /// Bytes that had to arrive by the end of the run: all bytes of a part with an end. For a part
+    /// without end, the delivered bytes; or all sent bytes, if the connection failed.
     pub due_bytes: u64,
-    /// What the receiving application got and when; of requests, the answers.
+    /// The deliveries to the receiving application; for requests, the responses.
     pub delivered: Deliveries,
-    /// From the moment a message or request was due until it, or its answer, was there; as they arrived.
+    /// The times from when a message or request was due until it, or the response, had arrived; in
+    /// order of arrival.
     pub latencies: Vec<Duration>,
-    /// Things that arrived whole: chunks, the stream, messages, answers.
+    /// Items that arrived completely: chunks, the stream, messages or responses.
     pub items_delivered: u64,
-    /// Things that arrived whole after one with a higher number.
+    /// Items that arrived completely after an item with a higher number.
     pub items_overtaken: u64,
-    /// Bytes that did not belong where they were.
+    /// Bytes with wrong content for their offset.
     pub misplaced_bytes: u64,
-    /// Bytes of things that had arrived whole before, or beyond their length.
+    /// Bytes beyond the end of their item.
     pub surplus_bytes: u64,
 }
 
-/// What an application got, in time.
+/// Deliveries to an application over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Deliveries {
-    /// All bytes.
+    /// Total bytes.
     pub bytes: u64,
-    /// The last moment at which some came.
+    /// The time of the last delivery.
     pub last_at: Option<Instant>,
-    /// All bytes so far at the end of each [`BIN`] since the run began.
+    /// Cumulative bytes at the end of each [`BIN`] since the beginning of the run.
     pub cumulative_bytes: Vec<u64>,
-    /// The longest times without a byte, at most [`GAPS_MAX`], longest first; the first begins with the part.
+    /// The longest times without a delivery, at most [`GAPS_MAX`], longest first. The time before
+    /// the first delivery counts from the beginning of the part.
     pub gaps: Vec<Gap>,
-    /// For each window that a check of gaps has, once: the longest of all gaps that overlap it, kept above or not.
+    /// For each window of a gap check: the longest of all gaps that overlap it, whether or not
+    /// `gaps` contains it.
     pub window_gaps: Vec<(Window, Duration)>,
 }
 
-/// A time in which nothing was delivered.
+/// A time without a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Since when.
+    /// The beginning.
     pub from: Instant,
-    /// For how long.
+    /// The duration.
     pub length: Duration,
 }
 
-/// One path.
+/// The measurements of a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathOutcome {
-    /// Which of the scenario's.
+    /// The index of the path in the scenario.
     pub path: usize,
-    /// Datagrams from the sending host, and back.
+    /// Datagrams from the sending host, and from the receiving host.
     pub datagrams: [u64; 2],
-    /// Bytes in them, as UDP payload.
+    /// Bytes of UDP payload in these datagrams.
     pub bytes: [u64; 2],
 }
 
-/// One link.
+/// The measurements of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkOutcome {
-    /// Which of the scenario's.
+    /// The index of the link in the scenario.
     pub link: usize,
-    /// Towards the receiving host, and back.
+    /// The counters towards the receiving host, and towards the sending host.
     pub stats: [LinkStats; 2],
 }
 
-/// One fault.
+/// The measured effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultOutcome {
-    /// Which of the scenario's.
+    /// The index of the fault in the scenario.
     pub fault: usize,
-    /// Times that it happened.
+    /// The number of occurrences.
     pub occurrences: u64,
-    /// Times that packets met it.
+    /// The number of occurrences that affected packets.
     pub effective: u64,
-    /// Packets that met it: see [`crate::proof`].
+    /// The number of affected packets: see [`crate::proof`].
     pub packets: u64,
 }
 
 impl PartOutcome {
-    /// Bytes that should have arrived and did not.
+    /// Bytes that were due and did not arrive.
     pub const fn missing_bytes(&self) -> u64 {
         self.due_bytes.saturating_sub(self.delivered.bytes)
     }
 
-    /// The latency that this share of all did not exceed, in hundredths of a percent: 9900 is the 99th percentile. By the
-    /// nearest rank; `None` without any.
+    /// The percentile of the latencies, in hundredths of a percent (9900 is the 99th percentile),
+    /// by the nearest rank. `None` without latencies.
     pub fn latency(&self, percentile_hundredths: u32) -> Option<Duration> {
         let mut sorted = self.latencies.clone();
         sorted.sort_unstable();
@@ -152,7 +156,7 @@ impl PartOutcome {
 }
 
 impl Deliveries {
-    /// Nothing yet, of this part of the scenario.
+    /// Empty deliveries of this part of the scenario.
     pub fn new(scenario: &Scenario, part: usize) -> Self {
         let mut delivered = Self::default();
         for check in scenario.checks.iter().filter(|check| check.of.is_none_or(|of| of == part)) {
@@ -165,7 +169,7 @@ impl Deliveries {
         delivered
     }
 
-    /// A gap has ended.
+    /// Records a gap.
     pub fn note_gap(&mut self, gap: Gap) {
         for (window, longest) in &mut self.window_gaps {
             let begins_in_time = window.until.is_none_or(|until| gap.from < Instant::ZERO + until);
@@ -176,22 +180,23 @@ impl Deliveries {
         }
         self.gaps.push(gap);
         if self.gaps.len() >= 2 * GAPS_MAX {
-            self.shorten_gaps();
+            self.keep_longest_gaps();
         }
     }
 
     /// Sorts the gaps and keeps the longest.
-    pub fn shorten_gaps(&mut self) {
+    pub fn keep_longest_gaps(&mut self) {
         self.gaps.sort_by_key(|gap| (core::cmp::Reverse(gap.length), gap.from));
         self.gaps.truncate(GAPS_MAX);
     }
 
-    /// The longest gap that overlaps a window; zero without any of [`GAP_MIN`]. `None` if no check has this window.
+    /// The longest gap that overlaps a window; zero if no gap reached [`GAP_MIN`]. `None` if no
+    /// check has this window.
     pub fn longest_gap(&self, window: Window) -> Option<Duration> {
         self.window_gaps.iter().find(|(known, _)| *known == window).map(|(_, longest)| *longest)
     }
 
-    /// Bytes delivered by `at`, as if those of a [`BIN`] had come evenly over it.
+    /// Bytes delivered by `at`, interpolated linearly within a [`BIN`].
     pub fn bytes_by(&self, at: Instant) -> u64 {
         let bin = (at.as_nanos() / BIN.as_nanos()) as usize;
         let before = if bin == 0 { 0 } else { self.cumulative_bytes.get(bin - 1).copied().unwrap_or(self.bytes) };
@@ -202,12 +207,12 @@ impl Deliveries {
 }
 
 impl Outcome {
-    /// Everything was done.
+    /// Whether all parts are complete and the connection did not fail.
     pub fn is_complete(&self) -> bool {
         self.failure.is_none() && self.parts.iter().all(|part| part.finished_at.is_some())
     }
 
-    /// The names of its paths.
+    /// The names of its paths, joined by `+`.
     pub fn path_names(&self, scenario: &Scenario) -> String {
         scenario.path_names(&self.paths).join("+")
     }
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_between_two_steps_come_evenly() {
+    fn bytes_are_interpolated_within_a_bin() {
         let delivered = Deliveries { bytes: 300, cumulative_bytes: vec![0, 100, 300], ..Deliveries::default() };
         let by = |millis| delivered.bytes_by(Instant::ZERO + Duration::from_millis(millis));
         assert_eq!([0, 10, 15, 20, 25, 30, 40].map(by), [0, 0, 50, 100, 200, 300, 300]);

@@ -1,95 +1,99 @@
-//! Packets of a run, one by one as they leave their host: to be compared with those of another run, or written to a file.
+//! Access to every datagram of a run as it leaves its host: to compare two runs, or to write a
+//! capture.
 
 use std::fmt;
 
+use driver::Placement;
 use units::{Instant, Rng};
 
 use crate::memory::run::Run;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
-use crate::placement::Placement;
-use crate::world::{Order, Stages, Watch, WorldError};
+use crate::world::{OnProgress, PayloadMode, RunPlan, WorldError};
 
-/// A datagram that leaves a host.
+/// A datagram at the moment when it leaves a host.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Sent<'a> {
-    /// When.
+pub struct SentDatagram<'a> {
+    /// The time of sending.
     pub at: Instant,
-    /// 0 from the host that begins the work, 1 from the other.
+    /// 0 from the sending host, 1 from the receiving host.
     pub direction: usize,
-    /// Which of the run's paths.
+    /// The index of the path among those of the run.
     pub path: usize,
-    /// Which of the datagrams in this direction of this path, from 0.
+    /// The number of the datagram within its path and direction, from 0.
     pub number: u64,
-    /// What it is on the wire: the payload of UDP. The same protocol in the same state makes the same bytes, whatever the world.
+    /// The UDP payload. The same protocol state produces the same bytes in every world.
     pub datagram: &'a [u8],
 }
 
-impl fmt::Debug for Sent<'_> {
+impl fmt::Debug for SentDatagram<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, direction, path, number, datagram } = self;
         let way = if *direction == 0 { "forward" } else { "back" };
-        // Not all bytes: what is encrypted tells a reader nothing but whether it is the same.
+        // The first bytes are enough to see whether two encrypted datagrams are equal.
         let first = &datagram[..datagram.len().min(16)];
         let len = datagram.len();
         write!(f, "{} ns, path {path} {way}, no. {number}, {len} bytes: {first:02x?}..", at.as_nanos())
     }
 }
 
-/// Hears of each datagram, in the order in which they leave.
-pub type Sink = Box<dyn FnMut(&Sent<'_>)>;
+/// Receives each datagram, in the order of sending.
+pub type DatagramSink = Box<dyn FnMut(&SentDatagram<'_>)>;
 
-/// Runs `scenario` over link models in virtual time, in memory or without the bytes, as the worlds [`Memory`](crate::memory::Memory)
-/// and [`Sim`](crate::simulated::Sim) without a machine do, and tells `sink` of each datagram. What is not sealed otherwise is
-/// sealed for it, which takes most of the time then.
+/// Runs `scenario` over link models in virtual time, as the worlds
+/// [`Memory`](crate::memory::Memory) and [`Sim`](crate::simulated::Sim) without a machine do, and
+/// passes each datagram to `sink`. Packets that the run itself does not seal are sealed for the
+/// sink, which then takes most of the time.
 ///
 /// # Errors
-/// As of any world.
-pub fn listen(
+/// As [`World::run`](crate::world::World::run).
+pub fn run_with_sink(
     scenario: &Scenario,
-    order: &Order,
-    stages: Stages,
-    sink: Sink,
-    watch: Watch<'_>,
+    plan: &RunPlan,
+    payload_mode: PayloadMode,
+    sink: DatagramSink,
+    on_progress: OnProgress<'_>,
 ) -> Result<Outcome, WorldError> {
-    listen_placed(scenario, order, stages, [Placement::Thread; 2], sink, watch)
+    run_placed_with_sink(scenario, plan, payload_mode, [Placement::Thread; 2], sink, on_progress)
 }
 
-/// The same, of hosts that do their turns as an engine with these placements does while nothing costs time, the sending host's first:
-/// under `inline` calls of the application do turns, and under `connection(n)` the first of several endpoints has the connection. The
-/// others do what `thread` does, in an order that is not defined; see `tests/live.rs` for what is.
+/// As [`run_with_sink`], with hosts that take their turns as an engine with these placements does
+/// (sending host first) while nothing costs time. Under `inline`, calls of the application run
+/// turns. Under `connection(n)`, the first of several endpoints owns the connection. The other
+/// placements behave as `thread`, in an order that is not defined; `tests/live` says what is
+/// defined.
 ///
 /// # Errors
-/// As of any world.
-pub fn listen_placed(
+/// As [`World::run`](crate::world::World::run).
+pub fn run_placed_with_sink(
     scenario: &Scenario,
-    order: &Order,
-    stages: Stages,
+    plan: &RunPlan,
+    payload_mode: PayloadMode,
     placements: [Placement; 2],
-    sink: Sink,
-    watch: Watch<'_>,
+    sink: DatagramSink,
+    on_progress: OnProgress<'_>,
 ) -> Result<Outcome, WorldError> {
-    let mut run = Run::placed(scenario, order, stages, placements)?;
-    run.network.listen(sink);
-    run.finish(watch)
+    let mut run = Run::placed(scenario, plan, payload_mode, placements)?;
+    run.network.set_sink(sink);
+    run.finish(on_progress)
 }
 
-/// The generator of one direction of a link in a run with this seed: links draw from generators of their own names, so that each does
-/// to its packets what it would do if the others were not there.
+/// The random generator of one direction of a link in a run with this seed. Each link has a
+/// generator derived from its own name, so other links do not change what it does to its packets.
 pub fn link_rng(seed: u64, link: &str, direction: usize) -> Rng {
     let names = ["forward", "back"];
     Rng::from_seed(seed).split(&format!("link {link}")).split(names[direction])
 }
 
-/// What a host of a run draws from: 0 is the one that begins the work.
+/// The random sources of one host of a run.
 pub struct HostSeeds {
-    /// What connection IDs are made of.
+    /// The secret from which connection IDs are derived.
     pub secret: [u8; 32],
-    /// Of its deterministic sessions.
+    /// The generator of its deterministic TLS sessions.
     pub sessions: Rng,
 }
 
-/// The seeds of a host in a run with this seed.
+/// The random sources of a host (0 is the sending host) in a run with this seed.
 pub fn host_seeds(seed: u64, host: usize) -> HostSeeds {
     let names = ["host a", "host b"];
     let rng = Rng::from_seed(seed).split(names[host]);

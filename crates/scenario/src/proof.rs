@@ -1,13 +1,14 @@
-//! Proof that a fault had an effect: which packets met it, by the link's own counters.
+//! Proof that a fault had an effect: the packets that it affected, by the link's own counters.
 //!
 //! | fault | packets that count |
 //! |---|---|
 //! | `state = "silent"` | vanished |
-//! | `state = "held"` | offered while the line stood still |
+//! | `state = "held"` | offered while the line was stopped |
 //! | `loss`, `bursts`, `duplicate`, `corrupt`, `reorder` above zero | lost, lost in bursts, duplicated, corrupted, reordered |
 //! | anything else: another rate, delay or jitter, an impairment that ends, `state = "up"` | carried under the new setting |
 //!
-//! A fault that sets several things must be met in each of them; the smallest count is its own.
+//! A fault that changes several settings must affect packets through each of them. Its count is the
+//! smallest of theirs.
 
 use netem::{Change, LineState, LinkStats};
 use units::{Duration, Instant};
@@ -16,8 +17,8 @@ use crate::faults::{Occurrence, occurrences};
 use crate::model::Scenario;
 use crate::outcome::FaultOutcome;
 
-/// Packets that met `change` between two looks at the counters of one direction.
-fn packets_met(change: &Change, before: &LinkStats, after: &LinkStats) -> u64 {
+/// The packets that `change` affected between two samples of the counters of one direction.
+fn packets_affected(change: &Change, before: &LinkStats, after: &LinkStats) -> u64 {
     let count: fn(&LinkStats) -> u64 = match change {
         Change::State(LineState::Silent) => |stats| stats.vanished,
         Change::State(LineState::Held) => |stats| stats.offered,
@@ -31,17 +32,17 @@ fn packets_met(change: &Change, before: &LinkStats, after: &LinkStats) -> u64 {
     count(after).saturating_sub(count(before))
 }
 
-/// Collects looks at counters at the beginning and the end of every occurrence.
+/// Samples the counters at the beginning and the end of every occurrence of a fault.
 #[derive(Debug)]
 pub struct Proof {
-    /// Moments at which a fault begins or ends, the next one last.
+    /// The times at which a fault begins or ends, the next one last.
     edges: Vec<(Instant, bool, Occurrence)>,
     open: Vec<(Occurrence, [LinkStats; 2])>,
     outcomes: Vec<FaultOutcome>,
 }
 
 impl Proof {
-    /// For the faults on these links.
+    /// Covers the faults of these links.
     pub fn new(scenario: &Scenario, links: &[usize]) -> Self {
         let is_used = |fault: usize| links.contains(&scenario.faults[fault].link);
         let mut edges: Vec<_> = occurrences(scenario)
@@ -58,13 +59,14 @@ impl Proof {
         Self { edges, open: Vec::new(), outcomes }
     }
 
-    /// When to look next.
+    /// When to call [`Proof::observe`] next.
     pub fn timeout(&self) -> Option<Instant> {
         self.edges.last().map(|(at, ..)| *at)
     }
 
-    /// Looks at what begins and ends by `now`. `stats` gives the counters of a link.
-    pub fn look(&mut self, now: Instant, scenario: &Scenario, stats: impl Fn(usize) -> [LinkStats; 2]) {
+    /// Samples the counters for every fault that begins or ends by `now`. `stats` returns the
+    /// counters of a link.
+    pub fn observe(&mut self, now: Instant, scenario: &Scenario, stats: impl Fn(usize) -> [LinkStats; 2]) {
         while let Some((_, begins, occurrence)) = self.edges.pop_if(|(at, ..)| *at <= now) {
             let stats = stats(scenario.faults[occurrence.fault].link);
             if begins {
@@ -82,7 +84,7 @@ impl Proof {
         let met = |change: &Change| -> u64 {
             (0..2)
                 .filter(|&direction| fault.directions[direction])
-                .map(|direction| packets_met(change, &before[direction], &stats[direction]))
+                .map(|direction| packets_affected(change, &before[direction], &stats[direction]))
                 .sum()
         };
         let packets = fault.changes.iter().map(met).min().unwrap_or(0);
@@ -93,7 +95,7 @@ impl Proof {
         }
     }
 
-    /// The run is over. `stats` gives the counters of a link, for what is still going on.
+    /// Ends the run. `stats` returns the counters of a link, for faults that are still in force.
     pub fn finish(mut self, scenario: &Scenario, stats: impl Fn(usize) -> [LinkStats; 2]) -> Vec<FaultOutcome> {
         for (occurrence, _) in self.open.clone() {
             self.end(scenario, occurrence, stats(scenario.faults[occurrence.fault].link));
@@ -108,7 +110,7 @@ mod tests {
     use crate::testing::scenario;
 
     #[test]
-    fn a_fault_that_sets_several_things_must_be_met_in_each() {
+    fn a_fault_with_several_settings_must_affect_packets_through_each() {
         let scenario = scenario(
             "[[link]]\nname = 'a'\n[[fault]]\nlink = 'a'\nat = '1s'\nuntil = '2s'\nevery = '3s'\nloss = '1%'\ndelay = '5ms'",
         );
@@ -118,22 +120,22 @@ mod tests {
             for (millis, stats) in [(from * 1000, stats(1, 10)), (from * 1000 + 1000, after)] {
                 let at = Instant::ZERO + Duration::from_millis(millis);
                 assert_eq!(proof.timeout(), Some(at));
-                proof.look(at, &scenario, |_| stats);
+                proof.observe(at, &scenario, |_| stats);
             }
         }
         assert_eq!(proof.timeout(), None);
-        let outcomes = proof.finish(&scenario, |_| unreachable!("nothing is open"));
+        let outcomes = proof.finish(&scenario, |_| unreachable!("no fault is open"));
         assert_eq!(outcomes, [FaultOutcome { fault: 0, occurrences: 3, effective: 2, packets: 2 + 8 }]);
     }
 
     #[test]
-    fn faults_of_links_that_are_not_used_do_not_count_and_open_ones_end_with_the_run() {
+    fn faults_of_unused_links_do_not_count_and_open_faults_end_with_the_run() {
         let scenario = scenario(
             "[[link]]\nname = 'a'\n[[link]]\nname = 'b'\n[[fault]]\nlink = 'a'\nat = '1s'\nstate = 'silent'\n\
              [[fault]]\nlink = 'b'\nat = '1s'\nstate = 'silent'",
         );
         let mut proof = Proof::new(&scenario, &[1]);
-        proof.look(Instant::ZERO + Duration::from_secs(1), &scenario, |link| {
+        proof.observe(Instant::ZERO + Duration::from_secs(1), &scenario, |link| {
             assert_eq!(link, 1);
             Default::default()
         });

@@ -1,19 +1,19 @@
-//! The runs that a scenario's checks need, and their verdicts.
+//! The runs that a scenario's checks need, and the verdicts on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::{Verdict, against_best, verdicts};
 use crate::model::{CheckKind, Scenario};
 use crate::outcome::Outcome;
-use crate::world::Order;
+use crate::world::RunPlan;
 
-/// What to run of a scenario.
+/// The runs of a scenario that its checks need.
 #[derive(Clone, Debug)]
 pub struct Suite<'a> {
     scenario: &'a Scenario,
-    /// The paths of the run that all checks are about.
+    /// The paths of the run to which all checks apply.
     main: Vec<usize>,
-    /// The sets of paths compared with the best of them alone.
+    /// The sets of paths that are compared with the best single path of each set.
     compared: Vec<Vec<usize>>,
     seeds: Vec<u64>,
 }
@@ -21,14 +21,14 @@ pub struct Suite<'a> {
 /// The verdicts on one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
-    /// Which run.
-    pub order: Order,
-    /// What was found.
+    /// The run.
+    pub plan: RunPlan,
+    /// The verdicts on it.
     pub verdicts: Vec<Verdict>,
 }
 
 impl<'a> Suite<'a> {
-    /// Everything that the file asks for: all paths, its subsets, with each seed.
+    /// Everything that the file requests: all paths and its subsets, with each seed.
     pub fn new(scenario: &'a Scenario, seeds: impl IntoIterator<Item = u64>) -> Self {
         let main = scenario.all_paths();
         let mut compared = vec![main.clone()];
@@ -36,7 +36,7 @@ impl<'a> Suite<'a> {
         Self { scenario, main, compared, seeds: seeds.into_iter().collect() }
     }
 
-    /// These paths only, and no subsets.
+    /// Restricts the suite to these paths, without subsets.
     #[must_use]
     pub fn with_paths(mut self, paths: Vec<usize>) -> Self {
         self.compared = vec![paths.clone()];
@@ -44,9 +44,9 @@ impl<'a> Suite<'a> {
         self
     }
 
-    /// The runs that are needed, each once: seed by seed, ascending, the one with all paths first.
-    pub fn orders(&self) -> Vec<Order> {
-        // The same sets for each seed.
+    /// The runs, each once, by ascending seed; for each seed, the run with all paths comes first.
+    pub fn plans(&self) -> Vec<RunPlan> {
+        // Every seed has the same sets of paths.
         let (mut sets, mut known) = (Vec::new(), BTreeSet::new());
         let mut add = |paths: Vec<usize>| {
             if known.insert(paths.clone()) {
@@ -59,14 +59,15 @@ impl<'a> Suite<'a> {
             paths.iter().for_each(|&path| add(vec![path]));
         }
         let seeds: BTreeSet<u64> = self.seeds.iter().copied().collect();
-        seeds.iter().flat_map(|&seed| sets.iter().map(move |paths| Order { paths: paths.clone(), seed })).collect()
+        seeds.iter().flat_map(|&seed| sets.iter().map(move |paths| RunPlan { paths: paths.clone(), seed })).collect()
     }
 
-    /// The verdicts, by seed; first on the run with all paths, then on the subsets. Runs without an outcome are left out.
-    pub fn judge(&self, outcomes: &BTreeMap<Order, Outcome>) -> Vec<Judgement> {
+    /// The verdicts, by seed: first on the run with all paths, then on the subsets. Runs without an
+    /// outcome are omitted.
+    pub fn judge(&self, outcomes: &BTreeMap<RunPlan, Outcome>) -> Vec<Judgement> {
         let mut judgements = Vec::new();
         for &seed in &self.seeds {
-            let find = |paths: &[usize]| outcomes.get(&Order { paths: paths.to_vec(), seed });
+            let find = |paths: &[usize]| outcomes.get(&RunPlan { paths: paths.to_vec(), seed });
             let mut found = find(&self.main).map(|outcome| verdicts(self.scenario, outcome)).unwrap_or_default();
             for paths in self.compared() {
                 let alone: Vec<_> = paths.iter().filter_map(|&path| find(&[path])).collect();
@@ -75,13 +76,13 @@ impl<'a> Suite<'a> {
                 if *paths == self.main {
                     found.extend(compared.into_iter().filter(|verdict| verdict.line.is_some()));
                 } else {
-                    let order = Order { paths: paths.clone(), seed };
-                    judgements.push(Judgement { order, verdicts: compared });
+                    let plan = RunPlan { paths: paths.clone(), seed };
+                    judgements.push(Judgement { plan, verdicts: compared });
                 }
             }
-            judgements.push(Judgement { order: Order { paths: self.main.clone(), seed }, verdicts: found });
+            judgements.push(Judgement { plan: RunPlan { paths: self.main.clone(), seed }, verdicts: found });
         }
-        judgements.sort_by_key(|judgement| (judgement.order.seed, judgement.order.paths != self.main));
+        judgements.sort_by_key(|judgement| (judgement.plan.seed, judgement.plan.paths != self.main));
         judgements
     }
 
@@ -109,27 +110,27 @@ mod tests {
     ";
 
     #[test]
-    fn every_run_is_made_once() {
+    fn every_run_is_listed_once() {
         let compared = scenario(&format!("{THREE}[[check]]\nkind = 'against-best-path'\n"));
-        let paths = |suite: Suite<'_>| suite.orders().into_iter().map(|order| order.paths).collect::<Vec<_>>();
+        let paths = |suite: Suite<'_>| suite.plans().into_iter().map(|plan| plan.paths).collect::<Vec<_>>();
         assert_eq!(paths(Suite::new(&compared, [7])), [vec![0, 1, 2], vec![0], vec![1], vec![2], vec![0, 1]]);
         assert_eq!(paths(Suite::new(&compared, [7]).with_paths(vec![1, 2])), [vec![1, 2], vec![1], vec![2]]);
         assert_eq!(paths(Suite::new(&compared, [7]).with_paths(vec![1])), [vec![1]]);
-        assert_eq!(Suite::new(&compared, 1..=10).orders().len(), 50);
+        assert_eq!(Suite::new(&compared, 1..=10).plans().len(), 50);
         let plain = scenario(THREE);
         assert_eq!(paths(Suite::new(&plain, [1, 2, 2])), [vec![0, 1, 2], vec![0, 1, 2]]);
     }
 
-    /// Whoever compares each run with all others needs minutes for these.
+    /// Comparing each run with all others would take minutes.
     #[test]
-    fn the_most_runs_that_a_file_can_ask_for_are_soon_listed() {
+    fn the_largest_suite_is_listed_quickly() {
         let links: String = (0..LINKS_MAX).map(|link| format!("[[link]]\nname = 'l{link}'\n")).collect();
         let pairs = (1..LINKS_MAX).flat_map(|other| (0..other).map(move |one| (one, other))).take(SUBSETS_MAX);
         let subsets: String =
             pairs.map(|(one, other)| format!("[[subset]]\npaths = ['l{one}', 'l{other}']\n")).collect();
         let scenario = scenario(&format!("{links}{subsets}[[check]]\nkind = 'against-best-path'\n"));
-        let orders = Suite::new(&scenario, 1..=u64::from(SEEDS_MAX)).orders();
-        assert_eq!(orders.len(), SEEDS_MAX as usize * (1 + LINKS_MAX + SUBSETS_MAX));
-        assert_eq!((orders[0].paths.len(), orders[96].seed, orders[97].seed), (LINKS_MAX, 1, 2));
+        let plans = Suite::new(&scenario, 1..=u64::from(SEEDS_MAX)).plans();
+        assert_eq!(plans.len(), SEEDS_MAX as usize * (1 + LINKS_MAX + SUBSETS_MAX));
+        assert_eq!((plans[0].paths.len(), plans[96].seed, plans[97].seed), (LINKS_MAX, 1, 2));
     }
 }

@@ -1,4 +1,4 @@
-//! Where scenarios run.
+//! The interface of a world: a place where scenarios run.
 
 use core::fmt;
 use std::error::Error;
@@ -8,17 +8,18 @@ use units::{Duration, Instant};
 use crate::model::Scenario;
 use crate::outcome::Outcome;
 
-/// One run that is wanted.
+/// One run of a scenario: its paths and its seed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Order {
-    /// The paths that may be used, ascending, as indices into the scenario's; not empty.
+pub struct RunPlan {
+    /// The paths that the connection may use: ascending indices into the scenario's paths; not
+    /// empty.
     pub paths: Vec<usize>,
-    /// Of everything that is random.
+    /// The seed of all random numbers.
     pub seed: u64,
 }
 
-impl Order {
-    /// Whether `scenario` can be run so.
+impl RunPlan {
+    /// Checks that `scenario` has these paths.
     ///
     /// # Errors
     /// [`WorldError::Unsuitable`], naming the paths.
@@ -28,64 +29,65 @@ impl Order {
         match self.paths.last() {
             Some(last) if is_ascending && *last < count => Ok(()),
             _ => Err(WorldError::Unsuitable(format!(
-                "paths {:?}: some of the {count} of the scenario are wanted, from 0, ascending",
+                "paths {:?}: expected ascending indices of the scenario's {count} paths, from 0",
                 self.paths
             ))),
         }
     }
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The run's time.
+    /// The time of the run.
     pub now: Instant,
-    /// When it ends at the latest.
+    /// The maximum duration of the run.
     pub duration: Duration,
     /// Application bytes delivered.
     pub delivered_bytes: u64,
 }
 
-/// Hears how far a run is, now and then; false stops it.
-pub type Watch<'a> = &'a mut dyn FnMut(&Progress) -> bool;
+/// Receives the progress of a run from time to time. Returning false stops the run.
+pub type OnProgress<'a> = &'a mut dyn FnMut(&Progress) -> bool;
 
-/// How a run does what is done for every byte.
+/// How a run treats payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stages {
-    /// As live: packets are sealed and opened, payload is made and checked.
+pub enum PayloadMode {
+    /// As in a live run: packets are sealed and opened; payload is generated and checked.
     Bytes,
-    /// Rows of packets are lengths and records, and payload is not looked at.
+    /// Packet runs are lengths and records; payload is neither generated nor checked.
     Lengths,
 }
 
-/// Something that runs scenarios and measures them.
+/// Runs scenarios and measures them.
 ///
-/// The same file, paths and checks mean the same in each; how exactly time, losses and processors come out is the world's
-/// business.
+/// A file, its paths and its checks mean the same in every world. Each world decides how exactly it
+/// reproduces time, losses and processors.
 pub trait World {
-    /// Its name on the command line and in results.
+    /// The name on the command line and in results.
     fn name(&self) -> &'static str;
 
     /// Runs `scenario` once.
     ///
     /// # Errors
-    /// [`WorldError`] if it could not be run to its end. A connection that fails is no error but an outcome.
-    fn run(&mut self, scenario: &Scenario, order: &Order, watch: Watch<'_>) -> Result<Outcome, WorldError>;
+    /// [`WorldError`] if the run could not be completed. A failed connection is an outcome, not an
+    /// error.
+    fn run(&mut self, scenario: &Scenario, plan: &RunPlan, on_progress: OnProgress<'_>) -> Result<Outcome, WorldError>;
 }
 
-/// Why there is no outcome.
+/// Why a run has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorldError {
-    /// Whoever watched did not want to go on.
+    /// The progress callback stopped the run.
     Stopped,
-    /// The scenario cannot be run here, in words.
+    /// The world does not support the scenario; the reason.
     Unsuitable(String),
-    /// This world cannot be made, or broke down during the run: what and why, in words.
-    Broken(String),
-    /// Something is due again and again without time passing: a fault of this program.
-    Spins {
-        /// When.
+    /// The world could not be set up, or failed during the run; the reason.
+    Failed(String),
+    /// Events recur without end at one virtual time. This is a bug in the simulator.
+    Livelock {
+        /// The virtual time.
         at: Instant,
     },
 }
@@ -94,8 +96,10 @@ impl fmt::Display for WorldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stopped => f.write_str("stopped"),
-            Self::Unsuitable(words) | Self::Broken(words) => f.write_str(words),
-            Self::Spins { at } => write!(f, "something is due again and again at {at:?}: please report this"),
+            Self::Unsuitable(message) | Self::Failed(message) => f.write_str(message),
+            Self::Livelock { at } => {
+                write!(f, "livelock: virtual time does not advance beyond {at:?}: please report this bug")
+            }
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Which paths are in question at all, before any of them is compared with another.
+//! The eligible paths, before they are compared.
 
 use units::Instant;
 
 use crate::{PATHS_MAX, PathView};
 
-/// The paths in question, as bits by index.
+/// The eligible paths as bits by index.
 ///
-/// Available paths that are not suspect; if there are none, backup paths that are not suspect (so if every path is a
-/// backup, all count as available); if every path is suspect, the one of the lowest smoothed round trip time, because a
-/// doubtful path is better than none: preferably one with room for a datagram now.
+/// Available paths that are not suspect. If there are none, backup paths that are not suspect, so
+/// that all paths count as available if every path is a backup. If every path is suspect, the one
+/// with the lowest smoothed round-trip time, preferably one that can send a datagram now.
 pub(crate) fn candidates(now: Instant, paths: &[PathView]) -> u32 {
     let (mut available, mut backup) = (0u32, 0u32);
     for (index, path) in paths.iter().enumerate().take(PATHS_MAX) {
@@ -20,17 +20,17 @@ pub(crate) fn candidates(now: Instant, paths: &[PathView]) -> u32 {
     } else if backup != 0 {
         backup
     } else {
-        least_doubtful(now, paths)
+        best_suspect(now, paths)
     }
 }
 
-fn least_doubtful(now: Instant, paths: &[PathView]) -> u32 {
+fn best_suspect(now: Instant, paths: &[PathView]) -> u32 {
     let known = paths.iter().enumerate().take(PATHS_MAX);
     let least = known.min_by_key(|(_, path)| (!path.has_room_for_datagram(now), path.srtt));
     least.map_or(0, |(index, _)| 1 << index)
 }
 
-/// The indices whose bits are set, lowest first.
+/// The indices of the set bits, in ascending order.
 pub(crate) fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let index = mask.trailing_zeros();
@@ -39,7 +39,8 @@ pub(crate) fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// When the first of these paths will be let go by its pacer, of those that nothing else holds back.
+/// The earliest time at which the pacer of one of these paths permits a datagram, for paths that
+/// only the pacer blocks.
 pub(crate) fn next_release(now: Instant, paths: &[PathView], mask: u32) -> Option<Instant> {
     let held = bits(mask)
         .filter_map(|index| paths.get(index))
@@ -47,13 +48,14 @@ pub(crate) fn next_release(now: Instant, paths: &[PathView], mask: u32) -> Optio
     held.map(|path| path.release_at).min()
 }
 
-/// The most that `path` takes of `bytes`: no more than its window, in whole datagrams, and never less than one.
-pub(crate) fn allowance(path: &PathView, bytes: u64) -> u64 {
+/// The part of `bytes` that `path` may send: at most its window, in whole datagrams, and at least
+/// one datagram.
+pub(crate) fn sendable_bytes(path: &PathView, bytes: u64) -> u64 {
     let datagram_bytes = path.datagram_bytes.max(1);
     (bytes.min(path.window_room()) / datagram_bytes * datagram_bytes).max(datagram_bytes)
 }
 
-/// A full batch of `path`'s datagrams.
+/// A full batch of datagrams on `path`.
 pub(crate) const fn batch_bytes(path: &PathView) -> u64 {
     path.datagram_bytes.saturating_mul(crate::BATCH_DATAGRAMS)
 }

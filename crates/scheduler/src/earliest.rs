@@ -1,39 +1,42 @@
-//! Each packet where it is expected to arrive first; a slower path only while that makes the whole arrive earlier.
+//! Earliest delivery: each packet goes to the path on which it is expected to arrive first. A
+//! slower path is used only while that makes the whole backlog arrive earlier.
 
 use units::Instant;
 
-use crate::candidates::{allowance, batch_bytes, bits, candidates, next_release};
+use crate::candidates::{batch_bytes, bits, candidates, next_release, sendable_bytes};
 use crate::estimate::{Delivery, LinkClocks, PARTS_PER_BYTE, Ranking, copy_is_earlier};
 use crate::{Choice, Demand, PathView, Scheduler, Straggler};
 
-/// A path not yet measured gets this many datagrams in flight while there is bulk: enough for a round trip time and a
-/// first rate, few enough to be sent again should the path be useless.
+/// Datagrams in flight on a path without an RTT sample, while there is bulk data. This is enough
+/// for an RTT sample and a first rate, and few enough to be resent if the path does not work.
 pub const MEASURE_DATAGRAMS: u64 = 4;
 
-/// Bulk, as far as measuring goes: at least this many datagrams wait, so that at most one in a hundred of them leaves
-/// on a path of which nothing is known.
+/// The backlog, in datagrams, above which unmeasured paths are probed with data. At most one in a
+/// hundred of these datagrams is sent on an unmeasured path.
 pub const BULK_DATAGRAMS: u64 = 100 * MEASURE_DATAGRAMS;
 
-/// The default strategy: earliest delivery, and earliest completion of all that waits.
+/// The default strategy: earliest delivery of each packet, and earliest completion of the backlog.
 ///
-/// The paths are ordered by when the next datagram would arrive there (`estimate.rs` says how that is computed).
-/// The first one gets it if it may send now. If it may not, the next one is asked, and so on: it gets the datagram only
-/// if the faster ones together would not be done with everything that waits by the time the datagram arrives. So with
-/// bulk every path is filled, and for a small message or the tail of a transfer slow paths stay empty and the fast one
-/// is waited for: until its pacer lets go, or until an acknowledgement comes.
+/// The paths are ordered by the expected arrival of the next datagram (`estimate.rs` computes it).
+/// The first path gets the datagram if it may send now. Otherwise the next path gets it, but only
+/// if the faster paths together would not have delivered the whole backlog by the time the datagram
+/// arrives. With bulk data every path is used. For a small message or the tail of a transfer, slow
+/// paths stay empty and the scheduler waits for the fast one: for its pacer, or for an
+/// acknowledgement.
 ///
-/// **What follows.** If [`Demand::is_last`] is false, a buffer or the receiver's credit is full, and every
-/// acknowledgement brings more. Then everything that waits is taken to be the bytes ready *and* those in flight: the
-/// size of that buffer or credit, as far as it can be seen from here. A slow path is used if its datagram arrives, and
-/// the sender knows, before the fast ones have sent that much: otherwise they would come to a halt and wait for it.
-/// With buffers that cover the paths all are filled; with a buffer too small for a slow path, an ordered stream keeps
-/// the speed of the fast ones.
+/// **More data to follow.** If [`Demand::is_last`] is false, a buffer or the receiver's
+/// flow-control credit is full, and every acknowledgement brings more data. The backlog is then the
+/// ready bytes plus the bytes in flight, which approximates the size of that buffer or credit. A
+/// slow path is used if its datagram arrives and is acknowledged before the fast paths have sent
+/// that much; otherwise the fast paths would stall and wait for it. With buffers that cover the
+/// bandwidth-delay products, all paths are filled. With a buffer that is too small for a slow path,
+/// an ordered stream keeps the speed of the fast paths.
 ///
-/// **How much.** All of a batch if the choice stays right for that long; near the tail, this path's part of what waits,
-/// divided so that all paths in use finish together.
+/// **Batch size.** A full batch if the choice stays optimal for that long. Near the tail, the
+/// path's share of the backlog, divided so that all paths in use finish at the same time.
 ///
-/// **Not yet measured.** With bulk, [`MEASURE_DATAGRAMS`] are sent on each path that has no round trip time yet; apart
-/// from these it is used only if no path in question has one.
+/// **Unmeasured paths.** With bulk data, [`MEASURE_DATAGRAMS`] are sent on each path without an RTT
+/// sample. Otherwise such a path is used only if no eligible path has a sample.
 #[derive(Debug)]
 pub struct EarliestDelivery {
     clocks: LinkClocks,
@@ -41,31 +44,31 @@ pub struct EarliestDelivery {
 }
 
 impl EarliestDelivery {
-    /// A scheduler that has seen no path yet.
+    /// A scheduler without path state.
     pub const fn new() -> Self {
         Self { clocks: LinkClocks::new(), ranking: Ranking::new() }
     }
 
-    /// All paths in question, earliest delivery first.
+    /// All eligible paths, earliest delivery first.
     pub(crate) fn rank(&mut self, now: Instant, ready_bytes: u64, paths: &[PathView], mask: u32) -> &[Delivery] {
         self.clocks.follow(paths);
         self.ranking.rank(now, &self.clocks, paths, mask, ready_bytes)
     }
 
-    /// Up to `bytes` may be sent now on each of the paths in `mask`.
-    pub(crate) fn on_promise(&mut self, now: Instant, bytes: u64, paths: &[PathView], mask: u32) {
+    /// Records that up to `bytes` may be sent now on each of the paths in `mask`.
+    pub(crate) fn on_grant(&mut self, now: Instant, bytes: u64, paths: &[PathView], mask: u32) {
         for index in bits(mask) {
-            self.clocks.on_promise(now, index, &paths[index], bytes);
+            self.clocks.on_grant(now, index, &paths[index], bytes);
         }
     }
 
     fn decide(&mut self, now: Instant, demand: &Demand, paths: &[PathView]) -> Choice {
         self.clocks.follow(paths);
-        let in_question = candidates(now, paths);
-        let measured = bits(in_question).filter(|&index| paths[index].is_measured()).fold(0, |mask, i| mask | 1 << i);
-        let mut mask = in_question;
-        if measured != 0 && measured != in_question {
-            if let Some(choice) = measure(now, demand, paths, in_question & !measured) {
+        let eligible = candidates(now, paths);
+        let measured = bits(eligible).filter(|&index| paths[index].is_measured()).fold(0, |mask, i| mask | 1 << i);
+        let mut mask = eligible;
+        if measured != 0 && measured != eligible {
+            if let Some(choice) = measure(now, demand, paths, eligible & !measured) {
                 return choice;
             }
             mask = measured;
@@ -78,7 +81,7 @@ impl EarliestDelivery {
         match ready {
             Some(delivery) => {
                 let path = &paths[delivery.index];
-                let bytes_max = allowance(path, plan.share_bytes(delivery, batch_bytes(path)));
+                let bytes_max = sendable_bytes(path, plan.share_bytes(delivery, batch_bytes(path)));
                 Choice::Send { path: delivery.index, bytes_max, copies: 0 }
             }
             None => {
@@ -99,28 +102,30 @@ impl Scheduler for EarliestDelivery {
     fn choose(&mut self, now: Instant, demand: &Demand, paths: &[PathView]) -> Choice {
         let choice = self.decide(now, demand, paths);
         if let Choice::Send { path, bytes_max, .. } = choice {
-            self.clocks.on_promise(now, path, &paths[path], bytes_max.min(demand.ready_bytes));
+            self.clocks.on_grant(now, path, &paths[path], bytes_max.min(demand.ready_bytes));
         }
         choice
     }
 
-    /// Yes if the copy would arrive before the original is expected, or the original is overdue or on a suspect path.
+    /// True if the copy would arrive before the original is expected, or if the original is overdue
+    /// or on a suspect path.
     fn reinjects(&mut self, now: Instant, straggler: &Straggler, on: usize, paths: &[PathView]) -> bool {
         self.clocks.follow(paths);
         let (Some(original), Some(copy)) = (paths.get(straggler.path), paths.get(on)) else { return false };
-        let is_in_question = bits(candidates(now, paths)).any(|index| index == on);
-        if on == straggler.path || !is_in_question || !copy.may_send(now) {
+        let is_eligible = bits(candidates(now, paths)).any(|index| index == on);
+        if on == straggler.path || !is_eligible || !copy.may_send(now) {
             return false;
         }
         let reinjects = original.is_suspect || copy_is_earlier(now, straggler, on, paths, &self.clocks);
         if reinjects {
-            self.clocks.on_promise(now, on, copy, straggler.bytes);
+            self.clocks.on_grant(now, on, copy, straggler.bytes);
         }
         reinjects
     }
 }
 
-/// A few datagrams on the first path of `unmeasured` that may send and has not got them yet.
+/// A few datagrams on the first path of `unmeasured` that may send and does not have them in flight
+/// yet.
 fn measure(now: Instant, demand: &Demand, paths: &[PathView], unmeasured: u32) -> Option<Choice> {
     bits(unmeasured).find_map(|index| {
         let path = &paths[index];
@@ -129,13 +134,13 @@ fn measure(now: Instant, demand: &Demand, paths: &[PathView], unmeasured: u32) -
         let is_due = demand.ready_bytes > 0 && is_bulk && wanted >= path.datagram_bytes;
         (is_due && path.has_room_for_datagram(now)).then(|| Choice::Send {
             path: index,
-            bytes_max: allowance(path, wanted),
+            bytes_max: sendable_bytes(path, wanted),
             copies: 0,
         })
     })
 }
 
-/// Everything that waits; what that means if more will follow stands at [`EarliestDelivery`].
+/// The backlog. [`EarliestDelivery`] explains its meaning if more data follows.
 fn backlog_bytes(demand: &Demand, paths: &[PathView], mask: u32) -> u64 {
     if demand.is_last {
         return demand.ready_bytes;
@@ -143,14 +148,16 @@ fn backlog_bytes(demand: &Demand, paths: &[PathView], mask: u32) -> u64 {
     bits(mask).fold(demand.ready_bytes, |sum, index| sum.saturating_add(paths[index].in_flight_bytes))
 }
 
-/// Everything that waits, divided over the paths that make it arrive earliest: all of them finish together.
+/// Divides the backlog over the set of paths that delivers it earliest, so that all of them finish
+/// at the same time.
 ///
-/// If the demand is last: `n` paths, delivering `rate` from `begins` on, have brought all of it at the time `t` at
-/// which the sum of `rate * (t - begins)` is the backlog. One more path helps if a datagram there arrives no later than
-/// `t`.
+/// If the demand is last: `n` paths, each delivering at `rate` from `begins` on, have delivered the
+/// backlog at the time `t` at which the sum of `rate * (t - begins)` equals it. Another path helps
+/// if a datagram on it arrives no later than `t`.
 ///
-/// If more follows, the backlog is a buffer that goes round, and `t` is when `n` paths have sent as much as it holds:
-/// the sum of `rate * t`. One more path helps if by then the sender knows that the datagram has arrived.
+/// If more data follows, the backlog is a buffer that is refilled continuously, and `t` is the time
+/// at which `n` paths have sent its size: the sum of `rate * t`. Another path helps if the sender
+/// receives the acknowledgement of its datagram by then.
 struct Plan {
     used_count: usize,
     is_last: bool,
@@ -164,7 +171,7 @@ impl Plan {
         let backlog_parts = u128::from(backlog) * u128::from(PARTS_PER_BYTE);
         let mut plan = Self { used_count: 0, is_last, backlog_parts, rates: 0, rates_by_begins: 0 };
         for delivery in ranked {
-            // The first path is always in use: its own rate is no part of the sums yet.
+            // The first path is always used; its rate is not part of the sums yet.
             if plan.used_count > 0 && plan.is_over_at(delivery.arrives_ns + plan.return_ns(delivery)) {
                 break;
             }
@@ -177,9 +184,10 @@ impl Plan {
         plan
     }
 
-    /// What counts beyond the arrival: if more follows, the way back to the sender.
+    /// Time after the arrival that counts: the return path of the acknowledgement, if more data
+    /// follows.
     const fn return_ns(&self, delivery: &Delivery) -> u64 {
-        if self.is_last { 0 } else { delivery.back_ns }
+        if self.is_last { 0 } else { delivery.return_ns }
     }
 
     /// Whether `t` is earlier than `at_ns`.
@@ -187,7 +195,7 @@ impl Plan {
         self.rates * at_ns as u128 > self.backlog_parts + self.rates_by_begins
     }
 
-    /// The part of `delivery`'s path, at most `bytes_max`.
+    /// The share of `delivery`'s path, at most `bytes_max`.
     fn share_bytes(&self, delivery: &Delivery, bytes_max: u64) -> u64 {
         let at_ns = delivery.arrives_with_ns(bytes_max) + self.return_ns(delivery);
         if self.used_count == 1 || self.rates == 0 || !self.is_over_at(at_ns) {

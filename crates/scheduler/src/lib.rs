@@ -1,13 +1,24 @@
-//! Which path carries the next packets: small strategies behind one trait.
+//! Multipath packet schedulers: the strategy that selects the path of the next packets.
 //!
-//! Sans-IO, and blind to the connection: a scheduler sees one [`PathView`] for each path and one [`Demand`], and
-//! answers with a [`Choice`]. Sealing, acknowledging, finding losses and dropping duplicates stay with the connection;
-//! so the same inputs in the same order always give the same choices, which is what the [`trace`] relies on.
+//! The crate is sans-I/O and independent of the connection. A scheduler receives one [`PathView`]
+//! per path and one [`Demand`], and returns a [`Choice`]. Encryption, acknowledgements, loss
+//! detection and duplicate removal belong to the connection. Equal inputs in the same order always
+//! give equal choices, which the [`trace`] relies on.
 //!
-//! The calling contract: time never goes backwards; `choose` is asked again after every batch it allowed and whenever a
-//! path, the demand or the clock changed; `reinjects` is asked when a path has room and nothing else is to be sent.
+//! The calling contract: time never goes backwards. `choose` is called again after every batch it
+//! permitted and whenever a path, the demand or the time changed. `reinjects` is called when a path
+//! may send and there is no new data.
 //!
-//! Start with [`Scheduler`], then [`EarliestDelivery`], the default.
+//! | module | holds |
+//! |---|---|
+//! | `strategy` | [`Strategy`]: the strategies by name |
+//! | `view` | [`PathView`], [`Demand`], [`Straggler`]: the inputs |
+//! | `earliest`, `estimate` | [`EarliestDelivery`], the default, and its arrival estimates |
+//! | `lowest_rtt`, `round_robin`, `redundant` | the other strategies |
+//! | `candidates` | the eligible paths, common to all strategies |
+//! | [`trace`] | recording and replay of decisions |
+//!
+//! Start with [`Scheduler`], then [`EarliestDelivery`].
 #![forbid(unsafe_code)]
 
 mod candidates;
@@ -32,42 +43,50 @@ pub use view::{Demand, PathView, Straggler};
 
 use units::Instant;
 
-/// Most paths one choice looks at: the bits of [`Choice::Send`]'s `copies`. Paths past them are not used.
+/// Largest number of paths considered: the bits of `copies` in [`Choice::Send`]. Further paths are
+/// not used.
 pub const PATHS_MAX: usize = 32;
 
-/// Most datagrams one choice allows: what one call to the system sends at most (UDP segmentation offload stops at 64).
+/// Largest number of datagrams that one choice permits: the limit of one system call with UDP
+/// segmentation offload.
 pub const BATCH_DATAGRAMS: u64 = 64;
 
-/// What to do next.
+/// The result of a scheduling decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// Send on one path.
     Send {
-        /// Index into the paths given (not the path ID).
+        /// Index into the given paths (not the path ID).
         path: usize,
-        /// Most bytes to send before asking again; at least one datagram of that path.
+        /// Largest number of bytes to send before the next decision; at least one datagram of that
+        /// path.
         bytes_max: u64,
-        /// Bit `i`: also send a copy on the path with index `i`. Never holds the bit of `path` itself.
+        /// Bit `i`: also send a copy on the path with index `i`. The bit of `path` itself is never
+        /// set.
         copies: u32,
     },
-    /// Send nothing, although something may be waiting.
+    /// Send nothing, although data may be waiting.
     Wait {
-        /// Ask again then (a pacer lets go); `None`: when something changes, such as an acknowledgement or room in a
-        /// socket.
+        /// Time of the next decision, when a pacer permits a datagram. `None`: when an input
+        /// changes, for example by an acknowledgement or a writable socket.
         until: Option<Instant>,
     },
 }
 
-/// A strategy: chooses the path of the next packets, and whether late ones are sent again elsewhere.
+/// A scheduling strategy: selects the path of the next packets, and decides whether late data is
+/// resent on another path.
 ///
-/// Both calls do bounded work (at most [`PATHS_MAX`] paths), allocate nothing and never panic, whatever the views hold.
+/// Both methods do bounded work (at most [`PATHS_MAX`] paths), allocate nothing and never panic,
+/// for any inputs.
 pub trait Scheduler: Send {
-    /// Where the next of `demand`'s bytes go. `paths` is in the order in which they were opened; its length may change between calls.
+    /// Selects the path for the next bytes of `demand`. `paths` is in the order in which the paths
+    /// were opened; its length may change between calls.
     #[must_use]
     fn choose(&mut self, now: Instant, demand: &Demand, paths: &[PathView]) -> Choice;
 
-    /// Whether to send `straggler` again on `paths[on]`, which has room and nothing else to send. The caller sees to it
-    /// that the same bytes are sent again once only for each answer, and that the receiver drops the duplicate.
+    /// Whether to resend `straggler` on `paths[on]`, which may send and has no other data. For each
+    /// positive answer the caller must resend the bytes only once, and the receiver must drop the
+    /// duplicate.
     #[must_use]
     fn reinjects(&mut self, now: Instant, straggler: &Straggler, on: usize, paths: &[PathView]) -> bool;
 }

@@ -1,12 +1,13 @@
-//! The lowest smoothed round trip time that may send now: what most multipath transports do by default.
+//! Lowest RTT first: the default of most multipath transports.
 
 use units::Instant;
 
-use crate::candidates::{allowance, batch_bytes, bits, candidates, next_release};
+use crate::candidates::{batch_bytes, bits, candidates, next_release, sendable_bytes};
 use crate::{Choice, Demand, PathView, Scheduler, Straggler};
 
-/// Fills the path of the lowest smoothed round trip time, then the next. Never waits while any path in question may
-/// send, so the tail of a transfer may leave on a slow path. Sends stragglers again only from suspect paths.
+/// Fills the path with the lowest smoothed RTT, then the next. Never waits while an eligible path
+/// may send, so the tail of a transfer may be sent on a slow path. Reinjects only from suspect
+/// paths.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct LowestRtt;
 
@@ -17,7 +18,7 @@ impl Scheduler for LowestRtt {
         match ready.min_by_key(|&index| paths[index].srtt) {
             Some(index) => {
                 let path = &paths[index];
-                Choice::Send { path: index, bytes_max: allowance(path, batch_bytes(path)), copies: 0 }
+                Choice::Send { path: index, bytes_max: sendable_bytes(path, batch_bytes(path)), copies: 0 }
             }
             None => Choice::Wait { until: next_release(now, paths, mask) },
         }
@@ -28,8 +29,8 @@ impl Scheduler for LowestRtt {
     }
 }
 
-/// Whether `straggler` is stuck on a suspect path and `on` is one in question that may send: the rule of the strategies
-/// that do not judge delivery times.
+/// Whether `straggler` is on a suspect path and `on` is an eligible path that may send: the rule of
+/// strategies without arrival estimates.
 pub(crate) fn reinjects_from_suspect(now: Instant, straggler: &Straggler, on: usize, paths: &[PathView]) -> bool {
     let is_stuck = paths.get(straggler.path).is_some_and(|path| path.is_suspect);
     let is_ready = bits(candidates(now, paths)).any(|index| index == on && paths[index].may_send(now));

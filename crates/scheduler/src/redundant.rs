@@ -1,17 +1,17 @@
-//! All stream data on several paths at once: capacity spent on not waiting for the path that fails. Datagrams go once: nobody
-//! could tell them from their copies.
+//! Redundant transmission: all stream data on several paths at once, so that no failure of a path
+//! delays it. DATAGRAM frames are sent once, because the receiver could not tell copies from
+//! originals.
 
 use units::Instant;
 
-use crate::candidates::{allowance, batch_bytes, candidates, next_release};
+use crate::candidates::{batch_bytes, candidates, next_release, sendable_bytes};
 use crate::lowest_rtt::reinjects_from_suspect;
 use crate::{Choice, Demand, EarliestDelivery, PATHS_MAX, PathView, Scheduler, Straggler};
 
-/// The path of the earliest delivery that may send now, and copies on the next ones.
+/// Sends on the path with the earliest delivery that may send now, with copies on the next ones.
 ///
-/// If fewer than the wanted number of paths may send, there are fewer copies: waiting for the slowest of them would
-/// give up the speed of the others. Sends stragglers again only from suspect paths; everything else is there twice
-/// already.
+/// If fewer paths than wanted may send, there are fewer copies: waiting for the slowest would slow
+/// down the others. Reinjects only from suspect paths, because everything else has copies already.
 #[derive(Debug)]
 pub struct Redundant {
     wanted_count: usize,
@@ -19,7 +19,8 @@ pub struct Redundant {
 }
 
 impl Redundant {
-    /// Each packet on `copies` paths, the first one included; 0 counts as 1, and more than [`PATHS_MAX`] as that many.
+    /// Sends each packet on `copies` paths, including the first; 0 counts as 1, and more than
+    /// [`PATHS_MAX`] counts as [`PATHS_MAX`].
     pub fn new(copies: u8) -> Self {
         Self { wanted_count: usize::from(copies).clamp(1, PATHS_MAX), order: EarliestDelivery::new() }
     }
@@ -36,13 +37,13 @@ impl Scheduler for Redundant {
         for index in ready.take(wanted_count) {
             let path = &paths[index];
             match &mut chosen {
-                None => chosen = Some((index, allowance(path, batch_bytes(path)))),
+                None => chosen = Some((index, sendable_bytes(path, batch_bytes(path)))),
                 Some((first, bytes_max)) => {
-                    // The copies must fit where they go: no more than the narrowest of the windows.
+                    // The copies must fit the smallest of the windows.
                     if path.window_room() < paths[*first].datagram_bytes {
                         continue;
                     }
-                    *bytes_max = allowance(&paths[*first], (*bytes_max).min(path.window_room()));
+                    *bytes_max = sendable_bytes(&paths[*first], (*bytes_max).min(path.window_room()));
                     copies |= 1 << index;
                 }
             }
@@ -50,7 +51,7 @@ impl Scheduler for Redundant {
         let Some((path, bytes_max)) = chosen else {
             return Choice::Wait { until: next_release(now, paths, mask) };
         };
-        self.order.on_promise(now, bytes_max.min(demand.ready_bytes), paths, copies | 1 << path);
+        self.order.on_grant(now, bytes_max.min(demand.ready_bytes), paths, copies | 1 << path);
         Choice::Send { path, bytes_max, copies }
     }
 

@@ -1,24 +1,24 @@
-//! In turn: the yardstick that any cleverness must beat.
+//! Round robin: the baseline for the other strategies.
 
 use units::Instant;
 
-use crate::candidates::{allowance, bits, candidates, next_release};
+use crate::candidates::{bits, candidates, next_release, sendable_bytes};
 use crate::lowest_rtt::reinjects_from_suspect;
 use crate::{Choice, Demand, PathView, Scheduler, Straggler};
 
-/// Datagrams of one turn. One would be the purest, and cost a system call for each packet; a whole batch would put
-/// every small transfer on a single path.
+/// Datagrams per turn. One would cost a system call per packet; a whole batch would put every small
+/// transfer on a single path.
 pub const TURN_DATAGRAMS: u64 = 8;
 
-/// Takes the paths that may send in turn, by path ID, [`TURN_DATAGRAMS`] each. Sends stragglers again only from suspect
-/// paths.
+/// Uses the paths that may send in turn, by path ID, with [`TURN_DATAGRAMS`] each. Reinjects only
+/// from suspect paths.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct RoundRobin {
     last_id: Option<u32>,
 }
 
 impl RoundRobin {
-    /// A scheduler whose first turn is the first path's.
+    /// A scheduler that starts with the first path.
     pub const fn new() -> Self {
         Self { last_id: None }
     }
@@ -28,12 +28,13 @@ impl Scheduler for RoundRobin {
     fn choose(&mut self, now: Instant, _demand: &Demand, paths: &[PathView]) -> Choice {
         let mask = candidates(now, paths);
         let ready = bits(mask).filter(|&index| paths[index].has_room_for_datagram(now));
-        // Those after the last one first, then from the start again. By ID, because indices shift when paths go.
+        // The paths after the last one, then from the start. By ID, because indices shift when
+        // paths are removed.
         match ready.min_by_key(|&index| (self.last_id.is_some_and(|last| paths[index].id <= last), paths[index].id)) {
             Some(index) => {
                 let path = &paths[index];
                 self.last_id = Some(path.id);
-                let bytes_max = allowance(path, path.datagram_bytes.saturating_mul(TURN_DATAGRAMS));
+                let bytes_max = sendable_bytes(path, path.datagram_bytes.saturating_mul(TURN_DATAGRAMS));
                 Choice::Send { path: index, bytes_max, copies: 0 }
             }
             None => Choice::Wait { until: next_release(now, paths, mask) },

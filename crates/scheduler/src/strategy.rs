@@ -1,4 +1,4 @@
-//! The strategies by the names a command line gives them.
+//! The strategies by name.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,25 +6,26 @@ use std::error::Error;
 
 use crate::{EarliestDelivery, LowestRtt, PATHS_MAX, Redundant, RoundRobin, Scheduler};
 
-/// Which scheduler to build. Reads and prints as `earliest`, `round-robin`, `lowest-rtt` or `redundant:2`.
+/// A scheduling strategy. Parsed and displayed as `earliest`, `round-robin`, `lowest-rtt` or
+/// `redundant:2`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Strategy {
-    /// Each packet where it is expected to arrive first; see [`EarliestDelivery`].
+    /// Earliest expected arrival; see [`EarliestDelivery`].
     #[default]
     EarliestDelivery,
-    /// In turn; see [`RoundRobin`].
+    /// Round robin; see [`RoundRobin`].
     RoundRobin,
-    /// The lowest smoothed round trip time that may send; see [`LowestRtt`].
+    /// The lowest smoothed RTT; see [`LowestRtt`].
     LowestRtt,
-    /// All stream data on several paths at once; see [`Redundant`].
+    /// All stream data on several paths; see [`Redundant`].
     Redundant {
-        /// On how many paths each packet leaves, the first one included; 0 counts as 1.
+        /// Number of paths for each packet, including the first; 0 counts as 1.
         copies: u8,
     },
 }
 
 impl Strategy {
-    /// A fresh scheduler of this strategy, for one connection.
+    /// A new scheduler of this strategy, for one connection.
     pub fn build(self) -> Box<dyn Scheduler> {
         match self {
             Self::EarliestDelivery => Box::new(EarliestDelivery::new()),
@@ -49,7 +50,8 @@ impl fmt::Display for Strategy {
 impl FromStr for Strategy {
     type Err = ParseStrategyError;
 
-    /// Fails for any other word, and for a number of paths that is not 1 to [`PATHS_MAX`] in plain digits.
+    /// Fails for other names, and for a number of paths that is not 1 to [`PATHS_MAX`] in plain
+    /// digits.
     fn from_str(input: &str) -> Result<Self, Self::Err> {
         let fail = || ParseStrategyError { input: input.to_owned() };
         match input {
@@ -67,7 +69,7 @@ impl FromStr for Strategy {
     }
 }
 
-/// A word that names no strategy.
+/// The name of an unknown strategy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseStrategyError {
     input: String,
@@ -77,7 +79,7 @@ impl fmt::Display for ParseStrategyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "no scheduler is called {:?}: expected earliest, round-robin, lowest-rtt or redundant:N with N from 1 to \
+            "unknown scheduler {:?}: expected earliest, round-robin, lowest-rtt or redundant:N with N from 1 to \
              {PATHS_MAX}",
             self.input
         )

@@ -1,4 +1,4 @@
-//! The rules, one by one, and what must hold whatever the views say.
+//! The rules of each strategy, and invariants under random input.
 
 use proptest::prelude::{
     Just, ProptestConfig, any, prop, prop_assert, prop_assert_eq, prop_compose, prop_oneof, proptest,
@@ -16,7 +16,7 @@ const BULK: Demand = Demand { ready_bytes: 100_000_000, is_last: true };
 const MESSAGE: Demand = Demand { ready_bytes: 200, is_last: true };
 const BATCH: u64 = BATCH_DATAGRAMS * MTU;
 
-/// An idle path with room: `rtt_ms`, `mbps`, and a window of two round trips' worth.
+/// An idle path that may send, with a window of two bandwidth-delay products.
 pub(crate) fn path(id: u32, rtt_ms: u64, mbps: u64) -> PathView {
     let rtt = Duration::from_millis(rtt_ms);
     let rate = Rate::from_mbps(mbps);
@@ -81,7 +81,8 @@ fn bulk_takes_whole_batches_and_fills_the_slow_path_when_the_fast_one_is_full() 
 #[test]
 fn the_tail_waits_for_the_fast_path() {
     let (fast, slow) = (path(0, 10, 100), path(1, 60, 50));
-    // The full window of the fast path lasts 20 ms, the slow one's first byte takes 30 ms: 100 kB more fit before that.
+    // The full window of the fast path takes 20 ms, the first byte of the slow one arrives after 30
+    // ms: 100 kB more fit before that.
     let tail = |ready_bytes| Demand { ready_bytes, is_last: true };
     assert_eq!(earliest(tail(20_000), &[full(fast), slow]), Choice::Wait { until: None });
     assert_eq!(sent_on(earliest(tail(400_000), &[full(fast), slow])), Some(1));
@@ -89,50 +90,53 @@ fn the_tail_waits_for_the_fast_path() {
     assert_eq!(
         earliest(MESSAGE, &[PathView { release_at, ..fast }, slow]),
         Choice::Wait { until: Some(release_at) },
-        "the pacer lets the fast path go long before the slow one delivers"
+        "the pacer permits the fast path long before the slow one delivers"
     );
     assert_eq!(earliest(MESSAGE, &[PathView { has_room: false, ..fast }, slow]), Choice::Wait { until: None });
 }
 
 #[test]
-fn near_the_tail_the_slow_path_gets_its_part_only() {
+fn near_the_tail_the_slow_path_gets_only_its_share() {
     let (fast, slow) = (full(path(0, 10, 100)), path(1, 60, 100));
-    // Both deliver 100 Mb/s: the fast one from 15 ms on (its queue, then half a round trip), the slow one from 30 ms
-    // on. 300 kB take both together until 34.5 ms; 4.5 ms of that are 56 kB of the slow one.
+    // Both deliver 100 Mb/s: the fast one from 15 ms on (its queue, then half a round trip), the
+    // slow one from 30 ms on. Together they need until 34.5 ms for 300 kB; 4.5 ms of that are 56 kB
+    // on the slow one.
     let Choice::Send { path: 1, bytes_max, copies: 0 } =
         earliest(Demand { ready_bytes: 300_000, is_last: true }, &[fast, slow])
     else {
-        panic!("the slow path helps here")
+        panic!("the slow path must be used")
     };
     assert!((50_000..=57_000).contains(&bytes_max), "{bytes_max}");
     assert_eq!(bytes_max % MTU, 0);
 }
 
 #[test]
-fn what_follows_counts_as_much_as_is_outstanding() {
+fn bytes_in_flight_count_as_backlog_if_more_data_follows() {
     let more = |ready_bytes| Demand { ready_bytes, is_last: false };
     let fast = path(0, 10, 100);
     let (near, far) = (path(1, 12, 100), path(1, 300, 100));
-    // 250 kB in flight and 10 kB ready are 20.8 ms of the fast path: the near one knows within 12 ms, the far one not.
+    // 250 kB in flight and 10 kB ready are 20.8 ms of the fast path. The near path is acknowledged
+    // within 12 ms, the far one is not.
     assert_eq!(sent_on(earliest(more(10_000), &[full(fast), near])), Some(1));
     assert_eq!(earliest(more(10_000), &[full(fast), far]), Choice::Wait { until: None });
     assert_eq!(sent_on(earliest(more(20_000_000), &[full(fast), far])), Some(1));
 }
 
 #[test]
-fn what_was_sent_a_moment_ago_queues_ahead() {
-    // No acknowledgement can tell yet that the first path has a queue; the scheduler knows because it made it.
+fn recently_sent_data_counts_as_queue() {
+    // No acknowledgement can show yet that the first path has a queue; the scheduler knows it from
+    // its own choices.
     let mut scheduler = Strategy::EarliestDelivery.build();
     let mut paths = [path(0, 10, 10), path(1, 14, 10)];
     paths[0].window_bytes = 1_000_000;
     let tail = Demand { ready_bytes: 60_000, is_last: true };
     let Choice::Send { path: 0, bytes_max, .. } = scheduler.choose(NOW, &tail, &paths) else {
-        panic!("the first path is the faster one")
+        panic!("the first path must be selected")
     };
     paths[0].in_flight_bytes = bytes_max;
     let rest = Demand { ready_bytes: tail.ready_bytes - bytes_max, is_last: true };
     assert_eq!(sent_on(scheduler.choose(NOW, &rest, &paths)), Some(1));
-    // Had the caller sent nothing of it, the first path would still be the one.
+    // If the caller had sent nothing of it, the first path would be selected again.
     paths[0].in_flight_bytes = 0;
     let mut scheduler = Strategy::EarliestDelivery.build();
     let _ = scheduler.choose(NOW, &tail, &paths);
@@ -140,7 +144,7 @@ fn what_was_sent_a_moment_ago_queues_ahead() {
 }
 
 #[test]
-fn an_unmeasured_path_gets_a_few_datagrams_of_bulk_and_none_of_a_message() {
+fn an_unmeasured_path_gets_a_few_datagrams_of_bulk_but_no_message() {
     let guess = Duration::from_millis(333);
     let unknown = PathView { srtt: guess, min_rtt: Duration::ZERO, window_bytes: 12_000, ..path(1, 1, 1) };
     let paths = [path(0, 10, 100), unknown];
@@ -150,12 +154,12 @@ fn an_unmeasured_path_gets_a_few_datagrams_of_bulk_and_none_of_a_message() {
     assert_eq!(sent_on(earliest(MESSAGE, &paths)), Some(0));
     let asked = PathView { in_flight_bytes: MEASURE_DATAGRAMS * MTU, ..unknown };
     assert_eq!(sent_on(earliest(BULK, &[paths[0], asked])), Some(0));
-    assert_eq!(sent_on(earliest(BULK, &[full(paths[0]), asked])), None, "nothing more before the first answer");
-    assert_eq!(sent_on(earliest(MESSAGE, &[unknown])), Some(0), "the only path there is");
+    assert_eq!(sent_on(earliest(BULK, &[full(paths[0]), asked])), None, "no more before the first acknowledgement");
+    assert_eq!(sent_on(earliest(MESSAGE, &[unknown])), Some(0), "the only path");
 }
 
 #[test]
-fn backup_and_suspect_paths_are_used_only_when_nothing_better_is_there() {
+fn backup_and_suspect_paths_are_used_only_without_a_better_path() {
     let (slow, fast) = (path(0, 200, 1), path(1, 1, 1000));
     for strategy in ALL {
         let on = |paths: &[PathView]| sent_on(choose(strategy, BULK, paths));
@@ -163,26 +167,30 @@ fn backup_and_suspect_paths_are_used_only_when_nothing_better_is_there() {
         assert_eq!(on(&[full(slow), backup(fast)]), None, "{strategy}: a full path is still usable");
         assert_eq!(on(&[suspect(slow), backup(fast)]), Some(1), "{strategy}");
         assert_eq!(on(&[slow, suspect(fast)]), Some(0), "{strategy}");
-        assert_eq!(on(&[suspect(slow), suspect(backup(fast))]), Some(1), "{strategy}: the lowest srtt of the doubtful");
+        assert_eq!(
+            on(&[suspect(slow), suspect(backup(fast))]),
+            Some(1),
+            "{strategy}: the lowest srtt of the suspect paths"
+        );
         assert_eq!(on(&[suspect(slow)]), Some(0), "{strategy}");
     }
     assert_eq!(sent_on(earliest(MESSAGE, &[backup(slow), backup(fast)])), Some(1));
 }
 
 #[test]
-fn round_robin_takes_turns_by_path_id_even_when_paths_come_and_go() {
+fn round_robin_follows_path_ids_when_paths_are_added_and_removed() {
     let mut scheduler = Strategy::RoundRobin.build();
     let paths = [path(2, 10, 100), path(5, 90, 10), path(9, 50, 50)];
     let mut turn = |paths: &[PathView]| scheduler.choose(NOW, &BULK, paths);
     let choices = [turn(&paths), turn(&paths), turn(&paths), turn(&paths)];
     assert_eq!(choices.map(sent_on), [Some(0), Some(1), Some(2), Some(0)]);
     assert_eq!(choices[0], Choice::Send { path: 0, bytes_max: TURN_DATAGRAMS * MTU, copies: 0 });
-    assert_eq!(sent_on(turn(&[paths[1], paths[2]])), Some(0), "path 5 follows path 2 at whatever index");
-    assert_eq!(sent_on(turn(&[paths[0], paths[1], full(paths[2])])), Some(0), "path 9 is full: passed over");
+    assert_eq!(sent_on(turn(&[paths[1], paths[2]])), Some(0), "path 5 follows path 2 regardless of the index");
+    assert_eq!(sent_on(turn(&[paths[0], paths[1], full(paths[2])])), Some(0), "path 9 is full and skipped");
 }
 
 #[test]
-fn lowest_rtt_never_waits_while_anything_may_send() {
+fn lowest_rtt_never_waits_while_a_path_may_send() {
     let (fast, slow) = (path(0, 10, 100), path(1, 500, 1));
     assert_eq!(sent_on(choose(Strategy::LowestRtt, MESSAGE, &[slow, fast])), Some(1));
     assert_eq!(sent_on(choose(Strategy::LowestRtt, MESSAGE, &[full(fast), slow])), Some(1));
@@ -205,7 +213,7 @@ fn redundant_copies_on_the_next_best_paths_that_may_send() {
 }
 
 #[test]
-fn a_straggler_is_sent_again_where_the_copy_overtakes_it() {
+fn a_straggler_is_reinjected_if_the_copy_arrives_earlier() {
     let (fast, slow) = (path(0, 10, 100), path(1, 200, 10));
     let mut scheduler = Strategy::EarliestDelivery.build();
     let mut reinjects = |age_ms, from, on, paths: &[PathView]| {
@@ -214,9 +222,9 @@ fn a_straggler_is_sent_again_where_the_copy_overtakes_it() {
     };
     assert!(reinjects(20, 1, 0, &[fast, slow]), "due in 80 ms, a copy takes 5");
     assert!(!reinjects(98, 1, 0, &[fast, slow]), "due in 2 ms");
-    assert!(!reinjects(150, 1, 0, &[fast, slow]), "it arrived; its acknowledgement is on the way");
+    assert!(!reinjects(150, 1, 0, &[fast, slow]), "the original arrived; its acknowledgement is in transit");
     assert!(reinjects(205, 1, 0, &[fast, slow]), "overdue");
-    assert!(!reinjects(3, 0, 1, &[fast, slow]), "the slow path overtakes nothing");
+    assert!(!reinjects(3, 0, 1, &[fast, slow]), "a copy on the slow path arrives later");
     assert!(reinjects(1, 1, 0, &[fast, suspect(slow)]));
     assert!(!reinjects(300, 1, 0, &[suspect(fast), slow]));
     assert!(!reinjects(300, 1, 0, &[full(fast), slow]));
@@ -226,7 +234,7 @@ fn a_straggler_is_sent_again_where_the_copy_overtakes_it() {
 }
 
 #[test]
-fn the_other_strategies_resend_from_suspect_paths_only() {
+fn the_other_strategies_reinject_only_from_suspect_paths() {
     let (fast, slow) = (path(0, 10, 100), path(1, 200, 10));
     let straggler = Straggler { path: 1, sent_at: Instant::ZERO, bytes: MTU };
     for strategy in &ALL[1..] {
@@ -238,7 +246,7 @@ fn the_other_strategies_resend_from_suspect_paths_only() {
 }
 
 #[test]
-fn strategies_read_as_they_print() {
+fn strategies_round_trip_through_display_and_parse() {
     for strategy in ALL.into_iter().chain([Strategy::Redundant { copies: 32 }]) {
         assert_eq!(strategy.to_string().parse(), Ok(strategy));
     }
@@ -250,7 +258,7 @@ fn strategies_read_as_they_print() {
 }
 
 #[test]
-fn no_path_or_too_many_are_no_trouble() {
+fn no_paths_and_too_many_paths_are_handled() {
     let many: Vec<PathView> =
         (0..40).map(|id| if id < 32 { full(path(id, 10, 10)) } else { path(id, 1, 10) }).collect();
     for strategy in ALL {
@@ -259,7 +267,7 @@ fn no_path_or_too_many_are_no_trouble() {
     }
 }
 
-/// Mostly plausible numbers, sometimes the extremes.
+/// Mostly plausible numbers, sometimes extreme ones.
 fn odd(most: u64) -> impl Generator<Value = u64> {
     prop_oneof![6 => 0..=most, 1 => Just(0), 1 => Just(1), 1 => Just(u64::MAX)]
 }
@@ -303,19 +311,22 @@ pub(crate) fn any_strategy() -> impl Generator<Value = Strategy> {
     })
 }
 
-/// The rules that hold for every strategy and every view.
+/// The rules for every strategy and every input.
 fn check(strategy: Strategy, now: Instant, paths: &[PathView], choice: Choice) {
     let known = &paths[..paths.len().min(PATHS_MAX)];
     let are_all_suspect = known.iter().all(|path| path.is_suspect);
     let has_available = known.iter().any(|path| !path.is_suspect && !path.is_backup);
     match choice {
         Choice::Send { path, bytes_max, copies } => {
-            assert_eq!(copies >> path & 1, 0, "a copy on the path itself");
+            assert_eq!(copies >> path & 1, 0, "a copy on the selected path");
             let others = (0..32).filter(|index| copies >> index & 1 == 1);
             for index in others.chain([path]) {
                 let view = known[index];
                 assert!(view.has_room_for_datagram(now) && (are_all_suspect || view.may_send(now)), "{view:?}");
-                assert!(!view.is_backup || !has_available || are_all_suspect, "a backup without need");
+                assert!(
+                    !view.is_backup || !has_available || are_all_suspect,
+                    "a backup path although another is usable"
+                );
             }
             assert!(bytes_max >= known[path].datagram_bytes && bytes_max > 0);
             assert!(
@@ -324,7 +335,7 @@ fn check(strategy: Strategy, now: Instant, paths: &[PathView], choice: Choice) {
             );
         }
         Choice::Wait { until } => {
-            assert!(until.is_none_or(|until| until > now), "a wait that is over would spin");
+            assert!(until.is_none_or(|until| until > now), "the wait must end in the future");
             let could = |path: &&PathView| path.may_send(now) && (!path.is_backup || !has_available);
             let may_wait_for_better = strategy == Strategy::EarliestDelivery;
             assert!(may_wait_for_better || known.iter().find(could).is_none(), "waits although a path may send");
@@ -336,7 +347,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn no_view_makes_a_choice_that_cannot_be_carried_out(
+    fn every_choice_is_executable(
         strategy in any_strategy(),
         calls in prop::collection::vec((any_paths(), odd(10_000_000), any::<bool>(), 0..2_000_000u64), 1..6),
         straggler in (0..PATHS_MAX + 2, odd(6_000_000_000), odd(65_536), 0..PATHS_MAX + 2),
@@ -354,9 +365,10 @@ proptest! {
         }
     }
 
-    /// Earliest delivery waits only for a better path: with endless bulk it sends whenever any path in question may.
+    /// Earliest delivery waits only for a better path: with endless bulk data it sends whenever an
+    /// eligible path may.
     #[test]
-    fn with_endless_bulk_nothing_waits_while_a_path_may_send(
+    fn endless_bulk_never_waits_while_a_path_may_send(
         rtts_and_rates in prop::collection::vec((1u64..400, 1u64..2_000, any::<bool>()), 1..8),
     ) {
         let paths: Vec<PathView> = rtts_and_rates.iter().zip(0..).map(|(&(rtt_ms, mbps, is_full), id)| {
@@ -370,13 +382,14 @@ proptest! {
         }
     }
 
-    /// A path is passed over only for one where the datagram arrives earlier, even counting the wait.
+    /// A path is skipped only for one on which the datagram arrives earlier, including the wait.
     #[test]
-    fn a_message_waits_only_for_a_path_that_is_worth_it(
+    fn a_message_waits_only_for_an_earlier_arrival(
         idle_rtt_ms in 1u64..400, full_rtt_ms in 1u64..400, mbps in 1u64..1000,
     ) {
         let (idle, busy) = (path(0, idle_rtt_ms, mbps), full(path(1, full_rtt_ms, mbps)));
-        // The busy one has two round trips' worth in flight: one queues, then half a round trip follows.
+        // The busy path has two bandwidth-delay products in flight: one queues, then half a round
+        // trip follows.
         let is_worth_it = 3 * full_rtt_ms < idle_rtt_ms;
         let is_worth_nothing = 3 * full_rtt_ms > idle_rtt_ms + 1;
         let choice = earliest(MESSAGE, &[idle, busy]);
@@ -385,7 +398,8 @@ proptest! {
     }
 }
 
-/// Prints nanoseconds a call: `cargo test --release -p litz-scheduler -- --ignored --nocapture cost`.
+/// Prints the nanoseconds per call: `cargo test --release -p litz-scheduler -- --ignored
+/// --nocapture cost`.
 #[test]
 #[ignore = "a measurement; needs a release build and a quiet machine"]
 #[expect(clippy::disallowed_methods, reason = "measures real time")]

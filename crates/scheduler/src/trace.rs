@@ -1,8 +1,8 @@
-//! Every decision with its inputs, one line each, and the replay of such a trace.
+//! A trace of every decision with its inputs, one line each, and its replay.
 //!
-//! A scheduler sees nothing but its arguments, so the same calls in the same order give the same answers: [`Traced`]
-//! writes calls and answers down, [`replay`] makes the calls again and compares. The format is
-//! `docs/spec/scheduler-trace.md`; [`Record`] is one of its lines.
+//! A scheduler depends only on its arguments, so equal calls in the same order give equal answers.
+//! [`Traced`] records calls and answers; [`replay()`] repeats the calls and compares. The format is
+//! specified in `docs/spec/scheduler-trace.md`; [`Record`] is one line.
 
 mod format;
 mod record;
@@ -20,19 +20,21 @@ pub use format::{LINE_BYTES_MAX, VERSION_LINE};
 pub use record::Record;
 pub use replay::{DIFFERENCES_KEPT_MAX, Difference, Replay, TraceError, TraceErrorKind, replay};
 
-/// Takes the lines of a trace, without their line feeds.
+/// Receives the lines of a trace, without line feeds.
 pub type Sink = Box<dyn FnMut(&str) + Send>;
 
-/// A scheduler that writes down every decision before it is carried out. Decides exactly as the strategy alone would.
+/// A scheduler that records every decision before it is executed. Its decisions are those of the
+/// strategy alone.
 pub struct Traced {
     inner: Box<dyn Scheduler>,
     sink: Sink,
-    /// Reused for every line, so that tracing allocates nothing once it is warm.
+    /// Reused for every line, so that tracing does not allocate per decision.
     line: String,
 }
 
 impl Traced {
-    /// A fresh scheduler of `strategy` whose decisions go to `sink`, after the two lines of the header.
+    /// A new scheduler of `strategy` whose decisions are recorded in `sink`, after the two header
+    /// lines.
     pub fn new(strategy: Strategy, mut sink: Sink) -> Self {
         sink(VERSION_LINE);
         let mut line = String::with_capacity(LINE_BYTES_MAX);
@@ -44,7 +46,8 @@ impl Traced {
 
 impl Scheduler for Traced {
     fn choose(&mut self, now: Instant, demand: &Demand, paths: &[PathView]) -> Choice {
-        // What a scheduler does not look at is not written either: a line has a bound.
+        // Paths that a scheduler ignores are not recorded either, so that a line has a bounded
+        // length.
         let paths = &paths[..paths.len().min(PATHS_MAX)];
         let choice = self.inner.choose(now, demand, paths);
         self.line.clear();

@@ -1,77 +1,82 @@
-//! What a scheduler is told: the paths, the demand, and data that is late.
+//! The inputs of a scheduler: the paths, the demand, and late data.
 
 use units::{Duration, Instant, Rate};
 
-/// What a scheduler may know of one path at one moment.
+/// The state of one path at a point in time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PathView {
     /// The QUIC path ID.
     pub id: u32,
-    /// To be used only if no other path is usable (draft-ietf-quic-multipath-21, PATH_STATUS_BACKUP).
+    /// Whether the peer prefers other paths (draft-ietf-quic-multipath-21, PATH_STATUS_BACKUP).
+    /// Used only if no other path is usable.
     pub is_backup: bool,
-    /// Silent for longer than a probe timeout: nothing but probes go there while another path is usable.
+    /// Whether the path gave no acknowledgement for longer than a probe timeout. Only probes are
+    /// sent on it while another path is usable.
     pub is_suspect: bool,
-    /// Smoothed round trip time (RFC 9002, section 5.3); the initial guess of 333 ms before the first sample.
+    /// Smoothed round-trip time (RFC 9002, section 5.3); the initial value of 333 ms before the
+    /// first sample.
     pub srtt: Duration,
-    /// Mean variation of the round trip time (RFC 9002, section 5.3).
+    /// Mean deviation of the round-trip time (RFC 9002, section 5.3).
     pub rttvar: Duration,
-    /// Least round trip time seen; [`Duration::ZERO`] before the first sample.
+    /// Minimum round-trip time; [`Duration::ZERO`] before the first sample.
     pub min_rtt: Duration,
-    /// Congestion window.
+    /// Congestion window in bytes.
     pub window_bytes: u64,
-    /// Bytes sent there and neither acknowledged nor declared lost.
+    /// Bytes sent on the path that are neither acknowledged nor declared lost.
     pub in_flight_bytes: u64,
-    /// Estimated capacity: the delivery rate measured, by controllers that measure one; `window_bytes / srtt` otherwise.
+    /// Estimated capacity: the measured delivery rate if the controller measures it, otherwise
+    /// `window_bytes / srtt`.
     pub rate: Rate,
-    /// The pacer holds the next datagram back until then; `now` or earlier: not at all.
+    /// The pacer permits the next datagram at this time; `now` or earlier means at once.
     pub release_at: Instant,
-    /// Its socket takes more.
+    /// Whether the path's socket accepts more datagrams.
     pub has_room: bool,
     /// Size of a full datagram.
     pub datagram_bytes: u64,
 }
 
 impl PathView {
-    /// Bytes that the congestion window still allows; zero if more than the window is in flight.
+    /// Bytes that the congestion window permits; zero if more than the window is in flight.
     pub const fn window_room(&self) -> u64 {
         self.window_bytes.saturating_sub(self.in_flight_bytes)
     }
 
-    /// Whether window, pacer and socket all have room for one full datagram, usable or not.
+    /// Whether window, pacer and socket all permit one full datagram, regardless of whether the
+    /// path is usable.
     pub fn has_room_for_datagram(&self, now: Instant) -> bool {
         self.has_room && self.release_at <= now && self.window_room() >= self.datagram_bytes
     }
 
-    /// Whether one full datagram may leave here now: room of window, pacer and socket, on a path that is not suspect. A
-    /// backup path may send in this sense; whether it is its turn depends on the others.
+    /// Whether one full datagram may be sent now: window, pacer and socket permit it and the path
+    /// is not suspect. This can be true for a backup path, whose use depends on the other paths.
     pub fn may_send(&self, now: Instant) -> bool {
         !self.is_suspect && self.has_room_for_datagram(now)
     }
 
-    /// Whether a round trip time was ever measured here; until then `srtt` is a guess.
+    /// Whether the path has an RTT sample; until then `srtt` is an initial value.
     pub const fn is_measured(&self) -> bool {
         !self.min_rtt.is_zero()
     }
 }
 
-/// What waits to be sent.
+/// The data to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
-    /// Bytes that could leave now.
+    /// Bytes that could be sent now.
     pub ready_bytes: u64,
-    /// The application said that nothing more follows them for now: no stream is held back by a full buffer or by
-    /// credit, so these bytes are the tail of something.
+    /// Whether no more data follows for now: no stream is blocked by a full buffer or by flow
+    /// control, so these bytes are the tail of a transfer or message.
     pub is_last: bool,
 }
 
-/// The oldest data outstanding on one path, asked about when nothing else is to be sent or the receiver's credit is
-/// used up.
+/// The oldest outstanding data on one path. The scheduler is asked about it when there is no new
+/// data or the receiver's flow-control credit is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Straggler {
-    /// Index of the path it was sent on.
+    /// Index of the path on which it was sent.
     pub path: usize,
-    /// When it was sent there.
+    /// Send time.
     pub sent_at: Instant,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
 }

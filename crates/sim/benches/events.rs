@@ -1,25 +1,25 @@
-//! How many events the simulator takes a second, on one core: the queue M/M/1 at load 0.8, where the arrival and the departure
-//! of a customer are an event each.
+//! Simulation speed in events per second on one core: an M/M/1 queue at load 0.8, where the arrival
+//! and the departure of each customer are one event each.
 //!
-//! `cargo bench -p litz-sim`; each way is run several times and the median is shown, with the mean wait beside its formula, so that a
-//! fast wrong one shows.
-#![expect(clippy::print_stdout, reason = "a benchmark shows what it found")]
+//! `cargo bench -p litz-sim` runs each variant several times and prints the median, with the mean
+//! wait beside its formula to show that the model is correct.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::collections::VecDeque;
 
-use sim::hardware::fddi::{Arrivals, Background, Frame, Ring, RingConfig};
+use sim::hardware::fddi::{Arrivals, Background, FddiFrame, Ring, RingConfig};
 use sim::{Calendar, Facility, Simulation, Stream, Tally};
 use units::{Duration, Instant};
 
-/// Customers of a run: some tenths of a second.
+/// Customers per run: some tenths of a second.
 const CUSTOMERS: u64 = 4_000_000;
 const RUNS: usize = 5;
 const GAP: Duration = Duration::from_nanos(12_500);
 const SERVICE: Duration = Duration::from_nanos(10_000);
-/// Load 0.8: the mean wait is rho / (1 - rho) services.
+/// Load 0.8: the mean wait is rho / (1 - rho) service times.
 const WAIT_NS: f64 = 40_000.0;
 
-/// Events and the mean wait in nanoseconds.
+/// Number of events and the mean wait in nanoseconds.
 type Outcome = (u64, f64);
 
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ enum Event {
     Departure,
 }
 
-/// As a loop over the calendar: no process, no facility.
+/// As a loop over the calendar, without processes or facilities.
 fn as_a_loop() -> Outcome {
     let (mut gaps, mut services) = (Stream::new(1, 0, "gaps"), Stream::new(1, 0, "services"));
     let mut calendar = Calendar::new();
@@ -57,29 +57,30 @@ fn as_a_loop() -> Outcome {
     (events, waits.mean())
 }
 
-/// As processes: one is the source, and each customer is one, served by a facility that keeps its books.
+/// As processes: one source and one process per customer, served by a facility with statistics.
 fn as_processes() -> Outcome {
     let mut simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
     let server = Facility::new(&sim, "server", 1);
-    let desk = server.clone();
+    let queue = server.clone();
     simulation.spawn(async move {
         let (mut gaps, mut services) = (sim.stream("gaps"), sim.stream("services"));
         for _ in 0..CUSTOMERS {
             sim.sleep(gaps.exponential(GAP)).await;
-            let (desk, service) = (desk.clone(), services.exponential(SERVICE));
+            let (queue, service) = (queue.clone(), services.exponential(SERVICE));
             sim.spawn(async move {
-                desk.serve(service).await;
+                queue.serve(service).await;
             });
         }
     });
     simulation.run();
-    // A customer's first step, at the time of its coming, is not counted: two events a customer, as in the loop.
+    // The first poll of a customer, at its arrival, is not counted: two events per customer, as in
+    // the loop.
     (2 * CUSTOMERS, server.report().mean_wait.as_nanos() as f64)
 }
 
-/// A ring of the papers: 20 stations, 20 km, background of 30 %, and a sender that always has a frame of 4500 bytes. Returns the
-/// frames that arrived in `span`.
+/// An FDDI ring as in the papers: 20 stations, 20 km, 30 % background load and one sender that
+/// always has a frame of 4500 bytes. Returns the number of frames that arrived in `span`.
 fn as_a_ring(span: Duration) -> u64 {
     let mut simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
@@ -92,8 +93,8 @@ fn as_a_ring(span: Duration) -> u64 {
         queue_frames: 1_000,
     };
     let config = RingConfig { background: Some(background), ..RingConfig::even(20, 20_000) };
-    let ring = Ring::new(&sim, "ring", config).expect("it can be");
-    ring.on_delivery(10, |_: Frame<()>| {});
+    let ring = Ring::new(&sim, "ring", config).expect("the configuration is valid");
+    ring.on_delivery(10, |_: FddiFrame<()>| {});
     for _ in 0..2 {
         let ring = ring.clone();
         simulation.spawn(async move {
@@ -130,7 +131,7 @@ fn main() {
             wait / 1e3,
             WAIT_NS / 1e3
         );
-        assert!((wait / WAIT_NS - 1.0).abs() < 0.05, "a queue of another kind");
+        assert!((wait / WAIT_NS - 1.0).abs() < 0.05, "the mean wait does not match M/M/1");
     }
     let span = Duration::from_secs(200);
     let (frames, seconds) = timed(|| as_a_ring(span));

@@ -1,18 +1,19 @@
-//! Events to come, in the total order of (time, insertion).
+//! The event queue, in the total order of (time, insertion).
 //!
-//! A four-ary heap in one vector: half the depth of a binary one, and four siblings share a cache line or two. Nothing is allocated
-//! for an event once the vector has grown. An event cannot be taken back; a model that no longer wants it lets it pass.
+//! A four-ary heap in one vector. It is half as deep as a binary heap, and four siblings share one
+//! or two cache lines. Scheduling does not allocate once the vector has grown. Events cannot be
+//! cancelled; a model ignores events that it no longer needs.
 
 use units::Instant;
 
-/// Children of a node of the heap.
+/// Children per heap node.
 const ARITY: usize = 4;
 
-/// Events of type `E` waiting for their time.
+/// Pending events of type `E`.
 #[derive(Clone, Debug, Default)]
 pub struct Calendar<E> {
     heap: Vec<Entry<E>>,
-    /// Breaks ties: who was scheduled first happens first.
+    /// Breaks ties: of two events at one time, the one scheduled first comes first.
     next_sequence: u64,
 }
 
@@ -30,12 +31,12 @@ impl<E> Entry<E> {
 }
 
 impl<E: Copy> Calendar<E> {
-    /// Nothing to come.
+    /// An empty calendar.
     pub const fn new() -> Self {
         Self { heap: Vec::new(), next_sequence: 0 }
     }
 
-    /// `event` happens at `at`, after all that were scheduled for the same time before.
+    /// Schedules `event` at `at`, after all events already scheduled for the same time.
     pub fn schedule(&mut self, at: Instant, event: E) {
         let entry = Entry { at_ns: at.as_nanos(), sequence: self.next_sequence, event };
         self.next_sequence += 1;
@@ -52,12 +53,12 @@ impl<E: Copy> Calendar<E> {
         self.heap[index] = entry;
     }
 
-    /// When the next event happens.
+    /// The time of the next event.
     pub fn next_at(&self) -> Option<Instant> {
         self.heap.first().map(|entry| Instant::from_nanos(entry.at_ns))
     }
 
-    /// Takes the next event.
+    /// Removes and returns the next event.
     pub fn pop(&mut self) -> Option<(Instant, E)> {
         let last = self.heap.pop()?;
         let Some(&first) = self.heap.first() else {
@@ -67,7 +68,7 @@ impl<E: Copy> Calendar<E> {
         Some((Instant::from_nanos(first.at_ns), first.event))
     }
 
-    /// Takes the next event if it happens at `until` or before.
+    /// Removes and returns the next event if its time is at or before `until`.
     pub fn pop_until(&mut self, until: Instant) -> Option<(Instant, E)> {
         if self.heap.first()?.at_ns > until.as_nanos() {
             return None;
@@ -75,22 +76,22 @@ impl<E: Copy> Calendar<E> {
         self.pop()
     }
 
-    /// How many events wait.
+    /// Number of pending events.
     pub const fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// True if nothing waits.
+    /// True if no event is pending.
     pub const fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// How many events were ever scheduled.
+    /// Number of events ever scheduled.
     pub const fn scheduled(&self) -> u64 {
         self.next_sequence
     }
 
-    /// Lets `entry` sink from the empty root to its place.
+    /// Moves `entry` down from the empty root to its position.
     fn sink(&mut self, entry: Entry<E>) {
         let len = self.heap.len();
         let mut index = 0;
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_of_one_time_happen_in_the_order_of_their_scheduling() {
+    fn events_at_one_time_occur_in_scheduling_order() {
         let mut calendar = Calendar::new();
         for event in 0..100_u32 {
             calendar.schedule(Instant::from_nanos(7), event);
@@ -138,9 +139,11 @@ mod tests {
     }
 
     proptest! {
-        /// The slow and obvious oracle: a sorted map of (time, number).
+        /// Compares with a simple oracle: a sorted map of (time, number).
         #[test]
-        fn any_mix_of_scheduling_and_taking_is_that_of_a_sorted_map(operations in prop::collection::vec((any::<bool>(), 0_u64..50), 0..400)) {
+        fn any_sequence_of_operations_matches_a_sorted_map(
+            operations in prop::collection::vec((any::<bool>(), 0_u64..50), 0..400),
+        ) {
             let mut calendar = Calendar::new();
             let mut oracle = BTreeMap::new();
             for (number, (take, at)) in (0_u64..).zip(operations) {

@@ -1,13 +1,14 @@
-//! Packets of interfaces as pcapng (draft-ietf-opsawg-pcapng), which Wireshark and tcpdump open: one file, one clock, an interface
-//! for each end of a link.
+//! Packet captures in pcapng format (draft-ietf-opsawg-pcapng), which Wireshark and tcpdump open:
+//! one file, one clock, one interface per end of a link.
 //!
-//! A model whose packets are lengths only writes records without bytes, which say how long the packet was.
+//! A model whose packets have only a length writes records without packet bytes.
 
 use std::io;
 
 use units::Instant;
 
-/// What the bytes of an interface begin with: numbers of the registry of link types (draft-ietf-opsawg-pcaplinktype).
+/// Link-layer type of an interface, from the registry of link types
+/// (draft-ietf-opsawg-pcaplinktype).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkType {
     /// Ethernet frames.
@@ -16,16 +17,16 @@ pub enum LinkType {
     Fddi = 10,
     /// IP packets, version 4 or 6.
     RawIp = 101,
-    /// Something of the model's own.
-    Own = 147,
+    /// A model-specific format (`LINKTYPE_USER0`).
+    User0 = 147,
 }
 
-/// How fine the clock of an interface is in the file. The run's own is always a nanosecond.
+/// Timestamp resolution of an interface in the file. The simulation itself always uses nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Resolution {
-    /// What old readers expect.
+    /// Microseconds, which old readers expect.
     Micros,
-    /// All that the simulator knows.
+    /// Nanoseconds, the full resolution of the simulation.
     #[default]
     Nanos,
 }
@@ -34,22 +35,22 @@ pub enum Resolution {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InterfaceId(u32);
 
-/// Which way a packet went.
+/// Direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// Towards the interface's owner.
+    /// Received by the interface.
     Inbound = 1,
-    /// Away from it.
+    /// Sent by the interface.
     Outbound = 2,
 }
 
-/// Writes a capture file. Nothing is kept: each record goes out at once.
+/// Writes a capture file. Nothing is buffered: each record is written at once.
 pub struct Capture<W> {
     out: W,
-    /// Bytes of a packet that are kept at most.
+    /// Maximum number of captured bytes per packet.
     snap_bytes: u32,
     interfaces: Vec<Resolution>,
-    /// One block, used again.
+    /// Buffer for one block.
     block: Vec<u8>,
 }
 
@@ -58,37 +59,37 @@ const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 
-/// In the writer's byte order, so that readers see which it is.
+/// Written in little-endian order like all fields; readers detect the byte order from it.
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
-/// "Not known": the section has the rest of the file.
+/// "Unknown": the section extends to the end of the file.
 const SECTION_LENGTH_UNKNOWN: u64 = u64::MAX;
 
-/// Options.
+/// Option codes.
 const END_OF_OPTIONS: u16 = 0;
 const OPT_COMMENT: u16 = 1;
 const IF_NAME: u16 = 2;
 const EPB_FLAGS: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 
-/// Comments are options, too; more than this is no comment.
+/// Comments are options; longer ones are cut.
 const COMMENT_BYTES_MAX: usize = 4096;
-/// Names are options, whose length has 16 bits; no viewer shows that much.
+/// Names are options, whose length field has 16 bits; viewers do not show that much.
 const NAME_BYTES_MAX: usize = 255;
 
 impl<W: io::Write> Capture<W> {
-    /// Begins a file that keeps `snap_bytes` bytes of a packet at most.
+    /// Begins a file that captures at most `snap_bytes` bytes per packet.
     ///
     /// # Errors
     /// If `out` fails.
     pub fn new(out: W, snap_bytes: u32) -> io::Result<Self> {
-        Self::about(out, snap_bytes, "")
+        Self::with_comment(out, snap_bytes, "")
     }
 
-    /// The same, with a comment that readers show: what run it is of.
+    /// Like [`new`](Self::new), with a comment that readers show, such as a description of the run.
     ///
     /// # Errors
     /// If `out` fails.
-    pub fn about(out: W, snap_bytes: u32, comment: &str) -> io::Result<Self> {
+    pub fn with_comment(out: W, snap_bytes: u32, comment: &str) -> io::Result<Self> {
         let mut capture = Self { out, snap_bytes, interfaces: Vec::new(), block: Vec::new() };
         capture.begin(SECTION_HEADER);
         capture.block.extend(BYTE_ORDER_MAGIC.to_le_bytes());
@@ -103,7 +104,7 @@ impl<W: io::Write> Capture<W> {
         Ok(capture)
     }
 
-    /// Describes an interface; its packets may follow.
+    /// Adds an interface.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -125,13 +126,14 @@ impl<W: io::Write> Capture<W> {
         Ok(InterfaceId(self.interfaces.len() as u32 - 1))
     }
 
-    /// A packet of `length` bytes passed `interface` at `at`. `bytes` are those of its beginning that are known; none will do.
+    /// Records a packet of `length` bytes at `interface` at time `at`. `bytes` are its leading
+    /// bytes, as far as they are known; may be empty.
     ///
     /// # Errors
     /// If the file cannot be written.
     ///
     /// # Panics
-    /// If the interface is of another capture, or more bytes are known than there are.
+    /// If the interface belongs to another capture, or `bytes` is longer than `length`.
     pub fn packet(
         &mut self,
         interface: InterfaceId,
@@ -157,7 +159,7 @@ impl<W: io::Write> Capture<W> {
         self.finish()
     }
 
-    /// Ends the file and returns what it was written to.
+    /// Completes the file and returns the writer.
     ///
     /// # Errors
     /// If the last bytes cannot be written.
@@ -169,7 +171,7 @@ impl<W: io::Write> Capture<W> {
     fn begin(&mut self, kind: u32) {
         self.block.clear();
         self.block.extend(kind.to_le_bytes());
-        // The length, when it is known.
+        // The total length, filled in by `finish`.
         self.block.extend([0; 4]);
     }
 
@@ -180,13 +182,13 @@ impl<W: io::Write> Capture<W> {
         self.pad();
     }
 
-    /// Blocks and options are whole words of 32 bits.
+    /// Blocks and options are padded to 32 bits.
     fn pad(&mut self) {
         self.block.resize(self.block.len().next_multiple_of(4), 0);
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        // The length stands at both ends, so that files can be read backwards.
+        // The length is at both ends, so that files can be read backwards.
         let length = (self.block.len() as u32 + 4).to_le_bytes();
         self.block[4..8].copy_from_slice(&length);
         self.block.extend(length);
@@ -194,8 +196,8 @@ impl<W: io::Write> Capture<W> {
     }
 }
 
-/// The longest beginning of `text` of at most `bytes` bytes. (`str::floor_char_boundary` is newer than the oldest compiler that this is
-/// built with.)
+/// The longest prefix of `text` of at most `bytes` bytes. (`str::floor_char_boundary` needs a newer
+/// compiler than the oldest supported one.)
 fn beginning(text: &str, bytes: usize) -> &str {
     let end = (0..=bytes.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     &text[..end]
@@ -213,7 +215,7 @@ mod tests {
     use crate::hardware::line::Line;
     use crate::kernel::Simulation;
 
-    /// The blocks of a file: type and body, lengths checked at both ends.
+    /// The blocks of a file, as type and body. Checks the lengths at both ends.
     fn blocks(mut file: &[u8]) -> Vec<(u32, &[u8])> {
         let word = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().unwrap());
         let mut blocks = Vec::new();
@@ -231,7 +233,8 @@ mod tests {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
         let mut capture = Capture::new(Vec::new(), 8).unwrap();
-        let ends = ["left", "right"].map(|name| capture.add_interface(name, LinkType::Own, Resolution::Nanos).unwrap());
+        let ends =
+            ["left", "right"].map(|name| capture.add_interface(name, LinkType::User0, Resolution::Nanos).unwrap());
         let capture = Rc::new(RefCell::new(capture));
         let config = LinkConfig { rate: Some(Rate::from_mbps(100)), ..LinkConfig::default() };
         let line: Line<[u8; 12]> = Line::new(&sim, "line", config).unwrap();
@@ -260,7 +263,7 @@ mod tests {
             .iter()
             .map(|(_, body)| {
                 let time = u64::from(word(body, 1)) << 32 | u64::from(word(body, 2));
-                assert_eq!((word(body, 3), word(body, 4)), (8, 1_250), "8 of 1250 bytes are kept");
+                assert_eq!((word(body, 3), word(body, 4)), (8, 1_250), "8 of 1250 bytes are captured");
                 (word(body, 0), time, body[20])
             })
             .collect();
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_alone_and_microseconds_will_do_and_names_are_cut_between_letters() {
+    fn lengths_without_bytes_and_microseconds_work_and_names_are_cut_at_characters() {
         let mut capture = Capture::new(Vec::new(), 100).unwrap();
         let name = "ü".repeat(200);
         let interface = capture.add_interface(&name, LinkType::RawIp, Resolution::Micros).unwrap();
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_is_an_error() {
+    fn a_write_failure_is_an_error() {
         let full = io::Cursor::new([0; 40]);
         let mut capture = Capture::new(full, 100).unwrap();
         assert!(capture.add_interface("left", LinkType::Ethernet, Resolution::Nanos).is_err());

@@ -1,28 +1,29 @@
-//! Modelled hardware. Its parameters are checked when it is built: what cannot be is an error that names the key.
+//! Models of hardware. Each checks its parameters on construction; an invalid one is an error that
+//! names its key.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | [`atm`] | lines of 53-byte cells with circuits that take turns; a train of cells is one event |
-//! | [`bus`] | buses: held or split transactions |
+//! | [`atm`] | ATM lines with circuits in round-robin order; a train of cells is one event |
+//! | [`bus`] | buses with held or split transactions |
 //! | [`channel`] | message links between processes, synchronous and unbuffered |
-//! | [`dma`] | engines that move words without a processor |
-//! | [`fddi`] | rings with the timed-token rules, an idle rotation costs nothing |
-//! | [`line`](mod@line) | point-to-point links on the model of `netem` |
-//! | [`memory`] | memories: nanoseconds a word, ports |
-//! | [`mesh`] | processors joined by a linear array, a mesh or a crossbar |
-//! | [`mux`] | network schedulers, and the device that holds one for all |
-//! | [`processor`] | processors: instructions per second, caches that miss |
+//! | [`dma`] | DMA engines |
+//! | [`fddi`] | FDDI rings with the timed-token protocol; idle rotations cost no events |
+//! | [`line`](mod@line) | point-to-point links with the link model of `netem` |
+//! | [`memory`] | memories: nanoseconds per word, ports |
+//! | [`mesh`] | processors connected by a linear array, a mesh or a crossbar |
+//! | [`mux`] | network schedulers and a device shared by all packets |
+//! | [`processor`] | processors: instructions per second, cache misses |
 //! | [`transputer`] | processors that run processes of two priorities, one at a time |
 
 pub mod atm;
 pub mod bus;
 pub mod channel;
+mod component_process;
 mod config_error;
 pub mod dma;
-mod driver;
 pub mod fddi;
-mod flight;
-mod lane;
+mod frame_queue;
+mod in_flight;
 pub mod line;
 pub mod memory;
 pub mod mesh;
@@ -37,5 +38,5 @@ pub use dma::Dma;
 pub use memory::{Memory, MemoryConfig};
 pub use mesh::{Forwarding, Mesh, MeshConfig, Topology};
 pub use mux::{Chooser, Mux, Outlet, Schedule};
-pub use processor::{Home, Processor, ProcessorConfig, Work};
+pub use processor::{AttachedMemory, Processor, ProcessorConfig, Work};
 pub use transputer::{Priority, Process, Transputer};

@@ -1,10 +1,10 @@
-//! Two waits at once.
+//! Awaiting two futures at once.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-/// Waits until both are done. They begin in this order.
+/// Waits until both futures are complete. `first` is polled first.
 pub async fn join(first: impl Future, second: impl Future) {
     let (mut first, mut second) = (pin!(first), pin!(second));
     let (mut first_done, mut second_done) = (false, false);

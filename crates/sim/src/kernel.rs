@@ -1,8 +1,9 @@
 //! Processes and virtual time.
 //!
-//! A process is an async function. It waits by awaiting what this crate offers ([`Sim::sleep`], a facility, a store); when it waits,
-//! the kernel takes the next entry of the calendar and goes on with the process named there. One thread, no wakers: an entry
-//! of the calendar says *when* and *who*, and that is all. What is awaited tolerates being asked too early.
+//! A process is an async function. It waits by awaiting the operations of this crate
+//! ([`Sim::sleep`], a facility, a store). While it waits, the kernel takes the next calendar entry,
+//! which consists of a time and a process, and resumes that process. There is one thread and there
+//! are no wakers. Every future of this crate tolerates spurious polls.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use units::{Duration, Instant};
 
 use crate::calendar::Calendar;
-use crate::observe::{Observed, Report};
+use crate::observe::{ComponentReport, Observed};
 use crate::stream::Stream;
 use crate::trace::Trace;
 
@@ -29,7 +30,7 @@ pub struct Simulation {
     sim: Sim,
 }
 
-/// A handle to the run that processes and components keep. Cheap to clone.
+/// A handle to the run, held by processes and components. Cheap to clone.
 #[derive(Clone)]
 pub struct Sim {
     kernel: Rc<Kernel>,
@@ -38,11 +39,12 @@ pub struct Sim {
 struct Kernel {
     now: Cell<Instant>,
     calendar: RefCell<Calendar<TaskId>>,
-    /// Processes that go on now, after all that the calendar has for now: its entries for this time were made before the time came.
+    /// Processes that are resumed at the present time. Calendar entries for the present time are
+    /// older and come first.
     ready: RefCell<VecDeque<TaskId>>,
     /// `None` while a process runs, and after its end.
     processes: RefCell<Vec<Option<Process>>>,
-    /// Places of processes that have ended.
+    /// Slots of processes that have ended.
     vacant: RefCell<Vec<TaskId>>,
     current: Cell<Option<TaskId>>,
     components: RefCell<BTreeMap<String, Rc<dyn Observed>>>,
@@ -50,7 +52,7 @@ struct Kernel {
     run: u64,
     events: Cell<u64>,
     stopped: Cell<bool>,
-    /// True while there is a trace: what is not recorded costs this one look.
+    /// True while a trace is recorded. A run without a trace pays only for this check.
     is_traced: Cell<bool>,
     trace: RefCell<Option<Trace>>,
 }
@@ -81,17 +83,18 @@ impl Simulation {
         self.sim.clone()
     }
 
-    /// Starts a process; it runs for the first time when the simulation next does.
+    /// Starts a process. It is first polled when the simulation next runs.
     pub fn spawn(&self, process: impl Future<Output = ()> + 'static) -> TaskId {
         self.sim.spawn(process)
     }
 
-    /// Runs until nothing is left to happen, or somebody calls [`Sim::stop`].
+    /// Runs until no events are left or a process calls [`Sim::stop`].
     pub fn run(&mut self) {
         self.run_to(Instant::from_nanos(u64::MAX));
     }
 
-    /// Runs all that happens until `until`, which is the time then. Earlier only if somebody calls [`Sim::stop`].
+    /// Runs all events up to and including `until` and sets the time to `until`, unless a process
+    /// calls [`Sim::stop`] first.
     pub fn run_until(&mut self, until: Instant) {
         self.run_to(until);
         let kernel = &self.sim.kernel;
@@ -110,7 +113,7 @@ impl Simulation {
         }
     }
 
-    /// The warm-up is over: all components forget the past.
+    /// Ends the warm-up: resets the statistics of all components.
     pub fn reset_statistics(&self) {
         let now = self.sim.now();
         for component in self.sim.kernel.components.borrow().values() {
@@ -118,16 +121,16 @@ impl Simulation {
         }
     }
 
-    /// What every component did since the warm-up, by name.
+    /// Statistics of every component since the end of the warm-up, sorted by name.
     ///
     /// # Panics
-    /// If a component breaks Little's law.
-    pub fn reports(&self) -> Vec<Report> {
+    /// If a component violates Little's law.
+    pub fn reports(&self) -> Vec<ComponentReport> {
         let now = self.sim.now();
         self.sim.kernel.components.borrow().values().map(|component| component.report(now)).collect()
     }
 
-    /// How often a process was resumed.
+    /// Number of times a process was resumed.
     pub fn events(&self) -> u64 {
         self.sim.kernel.events.get()
     }
@@ -135,8 +138,9 @@ impl Simulation {
 
 impl Drop for Simulation {
     fn drop(&mut self) {
-        // Processes and components hold handles, which hold the kernel, which holds them: cut the circle. What is dropped may still
-        // look at the kernel, so it is not borrowed meanwhile.
+        // The kernel owns processes and components, and those hold handles to the kernel. Clear
+        // both to break the reference cycle. Their destructors may use the kernel, so it must not
+        // be borrowed while they run.
         let processes = std::mem::take(&mut *self.sim.kernel.processes.borrow_mut());
         drop(processes);
         let components = std::mem::take(&mut *self.sim.kernel.components.borrow_mut());
@@ -145,12 +149,12 @@ impl Drop for Simulation {
 }
 
 impl Sim {
-    /// Virtual time.
+    /// The current virtual time.
     pub fn now(&self) -> Instant {
         self.kernel.now.get()
     }
 
-    /// Starts a process at the present time, after all that happens now already.
+    /// Starts a process at the present time, after all events already scheduled for this time.
     pub fn spawn(&self, process: impl Future<Output = ()> + 'static) -> TaskId {
         let kernel = &*self.kernel;
         let process: Process = Box::pin(process);
@@ -175,7 +179,7 @@ impl Sim {
         self.sleep_until(self.now() + span).await;
     }
 
-    /// Waits until `at`; not at all if that is past.
+    /// Waits until `at`; returns at once if `at` is in the past.
     pub async fn sleep_until(&self, at: Instant) {
         let mut scheduled = false;
         poll_fn(|_| {
@@ -191,7 +195,7 @@ impl Sim {
         .await;
     }
 
-    /// Lets everything else go on that happens now.
+    /// Lets all other events of the present time run first.
     pub async fn yield_now(&self) {
         let mut yielded = false;
         poll_fn(|_| {
@@ -205,12 +209,12 @@ impl Sim {
         .await;
     }
 
-    /// Goes on with `task` at the present time, after all that happens now already.
+    /// Resumes `task` at the present time, after all events already scheduled for this time.
     pub fn wake(&self, task: TaskId) {
         self.kernel.ready.borrow_mut().push_back(task);
     }
 
-    /// Goes on with `task` at `at`; at the present time if that is past.
+    /// Resumes `task` at `at`, or at the present time if `at` is in the past.
     pub fn wake_at(&self, at: Instant, task: TaskId) {
         if at <= self.now() {
             self.wake(task);
@@ -219,10 +223,10 @@ impl Sim {
         }
     }
 
-    /// The process that runs now.
+    /// The process that is running.
     ///
     /// # Panics
-    /// If none does: what belongs to this crate may be awaited in its processes only.
+    /// If no process is running: futures of this crate may be awaited only in its processes.
     pub fn current_task(&self) -> TaskId {
         self.kernel.current.get().expect("awaited in a process of this simulation")
     }
@@ -232,22 +236,22 @@ impl Sim {
         Stream::new(self.kernel.seed, self.kernel.run, name)
     }
 
-    /// Ends the run after the present event; it can go on later.
+    /// Stops the run after the current event. It can be continued later.
     pub fn stop(&self) {
         self.kernel.stopped.set(true);
     }
 
-    /// Lets `record` add to the trace, if the run is recorded.
+    /// Calls `record` with the trace, if one is being recorded.
     pub fn trace(&self, record: impl FnOnce(&mut Trace)) {
         if self.kernel.is_traced.get() {
-            self.trace_recorded(record);
+            self.record_cold(record);
         }
     }
 
-    /// Out of the way of runs that are not recorded.
+    /// Kept out of line so that runs without a trace stay fast.
     #[cold]
     #[inline(never)]
-    fn trace_recorded(&self, record: impl FnOnce(&mut Trace)) {
+    fn record_cold(&self, record: impl FnOnce(&mut Trace)) {
         if let Some(trace) = &mut *self.kernel.trace.borrow_mut() {
             record(trace);
         }
@@ -258,13 +262,14 @@ impl Sim {
         self.kernel.is_traced.get()
     }
 
-    /// Records into `trace` from now on, or no more. Returns the trace so far.
+    /// Starts recording into `trace`, or stops recording. Returns the previous trace.
     pub(crate) fn set_trace(&self, trace: Option<Trace>) -> Option<Trace> {
         self.kernel.is_traced.set(trace.is_some());
         self.kernel.trace.replace(trace)
     }
 
-    /// Makes a component known under its name, so that its statistics begin and are reported with all others.
+    /// Registers a component under a unique name so that its statistics are reset and reported with
+    /// all others.
     ///
     /// # Panics
     /// If the name is taken.
@@ -275,19 +280,20 @@ impl Sim {
 }
 
 impl Kernel {
-    /// Who goes on next, until `until`; it is that time then.
+    /// Takes the next process to resume, not later than `until`, and advances the time to its
+    /// entry.
     fn next(&self, until: Instant) -> Option<TaskId> {
         let now = self.now.get();
         if self.ready.borrow().is_empty() {
             let (at, task) = self.calendar.borrow_mut().pop_until(until)?;
-            debug_assert!(at >= now, "time never goes back");
+            debug_assert!(at >= now, "time never goes backwards");
             self.now.set(at);
             return Some(task);
         }
         if now > until {
             return None;
         }
-        // The calendar's entries for now are older.
+        // Calendar entries for the present time are older than the ready queue.
         if let Some((_, task)) = self.calendar.borrow_mut().pop_until(now) {
             return Some(task);
         }
@@ -296,7 +302,7 @@ impl Kernel {
 
     fn resume(&self, task: TaskId) {
         let index = task.0 as usize;
-        // It may have ended while an entry for it was still in the calendar.
+        // The process may have ended while a calendar entry for it was pending.
         let Some(mut process) = self.processes.borrow_mut()[index].take() else { return };
         self.current.set(Some(task));
         let outcome = process.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -334,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_woken_now_goes_on_after_all_that_was_to_happen_now() {
+    fn a_process_woken_now_runs_after_all_events_already_due_now() {
         let mut simulation = Simulation::new(1, 0);
         let log = Rc::new(RefCell::new(Vec::new()));
         for name in ["first", "second"] {
@@ -352,7 +358,7 @@ mod tests {
                 sim.stop();
             });
         }
-        // Stopped in the middle of a moment, it goes on there.
+        // A run stopped between two events of one time continues there.
         for _ in 0..3 {
             simulation.run_until(Instant::from_nanos(10));
         }
@@ -375,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_a_run_can_go_on_with_it() {
+    fn a_stopped_run_can_be_continued() {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
         simulation.spawn(async move {
@@ -392,7 +398,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "two components are called desk")]
-    fn two_components_of_one_name_are_refused() {
+    fn duplicate_component_names_are_refused() {
         let simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
         let _first = crate::Facility::new(&sim, "desk", 1);

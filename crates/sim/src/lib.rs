@@ -1,26 +1,30 @@
-//! Discrete-event simulation in virtual time, deterministic to the last event.
+//! Deterministic discrete-event simulation in virtual time.
 //!
-//! Nothing here reads a clock or draws from the system: a run is a function of its model, a seed and the number of the run. Threads
-//! serve only to make independent runs at once. Models are written as *processes*, async functions that wait for virtual time and for
-//! each other, or, where every nanosecond counts, as a loop over a [`Calendar`] of plain events.
+//! The crate reads no clock and takes no randomness from the operating system. A run is a function
+//! of its model, a seed and a run
 //!
-//! | module | what |
+//! number. Threads are used only to execute independent runs in parallel. A model is written as
+//! *processes* (async functions that
+//!
+//! wait for virtual time and for each other) or, where simulation speed matters most, as a loop
+//! over a [`Calendar`] of plain events.
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`calendar`] | events in the total order of time and insertion |
 //! | [`kernel`] | [`Simulation`] and its handle [`Sim`]: processes, virtual time, random streams |
-//! | [`facility`] | servers that work first come, first served |
-//! | [`resource`] | what one process at a time keeps for as long as it likes |
-//! | [`store`] | bounded queues between processes |
+//! | [`calendar`] | the event queue, ordered by time and then by insertion |
 //! | [`stream`] | named random streams and their distributions |
-//! | [`watch`] | times what is not one component's doing |
-//! | [`hardware`] | modelled hardware |
-//! | [`replicate`] | independent runs on many threads, intervals, warm-up |
-//! | [`trace`] | what happened when, for Perfetto |
-//! | [`capture`] | packets of interfaces, as pcapng |
-//! | [`observe`] | what every component reports: utilisation, queue length, waiting time; Little's law held to the nanosecond |
+//! | [`facility`] | first-come, first-served servers with a known service time |
+//! | [`resource`] | exclusive resources that a process holds for as long as it needs |
+//! | [`store`] | bounded queues between processes |
+//! | [`hardware`] | models of buses, memories, processors, FDDI rings, ATM lines and links |
+//! | [`observe`] | statistics of components: utilisation, queue length, waiting time, with an exact check of Little's law |
+//! | [`stopwatch`] | timing of operations that involve several components |
+//! | [`replicate`] | independent runs on many threads, confidence intervals, warm-up detection |
+//! | [`trace`] | traces for Perfetto |
+//! | [`capture`] | packet captures in pcapng format |
 //!
 //! Start with [`Simulation`].
-#![forbid(unsafe_code)]
 
 pub mod calendar;
 pub mod capture;
@@ -31,19 +35,19 @@ pub mod kernel;
 pub mod observe;
 pub mod replicate;
 pub mod resource;
+pub mod stopwatch;
 pub mod store;
 pub mod stream;
 pub mod trace;
-pub mod watch;
 
 pub use calendar::Calendar;
 pub use facility::Facility;
 pub use join::join;
 pub use kernel::{Sim, Simulation};
-pub use observe::{Level, Report, Tally};
+pub use observe::{ComponentReport, Level, Tally};
 pub use replicate::{Replicated, Replications};
 pub use resource::Resource;
+pub use stopwatch::Stopwatch;
 pub use store::Store;
 pub use stream::Stream;
 pub use trace::Trace;
-pub use watch::Watch;

@@ -1,8 +1,9 @@
-//! What components say of themselves: counts, times and levels, since the run began or its warm-up ended.
+//! Statistics of components: counts, times and levels since the start of the run or the end of its
+//! warm-up.
 
 use units::{Duration, Instant};
 
-/// Mean, spread and extremes of single values (Welford's way: no sum of squares that cancels).
+/// Mean, variance and extremes of a sample (Welford's algorithm, which avoids cancellation).
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     count: u64,
@@ -26,33 +27,33 @@ impl Tally {
         self.max = self.max.max(value);
     }
 
-    /// How many.
+    /// Number of values.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their mean, 0 if there are none.
+    /// The mean; 0 if there are no values.
     pub const fn mean(&self) -> f64 {
         self.mean
     }
 
-    /// Sample variance, 0 for fewer than two.
+    /// The sample variance; 0 for fewer than two values.
     pub fn variance(&self) -> f64 {
         if self.count < 2 { 0.0 } else { self.squares / (self.count - 1) as f64 }
     }
 
-    /// The least, 0 if there are none.
+    /// The minimum; 0 if there are no values.
     pub const fn min(&self) -> f64 {
         self.min
     }
 
-    /// The greatest, 0 if there are none.
+    /// The maximum; 0 if there are no values.
     pub const fn max(&self) -> f64 {
         self.max
     }
 }
 
-/// A whole number that changes in time, such as the length of a queue, and its exact integral.
+/// An integer that changes over time, such as a queue length, with its exact integral.
 #[derive(Clone, Debug, Default)]
 pub struct Level {
     value: u64,
@@ -64,12 +65,12 @@ pub struct Level {
 }
 
 impl Level {
-    /// One more from now on.
+    /// Increments the value from now on.
     pub fn rise(&mut self, now: Instant) {
         self.set(now, self.value + 1);
     }
 
-    /// One less from now on.
+    /// Decrements the value from now on.
     ///
     /// # Panics
     /// If the level is zero.
@@ -78,7 +79,7 @@ impl Level {
         self.set(now, self.value - 1);
     }
 
-    /// `value` from now on.
+    /// Sets the value from now on.
     pub fn set(&mut self, now: Instant, value: u64) {
         self.integral = self.integral_at(now);
         self.changed = now;
@@ -86,17 +87,17 @@ impl Level {
         self.max = self.max.max(value);
     }
 
-    /// Forgets the past, not the present value.
+    /// Resets the statistics and keeps the present value.
     pub const fn reset(&mut self, now: Instant) {
         (self.integral, self.max, self.changed, self.since) = (0, self.value, now, now);
     }
 
-    /// The value now.
+    /// The present value.
     pub const fn value(&self) -> u64 {
         self.value
     }
 
-    /// The greatest value so far.
+    /// The maximum so far.
     pub const fn max(&self) -> u64 {
         self.max
     }
@@ -106,7 +107,7 @@ impl Level {
         self.integral + u128::from(self.value) * u128::from(now.saturating_since(self.changed).as_nanos())
     }
 
-    /// The mean over time since the last reset, the present value if no time has passed.
+    /// The mean over time since the last reset; the present value if no time has passed.
     pub fn mean(&self, now: Instant) -> f64 {
         match now.saturating_since(self.since).as_nanos() {
             0 => self.value as f64,
@@ -115,44 +116,45 @@ impl Level {
     }
 }
 
-/// What a component did from the end of the warm-up to now.
+/// Statistics of a component from the end of the warm-up to the present.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct ComponentReport {
     /// The component's name, unique in its model.
     pub name: String,
-    /// How many servers or places it has; `None` if that is no bound.
+    /// Number of servers or places; `None` if there is no limit.
     pub capacity: Option<u64>,
-    /// How many customers (jobs, packets, words) left it.
+    /// Number of customers (jobs, packets, words) that departed.
     pub served: u64,
-    /// Share of its capacity that was busy, 0 to 1.
+    /// Share of the capacity that was busy, 0 to 1.
     pub utilisation: f64,
-    /// Customers in it, mean over time, with those being served.
+    /// Mean number of customers present, including those in service.
     pub mean_number: f64,
-    /// Most customers in it at one time.
+    /// Maximum number of customers present.
     pub max_number: u64,
-    /// Mean time from arrival to the beginning of service, of those whose service began.
+    /// Mean time from arrival to the start of service, over customers whose service started.
     pub mean_wait: Duration,
-    /// Mean time from arrival to departure, of those who left.
+    /// Mean time from arrival to departure, over customers that departed.
     pub mean_sojourn: Duration,
 }
 
-/// The books of a queueing component: arrivals, beginnings of service, departures.
+/// Accounting of a queueing component: arrivals, starts of service, departures.
 ///
-/// The number present is integrated over time, and the times of those who leave are added up, each by itself; [`Ledger::check`] holds
-/// one against the other. That is Little's law without its limit: exact at any moment.
+/// The number of customers present is integrated over time, and the times of departing customers
+/// are summed one by one. [`Accounting::check`] compares the two. This is Little's law without its
+/// limit: it holds exactly at every moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct Accounting {
     present: Level,
     waits: Tally,
     sojourns: Tally,
-    /// Nanoseconds that those who left spent here since the last reset.
+    /// Total time, since the last reset, of customers that departed.
     left_ns: u128,
-    /// Sum over those present of the nanosecond of their arrival (or of the last reset).
+    /// Sum of the arrival times (or the time of the last reset, if later) of the customers present.
     arrivals_ns: i128,
     since: Instant,
 }
 
-impl Ledger {
+impl Accounting {
     pub(crate) fn arrive(&mut self, now: Instant) {
         self.present.rise(now);
         self.arrivals_ns += i128::from(now.as_nanos());
@@ -176,18 +178,19 @@ impl Ledger {
         self.arrivals_ns = i128::from(self.present.value()) * i128::from(now.as_nanos());
     }
 
-    /// Time present added up in two ways: number over time, and customer by customer.
+    /// Computes the total time in the system in two ways, as the integral of the number present and
+    /// customer by customer, and compares them.
     ///
     /// # Panics
-    /// If they differ by a nanosecond: then the component loses or invents customers.
+    /// If they differ by a nanosecond: the component then loses or duplicates customers.
     pub(crate) fn check(&self, name: &str, now: Instant) {
         let still_here = i128::from(self.present.value()) * i128::from(now.as_nanos()) - self.arrivals_ns;
         let integral = i128::try_from(self.present.integral_at(now)).expect("a run is shorter than 2^63 ns");
         let left = i128::try_from(self.left_ns).expect("a run is shorter than 2^63 ns");
-        assert_eq!(integral, left + still_here, "{name} breaks Little's law");
+        assert_eq!(integral, left + still_here, "{name} violates Little's law");
         assert!(
             self.present.value() > 0 || self.arrivals_ns == 0,
-            "{name} breaks Little's law: nobody is there, but somebody has arrived"
+            "{name} violates Little's law: no customer is present, but arrivals are recorded"
         );
     }
 
@@ -195,11 +198,11 @@ impl Ledger {
         self.present.value()
     }
 
-    /// The report, with `busy_ns` nanoseconds of work in `capacity` servers.
-    pub(crate) fn report(&self, name: &str, now: Instant, capacity: Option<u64>, busy_ns: u128) -> Report {
+    /// The report, given `busy_ns` nanoseconds of work in `capacity` servers.
+    pub(crate) fn report(&self, name: &str, now: Instant, capacity: Option<u64>, busy_ns: u128) -> ComponentReport {
         self.check(name, now);
         let span_ns = u128::from(now.saturating_since(self.since).as_nanos()) * u128::from(capacity.unwrap_or(1));
-        Report {
+        ComponentReport {
             name: name.to_owned(),
             capacity,
             served: self.sojourns.count(),
@@ -212,13 +215,13 @@ impl Ledger {
     }
 }
 
-/// A component that can report on itself. The kernel knows them all by their names.
+/// A component with statistics. The kernel holds all components by name.
 pub trait Observed {
-    /// The warm-up is over: forget the past.
+    /// Ends the warm-up: resets the statistics.
     fn reset(&self, now: Instant);
 
-    /// What was done since.
-    fn report(&self, now: Instant) -> Report;
+    /// The statistics since the last reset.
+    fn report(&self, now: Instant) -> ComponentReport;
 }
 
 #[cfg(test)]
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_averaged_over_time_not_over_changes() {
+    fn a_level_is_averaged_over_time() {
         let at = Instant::from_nanos;
         let mut level = Level::default();
         level.set(at(10), 4);
@@ -248,13 +251,13 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "breaks Little's law")]
-    fn a_customer_that_leaves_with_a_wrong_time_is_noticed() {
-        let mut ledger = Ledger::default();
-        ledger.arrive(Instant::from_nanos(5));
-        ledger.arrive(Instant::from_nanos(7));
-        ledger.depart(Instant::from_nanos(9), Instant::from_nanos(6));
-        ledger.depart(Instant::from_nanos(9), Instant::from_nanos(5));
-        ledger.check("desk", Instant::from_nanos(9));
+    #[should_panic(expected = "violates Little's law")]
+    fn a_departure_with_a_wrong_arrival_time_is_detected() {
+        let mut accounting = Accounting::default();
+        accounting.arrive(Instant::from_nanos(5));
+        accounting.arrive(Instant::from_nanos(7));
+        accounting.depart(Instant::from_nanos(9), Instant::from_nanos(6));
+        accounting.depart(Instant::from_nanos(9), Instant::from_nanos(5));
+        accounting.check("desk", Instant::from_nanos(9));
     }
 }

@@ -1,8 +1,9 @@
-//! How a model is run so that its figures can be stated: warm-up cut off, independent runs, intervals, as many runs as the wanted
-//! precision takes.
+//! Replication of a model: warm-up removal, independent runs, confidence intervals, and as many
+//! runs as the requested precision needs.
 //!
-//! The number of threads changes how long that takes and nothing else: a run is a function of (seed, number), results are
-//! kept in the order of their numbers, and whether enough runs were made is decided from the first ones on, one by one.
+//! The number of threads affects only the execution time. A run is a function of its seed and run
+//! number, results are kept in order of their run numbers, and whether enough runs were made is
+//! decided on the results in that order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,59 +13,63 @@ use units::Duration;
 
 use crate::Simulation;
 
-/// Values of a series that [`mser5`] takes together: one is too rough, and White's five is the custom.
+/// Values that [`mser5`] averages into one batch; five is White's choice.
 const MSER_BATCH: usize = 5;
 
-/// How often a model is run, and how sure its figures are to be.
+/// How many times a model is run and how precise its figures must be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replications {
-    /// The seed of all runs; they differ by their numbers.
+    /// The seed of all runs; they differ by their run numbers.
     pub seed: u64,
-    /// Runs to begin with. An interval needs two.
+    /// Minimum number of runs. An interval needs two.
     pub runs_min: u64,
-    /// The bound: no more runs are made, however wide the intervals are.
+    /// Maximum number of runs, whatever the width of the intervals.
     pub runs_max: u64,
-    /// How sure the intervals are to be, between 0 and 1.
+    /// Confidence level of the intervals, between 0 and 1.
     pub confidence: f64,
-    /// Runs are added until the interval of each figure is at most this share of its mean to each side. `None`: `runs_min` runs.
+    /// Relative half-width that the interval of each figure must reach before no more runs are
+    /// added. `None`: exactly `runs_min` runs.
     pub precision: Option<f64>,
-    /// Threads that run at once.
+    /// Number of threads.
     pub threads: usize,
 }
 
-/// Runs of a model and what they say.
+/// The runs of a model and their estimates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replicated<R> {
-    /// What each run gave, by its number.
+    /// The result of each run, by run number.
     pub runs: Vec<R>,
-    /// Of each figure, its mean and interval over the runs.
+    /// Mean and interval of each figure over the runs.
     pub estimates: Vec<Estimate>,
-    /// Whether each figure is as precise as was asked. False if the bound of runs came first.
+    /// Whether each figure has the requested precision. False if `runs_max` was reached first.
     pub is_precise: bool,
 }
 
 impl Replications {
-    /// `runs` runs under `seed` on as many threads as there are processors, intervals of 95 %.
+    /// `runs` runs under `seed` on one thread per processor, with intervals of 95 %.
     pub fn new(seed: u64, runs: u64) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self { seed, runs_min: runs, runs_max: runs, confidence: 0.95, precision: None, threads }
     }
 
-    /// Until each figure lies within `precision` of its mean, and `runs_max` runs at most.
+    /// Adds runs until the half-width of each interval is within `precision` of its mean, with at
+    /// most `runs_max` runs.
     #[must_use]
     pub const fn until(self, precision: f64, runs_max: u64) -> Self {
         Self { precision: Some(precision), runs_max, ..self }
     }
 
-    /// What `model`, a function of seed and run, gives for each of the first `runs_min` runs, in their order.
+    /// Results of `model`, a function of seed and run number, for the first `runs_min` runs, in
+    /// order.
     pub fn run<R: Send>(&self, model: impl Fn(u64, u64) -> R + Sync) -> Vec<R> {
         self.run_some(0..self.runs_min, &model)
     }
 
-    /// Runs `model` until its `figures` are precise enough. They are as many for each run.
+    /// Runs `model` until its `figures` are precise enough. Each run must have the same number of
+    /// figures.
     ///
     /// # Panics
-    /// If two runs give unlike numbers of figures.
+    /// If two runs have different numbers of figures.
     pub fn estimate<R: Send>(
         &self,
         model: impl Fn(u64, u64) -> R + Sync,
@@ -74,7 +79,8 @@ impl Replications {
         let mut values: Vec<Vec<f64>> = Vec::new();
         let runs_max = self.runs_max.max(self.runs_min);
         loop {
-            // Beyond the least, a run for each thread at once; those that were not needed are forgotten.
+            // Beyond the minimum, one run per thread is made at a time. Runs that turn out not to
+            // be needed are discarded.
             let made = runs.len() as u64;
             let until = if made < self.runs_min { self.runs_min } else { made + self.threads.max(1) as u64 };
             for run in self.run_some(made..until.min(runs_max), &model) {
@@ -120,7 +126,7 @@ impl Replications {
                 scope.spawn(work);
             }
         });
-        // A model that panics ends the scope with its panic, so here each run has its result.
+        // The scope propagates the panic of a model, so every run has a result here.
         let take = |place: Mutex<Option<R>>| place.into_inner().unwrap_or_else(PoisonError::into_inner);
         results.into_iter().map(|place| take(place).expect("every number was run")).collect()
     }
@@ -130,19 +136,21 @@ fn add_figures(values: &mut Vec<Vec<f64>>, figures: &[f64], runs_before: usize) 
     if runs_before == 0 {
         values.resize(figures.len(), Vec::new());
     }
-    assert_eq!(values.len(), figures.len(), "each run gives as many figures");
+    assert_eq!(values.len(), figures.len(), "all runs have the same number of figures");
     for (values, &figure) in values.iter_mut().zip(figures) {
         values.push(figure);
     }
 }
 
-/// True if the interval reaches at most `share` of the mean to each side; one value has none, so it is not.
+/// True if the half-width of the interval is at most `share` of the mean. False without an
+/// interval.
 fn is_within(estimate: &Estimate, share: f64) -> bool {
     estimate.plus_minus.is_some_and(|half| half <= share * estimate.mean.abs())
 }
 
 impl Simulation {
-    /// Runs for `warm_up`, forgets what was counted, and runs on for `span`: the way to begin each measurement.
+    /// Runs for `warm_up`, resets the statistics and runs for `span`: the start of every
+    /// measurement.
     pub fn run_measured(&mut self, warm_up: Duration, span: Duration) {
         let begin = self.sim().now() + warm_up;
         self.run_until(begin);
@@ -151,18 +159,19 @@ impl Simulation {
     }
 }
 
-/// A mean of values that depend on their neighbours, from one long run.
+/// The mean of autocorrelated values of one long run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchMeans {
-    /// The mean and its interval, as if the batches' means were independent.
+    /// The mean and its interval, treating the batch means as independent.
     pub estimate: Estimate,
-    /// How much the mean of a batch says of the next one's, -1 to 1. Far above 0 the batches are too short, and the interval too
-    /// narrow.
+    /// Correlation of neighbouring batch means, -1 to 1. If it is far above 0, the batches are too
+    /// short and the interval is too narrow.
     pub correlation: f64,
 }
 
-/// Cuts `values` into `batches` equal ones and takes their means for independent values. What is left over at the beginning, fewer
-/// than there are batches, is left out. `None` if there is not a value for each batch, or are fewer than two.
+/// Divides `values` into `batches` batches of equal size and treats their means as independent. The
+/// remainder, fewer values than batches, is dropped from the beginning. Returns `None` if there are
+/// fewer than two batches or fewer values than batches.
 pub fn batch_means(values: &[f64], batches: usize, confidence: f64) -> Option<BatchMeans> {
     let size = values.len().checked_div(batches)?;
     if size == 0 || batches < 2 {
@@ -180,20 +189,21 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// How many of the first `values` belong to the warm-up, by the rule MSER-5: the cut that leaves the mean of the rest with the least
-/// standard error, values taken five at a time, half of them at most. `None` if the best cut is that half: then the run is too short to
-/// tell.
+/// The number of leading `values` that belong to the warm-up, by the rule MSER-5: the truncation
+/// that minimises the standard error of the mean of the rest, in batches of five values, at most
+/// half of the values. Returns `None` if the best truncation is that half: the run is then too
+/// short to tell.
 pub fn mser5(values: &[f64]) -> Option<usize> {
     let batches: Vec<f64> = values.chunks_exact(MSER_BATCH).map(mean).collect();
     let half = batches.len() / 2;
-    // From the end on, so that each cut is one more value.
+    // From the end backwards, so that each truncation adds one value.
     let (mut best, mut best_cut) = (f64::INFINITY, half);
     let mut tally = crate::Tally::default();
     for cut in (0..batches.len()).rev() {
         tally.add(batches[cut]);
         let count = tally.count() as f64;
         let error = tally.variance() * (count - 1.0) / (count * count);
-        // Of equal cuts the shortest.
+        // Among equal truncations, the shortest.
         if cut <= half && error <= best {
             (best, best_cut) = (error, cut);
         }

@@ -1,6 +1,7 @@
-//! Something that one process at a time keeps for as long as it likes: a bus that is held, a processor.
+//! An exclusive resource that one process at a time holds for as long as it needs: a held bus, a
+//! processor.
 //!
-//! A [`Facility`](crate::Facility) is cheaper where the time is known beforehand; here it is not.
+//! A [`Facility`](crate::Facility) is cheaper but needs to know the holding time in advance.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,17 +12,17 @@ use std::task::Poll;
 use units::{Duration, Instant};
 
 use crate::kernel::{Sim, TaskId};
-use crate::observe::{Ledger, Observed, Report};
+use crate::observe::{Accounting, ComponentReport, Observed};
 
-/// One of its kind, first come, first served; who is urgent goes before all others that wait. Cheap to clone: all clones are the
-/// same resource.
+/// An exclusive resource with a first-come, first-served queue. Urgent requests are served before
+/// all others that wait. Cheap to clone: all clones are the same resource.
 #[derive(Clone)]
 pub struct Resource {
     inner: Rc<Inner>,
 }
 
-/// The resource is its owner's until this is dropped.
-#[must_use = "the resource is given back when this is dropped"]
+/// Holds the resource until it is dropped.
+#[must_use = "the resource is released when this is dropped"]
 pub struct Held {
     inner: Rc<Inner>,
     arrived: Instant,
@@ -35,18 +36,18 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// The number of the wait that ended in having it.
+    /// The ticket number of the current holder.
     holder: Option<u64>,
     urgent: VecDeque<(u64, TaskId)>,
     waiting: VecDeque<(u64, TaskId)>,
     next_ticket: u64,
-    ledger: Ledger,
+    accounting: Accounting,
     busy_ns: u128,
     busy_since: Instant,
 }
 
 impl Resource {
-    /// A resource called `name`, free.
+    /// A free resource called `name`.
     ///
     /// # Panics
     /// If the model already has a component of this name.
@@ -56,23 +57,24 @@ impl Resource {
         Self { inner }
     }
 
-    /// Waits in line until it is free, and keeps it.
+    /// Waits in the queue until the resource is free, and holds it.
     pub async fn acquire(&self) -> Held {
         self.wait(false).await
     }
 
-    /// Waits before all that are not urgent until it is free, and keeps it. Nobody is interrupted.
+    /// Like [`acquire`](Self::acquire), but is served before all waiting requests that are not
+    /// urgent. The current holder is not interrupted.
     pub async fn acquire_urgently(&self) -> Held {
         self.wait(true).await
     }
 
-    /// Who has it and who waits for it.
+    /// The number of processes that hold the resource or wait for it.
     pub fn present(&self) -> u64 {
-        self.inner.state.borrow().ledger.present()
+        self.inner.state.borrow().accounting.present()
     }
 
-    /// What was done since the warm-up ended.
-    pub fn report(&self) -> Report {
+    /// Statistics since the end of the warm-up.
+    pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
 
@@ -85,17 +87,17 @@ impl Resource {
         ticket.settled = true;
         let now = inner.sim.now();
         let mut state = inner.state.borrow_mut();
-        state.ledger.begin(now.saturating_since(arrived));
+        state.accounting.begin(now.saturating_since(arrived));
         Held { inner: Rc::clone(&self.inner), arrived }
     }
 }
 
 impl State {
-    /// Joins the line, or has the resource at once.
+    /// Joins the queue, or acquires the resource if it is free.
     fn enter(&mut self, inner: &Inner, urgent: bool) -> u64 {
         let number = self.next_ticket;
         self.next_ticket += 1;
-        self.ledger.arrive(inner.sim.now());
+        self.accounting.arrive(inner.sim.now());
         if self.holder.is_none() {
             (self.holder, self.busy_since) = (Some(number), inner.sim.now());
         } else {
@@ -105,7 +107,7 @@ impl State {
         number
     }
 
-    /// Gives it to the next in line, if there is one.
+    /// Passes the resource to the next process in the queue, if there is one.
     fn pass_on(&mut self, inner: &Inner) {
         let now = inner.sim.now();
         self.busy_ns += u128::from(now.saturating_since(self.busy_since).as_nanos());
@@ -120,7 +122,7 @@ impl State {
     }
 }
 
-/// A place in the line.
+/// A position in the queue.
 struct Ticket<'a> {
     inner: &'a Inner,
     number: u64,
@@ -133,7 +135,8 @@ impl Drop for Ticket<'_> {
         if self.settled {
             return;
         }
-        // Gave up waiting: out of the line, and if it was given the resource meanwhile, the next one has it.
+        // The wait was abandoned: leave the queue. If the resource was assigned in the meantime,
+        // pass it to the next process.
         let now = self.inner.sim.now();
         let mut state = self.inner.state.borrow_mut();
         let number = self.number;
@@ -142,12 +145,12 @@ impl Drop for Ticket<'_> {
         if state.holder == Some(number) {
             state.pass_on(self.inner);
         }
-        state.ledger.depart(now, now);
+        state.accounting.depart(now, now);
     }
 }
 
 impl Held {
-    /// How long it is kept already.
+    /// How long the resource has been held.
     pub fn since(&self) -> Duration {
         self.inner.sim.now().saturating_since(self.inner.state.borrow().busy_since)
     }
@@ -157,7 +160,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         let now = self.inner.sim.now();
         let mut state = self.inner.state.borrow_mut();
-        state.ledger.depart(now, self.arrived);
+        state.accounting.depart(now, self.arrived);
         state.pass_on(&self.inner);
     }
 }
@@ -165,14 +168,14 @@ impl Drop for Held {
 impl Observed for Inner {
     fn reset(&self, now: Instant) {
         let mut state = self.state.borrow_mut();
-        state.ledger.reset(now);
+        state.accounting.reset(now);
         (state.busy_ns, state.busy_since) = (0, now);
     }
 
-    fn report(&self, now: Instant) -> Report {
+    fn report(&self, now: Instant) -> ComponentReport {
         let state = self.state.borrow();
         let held_ns = if state.holder.is_some() { now.saturating_since(state.busy_since).as_nanos() } else { 0 };
-        state.ledger.report(&self.name, now, Some(1), state.busy_ns + u128::from(held_ns))
+        state.accounting.report(&self.name, now, Some(1), state.busy_ns + u128::from(held_ns))
     }
 }
 
@@ -181,17 +184,19 @@ mod tests {
     use super::*;
     use crate::kernel::Simulation;
 
-    /// Customers that come at 0, 1, 2... and keep it 10 ns each; those in `urgent` are. The order in which they have it.
-    fn order(count: u64, urgent: &'static [u64]) -> (Vec<(u64, u64)>, Report) {
+    /// Customers arrive at 0, 1, 2... ns and hold the resource for 10 ns each; those in `urgent`
+    /// acquire it urgently. Returns the order in which they acquire it.
+    fn order(count: u64, urgent: &'static [u64]) -> (Vec<(u64, u64)>, ComponentReport) {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
-        let desk = Resource::new(&sim, "desk");
+        let server = Resource::new(&sim, "desk");
         let log = Rc::new(RefCell::new(Vec::new()));
         for index in 0..count {
-            let (sim, desk, log) = (sim.clone(), desk.clone(), Rc::clone(&log));
+            let (sim, server, log) = (sim.clone(), server.clone(), Rc::clone(&log));
             simulation.spawn(async move {
                 sim.sleep(Duration::from_nanos(index)).await;
-                let held = if urgent.contains(&index) { desk.acquire_urgently().await } else { desk.acquire().await };
+                let held =
+                    if urgent.contains(&index) { server.acquire_urgently().await } else { server.acquire().await };
                 log.borrow_mut().push((index, sim.now().as_nanos()));
                 sim.sleep(Duration::from_nanos(10)).await;
                 drop(held);
@@ -199,11 +204,11 @@ mod tests {
         }
         simulation.run();
         let log = log.borrow().clone();
-        (log, desk.report())
+        (log, server.report())
     }
 
     #[test]
-    fn it_is_had_in_the_order_of_asking() {
+    fn it_is_acquired_in_order_of_request() {
         let (log, report) = order(3, &[]);
         assert_eq!(log, [(0, 0), (1, 10), (2, 20)]);
         assert!((report.utilisation - 1.0).abs() < 1e-12);
@@ -211,20 +216,20 @@ mod tests {
     }
 
     #[test]
-    fn who_is_urgent_goes_before_those_who_wait_but_interrupts_nobody() {
+    fn urgent_requests_precede_waiting_ones_but_do_not_interrupt_the_holder() {
         assert_eq!(order(4, &[3]).0, [(0, 0), (3, 10), (1, 20), (2, 30)]);
     }
 
     #[test]
-    fn who_gives_up_waiting_leaves_no_gap() {
+    fn an_abandoned_wait_leaves_the_queue() {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
-        let desk = Resource::new(&sim, "desk");
-        let (first, clock) = (desk.clone(), sim.clone());
+        let server = Resource::new(&sim, "desk");
+        let (first, clock) = (server.clone(), sim.clone());
         simulation.spawn(async move {
             let held = first.acquire().await;
             {
-                // Another that is asked once and then dropped.
+                // A second request that is polled once and then dropped.
                 let mut waiting = std::pin::pin!(first.acquire());
                 let poll = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await;
                 assert!(poll, "one at a time");
@@ -232,7 +237,7 @@ mod tests {
             clock.sleep(Duration::from_nanos(5)).await;
             drop(held);
         });
-        let (second, clock, done) = (desk.clone(), sim.clone(), Rc::new(RefCell::new(None)));
+        let (second, clock, done) = (server.clone(), sim.clone(), Rc::new(RefCell::new(None)));
         let seen = Rc::clone(&done);
         simulation.spawn(async move {
             let _held = second.acquire().await;
@@ -240,6 +245,6 @@ mod tests {
         });
         simulation.run();
         assert_eq!(*done.borrow(), Some(5));
-        assert_eq!(desk.present(), 0);
+        assert_eq!(server.present(), 0);
     }
 }

@@ -1,4 +1,5 @@
-//! Bounded queues between processes: who puts into a full one waits, and so does who takes from an empty one, each in turn.
+//! Bounded queues between processes. Putting into a full queue and taking from an empty one wait,
+//! each in first-come, first-served order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,9 +10,10 @@ use std::task::Poll;
 use units::Instant;
 
 use crate::kernel::{Sim, TaskId};
-use crate::observe::{Ledger, Observed, Report};
+use crate::observe::{Accounting, ComponentReport, Observed};
 
-/// A queue of at most `capacity` items, first in, first out. Cheap to clone: all clones are the same queue.
+/// A queue of at most `capacity` items, first in, first out. Cheap to clone: all clones are the
+/// same queue.
 pub struct Store<T> {
     inner: Rc<Inner<T>>,
 }
@@ -26,33 +28,34 @@ struct Inner<T> {
     sim: Sim,
     name: String,
     capacity: usize,
-    /// Whether traces show how many are in it.
+    /// Whether traces show the number of items.
     is_shown: Cell<bool>,
     state: RefCell<State<T>>,
 }
 
 struct State<T> {
     items: VecDeque<(Instant, T)>,
-    /// Who waits for room, and who for an item, in the order of their coming. A ticket names one wait.
+    /// Processes that wait for space and for an item, in order of arrival. A ticket number
+    /// identifies one wait.
     putters: VecDeque<(u64, TaskId)>,
     takers: VecDeque<(u64, TaskId)>,
     next_ticket: u64,
-    ledger: Ledger,
+    accounting: Accounting,
 }
 
 impl<T: 'static> Store<T> {
-    /// A queue called `name` with room for `capacity` items.
+    /// A queue called `name` that holds up to `capacity` items.
     ///
     /// # Panics
-    /// If there is no room at all, or the model already has a component of this name.
+    /// If `capacity` is zero or the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, capacity: usize) -> Self {
-        assert!(capacity > 0, "{name} needs room for an item");
+        assert!(capacity > 0, "{name} needs a capacity of at least one item");
         let state = State {
             items: VecDeque::new(),
             putters: VecDeque::new(),
             takers: VecDeque::new(),
             next_ticket: 0,
-            ledger: Ledger::default(),
+            accounting: Accounting::default(),
         };
         let (name_kept, state) = (name.to_owned(), RefCell::new(state));
         let inner = Rc::new(Inner { sim: sim.clone(), name: name_kept, capacity, is_shown: Cell::new(true), state });
@@ -60,14 +63,14 @@ impl<T: 'static> Store<T> {
         Self { inner }
     }
 
-    /// The same, left out of traces: where something else shows the same.
+    /// Excludes this queue from traces, for use where another track already shows its content.
     #[must_use]
     pub fn untraced(self) -> Self {
         self.inner.is_shown.set(false);
         self
     }
 
-    /// Puts `item` in, waiting for room behind all who wait for it already.
+    /// Puts `item` into the queue. Waits for space behind all processes that already wait for it.
     pub async fn put(&self, item: T) {
         let inner = &*self.inner;
         let ticket = Ticket::draw(inner, Side::Putter);
@@ -77,16 +80,16 @@ impl<T: 'static> Store<T> {
             if !ticket.may_go(&mut state, inner, inner.capacity) {
                 return Poll::Pending;
             }
-            state.accept(inner, item.take().expect("polled no more once done"));
+            state.accept(inner, item.take().expect("not polled after completion"));
             Poll::Ready(())
         })
         .await;
     }
 
-    /// Puts `item` in if there is room and nobody waits for it; gives it back otherwise.
+    /// Puts `item` into the queue if there is space and no process waits for it.
     ///
     /// # Errors
-    /// The item, if there is no room.
+    /// Returns `item` if there is no space.
     pub fn try_put(&self, item: T) -> Result<(), T> {
         let inner = &*self.inner;
         let mut state = inner.state.borrow_mut();
@@ -97,7 +100,7 @@ impl<T: 'static> Store<T> {
         Ok(())
     }
 
-    /// Takes the oldest item, waiting for one behind all who wait already.
+    /// Takes the oldest item. Waits for one behind all processes that already wait.
     pub async fn take(&self) -> T {
         let inner = &*self.inner;
         let ticket = Ticket::draw(inner, Side::Taker);
@@ -111,25 +114,26 @@ impl<T: 'static> Store<T> {
         .await
     }
 
-    /// Takes the oldest item if there is one and nobody waits for it.
+    /// Takes the oldest item if there is one and no process waits for it.
     pub fn try_take(&self) -> Option<T> {
         let inner = &*self.inner;
         let mut state = inner.state.borrow_mut();
         (state.takers.is_empty() && !state.items.is_empty()).then(|| state.release(inner))
     }
 
-    /// Items in the queue.
+    /// Number of items in the queue.
     pub fn len(&self) -> usize {
         self.inner.state.borrow().items.len()
     }
 
-    /// True if there are none.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What was done since the warm-up ended. The utilisation is the share of the room that was taken.
-    pub fn report(&self) -> Report {
+    /// Statistics since the end of the warm-up. The utilisation is the mean share of the capacity
+    /// in use.
+    pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
 }
@@ -146,7 +150,7 @@ impl<T> State<T> {
     fn accept(&mut self, inner: &Inner<T>, item: T) {
         let now = inner.sim.now();
         self.items.push_back((now, item));
-        self.ledger.arrive(now);
+        self.accounting.arrive(now);
         inner.trace(now, self.items.len());
         wake_first(&self.takers, inner);
         if self.items.len() < inner.capacity {
@@ -156,9 +160,9 @@ impl<T> State<T> {
 
     fn release(&mut self, inner: &Inner<T>) -> T {
         let now = inner.sim.now();
-        let (arrived, item) = self.items.pop_front().expect("asked only if there is one");
-        self.ledger.begin(now.saturating_since(arrived));
-        self.ledger.depart(now, arrived);
+        let (arrived, item) = self.items.pop_front().expect("called only if the queue is not empty");
+        self.accounting.begin(now.saturating_since(arrived));
+        self.accounting.depart(now, arrived);
         inner.trace(now, self.items.len());
         wake_first(&self.putters, inner);
         if !self.items.is_empty() {
@@ -194,7 +198,7 @@ enum Side {
     Taker,
 }
 
-/// A place in a line. Who gives up waiting leaves it, and lets the next one look.
+/// A position in the wait queue. A dropped ticket leaves the wait queue and wakes the next process.
 struct Ticket<'a, T> {
     inner: &'a Inner<T>,
     side: Side,
@@ -209,7 +213,8 @@ impl<'a, T> Ticket<'a, T> {
         Self { inner, side, number }
     }
 
-    /// True if it is this one's turn, and what it waits for is there; then it is out of the line. Joins the line otherwise.
+    /// Returns true, and leaves the wait queue, if it is this ticket's turn and the queue has what
+    /// it waits for. Joins the wait queue otherwise.
     fn may_go(&self, state: &mut State<T>, inner: &Inner<T>, capacity: usize) -> bool {
         let possible = state.can(self.side, capacity);
         let waiters = state.waiters(self.side);
@@ -243,12 +248,12 @@ impl<T> Drop for Ticket<'_, T> {
 
 impl<T> Observed for Inner<T> {
     fn reset(&self, now: Instant) {
-        self.state.borrow_mut().ledger.reset(now);
+        self.state.borrow_mut().accounting.reset(now);
     }
 
-    fn report(&self, now: Instant) -> Report {
+    fn report(&self, now: Instant) -> ComponentReport {
         let state = self.state.borrow();
-        let mut report = state.ledger.report(&self.name, now, Some(self.capacity as u64), 0);
+        let mut report = state.accounting.report(&self.name, now, Some(self.capacity as u64), 0);
         report.utilisation = report.mean_number / self.capacity as f64;
         report
     }
@@ -262,7 +267,7 @@ mod tests {
     use crate::kernel::Simulation;
 
     #[test]
-    fn who_puts_into_a_full_store_waits_and_order_is_kept() {
+    fn putting_into_a_full_store_waits_and_order_is_preserved() {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
         let store = Store::new(&sim, "buffer", 2);
@@ -287,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn takers_are_served_in_turn_even_if_another_asks_in_between() {
+    fn takers_are_served_in_order_even_if_another_asks_in_between() {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
         let store = Store::new(&sim, "buffer", 8);
@@ -303,7 +308,7 @@ mod tests {
         for item in 10..13 {
             store.try_put(item).unwrap();
         }
-        assert!(store.try_take().is_none(), "others wait already");
+        assert!(store.try_take().is_none(), "other takers are waiting");
         simulation.run();
         assert_eq!(*order.borrow(), [(0, 10), (1, 11), (2, 12)]);
     }

@@ -1,10 +1,12 @@
-//! What happened when, for people to look at: spans of components and processes, levels of queues, on the one clock of the run.
+//! Traces of a run: activities of components and processes and levels of queues over virtual time.
 //!
-//! [`Trace::write`] gives the Chrome trace event format, which Perfetto (<https://ui.perfetto.dev>) opens. A simulation records only
-//! if [`Simulation::record`] or [`Simulation::record_into`] asked for it; otherwise each place that could costs a branch. Recording
-//! changes nothing of the run, and the same seed gives the same file.
+//! [`Trace::write`] writes the Chrome trace event format, which Perfetto
+//! (<https://ui.perfetto.dev>) opens. A simulation records only after [`Simulation::record`] or
+//! [`Simulation::record_into`]; otherwise each instrumented place costs a branch. Recording does
+//! not affect the run, and the same seed gives the same file.
 //!
-//! A trace is kept, up to a bound, or goes out while the run does ([`Trace::into_file`]); then only a bounded piece of it is in memory.
+//! A trace is kept in memory up to a limit, or streamed to a writer during the run
+//! ([`Trace::streaming`]); then only a bounded number of entries is in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,35 +17,35 @@ use units::Instant;
 
 use crate::kernel::{Sim, Simulation};
 
-/// Entries of a trace that goes out, in memory at once: some 128 KiB.
+/// Entries of a streamed trace that are buffered in memory: about 128 KiB.
 const PIECE_ENTRIES: usize = 4096;
 
-/// Names of tracks and of what happens there, at most, in a trace that goes out. Models have hundreds; what makes a name for each packet is
-/// cut off here.
+/// Maximum number of distinct names in a streamed trace. Models have hundreds; the limit stops a
+/// model that creates a name per packet.
 const NAMES_MAX: usize = 1 << 16;
 
-/// What a trace shows of one run: at most as many entries as it was made for, or all of them in a file.
+/// The trace of one run: a limited number of entries in memory, or all entries in a file.
 #[derive(Debug)]
 pub struct Trace {
     entries: Vec<Entry>,
     entries_max: usize,
     left_out: u64,
-    /// Names of tracks and of what happens there; entries have their numbers.
+    /// Names of tracks and activities; entries refer to them by index.
     names: Vec<String>,
     numbers: BTreeMap<String, u32>,
-    /// Where entries go when there are as many as may be kept.
+    /// The destination of entries once the buffer is full.
     file: Option<File>,
 }
 
-/// A trace that is being written.
+/// A trace that is being streamed to a writer.
 struct File {
     out: Box<dyn io::Write>,
-    /// What run it is of.
+    /// A description of the run.
     about: String,
-    /// The first failure; nothing is written after it.
+    /// The first error; nothing is written after it.
     error: Option<io::Error>,
     is_begun: bool,
-    /// Tracks whose names are in the file.
+    /// Tracks whose names have been written.
     named: Vec<bool>,
 }
 
@@ -60,7 +62,7 @@ enum Entry {
     Mark { track: u32, name: u32, at: Instant },
 }
 
-/// An event as the viewers read it. Times are in microseconds, with fractions.
+/// An event in the file format. Times are in microseconds, with fractions.
 #[derive(Serialize)]
 struct Shown<'a> {
     ph: &'static str,
@@ -70,7 +72,7 @@ struct Shown<'a> {
     ts: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     dur: Option<f64>,
-    /// How wide a mark is drawn: "t" for its track.
+    /// Scope of an instant event: "t" for its track.
     #[serde(skip_serializing_if = "Option::is_none")]
     s: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,26 +87,27 @@ enum Arguments<'a> {
 }
 
 impl Trace {
-    /// Room for `entries_max` entries, of some 32 bytes each; later ones are counted and left out.
+    /// A trace of up to `entries_max` entries of about 32 bytes each. Later entries are counted and
+    /// dropped.
     pub const fn new(entries_max: usize) -> Self {
         Self { entries: Vec::new(), entries_max, left_out: 0, names: Vec::new(), numbers: BTreeMap::new(), file: None }
     }
 
-    /// A trace of any length that goes to `out` piece by piece, in the format of [`write`](Self::write); `about` says in words what run
-    /// it is of. [`finish_file`](Self::finish_file) ends it.
+    /// A trace without a limit that is streamed to `out` in the format of [`write`](Self::write).
+    /// `about` describes the run. [`finish_file`](Self::finish_file) completes the file.
     ///
     /// # Errors
     /// If `out` fails.
-    pub fn into_file(mut out: Box<dyn io::Write>, about: &str) -> io::Result<Self> {
+    pub fn streaming(mut out: Box<dyn io::Write>, about: &str) -> io::Result<Self> {
         out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
         let file = File { out, about: about.to_owned(), error: None, is_begun: false, named: Vec::new() };
         Ok(Self { file: Some(file), ..Self::new(PIECE_ENTRIES) })
     }
 
-    /// Writes what is left and ends the file, if it is one that goes out.
+    /// Writes the remaining entries and completes the file, if this is a streamed trace.
     ///
     /// # Errors
-    /// If it could not be written, now or before.
+    /// If a write failed, now or earlier.
     pub fn finish_file(mut self) -> io::Result<()> {
         self.write_piece();
         let Some(mut file) = self.file else { return Ok(()) };
@@ -119,45 +122,46 @@ impl Trace {
         }
     }
 
-    /// Why it cannot be written any more, if it goes to a file that cannot.
+    /// The first write error of a streamed trace.
     pub fn failure(&self) -> Option<&io::Error> {
         self.file.as_ref()?.error.as_ref()
     }
 
-    /// `name` happened on `track` from `from` until `until`. Spans of one track should not overlap but for those that hold others.
+    /// Records that `name` took place on `track` from `from` until `until`. Spans of one track must
+    /// not overlap unless one contains the other.
     pub fn span(&mut self, track: &str, name: &str, from: Instant, until: Instant) {
         let (track, name) = (self.number(track), self.number(name));
         self.add(track.zip(name).map(|(track, name)| Entry::Span { track, name, from, until }));
     }
 
-    /// The level of `track` is `value` from `at` on.
+    /// Records that the level of `track` is `value` from `at` on.
     pub fn level(&mut self, track: &str, at: Instant, value: u64) {
         let track = self.number(track);
         self.add(track.map(|track| Entry::Level { track, at, value }));
     }
 
-    /// `name` happened on `track` at `at`, in no time.
+    /// Records the instantaneous event `name` on `track` at `at`.
     pub fn mark(&mut self, track: &str, name: &str, at: Instant) {
         let (track, name) = (self.number(track), self.number(name));
         self.add(track.zip(name).map(|(track, name)| Entry::Mark { track, name, at }));
     }
 
-    /// Entries in memory.
+    /// Number of entries in memory.
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if there are none.
+    /// True if there are no entries in memory.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Entries for which there was no room.
+    /// Number of entries that were dropped.
     pub const fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Writes it in the Chrome trace event format, one event a line.
+    /// Writes the trace in the Chrome trace event format, one event per line.
     ///
     /// # Errors
     /// If `out` fails.
@@ -167,7 +171,7 @@ impl Trace {
         out.write_all(b"\n]}\n")
     }
 
-    /// The entries in memory go to the file, if there is one; then there is room again.
+    /// Writes the buffered entries to the file, if there is one, and clears the buffer.
     fn write_piece(&mut self) {
         let Some(mut file) = self.file.take() else { return };
         if file.error.is_none() {
@@ -177,7 +181,7 @@ impl Trace {
         self.file = Some(file);
     }
 
-    /// Writes all entries, and before them the names of tracks that are not yet `named`.
+    /// Writes all entries, preceded by the names of tracks that are not yet in `named`.
     fn write_entries(&self, out: &mut dyn io::Write, named: &mut Vec<bool>, is_begun: &mut bool) -> io::Result<()> {
         let mut write = |shown: &Shown<'_>| {
             let separator = if std::mem::replace(is_begun, true) { ",\n" } else { "\n" };
@@ -185,7 +189,7 @@ impl Trace {
             serde_json::to_writer(&mut *out, shown).map_err(io::Error::from)
         };
         named.resize(self.names.len(), false);
-        // Names that are no track's show nothing.
+        // Names that do not belong to a track need no entry.
         for number in self.entries.iter().filter_map(Entry::track_to_name) {
             if !std::mem::replace(&mut named[number as usize], true) {
                 let args = Some(Arguments::Name { name: &self.names[number as usize] });
@@ -211,7 +215,7 @@ impl Trace {
         }
     }
 
-    /// The number of a name; `None` if there is no room for one more, so that names do not grow without bound.
+    /// The index of a name; `None` if the limit of names is reached.
     fn number(&mut self, name: &str) -> Option<u32> {
         if let Some(&number) = self.numbers.get(name) {
             return Some(number);
@@ -227,7 +231,7 @@ impl Trace {
         Some(number)
     }
 
-    /// Adds an entry, if there was room for its names.
+    /// Adds an entry, unless its names exceeded the limit.
     fn add(&mut self, entry: Option<Entry>) {
         if self.entries.len() >= self.entries_max {
             self.write_piece();
@@ -240,7 +244,7 @@ impl Trace {
 }
 
 impl Entry {
-    /// The track, if its name must be told: levels name themselves.
+    /// The track, if its name must be written: level events contain theirs.
     const fn track_to_name(&self) -> Option<u32> {
         match *self {
             Self::Span { track, .. } | Self::Mark { track, .. } => Some(track),
@@ -255,34 +259,33 @@ fn micros(at: Instant) -> f64 {
 }
 
 impl Simulation {
-    /// Records from now on what components and processes say of themselves, at most `entries_max` entries. What was recorded before
-    /// is forgotten.
+    /// Starts recording, with at most `entries_max` entries. Discards an earlier recording.
     pub fn record(&self, entries_max: usize) {
         self.sim().set_trace(Some(Trace::new(entries_max)));
     }
 
-    /// Records into `trace` from now on. What was recorded before is forgotten.
+    /// Starts recording into `trace`. Discards an earlier recording.
     pub fn record_into(&self, trace: Trace) {
         self.sim().set_trace(Some(trace));
     }
 
-    /// Ends the recording and returns it; `None` if there was none.
-    pub fn recorded(&self) -> Option<Trace> {
+    /// Stops recording and returns the trace; `None` if there is none.
+    pub fn take_trace(&self) -> Option<Trace> {
         self.sim().set_trace(None)
     }
 }
 
 impl Sim {
-    /// Begins a span that ends when what is returned is dropped: `name` happens on `track`.
+    /// Begins a span called `name` on `track`. It ends when the returned value is dropped.
     pub fn begin_span(&self, track: &str, name: &str) -> Span {
         let is_traced = self.is_traced();
-        // Names are kept only if somebody will see them.
+        // The names are stored only if the run is recorded.
         let kept = |text: &str| if is_traced { text.to_owned() } else { String::new() };
         Span { sim: self.clone(), from: self.now(), track: kept(track), name: kept(name), is_traced }
     }
 }
 
-/// Something that goes on. Dropped, it has ended.
+/// An activity that ends when this is dropped.
 #[must_use = "a span ends when it is dropped"]
 pub struct Span {
     sim: Sim,
@@ -309,17 +312,18 @@ mod tests {
     use crate::hardware::fddi::{Ring, RingConfig};
     use crate::{Facility, Store};
 
-    /// A little of everything, recorded if asked. Returns the file, and when the run ended.
+    /// A model with all kinds of entries, recorded on request. Returns the file, the end of the run
+    /// and the number of events.
     fn run(entries_max: Option<usize>) -> (Option<String>, u64, u64) {
         let mut simulation = Simulation::new(4, 0);
         if let Some(entries_max) = entries_max {
             simulation.record(entries_max);
         }
         let sim = simulation.sim();
-        let (desk, store) = (Facility::new(&sim, "desk", 1), Store::new(&sim, "store", 4));
+        let (server, store) = (Facility::new(&sim, "desk", 1), Store::new(&sim, "store", 4));
         let ring = Ring::new(&sim, "ring", RingConfig::even(4, 1_000)).unwrap();
         ring.deliver_into(2, store.clone());
-        let (clock, customers) = (sim, desk);
+        let (clock, customers) = (sim, server);
         simulation.spawn(async move {
             for number in 0..20_u64 {
                 let span = clock.begin_span("source", "customer");
@@ -331,7 +335,7 @@ mod tests {
         });
         simulation.run();
         let now = simulation.sim().now().as_nanos();
-        let file = simulation.recorded().map(|trace| {
+        let file = simulation.take_trace().map(|trace| {
             let mut out = Vec::new();
             trace.write(&mut out).unwrap();
             String::from_utf8(out).unwrap()
@@ -340,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_run_is_the_same_run_and_the_same_file_each_time() {
+    fn recording_does_not_change_the_run_and_gives_the_same_file() {
         let (silent, recorded) = (run(None), run(Some(10_000)));
         assert_eq!(silent.0, None);
         assert_eq!((silent.1, silent.2), (recorded.1, recorded.2));
@@ -363,13 +367,13 @@ mod tests {
         assert_eq!([on("source").len(), on("desk 0").len(), on("ring").len()], [20, 20, 20]);
         assert_eq!((on("desk 0")[0]["dur"].as_f64(), &on("ring")[0]["name"]), (Some(1.234), &"0 to 2".into()));
         let levels: Vec<_> = of("C").into_iter().filter(|event| event["name"] == "store").collect();
-        assert_eq!(levels.len(), 40, "twenty up, twenty down");
+        assert_eq!(levels.len(), 40, "twenty increments and twenty decrements");
         assert_eq!((levels[0]["args"]["value"].as_u64(), levels[1]["args"]["value"].as_u64()), (Some(1), Some(0)));
         let last = levels.last().unwrap()["ts"].as_f64().unwrap();
         assert!((last * 1e3 - now as f64).abs() < 0.5, "{last} us, the run ended at {now} ns");
     }
 
-    /// Bytes that the test can look at while the trace has them.
+    /// A buffer that the test can inspect while the trace writes to it.
     #[derive(Clone, Default)]
     struct Shared(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
 
@@ -384,21 +388,21 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_that_goes_out_has_all_entries_and_little_in_memory() {
+    fn a_streamed_trace_has_all_entries_and_bounded_memory() {
         let out = Shared::default();
-        let mut trace = Trace::into_file(Box::new(out.clone()), "a \"test\"").unwrap();
+        let mut trace = Trace::streaming(Box::new(out.clone()), "a \"test\"").unwrap();
         let count = 10 * PIECE_ENTRIES as u64 + 7;
         for number in 0..count {
             let at = Instant::from_nanos(number);
             match number % 3 {
                 0 => trace.level("queue", at, number),
                 1 => trace.mark("marks", "m", at),
-                // A track that comes up late is named, too.
+                // A track that first appears late is named, too.
                 _ => trace.span(if number > count / 2 { "late" } else { "spans" }, "s", at, at),
             }
             assert!(trace.len() <= PIECE_ENTRIES);
         }
-        assert!(out.0.borrow().len() > 1_000_000, "most of it is out before the end");
+        assert!(out.0.borrow().len() > 1_000_000, "most entries are written before the end");
         trace.finish_file().unwrap();
         let json: serde_json::Value = serde_json::from_slice(&out.0.borrow()).unwrap();
         let events = json["traceEvents"].as_array().unwrap();
@@ -410,9 +414,9 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_whose_file_fails_says_so_at_once_and_in_the_end() {
+    fn a_write_error_is_reported_at_once_and_at_the_end() {
         let full = io::Cursor::new([0; 1000]);
-        let mut trace = Trace::into_file(Box::new(full), "full").unwrap();
+        let mut trace = Trace::streaming(Box::new(full), "full").unwrap();
         assert!(trace.failure().is_none());
         for number in 0..=PIECE_ENTRIES as u64 {
             trace.level("queue", Instant::from_nanos(number), number);
@@ -422,8 +426,8 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_makes_names_without_end_does_not_fill_memory() {
-        let mut trace = Trace::into_file(Box::new(io::sink()), "names").unwrap();
+    fn the_number_of_names_is_bounded() {
+        let mut trace = Trace::streaming(Box::new(io::sink()), "names").unwrap();
         for number in 0..NAMES_MAX as u64 + 10 {
             trace.level(&format!("packet {number}"), Instant::from_nanos(number), number);
         }
@@ -432,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_counted() {
+    fn dropped_entries_are_counted() {
         let mut trace = Trace::new(2);
         for number in 0..1_000_u64 {
             trace.level(&format!("queue {number}"), Instant::from_nanos(number), number);

@@ -1,5 +1,5 @@
-//! What an event costs in allocations: nothing, once queues have grown to their size. Counted by the allocator, for each thread by
-//! itself, so that tests may run at once.
+//! Events allocate no memory once queues have grown to their size. The allocator counts per thread,
+//! so that tests may run in parallel.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use sim::hardware::{
 use sim::{Calendar, Facility, Sim, Simulation, Store, Stream};
 use units::{Duration, Instant, Rate};
 
-/// The system's allocator, with a count of how often this thread asked it for memory.
+/// The system allocator with a count of the allocations of this thread.
 struct Counting;
 
 thread_local! {
@@ -26,26 +26,29 @@ fn count() -> u64 {
 }
 
 fn note() {
-    // A thread that ends may still allocate, and has no counter then; nobody asks for it any more.
+    // A thread that is ending may allocate after its counter is destroyed; that count is not read.
     let _counted = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; the counter touches no memory that it hands out.
+// SAFETY: every call is passed to the system allocator unchanged; the counter does not touch the
+// memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same one.
+        // SAFETY: the caller upholds the contract of `alloc`, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note();
-        // SAFETY: `pointer` came from the system's allocator with this layout, and the caller keeps the contract of `realloc`.
+        // SAFETY: `pointer` came from the system allocator with this layout, and the caller upholds
+        // the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `alloc` or `realloc` above with this layout, so from the system's allocator.
+        // SAFETY: `pointer` came from `alloc` or `realloc` above with this layout, and thus from
+        // the system allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -53,7 +56,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations and events of `simulation` until `until`.
+/// Numbers of allocations and events of `simulation` until `until`.
 fn cost(simulation: &mut Simulation, until: Duration) -> (u64, u64) {
     let (allocations, events) = (count(), simulation.events());
     simulation.run_until(Instant::ZERO + until);
@@ -61,35 +64,35 @@ fn cost(simulation: &mut Simulation, until: Duration) -> (u64, u64) {
 }
 
 #[test]
-fn a_calendar_that_has_grown_allocates_nothing() {
+fn a_warm_calendar_does_not_allocate() {
     let mut calendar = Calendar::new();
     let mut gaps = Stream::new(1, 0, "gaps");
     let before = count();
     for number in 0..1000_u64 {
         calendar.schedule(Instant::from_nanos(number), number);
     }
-    assert!(count() > before, "growing takes memory, and is counted");
+    assert!(count() > before, "growth allocates and is counted");
     let before = count();
     for _ in 0..100_000 {
-        let (at, number) = calendar.pop().expect("as many wait as before");
+        let (at, number) = calendar.pop().expect("one event is taken for each one added");
         calendar.schedule(at + gaps.exponential(Duration::from_nanos(500)), number);
     }
     assert_eq!((count() - before, calendar.len()), (0, 1000));
 }
 
 #[test]
-fn processes_that_sleep_yield_queue_and_hand_over_allocate_nothing_once_warm() {
+fn warm_processes_queues_and_facilities_do_not_allocate() {
     let mut simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
-    let desk = Facility::new(&sim, "desk", 2);
+    let server = Facility::new(&sim, "desk", 2);
     let shelf: Store<u64> = Store::new(&sim, "shelf", 8);
     for number in 0..32_u64 {
-        let (sim, desk, shelf) = (sim.clone(), desk.clone(), shelf.clone());
+        let (sim, server, shelf) = (sim.clone(), server.clone(), shelf.clone());
         simulation.spawn(async move {
             let mut gaps = sim.stream(&format!("gaps {number}"));
             loop {
                 sim.sleep(gaps.exponential(Duration::from_nanos(1000))).await;
-                desk.serve(gaps.exponential(Duration::from_nanos(100))).await;
+                server.serve(gaps.exponential(Duration::from_nanos(100))).await;
                 if number % 2 == 0 {
                     shelf.put(number).await;
                 } else {
@@ -100,13 +103,14 @@ fn processes_that_sleep_yield_queue_and_hand_over_allocate_nothing_once_warm() {
         });
     }
     let (warming, _) = cost(&mut simulation, Duration::from_millis(2));
-    assert!(warming > 0, "queues grow at first, and that is counted");
+    assert!(warming > 0, "queues grow at first, which is counted");
     let (allocations, events) = cost(&mut simulation, Duration::from_millis(20));
     assert!(events > 500_000, "{events} events");
     assert_eq!(allocations, 0, "for {events} events");
 }
 
-/// Sixteen processes that send over a ring, a line of cells and a line of packets, whose receivers drop what comes.
+/// Sixteen processes that send over a ring, an ATM line and a packet line, whose receivers drop
+/// everything.
 fn send_over_rings_and_lines(simulation: &Simulation, sim: &Sim) {
     let ring = Ring::new(sim, "ring", RingConfig::even(8, 1_000)).unwrap();
     let cells = AtmLine::new(sim, "cells", AtmConfig::oc3(4, Duration::from_micros(50))).unwrap();
@@ -130,7 +134,8 @@ fn send_over_rings_and_lines(simulation: &Simulation, sim: &Sim) {
     }
 }
 
-/// Sixteen processes that send messages through both kinds of networks, work on a transputer and read a memory over either kind of bus.
+/// Sixteen processes that send messages through both kinds of networks, work on a transputer and
+/// read a memory over both kinds of bus.
 fn work_in_machines(simulation: &Simulation, sim: &Sim) {
     let mesh = |name: &str, forwarding| {
         let topology = Topology::Mesh { columns: 4, rows: 4, wraps: true };
@@ -167,7 +172,7 @@ fn work_in_machines(simulation: &Simulation, sim: &Sim) {
 }
 
 #[test]
-fn modelled_hardware_allocates_nothing_once_warm() {
+fn warm_hardware_models_do_not_allocate() {
     for (name, start) in
         [("rings and lines", send_over_rings_and_lines as fn(&Simulation, &Sim)), ("machines", work_in_machines)]
     {
@@ -175,7 +180,7 @@ fn modelled_hardware_allocates_nothing_once_warm() {
         let sim = simulation.sim();
         start(&simulation, &sim);
         let (warming, _) = cost(&mut simulation, Duration::from_millis(500));
-        assert!(warming > 0, "{name}: queues grow at first, and that is counted");
+        assert!(warming > 0, "{name}: queues grow at first, which is counted");
         let (allocations, events) = cost(&mut simulation, Duration::from_secs(1));
         assert!(events > 20_000, "{name}: {events} events");
         assert_eq!(allocations, 0, "{name}: for {events} events");
@@ -183,7 +188,7 @@ fn modelled_hardware_allocates_nothing_once_warm() {
 }
 
 #[test]
-fn a_process_that_begins_costs_one_allocation_and_its_place_is_used_again() {
+fn spawning_a_process_costs_one_allocation_and_slots_are_reused() {
     const BEGUN: u64 = 10_000;
     let mut simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
@@ -198,5 +203,5 @@ fn a_process_that_begins_costs_one_allocation_and_its_place_is_used_again() {
     let _warming = cost(&mut simulation, half);
     let (allocations, events) = cost(&mut simulation, half + Duration::from_nanos(10 * BEGUN));
     assert!(events >= 3 * BEGUN, "{events} events");
-    assert_eq!(allocations, BEGUN, "the memory of each");
+    assert_eq!(allocations, BEGUN, "one per process");
 }

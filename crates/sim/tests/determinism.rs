@@ -1,4 +1,5 @@
-//! The same seed gives the same run, to the last entry of its trace, on any number of threads and whatever was run before.
+//! The same seed gives the same run, down to the last trace entry, on any number of threads and
+//! regardless of previous runs.
 
 use netem::LinkConfig;
 use sim::hardware::atm::{AtmConfig, AtmLine};
@@ -7,8 +8,8 @@ use sim::hardware::line::Line;
 use sim::{Facility, Replications, Simulation, Store};
 use units::{Duration, Instant, Rate, Ratio};
 
-/// Packets from a ring over an ATM line and a lossy link to a processor, with chance wherever there can be some: the trace of a
-/// run, as its file.
+/// Packets from a ring over an ATM line and a lossy link to a processor, with randomness wherever
+/// possible. Returns the trace file of a run.
 fn traced_run(seed: u64, run: u64) -> String {
     let mut simulation = Simulation::new(seed, run);
     simulation.record(100_000);
@@ -55,7 +56,7 @@ fn traced_run(seed: u64, run: u64) -> String {
         }
     });
     simulation.run_until(Instant::from_nanos(50_000_000));
-    let trace = simulation.recorded().unwrap();
+    let trace = simulation.take_trace().unwrap();
     assert!(trace.len() > 500 && trace.left_out() == 0, "{} entries", trace.len());
     let mut file = Vec::new();
     trace.write(&mut file).unwrap();

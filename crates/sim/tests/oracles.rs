@@ -1,7 +1,8 @@
-//! Simulated systems against what theory says of them exactly.
+//! Compares simulated systems with exact theoretical results.
 //!
-//! Each figure comes with its interval from independent runs; the formula must lie in it, and the interval must be so narrow that
-//! a nearby wrong model lies outside. Seeds are fixed, so a test that holds once holds always.
+//! Each figure has a confidence interval from independent runs. The formula must lie within it, and
+//! the interval must be narrow enough to exclude a similar but wrong model. Seeds are fixed, so the
+//! results are reproducible.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,15 +10,15 @@ use std::rc::Rc;
 use measure::Estimate;
 use netem::LinkConfig;
 use sim::hardware::atm::{AtmConfig, AtmLine};
-use sim::hardware::fddi::{Frame, Ring, RingConfig};
+use sim::hardware::fddi::{FddiFrame, Ring, RingConfig};
 use sim::hardware::line::Line;
 use sim::hardware::{
     Bus, BusConfig, Forwarding, Memory, MemoryConfig, Mesh, MeshConfig, Priority, Topology, Transactions, Transputer,
 };
-use sim::{Facility, Replications, Report, Sim, Simulation, Store, Watch};
+use sim::{ComponentReport, Facility, Replications, Sim, Simulation, Stopwatch, Store};
 use units::{Duration, Rate};
 
-/// How sure the intervals are: a right formula lies outside of one in a thousand.
+/// Confidence level: a correct formula lies outside one interval in a thousand.
 const CONFIDENCE: f64 = 0.999;
 const SEED: u64 = 1994;
 /// Mean service time of the queues here.
@@ -26,7 +27,7 @@ const SERVICE: Duration = Duration::from_micros(10);
 fn assert_holds(name: &str, estimate: Estimate, formula: f64, wrong: f64) {
     let (low, high) = estimate.range();
     assert!(low <= formula && formula <= high, "{name}: {formula} is not in {low}..{high}");
-    assert!(wrong < low || high < wrong, "{name}: {low}..{high} does not tell {formula} from {wrong}");
+    assert!(wrong < low || high < wrong, "{name}: {low}..{high} does not distinguish {formula} from {wrong}");
 }
 
 #[derive(Clone, Copy)]
@@ -35,12 +36,12 @@ enum Law {
     Fixed,
 }
 
-/// Customers that come to one server without knowing of each other, and keep it for times of `law`.
-fn single_queue(seed: u64, run: u64, load: f64, law: Law) -> Report {
+/// A single-server queue with Poisson arrivals and service times of distribution `law`.
+fn single_queue(seed: u64, run: u64, load: f64, law: Law) -> ComponentReport {
     let mut simulation = Simulation::new(seed, run);
     let sim = simulation.sim();
     let server = Facility::new(&sim, "server", 1);
-    let desk = server.clone();
+    let queue = server.clone();
     let gap = Duration::from_nanos((SERVICE.as_nanos() as f64 / load) as u64);
     simulation.spawn(async move {
         let (mut gaps, mut services) = (sim.stream("gaps"), sim.stream("services"));
@@ -50,9 +51,9 @@ fn single_queue(seed: u64, run: u64, load: f64, law: Law) -> Report {
                 Law::Exponential => services.exponential(SERVICE),
                 Law::Fixed => SERVICE,
             };
-            let desk = desk.clone();
+            let queue = queue.clone();
             sim.spawn(async move {
-                desk.serve(service).await;
+                queue.serve(service).await;
             });
         }
     });
@@ -60,7 +61,7 @@ fn single_queue(seed: u64, run: u64, load: f64, law: Law) -> Report {
     server.report()
 }
 
-fn figures(report: &Report) -> Vec<f64> {
+fn figures(report: &ComponentReport) -> Vec<f64> {
     let in_services = |time: Duration| time.as_nanos() as f64 / SERVICE.as_nanos() as f64;
     vec![report.utilisation, in_services(report.mean_wait), in_services(report.mean_sojourn), report.mean_number]
 }
@@ -71,11 +72,11 @@ fn estimates(law: Law, load: f64) -> Vec<Estimate> {
 }
 
 #[test]
-fn a_queue_of_exponential_services_is_the_m_m_1_of_the_books() {
+fn exponential_service_matches_m_m_1() {
     let load = 0.7;
     let found = estimates(Law::Exponential, load);
     let wait = load / (1.0 - load);
-    // Wrong: the waits of fixed services, or another load.
+    // Wrong: the waits of fixed service times, or another load.
     assert_holds("utilisation", found[0], load, load * 1.03);
     assert_holds("wait", found[1], wait, wait / 2.0);
     assert_holds("sojourn", found[2], wait + 1.0, wait * 1.1 + 1.0);
@@ -83,7 +84,7 @@ fn a_queue_of_exponential_services_is_the_m_m_1_of_the_books() {
 }
 
 #[test]
-fn a_queue_of_fixed_services_is_the_m_d_1_of_the_books() {
+fn fixed_service_matches_m_d_1() {
     let load = 0.7;
     let found = estimates(Law::Fixed, load);
     let wait = load / (2.0 * (1.0 - load));
@@ -93,13 +94,14 @@ fn a_queue_of_fixed_services_is_the_m_d_1_of_the_books() {
     assert_holds("number", found[3], load * (wait + 1.0), load * (wait * 1.1 + 1.0));
 }
 
-/// Where customers go from each of the three queues: to queue 0, 1, 2, or else out.
+/// Routing probabilities from each of the three queues to queues 0, 1 and 2; otherwise the customer
+/// leaves.
 const ROUTES: [[f64; 3]; 3] = [[0.0, 0.5, 0.3], [0.4, 0.0, 0.2], [0.3, 0.3, 0.0]];
-/// Mean times between arrivals from outside, and of service, in microseconds.
+/// Mean interarrival times from outside, and mean service times, in microseconds.
 const COMING_US: [u64; 3] = [40, 0, 100];
 const SERVING_US: [u64; 3] = [14, 22, 25];
 
-/// Arrivals a microsecond at each queue: what comes from outside and from the others, by iteration.
+/// Arrivals per microsecond at each queue, from outside and from other queues, by iteration.
 fn traffic() -> [f64; 3] {
     let mut rates = [0.0; 3];
     for _ in 0..200 {
@@ -123,7 +125,7 @@ async fn wander(sim: Sim, queues: [Facility; 3], first: usize, streams: Rc<RefCe
             choice < 0.0
         });
     }
-    // It leaves the network.
+    // The customer leaves the network.
     let _end = sim.now();
 }
 
@@ -147,14 +149,14 @@ fn network(seed: u64, run: u64) -> Vec<f64> {
 }
 
 #[test]
-fn a_network_of_three_queues_with_feedback_is_jacksons() {
+fn three_queues_with_feedback_match_jackson() {
     let plan = Replications { confidence: CONFIDENCE, ..Replications::new(SEED, 24) };
     let found = plan.estimate(network, Clone::clone).estimates;
     for (queue, rate) in traffic().into_iter().enumerate() {
         let load = rate * SERVING_US[queue] as f64;
         assert!((0.5..0.9).contains(&load), "queue {queue} has load {load}");
         let number = load / (1.0 - load);
-        // Wrong: no feedback to speak of, or services that are not exponential (M/D/1).
+        // Wrong: almost no feedback, or service times that are not exponential (M/D/1).
         assert_holds(&format!("utilisation {queue}"), found[2 * queue], load, load * 0.95);
         assert_holds(
             &format!("number {queue}"),
@@ -165,8 +167,8 @@ fn a_network_of_three_queues_with_feedback_is_jacksons() {
     }
 }
 
-/// A ring on which all `senders` stations always have frames: its utilisation, and the longest time that one of them waited from
-/// the end of its use of a token to the next one.
+/// A ring on which all `senders` stations always have frames: its utilisation, and the longest time
+/// of a station from the end of its use of a token to the next one.
 fn saturated_ring(config: RingConfig, senders: usize, bytes: u64) -> (f64, Duration) {
     let mut simulation = Simulation::new(SEED, 0);
     let sim = simulation.sim();
@@ -175,13 +177,13 @@ fn saturated_ring(config: RingConfig, senders: usize, bytes: u64) -> (f64, Durat
     let longest = Rc::new(Cell::new(Duration::ZERO));
     let last_end = Rc::new(RefCell::new(vec![None; senders]));
     let (seen, ends) = (Rc::clone(&longest), Rc::clone(&last_end));
-    ring.on_delivery(senders, move |frame: Frame<()>| {
+    ring.on_delivery(senders, move |frame: FddiFrame<()>| {
         if let Some(end) = ends.borrow()[frame.from] {
             seen.set(seen.get().max(frame.began.saturating_since(end)));
         }
         ends.borrow_mut()[frame.from] = Some(frame.began + frame_time);
     });
-    // Eight processes a station: whenever a frame of one has left, those of seven others wait.
+    // Eight processes per station: whenever a frame has been sent, those of seven others wait.
     for station in (0..senders).flat_map(|station| [station; 8]) {
         let ring = ring.clone();
         simulation.spawn(async move {
@@ -194,34 +196,38 @@ fn saturated_ring(config: RingConfig, senders: usize, bytes: u64) -> (f64, Durat
     (ring.report().utilisation, longest.get())
 }
 
-/// Jain, "Performance analysis of FDDI token ring networks" (1991): n stations that always have frames, target T, way round D.
+/// Jain, "Performance analysis of FDDI token ring networks" (1991): n saturated stations, target T,
+/// ring latency D.
 #[test]
-fn a_saturated_token_ring_has_the_efficiency_and_the_access_delay_of_the_formulas() {
+fn a_saturated_ring_matches_the_formulas_of_efficiency_and_access_delay() {
     for (senders, target_ms, length_m) in [(1, 4, 100_000), (4, 4, 50_000), (16, 3, 100_000)] {
         let target = Duration::from_millis(target_ms);
         let config = RingConfig { ttrt: target, ..RingConfig::even(senders + 1, length_m) };
-        // Short frames, since the formulas know nothing of frames that run over.
+        // Short frames, since the formulas ignore overrun.
         let bytes = 97;
         let (n, t) = (senders as f64, target.as_nanos() as f64);
         let d = config.latency().as_nanos() as f64;
-        // Beyond the formulas, a rotation has up to a frame that runs over, and a token issued anew for each station that sends.
+        // Beyond the formulas, a rotation includes up to one overrunning frame and one token
+        // transmission per sending station.
         let grain = (config.frame_time(bytes) + config.token_time() * senders as u64).as_nanos() as f64;
         let (efficiency, access) = saturated_ring(config, senders, bytes);
         let formula = n * (t - d) / (n * t + d);
         assert!((efficiency - formula).abs() < grain / t, "{senders} stations: {efficiency}, not {formula}");
-        // It comes to pass when all begin at once; later, what frames run over divides the uses of the tokens differently.
+        // This occurs when all stations start together; later, overruns distribute the token uses
+        // differently.
         let worst = (n - 1.0) * t + 2.0 * d;
         let found = access.as_nanos() as f64;
         assert!((found - worst).abs() < (n + 1.0) * grain, "{senders} stations: {found} ns, not {worst}");
-        // Neither a ring that hands the token on after each frame nor one that holds it for TTRT comes near.
+        // A ring that passes the token after each frame, or holds it for TTRT, is far from the
+        // formulas.
         let held = n * t / (n * t + d);
         assert!((held - formula).abs() > 3.0 * grain / t);
     }
 }
 
-/// A token that is never held but for one frame: each waits for the way round and for those who have frames.
+/// A single frame on an idle ring waits for half a rotation on average.
 #[test]
-fn a_lone_frame_waits_for_half_a_rotation_of_an_idle_ring() {
+fn a_single_frame_waits_for_half_a_rotation_of_an_idle_ring() {
     let config = RingConfig::even(20, 20_000);
     let rotation = config.latency();
     let mut simulation = Simulation::new(SEED, 0);
@@ -231,7 +237,7 @@ fn a_lone_frame_waits_for_half_a_rotation_of_an_idle_ring() {
     simulation.spawn(async move {
         let mut gaps = sim.stream("gaps");
         for _ in 0..20_000 {
-            // So rare that no two meet.
+            // Arrivals are so rare that no two frames meet.
             sim.sleep(Duration::from_millis(1) + gaps.exponential(Duration::from_millis(1))).await;
             sender.enqueue(3, 9, 100, ()).unwrap();
         }
@@ -242,8 +248,8 @@ fn a_lone_frame_waits_for_half_a_rotation_of_an_idle_ring() {
     assert!((wait / half - 1.0).abs() < 0.02, "{wait} ns, not {half}");
 }
 
-/// Calls `work` with a number at times that know nothing of each other, on average every 100 us, whether or not it is done with those
-/// before.
+/// Calls `work` with a number at the times of a Poisson process, on average every 100 us, whether
+/// or not earlier calls have completed.
 fn at_random<F: Future<Output = ()> + 'static>(simulation: &Simulation, name: &str, work: impl Fn(u64) -> F + 'static) {
     let (clock, mut gaps) = (simulation.sim(), simulation.sim().stream(name));
     simulation.spawn(async move {
@@ -254,20 +260,21 @@ fn at_random<F: Future<Output = ()> + 'static>(simulation: &Simulation, name: &s
     });
 }
 
-/// A desk, a queue behind it and a ring behind that.
-fn desk_store_and_ring(simulation: &Simulation) {
+/// A facility, a store behind it and a ring behind that.
+fn facility_store_and_ring(simulation: &Simulation) {
     let sim = simulation.sim();
-    let (desk, store) = (Facility::new(&sim, "desk", 3), Store::new(&sim, "store", 16));
+    let (server, store) = (Facility::new(&sim, "desk", 3), Store::new(&sim, "store", 16));
     let ring = Ring::new(&sim, "ring", RingConfig::even(4, 1_000)).unwrap();
-    ring.on_delivery(2, |_: Frame<u64>| {});
-    let (source, queue, clock) = (desk.clone(), store.clone(), sim.clone());
+    ring.on_delivery(2, |_: FddiFrame<u64>| {});
+    let (source, queue, clock) = (server.clone(), store.clone(), sim.clone());
     simulation.spawn(async move {
         let mut gaps = clock.stream("gaps");
         for number in 0_u64.. {
             clock.sleep(gaps.exponential(Duration::from_micros(100))).await;
-            let (desk, queue, service) = (source.clone(), queue.clone(), gaps.exponential(Duration::from_micros(200)));
+            let (server, queue, service) =
+                (source.clone(), queue.clone(), gaps.exponential(Duration::from_micros(200)));
             clock.spawn(async move {
-                desk.serve(service).await;
+                server.serve(service).await;
                 queue.put(number).await;
             });
         }
@@ -281,7 +288,7 @@ fn desk_store_and_ring(simulation: &Simulation) {
     });
 }
 
-/// A line that loses nothing, and one of cells.
+/// A lossless packet line and an ATM line.
 fn lines(simulation: &Simulation) {
     let sim = simulation.sim();
     let config = LinkConfig {
@@ -304,7 +311,7 @@ fn lines(simulation: &Simulation) {
     });
 }
 
-/// Joined processors, one of two priorities, and a bus that is held while a memory works.
+/// A mesh, a transputer, and a bus that is held while a memory works.
 fn machines(simulation: &Simulation) {
     let sim = simulation.sim();
     let torus = MeshConfig {
@@ -317,7 +324,7 @@ fn machines(simulation: &Simulation) {
     let mesh = Mesh::new(&sim, "mesh", torus).unwrap();
     at_random(simulation, "messages", move |number| {
         let mesh = mesh.clone();
-        // Never to itself: that takes no time and counts for nothing.
+        // Never to itself: that takes no time and is not counted.
         let (from, to) = (number as usize % 9, (number as usize % 9 + 1 + number as usize % 8) % 9);
         async move { mesh.transfer(from, to, 500 + number % 500).await }
     });
@@ -331,7 +338,7 @@ fn machines(simulation: &Simulation) {
     let bus = Bus::new(&sim, "bus", BusConfig { rate, width_bits: 32, transactions, single_cycles: 1 }).unwrap();
     let config = MemoryConfig { word_ns: 80, word_bits: 32, burst_words: 500, ports: 1 };
     let memory = Memory::new(&sim, "memory", config).unwrap();
-    let accesses = Watch::new(&sim, "accesses");
+    let accesses = Stopwatch::new(&sim, "accesses");
     at_random(simulation, "accesses", move |number| {
         let (bus, memory, accesses) = (bus.clone(), memory.clone(), accesses.clone());
         async move {
@@ -340,12 +347,12 @@ fn machines(simulation: &Simulation) {
     });
 }
 
-/// Little's law as the books have it, number = rate times time: of every kind of component, over a long run, the books' own check (which
-/// is exact at each moment) left aside.
+/// Little's law as in textbooks, number = rate times time, for every kind of component over a long
+/// run, independently of the exact internal check.
 #[test]
-fn number_is_rate_times_time_in_every_component() {
+fn littles_law_holds_for_every_component() {
     let mut simulation = Simulation::new(SEED, 1);
-    desk_store_and_ring(&simulation);
+    facility_store_and_ring(&simulation);
     lines(&simulation);
     machines(&simulation);
     let span = Duration::from_secs(20);
@@ -358,14 +365,16 @@ fn number_is_rate_times_time_in_every_component() {
         assert!(report.served > 100_000, "{report:?}");
         let rate = report.served as f64 / span.as_nanos() as f64;
         let product = rate * report.mean_sojourn.as_nanos() as f64;
-        // Those present at either end, and sojourns rounded to a nanosecond.
+        // The differences are customers present at either end and sojourn times rounded to a
+        // nanosecond.
         assert!((product / report.mean_number - 1.0).abs() < 0.001, "{product}: {report:?}");
     }
 }
 
-/// Nothing is lost and nothing invented between ring, queues and servers: what was put in is what came out and what is still there.
+/// No packet is lost or duplicated between ring, queues and servers: what was sent equals what came
+/// out plus what is present.
 #[test]
-fn every_packet_is_somewhere_at_any_time() {
+fn packets_are_conserved_at_all_times() {
     let mut simulation = Simulation::new(SEED, 2);
     let sim = simulation.sim();
     let config = RingConfig { queue_frames: 8, ..RingConfig::even(6, 10_000) };
@@ -405,5 +414,5 @@ fn every_packet_is_somewhere_at_any_time() {
             taken.get() + turned_away.get() + ring.refused() + (queued + store.len() + ring.frames_in_flight()) as u64;
         assert_eq!(there, offered.get());
     }
-    assert!(turned_away.get() > 100 && ring.refused() > 100 && taken.get() > 10_000, "all ways were taken");
+    assert!(turned_away.get() > 100 && ring.refused() > 100 && taken.get() > 10_000, "every outcome occurred");
 }

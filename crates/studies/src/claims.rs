@@ -1,21 +1,23 @@
-//! What the papers say, as statements that can be wrong, and what we found.
+//! The papers' claims, as falsifiable statements, and the decisions about them.
 //!
-//! The statements are in `data/claims.toml`. Each is decided by a function that runs a model, or takes what a study found: no
-//! verdict is written down anywhere. A refutation is as good as a confirmation; what needs a live TCP, the papers' hardware or
-//! an opinion is not decided, and says why.
+//! The statements are in `data/claims.toml`. Each is decided by a function that runs a model or
+//! uses the outcome of a study; no verdict is stored. A refutation is as valid as a confirmation. A
+//! claim that needs a live TCP or the papers' hardware, or that is an opinion, is not decided, and
+//! the decision says why.
 //!
-//! | module | document |
+//! | module | contents |
 //! |---|---|
-//! | [`context`] | what deciders may use: options, and outcomes of studies, each run once |
-//! | `document_NNN` | the deciders of a document |
+//! | [`context`] | the options and study outcomes that deciders use; each study runs once |
+//! | `nahum`, `gigabit_kits`, `ruetsche`, `safenet`, `old_dominion` | the deciders of each paper |
+//! | `models` | models for claims that no study covers |
 
 pub mod context;
-mod document_000;
-mod document_001;
-mod document_002;
-mod document_003;
-mod document_004;
+mod gigabit_kits;
 mod models;
+mod nahum;
+mod old_dominion;
+mod ruetsche;
+mod safenet;
 
 use std::sync::LazyLock;
 
@@ -24,79 +26,80 @@ use serde::{Deserialize, Serialize};
 
 pub use context::{Context, Found};
 
-/// A statement of a paper.
+/// A claim of a paper.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Number of its document and its own.
+    /// Number of its paper and its own number.
     pub id: String,
-    /// What is said, in our words.
+    /// The statement, in our words.
     pub statement: String,
-    /// How to find out.
+    /// How to decide it.
     pub check: String,
-    /// The file of facts with the numbers.
+    /// The data file with the numbers.
     pub data: Option<String>,
-    /// Whether it can be decided at all.
+    /// Whether it can be decided.
     pub testable: Testable,
 }
 
-/// Whether a claim can be decided by a simulation, or by a measurement on ordinary hardware.
+/// Whether a simulation, or a measurement on ordinary hardware, can decide a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Testable {
-    /// It can.
+    /// It can be decided.
     Yes,
-    /// Part of it can.
+    /// Part of it can be decided.
     Partly,
     /// It is an opinion or an outlook.
     No,
 }
 
-/// How it went.
+/// The result of deciding a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// What the model does is what the claim says.
+    /// The model agrees with the claim.
     Holds,
-    /// It is not.
+    /// The model contradicts the claim.
     Refuted,
-    /// Nothing here can say.
+    /// It cannot be decided here.
     NotDecidable,
 }
 
-/// A number that a verdict rests on.
+/// A number that a verdict is based on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// Its unit; empty for a pure number.
     pub unit: String,
-    /// What the paper prints, if it does.
+    /// The number that the paper prints, if any.
     pub paper: Option<f64>,
-    /// What was found.
+    /// Our result.
     pub ours: Estimate,
-    /// True if a free parameter was chosen so that it comes out, or it is such a parameter: then it proves nothing.
+    /// True if a free parameter was calibrated to this number, or if it is such a parameter. It is
+    /// then no evidence.
     pub fitted: bool,
 }
 
-/// What was found out about a claim.
+/// The decision about a claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decision {
-    /// How it went.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The numbers it rests on.
+    /// The numbers that the verdict is based on.
     pub figures: Vec<Figure>,
-    /// Why, in a line.
+    /// The reason, in one line.
     pub explanation: String,
 }
 
-/// Finds out about one claim.
+/// Decides one claim.
 type Decider = fn(&Context) -> Decision;
 
-/// Every claim, in the order of the documents.
+/// All claims, in the order of the papers.
 ///
 /// # Panics
-/// Never with the file as it is: a test reads it.
+/// Never with the shipped file, which a test parses.
 pub fn all() -> &'static [Claim] {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -111,22 +114,22 @@ pub fn all() -> &'static [Claim] {
     &ALL
 }
 
-/// Finds out about `claim`.
+/// Decides `claim`.
 ///
 /// # Panics
-/// If nothing here knows the claim: a test sees to it that every one of [`all`] is known.
+/// If `claim` has no decider. A test checks that all claims of [`all`] have one.
 pub fn decide(claim: &Claim, context: &Context) -> Decision {
     let (_, decider) = deciders().find(|(id, _)| *id == claim.id).expect("every claim has a decider");
     decider(context)
 }
 
 fn deciders() -> impl Iterator<Item = (&'static str, Decider)> {
-    let small = document_000::DECIDERS.into_iter().chain(document_001::DECIDERS);
-    small.chain(document_002::DECIDERS).chain(document_003::DECIDERS).chain(document_004::deciders())
+    let small = nahum::DECIDERS.into_iter().chain(gigabit_kits::DECIDERS);
+    small.chain(ruetsche::DECIDERS).chain(safenet::DECIDERS).chain(old_dominion::deciders())
 }
 
 impl Decision {
-    /// What holds or not, and why in either case.
+    /// A decision with the explanation for either case.
     pub fn of(holds: bool, if_it_holds: impl Into<String>, if_not: impl Into<String>) -> Self {
         if holds {
             Self { verdict: Verdict::Holds, figures: Vec::new(), explanation: if_it_holds.into() }
@@ -135,7 +138,8 @@ impl Decision {
         }
     }
 
-    /// What holds if these checks of a study do. The numbers that decide them are told either way.
+    /// Holds if the checks of a study that begin with `beginnings` hold. The explanation includes
+    /// their details in either case.
     pub(crate) fn by_checks(found: &Found, beginnings: &[&str], if_they_hold: &str, if_not: &str) -> Self {
         let checks: Vec<_> = beginnings.iter().map(|beginning| found.check(beginning)).collect();
         let failing: Vec<_> = checks.iter().filter(|check| !check.holds).collect();
@@ -144,15 +148,15 @@ impl Decision {
             return Self::of(true, format!("{if_they_hold} ({})", details.join("; ")), "");
         }
         let details: Vec<_> = failing.iter().map(|check| format!("{}: {}", check.statement, check.detail)).collect();
-        Self::of(false, "", format!("{if_not} (not so: {})", details.join("; ")))
+        Self::of(false, "", format!("{if_not} (failed: {})", details.join("; ")))
     }
 
-    /// What nothing here can say, and why.
+    /// A claim that cannot be decided here, and the reason.
     pub fn not_decidable(why: impl Into<String>) -> Self {
         Self { verdict: Verdict::NotDecidable, figures: Vec::new(), explanation: why.into() }
     }
 
-    /// The same with a number, which the paper prints as well or not.
+    /// Adds a number, with the paper's value if there is one.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, unit: &str, paper: impl Into<Option<f64>>, ours: Estimate) -> Self {
         self.figures.push(Figure {
@@ -165,17 +169,17 @@ impl Decision {
         self
     }
 
-    /// The same; its last number was fitted.
+    /// Marks the last number as fitted.
     ///
     /// # Panics
-    /// If it has none.
+    /// If there is no number.
     #[must_use]
     pub fn fitted(mut self) -> Self {
-        self.figures.last_mut().expect("a number that was fitted").fitted = true;
+        self.figures.last_mut().expect("there is a number").fitted = true;
         self
     }
 
-    /// The same with what a study has in the cell of this row and this column.
+    /// Adds the cell of a study in this row and column.
     #[must_use]
     pub fn with_cell(self, name: impl Into<String>, found: &Found, row: &str, column: &str) -> Self {
         let (of, cell) = found.cell(row, column);
@@ -185,7 +189,7 @@ impl Decision {
     }
 }
 
-/// A number that was worked out, not drawn: it has no interval.
+/// A computed number without an interval.
 pub(crate) const fn exact(mean: f64) -> Estimate {
     Estimate { mean, plus_minus: None }
 }
@@ -203,11 +207,11 @@ mod tests {
         let known: Vec<_> = deciders().map(|(id, _)| id).collect();
         assert_eq!(claims.len(), 75);
         assert_eq!(known.iter().copied().collect::<BTreeSet<_>>(), claims.iter().copied().collect());
-        assert_eq!(known.len(), claims.len(), "none twice");
+        assert_eq!(known.len(), claims.len(), "no duplicates");
     }
 
     #[test]
-    fn every_file_that_a_claim_names_is_there() {
+    fn every_data_file_of_a_claim_exists() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
         for claim in all() {
             let Some(file) = &claim.data else { continue };
@@ -216,13 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn every_claim_belongs_to_a_document() {
+    fn every_claim_belongs_to_a_paper() {
         for claim in all() {
             assert!(crate::document::of(&claim.id).is_some(), "{}", claim.id);
         }
     }
 
-    /// Whether the explanation has a number that is not a name ("1-bus") nor part of what was to be found out.
+    /// Whether the explanation contains a number that is neither part of a name ("1-bus") nor of
+    /// the statement of a check.
     fn has_found_numbers(decision: &Decision, context: &Context) -> bool {
         let mut found = decision.explanation.clone();
         for outcome in context.outcomes() {
@@ -235,35 +240,36 @@ mod tests {
     }
 
     #[test]
-    fn names_and_statements_are_no_numbers_that_were_found() {
+    fn numbers_in_names_and_statements_are_not_results() {
         let options =
             Options { seed: 1, replications: 1, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
         let context = Context::new(options);
         let table = context.study("004-table-1");
         let statement = &table.outcome().checks[0].statement;
         let has = |words: String| has_found_numbers(&Decision::of(true, words, ""), &context);
-        assert!(!has(format!("the 1-bus does as document 004-x says ({statement}: was run)")));
+        assert!(!has(format!("the 1-bus does as study 004-x says ({statement}: was run)")));
         assert!(has(format!("the 1-bus does ({statement}: [1.25, 3.5] Mb/s)")));
         assert!(has("it grows by +45.4 %".to_owned()));
     }
 
     #[test]
-    fn a_number_says_whether_the_cell_that_it_comes_from_was_fitted() {
+    fn a_figure_keeps_the_fitted_mark_of_its_cell() {
         let options =
             Options { seed: 1, replications: 1, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
         let context = Context::new(options);
         let fitted = |id: &str| -> Vec<bool> {
-            let claim = all().iter().find(|claim| claim.id == id).expect("one of ours");
+            let claim = all().iter().find(|claim| claim.id == id).expect("the claim exists");
             decide(claim, &context).figures.iter().map(|figure| figure.fitted).collect()
         };
-        // What hosts and boards cost was solved from the fixed latencies; the slope at MAC level was used for nothing.
+        // The costs of hosts and boards were calibrated to the fixed latencies; the slope at MAC
+        // level was not used for calibration.
         assert_eq!((fitted("003-06"), fitted("003-02")), (vec![true, true], vec![false]));
-        // A difference of two fitted numbers, and one of which only one was.
+        // A difference of two fitted numbers, and one of which only one operand is fitted.
         assert_eq!(fitted("003-04"), [true, false]);
     }
 
     #[test]
-    fn every_claim_is_decided_and_the_numbers_are_there() {
+    fn every_claim_is_decided_with_numbers() {
         let options =
             Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 2 };
         let context = Context::new(options);
@@ -271,14 +277,15 @@ mod tests {
         for claim in all() {
             let decision = decide(claim, &context);
             assert!(!decision.explanation.is_empty(), "{}", claim.id);
-            // What studies have checked is told in words.
+            // Results of study checks are in the text.
             let has_numbers = !decision.figures.is_empty() || has_found_numbers(&decision, &context);
             let is_open = decision.verdict == Verdict::NotDecidable;
             assert!(has_numbers || is_open, "{}: {}", claim.id, decision.explanation);
-            // An opinion is never decided; what can be tested is, but for what takes hardware or a number that is not printed.
+            // An opinion is never decided. A testable claim is decided unless it needs hardware or
+            // a number that is not printed.
             assert!(claim.testable != Testable::No || decision.verdict == Verdict::NotDecidable, "{}", claim.id);
             verdicts.insert(format!("{:?}", decision.verdict));
         }
-        assert_eq!(verdicts.len(), 3, "some hold, some are refuted, some are left open: {verdicts:?}");
+        assert_eq!(verdicts.len(), 3, "some hold, some are refuted, some are undecided: {verdicts:?}");
     }
 }

@@ -1,17 +1,17 @@
-//! The papers, by the numbers that studies and claims begin with.
+//! The papers, by the numbers that study and claim IDs begin with.
 
 use serde::Serialize;
 
 /// A paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Document {
-    /// Three digits: what the names of its studies and claims begin with.
+    /// Three digits, the prefix of the IDs of its studies and claims.
     pub number: &'static str,
-    /// Who wrote it, what about, and when.
+    /// Authors, title and year.
     pub title: &'static str,
 }
 
-/// All of them.
+/// All papers.
 pub const DOCUMENTS: [Document; 5] = [
     Document {
         number: "000",
@@ -24,8 +24,8 @@ pub const DOCUMENTS: [Document; 5] = [
     },
     Document {
         number: "003",
-        title: "Dempsey, Fenton, Michel, Waterman, Weaver: A Performance Evaluation of the SAFENET Lightweight System, about \
-                1993",
+        title: "Dempsey, Fenton, Michel, Waterman, Weaver: A Performance Evaluation of the SAFENET Lightweight \
+                System, about 1993",
     },
     Document {
         number: "004",
@@ -33,7 +33,8 @@ pub const DOCUMENTS: [Document; 5] = [
     },
 ];
 
-/// The document that a study or a claim of this name is about; none if the name begins with no number of a document.
+/// The paper of a study or claim with this ID; `None` if the ID does not begin with the number of a
+/// paper.
 pub fn of(id: &str) -> Option<&'static Document> {
     let number = id.split_once('-').map_or(id, |(number, _)| number);
     DOCUMENTS.iter().find(|document| document.number == number)
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_begins_with_the_number_of_its_document() {
+    fn an_id_begins_with_the_number_of_its_paper() {
         assert_eq!(of("004-table-2").map(|document| document.number), Some("004"));
         assert_eq!(of("001").map(|document| document.number), Some("001"));
         assert_eq!((of("009-table-1"), of("table-1"), of("0045-x")), (None, None, None));

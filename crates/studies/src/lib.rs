@@ -1,16 +1,27 @@
-//! The papers' experiments, run again in the simulator.
+//! Experiments of five papers on parallel protocol processing, reproduced in the simulator.
 //!
-//! | module | what |
+//! Each study reproduces a table, a figure or a statement of a paper and compares its results with
+//! the printed ones cell by cell. Each claim is a statement of a paper that is decided by a model
+//! or by the outcome of a study. The papers are listed in [`document`]; their numbers 000 to 004
+//! are the prefixes of study and claim IDs.
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`choices`] | what the papers do not say: what was taken, and what else is tried |
-//! | [`claims`] | what the papers say, decided |
+//! | [`study`] | the [`Study`] trait and the options of a run |
+//! | [`outcome`] | results of a study: tables, curves, assumptions, checks, notes |
+//! | [`choices`] | parameters that a paper does not give, with alternatives |
+//! | [`claims`] | claims of the papers and their decisions |
 //! | [`document`] | the papers |
-//! | [`outcome`] | what a study says: paper, ours, difference, assumptions, checks, curves |
 //! | [`render`] | outcomes as text, CSV, JSON and SVG |
-//! | [`study`] | what a study is, and how it is asked to run |
+//! | `packet_level` | 000: Nahum et al. 1996 |
+//! | `process_network` | 002: Ruetsche and Kaiserswerth 1992 |
+//! | `safenet` | 003: the SAFENET evaluation, University of Virginia |
+//! | `workstation`, `touchstone` | 004: the Old Dominion University report |
+//! | `replicate`, `warm_up`, `conserved` | replication, warm-up checks, conservation checks |
 //!
-//! Facts of the papers are in `data/`, one file a table; models hold none. What a paper does not say is an [`outcome::Assumption`]
-//! with its reason and with what happens if it is chosen otherwise.
+//! The papers' numbers are in `data/`, one file per table; models contain none. A parameter that a
+//! paper does not give is an [`outcome::Assumption`] with its reason and the effect of
+//! alternatives. Start with [`Study`] and [`all`].
 #![forbid(unsafe_code)]
 
 pub mod choices;
@@ -33,7 +44,7 @@ pub use document::Document;
 pub use outcome::{Assumption, Cell, Check, Column, Outcome, Plot, Row, Sensitivity, Series, Table};
 pub use study::{Effort, Options, Study};
 
-/// Every study, in the order of the documents.
+/// All studies, in the order of the papers.
 pub fn all() -> Vec<Box<dyn Study>> {
     [
         packet_level::studies(),
@@ -47,7 +58,7 @@ pub fn all() -> Vec<Box<dyn Study>> {
     .collect()
 }
 
-/// The study of this name.
+/// The study with this ID.
 pub fn find(id: &str) -> Option<Box<dyn Study>> {
     all().into_iter().find(|study| study.id() == id)
 }

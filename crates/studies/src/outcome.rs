@@ -1,29 +1,29 @@
-//! What a study says: what the paper has, what we have, and what it rests on.
+//! Results of a study: tables, curves, assumptions, checks and notes.
 
 use measure::Estimate;
 use serde::Serialize;
 
-/// All of it.
+/// The results of a study.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The paper's tables and ours, cell by cell.
+    /// Comparison of the paper's tables with ours, cell by cell.
     pub tables: Vec<Table>,
     /// Curves.
     pub plots: Vec<Plot>,
-    /// What the paper does not say and we had to choose.
+    /// Parameters that the paper does not give and that we had to choose.
     pub assumptions: Vec<Assumption>,
-    /// Orderings, bounds and laws that must hold, with what was found.
+    /// Orderings, bounds and laws that should hold, with the numbers found.
     pub checks: Vec<Check>,
-    /// What a reader must know to judge the numbers.
+    /// Notes that are needed to judge the numbers.
     pub notes: Vec<String>,
 }
 
-/// Numbers in rows and columns.
+/// A table of numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
-    /// Its heading.
+    /// Its title.
     pub title: String,
-    /// One for each cell of a row.
+    /// One per cell of a row.
     pub columns: Vec<Column>,
     /// Its rows.
     pub rows: Vec<Row>,
@@ -32,13 +32,13 @@ pub struct Table {
 /// A quantity.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Column {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// Its unit, such as `Mb/s`; empty for a pure number.
     pub unit: String,
 }
 
-/// A configuration and what came of it.
+/// A configuration and its results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The configuration.
@@ -47,62 +47,63 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
-/// One value.
+/// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cell {
-    /// What the paper prints; `None` where it prints nothing.
+    /// The printed value; `None` if the paper prints none.
     pub paper: Option<f64>,
-    /// What we found; `None` where it was not run.
+    /// Our value; `None` if it was not computed.
     pub ours: Option<Estimate>,
-    /// How far ours may be from the paper's, as a share of it; `None` if nothing is promised.
+    /// Accepted relative deviation of our value from the paper's; `None` if there is no tolerance.
     pub tolerance: Option<f64>,
-    /// True if a free parameter was chosen so that this cell fits, or the cell is such a parameter: then it proves nothing.
+    /// True if a free parameter was fitted to this cell, or if the cell is such a parameter. It is
+    /// then no evidence.
     pub fitted: bool,
 }
 
-/// Something the paper does not say.
+/// A parameter that the paper does not give.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Assumption {
-    /// The parameter.
+    /// The name of the parameter.
     pub key: String,
-    /// What we took, with its unit.
+    /// The value used, with its unit.
     pub value: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What a headline figure becomes with other values.
+    /// Effect of alternative values on a main figure.
     pub sensitivity: Vec<Sensitivity>,
 }
 
-/// A headline figure under another assumption.
+/// A main figure with an alternative value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sensitivity {
-    /// The other value, with its unit.
+    /// The alternative value, with its unit.
     pub value: String,
-    /// Which figure, with its unit.
+    /// The figure, with its unit.
     pub figure: String,
-    /// What it becomes.
+    /// Its value.
     pub ours: Estimate,
 }
 
-/// A statement that was held against the runs.
+/// A statement that was checked against the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// What should hold.
+    /// The statement.
     pub statement: String,
-    /// Whether it does.
+    /// Whether it holds.
     pub holds: bool,
     /// The numbers that decide it.
     pub detail: String,
 }
 
-/// A picture of curves.
+/// A plot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plot {
-    /// Its heading.
+    /// Its title.
     pub title: String,
-    /// Name and unit of the axis from left to right.
+    /// Name and unit of the x axis.
     pub x: Column,
-    /// Name and unit of the axis upwards.
+    /// Name and unit of the y axis.
     pub y: Column,
     /// The curves.
     pub series: Vec<Series>,
@@ -113,29 +114,29 @@ pub struct Plot {
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// Places on the x axis and what was found there.
+    /// Points: x and our value.
     pub points: Vec<(f64, Estimate)>,
 }
 
 impl Cell {
-    /// What we found, where the paper prints nothing.
+    /// A cell without a printed value.
     pub const fn ours(ours: Estimate) -> Self {
         Self { paper: None, ours: Some(ours), tolerance: None, fitted: false }
     }
 
-    /// Both, with the tolerance that is promised.
+    /// A cell with the paper's value and a tolerance.
     pub const fn compared(paper: f64, ours: Estimate, tolerance: f64) -> Self {
         Self { paper: Some(paper), ours: Some(ours), tolerance: Some(tolerance), fitted: false }
     }
 
-    /// The same cell, chosen to fit.
+    /// The same cell, marked as fitted.
     #[must_use]
     pub const fn fitted(mut self) -> Self {
         self.fitted = true;
         self
     }
 
-    /// How far ours is from the paper's, as a share of it.
+    /// Relative deviation of our value from the paper's.
     pub fn difference(&self) -> Option<f64> {
         match (self.paper, self.ours) {
             (Some(paper), Some(ours)) if paper != 0.0 => Some(ours.mean / paper - 1.0),
@@ -143,9 +144,9 @@ impl Cell {
         }
     }
 
-    /// Whether the promise is kept; `None` if there is none.
+    /// Whether our value is within the tolerance; `None` if there is none.
     pub fn is_within(&self) -> Option<bool> {
-        // A hair of room, so that a value on the line is on the right side of it.
+        // Tolerates rounding errors at the limit.
         Some(self.difference()?.abs() <= self.tolerance? + 1e-9)
     }
 }
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_keeps_its_promise_up_to_the_line() {
+    fn a_cell_is_within_its_tolerance_up_to_the_limit() {
         let estimate = |mean| Estimate { mean, plus_minus: None };
         let cell = Cell::compared(200.0, estimate(210.0), 0.05);
         assert_eq!(cell.is_within(), Some(true));

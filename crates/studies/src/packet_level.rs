@@ -1,28 +1,33 @@
-//! Document 000: packets of a connection on many processors, behind one lock.
+//! Nahum et al. 1996: packets of one connection on many processors, with one lock.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | `paper` | the stacks of the paper, and our own measured costs |
-//! | `model` | processors that take packets through a stack's steps |
-//! | `assumptions` | what is not given, and what it matters |
-//! | `curves` | a table and a picture of the same numbers |
-//! | `speedup`, `connections`, `order`, `today` | the studies |
+//! | `model` | processors that take packets through the steps of a stack |
+//! | `assumptions` | parameters that the paper does not give, and their effect |
+//! | `curves` | a table and a plot of the same numbers |
+//! | `speedup`, `connections`, `order`, `own_costs` | the studies |
 
 mod assumptions;
 mod connections;
 mod curves;
 mod model;
 mod order;
+mod own_costs;
 mod paper;
 mod speedup;
-mod today;
 
 #[cfg(test)]
 mod tests;
 
 use crate::study::Study;
 
-/// The studies of this document.
+/// The studies of this paper.
 pub(crate) fn studies() -> Vec<Box<dyn Study>> {
-    vec![Box::new(speedup::Speedup), Box::new(connections::Connections), Box::new(order::Order), Box::new(today::Today)]
+    vec![
+        Box::new(speedup::Speedup),
+        Box::new(connections::Connections),
+        Box::new(order::Reordering),
+        Box::new(own_costs::OwnCosts),
+    ]
 }

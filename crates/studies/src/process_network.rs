@@ -1,12 +1,12 @@
-//! Document 002: TCP/IP as a network of processes on transputers.
+//! Ruetsche and Kaiserswerth 1992: TCP/IP as a network of processes on transputers.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | `paper` | Table 1 and the numbers in the text |
-//! | `setup` | an experiment: costs, placement, traffic, who copies |
+//! | `setup` | an experiment: costs, placement, traffic, copying |
 //! | `node` | an adapter: processes, channels, shared fields |
-//! | `run` | two adapters back to back, and what is counted |
-//! | `assumptions` | what is not given, and what it matters |
+//! | `run` | two adapters back to back, and the counters |
+//! | `assumptions` | parameters that the paper does not give, and their effect |
 //! | `scenarios`, `times`, `duplex`, `placement`, `checksum`, `interface`, `memories`, `t9000`, `shared_state` | the studies |
 
 mod assumptions;
@@ -29,7 +29,7 @@ mod tests;
 
 use crate::study::Study;
 
-/// The studies of this document.
+/// The studies of this paper.
 pub(crate) fn studies() -> Vec<Box<dyn Study>> {
     vec![
         Box::new(times::Times),

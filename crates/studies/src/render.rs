@@ -1,13 +1,13 @@
-//! Outcomes as text, CSV, JSON and SVG. Nothing here writes a file: the command does.
+//! Rendering of outcomes as text, CSV, JSON and SVG. Nothing here writes files.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | [`csv`] | tables and curves, a value a line |
-//! | [`numbers`] | how many digits a number has |
+//! | [`csv`] | tables and curves, one value per line |
+//! | [`numbers`] | formatting of numbers |
 //! | [`picture`] | curves as SVG |
-//! | [`report`] | all of it, as `docs/spec/study.md` has it in JSON |
-//! | [`text`] | all of it for people |
-//! | [`verdicts`] | claims and what was found out about them |
+//! | [`report`] | the JSON format of `docs/spec/study.md` |
+//! | [`text`] | studies as text |
+//! | [`verdicts`] | claims and decisions |
 
 pub mod csv;
 pub mod numbers;
@@ -18,4 +18,4 @@ pub mod verdicts;
 
 mod lines;
 
-pub use report::{Conditions, Report, StudyReport, Summary};
+pub use report::{Conditions, StudiesReport, StudyReport, Summary};

@@ -1,10 +1,11 @@
-//! The one place where replications are made: as many as are asked for, or as many as a precision takes.
+//! Replication: a fixed number of runs, or as many as a precision needs.
 
 use sim::Replications;
 
 use crate::study::{Options, PRECISE_RUNS_MAX};
 
-/// What each run of `model`, a function of seed and number, gives. `figures` are those that have to be precise, as many of each run.
+/// The results of `model`, a function of seed and run number. `figures` returns the figures that
+/// must be precise, the same number for each run.
 pub(crate) fn replicate<R: Send>(
     options: &Options,
     model: impl Fn(u64, u64) -> R + Sync,
@@ -38,14 +39,14 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_added_until_the_interval_is_as_narrow_as_was_asked() {
+    fn runs_are_added_until_the_interval_has_the_requested_precision() {
         let runs = |precision, threads| replicate(&Options { precision, threads, ..OPTIONS }, draw, |&run| vec![run]);
         assert_eq!(runs(None, 2).len(), 3);
         let precise = runs(Some(0.05), 2);
         assert!(precise.len() > 10, "{}", precise.len());
         let estimate = Estimate::of(&precise, OPTIONS.confidence);
         assert!(estimate.plus_minus.is_some_and(|half| half <= 0.05 * estimate.mean), "{estimate:?}");
-        assert_eq!(precise, runs(Some(0.05), 1), "threads change nothing");
-        assert_eq!(runs(Some(0.0001), 2).len() as u64, u64::from(PRECISE_RUNS_MAX), "the bound comes first");
+        assert_eq!(precise, runs(Some(0.05), 1), "the number of threads has no effect");
+        assert_eq!(runs(Some(0.0001), 2).len() as u64, u64::from(PRECISE_RUNS_MAX), "the maximum is reached first");
     }
 }

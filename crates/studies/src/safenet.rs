@@ -1,13 +1,14 @@
-//! Document 003: user, transport and MAC level of a message system over FDDI.
+//! The SAFENET evaluation, University of Virginia: user, transport and MAC level of a message
+//! system over FDDI.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | `paper` | the printed lines and asymptotes |
-//! | `costs` | what each level takes, solved from some of them |
+//! | `costs` | the costs of each level, solved from some of the printed numbers |
 //! | `pipeline` | hosts, boards and the ring between them |
-//! | `rate` | the user's limit: so many bytes at once, refilled at a rate |
-//! | `measure` | ping-pong, streams, lines through points |
-//! | `assumptions` | what is not given, and what it matters |
+//! | `rate` | the user's rate limit: a burst that is refilled at a rate |
+//! | `measure` | ping-pong, streams, line fits |
+//! | `assumptions` | parameters that the paper does not give, and their effect |
 //! | `levels`, `limit`, `multicast` | the studies |
 
 mod assumptions;
@@ -25,7 +26,7 @@ mod tests;
 
 use crate::study::Study;
 
-/// The studies of this document.
+/// The studies of this paper.
 pub(crate) fn studies() -> Vec<Box<dyn Study>> {
     vec![Box::new(levels::Levels), Box::new(limit::Limit), Box::new(multicast::Multicast)]
 }

@@ -1,63 +1,66 @@
-//! What a study is, and how it is asked to run.
+//! The [`Study`] trait and the options of a run.
 
 use serde::Serialize;
 
 use crate::choices::Choice;
 use crate::outcome::{Assumption, Outcome};
 
-/// How much time a run may take.
+/// How long runs may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
-    /// Enough to see that it works: seconds. What is assumed is stated and not tried otherwise.
+    /// Seconds, to see that a study works. Assumptions are stated, and their alternatives are not
+    /// evaluated.
     Quick,
-    /// Enough to compare with the paper: all studies together in ten minutes on two cores.
+    /// Long enough to compare with the paper: ten minutes for all studies on two cores.
     Full,
 }
 
-/// How a study is run. The same options give the same outcome, on any number of threads.
+/// Options of a run. The same options give the same outcome on any number of threads.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
-    /// What all randomness comes from.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// Independent replications of each point; with a precision the least of them.
+    /// Independent replications of each point; the minimum if a precision is given.
     pub replications: u32,
-    /// Of the intervals, between 0 and 1.
+    /// Confidence level of the intervals, between 0 and 1.
     pub confidence: f64,
-    /// If given, replications of each point are added until the intervals of its main figures (throughput and delay, where it has
-    /// both) reach at most this share of their means to each side, or [`PRECISE_RUNS_MAX`] were made. What is tried of assumptions
-    /// stays at two.
+    /// If given, replications of each point are added until the half-widths of the intervals of its
+    /// main figures (throughput and delay, where it has both) are at most this fraction of their
+    /// means, or [`PRECISE_RUNS_MAX`] runs were made. Alternatives of assumptions always use two
+    /// replications.
     pub precision: Option<f64>,
-    /// How long each replication is.
+    /// Length of each replication.
     pub effort: Effort,
-    /// Threads that may work at once.
+    /// Maximum number of threads.
     pub threads: usize,
 }
 
-/// Replications of a point at most, however wide its interval still is.
+/// Maximum number of replications of a point.
 pub const PRECISE_RUNS_MAX: u32 = 200;
 
-/// An experiment of a paper, or the same experiment on today's code.
+/// An experiment of a paper, or the same experiment with our own code.
 pub trait Study: Send + Sync {
-    /// Its name on the command line, such as `004-table-2`: document, then table, figure or subject.
+    /// Its ID on the command line, such as `004-table-2`: the number of the paper, then table,
+    /// figure or subject.
     fn id(&self) -> &'static str;
 
-    /// What it is about, in a line.
+    /// Its title, in one line.
     fn title(&self) -> &'static str;
 
-    /// The files of `data/` it reads, by name.
+    /// The files of `data/` that it reads.
     fn data(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// What the paper does not say and was chosen, and what else is tried.
+    /// Parameters that the paper does not give, with alternatives.
     fn choices(&self) -> Vec<Choice> {
         Vec::new()
     }
 
-    /// The same before it runs: without what others give.
+    /// The assumptions before a run, without results of alternatives.
     fn assumptions(&self) -> Vec<Assumption> {
-        self.choices().iter().map(Choice::stated).collect()
+        self.choices().iter().map(Choice::without_alternatives).collect()
     }
 
     /// Runs it.
@@ -69,11 +72,11 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// Only claims look at these.
+    /// Used only by claims.
     const OF_CLAIMS: [&str; 2] = ["001-rates.toml", "claims.toml"];
 
     #[test]
-    fn studies_name_the_files_of_facts_that_they_read_and_no_others() {
+    fn studies_list_the_data_files_that_they_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
         let entries = folder.read_dir().expect("the crate has its data");
         let there: BTreeSet<String> =
@@ -82,7 +85,7 @@ mod tests {
         for study in crate::all() {
             assert!(!study.data().is_empty(), "{} names no file", study.id());
             for file in study.data() {
-                assert!(file.starts_with(&study.id()[..3]), "{} reads {file} of another document", study.id());
+                assert!(file.starts_with(&study.id()[..3]), "{} reads {file} of another paper", study.id());
                 named.insert((*file).to_owned());
             }
         }

@@ -1,13 +1,14 @@
-//! Document 004, the machine with distributed memory (Touchstone-like): gateways in a closed line, a ring each.
+//! Old Dominion University report, the machine with distributed memory (Touchstone-like): gateways
+//! in a closed linear array, one ring each.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `paper` | the tables and what the text gives |
-//! | `setup` | an experiment, and what it assumes |
+//! | `paper` | the tables and the numbers in the text |
+//! | `setup` | an experiment and its assumptions |
 //! | `model` | the machine |
-//! | `flow` | which generators are stopped |
-//! | `experiment` | setups run as often as asked, tables of them |
-//! | `assumptions` | what is not given, and what it matters |
+//! | `flow` | flow control of the generators |
+//! | `experiment` | replicated runs and tables of them |
+//! | `assumptions` | parameters that the report does not give, and their effect |
 //! | `table_5`, `table_6`, `predictions`, `crossbar` | the studies |
 
 mod assumptions;

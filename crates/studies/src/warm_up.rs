@@ -1,17 +1,18 @@
-//! Whether a warm-up is long enough: what is counted after it must be as it stays.
+//! Checks that a warm-up is long enough: values after it must be in steady state.
 
 use sim::replicate::mser5;
 use units::{Duration, Instant};
 
 use crate::outcome::Check;
 
-/// What a figure may change by if the warm-up was long enough.
+/// Largest accepted change of a figure when the warm-up is doubled.
 const TWICE: f64 = 0.005;
 
-/// What a run without a warm-up gave, value by value: when, and how much.
+/// The values of a run without a warm-up, with their times.
 pub(crate) type Series = Vec<(Instant, f64)>;
 
-/// Holds warm-ups against where the rule MSER-5 would end them in `runs`, which begin with an empty model and whose `what` is looked at.
+/// Compares warm-ups with the truncation point of the rule MSER-5 for `runs`, which begin with an
+/// empty model and record `what`.
 pub(crate) fn check(what: &str, runs: &[(Duration, Series)]) -> Check {
     let ends: Vec<(Duration, Option<Duration>)> = runs.iter().map(|(warm_up, run)| (*warm_up, end(run))).collect();
     let shown = |(warm_up, end): &(Duration, Option<Duration>)| match end {
@@ -19,24 +20,25 @@ pub(crate) fn check(what: &str, runs: &[(Duration, Series)]) -> Check {
         None => format!("no end for {warm_up}"),
     };
     Check::new(
-        format!("warm-ups suffice: MSER-5 would end them no later, by {what}"),
+        format!("warm-ups are long enough: MSER-5 would end them no later, judged by {what}"),
         !ends.is_empty() && ends.iter().all(|(warm_up, end)| end.is_some_and(|end| end <= *warm_up)),
         ends.iter().map(shown).collect::<Vec<_>>().join(", "),
     )
 }
 
-/// The same where nothing is left to chance and a run has but one figure: by name, after a warm-up and after twice as much of it.
+/// The same for deterministic models with one figure per run: names with the figure after a warm-up
+/// and after one twice as long.
 pub(crate) fn check_twice(what: &str, pairs: &[(&str, [f64; 2])]) -> Check {
     let changes: Vec<f64> = pairs.iter().map(|(_, [once, twice])| (twice / once - 1.0).abs()).collect();
     let shown = pairs.iter().zip(&changes).map(|((name, _), change)| format!("{name} {:.3} %", change * 100.0));
     Check::new(
-        format!("warm-ups suffice: twice as long changes {what} by less than {} %", TWICE * 100.0),
+        format!("warm-ups are long enough: doubling them changes {what} by less than {} %", TWICE * 100.0),
         !pairs.is_empty() && changes.iter().all(|&change| change < TWICE),
         shown.collect::<Vec<_>>().join(", "),
     )
 }
 
-/// When the first value comes that the rule keeps; `None` if the run is too short to tell.
+/// The time of the first value that the rule keeps; `None` if the run is too short.
 fn end(run: &Series) -> Option<Duration> {
     let values: Vec<f64> = run.iter().map(|(_, value)| *value).collect();
     let (at, _) = run.get(mser5(&values)?)?;
@@ -49,27 +51,27 @@ mod tests {
 
     use super::*;
 
-    /// A value a millisecond.
+    /// One value per millisecond.
     fn run(value: impl Fn(u64) -> f64) -> Series {
         let mut stream = Stream::new(1, 0, "values");
         (0..400).map(|at| (Instant::from_nanos(at * 1_000_000), value(at) + stream.unit())).collect()
     }
 
     #[test]
-    fn a_warm_up_holds_if_nothing_after_it_is_unlike_the_rest() {
+    fn a_warm_up_is_long_enough_if_the_rest_is_stationary() {
         let of = |run| check("values", &[(Duration::from_millis(40), run)]);
         let too_high = |until: u64| run(move |at| if at < until { 30.0 } else { 10.0 });
         let [short, long, endless] = [of(too_high(30)), of(too_high(60)), of(run(|at| at as f64))];
         assert!(short.holds, "{}", short.detail);
         assert!(!long.holds, "{}", long.detail);
         assert!(!endless.holds && endless.detail.contains("no end"), "{}", endless.detail);
-        assert!(!check("values", &[]).holds, "nothing was looked at");
+        assert!(!check("values", &[]).holds, "no values were given");
     }
 
     #[test]
-    fn a_figure_that_a_longer_warm_up_changes_was_not_warm() {
+    fn a_figure_that_changes_with_a_longer_warm_up_is_detected() {
         assert!(check_twice("rates", &[("one", [100.0, 100.2]), ("two", [50.0, 49.9])]).holds);
         assert!(!check_twice("rates", &[("one", [100.0, 100.2]), ("two", [50.0, 51.0])]).holds);
-        assert!(!check_twice("rates", &[]).holds, "nothing was looked at");
+        assert!(!check_twice("rates", &[]).holds, "no values were given");
     }
 }

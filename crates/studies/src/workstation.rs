@@ -1,25 +1,25 @@
-//! Document 004: TCP over parallel rings from a multiprocessor workstation.
+//! Old Dominion University report: TCP over parallel rings from a multiprocessor workstation.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `paper`, `prose`, `config` | the paper's tables; numbers in its text; a machine with what the paper does not say |
-//! | `model` | two machines and the rings between them, run once: `machine`, `sender`, `network`, `receiver`, `timer` are its parts |
-//! | `runs`, `assumptions` | replications; what was assumed and what hangs on it |
-//! | `table_1` ... `table_4`, `readings` | the tables; other readings of Table 3 |
-//! | `sweeps`, `least` | windows, segments, processors, buses; how many of what; what fails |
-//! | `rtt` | round trips and would-be timeouts |
-//! | `schedulers`, `schemes`, `coding` | beyond the paper's tables: central, old news, who acknowledges, classes, coding |
+//! | `paper`, `prose`, `config` | the report's tables; numbers in its text; a machine with the parameters that the report does not give |
+//! | `model` | two machines and the rings between them, in one run: `machine`, `sender`, `network`, `receiver`, `timer` |
+//! | `runs`, `assumptions` | replications; parameters that the report does not give, and their effect |
+//! | `table_1` ... `table_4`, `readings` | the tables; other interpretations of Table 3 |
+//! | `sweeps`, `minimum` | windows, segments, processors, buses; the smallest configuration and failures |
+//! | `rtt` | round trips and hypothetical timeouts |
+//! | `schedulers`, `schemes`, `coding` | beyond the report's tables: central and outdated scheduling, acknowledgement schemes, classes of service, coding |
 
 mod assumptions;
 mod coding;
 mod config;
-mod least;
+mod interpretations;
 mod machine;
+mod minimum;
 mod model;
 mod network;
 mod paper;
 mod prose;
-mod readings;
 mod receiver;
 mod rtt;
 mod runs;
@@ -39,7 +39,7 @@ use crate::Study;
 pub(crate) use paper::two_bus_window_kbit;
 pub(crate) use prose::prose;
 
-/// The studies of this document's workstation.
+/// The studies of the report's workstation.
 pub(crate) fn studies() -> Vec<Box<dyn Study>> {
     vec![
         Box::new(table_1::Table1),
@@ -49,8 +49,8 @@ pub(crate) fn studies() -> Vec<Box<dyn Study>> {
         Box::new(sweeps::Windows),
         Box::new(sweeps::Hardware),
         Box::new(rtt::RoundTrips),
-        Box::new(least::Least),
-        Box::new(least::Failures),
+        Box::new(minimum::Minimum),
+        Box::new(minimum::Failures),
         Box::new(coding::Coding),
         Box::new(schedulers::Central),
         Box::new(schedulers::Stale),

@@ -1,8 +1,18 @@
-//! Instant, Duration, Rate, sizes, sequence numbers and the seeded generator: the words every other room speaks.
+//! Quantities that every other crate uses: time, rates, sizes, sequence numbers and the seeded
+//! random generator.
 //!
-//! Nothing here reads a clock or draws from the system. An [`Instant`] counts nanoseconds since the run began, so the same
-//! seed prints the same times; a [`Rng`] is built from a seed and split by name, so that a new draw in one component does
-//! not shift the draws of another.
+//! Nothing in this crate reads a clock or asks the system for randomness. An [`Instant`] counts
+//! nanoseconds since the start of the run, so the same seed gives the same times. An [`Rng`] is
+//! built from a seed and split by name, so a new draw in one component does not shift the draws of
+//! another.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`time`] | [`Instant`] and [`Duration`], in nanoseconds |
+//! | [`rate`] | [`Rate`] (bits per second) and [`ByteSize`] |
+//! | [`parse`] | quantities with units, such as `400Mb/s`, `64KiB` and `30ms` |
+//! | [`random`] | [`Rng`] (xoshiro256++) and [`Ratio`], an exact probability |
+//! | [`sequence`] | [`Seq32`], sequence numbers that wrap |
 //!
 //! Start with [`time`] and [`rate`].
 #![forbid(unsafe_code)]
@@ -17,3 +27,8 @@ pub use random::{Ratio, Rng};
 pub use rate::{ByteSize, Rate};
 pub use sequence::Seq32;
 pub use time::{Duration, Instant};
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExample;

@@ -1,6 +1,7 @@
-//! Rates, sizes and spans as people write them: `400Mb/s`, `64KiB`, `30ms`.
+//! Parses rates, sizes and durations with units: `400Mb/s`, `64KiB`, `30ms`.
 //!
-//! A unit is always required (except for zero), because a bare number on a command line is how a megabyte becomes a megabit.
+//! A unit is required, except for zero. Without one, a megabyte and a megabit could not be told
+//! apart on a command line.
 
 use core::str::FromStr;
 use std::error::Error;
@@ -8,7 +9,8 @@ use std::fmt;
 
 use crate::{ByteSize, Duration, Rate};
 
-/// Why a quantity could not be read, in words for the person who wrote it.
+/// A quantity that could not be parsed. The message shows the input and an example of the expected
+/// form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseQuantityError {
     input: String,
@@ -23,7 +25,8 @@ impl fmt::Display for ParseQuantityError {
 
 impl Error for ParseQuantityError {}
 
-/// A decimal number in millionths, and the unit that follows it. Integers inside, so that `0.1` means one tenth exactly.
+/// Splits the input into a decimal number in millionths and its unit. The number is an integer, so
+/// that `0.1` is exactly one tenth.
 fn split_micro(input: &str) -> Option<(u128, &str)> {
     let input = input.trim();
     let end = input.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(input.len());
@@ -48,7 +51,7 @@ fn scaled(
         return Ok(0);
     }
     let factor = factor(unit).ok_or_else(error)?;
-    // Twenty digits of days are more than even 128 bits hold.
+    // Twenty digits of days overflow even 128 bits.
     let scaled = micro.checked_mul(u128::from(factor)).ok_or_else(error)?;
     u64::try_from(scaled / 1_000_000).map_err(|_| error())
 }
@@ -123,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read_as_people_write_them() {
+    fn quantities_with_units_are_parsed() {
         assert_eq!("400Mb/s".parse(), Ok(Rate::from_mbps(400)));
         assert_eq!("1.5 Gbit".parse(), Ok(Rate::from_mbps(1500)));
         assert_eq!("20MB/s".parse(), Ok(Rate::from_mbps(160)));
@@ -134,13 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_an_example() {
+    fn invalid_quantities_are_rejected_with_an_example() {
         for bad in ["", "fast", "12", "1.2.3s", "-3ms", "5 parsecs", "99999999999999999999GB", "1e3s", "."] {
             assert!(bad.parse::<Duration>().is_err(), "{bad:?} as a time");
             assert!(bad.parse::<Rate>().is_err(), "{bad:?} as a rate");
             assert!(bad.parse::<ByteSize>().is_err(), "{bad:?} as a size");
         }
-        // The last as days is 2^128 of the smallest steps and a little more, which could pass for half an hour.
+        // 3938453320844195179 days are slightly more than 2^128 millionths of a nanosecond. If the
+        // product wrapped, the text would parse as about half an hour.
         for unit in ["ns", "s", "h", "d"] {
             for number in ["99999999999999999999", "99999999999999999999.999999", "3938453320844195179"] {
                 let text = format!("{number}{unit}");

@@ -1,7 +1,8 @@
-//! The seeded generator. Its code is ours, so that no dependency can change what a seed means.
+//! The seeded random generator. It is implemented here so that no dependency can change the
+//! sequence of a seed.
 //!
-//! Public randomness only (faults, jitter, grease, test data): the output is predictable from a few draws. Secrets come
-//! from the TLS library or from the operating system.
+//! The output is predictable from a few draws. Use it for faults, jitter, grease and test data,
+//! never for secrets: those come from the TLS library or the operating system.
 
 /// xoshiro256++ (Blackman and Vigna, 2019), seeded by SplitMix64.
 #[derive(Clone, Debug)]
@@ -9,7 +10,7 @@ pub struct Rng {
     state: [u64; 4],
 }
 
-/// A probability as an exact ratio, so that equal settings behave equally on every machine.
+/// A probability as an exact ratio, so that equal settings give equal results on every machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ratio {
     numerator: u64,
@@ -25,7 +26,7 @@ const fn split_mix(state: u64) -> (u64, u64) {
 }
 
 impl Rng {
-    /// The generator that `seed` means, today and in every later version.
+    /// The generator for `seed`. Its sequence never changes between versions.
     pub const fn from_seed(seed: u64) -> Self {
         let (s, a) = split_mix(seed);
         let (s, b) = split_mix(s);
@@ -34,11 +35,12 @@ impl Rng {
         Self { state: [a, b, c, d] }
     }
 
-    /// A generator of its own for the component called `name`. It depends on `self` as it stands, so split before
-    /// drawing: then a later draw in one component shifts no other.
+    /// An independent generator for the component called `name`. It depends on the present state of
+    /// `self`: split before drawing, so that additional draws in one component do not change
+    /// another.
     #[must_use]
     pub fn split(&self, name: &str) -> Self {
-        // FNV-1a over the name, mixed with the present state.
+        // FNV-1a over the name, mixed with the current state.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for byte in name.bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -60,12 +62,12 @@ impl Rng {
         result
     }
 
-    /// A number in `0..bound`, without measurable bias (multiply and shift).
+    /// A number in `0..bound`, computed by multiply and shift. The bias is too small to measure.
     ///
     /// # Panics
     /// If `bound` is zero.
     pub const fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "no number is below zero");
+        assert!(bound > 0, "the bound must be above zero");
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
     }
 
@@ -81,7 +83,7 @@ impl Rng {
         }
     }
 
-    /// True with probability `ratio`. Draws nothing when the outcome is certain.
+    /// True with probability `ratio`. Draws no number if the outcome is certain.
     pub const fn chance(&mut self, ratio: Ratio) -> bool {
         if ratio.numerator == 0 {
             return false;
@@ -89,7 +91,7 @@ impl Rng {
         ratio.numerator >= ratio.denominator || self.below(ratio.denominator) < ratio.numerator
     }
 
-    /// Fills `bytes`. Little-endian, eight bytes a draw.
+    /// Fills `bytes`, eight bytes per draw, little-endian.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let word = self.next_u64().to_le_bytes();
@@ -99,12 +101,12 @@ impl Rng {
 }
 
 impl Ratio {
-    /// Never.
+    /// Probability 0.
     pub const ZERO: Self = Self { numerator: 0, denominator: 1 };
-    /// Always.
+    /// Probability 1.
     pub const ONE: Self = Self { numerator: 1, denominator: 1 };
 
-    /// `numerator` in `denominator`.
+    /// The probability `numerator / denominator`.
     ///
     /// # Panics
     /// If `denominator` is zero or the ratio exceeds one.
@@ -113,17 +115,17 @@ impl Ratio {
         Self { numerator, denominator }
     }
 
-    /// `millionths` in a million, at most one.
+    /// `millionths / 1_000_000`, at most one.
     pub const fn from_millionths(millionths: u64) -> Self {
         Self { numerator: if millionths > 1_000_000 { 1_000_000 } else { millionths }, denominator: 1_000_000 }
     }
 
-    /// True if this never happens.
+    /// True if the probability is zero.
     pub const fn is_zero(self) -> bool {
         self.numerator == 0
     }
 
-    /// For people and plots, never for decisions.
+    /// The probability as a float, for display and plots only.
     pub fn as_f64(self) -> f64 {
         self.numerator as f64 / self.denominator as f64
     }
@@ -134,15 +136,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_means_the_same_for_ever() {
+    fn a_seed_always_gives_the_same_sequence() {
         let mut rng = Rng::from_seed(42);
         let drawn = [rng.next_u64(), rng.next_u64(), rng.next_u64()];
-        // xoshiro256++ with SplitMix64 seeding; if this fails, every stored seed has lost its meaning.
+        // xoshiro256++ with SplitMix64 seeding. If this fails, stored seeds no longer reproduce
+        // their runs.
         assert_eq!(drawn, [15021278609987233951, 5881210131331364753, 18149643915985481100]);
     }
 
     #[test]
-    fn named_generators_do_not_disturb_each_other() {
+    fn split_generators_are_independent() {
         let root = Rng::from_seed(7);
         let (mut loss, mut jitter) = (root.split("loss"), root.split("jitter"));
         let first = loss.next_u64();
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_come_out_near_their_ratio() {
+    fn chance_is_true_about_as_often_as_the_ratio() {
         let mut rng = Rng::from_seed(1);
         let hits = (0..100_000).filter(|_| rng.chance(Ratio::new(3, 100))).count();
         assert!((2_800..3_200).contains(&hits), "{hits} of 100000 at 3 %");
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_kept() {
+    fn draws_stay_within_their_bounds() {
         let mut rng = Rng::from_seed(3);
         for _ in 0..1000 {
             assert!(rng.below(7) < 7);

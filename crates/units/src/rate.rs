@@ -1,4 +1,4 @@
-//! Rates and sizes with the arithmetic that makes sense: a rate times a span is a size, a size over a rate is a span.
+//! Rates and sizes. A rate times a duration is a size; a size divided by a rate is a duration.
 
 use core::fmt;
 
@@ -15,9 +15,9 @@ pub struct Rate(u64);
 pub struct ByteSize(u64);
 
 impl Rate {
-    /// No bits at all.
+    /// Zero bits per second.
     pub const ZERO: Self = Self(0);
-    /// Faster than any link.
+    /// The largest rate. It stands for "unlimited".
     pub const MAX: Self = Self(u64::MAX);
 
     /// `bits` bits per second.
@@ -35,17 +35,18 @@ impl Rate {
         self.0
     }
 
-    /// Megabits per second as a float: for people and plots, never for decisions.
+    /// Megabits per second as a float, for display and plots only.
     pub fn as_mbps_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// True for a rate at which nothing ever moves.
+    /// True for zero bits per second.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// The rate that moves `bytes` in `span`; `None` for no time at all. Rounded down, saturating.
+    /// The rate that transfers `bytes` in `span`, rounded down, saturating. `None` if `span` is
+    /// zero.
     pub const fn from_transfer(bytes: u64, span: Duration) -> Option<Self> {
         if span.is_zero() {
             return None;
@@ -54,13 +55,13 @@ impl Rate {
         Some(Self(if bps > u64::MAX as u128 { u64::MAX } else { bps as u64 }))
     }
 
-    /// Whole bytes that pass in `span`, rounded down; saturates.
+    /// Whole bytes transferred in `span`, rounded down; saturates.
     pub const fn bytes_in(self, span: Duration) -> u64 {
         let bytes = self.0 as u128 * span.as_nanos() as u128 / (8 * NANOS_PER_SEC);
         if bytes > u64::MAX as u128 { u64::MAX } else { bytes as u64 }
     }
 
-    /// How long `bytes` take, rounded up to the nanosecond; [`Duration::MAX`] at rate zero.
+    /// The time that `bytes` take, rounded up to the nanosecond; [`Duration::MAX`] at rate zero.
     pub const fn time_for(self, bytes: u64) -> Duration {
         if self.0 == 0 {
             return Duration::MAX;
@@ -69,7 +70,7 @@ impl Rate {
         Duration::from_nanos(if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 })
     }
 
-    /// `self * numerator / denominator` without overflow in between; saturates.
+    /// `self * numerator / denominator`, computed in 128 bits; saturates.
     ///
     /// # Panics
     /// If `denominator` is zero.
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_and_span_and_size_agree() {
+    fn rate_duration_and_size_conversions_agree() {
         let rate = Rate::from_mbps(400);
         assert_eq!(rate.bytes_in(Duration::from_secs(1)), 50_000_000);
         assert_eq!(rate.time_for(50_000_000), Duration::from_secs(1));
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extremes_saturate() {
+    fn extreme_values_saturate() {
         assert_eq!(Rate::ZERO.time_for(1), Duration::MAX);
         assert_eq!(Rate::MAX.bytes_in(Duration::MAX), u64::MAX);
         assert_eq!(Rate::from_transfer(1, Duration::ZERO), None);

@@ -1,7 +1,7 @@
-//! Sequence numbers that wrap.
+//! Sequence numbers that wrap around.
 
-/// A 32-bit sequence number modulo 2^32, as TCP's (RFC 9293, section 3.4). Compared by signed distance, so the order is
-/// right as long as the two numbers are less than 2^31 apart.
+/// A 32-bit sequence number modulo 2^32, as in TCP (RFC 9293, section 3.4). Numbers are compared by
+/// signed distance, so the order is correct while two numbers are less than 2^31 apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Seq32(u32);
 
@@ -11,7 +11,7 @@ impl Seq32 {
         Self(value)
     }
 
-    /// The bare number, as it goes on the wire.
+    /// The number as sent on the wire.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -53,7 +53,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn order_survives_the_wrap(start: u32, step in 1u32..0x8000_0000) {
+        fn order_is_preserved_across_the_wrap(start: u32, step in 1u32..0x8000_0000) {
             let (first, second) = (Seq32::new(start), Seq32::new(start) + step);
             if step < 0x8000_0000 {
                 prop_assert!(first.is_before(second));

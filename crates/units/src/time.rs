@@ -1,45 +1,46 @@
-//! Time as nanoseconds since the run began.
+//! Time in nanoseconds since the start of the run.
 //!
-//! Nanoseconds, because at 100 Gb/s a full packet lasts 120 ns; `u64`, which holds 584 years.
+//! Nanoseconds, because a full packet takes 120 ns at 100 Gb/s. A `u64` holds 584 years.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
-/// A moment, in nanoseconds since the run began. The driver decides when that was.
+/// A point in time, in nanoseconds since the start of the run. The driver chooses the start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
-/// A span of time, in nanoseconds. Never negative.
+/// A length of time in nanoseconds. Never negative.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Duration(u64);
 
 impl Instant {
-    /// The moment the run began.
+    /// The start of the run.
     pub const ZERO: Self = Self(0);
-    /// Later than every moment a run can reach; stands for "never" where an `Option` would cost a branch.
+    /// Later than any time a run can reach. It stands for "never" where an `Option` would cost a
+    /// branch.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the run began.
+    /// The time `nanos` nanoseconds after the start of the run.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the run began.
+    /// Nanoseconds since the start of the run.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Time since the run began.
+    /// Time since the start of the run.
     pub const fn since_start(self) -> Duration {
         Duration(self.0)
     }
 
-    /// Time from `earlier` to `self`; zero if `earlier` is the later of the two.
+    /// Time from `earlier` to `self`; zero if `earlier` is later than `self`.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 
-    /// Time from `earlier` to `self`, or `None` if `earlier` is the later of the two.
+    /// Time from `earlier` to `self`, or `None` if `earlier` is later than `self`.
     pub const fn checked_since(self, earlier: Self) -> Option<Duration> {
         match self.0.checked_sub(earlier.0) {
             Some(nanos) => Some(Duration(nanos)),
@@ -47,16 +48,16 @@ impl Instant {
         }
     }
 
-    /// `self - span`, but not before the run began.
+    /// `self - span`, but not before the start of the run.
     pub const fn saturating_sub(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(span.0))
     }
 }
 
 impl Duration {
-    /// No time at all.
+    /// Zero nanoseconds.
     pub const ZERO: Self = Self(0);
-    /// The longest span.
+    /// The longest duration.
     pub const MAX: Self = Self(u64::MAX);
 
     /// `nanos` nanoseconds.
@@ -94,12 +95,12 @@ impl Duration {
         self.0 / 1_000_000
     }
 
-    /// Seconds as a float: for people and plots, never for decisions.
+    /// Seconds as a float, for display and plots only.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// True for no time at all.
+    /// True for zero nanoseconds.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
@@ -109,12 +110,12 @@ impl Duration {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// `self * factor`, or the longest span if that is shorter.
+    /// `self * factor`; saturates.
     pub const fn saturating_mul(self, factor: u64) -> Self {
         Self(self.0.saturating_mul(factor))
     }
 
-    /// `self * numerator / denominator` without overflow in between; saturates.
+    /// `self * numerator / denominator`, computed in 128 bits; saturates.
     ///
     /// # Panics
     /// If `denominator` is zero.
@@ -123,13 +124,13 @@ impl Duration {
         Self(if product > u64::MAX as u128 { u64::MAX } else { product as u64 })
     }
 
-    /// The distance between two spans.
+    /// The absolute difference of two durations.
     pub const fn abs_diff(self, other: Self) -> Self {
         Self(self.0.abs_diff(other.0))
     }
 }
 
-// Additions saturate: a deadline past the end of time means "never", which is what an overflowing caller asked for.
+// Additions saturate: a deadline beyond the last representable time means "never".
 impl Add<Duration> for Instant {
     type Output = Self;
     fn add(self, span: Duration) -> Self {
@@ -143,8 +144,8 @@ impl AddAssign<Duration> for Instant {
     }
 }
 
-/// Time from `rhs` to `self`. Panics in debug builds if time went backwards: use [`Instant::saturating_since`] where
-/// the order is not known.
+/// Time from `rhs` to `self`. Panics in debug builds if `rhs` is later: use
+/// [`Instant::saturating_since`] where the order is not known.
 impl Sub for Instant {
     type Output = Duration;
     fn sub(self, rhs: Self) -> Duration {
@@ -235,14 +236,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deadlines_past_the_end_of_time_mean_never() {
+    fn additions_saturate_at_the_far_future() {
         assert_eq!(Instant::from_nanos(5) + Duration::MAX, Instant::FAR_FUTURE);
         assert_eq!(Duration::from_secs(u64::MAX), Duration::MAX);
         assert_eq!(Duration::MAX.mul_ratio(9, 8), Duration::MAX);
     }
 
     #[test]
-    fn spans_never_go_negative() {
+    fn durations_never_become_negative() {
         let (early, late) = (Instant::from_nanos(10), Instant::from_nanos(25));
         assert_eq!(late - early, Duration::from_nanos(15));
         assert_eq!(early.saturating_since(late), Duration::ZERO);
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_print_in_the_unit_a_person_would_pick() {
+    fn durations_display_in_a_readable_unit() {
         let shown = [12, 1_500, 30_000_000, 2_500_000_000].map(|nanos| Duration::from_nanos(nanos).to_string());
         assert_eq!(shown, ["12 ns", "1.5 us", "30.0 ms", "2.50 s"]);
     }

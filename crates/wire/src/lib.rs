@@ -1,17 +1,25 @@
-//! QUIC packet and frame formats: parse and emit, stateless.
+//! QUIC packet and frame formats: stateless parsing and encoding.
 //!
-//! Bytes become values that cannot be wrong, and values become bytes again. Nothing here keeps state, reads a clock,
-//! draws randomness or encrypts: packets arrive with their protection still on ([`quic::parse_packet`]), the caller
-//! removes it and reads the frames ([`quic::Frame::parse`]).
+//! Parsing turns bytes into values that satisfy the format; encoding turns values into bytes. This
+//! crate keeps no state, reads no clock, draws no randomness and does not encrypt. Packets are
+//! parsed with their protection still on ([`quic::parse_packet`]). The caller removes the
+//! protection and reads the frames ([`quic::Frame::parse`]).
 //!
-//! Three promises hold for every function:
+//! Three rules hold for every function:
 //!
-//! * bytes from the network never panic and never allocate: parsed values borrow from the datagram;
-//! * emission appends to the caller's `Vec<u8>` and allocates only if the caller reserved too little;
-//! * an argument that our own side got wrong (a variable-length integer above 2^62-1, a packet number of five bytes)
-//!   panics, and each function names what it demands.
+//! * Bytes from the network never cause a panic or an allocation: parsed values borrow from the
+//!   datagram.
+//! * Encoding appends to the caller's `Vec<u8>` and allocates only if the caller reserved too
+//!   little.
+//! * An invalid argument from the caller (a variable-length integer above 2^62-1, a packet number
+//!   of five bytes) panics. Each function documents its requirements.
 //!
-//! Start with [`quic`], which maps the modules.
+//! Start with [`quic`], which has the map of the modules.
 #![forbid(unsafe_code)]
 
 pub mod quic;
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExample;

@@ -1,4 +1,5 @@
-//! Bytes both ways at once on one stream, for as long as a test does something to the paths and a while longer.
+//! Bytes in both directions at once on one stream, while a test acts on the paths and for a while
+//! longer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,18 +8,18 @@ use litz_interop::pattern::{CHUNK_LEN, Checker, fill};
 
 use crate::pair::{Client, Pair};
 
-/// Each way at least.
+/// In each direction, at least.
 pub const BYTES_MIN: u64 = 12_000_000;
 
-/// Each way after the test is through with the paths.
+/// In each direction after the test's actions on the paths.
 const BYTES_AFTER: u64 = 6_000_000;
 
-/// How far both directions have come.
+/// The progress of both directions.
 #[derive(Default)]
 struct Progress {
     /// Writers stop here or, if they are past it, at once.
     until: AtomicU64,
-    /// Bytes that were right.
+    /// Correct bytes received.
     ours_received: AtomicU64,
     theirs_received: AtomicU64,
 }
@@ -28,21 +29,21 @@ impl Progress {
         (self.ours_received.load(Relaxed), self.theirs_received.load(Relaxed))
     }
 
-    /// How many bytes a writer at `offset` writes next.
+    /// The number of bytes that a writer at `offset` writes next.
     fn due(&self, offset: u64) -> usize {
         self.until.load(Relaxed).saturating_sub(offset).min(CHUNK_LEN as u64) as usize
     }
 }
 
-/// A transfer under way.
+/// A transfer in progress.
 pub struct Flow<'a> {
     pub pair: &'a Pair,
     progress: Arc<Progress>,
 }
 
 impl Flow<'_> {
-    /// Waits until `bytes` more have come in each direction.
-    pub fn goes_on_for(&self, bytes: u64) {
+    /// Waits until `bytes` more have arrived in each direction.
+    pub fn wait_for_bytes(&self, bytes: u64) {
         let (ours, theirs) = self.progress.received();
         self.pair.wait_for("bytes in both directions", || {
             let now = self.progress.received();
@@ -51,7 +52,7 @@ impl Flow<'_> {
     }
 }
 
-/// Ends the connection if a test fails in the middle, so that the threads that wait on it end too.
+/// Closes the connection if a test fails half way, so that the threads that wait on it end too.
 struct EndOnPanic<'a>(&'a Pair);
 
 impl Drop for EndOnPanic<'_> {
@@ -64,7 +65,7 @@ impl Drop for EndOnPanic<'_> {
 }
 
 impl Pair {
-    /// Sends both ways while `during` runs, and checks every byte.
+    /// Sends in both directions while `during` runs, and checks every byte.
     pub fn transfer(&self, during: impl FnOnce(&Flow<'_>)) {
         let progress = Arc::new(Progress { until: AtomicU64::new(u64::MAX), ..Progress::default() });
         let theirs = self.runtime.spawn(their_side(self.them.clone(), self.client == Client::Theirs, progress.clone()));
@@ -76,8 +77,8 @@ impl Pair {
             let (ours_received, theirs_received) = progress.received();
             progress.until.store(BYTES_MIN.max(ours_received.max(theirs_received) + BYTES_AFTER), Relaxed);
             self.wait_for("the end of the transfer", || (ours.is_finished() && theirs.is_finished()).then_some(()));
-            let (ours_sent, ours_received) = ours.join().expect("our side is content");
-            let (theirs_sent, theirs_received) = self.runtime.block_on(theirs).expect("noq's side is content");
+            let (ours_sent, ours_received) = ours.join().expect("our side succeeds");
+            let (theirs_sent, theirs_received) = self.runtime.block_on(theirs).expect("noq's side succeeds");
             assert_eq!((ours_sent, theirs_sent), (theirs_received, ours_received));
             assert!(ours_sent >= BYTES_MIN && theirs_sent >= BYTES_MIN);
         });

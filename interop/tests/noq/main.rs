@@ -1,7 +1,8 @@
-//! noq over several paths, as client and as server: multipath draft-21 as somebody else reads it.
+//! noq over several paths, as client and as server: another implementation of multipath draft-21.
 //!
-//! [`pair`] connects the two and opens paths, [`flow`] moves bytes both ways at once while a test does something to the
-//! paths. Each link has addresses of its own in 127.0.0.0/8, all of which Linux, and Linux only, takes for loopback.
+//! [`pair`] connects the two and opens paths, [`flow`] moves bytes in both directions at once while
+//! a test acts on the paths. Each link has its own addresses in 127.0.0.0/8; Linux, unlike other
+//! systems, treats all of these as loopback.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! A connection between Litz and noq, with as many links between them as a test wants.
+//! A connection between Litz and noq, with as many links between them as a test requests.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -13,30 +13,30 @@ use tokio_stream::StreamExt;
 /// Nothing here takes longer, on any machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a condition is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// The interval between two checks of a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Who connects, and so opens paths.
+/// The side that connects and therefore opens paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
     Ours,
     Theirs,
 }
 
-/// What a test wants of the two.
+/// The settings a test requests.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct Settings {
     pub client: Client,
     /// Links, each with an address on either side.
     pub links: u8,
-    /// Paths that each side allows; zero does not speak of paths.
+    /// Paths that each side allows; zero disables multipath.
     pub our_paths_max: u32,
     pub their_paths_max: u32,
     /// Packets that we seal with one key.
     pub key_update_interval: u64,
 }
 
-impl Wish {
+impl Settings {
     /// Both sides allow as many paths as there are links.
     pub fn new(client: Client, links: u8) -> Self {
         let paths_max = u32::from(links);
@@ -51,9 +51,9 @@ pub struct Pair {
     pub us: litz::Connection,
     pub them: noq::Connection,
     pub runtime: Runtime,
-    /// What noq said about its paths so far.
+    /// noq's path events so far.
     events: Arc<Mutex<Vec<PathEvent>>>,
-    /// Where a client reaches the server on each link.
+    /// The server's address on each link.
     remotes: Vec<SocketAddr>,
     _our_endpoint: litz::Endpoint,
     _their_endpoint: noq::Endpoint,
@@ -67,30 +67,30 @@ fn server_ip(link: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 2, 0, 1 + link)
 }
 
-/// A socket for each link, which is how our paths find theirs.
-fn our_endpoint(wish: Wish, server_tls: Option<Arc<rustls::ServerConfig>>) -> litz::Endpoint {
-    let ip = if wish.client == Client::Ours { client_ip } else { server_ip };
-    let sockets = (0..wish.links).map(|link| UdpSocketOptions::new(SocketAddr::new(ip(link).into(), 0))).collect();
+/// A socket for each link, by which our paths are told apart.
+fn our_endpoint(settings: Settings, server_tls: Option<Arc<rustls::ServerConfig>>) -> litz::Endpoint {
+    let ip = if settings.client == Client::Ours { client_ip } else { server_ip };
+    let sockets = (0..settings.links).map(|link| UdpSocketOptions::new(SocketAddr::new(ip(link).into(), 0))).collect();
     let transport = TransportConfig {
         datagram_size: 1400,
-        max_paths: wish.our_paths_max,
-        key_update_interval: wish.key_update_interval,
+        max_paths: settings.our_paths_max,
+        key_update_interval: settings.key_update_interval,
         ..TransportConfig::default()
     };
     let config = litz::EndpointConfig { sockets, transport, server_tls, ..litz::EndpointConfig::default() };
     litz::Endpoint::bind(config).expect("sockets")
 }
 
-/// noq has one socket for everything and tells links apart by their addresses.
+/// noq has one socket for all links and tells them apart by their addresses.
 fn their_endpoint(server: Option<noq::ServerConfig>) -> noq::Endpoint {
     let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a socket");
     let runtime = Arc::new(noq::TokioRuntime);
     noq::Endpoint::new(noq::EndpointConfig::default(), server, socket, runtime).expect("an endpoint")
 }
 
-fn their_transport(wish: Wish) -> Arc<noq::TransportConfig> {
+fn their_transport(settings: Settings) -> Arc<noq::TransportConfig> {
     let mut transport = noq::TransportConfig::default();
-    transport.max_concurrent_multipath_paths(wish.their_paths_max);
+    transport.max_concurrent_multipath_paths(settings.their_paths_max);
     Arc::new(transport)
 }
 
@@ -102,18 +102,18 @@ pub fn carried(path: &noq::Path) -> (u64, u64) {
 
 impl Pair {
     /// Connects over the first link.
-    pub fn connect(wish: Wish) -> Self {
+    pub fn connect(settings: Settings) -> Self {
         let (server_tls, client_tls) = certificates::pair();
         let runtime = Runtime::new().expect("a runtime");
         let entered = runtime.enter();
-        let (our_endpoint, their_endpoint, us, them, remotes): (_, _, _, _, Vec<_>) = match wish.client {
+        let (our_endpoint, their_endpoint, us, them, remotes): (_, _, _, _, Vec<_>) = match settings.client {
             Client::Ours => {
                 let crypto = noq::crypto::rustls::QuicServerConfig::try_from(server_tls).expect("AES-128-GCM is there");
                 let mut config = noq::ServerConfig::with_crypto(Arc::new(crypto));
-                config.transport_config(their_transport(wish));
-                let (theirs, ours) = (their_endpoint(Some(config)), our_endpoint(wish, None));
+                config.transport_config(their_transport(settings));
+                let (theirs, ours) = (their_endpoint(Some(config)), our_endpoint(settings, None));
                 let port = theirs.local_addr().expect("bound").port();
-                let remotes = (0..wish.links).map(|link| SocketAddr::new(server_ip(link).into(), port));
+                let remotes = (0..settings.links).map(|link| SocketAddr::new(server_ip(link).into(), port));
                 let accept = runtime.spawn({
                     let theirs = theirs.clone();
                     async move { theirs.accept().await.expect("a client").await.expect("a handshake") }
@@ -126,8 +126,8 @@ impl Pair {
             Client::Theirs => {
                 let crypto = noq::crypto::rustls::QuicClientConfig::try_from(client_tls).expect("AES-128-GCM is there");
                 let mut config = noq::ClientConfig::new(Arc::new(crypto));
-                config.transport_config(their_transport(wish));
-                let (theirs, ours) = (their_endpoint(None), our_endpoint(wish, Some(server_tls)));
+                config.transport_config(their_transport(settings));
+                let (theirs, ours) = (their_endpoint(None), our_endpoint(settings, Some(server_tls)));
                 let remotes = ours.local_addrs().to_vec();
                 let connecting = theirs.connect_with(config, remotes[0], "localhost").expect("valid");
                 let them = runtime.spawn(connecting);
@@ -142,11 +142,11 @@ impl Pair {
             let (mut path_events, events) = (them.path_events(), events.clone());
             async move {
                 while let Some(event) = path_events.next().await {
-                    events.lock().expect("nobody panics").push(event.expect("nobody lags"));
+                    events.lock().expect("no thread panics").push(event.expect("no event was dropped"));
                 }
             }
         });
-        let client = wish.client;
+        let client = settings.client;
         Self {
             client,
             us,
@@ -160,12 +160,12 @@ impl Pair {
     }
 
     /// Connects and opens a path on every link.
-    pub fn with_paths(wish: Wish) -> Self {
-        let pair = Self::connect(wish);
-        for link in 1..wish.links {
+    pub fn with_paths(settings: Settings) -> Self {
+        let pair = Self::connect(settings);
+        for link in 1..settings.links {
             pair.open_path(link, false);
         }
-        for id in 1..wish.links {
+        for id in 1..settings.links {
             pair.wait_until_open(u32::from(id));
         }
         pair
@@ -181,22 +181,22 @@ impl Pair {
             Client::Theirs => {
                 let tuple = self.their_tuple(link);
                 let status = if is_backup { PathStatus::Backup } else { PathStatus::Available };
-                // A server's connection IDs may still be under way.
+                // The server's connection IDs may still be in flight.
                 let opening = self.wait_for("noq to open a path", || {
                     let opening = self.them.open_path(tuple, status);
                     opening.path_id().is_some().then_some(opening)
                 });
-                self.runtime.block_on(opening).expect("the path answers");
+                self.runtime.block_on(opening).expect("the path responds");
             }
         }
     }
 
-    /// What noq, as the client, calls a link.
+    /// The 4-tuple by which noq, as the client, identifies a link.
     pub fn their_tuple(&self, link: u8) -> FourTuple {
         FourTuple::new(self.remotes[usize::from(link)], Some(IpAddr::V4(client_ip(link))))
     }
 
-    /// Waits until both sides have had the other's answer on a path.
+    /// Waits until both sides have validated a path.
     pub fn wait_until_open(&self, id: u32) {
         self.wait_for("a path that works for us", || (self.ours(id)?.state == PathState::Active).then_some(()));
         let established =
@@ -204,35 +204,36 @@ impl Pair {
         self.wait_for_event("a path that works for noq", established);
     }
 
-    /// Waits until both sides send data on a path while the other is kept in reserve. noq 1.4 fills its oldest path and turns
-    /// to a younger one only while the congestion window of that one is full, so it would hardly do so of its own accord.
-    pub fn turn_to(&self, path: &noq::Path, reserve: &noq::Path) {
+    /// Waits until both sides send data on a path while the other is a backup. noq 1.4 fills its
+    /// oldest path and uses a younger one only while the congestion window of that one is full, so
+    /// it would hardly do so by itself.
+    pub fn send_only_on(&self, path: &noq::Path, backup: &noq::Path) {
         let before = carried(path);
-        reserve.set_status(PathStatus::Backup).expect("the path is open");
+        backup.set_status(PathStatus::Backup).expect("the path is open");
         self.wait_for("data on the path", || {
             let now = carried(path);
             (now.0 > before.0 && now.1 > before.1).then_some(())
         });
     }
 
-    /// A path as we see it, if it is known.
+    /// Our statistics of a path, if it is known.
     pub fn ours(&self, id: u32) -> Option<litz::PathStats> {
         self.us.stats().paths.into_iter().find(|path| path.id == PathId(id))
     }
 
-    /// A path as noq sees it. Its counters outlive it as long as this is held.
+    /// noq's view of a path. Its counters stay valid while this is held.
     pub fn theirs(&self, id: u32) -> noq::Path {
         self.them.path(id.into()).unwrap_or_else(|| self.fail(&format!("noq has no path {id}")))
     }
 
-    /// The first of noq's events, past or to come, that is as wanted.
+    /// The first of noq's events, past or future, that matches.
     pub fn wait_for_event(&self, what: &str, is_wanted: impl Fn(&PathEvent) -> bool) -> PathEvent {
         self.wait_for(what, || {
-            self.events.lock().expect("nobody panics").iter().find(|event| is_wanted(event)).cloned()
+            self.events.lock().expect("no thread panics").iter().find(|event| is_wanted(event)).cloned()
         })
     }
 
-    /// Waits until there is something.
+    /// Waits until `what` is available.
     pub fn wait_for<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
@@ -240,18 +241,18 @@ impl Pair {
                 return found;
             }
             if begun.elapsed() > PATIENCE {
-                self.fail(&format!("waited in vain for {what}"));
+                self.fail(&format!("timed out waiting for {what}"));
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Fails the test, saying how things stand.
+    /// Fails the test with the state of both sides.
     pub fn fail(&self, what: &str) -> ! {
         let stats = self.us.stats();
-        let events = self.events.lock().expect("nobody panics").clone();
+        let events = self.events.lock().expect("no thread panics").clone();
         let reasons = (self.us.close_reason(), self.them.close_reason());
         let theirs = (0..8_u32).filter_map(|id| Some((id, self.them.path_stats(id.into())?))).collect::<Vec<_>>();
-        panic!("{what}\nclosed: {reasons:?}\nours: {stats:#?}\ntheirs: {theirs:#?}\nnoq said: {events:#?}");
+        panic!("{what}\nclosed: {reasons:?}\nours: {stats:#?}\ntheirs: {theirs:#?}\nnoq reported: {events:#?}");
     }
 }

@@ -1,20 +1,20 @@
-//! Data both ways over two and over four paths.
+//! Data in both directions over two and over four paths.
 
 use crate::flow::BYTES_MIN;
-use crate::pair::{Client, Pair, Wish};
+use crate::pair::{Client, Pair, Settings};
 
-/// What we get acknowledged on each path at least.
+/// Our bytes that are acknowledged on each path, at least.
 const OUR_BYTES_MIN: u64 = 100_000;
 
-/// STREAM frames that noq sends on each path at least. Few, because noq 1.4 fills the oldest path and turns to others only
-/// while the congestion window of that one is full: seldom, once it has grown.
+/// STREAM frames that noq sends on each path, at least. Few, because noq 1.4 fills the oldest path
+/// and uses others only while the congestion window of that one is full: rarely, once it has grown.
 const THEIR_FRAMES_MIN: u64 = 10;
 
 fn check(client: Client, links: u8) {
-    let pair = Pair::with_paths(Wish::new(client, links));
+    let pair = Pair::with_paths(Settings::new(client, links));
     assert!(pair.us.stats().is_multipath && pair.them.is_multipath_enabled());
     let theirs: Vec<_> = (0..u32::from(links)).map(|id| pair.theirs(id)).collect();
-    pair.transfer(|flow| flow.goes_on_for(BYTES_MIN));
+    pair.transfer(|flow| flow.wait_for_bytes(BYTES_MIN));
     let stats = pair.us.stats();
     assert_eq!(stats.paths.len(), usize::from(links));
     assert_eq!(stats.receive.packets_unauthentic, 0, "every path has its own nonces: {:?}", stats.receive);

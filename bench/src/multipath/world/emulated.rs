@@ -1,7 +1,7 @@
 //! Links of TUN devices, with the model of `netem` between them.
 
 use emulate::{Running, Side, TunLink, Tunnels};
-use netem::{Jitter, LinkConfig, Spread};
+use netem::{Distribution, Jitter, LinkConfig};
 
 use super::{Carried, Hosts, address, device};
 use crate::contender::Failure;
@@ -9,7 +9,7 @@ use crate::multipath::case::Line;
 use litz::units::{Duration, Rate, Ratio};
 
 const MTU: u16 = 1500;
-/// Bytes of an Ethernet header, which each packet costs beside its own length.
+/// Bytes of an Ethernet header, added to the length of each packet.
 const OVERHEAD_BYTES: u64 = 14;
 const SEED: u64 = 7;
 
@@ -25,7 +25,7 @@ impl Emulated {
     pub fn carried(&self) -> Vec<Carried> {
         let of = |report: emulate::LinkReport| {
             let link = report.forward.link;
-            Carried { bytes: link.delivered_bytes, packets: link.delivered, dropped: link.gone() }
+            Carried { bytes: link.delivered_bytes, packets: link.delivered, dropped: link.undelivered() }
         };
         self.0.stats().into_iter().map(of).collect()
     }
@@ -50,7 +50,7 @@ impl Emulated {
 
 fn link(hosts: &Hosts, index: usize, line: &Line) -> Result<TunLink, Failure> {
     let us = |us: u32| Duration::from_micros(u64::from(us));
-    let jitter = Jitter { spread: Spread::Normal { deviation: us(line.jitter_us) }, reorders: false };
+    let jitter = Jitter { distribution: Distribution::Normal { deviation: us(line.jitter_us) }, reorders: false };
     let config = LinkConfig {
         rate: line.rate_mbps.map(|mbps| Rate::from_mbps(u64::from(mbps))),
         delay: us(line.delay_us),

@@ -1,14 +1,15 @@
-//! What kernel TCP and Multipath TCP need: buffers, subflows.
+//! Kernel settings for TCP and Multipath TCP: buffers and subflows.
 
 use super::{Hosts, address, command, device, ip};
 use crate::contender::Failure;
 
 /// Bytes of a kernel socket's buffers: more than any case's links hold.
 const BUFFER_BYTES: u32 = 64 << 20;
-/// Subflows beside the first, and addresses announced, that Linux has at most.
+/// Linux's limit of subflows besides the first, and of announced addresses.
 const SUBFLOWS_MAX: usize = 8;
 
-/// Lets host b announce its addresses and host a open a subflow to each: the kernel finds the device by the address.
+/// Lets host b announce its addresses and host a open a subflow to each: the kernel finds the
+/// device by the address.
 pub fn set_up(hosts: &Hosts, links: usize) -> Result<(), Failure> {
     for host in [&hosts.a, &hosts.b] {
         for name in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {

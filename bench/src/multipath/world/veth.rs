@@ -6,12 +6,12 @@ use super::{Carried, Hosts, address, command, device, ip};
 use crate::contender::Failure;
 use crate::multipath::case::Line;
 
-/// Bytes of a token bucket: the largest batch of segments with the headers that each of them will have, so that batches
-/// pass whole, as they do to a device that cuts them itself. At 100 Mb/s these are 6 ms, which a link that was idle may
-/// carry faster.
+/// Bytes of a token bucket: the largest batch of segments with their headers, so that batches pass
+/// whole, as with a device that segments them itself. At 100 Mb/s these are 6 ms, which an idle
+/// link may carry faster.
 const BURST_BYTES: u32 = 72_000;
 
-/// Makes the links.
+/// Creates the links.
 pub fn make(hosts: &Hosts, lines: &[Line]) -> Result<(), Failure> {
     for (index, line) in lines.iter().enumerate() {
         let device = device(index);
@@ -58,7 +58,8 @@ struct Sent {
     dropped: u64,
 }
 
-/// What the links have carried from a to b: by their token buckets, or by the devices where there are none.
+/// The bytes that the links have carried from a to b: from the counters of their token buckets, or
+/// of the devices where there are none.
 pub fn carried(hosts: &Hosts, count: usize) -> Result<Vec<Carried>, Failure> {
     let qdiscs: Vec<Qdisc> = serde_json::from_str(&command("tc", &["-n", &hosts.a, "-s", "-j", "qdisc", "show"])?)?;
     let interfaces: Vec<Interface> = serde_json::from_str(&ip(&["-n", &hosts.a, "-s", "-j", "link", "show"])?)?;

@@ -1,4 +1,4 @@
-//! The measurements themselves: a thread sends, the caller receives.
+//! The measurements: a thread sends, the caller receives.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,36 +15,38 @@ use units::{Duration, Instant, Rng};
 
 use super::{DATAGRAM_BYTES, LimitsError, PROBED_DELAY, Percentiles};
 
-/// Datagrams under way at a time when as many as possible shall pass: what socket buffers hold for sure.
+/// Datagrams in flight during the throughput measurement: an amount that socket buffers hold for
+/// certain.
 const WINDOW_DATAGRAMS: u64 = 1024;
 
-/// Without an arrival for so long, what is under way is lost.
+/// Without an arrival for this time, datagrams in flight are considered lost.
 const LOST_AFTER: Duration = Duration::from_millis(20);
 
-/// Single datagrams that are timed.
+/// Number of single datagrams in the delay measurement.
 const PROBES: usize = 2000;
 
-/// They are sent this far apart, and up to as much again, so that they fall in step with nothing.
+/// Shortest interval between probes. A random addition of up to the same amount avoids
+/// synchronization with other activity.
 const PROBE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A probe that is not there by then never comes.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// A probe is lost if it has not arrived after this time.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Receive buffers.
+/// Number of receive buffers.
 const BUFFERS: usize = 8;
 
-/// Asked many times a second whether to give up.
+/// Returns true if the measurement should end early.
 pub type IsCancelled<'a> = &'a dyn Fn() -> bool;
 
-/// A sender, a receiver, and where to send so that it arrives there.
-pub(super) struct Ends {
+/// A sender, a receiver, and the destination address from which datagrams reach the receiver.
+pub(super) struct Endpoints {
     pub(super) sender: UdpSocket,
     pub(super) receiver: UdpSocket,
     pub(super) to: SocketAddr,
     pub(super) clock: MonotonicClock,
 }
 
-/// A link that holds nothing back. Its queue must not be what drops.
+/// A link without limits, with a queue large enough never to drop.
 pub(super) fn open_config() -> LinkConfig {
     LinkConfig { queue_bytes: 64 << 20, ..LinkConfig::default() }
 }
@@ -53,18 +55,18 @@ pub(super) fn delayed_config() -> LinkConfig {
     LinkConfig { delay: PROBED_DELAY, ..LinkConfig::default() }
 }
 
-/// How many datagrams a second arrive when so many are kept under way, sent `batch` at a time.
+/// Datagrams per second that arrive with a fixed number in flight, sent in batches of `batch`.
 pub(super) fn packets_per_second(
-    ends: Ends,
+    endpoints: Endpoints,
     batch: usize,
     span: Duration,
     is_cancelled: IsCancelled<'_>,
 ) -> Result<u64, LimitsError> {
     let arrived = Arc::new(AtomicU64::new(0));
-    let Ends { sender, mut receiver, to, clock } = ends;
+    let Endpoints { sender, mut receiver, to, clock } = endpoints;
     let flooding = flood(sender, to, clock, batch, Arc::clone(&arrived))?;
     let begin = clock.now();
-    // Buffers grow and caches fill before the count begins.
+    // Warm-up: buffers grow and caches fill before the measurement begins.
     let (mut counted_from, mut counted) = (None, 0);
     let end = begin + span / 4 + span;
     let mut buffers = vec![vec![0; RECV_BUFFER_BYTES]; BUFFERS];
@@ -86,16 +88,16 @@ pub(super) fn packets_per_second(
     Ok((arrivals as f64 / measured.as_secs_f64().max(1e-9)) as u64)
 }
 
-/// Keeps datagrams under way, until told to stop.
+/// Keeps datagrams in flight until stopped.
 fn flood(
     mut sender: UdpSocket,
     to: SocketAddr,
     clock: MonotonicClock,
     batch: usize,
     arrived: Arc<AtomicU64>,
-) -> Result<Sending, LimitsError> {
+) -> Result<SenderThread, LimitsError> {
     let contents = vec![0x5a; DATAGRAM_BYTES * batch];
-    Sending::start(move |stop| {
+    SenderThread::start(move |stop| {
         let segment_size = (batch > 1).then_some(DATAGRAM_BYTES);
         let transmit = Transmit { destination: to, source_ip: None, ecn: None, contents: &contents, segment_size };
         let (mut sent, mut seen, mut seen_at) = (0, 0, clock.now());
@@ -115,14 +117,14 @@ fn flood(
     })
 }
 
-/// How much later than `delay` single datagrams arrive.
+/// The delay of single datagrams in excess of `delay`.
 pub(super) fn added_delay(
-    ends: Ends,
+    endpoints: Endpoints,
     delay: Duration,
     is_cancelled: IsCancelled<'_>,
 ) -> Result<Percentiles, LimitsError> {
-    let Ends { mut sender, mut receiver, to, clock } = ends;
-    let probing = Sending::start(move |stop| {
+    let Endpoints { mut sender, mut receiver, to, clock } = endpoints;
+    let probing = SenderThread::start(move |stop| {
         let mut rng = Rng::from_seed(1);
         for _ in 0..PROBES {
             if stop.load(Ordering::Relaxed) {
@@ -132,7 +134,7 @@ pub(super) fn added_delay(
             let contents = clock.now().as_nanos().to_be_bytes();
             let transmit =
                 Transmit { destination: to, source_ip: None, ecn: None, contents: &contents, segment_size: None };
-            // One that was not sent does not arrive, and is not counted.
+            // A datagram that was not sent does not arrive, and is not counted.
             let _sent = sender.send(&transmit);
         }
     })?;
@@ -142,7 +144,7 @@ pub(super) fn added_delay(
         if is_cancelled() {
             return Err(LimitsError::Cancelled);
         }
-        let received = receive(&mut receiver, &mut buffers, PATIENCE, |datagram| {
+        let received = receive(&mut receiver, &mut buffers, PROBE_TIMEOUT, |datagram| {
             if let Ok(sent) = datagram.try_into().map(u64::from_be_bytes) {
                 times.push(clock.now().saturating_since(Instant::from_nanos(sent)).saturating_sub(delay));
             }
@@ -155,14 +157,14 @@ pub(super) fn added_delay(
     Ok(Percentiles::of(times))
 }
 
-/// Waits for datagrams and hands over all that are there; false if none came.
+/// Waits for datagrams and passes all of them to `take`; returns false if none came.
 fn receive(
     socket: &mut UdpSocket,
     buffers: &mut [Vec<u8>],
-    patience: Duration,
+    timeout: Duration,
     mut take: impl FnMut(&[u8]),
 ) -> Result<bool, LimitsError> {
-    let nanos = patience.as_nanos();
+    let nanos = timeout.as_nanos();
     let timeout = Timespec { tv_sec: (nanos / 1_000_000_000) as _, tv_nsec: (nanos % 1_000_000_000) as _ };
     match poll(&mut [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)], Some(&timeout)) {
         Ok(0) => return Ok(false),
@@ -183,23 +185,24 @@ fn receive(
     }
 }
 
-/// The thread of the sending end. Dropping it ends the thread, so that none outlives a measurement that failed.
-struct Sending {
+/// The sending thread. Dropping it ends the thread, so that no thread outlives a failed
+/// measurement.
+struct SenderThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Sending {
-    /// Runs `run`, which looks often whether it is to stop.
+impl SenderThread {
+    /// Starts a thread with `run`, which must check the stop flag often.
     fn start(run: impl FnOnce(&AtomicBool) + Send + 'static) -> Result<Self, LimitsError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let theirs = Arc::clone(&stop);
-        #[expect(clippy::disallowed_methods, reason = "a measurement has two ends; the thread is joined at its end")]
-        let thread = std::thread::Builder::new().name("litz-limits".into()).spawn(move || run(&theirs))?;
+        let stop_flag = Arc::clone(&stop);
+        #[expect(clippy::disallowed_methods, reason = "the sending end of a measurement; the thread is joined")]
+        let thread = std::thread::Builder::new().name("litz-limits".into()).spawn(move || run(&stop_flag))?;
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Ends the thread.
+    /// Stops and joins the thread.
     fn end(mut self) -> Result<(), LimitsError> {
         self.join().map_err(|_| LimitsError::Io(io::Error::other("a thread of the measurement panicked")))
     }
@@ -210,15 +213,15 @@ impl Sending {
     }
 }
 
-impl Drop for Sending {
+impl Drop for SenderThread {
     fn drop(&mut self) {
-        // If it panicked, whoever measures has failed already for another reason.
+        // If the thread panicked, the measurement has already failed with another error.
         let _joined = self.join();
     }
 }
 
 fn sleep(span: Duration) {
-    #[expect(clippy::disallowed_methods, reason = "an application that waits, not the link")]
+    #[expect(clippy::disallowed_methods, reason = "the measuring application sleeps, not the link")]
     std::thread::sleep(span.into());
 }
 
@@ -229,14 +232,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_ends_with_the_measurement_that_wanted_it() {
+    fn the_sender_thread_ends_with_its_measurement() {
         let open = || UdpSocket::open(&UdpSocketOptions::new(SocketAddr::from(([127, 0, 0, 1], 0)))).unwrap();
         let (sender, receiver) = (open(), open());
         let to = receiver.local_addr().unwrap();
         let arrived = Arc::new(AtomicU64::new(0));
         let flooding = flood(sender, to, MonotonicClock::start(), 1, Arc::clone(&arrived)).unwrap();
-        assert_eq!(Arc::strong_count(&arrived), 2, "it runs");
+        assert_eq!(Arc::strong_count(&arrived), 2, "the thread runs");
         drop(flooding);
-        assert_eq!(Arc::strong_count(&arrived), 1, "its thread is gone");
+        assert_eq!(Arc::strong_count(&arrived), 1, "the thread has ended");
     }
 }

@@ -1,4 +1,4 @@
-//! Datagrams that leave together, with one system call.
+//! Batches of datagrams that are sent with one system call.
 
 use std::net::SocketAddr;
 
@@ -6,10 +6,10 @@ use net::{BATCH_BYTES_MAX, DatagramSocket, Ecn, Transmit, UdpSocket};
 
 use super::clients::ClientId;
 
-/// Datagrams of one size, except for the last, to one destination with one mark.
+/// Datagrams to one destination with one ECN mark and one size, except for a shorter last one.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// Where it goes, and its mark; `None` while it is empty.
+    /// Destination and ECN mark; `None` if the batch is empty.
     key: Option<(ClientId, Option<Ecn>)>,
     contents: Vec<u8>,
     segment_bytes: usize,
@@ -17,8 +17,8 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Whether a datagram can join. Nothing joins behind a short one.
-    pub(super) fn takes(&self, client: ClientId, ecn: Option<Ecn>, bytes: usize, count_max: usize) -> bool {
+    /// Whether a datagram can be added. No datagram can follow a shorter one.
+    pub(super) fn accepts(&self, client: ClientId, ecn: Option<Ecn>, bytes: usize, count_max: usize) -> bool {
         if self.count == 0 {
             return true;
         }
@@ -29,7 +29,7 @@ impl Batch {
             && self.contents.len() + bytes <= BATCH_BYTES_MAX
     }
 
-    /// Lets a datagram join that it [takes](Self::takes).
+    /// Adds a datagram for which [`accepts`](Self::accepts) is true.
     pub(super) fn push(&mut self, client: ClientId, ecn: Option<Ecn>, datagram: &[u8]) {
         if self.count == 0 {
             self.key = Some((client, ecn));
@@ -43,7 +43,7 @@ impl Batch {
         self.key.map(|(client, _)| client)
     }
 
-    /// Sends it and starts anew; how many datagrams the system did not take.
+    /// Sends and clears the batch; returns the number of datagrams that the system rejected.
     pub(super) fn send(&mut self, socket: &mut UdpSocket, destination: SocketAddr) -> u64 {
         let Some((_, ecn)) = self.key else { return 0 };
         let segment_size = (self.count > 1).then_some(self.segment_bytes);
@@ -51,7 +51,7 @@ impl Batch {
         let refused = match socket.send(&transmit) {
             Ok(()) => 0,
             Err(error) => {
-                tracing::debug!(%error, %destination, "datagrams that had arrived were not taken");
+                tracing::debug!(%error, %destination, "datagrams were rejected by the system");
                 self.count as u64
             }
         };
@@ -59,7 +59,7 @@ impl Batch {
         refused
     }
 
-    /// Forgets what it holds; how many datagrams that was.
+    /// Clears the batch; returns the number of its datagrams.
     pub(super) fn clear(&mut self) -> u64 {
         let count = self.count as u64;
         self.key = None;

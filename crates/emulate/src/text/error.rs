@@ -1,4 +1,4 @@
-//! What is wrong with a link's text.
+//! Errors in the text of a link.
 
 use core::fmt;
 use core::str::FromStr;
@@ -7,16 +7,16 @@ use std::error::Error;
 use super::{BACK, Item};
 use netem::ConfigError;
 
-/// What is wrong with a link's text: which key, what stands there and what is allowed.
+/// An invalid link text. The message names the key, the given value and the permitted values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkTextError {
-    /// The item as it stands; `None` if no single one is wrong.
+    /// The invalid item; `None` if the error concerns several.
     item: Option<String>,
     expected: String,
 }
 
 impl LinkTextError {
-    /// Settings that are right alone and not together.
+    /// Settings that are valid alone but not together.
     pub(super) fn config(error: ConfigError) -> Self {
         let words = error.to_string();
         let key = match error {
@@ -24,7 +24,7 @@ impl LinkTextError {
             ConfigError::RateAndTrace => "trace",
             ConfigError::Jitter => "jitter",
             ConfigError::BurstLoss => "bursts",
-            ConfigError::ReorderedByNothing => "reorder",
+            ConfigError::ZeroReorderDelay => "reorder",
             ConfigError::QueueDelayWithoutRate => "queue",
             ConfigError::CoDel => "codel",
             ConfigError::Scheduled { .. } => "at",
@@ -46,7 +46,7 @@ impl Item<'_> {
         LinkTextError { item: Some(item), expected: expected.to_owned() }
     }
 
-    /// The value as a quantity, which says itself what is expected.
+    /// Parses the value as a quantity, whose own error says what is expected.
     pub(super) fn quantity<T: FromStr<Err: fmt::Display>>(&self) -> Result<T, LinkTextError> {
         self.value.parse().map_err(|error| self.error(&format!("{error}")))
     }

@@ -1,4 +1,4 @@
-//! Faults in time.
+//! Scheduled changes.
 
 use netem::{Change, LineState, Schedule};
 use units::Duration;
@@ -6,11 +6,11 @@ use units::Duration;
 use super::error::LinkTextError;
 use super::{Item, value};
 
-/// The items of one way that make its schedule.
+/// The items that form the schedule of one direction.
 #[derive(Default)]
 pub(super) struct ScheduleText {
     changes: Vec<(Duration, Change)>,
-    /// When the link is down, to tell which overlap.
+    /// The times at which the link is down, to detect overlaps.
     downs: Vec<(Duration, Duration)>,
     flap: Option<Schedule>,
     every: Option<Duration>,
@@ -35,17 +35,17 @@ impl ScheduleText {
             return Ok(());
         }
         let expected = || {
-            item.error("expected from when to when and how, such as 2s..3s silent (packets vanish) or 2s..3s held (they wait); or none")
+            item.error("expected a start, an end and a state, such as 2s..3s silent (packets are dropped) or 2s..3s held (packets wait); or none")
         };
         let (span, how) = item.value.split_once(' ').ok_or_else(expected)?;
         let (from, to) = span.split_once("..").ok_or_else(expected)?;
         let (from, to) = (from.parse().map_err(|_| expected())?, to.parse().map_err(|_| expected())?);
-        let how = cut(how).ok_or_else(expected)?;
+        let how = down_state(how).ok_or_else(expected)?;
         if from >= to {
-            return Err(item.error("it ends before it begins"));
+            return Err(item.error("the end is before the start"));
         }
         if self.downs.iter().any(|&(other_from, other_to)| from < other_to && other_from < to) {
-            return Err(item.error("it overlaps another one: at the end of the first, is the link up?"));
+            return Err(item.error("the time overlaps another `down`, so the state at its end is ambiguous"));
         }
         self.downs.push((from, to));
         self.changes.push((from, Change::State(how)));
@@ -55,11 +55,12 @@ impl ScheduleText {
 
     /// `10s 1s silent`.
     fn flap(&mut self, item: &Item<'_>) -> Result<(), LinkTextError> {
-        let expected =
-            || item.error("expected how long up, how long down and how, both above zero, such as 10s 1s silent");
+        let expected = || {
+            item.error("expected the time up, the time down and a state, with times above zero, such as 10s 1s silent")
+        };
         let [up, down, how] = item.value.split_whitespace().collect::<Vec<_>>()[..] else { return Err(expected()) };
         let (up, down) = (up.parse().map_err(|_| expected())?, down.parse().map_err(|_| expected())?);
-        let how = cut(how).ok_or_else(expected)?;
+        let how = down_state(how).ok_or_else(expected)?;
         self.flap = Some(Schedule::flapping(up, down, how).map_err(|_| expected())?);
         Ok(())
     }
@@ -68,7 +69,7 @@ impl ScheduleText {
     fn at(&mut self, item: &Item<'_>) -> Result<(), LinkTextError> {
         let expected = || {
             item.error(
-                "expected a time and a setting, such as 5s rate=10Mb/s; those that change are rate, delay, jitter, loss, \
+                "expected a time and a setting, such as 5s rate=10Mb/s; settings that can change are rate, delay, jitter, loss, \
                  bursts, reorder, duplicate, corrupt and state",
             )
         };
@@ -83,7 +84,7 @@ impl ScheduleText {
     pub(super) fn finish(mut self) -> Result<Option<Schedule>, LinkTextError> {
         if let Some(flap) = self.flap {
             if !self.changes.is_empty() || self.every.is_some() {
-                let words = "`flap` is a schedule of its own: leave `down`, `at` and `every` out, or write it as a `down` \
+                let words = "`flap` cannot be combined with `down`, `at` and `every`: remove them, or write it as a `down` \
                              with an `every`";
                 return Err(LinkTextError::whole(words.to_owned()));
             }
@@ -97,7 +98,7 @@ impl ScheduleText {
                 None => Ok(None),
             };
         }
-        // Those of one moment stay in the order in which they were written.
+        // The sort is stable: changes at equal times stay in the order of the text.
         self.changes.sort_by_key(|&(at, _)| at);
         let schedule = match self.every {
             Some(period) => Schedule::repeating(period, self.changes),
@@ -107,7 +108,7 @@ impl ScheduleText {
     }
 }
 
-/// How a link is down.
-fn cut(word: &str) -> Option<LineState> {
+/// A state in which the link is down.
+fn down_state(word: &str) -> Option<LineState> {
     value::state(word.trim()).ok().filter(|&state| state != LineState::Up)
 }

@@ -1,6 +1,6 @@
 use std::io;
 
-use netem::{BurstLoss, Change, Jitter, LineState, Schedule, Spread};
+use netem::{BurstLoss, Change, Distribution, Jitter, LineState, Schedule};
 use proptest::prelude::*;
 use units::{Rate, Ratio};
 
@@ -28,7 +28,7 @@ fn ms(millis: u64) -> Duration {
 }
 
 #[test]
-fn an_empty_text_is_a_perfect_wire_both_ways() {
+fn an_empty_text_is_an_ideal_link_in_both_directions() {
     for text in ["", "  "] {
         let link = parse(text);
         assert_eq!(link.forward, LinkConfig::default());
@@ -38,7 +38,7 @@ fn an_empty_text_is_a_perfect_wire_both_ways() {
 }
 
 #[test]
-fn every_setting_of_a_link_can_be_said() {
+fn every_setting_of_a_link_can_be_parsed() {
     let link = parse(
         "rate=100Mb/s, delay=10ms, jitter=normal 5ms reorders, loss=0.5%, bursts=1% 25% 80% 0.1%, reorder=2% 7ms, \
          duplicate=3%, corrupt=0.0001%, queue=30ms, codel=4ms 90ms ecn, overhead=38B, state=held",
@@ -47,7 +47,7 @@ fn every_setting_of_a_link_can_be_said() {
         rate: Some(Rate::from_mbps(100)),
         trace: None,
         delay: ms(10),
-        jitter: Some(Jitter { spread: Spread::Normal { deviation: ms(5) }, reorders: true }),
+        jitter: Some(Jitter { distribution: Distribution::Normal { deviation: ms(5) }, reorders: true }),
         loss: Ratio::from_millionths(5_000),
         burst_loss: Some(BurstLoss {
             good_to_bad: Ratio::from_millionths(10_000),
@@ -71,11 +71,11 @@ fn every_setting_of_a_link_can_be_said() {
 }
 
 #[test]
-fn the_other_distributions_queues_and_disciplines_too() {
+fn the_other_distributions_queues_and_disciplines_can_be_parsed() {
     let config = |text| parse(text).forward;
-    let jitter = |spread| Some(Jitter { spread, reorders: false });
-    assert_eq!(config("jitter=uniform 5ms").jitter, jitter(Spread::Uniform { max: ms(5) }));
-    let pareto = Spread::Pareto { scale: ms(1), shape_hundredths: 150, cap: ms(100) };
+    let jitter = |distribution| Some(Jitter { distribution, reorders: false });
+    assert_eq!(config("jitter=uniform 5ms").jitter, jitter(Distribution::Uniform { max: ms(5) }));
+    let pareto = Distribution::Pareto { scale: ms(1), shape_hundredths: 150, cap: ms(100) };
     assert_eq!(config("jitter=pareto 1ms 1.5 100ms").jitter, jitter(pareto));
     assert_eq!(config("jitter=none").jitter, None);
     assert_eq!(config("queue=64KiB").queue_bytes, 65_536);
@@ -89,7 +89,7 @@ fn the_other_distributions_queues_and_disciplines_too() {
 }
 
 #[test]
-fn faults_in_time_are_sorted_and_repeat() {
+fn scheduled_changes_are_sorted_and_repeat() {
     let state = Change::State;
     let schedule = |text| parse(text).forward.schedule.unwrap();
     assert_eq!(
@@ -116,7 +116,7 @@ fn faults_in_time_are_sorted_and_repeat() {
 }
 
 #[test]
-fn the_way_back_differs_where_it_is_said() {
+fn the_backward_direction_differs_where_set() {
     let link = parse("rate=100Mb/s,delay=10ms,loss=1%,back.rate=10Mb/s,back.loss=0%");
     assert_eq!((link.forward.rate, link.backward.rate), (Some(Rate::from_mbps(100)), Some(Rate::from_mbps(10))));
     assert_eq!((link.forward.delay, link.backward.delay), (ms(10), ms(10)));
@@ -134,7 +134,7 @@ fn the_way_back_differs_where_it_is_said() {
 }
 
 #[test]
-fn devices_are_described() {
+fn device_settings_can_be_parsed() {
     let link = parse("name=l0,mtu=9000,left=10.1.0.1/24,left=fd00::1/64,right=10.1.0.2/24");
     let expected = DeviceText {
         name: Some("l0".into()),
@@ -145,7 +145,7 @@ fn devices_are_described() {
     assert_eq!(link.device, expected);
 }
 
-/// What is wrong, and a word of what is said about it beside the item itself.
+/// Invalid texts, each with a part of the expected error message.
 const WRONG: &[(&str, &str)] = &[
     ("rate=fast", "400Mb/s"),
     ("rate=100", "400Mb/s"),
@@ -163,7 +163,7 @@ const WRONG: &[(&str, &str)] = &[
     ("loss=none", "percentage"),
     ("bursts=1%", "two to four"),
     ("bursts=0% 1%", "must exceed zero"),
-    ("reorder=1%", "how much later"),
+    ("reorder=1%", "an additional delay"),
     ("reorder=1% 0", "must exceed zero"),
     ("duplicate=x", "percentage"),
     ("corrupt=%", "percentage"),
@@ -174,16 +174,16 @@ const WRONG: &[(&str, &str)] = &[
     ("overhead=28", "64KiB"),
     ("state=down", "silent"),
     ("state", "silent"),
-    ("down=2s", "from when to when"),
-    ("down=2s..3s", "from when to when"),
-    ("down=2s..3s up", "from when to when"),
-    ("down=3s..2s silent", "ends before"),
+    ("down=2s", "a start, an end"),
+    ("down=2s..3s", "a start, an end"),
+    ("down=2s..3s up", "a start, an end"),
+    ("down=3s..2s silent", "end is before the start"),
     ("down=1s..3s silent,down=2s..4s held", "overlaps"),
-    ("flap=1s silent", "how long up"),
+    ("flap=1s silent", "the time up"),
     ("flap=0 1s silent", "above zero"),
-    ("flap=1s 1s silent,at=1s loss=1%", "schedule of its own"),
-    ("at=1s", "those that change"),
-    ("at=1s queue=1ms", "those that change"),
+    ("flap=1s 1s silent,at=1s loss=1%", "cannot be combined"),
+    ("at=1s", "settings that can change"),
+    ("at=1s queue=1ms", "settings that can change"),
     ("at=1s loss=2", "percentage"),
     ("at=5s loss=1%,every=5s", "before the end of the period"),
     ("at=5s rate=0", "must exceed zero"),
@@ -199,11 +199,11 @@ const WRONG: &[(&str, &str)] = &[
     ("mtu=65536", "65535"),
     ("left=10.1.0.1", "10.1.0.1/24"),
     ("right=10.1.0.1/33", "10.1.0.1/24"),
-    ("back.name=l0", "leave `back.` out"),
+    ("back.name=l0", "in both directions"),
     ("speed=1Mb/s", "there is no such key"),
     ("RATE=1Mb/s", "there is no such key"),
     ("back.speed=1Mb/s", "there is no such key"),
-    ("rate=1Mb/s,rate=2Mb/s", "stands twice"),
+    ("rate=1Mb/s,rate=2Mb/s", "given twice"),
     ("rate=1Mb/s,trace=file", "cannot read"),
     (",", "expected one of"),
     ("rate=1Mb/s,", "expected one of"),
@@ -211,11 +211,11 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_is_wrong_is_named_with_what_is_allowed() {
+fn errors_name_the_item_and_the_permitted_values() {
     for (text, expected) in WRONG {
         let shown = error(text);
         assert!(shown.contains(expected), "{text}: {shown}");
-        // The key stands in quotes, alone or with what was said of it.
+        // The key is quoted, alone or with its value.
         let last = text.rsplit(',').next().unwrap();
         let key = last.split('=').next().unwrap();
         assert!(shown.contains(&format!("`{last}`")) || shown.contains(&format!("`{key}`")), "{text}: {shown}");
@@ -229,9 +229,9 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
 }
 
 proptest! {
-    /// Whatever a text holds: settings that describe a link, or an error.
+    /// Every text gives valid settings or an error.
     #[test]
-    fn no_text_panics(items in prop::collection::vec("(back\\.)?(rate|trace|jitter|at|down|flap|every|codel|left|x)?=?[0-9a-z%./ =]{0,12}", 0..6)) {
+    fn parsing_never_panics(items in prop::collection::vec("(back\\.)?(rate|trace|jitter|at|down|flap|every|codel|left|x)?=?[0-9a-z%./ =]{0,12}", 0..6)) {
         if let Ok(link) = LinkText::parse(&items.join(","), 0, no_files) {
             prop_assert_eq!(link.forward.validate(), Ok(()));
             prop_assert_eq!(link.backward.validate(), Ok(()));

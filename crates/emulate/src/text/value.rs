@@ -1,12 +1,12 @@
-//! Values of settings that may also change in time.
+//! Values of settings that can also be changed by a schedule.
 
-use netem::{BurstLoss, Change, Jitter, LineState, Spread};
+use netem::{BurstLoss, Change, Distribution, Jitter, LineState};
 use units::{Duration, Rate, Ratio};
 
-/// Takes a setting away.
+/// Removes a setting.
 pub(super) const NONE: &str = "none";
 
-/// What it says, or what would be allowed.
+/// The parsed value, or a description of the permitted values.
 type Value<T> = Result<T, String>;
 
 /// The change that sets `key` to `value`; `None` if there is no such key.
@@ -29,17 +29,17 @@ fn optional<T>(value: &str, read: impl FnOnce(&str) -> Value<T>) -> Value<Option
     if value == NONE { Ok(None) } else { read(value).map(Some) }
 }
 
-/// How a link is cut, or not.
+/// The state of the line.
 pub(super) fn state(value: &str) -> Value<LineState> {
     match value {
         "up" => Ok(LineState::Up),
         "silent" => Ok(LineState::Silent),
         "held" => Ok(LineState::Held),
-        _ => Err("expected `up`, `silent` (packets vanish) or `held` (they wait)".to_owned()),
+        _ => Err("expected `up`, `silent` (packets are dropped) or `held` (packets wait)".to_owned()),
     }
 }
 
-/// A percentage to a ten-thousandth: `1%`, `0.05%`.
+/// A percentage with up to four decimal places: `1%`, `0.05%`.
 fn ratio(value: &str) -> Value<Ratio> {
     let read = || {
         let number = value.strip_suffix('%')?;
@@ -51,13 +51,11 @@ fn ratio(value: &str) -> Value<Ratio> {
         let millionths: u64 = format!("{whole}{fraction:0<4}").parse().ok()?;
         (millionths <= 1_000_000).then(|| Ratio::from_millionths(millionths))
     };
-    read().ok_or_else(|| {
-        "expected a percentage from 0% to 100%, such as 0.5%, with four digits behind the point at most".into()
-    })
+    read().ok_or_else(|| "expected a percentage from 0% to 100%, such as 0.5%, with at most four decimal places".into())
 }
 
 fn reorder(value: &str) -> Value<Change> {
-    const EXPECTED: &str = "expected a share and how much later those arrive, such as 1% 5ms, or none";
+    const EXPECTED: &str = "expected a probability and an additional delay, such as 1% 5ms, or none";
     match value.split_whitespace().collect::<Vec<_>>()[..] {
         [NONE] => Ok(Change::Reorder(Ratio::ZERO, Duration::ZERO)),
         [share, by] => match (ratio(share), by.parse()) {
@@ -74,20 +72,20 @@ fn jitter(value: &str) -> Value<Jitter> {
     if reorders {
         words.pop();
     }
-    spread(&words).map(|spread| Jitter { spread, reorders }).ok_or_else(|| {
+    distribution(&words).map(|distribution| Jitter { distribution, reorders }).ok_or_else(|| {
         "expected `uniform MAX`, `normal DEVIATION` or `pareto SCALE SHAPE CAP`, such as normal 5ms or pareto 1ms 1.5 100ms, \
-         with `reorders` behind if packets may overtake, or none"
+         with a final `reorders` if packets may overtake, or none"
             .to_owned()
     })
 }
 
-fn spread(words: &[&str]) -> Option<Spread> {
+fn distribution(words: &[&str]) -> Option<Distribution> {
     let time = |word: &str| word.parse::<Duration>().ok();
     match *words {
-        ["uniform", max] => Some(Spread::Uniform { max: time(max)? }),
-        ["normal", deviation] => Some(Spread::Normal { deviation: time(deviation)? }),
+        ["uniform", max] => Some(Distribution::Uniform { max: time(max)? }),
+        ["normal", deviation] => Some(Distribution::Normal { deviation: time(deviation)? }),
         ["pareto", scale, shape, cap] => {
-            Some(Spread::Pareto { scale: time(scale)?, shape_hundredths: hundredths(shape)?, cap: time(cap)? })
+            Some(Distribution::Pareto { scale: time(scale)?, shape_hundredths: hundredths(shape)?, cap: time(cap)? })
         }
         _ => None,
     }
@@ -111,7 +109,7 @@ fn bursts(value: &str) -> Value<BurstLoss> {
         Some(&[enter, leave]) => Ok(loss(enter, leave, Ratio::ONE, Ratio::ZERO)),
         Some(&[enter, leave, bad]) => Ok(loss(enter, leave, bad, Ratio::ZERO)),
         Some(&[enter, leave, bad, good]) => Ok(loss(enter, leave, bad, good)),
-        _ => Err("expected two to four percentages: the chance a packet to turn bad and to turn good, the loss while bad and \
+        _ => Err("expected two to four percentages: the probability per packet to turn bad and to turn good, the loss while bad and \
                   while good, such as 1% 25% 80% 0.1%, or none"
             .to_owned()),
     }

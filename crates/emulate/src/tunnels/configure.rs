@@ -1,4 +1,4 @@
-//! A device gets its name, its namespace and its addresses, by the command `ip`.
+//! Configuration of devices (name, namespace, addresses) with the command `ip`.
 
 use std::io;
 
@@ -7,12 +7,12 @@ use net::tun::Tun;
 use crate::Cidr;
 use crate::namespace::ip;
 
-/// Super-packets that the kernel keeps for us while we are busy. We read whatever is there before we do anything else, so this
-/// is no queue of the link: it covers the time that the system may take to let us run. What finds it full is dropped
-/// by the kernel and counted as the device's `dropped`.
+/// Capacity of the kernel's transmit queue in super-packets. The emulator reads all packets before
+/// it does anything else, so this queue is not part of the link: it covers scheduling delays. The
+/// kernel drops further packets and counts them as the device's `dropped`.
 const TRANSMIT_QUEUE_PACKETS: &str = "8192";
 
-/// Moves `device` into its namespace under its last name, and sets it up with its addresses.
+/// Moves `device` into its namespace under its final name, and configures it.
 pub(super) fn configure(
     device: &Tun,
     namespace: Option<&str>,
@@ -26,13 +26,14 @@ pub(super) fn configure(
     }
     moving.extend(["name", name]);
     ip(None, &moving)?;
-    // No address but those asked for, and none of the packets that look for routers and neighbours on a link that has two
-    // ends. Without IPv6 in the kernel there is nothing to switch off.
+    // No addresses other than the requested ones, and no router or neighbour discovery on a
+    // point-to-point link. Fails if the kernel has no IPv6, which has the same effect.
     let _no_ipv6 = ip(namespace, &["link", "set", "dev", name, "addrgenmode", "none"]);
     let mtu = mtu.to_string();
     ip(namespace, &["link", "set", "dev", name, "mtu", &mtu, "txqueuelen", TRANSMIT_QUEUE_PACKETS])?;
     for address in addresses {
-        // Nobody else can have the address on this link, so it need not be asked for first.
+        // No other host can have the address on this link, so duplicate address detection is not
+        // needed.
         let no_detection: &[&str] = if address.address.is_ipv6() { &["nodad"] } else { &[] };
         let address = address.to_string();
         let adding = [&["address", "add", &address, "dev", name], no_detection].concat();

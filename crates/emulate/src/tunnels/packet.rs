@@ -17,7 +17,8 @@ impl Packet for IpPacket {
         self.clone()
     }
 
-    /// Turns one bit around, anywhere in the packet. Its checksum is that of the packet as it was, so the receiver notices.
+    /// Flips one bit at any position. The checksum is completed first, so the receiver detects the
+    /// corruption.
     fn corrupt(&mut self, rng: &mut Rng) {
         self.0.finish_checksum();
         let bits = self.0.ip().len() as u64 * 8;

@@ -1,4 +1,4 @@
-//! Network namespaces of a test's own, and threads inside them.
+//! Network namespaces for tests, and threads inside them.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 #![expect(
@@ -22,7 +22,7 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Two new ones; none, and a line that says so, without root.
+    /// Two new namespaces; without root `None`, with a printed message.
     pub(crate) fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED: network namespaces need root");
@@ -33,26 +33,26 @@ impl Namespaces {
     }
 }
 
-/// Runs `ip`, which must work; what it says.
+/// Runs `ip`, which must succeed, and returns its output.
 pub(crate) fn ip(arguments: &[&str]) -> String {
     let output = process::Command::new("ip").args(arguments).output().expect("the command ip");
     assert!(output.status.success(), "ip {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Does something in a namespace, such as opening a socket, and waits for it.
+/// Runs an action in a namespace, such as opening a socket, and waits for it.
 pub(crate) fn inside<T: Send + 'static>(namespace: &Namespace, action: impl FnOnce() -> T + Send + 'static) -> T {
     namespace.run(action).unwrap().join().unwrap().unwrap()
 }
 
-/// A socket that gives up after ten seconds.
+/// A socket with a timeout of ten seconds.
 pub(crate) fn udp(address: &str) -> UdpSocket {
     let socket = UdpSocket::bind(address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     socket
 }
 
-/// Sends a datagram and waits for its echo; the round trip.
+/// Sends a datagram and waits for its echo; returns the round-trip time.
 pub(crate) fn ping(socket: &UdpSocket, to: &str) -> Duration {
     let start = Instant::now();
     socket.send_to(b"ping", to).unwrap();
@@ -61,7 +61,7 @@ pub(crate) fn ping(socket: &UdpSocket, to: &str) -> Duration {
     start.elapsed()
 }
 
-/// Echoes datagrams until one says `stop`.
+/// Echoes datagrams until one contains `stop`.
 pub(crate) fn echo(socket: &UdpSocket) {
     let mut buffer = [0; 65_536];
     while let Ok((bytes, from)) = socket.recv_from(&mut buffer) {
@@ -72,7 +72,7 @@ pub(crate) fn echo(socket: &UdpSocket) {
     }
 }
 
-/// Counts datagrams until one says `end`.
+/// Counts datagrams until one contains `end`.
 pub(crate) fn count(socket: UdpSocket) -> JoinHandle<u64> {
     std::thread::spawn(move || {
         let mut buffer = [0; 2048];

@@ -1,88 +1,135 @@
-//! Starting an engine: who gets which sockets and which processors.
+//! Starting an engine: creates the drivers and workers of a placement and distributes the sockets.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::thread::JoinHandle;
 
-use crate::clock::Clock;
+use driver::crypto_pool::{CryptoPool, CryptoWorker, PoolCounters};
+use driver::path_worker::{self, PathWorker};
+use driver::receive_worker::{self, ReceiveWorker, SplitCounters};
+use driver::shared::Common;
+use driver::worker::WorkerSocket;
+use driver::workers::Workers;
+use driver::{Driver, DriverLimits, Inlet, Place};
 use net::os_random;
 use quic::{Endpoint, SHARDS_MAX, SecretSource};
+use quic_driver::{Datagrams, Limits, Quic, QuicShared};
+use units::Duration;
 
-use super::{Core, Placed, SOCKETS_MAX, Seat, run_to_the_end};
+use super::{Core, DriverHandle, Host, SOCKETS_MAX};
+use crate::clock::Clock;
 use crate::config::EngineConfig;
-use crate::crew::Crew;
-use crate::driver::{Driver, DriverLimits, Others, Tails};
+use crate::driver_thread::LiveDriver;
 use crate::error::StartError;
-use crate::halves::{self, Receiver};
 use crate::inline::Inline;
+use crate::live::{LiveEnv, LiveQuic, serve, serve_sending};
+use crate::meter::Meter;
 use crate::placement::{PROCESSORS_MAX, Placement};
-use crate::port::{NearPort, Port};
-use crate::processor::{PathProcessor, Start};
-use crate::shared::{Common, Limits, Shared};
+use crate::receive::{Buffers, ReceivedData};
 use crate::sleep::Sleeper;
 use crate::socket::{LiveSocket, SharedSocket};
-use crate::stage::{Figures, Stage, Worker};
-use crate::wake::ArrivalWaker;
+use crate::worker::{Spawner, WorkerSettings, WorkerThread, pin_to};
 
-const _: () = assert!(PROCESSORS_MAX <= SHARDS_MAX, "connection IDs lead to every driver");
+/// How long to wait for the end of a crypto worker's thread. It ends after its current batch.
+const CRYPTO_WORKER_ENDS_WITHIN: Duration = Duration::from_secs(1);
+
+const _: () = assert!(PROCESSORS_MAX <= SHARDS_MAX, "connection IDs have a shard for every driver");
 
 pub(super) fn start(mut config: EngineConfig, sockets: Vec<Box<dyn LiveSocket>>) -> Result<Core, StartError> {
     if config.placement == Placement::Auto {
         config.placement = Placement::suited(net::processors::count(), sockets.len(), config.seal_cost);
         tracing::info!(placement = %config.placement, "placement chosen");
     }
-    let count = config.placement.driver_count();
-    check(&config, count, sockets.len())?;
+    check(&config, config.placement.driver_count(), sockets.len())?;
     let mut secret = [0; 32];
     os_random(&mut secret).map_err(|error| StartError::System("get random bytes", error))?;
-    let Drivers { each: started, figures, halves } =
-        drivers(&config, sockets, &Clock::start(), &secret, &mut Crew::Threads)?;
-    let all: Vec<Arc<Shared>> = started.iter().map(|(shared, _)| Arc::clone(shared)).collect();
-    all.iter().filter(|_| count > 1).for_each(|shared| shared.meet(&all));
-    let mut seats = Vec::with_capacity(count);
-    for (index, (shared, driver)) in started.into_iter().enumerate() {
-        let placed = if config.placement.is_inline() {
-            Placed::Inline(Box::new(Inline::new(driver)))
+    let clock = Clock::start();
+    let Started { drivers: started, counters, split_counters } =
+        start_drivers(&config, sockets, &clock, &secret, &mut Spawner::threads())?;
+    let all: Vec<Arc<QuicShared>> = started.iter().map(|driver| Arc::clone(&driver.shared)).collect();
+    let mut drivers = Vec::with_capacity(all.len());
+    for (index, StartedDriver { shared, meter, driver }) in started.into_iter().enumerate() {
+        let host = if config.placement.is_inline() {
+            Host::Inline(Box::new(Inline::new(driver.driver, clock.clone())))
         } else {
             let thread = spawn(driver, config.cores.get(index).copied());
-            // Those that run already end with those that cannot.
+            // If one thread cannot be started, the others end.
             let thread = thread.inspect_err(|_| all.iter().for_each(|shared| shared.stop()))?;
-            Placed::Thread(Mutex::new(Some(thread)))
+            Host::Thread(Mutex::new(Some(thread)))
         };
-        seats.push(Seat { shared, placed });
+        drivers.push(DriverHandle { shared, meter, host });
     }
-    Ok(Core { seats, next: AtomicUsize::new(0), placement: config.placement, figures, halves })
+    let (next, placement) = (AtomicUsize::new(0), config.placement);
+    Ok(Core { drivers, clock, next, placement, counters, split_counters })
 }
 
-/// Drivers that wait for their threads.
-pub(super) struct Drivers {
-    /// With what their handles share.
-    pub(super) each: Vec<(Arc<Shared>, Driver)>,
-    pub(super) figures: Option<Arc<Figures>>,
-    pub(super) halves: Option<Arc<halves::Figures>>,
+/// A driver and the threads of its workers. The driver is dropped first, which makes the threads
+/// end.
+pub(super) struct WithWorkers {
+    pub(super) driver: LiveDriver,
+    _threads: Vec<WorkerThread>,
 }
 
-/// Makes the drivers of the placement; each has as many of the sockets. `crew` takes on the other processors.
-pub(super) fn drivers(
+impl WithWorkers {
+    /// Runs the driver's thread. Takes `self` as a whole: a closure that used only the field
+    /// `driver` would not capture the threads, which would then be joined at once.
+    fn run(mut self) {
+        self.driver.run();
+    }
+}
+
+/// A driver whose thread is not started yet.
+pub(super) struct StartedDriver {
+    pub(super) shared: Arc<QuicShared>,
+    pub(super) meter: Option<Arc<Meter>>,
+    pub(super) driver: WithWorkers,
+}
+
+/// The drivers of an engine, and the counters of their workers.
+pub(super) struct Started {
+    pub(super) drivers: Vec<StartedDriver>,
+    pub(super) counters: Option<Arc<PoolCounters>>,
+    pub(super) split_counters: Option<Arc<SplitCounters>>,
+}
+
+/// The parts of a driver that exist before its endpoint.
+struct Prepared {
+    shared: Arc<QuicShared>,
+    sleeper: Sleeper,
+    /// Wakes the driver's thread.
+    waker: Waker,
+    sockets: Vec<Box<dyn LiveSocket>>,
+}
+
+/// Creates the drivers of the placement, with the same number of sockets each. `spawner` starts the
+/// workers.
+pub(super) fn start_drivers(
     config: &EngineConfig,
     mut sockets: Vec<Box<dyn LiveSocket>>,
     clock: &Clock,
     secret: &[u8; 32],
-    crew: &mut Crew,
-) -> Result<Drivers, StartError> {
+    spawner: &mut Spawner,
+) -> Result<Started, StartError> {
     let count = config.placement.driver_count();
     let common = Arc::new(Common::new(count));
-    let secrets = SecretSource::new(secret);
     let each = sockets.len() / count;
-    let (mut started, mut figures, mut halves) = (Vec::with_capacity(count), None, None);
+    let mut prepared = Vec::with_capacity(count);
     for index in 0..count {
         let rest = sockets.split_off(each);
         let mine = std::mem::replace(&mut sockets, rest);
-        let (shared, sleeper) = share(config, clock.clone(), &common, index, &mine)?;
-        let (ports, others) = place(config, &shared, mine, crew)?;
-        halves = others.receiver.as_ref().map(|receiver| Arc::clone(receiver.figures()));
-        figures = others.figures.clone();
-        // The only one has all of it.
+        prepared.push(prepare(config, clock, &common, index, mine)?);
+    }
+    let inlet = |driver: &Prepared| Arc::new(Inlet::new(driver.waker.clone()));
+    let inlets: Vec<Arc<Inlet<Datagrams<ReceivedData>>>> =
+        if count > 1 { prepared.iter().map(inlet).collect() } else { Vec::new() };
+    let secrets = SecretSource::new(secret);
+    let mut started = Started { drivers: Vec::with_capacity(count), counters: None, split_counters: None };
+    for (index, Prepared { shared, sleeper, waker, sockets }) in prepared.into_iter().enumerate() {
+        let DriverParts { sockets, workers, counters, split_counters } =
+            place(config, clock, &waker, sockets, spawner)?;
+        (started.counters, started.split_counters) = (counters, split_counters);
+        // A single driver uses all shards.
         let secrets = if count > 1 { secrets.split_for(index, count) } else { secrets.clone() };
         let endpoint = Endpoint::new(config.transport.clone(), config.server.clone(), secrets)
             .map_err(|error| StartError::Configuration(error.to_string()))?;
@@ -91,16 +138,218 @@ pub(super) fn drivers(
             connections_max: config.connections_max,
             handshake_timeout: config.handshake_timeout,
         };
-        let driver = Driver::new(Arc::clone(&shared), endpoint, ports, sleeper, others, limits)
-            .map_err(|error| StartError::System("watch a socket", error))?;
-        started.push((shared, driver));
+        let meter = config.measure.then(|| Arc::new(Meter::new(clock.clone())));
+        let env = LiveEnv { clock: clock.clone(), meter: meter.clone() };
+        let driver = Driver::new(
+            env,
+            Arc::clone(&shared),
+            inlets.clone(),
+            Quic::new(endpoint),
+            sockets,
+            Buffers::new(),
+            workers,
+            limits,
+        );
+        let driver = WithWorkers { driver: LiveDriver::new(driver, sleeper), _threads: spawner.take_threads() };
+        started.drivers.push(StartedDriver { shared, meter, driver });
     }
-    Ok(Drivers { each: started, figures, halves })
+    Ok(started)
 }
 
-/// Whether the configuration can work with so many sockets.
+/// Creates the state that handles share with a driver, and the driver's sleeper.
+fn prepare(
+    config: &EngineConfig,
+    clock: &Clock,
+    common: &Arc<Common<quic_driver::QuicApplication>>,
+    index: usize,
+    sockets: Vec<Box<dyn LiveSocket>>,
+) -> Result<Prepared, StartError> {
+    let (sleeper, waker) =
+        Sleeper::new(clock.clone(), config.busy_poll).map_err(|error| StartError::System("set up polling", error))?;
+    let mut local_addrs = Vec::with_capacity(sockets.len());
+    for socket in &sockets {
+        let local = socket.local_addr().map_err(|error| StartError::System("get the address of a socket", error))?;
+        local_addrs.push(local);
+    }
+    let limits = Limits {
+        outbox_bytes_max: config.outbox_bytes_max,
+        inbox_bytes_max: config.inbox_bytes_max,
+        message_len_max: config.message_len_max,
+        is_listening: config.server.is_some(),
+    };
+    let shared = QuicShared::new(waker.clone(), local_addrs, limits, Arc::clone(common), index);
+    Ok(Prepared { shared: Arc::new(shared), sleeper, waker, sockets })
+}
+
+/// The sockets and workers of a driver.
+struct DriverParts {
+    sockets: Vec<Place<LiveEnv>>,
+    workers: Workers<LiveQuic>,
+    counters: Option<Arc<PoolCounters>>,
+    split_counters: Option<Arc<SplitCounters>>,
+}
+
+/// Distributes the sockets and starts the workers of the placement.
+fn place(
+    config: &EngineConfig,
+    clock: &Clock,
+    owner: &Waker,
+    sockets: Vec<Box<dyn LiveSocket>>,
+    spawner: &mut Spawner,
+) -> Result<DriverParts, StartError> {
+    match config.placement {
+        Placement::Split => place_split(config, clock, owner, sockets, spawner),
+        Placement::Packet(count) => place_packet(config, clock, owner, sockets, count, spawner),
+        Placement::Path(count) => place_path(config, clock, owner, sockets, count, spawner),
+        _ => {
+            let sockets = sockets.into_iter().map(|socket| Place::Local(serve(socket, owner))).collect();
+            Ok(DriverParts { sockets, workers: Workers::default(), counters: None, split_counters: None })
+        }
+    }
+}
+
+/// `packet`: the driver serves all sockets, crypto workers encrypt and decrypt.
+fn place_packet(
+    config: &EngineConfig,
+    clock: &Clock,
+    owner: &Waker,
+    sockets: Vec<Box<dyn LiveSocket>>,
+    count: usize,
+    spawner: &mut Spawner,
+) -> Result<DriverParts, StartError> {
+    let mut pool = Vec::new();
+    for number in 1..count {
+        let settings = WorkerSettings {
+            name: format!("litz-worker-{number}"),
+            join_within: CRYPTO_WORKER_ENDS_WITHIN,
+            if_it_panics: "the remaining workers take over its work",
+            ..settings(config, clock, owner, number)
+        };
+        let worker = spawner.spawn_parking(settings, |waker| CryptoWorker::new(clock.clone(), owner.clone(), waker));
+        pool.push(worker.map_err(|error| StartError::System("start a worker", error))?);
+    }
+    let counters = Arc::new(PoolCounters::new(pool.iter().map(|worker| Arc::clone(worker.tally())).collect()));
+    let workers = Workers::of_pool(CryptoPool::new(pool, Arc::clone(&counters)));
+    let sockets = sockets.into_iter().map(|socket| Place::Local(serve(socket, owner))).collect();
+    Ok(DriverParts { sockets, workers, counters: Some(counters), split_counters: None })
+}
+
+/// `path`: each path worker serves some of the sockets. If there are more processors than sockets,
+/// the driver serves none.
+fn place_path(
+    config: &EngineConfig,
+    clock: &Clock,
+    owner: &Waker,
+    sockets: Vec<Box<dyn LiveSocket>>,
+    count: usize,
+    spawner: &mut Spawner,
+) -> Result<DriverParts, StartError> {
+    // A worker needs at least one socket.
+    let count = count.max(1).min(sockets.len() + 1);
+    let spares_driver = usize::from(count > sockets.len());
+    let mut places = Vec::with_capacity(sockets.len());
+    let mut assigned: Vec<Vec<_>> = (1..count).map(|_| Vec::new()).collect();
+    for (index, socket) in sockets.into_iter().enumerate() {
+        match ((index + spares_driver) % count).checked_sub(1) {
+            None => places.push(Place::Local(serve(socket, owner))),
+            Some(worker) => {
+                places.push(Place::Offloaded { worker, batch_max: socket.max_gso_segments().max(1) });
+                assigned[worker].push((index, socket));
+            }
+        }
+    }
+    // If the driver serves a socket, path workers also encrypt and decrypt for it while they are
+    // idle.
+    let has_local = places.iter().any(|place| matches!(place, Place::Local(_)));
+    let (mut helpers, mut paths) = (Vec::new(), Vec::new());
+    for (index, sockets) in assigned.into_iter().enumerate() {
+        let settings = WorkerSettings {
+            name: format!("litz-path-{}", index + 1),
+            join_within: path_worker::HANG_AFTER,
+            if_it_panics: "its paths cannot be used any more",
+            ..settings(config, clock, owner, index + 1)
+        };
+        let worker = spawner.spawn_polling(settings, |waker| {
+            let (worker, helper) = CryptoWorker::helped_by(waker.clone());
+            helpers.push(worker);
+            let serve = |(index, socket)| WorkerSocket { index, socket: serve(socket, &waker) };
+            let sockets = sockets.into_iter().map(serve).collect();
+            let helper = has_local.then_some(helper);
+            PathWorker::new::<LiveEnv>(clock.clone(), owner.clone(), waker.clone(), sockets, helper)
+        });
+        paths.push(worker.map_err(|error| StartError::System("start a worker", error))?);
+    }
+    if paths.is_empty() {
+        return Ok(DriverParts { sockets: places, workers: Workers::default(), counters: None, split_counters: None });
+    }
+    let counters = Arc::new(PoolCounters::new(paths.iter().map(|worker| Arc::clone(worker.tally())).collect()));
+    let pool = has_local.then(|| CryptoPool::new(helpers, Arc::clone(&counters)));
+    let workers = Workers::of_paths(paths, pool);
+    Ok(DriverParts { sockets: places, workers, counters: Some(counters), split_counters: None })
+}
+
+/// `split`: the driver sends, the receive worker receives.
+fn place_split(
+    config: &EngineConfig,
+    clock: &Clock,
+    owner: &Waker,
+    sockets: Vec<Box<dyn LiveSocket>>,
+    spawner: &mut Spawner,
+) -> Result<DriverParts, StartError> {
+    let (mut places, mut receiving) = (Vec::with_capacity(sockets.len()), Vec::with_capacity(sockets.len()));
+    for mut socket in sockets {
+        let receiver = socket.receiver().map_err(|error| StartError::System("share a socket", error))?;
+        let [socket, receiver] = match receiver {
+            Some(receiver) => [socket, receiver],
+            None => SharedSocket::pair(socket),
+        };
+        places.push(Place::Local(serve_sending(socket, owner)));
+        receiving.push(receiver);
+    }
+    let settings = WorkerSettings {
+        name: "litz-receive".to_owned(),
+        join_within: receive_worker::LOOK_EVERY,
+        if_it_panics: "the connections of its receive halves end",
+        ..settings(config, clock, owner, 1)
+    };
+    let receiver = spawner.spawn_polling(settings, |waker| {
+        let serve = |(index, socket)| WorkerSocket { index, socket: serve(socket, &waker) };
+        let sockets = receiving.into_iter().enumerate().map(serve).collect();
+        ReceiveWorker::new::<LiveEnv>(clock.clone(), owner.clone(), waker.clone(), sockets)
+    });
+    let receiver = receiver.map_err(|error| StartError::System("start a worker", error))?;
+    let split_counters = Some(Arc::clone(receiver.counters()));
+    Ok(DriverParts { sockets: places, workers: Workers::of_receiver(receiver), counters: None, split_counters })
+}
+
+/// The settings of worker `number`, counted from one, that are the same for all kinds of workers.
+fn settings(config: &EngineConfig, clock: &Clock, owner: &Waker, number: usize) -> WorkerSettings {
+    WorkerSettings {
+        name: String::new(),
+        core: config.cores.get(number).copied(),
+        clock: clock.clone(),
+        busy_poll: config.busy_poll,
+        owner: owner.clone(),
+        join_within: Duration::ZERO,
+        if_it_panics: "",
+    }
+}
+
+/// Starts the thread of a driver.
+#[expect(clippy::disallowed_methods, reason = "this is where drivers get their threads")]
+fn spawn(driver: WithWorkers, core: Option<usize>) -> Result<JoinHandle<()>, StartError> {
+    std::thread::Builder::new()
+        .name("litz-engine".to_owned())
+        .spawn(move || {
+            pin_to(core);
+            driver.run();
+        })
+        .map_err(|error| StartError::System("start the engine thread", error))
+}
+
+/// Checks that the configuration is valid for this number of sockets.
 pub(super) fn check(config: &EngineConfig, drivers: usize, sockets: usize) -> Result<(), StartError> {
-    let words = if sockets == 0 {
+    let text = if sockets == 0 {
         "an endpoint needs at least one socket".to_owned()
     } else if !sockets.is_multiple_of(drivers) {
         format!("{} needs as many sockets for each processor, not {sockets} in all", config.placement)
@@ -111,152 +360,5 @@ pub(super) fn check(config: &EngineConfig, drivers: usize, sockets: usize) -> Re
     } else {
         return Ok(());
     };
-    Err(StartError::Configuration(words))
-}
-
-/// What handles share with a driver, and what the driver sleeps with.
-fn share(
-    config: &EngineConfig,
-    clock: Clock,
-    common: &Arc<Common>,
-    index: usize,
-    sockets: &[Box<dyn LiveSocket>],
-) -> Result<(Arc<Shared>, Sleeper), StartError> {
-    let (sleeper, waker) =
-        Sleeper::new(clock.clone(), config.busy_poll).map_err(|error| StartError::System("set up polling", error))?;
-    let mut local_addrs = Vec::with_capacity(sockets.len());
-    for socket in sockets {
-        let local = socket.local_addr().map_err(|error| StartError::System("ask a socket for its address", error))?;
-        local_addrs.push(local);
-    }
-    let limits = Limits {
-        outbox_bytes_max: config.outbox_bytes_max,
-        inbox_bytes_max: config.inbox_bytes_max,
-        message_len_max: config.message_len_max,
-        is_listening: config.server.is_some(),
-    };
-    let common = Arc::clone(common);
-    let shared = Shared::new(clock, Arc::new(waker), local_addrs, limits, config.measure, common, index);
-    Ok((Arc::new(shared), sleeper))
-}
-
-/// Gives out sockets and processors, as the placement says.
-fn place(
-    config: &EngineConfig,
-    shared: &Shared,
-    sockets: Vec<Box<dyn LiveSocket>>,
-    crew: &mut Crew,
-) -> Result<(Vec<Port>, Others), StartError> {
-    let near = |socket, local| {
-        Port::near(NearPort::new(socket, local, Arc::new(ArrivalWaker::new(Arc::clone(&shared.waker)))))
-    };
-    let clock = &shared.clock;
-    let cores = config.cores.get(1..).unwrap_or_default();
-    let mut others = Others::default();
-    if let Placement::Packet(count) = config.placement {
-        let stage = Stage::start(count.saturating_sub(1), cores, clock.clone(), config.busy_poll, &shared.waker, crew);
-        others.stage = Some(stage.map_err(|error| StartError::System("start a worker", error))?);
-    }
-    let wanted = if let Placement::Path(count) = config.placement { count.max(1) } else { 1 };
-    // Those who would have no socket are not needed.
-    let count = wanted.min(sockets.len() + 1);
-    // The driver has what belongs to all paths, so it serves a socket only if there are as many as processors.
-    let spares_driver = usize::from(count > sockets.len());
-    let mut ports = Vec::with_capacity(sockets.len());
-    let mut given: Vec<Vec<_>> = (1..count).map(|_| Vec::new()).collect();
-    let sockets = match config.placement {
-        Placement::Split => return halve(config, shared, sockets, crew),
-        _ => sockets,
-    };
-    for (index, socket) in sockets.into_iter().enumerate() {
-        let local = shared.local_addrs[index];
-        match ((index + spares_driver) % count).checked_sub(1) {
-            None => ports.push(near(socket, local)),
-            Some(processor) => {
-                ports.push(Port::far(local, processor, socket.max_gso_segments().max(1)));
-                given[processor].push((index, local, socket));
-            }
-        }
-    }
-    // Where the driver serves a socket, the others help it if they have nothing to do.
-    let has_near = ports.iter().any(|port| port.as_near().is_some());
-    let mut helpers = Vec::new();
-    for (index, sockets) in given.into_iter().enumerate() {
-        let start = Start {
-            name: format!("litz-path-{}", index + 1),
-            core: cores.get(index).copied(),
-            clock: clock.clone(),
-            busy_poll: config.busy_poll,
-            owner: Arc::clone(&shared.waker),
-        };
-        let processor = PathProcessor::start(start, crew, sockets, |waker| {
-            let (worker, helper) = Worker::helped_by(Arc::clone(waker));
-            helpers.push(worker);
-            has_near.then_some(helper)
-        });
-        others.processors.push(processor.map_err(|error| StartError::System("start a processor", error))?);
-    }
-    if !others.processors.is_empty() {
-        let tallies = others.processors.iter().map(|processor| Arc::clone(&processor.tally)).collect();
-        let figures = Arc::new(Figures::new(tallies));
-        others.stage = has_near.then(|| Stage::of_helpers(helpers, Arc::clone(&figures)));
-        others.figures = Some(figures);
-    } else if let Some(stage) = &others.stage {
-        others.figures = Some(Arc::clone(stage.figures()));
-    }
-    Ok((ports, others))
-}
-
-/// The driver sends, another processor receives.
-fn halve(
-    config: &EngineConfig,
-    shared: &Shared,
-    sockets: Vec<Box<dyn LiveSocket>>,
-    crew: &mut Crew,
-) -> Result<(Vec<Port>, Others), StartError> {
-    let (mut ports, mut receiving) = (Vec::with_capacity(sockets.len()), Vec::with_capacity(sockets.len()));
-    for (mut socket, local) in sockets.into_iter().zip(shared.local_addrs.iter().copied()) {
-        let receiver = socket.receiver().map_err(|error| StartError::System("share a socket", error))?;
-        let [socket, receiver] = match receiver {
-            Some(receiver) => [socket, receiver],
-            None => SharedSocket::pair(socket),
-        };
-        let arrivals = Arc::new(ArrivalWaker::new(Arc::clone(&shared.waker)));
-        ports.push(Port::near(NearPort::only_sending(socket, local, arrivals)));
-        receiving.push((local, receiver));
-    }
-    let start = halves::Start {
-        core: config.cores.get(1).copied(),
-        clock: shared.clock.clone(),
-        busy_poll: config.busy_poll,
-        owner: Arc::clone(&shared.waker),
-    };
-    let receiver = Receiver::start(start, crew, receiving);
-    let receiver = receiver.map_err(|error| StartError::System("start a processor", error))?;
-    Ok((ports, Others { receiver: Some(receiver), ..Others::default() }))
-}
-
-/// Gives the driver a thread of its own.
-#[expect(clippy::disallowed_methods, reason = "this is where processors are given out")]
-fn spawn(mut driver: Driver, core: Option<usize>) -> Result<JoinHandle<()>, StartError> {
-    std::thread::Builder::new()
-        .name("litz-engine".to_owned())
-        .spawn(move || {
-            if let Some(core) = core
-                && let Err(error) = net::processors::stay_on(core)
-            {
-                tracing::warn!(%error, core, "cannot stay on one processor");
-            }
-            while !driver.is_stopping() {
-                let work = driver.turn(Tails::Sent);
-                tracing::trace!(?work, "a turn");
-                if driver.is_stopping() {
-                    // The turn may have said the goodbyes already: then nothing would end the wait.
-                    break;
-                }
-                driver.wait(None);
-            }
-            run_to_the_end(&mut driver);
-        })
-        .map_err(|error| StartError::System("start the engine thread", error))
+    Err(StartError::Configuration(text))
 }

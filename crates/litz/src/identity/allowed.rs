@@ -1,7 +1,7 @@
-//! The list of keys that a standing server lets in without tickets.
+//! The list of keys that a server accepts without tickets.
 //!
-//! A text file: one public key (`ed25519:...`) or fingerprint (`sha256:...`) a line, whatever follows it on the line is
-//! a comment, as is everything after `#`. Read afresh for each connection, so that a change needs no restart.
+//! A text file: one public key (`ed25519:...`) or fingerprint (`sha256:...`) per line. The rest of
+//! the line after it is a comment, as is everything after `#`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +17,8 @@ pub struct AllowList {
     fingerprints: BTreeSet<Fingerprint>,
 }
 
-/// Why a list could not be used. No part of a faulty list is: a slip must not lock in half of what was meant.
+/// Errors of reading a list. A faulty list is rejected as a whole, so that a typing error does not
+/// leave half of it in effect.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AllowListError {
@@ -50,7 +51,7 @@ impl AllowList {
         self.fingerprints.contains(&key.fingerprint())
     }
 
-    /// The list in `text`, or the number of the first line that is none.
+    /// The list in `text`, or the number of the first malformed line.
     fn parse(text: &str) -> Result<Self, usize> {
         let mut fingerprints = BTreeSet::new();
         for (index, line) in text.lines().enumerate() {
@@ -72,7 +73,7 @@ impl fmt::Display for AllowListError {
             Self::Read(path, error) => write!(f, "cannot read the allowed keys {}: {error}", path.display()),
             Self::Line(path, line) => write!(
                 f,
-                "{}:{line}: a line begins with ed25519: or sha256: and 52 letters and digits, or with #",
+                "{}:{line}: not a key: begin the line with ed25519: or sha256: and 52 letters and digits, or with #",
                 path.display()
             ),
         }
@@ -81,7 +82,7 @@ impl fmt::Display for AllowListError {
 
 impl std::error::Error for AllowListError {}
 
-/// Room for some 60,000 keys.
+/// Enough for some 60,000 keys.
 const LIST_FILE_LEN_MAX: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]

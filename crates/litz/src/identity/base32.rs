@@ -1,18 +1,20 @@
-//! RFC 4648 base32 (section 6) in lower case and without padding: letters that survive shells, mails and dictation.
+//! RFC 4648 base32 (section 6) in lower case and without padding: letters that need no quoting in a
+//! shell and can be read aloud.
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 /// Why a text is not base32.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Base32Error {
+pub enum Base32Error {
     /// `character` at `index` (in characters) is not in the alphabet.
     Character { index: usize, character: char },
-    /// No byte string has an encoding of this length, or the spare bits of the last character are not zero.
+    /// No byte string has an encoding of this length, or the spare bits of the last character are
+    /// not zero.
     Length,
 }
 
 /// The text of `bytes`: eight characters for five bytes, rounded up.
-pub(crate) fn encode(bytes: &[u8]) -> String {
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
     let (mut buffer, mut bits) = (0_u32, 0_u32);
     for byte in bytes {
@@ -29,8 +31,8 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of `text`, in either case. Exactly one text (up to case) stands for each byte string.
-pub(crate) fn decode(text: &str) -> Result<Vec<u8>, Base32Error> {
+/// The bytes of `text`, in either case. Each byte string has exactly one text (up to case).
+pub fn decode(text: &str) -> Result<Vec<u8>, Base32Error> {
     let mut bytes = Vec::with_capacity(text.len() * 5 / 8);
     let (mut buffer, mut bits) = (0_u32, 0_u32);
     for (index, character) in text.chars().enumerate() {

@@ -11,22 +11,24 @@ use rustls::pki_types::pem::PemObject;
 
 use super::{base32, pem, private_file};
 
-/// A host's key pair: what it is known by. Kept in a file as PKCS #8 in PEM, so that other tools can read it.
+/// A host's key pair, which identifies the host. It is stored as PKCS #8 in PEM, so that other
+/// tools can read it.
 pub struct KeyPair {
     pkcs8: Vec<u8>,
     public: PublicKey,
 }
 
-/// An Ed25519 public key (RFC 8032, section 5.1.5). Its text is `ed25519:` and 52 letters and digits.
+/// An Ed25519 public key (RFC 8032, section 5.1.5). Its text is `ed25519:` and 52 letters and
+/// digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
-/// SHA-256 of a key's SubjectPublicKeyInfo. Its text is `sha256:` and 52 letters and digits; [`Fingerprint::short`] is
-/// for people to compare at a glance.
+/// SHA-256 of a key's SubjectPublicKeyInfo. Its text is `sha256:` and 52 letters and digits;
+/// [`Fingerprint::short`] is a short form that people can compare.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
-/// Why a key could not be made, read or understood.
+/// Errors of creating, reading and parsing keys.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -38,27 +40,28 @@ pub enum KeyError {
     OpenToOthers(PathBuf),
     /// The file holds no Ed25519 private key.
     NoKeyIn(PathBuf),
-    /// The system gave no randomness.
+    /// The system provided no randomness.
     Random,
     /// Bytes that are not the SubjectPublicKeyInfo of an Ed25519 key.
     NotEd25519,
-    /// A text that is not a public key or fingerprint as this program writes them.
+    /// The text is not a public key or fingerprint in the documented form.
     Text(&'static str),
 }
 
 impl KeyPair {
-    /// A fresh pair from the system's randomness, kept in memory only.
+    /// Generates a pair from the system's randomness, in memory only.
     ///
     /// # Errors
-    /// [`KeyError::Random`] if the system gives no randomness.
+    /// [`KeyError::Random`] if the system provides no randomness.
     pub fn generate() -> Result<Self, KeyError> {
         let pair = Ed25519KeyPair::generate().map_err(|_| KeyError::Random)?;
-        // Version 1 of PKCS #8 (RFC 5208): openssl and others do not read version 2, which also carries the public key.
+        // Version 1 of PKCS #8 (RFC 5208): openssl and others do not read version 2, which also
+        // carries the public key.
         let pkcs8 = pair.to_pkcs8v1().map_err(|_| KeyError::Random)?;
         Ok(Self { pkcs8: pkcs8.as_ref().to_vec(), public: PublicKey::of(&pair) })
     }
 
-    /// Makes a pair and writes it to `path` (mode 0600, whole or not at all).
+    /// Generates a pair and writes it to `path` (mode 0600, atomically).
     ///
     /// # Errors
     /// [`KeyError::Write`] if the file exists or cannot be written, [`KeyError::Random`].
@@ -75,7 +78,8 @@ impl KeyPair {
     /// Reads the pair at `path`.
     ///
     /// # Errors
-    /// [`KeyError::Read`], [`KeyError::OpenToOthers`] or [`KeyError::NoKeyIn`], each naming the file.
+    /// [`KeyError::Read`], [`KeyError::OpenToOthers`] or [`KeyError::NoKeyIn`], each naming the
+    /// file.
     pub fn load(path: &Path) -> Result<Self, KeyError> {
         let (text, open_to_others) = private_file::read_bounded(path, KEY_FILE_LEN_MAX)
             .map_err(|error| KeyError::Read(path.to_owned(), error))?;
@@ -88,7 +92,8 @@ impl KeyPair {
         Ok(Self { pkcs8: der.secret_pkcs8_der().to_vec(), public: PublicKey::of(&pair) })
     }
 
-    /// Reads the pair at `path`, or makes it there. Two processes that do so at once end with the same pair.
+    /// Reads the pair at `path`, or creates it there. Two processes that do this at the same time
+    /// get the same pair.
     ///
     /// # Errors
     /// As [`KeyPair::load`] and [`KeyPair::create`].
@@ -115,7 +120,8 @@ impl KeyPair {
 }
 
 impl PublicKey {
-    /// The key with these bytes. Any bytes: whether anybody can sign for it shows in the handshake.
+    /// The key with these bytes. Any bytes are accepted; the handshake verifies that the peer can
+    /// sign with the key.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -125,7 +131,8 @@ impl PublicKey {
         &self.0
     }
 
-    /// The DER SubjectPublicKeyInfo (RFC 8410, section 4): what RFC 7250 sends in place of a certificate.
+    /// The DER SubjectPublicKeyInfo (RFC 8410, section 4): the form that RFC 7250 sends in place of
+    /// a certificate.
     pub fn to_spki(&self) -> [u8; 44] {
         let mut spki = [0; 44];
         spki[..SPKI_PREFIX.len()].copy_from_slice(&SPKI_PREFIX);
@@ -136,13 +143,14 @@ impl PublicKey {
     /// The key inside a DER SubjectPublicKeyInfo.
     ///
     /// # Errors
-    /// [`KeyError::NotEd25519`] for any other algorithm and any other encoding: DER has one.
+    /// [`KeyError::NotEd25519`] for any other algorithm or encoding. DER has exactly one encoding
+    /// of a key.
     pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
         let key = spki.strip_prefix(&SPKI_PREFIX).ok_or(KeyError::NotEd25519)?;
         Ok(Self(key.try_into().map_err(|_| KeyError::NotEd25519)?))
     }
 
-    /// What tickets and lists name the key by.
+    /// The fingerprint, by which tickets and lists name the key.
     pub fn fingerprint(&self) -> Fingerprint {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.to_spki());
         let mut bytes = [0; 32];
@@ -168,7 +176,8 @@ impl Fingerprint {
         &self.0
     }
 
-    /// The first 80 bits, in four groups of four characters. For eyes only: decisions compare all of it.
+    /// The first 80 bits, in four groups of four characters. For display only: access decisions
+    /// compare all 32 bytes.
     pub fn short(&self) -> String {
         let text = base32::encode(&self.0[..10]);
         [&text[..4], &text[4..8], &text[8..12], &text[12..16]].join("-")
@@ -229,16 +238,16 @@ impl fmt::Display for KeyError {
             Self::Write(path, error) => write!(f, "cannot write the host key {}: {error}", path.display()),
             Self::OpenToOthers(path) => {
                 let path = path.display();
-                write!(f, "the host key {path} can be read by others: run `chmod 600 {path}`")
+                write!(f, "other users can read the host key {path}: run `chmod 600 {path}`")
             }
             Self::NoKeyIn(path) => {
                 write!(
                     f,
-                    "{} holds no Ed25519 private key (PKCS #8 in PEM): move it away and a new one is made",
+                    "{} holds no Ed25519 private key (PKCS #8 in PEM): move the file away to have a new key created",
                     path.display()
                 )
             }
-            Self::Random => write!(f, "the system gave no randomness for a key"),
+            Self::Random => write!(f, "cannot create a key: the system provided no randomness"),
             Self::NotEd25519 => write!(f, "the peer's key is not an Ed25519 public key"),
             Self::Text(expected) => write!(f, "{expected}"),
         }
@@ -260,14 +269,15 @@ fn parse_text(text: &str, prefix: &str, expected: &'static str) -> Result<[u8; 3
     bytes.try_into().map_err(|_| KeyError::Text(expected))
 }
 
-/// SEQUENCE { SEQUENCE { OID 1.3.101.112 }, BIT STRING of 32 bytes } up to the key itself (RFC 8410, sections 3 and 4).
+/// SEQUENCE { SEQUENCE { OID 1.3.101.112 }, BIT STRING of 32 bytes } up to the key itself (RFC
+/// 8410, sections 3 and 4).
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 const PEM_LABEL: &str = "PRIVATE KEY";
 const KEY_PREFIX: &str = "ed25519:";
 const FINGERPRINT_PREFIX: &str = "sha256:";
 
-/// A key file is under 200 bytes; whatever is longer than this is something else.
+/// A key file has less than 200 bytes; a file longer than this is not one.
 const KEY_FILE_LEN_MAX: u64 = 16 * 1024;
 
 #[cfg(test)]

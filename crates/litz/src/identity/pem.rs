@@ -1,4 +1,4 @@
-//! Writing one PEM block (RFC 7468). Reading is the TLS library's; it has no writer.
+//! Writes one PEM block (RFC 7468). The TLS library reads PEM and has no writer.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

@@ -1,4 +1,5 @@
-//! Files that only their owner may read, replaced as a whole: after a crash there is the old file or the new one.
+//! Files that only their owner may read. They are replaced atomically: after a crash there is the
+//! old file or the new one.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -8,28 +9,31 @@ use std::path::{Path, PathBuf};
 
 use super::base32;
 
-/// Bits of a mode that let anybody but the owner at a file.
+/// The mode bits that give access to others than the owner.
 const OTHERS: u32 = 0o077;
 
-/// Replaces `path` by a file holding `bytes`, readable by the owner only, synced to the disk with its directory.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Replaces `path` by a file holding `bytes`, readable by the owner only, synced to the disk with
+/// its directory.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = write_temporary(path, bytes)?;
     fs::rename(&temporary, path).inspect_err(|_| discard(&temporary))?;
     sync_directory(path)
 }
 
 /// As [`replace`], but fails with [`io::ErrorKind::AlreadyExists`] if `path` exists.
-pub(crate) fn create_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn create_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = write_temporary(path, bytes)?;
-    // A link, unlike a rename, never replaces: two processes that make the same file at once cannot both win.
+    // A link, unlike a rename, never replaces: two processes that make the same file at once cannot
+    // both win.
     let linked = fs::hard_link(&temporary, path);
     discard(&temporary);
     linked?;
     sync_directory(path)
 }
 
-/// The content of `path`, at most `max_len` bytes of it, and whether others than the owner may read it.
-pub(crate) fn read_bounded(path: &Path, max_len: u64) -> io::Result<(Vec<u8>, bool)> {
+/// The content of `path`, at most `max_len` bytes of it, and whether others than the owner may read
+/// it.
+pub fn read_bounded(path: &Path, max_len: u64) -> io::Result<(Vec<u8>, bool)> {
     let file = File::open(path)?;
     let open_to_others = file.metadata()?.mode() & OTHERS != 0;
     let mut bytes = Vec::new();
@@ -41,17 +45,20 @@ pub(crate) fn read_bounded(path: &Path, max_len: u64) -> io::Result<(Vec<u8>, bo
 }
 
 /// Creates `directory` and what is missing above it, for the owner only.
-pub(crate) fn create_directory(directory: &Path) -> io::Result<()> {
+pub fn create_directory(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
 fn write_temporary(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let mut name = OsString::from(".");
-    name.push(path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?);
-    // Random, so that neither another writer nor what a killed one left behind is in the way.
+    name.push(
+        path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"))?,
+    );
+    // Random, so that the name collides neither with another writer's file nor with one left by a
+    // killed process.
     let mut suffix = [0; 5];
     #[expect(clippy::disallowed_methods, reason = "two processes must not choose one temporary name")]
-    aws_lc_rs::rand::fill(&mut suffix).map_err(|_| io::Error::other("the system gave no randomness"))?;
+    aws_lc_rs::rand::fill(&mut suffix).map_err(|_| io::Error::other("the system provided no randomness"))?;
     name.push(format!(".{}.new", base32::encode(&suffix)));
     let temporary = path.with_file_name(name);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;

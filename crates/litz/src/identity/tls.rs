@@ -1,7 +1,9 @@
-//! TLS 1.3 settings of both ends: raw public keys (RFC 7250) in place of certificates, mutual, AES-128-GCM first.
+//! TLS 1.3 settings for both ends: mutual authentication with raw public keys (RFC 7250) in place
+//! of certificates, AES-128-GCM preferred.
 //!
-//! The client takes exactly the hosts it was told of. The server takes any Ed25519 key whose owner signs the handshake:
-//! *whether* that key may do anything is decided afterwards, by a ticket's proof or a list of keys.
+//! The client accepts exactly the hosts that it was configured with. The server accepts any Ed25519
+//! key that signs the handshake; the application authorises the key afterwards, by a ticket's proof
+//! or a list of keys.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,31 +25,34 @@ use rustls::{
 
 use super::key::{Fingerprint, KeyError, KeyPair, PublicKey};
 
-/// The client's settings, and what became of the host's key.
+/// The client's settings, and the result of checking the host's key.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ClientTls {
     /// For the QUIC handshake.
     pub config: Arc<ClientConfig>,
     verdict: Arc<Mutex<Option<WrongHost>>>,
 }
 
-/// The host that answered is not one of those asked for.
+/// The host that answered has another key than the expected ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct WrongHost {
-    /// The fingerprints that would have been right.
+    /// The accepted fingerprints.
     pub expected: Vec<Fingerprint>,
     /// The fingerprint of the host that answered.
     pub presented: Fingerprint,
 }
 
-/// The settings could not be made.
+/// The TLS settings could not be created.
 #[derive(Debug)]
 pub struct TlsError(rustls::Error);
 
-/// The settings of the connecting end, with `own` as its key: the host must hold the key of one of `expected`.
+/// The settings of the connecting end, with `own` as its key. The host must hold one of the
+/// `expected` keys.
 ///
 /// # Errors
-/// [`TlsError`] if the TLS library refuses the key or the settings; not for any key this program made.
+/// [`TlsError`] if the TLS library rejects the key or the settings, which no [`KeyPair`] causes.
 pub fn client_config(own: &KeyPair, expected: &[Fingerprint]) -> Result<ClientTls, TlsError> {
     let verdict = Arc::new(Mutex::new(None));
     let verifier =
@@ -59,12 +64,13 @@ pub fn client_config(own: &KeyPair, expected: &[Fingerprint]) -> Result<ClientTl
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified_key(own)?)));
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // A resumed session skips the verifier, and its exporter's peers would rest on a memory: every handshake is a full
-    // one.
+    // Every handshake is a full one: a resumed session would skip the verifier, and its exporter
+    // would rest on an earlier authentication.
     config.resumption = Resumption::disabled();
     // Only where the user sets SSLKEYLOGFILE: lets a capture be decrypted.
     config.key_log = Arc::new(rustls::KeyLogFile::new());
-    // Hosts are known by their keys. A name in clear would only tell onlookers whom we talk to.
+    // Hosts are identified by their keys. A server name in clear text would only reveal the peer to
+    // observers.
     config.enable_sni = false;
     Ok(ClientTls { config: Arc::new(config), verdict })
 }
@@ -80,17 +86,19 @@ pub fn server_config(own: &KeyPair) -> Result<Arc<ServerConfig>, TlsError> {
         .with_client_cert_verifier(Arc::new(AnyKeyVerifier { algorithms: algorithms() }))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified_key(own)?)));
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // No resumption (see `client_config`), hence no 0-RTT either: nothing of ours may be replayed.
+    // No resumption (see `client_config`) and so no 0-RTT: 0-RTT data could be replayed.
     config.send_tls13_tickets = 0;
     config.max_early_data_size = 0;
     config.key_log = Arc::new(rustls::KeyLogFile::new());
     Ok(Arc::new(config))
 }
 
-/// The key that the peer authenticated with, from what the TLS session calls its certificates.
+/// The key that the peer authenticated with, taken from
+/// [`Connection::peer_identity`](crate::Connection::peer_identity).
 ///
 /// # Errors
-/// [`KeyError::NotEd25519`] if there is not exactly one Ed25519 key; not after a handshake with these settings.
+/// [`KeyError::NotEd25519`] if there is not exactly one Ed25519 key, which does not happen after a
+/// handshake with the settings of this module.
 pub fn peer_public_key(certificates: Option<&[CertificateDer<'_>]>) -> Result<PublicKey, KeyError> {
     match certificates {
         Some([key]) => PublicKey::from_spki(key),
@@ -99,14 +107,15 @@ pub fn peer_public_key(certificates: Option<&[CertificateDer<'_>]>) -> Result<Pu
 }
 
 impl ClientTls {
-    /// Why the handshake failed, if it was because of the host's key. To be asked after a failed connect.
+    /// Why the handshake failed, if the host's key was the cause. Read it after a failed connect.
     pub fn wrong_host(&self) -> Option<WrongHost> {
         self.verdict.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl WrongHost {
-    /// The reason inside a TLS error, if that is what it is. The other end sees only an alert.
+    /// The `WrongHost` inside a TLS error, if it has one. Only the client can obtain it: the server
+    /// receives an alert.
     pub fn from_error(error: &rustls::Error) -> Option<&Self> {
         match error {
             rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(reason))) => reason.downcast_ref(),
@@ -129,7 +138,8 @@ impl fmt::Display for WrongHost {
         }
         write!(
             f,
-            ", the host has {}: either another host answers at this address or somebody is in between",
+            ", but the host that answered has {}: check the address and ask the host's owner for its current \
+             fingerprint; if both are right, the connection is being intercepted",
             self.presented
         )
     }
@@ -149,7 +159,7 @@ impl std::error::Error for TlsError {
     }
 }
 
-/// The client's judge of the host's key.
+/// Verifies the host's key on the client.
 #[derive(Debug)]
 struct HostVerifier {
     expected: Vec<Fingerprint>,
@@ -157,7 +167,7 @@ struct HostVerifier {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// The server's judge of the client's key: it must be one, no more.
+/// Verifies on the server that the client presented a key, any key.
 #[derive(Debug)]
 struct AnyKeyVerifier {
     algorithms: WebPkiSupportedAlgorithms,
@@ -249,7 +259,7 @@ impl ClientCertVerifier for AnyKeyVerifier {
     }
 }
 
-/// RFC 7250, section 3: the certificate payload is one SubjectPublicKeyInfo and nothing beside it.
+/// RFC 7250, section 3: the certificate payload is exactly one SubjectPublicKeyInfo.
 fn sole_key(key: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<PublicKey, rustls::Error> {
     match (PublicKey::from_spki(key), others) {
         (Ok(key), []) => Ok(key),
@@ -266,8 +276,9 @@ fn verify_signature(
     verify_tls13_signature_with_raw_key(message, &SubjectPublicKeyInfoDer::from(key.as_ref()), dss, algorithms)
 }
 
-/// Our choice and order of algorithms. AES-128-GCM leads (the library's own order has AES-256 first): it is the fastest
-/// where AES has instructions, and 128 bits are the strength of the key exchange anyway.
+/// The algorithms and their order. AES-128-GCM leads (the library's own order has AES-256 first):
+/// it is the fastest where AES has instructions, and the key exchange has no more than 128 bits of
+/// strength.
 fn crypto_provider() -> CryptoProvider {
     use provider::{cipher_suite, kx_group};
     CryptoProvider {
@@ -291,7 +302,7 @@ fn certified_key(own: &KeyPair) -> Result<Arc<CertifiedKey>, TlsError> {
     Ok(Arc::new(CertifiedKey::new(vec![spki], signing_key)))
 }
 
-/// The protocol's name in the handshake (RFC 7301): this file protocol, version 1.
+/// The protocol's name in the handshake (RFC 7301): Litz, version 1.
 pub const ALPN: &[u8] = b"litz/1";
 
 #[cfg(test)]

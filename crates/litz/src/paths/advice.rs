@@ -1,18 +1,22 @@
-//! Settings of this host that stop paths which look fine: what two cards in one IPv4 subnet need.
+//! Settings of this host that break paths without an error: the settings that two interfaces in one
+//! IPv4 subnet need.
 //!
-//! Linux gives addresses to the host and not to its cards. Each card answers for the others' addresses (`arp_ignore` 0), so that
-//! packets for one arrive at the other, whose sockets are not theirs; and with a strict filter (`rp_filter` 1) what arrives
-//! at the card that the routes do not prefer is thrown away. Neither shows on this side but as a path that is dead.
+//! On Linux, addresses belong to the host and not to an interface. Each interface answers ARP for
+//! the addresses of the others (`arp_ignore` 0), so packets arrive at the wrong interface and miss
+//! the sockets bound to the right one. With a strict reverse path filter (`rp_filter` 1), packets
+//! that arrive at the interface that the routes do not prefer are dropped. In both cases this host
+//! only sees a path that does not work.
 
 use std::net::IpAddr;
 
 use net::{Interface, InterfaceAddress};
 
-/// Reads a setting of an interface (`all` stands for the host): `net.ipv4.conf.INTERFACE.KEY`. None if it cannot be read.
+/// Reads a setting of an interface (`all` stands for the host): `net.ipv4.conf.INTERFACE.KEY`. None
+/// if it cannot be read.
 pub type Setting<'a> = dyn FnMut(&str, &str) -> Option<u32> + 'a;
 
-/// What to change for sockets on these devices and addresses to work side by side, one sentence each; empty if nothing is
-/// known to stand in the way.
+/// The settings to change so that sockets on all these devices and addresses work, one sentence
+/// each; empty if no problem is known.
 #[must_use]
 pub fn advise(interfaces: &[Interface], used: &[(&str, IpAddr)], setting: &mut Setting<'_>) -> Vec<String> {
     let mut advice = Vec::new();
@@ -21,13 +25,13 @@ pub fn advise(interfaces: &[Interface], used: &[(&str, IpAddr)], setting: &mut S
         let mut effective = |key| Some(setting("all", key)?.max(setting(interface, key)?));
         if effective("rp_filter") == Some(STRICT) {
             advice.push(format!(
-                "{interface} shares a subnet with another card, and the strict reverse path filter drops what arrives there: \
+                "{interface} shares a subnet with another interface, and the strict reverse path filter drops packets that arrive there: \
                  `sysctl -w net.ipv4.conf.{interface}.rp_filter=2`"
             ));
         }
         if effective("arp_ignore") == Some(ANY_CARD_ANSWERS) {
             advice.push(format!(
-                "{interface} shares a subnet with another card and answers for its address, so that packets arrive at the wrong \
+                "{interface} shares a subnet with another interface and answers for its address, so that packets arrive at the wrong \
                  one: `sysctl -w net.ipv4.conf.{interface}.arp_ignore=1 net.ipv4.conf.{interface}.arp_announce=2`"
             ));
         }
@@ -35,7 +39,7 @@ pub fn advise(interfaces: &[Interface], used: &[(&str, IpAddr)], setting: &mut S
     advice
 }
 
-/// The same with the settings of this host; nothing where there are none.
+/// As [`advise`], with the settings of this host; empty where the system has no such settings.
 #[must_use]
 pub fn advise_here(interfaces: &[Interface], used: &[(&str, IpAddr)]) -> Vec<String> {
     advise(interfaces, used, &mut |interface, key| {
@@ -44,7 +48,8 @@ pub fn advise_here(interfaces: &[Interface], used: &[(&str, IpAddr)]) -> Vec<Str
     })
 }
 
-/// The used interfaces that have an IPv4 subnet in common with another used one, in the table's order.
+/// The used interfaces that have an IPv4 subnet in common with another used one, in the table's
+/// order.
 fn sharing<'a>(interfaces: &'a [Interface], used: &[(&str, IpAddr)]) -> Vec<&'a str> {
     let used_addresses = |interface: &'a Interface| {
         let is_used = |ip| used.iter().any(|(device, address)| *device == interface.name && *address == ip);

@@ -1,8 +1,11 @@
-//! A receiver's sockets: one for each of its addresses, bound to the address and its device, all on one port.
+//! A receiver's sockets: one for each of its addresses, bound to the address and its device, all on
+//! one port.
 //!
-//! With a single socket on the wildcard address the routes choose the card that a reply leaves by, which for two cards in one
-//! subnet is always the same one. A socket of its own for each address answers from where it was asked. The ticket names the
-//! addresses of the sockets that could be opened, the cards in turn: first every card's first address of each family.
+//! With a single socket on the wildcard address, the routes choose the interface for replies, which
+//! for two interfaces in one subnet is always the same one. A socket for each address replies from
+//! the address that the packet was sent to. The ticket names the addresses of the sockets that
+//! could be opened, taking turns between interfaces: first the first address of each family of
+//! every interface.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,11 +13,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use net::{DatagramSocket, Interface, InterfaceAddress, OpenError, UdpSocket, UdpSocketOptions};
 
 use super::{device_to_bind, is_link_local};
-use crate::identity::TicketAddress;
-use crate::identity::ticket::ADDRESSES_MAX;
 
-/// Where a receiver listens.
+/// An address at which a receiver listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Place {
     /// The address to bind.
     pub address: InterfaceAddress,
@@ -22,23 +24,29 @@ pub struct Place {
     pub device: Option<String>,
 }
 
+/// The maximum number of places: as many as a ticket of the file protocol can name.
+pub const PLACES_MAX: usize = 16;
+
 /// A receiver's open sockets.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Listening<S = UdpSocket> {
     /// The port of all of them.
     pub port: u16,
     /// At least one, if there was a place.
     pub sockets: Vec<(Place, S)>,
-    /// Places that are left out because their address is not usable now, with what the system said: an IPv6 address that
-    /// is still being checked (RFC 4862, section 5.4), or one that has gone.
+    /// Places whose address is not usable now, with the system's error: an IPv6 address in
+    /// duplicate address detection (RFC 4862, section 5.4), or an address that was removed.
     pub skipped: Vec<(Place, String)>,
 }
 
-/// The places to listen at: with no `wanted` all addresses of the interfaces that are up and running, at most as many as a
-/// ticket names; with a wildcard those of its family; with another address that one alone.
+/// The places to listen at: with no `wanted` all addresses of the interfaces that are up and
+/// running, at most as many as a ticket names; with a wildcard those of its family; with another
+/// address that one alone.
 ///
-/// Link-local addresses count only if there is nothing else, and never IPv6 ones, which a ticket cannot name (it carries
-/// no scope). Without any address the only place is loopback: a test on one machine.
+/// Link-local addresses count only if there is nothing else, and never IPv6 ones, which a ticket
+/// cannot name (it carries no scope). Without any address the only place is loopback: a test on one
+/// machine.
 #[must_use]
 pub fn plan(interfaces: &[Interface], wanted: Option<IpAddr>) -> Vec<Place> {
     if let Some(ip) = wanted.filter(|ip| !ip.is_unspecified()) {
@@ -62,7 +70,7 @@ pub fn plan(interfaces: &[Interface], wanted: Option<IpAddr>) -> Vec<Place> {
     }
     // Stable, so the cards keep their order within a turn.
     turns.sort_by_key(|(turn, _)| *turn);
-    turns.truncate(ADDRESSES_MAX);
+    turns.truncate(PLACES_MAX);
     if turns.is_empty() {
         let loopback = if wanted.is_some_and(|ip| ip.is_ipv6()) { LOOPBACK_6 } else { Ipv4Addr::LOCALHOST.into() };
         return vec![place_of(interfaces, loopback)];
@@ -73,8 +81,8 @@ pub fn plan(interfaces: &[Interface], wanted: Option<IpAddr>) -> Vec<Place> {
 /// Opens a socket at each place, all on `port`; 0 is the first port that is free at all of them.
 ///
 /// # Errors
-/// If a socket cannot be opened for another reason than [`Listening::skipped`], or no place is left. Another program's socket on
-/// `port` is such a reason.
+/// If a socket cannot be opened for another reason than [`Listening::skipped`], or no place is
+/// left. Another program's socket on `port` is such a reason.
 pub fn open(places: &[Place], port: u16) -> Result<Listening, OpenError> {
     settle(places, port, OpenError::kind, &mut |place, port| {
         let options =
@@ -86,18 +94,17 @@ pub fn open(places: &[Place], port: u16) -> Result<Listening, OpenError> {
 }
 
 impl<S> Listening<S> {
-    /// The addresses for the ticket, best first.
+    /// The addresses of the sockets, best first.
     #[must_use]
-    pub fn ticket_addresses(&self) -> Vec<TicketAddress> {
-        let named = self.sockets.iter().map(|(place, _)| SocketAddr::new(place.address.ip, self.port));
-        named.map(TicketAddress::Socket).collect()
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().map(|(place, _)| SocketAddr::new(place.address.ip, self.port)).collect()
     }
 }
 
-/// Opens a socket at a place on a port, and tells the port it got.
+/// Opens a socket at a place on a port, and returns the port it got.
 type Open<'a, S, E> = dyn FnMut(&Place, u16) -> Result<(S, u16), E> + 'a;
 
-/// The search for a port, whatever opens the sockets.
+/// The search for a port, generic over the function that opens the sockets.
 fn settle<S, E: ToString>(
     places: &[Place],
     port: u16,
@@ -110,7 +117,8 @@ fn settle<S, E: ToString>(
         let mut listening = Listening { port, sockets: Vec::with_capacity(places.len()), skipped: Vec::new() };
         match open_all(places, &mut listening, &kind, open) {
             Ok(()) => return Ok(listening),
-            // The port that the first place got is taken at another one; the sockets close before the next attempt.
+            // The port that the first place got is taken at another one; the sockets close before
+            // the next attempt.
             Err(error) if attempts_left > 0 && kind(&error) == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(error),
         }
@@ -157,7 +165,8 @@ fn place_of(interfaces: &[Interface], ip: IpAddr) -> Place {
 
 const LOOPBACK_6: IpAddr = IpAddr::V6(std::net::Ipv6Addr::LOCALHOST);
 
-/// A port the system gives is rarely taken on another of our addresses; sixteen in a row mean something else is wrong.
+/// A port that the system chose is rarely taken on another local address; sixteen failures in a row
+/// have another cause.
 const PORT_ATTEMPTS: usize = 16;
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Which paths a transfer uses: the pairs of an address here and an address there that packets shall travel between.
+//! The paths of a transfer: pairs of a local and a remote address.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`spec`] | what `--path` says: [`PathSpec`] |
+//! | [`spec`] | the syntax of `--path`: [`PathSpec`] |
 //! | [`mod@choose`] | the sender's choice among all pairs: [`choose()`], start there |
 //! | [`listen`] | the receiver's sockets, one for each address, and the addresses its ticket names |
-//! | [`advice`] | settings of this host that stop paths which look fine |
+//! | [`advice`] | settings of this host that break paths without an error |
 //!
-//! What decides takes the table of interfaces and the answers of the routes as arguments and does no IO; [`choose_here`] and
-//! [`listen::open`] ask this host.
+//! The decisions take the table of interfaces and the routing answers as arguments and do no IO;
+//! [`choose_here`] and [`listen::open`] read them from this host.
 
 pub mod advice;
 pub mod choose;
@@ -20,23 +20,25 @@ use std::net::SocketAddr;
 pub use choose::{Candidate, Choice, ChooseError, Rejected, Request, choose};
 pub use spec::{PathSpec, PathSpecError};
 
-/// Paths at a time, at most, whatever the user asks for. QUIC allows more; each costs a socket, a recovery and probes.
+/// The maximum number of paths at a time, also if the user asks for more. QUIC allows more; each
+/// one costs a socket, loss recovery state and probes.
 pub const PATHS_MAX: usize = 32;
 
-/// Paths that are used without being asked for.
+/// The maximum number of paths that are used by default.
 pub const PATHS_DEFAULT: usize = 8;
 
-/// Chooses with the interfaces and routes of this host, as they are now. Nothing is sent.
+/// Chooses paths with the current interfaces and routes of this host. Sends nothing.
 ///
 /// # Errors
-/// [`ChooseError`]: the table of interfaces cannot be read, or `paths` asks for what this host does not have.
+/// [`ChooseError`]: the table of interfaces cannot be read, or `paths` asks for what this host does
+/// not have.
 pub fn choose_here(remotes: &[SocketAddr], paths: &[PathSpec], limit: Option<usize>) -> Result<Choice, ChooseError> {
     let interfaces = net::interfaces().map_err(|error| ChooseError::NoTable(error.to_string()))?;
     let request = Request { interfaces: &interfaces, remotes, paths, limit };
     choose(&request, &mut net::reachable)
 }
 
-/// Whether an address means something on its own link only.
+/// Whether an address is link-local.
 const fn is_link_local(ip: std::net::IpAddr) -> bool {
     match ip {
         std::net::IpAddr::V4(ip) => ip.is_link_local(),
@@ -44,7 +46,8 @@ const fn is_link_local(ip: std::net::IpAddr) -> bool {
     }
 }
 
-/// The device a socket is bound to. Where sockets cannot be bound to devices, the routes choose by the local address.
+/// The device a socket is bound to. Where sockets cannot be bound to devices, the routes choose by
+/// the local address.
 fn device_to_bind(interface: &str) -> Option<String> {
     cfg!(any(target_os = "linux", target_os = "android")).then(|| interface.to_owned())
 }

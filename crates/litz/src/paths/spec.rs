@@ -1,4 +1,4 @@
-//! What `--path` says about one path.
+//! The syntax of `--path`.
 //!
 //! ```text
 //! PATH    = LOCAL [ "-" REMOTE ] [ ",backup" ]
@@ -8,9 +8,10 @@
 //! PORT    = 1 to 65535
 //! ```
 //!
-//! A port belongs to the address it follows; an IPv6 address with a port stands in brackets, because without them the port
-//! would be its last group. Names of interfaces may contain `-`: what follows the last `-` is a remote address only if it can
-//! be read as one. Nothing says how fast a path is: that is measured.
+//! A port belongs to the address it follows; an IPv6 address with a port stands in brackets,
+//! because without them the port would be its last group. Names of interfaces may contain `-`: what
+//! follows the last `-` is a remote address only if it can be read as one. The speed of a path is
+//! not given, because it is measured.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -40,7 +41,7 @@ pub enum LocalSpec {
     Address(IpAddr),
 }
 
-/// Why a text is no [`PathSpec`], in words for the person who typed it.
+/// Errors of parsing a [`PathSpec`], with messages for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathSpecError {
@@ -48,11 +49,11 @@ pub enum PathSpecError {
     Missing,
     /// Neither an address nor the name of an interface.
     Local(String),
-    /// Looks like an address and is none.
+    /// It looks like an address and is not one.
     Address(String),
-    /// An address that no packet may come from or go to: any, a group's, or everybody's.
+    /// An address that is not a unicast address: unspecified, multicast or broadcast.
     NoHost(IpAddr),
-    /// No port.
+    /// It is not a port number.
     Port(String),
     /// Something else than `backup` after a comma.
     Flag(String),
@@ -114,8 +115,8 @@ fn parse_local(text: &str) -> Result<(LocalSpec, Option<u16>), PathSpecError> {
     if is_name { Ok((LocalSpec::Interface(name.to_owned()), port)) } else { Err(PathSpecError::Local(text.to_owned())) }
 }
 
-/// Whether whoever wrote this meant an address. Names of interfaces may contain dots (`br-1.20`) but never a colon, except
-/// the one before their port.
+/// Whether the text was probably meant as an address. Names of interfaces may contain dots
+/// (`br-1.20`) but never a colon, except the one before their port.
 fn looks_like_address(text: &str) -> bool {
     let is_ipv4_like = text.split(':').next().is_some_and(|host| {
         host.bytes().filter(|&byte| byte == b'.').count() == 3
@@ -150,7 +151,7 @@ fn parse_port(text: &str) -> Result<u16, PathSpecError> {
     }
 }
 
-/// Whether an address can be one host's.
+/// Whether an address is unicast.
 pub(super) fn is_host(ip: IpAddr) -> bool {
     !ip.is_unspecified() && !ip.is_multicast() && ip != IpAddr::from([255, 255, 255, 255])
 }
@@ -194,10 +195,10 @@ impl fmt::Display for PathSpecError {
                 "{text:?} is no address: expected 192.0.2.1, 192.0.2.1:4433, 2001:db8::1 or, with a port, [2001:db8::1]:4433"
             ),
             Self::NoHost(ip) => {
-                write!(f, "{ip} is not one host's address: name that of an interface, or the interface")
+                write!(f, "{ip} is not one host's address: give the address or the name of an interface")
             }
             Self::Port(text) => write!(f, "{text:?} is no port: expected 1 to 65535"),
-            Self::Flag(text) => write!(f, "{text:?} means nothing here: only `backup` can follow a comma, once"),
+            Self::Flag(text) => write!(f, "{text:?} is unknown here: only `backup` can follow a comma, once"),
             Self::Families => write!(f, "one address is IPv4 and the other IPv6: a path needs two of one family"),
         }
     }

@@ -1,5 +1,6 @@
-//! A hundred thousand datagrams of garbage a second. How much of the goodput stays is measured by `benches/flood.rs`, on a
-//! quiet machine; here it is proven that the flood came, that everything arrives, and that goodput does not collapse.
+//! A hundred thousand datagrams of garbage a second. The benchmark `benches/flood.rs` measures the
+//! remaining goodput on an idle machine. These tests prove that the flood arrived, that all data is
+//! delivered, and that goodput does not collapse.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,14 +8,14 @@ use units::{Duration, Rate};
 
 use crate::garbage::{FLOOD_RATE, Kind, Plan, Target, transfer};
 
-/// As short as it can be and still say something.
+/// As short as possible with a meaningful result.
 const SPAN: Duration = Duration::from_millis(1_500);
 
-/// Half of what a core of any age carries with unoptimised code: a processor that has nothing left for the flood says more
-/// about itself than about the flood.
+/// Half of what a core of any age carries with unoptimised code: a processor without spare capacity
+/// for the flood would measure itself and not the flood.
 const CAP: Rate = Rate::from_mbps(200);
 
-/// Floods come one at a time, so that what is compared is comparable.
+/// Floods run one at a time, so that their results are comparable.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn survives(kind: Kind) {
@@ -23,7 +24,7 @@ fn survives(kind: Kind) {
     let under = transfer(plan);
     let beside = transfer(Plan { target: Target::Elsewhere, ..plan });
     for run in [&under, &beside] {
-        // A machine that does other things as well may not get round to all of it.
+        // A busy machine may not process all of it.
         let least = (FLOOD_RATE / 5) as f64 * run.span.as_secs_f64();
         assert!(run.offered as f64 >= least, "{kind:?}: no flood: {} datagrams in {}", run.offered, run.span);
     }
@@ -32,7 +33,8 @@ fn survives(kind: Kind) {
     assert!(beside.taken * 100 < under.taken, "{kind:?}: {} strays", beside.taken);
     match kind {
         Kind::Noise => assert_eq!((under.stray, under.unauthentic), (0, 0), "{under:?}"),
-        // From elsewhere, too, it may be the client's, whose address has changed: only the key tells.
+        // A packet from another address may be the client's after an address change: only the key
+        // decides.
         Kind::Addressed | Kind::Forged => assert!(under.unauthentic >= least, "{under:?}"),
     }
     let ratio = under.goodput() / beside.goodput();

@@ -1,5 +1,5 @@
-//! Queues that fill because somebody does not take: what may wait is bounded, what may not is dropped or held back, and
-//! everybody else goes on.
+//! Queues that fill because an application does not read: queues are bounded, excess data is
+//! dropped or held back by flow control, and all other traffic continues.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::world::{Arm, PATIENCE, Wire, World, pattern};
 
 const ARM: Arm = Arm { wire: Wire::Memory, placement: Placement::Thread };
 
-/// A megabyte over a stream of this connection of its own, to show that it is not held up.
+/// Sends a megabyte over a separate stream of this connection, to show that it is not blocked.
 fn exchange(from: &Connection, to: &Connection) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -28,7 +28,7 @@ fn exchange(from: &Connection, to: &Connection) {
 }
 
 #[test]
-fn datagrams_that_nobody_takes_make_room_for_newer_ones() {
+fn unread_datagrams_are_replaced_by_newer_ones() {
     const LEN: usize = 1_000;
     /// The connection's buffer and the engine's, each a MiB and a datagram.
     const WAITING_MAX: u64 = 2 * ((1 << 20) + LEN as u64);
@@ -37,7 +37,7 @@ fn datagrams_that_nobody_takes_make_room_for_newer_ones() {
     let ours = world.connect(&client, server.local_addr());
     let theirs = server.accept().unwrap();
     let mut number = 0_u64;
-    // As many as fill both several times over, however many find the way out full.
+    // Enough to fill both several times, however many are dropped at the full send queue.
     while theirs.stats().receive.datagrams_dropped < 10_000 {
         for _ in 0..1_000 {
             let mut datagram = vec![0; LEN];
@@ -57,12 +57,12 @@ fn datagrams_that_nobody_takes_make_room_for_newer_ones() {
 }
 
 #[test]
-fn messages_that_nobody_takes_hold_their_sender_back() {
+fn unread_messages_block_their_sender() {
     const LEN: usize = 64 << 10;
     const COUNT: u64 = 600;
     const STREAMS_MAX: u64 = 32;
-    /// Waiting in both engines; in the send buffer, where each stream may hold a message however full it is; by the peer's
-    /// credit; and one in each hand.
+    /// Waiting in both engines; in the send buffer, where each stream may hold a message however
+    /// full it is; by the peer's credit; and one in each caller.
     const WAITING_MAX: u64 = (4 << 20) + (4 << 20) + (2 << 20) + STREAMS_MAX * LEN as u64 + (2 << 20) + 4 * LEN as u64;
     let world = World::new(ARM);
     let mut config = world.config();
@@ -76,7 +76,7 @@ fn messages_that_nobody_takes_hold_their_sender_back() {
     let other = world.connect(&client, server.local_addr());
     let others = server.accept().unwrap();
     // The first call decides that there are messages on this connection.
-    assert_eq!(theirs.get_message_timeout(Duration::from_millis(1)), Ok(None));
+    assert_eq!(theirs.recv_message_timeout(Duration::from_millis(1)), Ok(None));
     let sent = AtomicU64::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -87,7 +87,7 @@ fn messages_that_nobody_takes_hold_their_sender_back() {
             ours.flush_messages().unwrap();
         });
         let mut before = u64::MAX;
-        // Nobody takes any; the other connection goes on all the time.
+        // No message is read; the other connection continues meanwhile.
         while sent.load(Ordering::Relaxed) != before {
             before = sent.load(Ordering::Relaxed);
             exchange(&other, &others);
@@ -97,17 +97,17 @@ fn messages_that_nobody_takes_hold_their_sender_back() {
         assert!(before > 16 && before < COUNT, "{before} messages were taken before the sender was held back");
         let mut missing: std::collections::BTreeSet<Vec<u8>> = (0..COUNT).map(|number| pattern(LEN, number)).collect();
         for _ in 0..COUNT {
-            let message = theirs.get_message().unwrap();
+            let message = theirs.recv_message().unwrap();
             assert!(missing.remove(&message[..]), "each message comes once, and whole");
         }
         assert!(missing.is_empty());
     });
 }
 
-/// The engine once stopped taking streams from the protocol when it had brought as many as may wait, however many of them had
-/// been accepted meanwhile; then nobody asked for more.
+/// Regression test: the engine stopped taking streams from the protocol after as many as may wait,
+/// also when some had been accepted meanwhile, and never continued.
 #[test]
-fn streams_that_nobody_accepts_wait_and_hold_up_nobody() {
+fn unaccepted_streams_wait_and_block_no_others() {
     const STREAMS: u64 = 300;
     let world = World::new(ARM);
     let (server, client) = (world.server(world.config()), world.client(world.config()));
@@ -118,7 +118,7 @@ fn streams_that_nobody_accepts_wait_and_hold_up_nobody() {
         stream.write_all(&pattern(100, number as u64)).unwrap();
         stream.finish().unwrap();
     }
-    // All of them are there, more than the engine takes from the protocol at a time.
+    // All of them have arrived, more than the engine takes from the protocol at a time.
     streams.iter_mut().for_each(|stream| stream.wait_finished().unwrap());
     assert!(theirs.stats().receive.streams_open > 200, "{:?}", theirs.stats().receive);
     exchange(&ours, &theirs);
@@ -132,13 +132,13 @@ fn streams_that_nobody_accepts_wait_and_hold_up_nobody() {
 }
 
 #[test]
-fn clients_that_nobody_accepts_are_held_off_and_served_later() {
+fn unaccepted_clients_are_delayed_and_served_later() {
     const CLIENTS: usize = 24;
     const WAITING_MAX: usize = 6;
     let world = World::new(ARM);
     let server = world.server(EndpointConfig { half_open_max: WAITING_MAX, ..world.config() });
     let mut config = EndpointConfig { handshake_timeout: PATIENCE, ..world.config() };
-    // So that they ask again soon.
+    // So that they retry soon.
     config.transport.initial_rtt = units::Duration::from_millis(10);
     let client = world.client(config);
     let connected = AtomicUsize::new(0);

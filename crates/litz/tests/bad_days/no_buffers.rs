@@ -1,91 +1,31 @@
-//! The system takes nothing for a while: `ENOBUFS` from a queue below the socket, `EWOULDBLOCK` from the socket itself. Neither
-//! is a loss.
+//! The system accepts no datagrams for a while: `ENOBUFS` from a queue below the socket,
+//! `EWOULDBLOCK` from the socket itself. Neither is a loss.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
-use std::task::Waker;
 
-use litz::{Closed, Endpoint, LiveSocket, Placement, Readiness, Stats, UdpSocket, UdpSocketOptions};
-use net::{DatagramSocket, RecvMeta, SendError, SocketCounters, Transmit};
+use litz::{Closed, Endpoint, LiveSocket, Placement, Stats, UdpSocket, UdpSocketOptions};
+use net::SendError;
+use net::testing::{Faults, InterceptedSocket, Refusals, RefuseSends};
 use units::Duration;
 
 use crate::world::{Arm, Wire, World, pattern};
 
 const LEN: usize = 8 << 20;
 
-/// What the system says to send number so-and-so, if it refuses.
+/// The error that the system returns for the send with this number, if it refuses.
 type Choose = fn(u64) -> Option<SendError>;
-
-struct Refusing {
-    inner: Box<dyn LiveSocket>,
-    choose: Choose,
-    /// While set, everything finds no buffers.
-    shut: Arc<AtomicBool>,
-    asked: u64,
-    refused: Arc<AtomicU64>,
-}
-
-impl Refusing {
-    fn new(inner: Box<dyn LiveSocket>, choose: Choose, refused: &Arc<AtomicU64>) -> Self {
-        Self { inner, choose, shut: Arc::default(), asked: 0, refused: refused.clone() }
-    }
-}
-
-impl DatagramSocket for Refusing {
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.local_addr()
-    }
-
-    fn max_gso_segments(&self) -> usize {
-        self.inner.max_gso_segments()
-    }
-
-    fn max_gro_segments(&self) -> usize {
-        self.inner.max_gro_segments()
-    }
-
-    fn send(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError> {
-        self.asked += 1;
-        let shut = self.shut.load(Ordering::Relaxed).then_some(SendError::NoBuffers);
-        if let Some(error) = shut.or_else(|| (self.choose)(self.asked)) {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(error);
-        }
-        self.inner.send(transmit).inspect_err(|_| {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-        })
-    }
-
-    fn flush(&mut self) -> Result<(), SendError> {
-        self.inner.flush()
-    }
-
-    fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize> {
-        self.inner.recv(buffers, metas)
-    }
-
-    fn counters(&self) -> &SocketCounters {
-        self.inner.counters()
-    }
-}
-
-impl LiveSocket for Refusing {
-    fn readiness(&mut self, waker: &Waker) -> Readiness {
-        self.inner.readiness(waker)
-    }
-}
 
 #[expect(clippy::disallowed_methods, reason = "a test in which one side waits for what the other is told meanwhile")]
 fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(100));
 }
 
-/// A transfer between these sockets; what the sender and the receiver say of it.
+/// Runs a transfer between these sockets and returns the statistics of sender and receiver.
 fn transfer(world: &World, receiving: Box<dyn LiveSocket>, sending: Box<dyn LiveSocket>) -> (Stats, Stats) {
     let mut config = world.config();
-    // Less than any queue on the way holds, so that whatever is lost is lost by the refusals.
+    // Less than any queue on the path holds, so that only the refusals cause loss.
     config.transport.stream_window = 128 << 10;
     config.transport.stream_window_max = 128 << 10;
     let server = world.server_over(config.clone(), receiving);
@@ -97,7 +37,8 @@ fn transfer(world: &World, receiving: Box<dyn LiveSocket>, sending: Box<dyn Live
             let mut all = Vec::new();
             connection.accept_uni().unwrap().read_to_end(&mut all).unwrap();
             assert!(all == pattern(LEN, 3));
-            // The last acknowledgements, also of what was only late, are to reach the sender before the end does.
+            // The last acknowledgements, also of late packets, must reach the sender before the
+            // close.
             pause();
             let stats = connection.stats();
             connection.close(0, "done");
@@ -117,12 +58,12 @@ fn transfer(world: &World, receiving: Box<dyn LiveSocket>, sending: Box<dyn Live
 /// A transfer whose sender and whose receiver meet these refusals, each at least `least` times.
 fn nothing_is_lost(wire: Wire, placement: Placement, choose: Choose, least: u64) {
     let world = World::new(Arm { wire, placement });
-    let refused = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
-    let [at_client, at_server] = refused
-        .each_ref()
-        .map(|refused| -> Box<dyn LiveSocket> { Box::new(Refusing::new(world.socket(0), choose, refused)) });
+    let refused: [Arc<Refusals>; 2] = Default::default();
+    let [at_client, at_server] = refused.each_ref().map(|refused| -> Box<dyn LiveSocket> {
+        Box::new(InterceptedSocket::new(world.socket(0), RefuseSends::new(choose, refused)))
+    });
     let (sent, received) = transfer(&world, at_server, at_client);
-    let [at_client, at_server] = refused.map(|refused| refused.load(Ordering::Relaxed));
+    let [at_client, at_server] = refused.map(|refused| refused.total());
     assert!(at_client >= least && at_server >= least, "{wire:?}, {placement:?}: {at_client} and {at_server} refusals");
     let received_twice = received.receive.packets_duplicate;
     let lost = [missing(&sent), missing(&received)];
@@ -130,8 +71,8 @@ fn nothing_is_lost(wire: Wire, placement: Placement, choose: Choose, least: u64)
     assert_eq!(received_twice, 0, "{wire:?}, {placement:?}: nothing was sent twice");
 }
 
-/// Packets lost for good. A busy machine's loopback delivers from the queues of several cores, so packets can pass others
-/// and be declared lost until they are acknowledged after all.
+/// Packets lost for good. A busy machine's loopback delivers from the queues of several cores, so
+/// packets can pass others and be declared lost until they are acknowledged after all.
 fn missing(stats: &Stats) -> u64 {
     stats.send.packets_lost - stats.send.packets_late
 }
@@ -151,7 +92,8 @@ fn bursts_without_buffers_only_delay() {
     }
 }
 
-/// A socket of the system that says so announces it when there is room again; one in memory is asked again soon.
+/// A socket of the system that says so announces it when there is room again; one in memory is
+/// asked again soon.
 #[test]
 fn full_socket_buffers_only_delay() {
     let once: Choose = |number| (number % 3 == 1).then_some(SendError::WouldBlock);
@@ -160,7 +102,8 @@ fn full_socket_buffers_only_delay() {
     nothing_is_lost(Wire::Memory, Placement::Thread, burst, 20);
 }
 
-/// The same with a kernel that means it: a network namespace whose loopback device carries 100 Mb/s, and a small send buffer.
+/// The same with a real kernel queue: a network namespace whose loopback device carries 100 Mb/s,
+/// and a small send buffer.
 #[test]
 fn a_send_buffer_that_the_kernel_has_filled_only_delays() {
     const INSIDE: &str = "LITZ_TEST_INSIDE";
@@ -169,7 +112,7 @@ fn a_send_buffer_that_the_kernel_has_filled_only_delays() {
         assert!(refused > 20, "the send buffer was full {refused} times");
         return;
     }
-    let name = "no_buffers::a_send_buffer_that_the_kernel_has_filled_only_delays";
+    let name = "bad_days::no_buffers::a_send_buffer_that_the_kernel_has_filled_only_delays";
     let setup =
         "ip link set lo up && tc qdisc add dev lo root tbf rate 100mbit burst 64kb limit 8mb || exit 77; exec \"$@\"";
     let status = std::process::Command::new("unshare")
@@ -190,25 +133,25 @@ fn skipped(why: &str) {
     eprintln!("skipped: {why}");
 }
 
-/// A transfer by a socket with a small send buffer; how often that was full.
+/// Runs a transfer over a socket with a small send buffer and returns how often that was full.
 fn slow_loopback() -> u64 {
     let world = World::new(Arm { wire: Wire::Udp, placement: Placement::Thread });
     let mut options = UdpSocketOptions::new("127.0.0.1:0".parse().unwrap());
     options.send_buffer_bytes = 32 << 10;
-    let refused = Arc::new(AtomicU64::new(0));
-    let socket = Refusing::new(Box::new(UdpSocket::open(&options).unwrap()), |_| None, &refused);
+    let refused = Arc::new(Refusals::default());
+    let socket = InterceptedSocket::new(UdpSocket::open(&options).unwrap(), RefuseSends::new(|_| None, &refused));
     let (sent, _) = transfer(&world, world.socket(0), Box::new(socket));
     assert_eq!(missing(&sent), 0, "a full buffer is no loss: {:?}", sent.send);
-    refused.load(Ordering::Relaxed)
+    refused.total()
 }
 
-/// A socket that takes nothing any more, and never will, does not keep the end from those who wait for it.
+/// A socket that never accepts data again does not keep callers from learning of the close.
 #[test]
-fn users_of_a_socket_that_stays_full_are_told_of_the_end() {
+fn users_of_a_socket_that_stays_full_learn_of_the_close() {
     let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
-    let refused = Arc::new(AtomicU64::new(0));
+    let refused = Arc::new(Refusals::default());
     let choose: Choose = |number| (number > 8).then_some(SendError::NoBuffers);
-    let stuck = Refusing::new(world.socket(0), choose, &refused);
+    let stuck = InterceptedSocket::new(world.socket(0), RefuseSends::new(choose, &refused));
     let mut config = world.config();
     config.transport.idle_timeout = Duration::from_secs(2);
     let server = world.server(config.clone());
@@ -223,19 +166,18 @@ fn users_of_a_socket_that_stays_full_are_told_of_the_end() {
             ended.send(error.kind()).unwrap();
         });
         let kind = told.recv_timeout(std::time::Duration::from_secs(6));
-        // Lets a writer that was not told go, too.
+        // Also releases a writer that was not woken.
         client.close();
-        assert_eq!(kind, Ok(io::ErrorKind::TimedOut), "after {} refusals", refused.load(Ordering::Relaxed));
+        assert_eq!(kind, Ok(io::ErrorKind::TimedOut), "after {} refusals", refused.total());
     });
 }
 
-/// What has arrived is handed on, whether or not anything can be sent.
+/// Received data is delivered even if nothing can be sent.
 #[test]
 fn a_socket_that_cannot_send_still_receives() {
     let world = World::new(Arm { wire: Wire::Memory, placement: Placement::Thread });
-    let refused = Arc::new(AtomicU64::new(0));
-    let mute = Refusing::new(world.socket(0), |_| None, &refused);
-    let shut = mute.shut.clone();
+    let faults = Arc::new(Faults::default());
+    let mute = InterceptedSocket::new(world.socket(0), Arc::clone(&faults));
     let server = world.server_over(world.config(), Box::new(mute));
     let client = world.client(world.config());
     let ours = world.connect(&client, server.local_addr());
@@ -245,14 +187,14 @@ fn a_socket_that_cannot_send_still_receives() {
     let mut reading = theirs.accept_uni().unwrap();
     let mut before = [0; 6];
     reading.read_exact(&mut before).unwrap();
-    shut.store(true, Ordering::Relaxed);
+    faults.no_buffers.store(true, Ordering::SeqCst);
     theirs.send_datagram(bytes::Bytes::from_static(b"stuck")).unwrap();
-    while refused.load(Ordering::Relaxed) == 0 {
+    while faults.refused.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
     stream.write_all(b"during").unwrap();
     let read = reading.read_chunk_timeout(std::time::Duration::from_secs(1));
-    let refused = refused.load(Ordering::Relaxed);
-    shut.store(false, Ordering::Relaxed);
+    let refused = faults.refused.load(Ordering::SeqCst);
+    faults.no_buffers.store(false, Ordering::SeqCst);
     assert_eq!(read, Ok(Some(Some(bytes::Bytes::from_static(b"during")))), "while {refused} sends were refused");
 }

@@ -1,4 +1,5 @@
-//! An application without a thread for its endpoint makes no call for a while: to the protocol the clock jumps.
+//! An application without an endpoint thread makes no call for a while, so the clock jumps for the
+//! protocol.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use crate::world::{Arm, Wire, World, pattern};
 
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Both ends are here, and nobody runs them: what one says, the other hears when it is called.
+/// Both ends in one thread. Each processes datagrams only when it is called.
 struct Ends {
     _server: Endpoint,
     _client: Endpoint,
@@ -35,8 +36,8 @@ fn sleep(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// A stream from one end to the other; after a third of it both applications make no call for `pause`. Why not everything
-/// arrived, if it did not.
+/// A stream from one end to the other; after a third of it both applications make no call for
+/// `pause`. Returns the reason if not everything arrived.
 fn transfer_with_pause(ends: &Ends, pause: Duration) -> Result<(), String> {
     const LEN: usize = 3 << 20;
     let halfway = &AtomicBool::new(false);
@@ -45,7 +46,7 @@ fn transfer_with_pause(ends: &Ends, pause: Duration) -> Result<(), String> {
             let mut send = ends.ours.open_uni().unwrap();
             let all = pattern(LEN, 1);
             send.write_all(&all[..LEN / 3]).unwrap();
-            // What was written leaves only while somebody calls.
+            // Written data is sent only during calls.
             while !halfway.load(Ordering::Relaxed) {
                 assert!(ends.ours.closed_timeout(Duration::from_millis(5)).is_none());
             }
@@ -61,7 +62,7 @@ fn transfer_with_pause(ends: &Ends, pause: Duration) -> Result<(), String> {
         sleep(pause);
         let mut rest = Vec::new();
         let read = recv.read_to_end(&mut rest).map_err(|error| error.to_string());
-        // The sender waits for the last acknowledgement, which leaves only while somebody calls.
+        // The sender waits for the last acknowledgement, which is sent only during calls.
         while !writing.is_finished() {
             let _ended = ends.theirs.closed_timeout(Duration::from_millis(5));
         }
@@ -73,7 +74,7 @@ fn transfer_with_pause(ends: &Ends, pause: Duration) -> Result<(), String> {
 }
 
 #[test]
-fn a_pause_shorter_than_the_idle_timeout_is_not_noticed() {
+fn a_pause_shorter_than_the_idle_timeout_does_no_harm() {
     for wire in [Wire::Udp, Wire::Memory] {
         let world = World::new(Arm { wire, placement: Placement::Inline });
         let ends = ends(&world);

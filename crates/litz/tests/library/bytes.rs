@@ -63,7 +63,7 @@ pub(crate) fn sixty_four_megabytes_arrive_as_they_left(arm: Arm) {
             let piece = pattern(1 << 20, 2);
             let mut hash = blake3::Hasher::new();
             for round in 0..LEN / piece.len() {
-                // Every round differs, so that no two places can be taken for each other.
+                // Every round differs, so that no two offsets can be confused.
                 let mut piece = piece.clone();
                 piece[..8].copy_from_slice(&(round as u64).to_le_bytes());
                 hash.update(&piece);
@@ -87,7 +87,8 @@ pub(crate) fn two_hundred_streams_at_once_all_arrive(arm: Arm) {
         world.config(),
         |server| {
             let connection = server.accept().unwrap();
-            // All at once: streams share the connection's credit, so one that nobody reads can hold up all others.
+            // All at once: streams share the connection's credit, so a stream that is not read can
+            // block all others.
             std::thread::scope(|scope| {
                 for _ in 0..STREAMS {
                     let mut recv = connection.accept_uni().unwrap();
@@ -120,12 +121,13 @@ pub(crate) fn two_hundred_streams_at_once_all_arrive(arm: Arm) {
     );
 }
 
-/// A writer that drives the engine itself keeps the tail of a long write back until its next call; a flush is one.
+/// A writer that drives the engine itself keeps the tail of a long write until its next call; a
+/// flush is one.
 #[expect(clippy::disallowed_methods, reason = "a wait inside a call of the library would drive the engine")]
-pub(crate) fn a_flush_sends_what_a_long_write_held_back(arm: Arm) {
+pub(crate) fn a_flush_sends_the_tail_of_a_long_write(arm: Arm) {
     const ROUNDS: usize = 60;
-    // One in so many is looked at. The others keep the round trips short, so that a window and a pace of that time hold
-    // everything that is written at once.
+    // Only one in so many is checked. The others keep the round trips short, so that a window and a
+    // pace of that time hold everything that is written at once.
     const LOOK_EVERY: usize = 12;
     // More than a batch, and no whole number of them.
     const LEN: usize = 100_000;
@@ -162,10 +164,11 @@ pub(crate) fn a_flush_sends_what_a_long_write_held_back(arm: Arm) {
                     send.flush().unwrap();
                     flushed += usize::from(is_here());
                 }
-                // Hears acknowledgements too.
+                // Receives acknowledgements too.
                 recv.read_exact(&mut [0]).unwrap();
             }
-            // A window that was full, or a machine that was busy, may look like a tail that was held.
+            // A window that was full, or a machine that was busy, may look like a tail that was
+            // held.
             assert!(arm.placement != Placement::Inline || flushed > 0, "held {held}, flushed {flushed}");
             connection.close(0, "done");
         },

@@ -1,4 +1,5 @@
-//! Classes of service: rates are kept, paths are kept, what is urgent goes first, and connections have the processor they ask for.
+//! Classes of service: rate limits and path sets are kept, urgent data is sent first, and
+//! connections get the processor that they request.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ fn limit() -> RateLimit {
     RateLimit::new(Rate::from_mbps(8), BURST).unwrap()
 }
 
-/// Sends `bytes` by `send` and waits until they were read; how long that took.
+/// Sends `bytes` by `send`, waits until they were read, and returns the duration.
 fn timed(arm: Arm, bytes: usize, send: impl FnOnce(&Connection, Bytes) + Send) -> units::Duration {
     let world = World::new(arm);
     let data = pattern(bytes, 1);
@@ -26,7 +27,7 @@ fn timed(arm: Arm, bytes: usize, send: impl FnOnce(&Connection, Bytes) + Send) -
         world.config(),
         |server| {
             let connection = server.accept().unwrap();
-            let message = connection.get_message().unwrap();
+            let message = connection.recv_message().unwrap();
             assert_eq!(message, expected);
             connection.send_message(Bytes::from_static(b"thanks")).unwrap();
             connection.closed();
@@ -36,7 +37,7 @@ fn timed(arm: Arm, bytes: usize, send: impl FnOnce(&Connection, Bytes) + Send) -
             let clock = MonotonicClock::start();
             let begun = clock.now();
             send(&connection, data.into());
-            connection.get_message().unwrap();
+            connection.recv_message().unwrap();
             clock.now() - begun
         },
     )
@@ -46,7 +47,7 @@ pub(crate) fn rates_of_streams_messages_and_connections_are_kept(arm: Arm) {
     const LEN: usize = 200_000;
     let least = units::Duration::from_micros(LEN as u64 - BURST);
     let took = timed(arm, LEN, |connection, data| {
-        // A message is what a unidirectional stream carries.
+        // A unidirectional stream carries the message.
         let mut stream = connection.open_uni().unwrap();
         stream.set_rate(Some(limit()));
         stream.write_chunk(data).unwrap();
@@ -82,7 +83,7 @@ pub(crate) fn urgent_messages_overtake_those_that_wait(arm: Arm) {
         world.config(),
         |server| {
             let connection = server.accept().unwrap();
-            let lens = std::iter::from_fn(|| connection.get_message().ok()).map(|message| message.len());
+            let lens = std::iter::from_fn(|| connection.recv_message().ok()).map(|message| message.len());
             let before = lens.take_while(|len| *len == LEN).count();
             connection.send_message(Bytes::from(before.to_string())).unwrap();
             connection.closed();
@@ -95,19 +96,19 @@ pub(crate) fn urgent_messages_overtake_those_that_wait(arm: Arm) {
                 connection.send_message(vec![0; LEN].into()).unwrap();
             }
             connection.send_message_as(vec![1; 200].into(), &Class::of_priority(1)).unwrap();
-            let answer = connection.get_message().unwrap();
+            let answer = connection.recv_message().unwrap();
             String::from_utf8(answer.to_vec()).unwrap().parse::<usize>().unwrap()
         },
     );
     assert!(before < MESSAGES * 3 / 4, "{before} of {MESSAGES} messages came before the urgent one");
 }
 
-pub(crate) fn messages_that_may_not_go_stop_no_others(arm: Arm) {
+pub(crate) fn messages_that_cannot_be_sent_block_no_others(arm: Arm) {
     const STUCK: usize = 70;
     let slow = RateLimit::new(Rate::from_bps(16), 1200).unwrap();
     let classes = [
         Class { paths: PathSet::only(&[PathId(7)]).unwrap(), ..Class::default() },
-        // Some of each arrives: what is put together at the receiver must not be all of these.
+        // Some of each arrives, so that partial messages do not fill the receiver's reassembly.
         Class { rate: Some(slow), ..Class::of_priority(1) },
     ];
     for class in classes {
@@ -119,7 +120,7 @@ pub(crate) fn messages_that_may_not_go_stop_no_others(arm: Arm) {
             |server| {
                 let connection = server.accept().unwrap();
                 for _ in 0..3 {
-                    assert_eq!(connection.get_message().unwrap(), large);
+                    assert_eq!(connection.recv_message().unwrap(), large);
                 }
                 connection.close(0, "done");
             },
@@ -146,10 +147,10 @@ pub(crate) fn urgent_messages_find_a_stream_beside_a_heap_of_small_ones(arm: Arm
         |server| {
             let connection = server.accept().unwrap();
             for _ in 0..FIRST {
-                assert_eq!(connection.get_message().unwrap().len(), 10);
+                assert_eq!(connection.recv_message().unwrap().len(), 10);
             }
             connection.send_message(Bytes::from_static(b"now")).unwrap();
-            let lens = std::iter::from_fn(|| connection.get_message().ok()).map(|message| message.len());
+            let lens = std::iter::from_fn(|| connection.recv_message().ok()).map(|message| message.len());
             let between = lens.take_while(|len| *len == 10).count();
             connection.close(0, "done");
             assert!(between < 250, "{between} small messages came before the urgent one");
@@ -158,11 +159,11 @@ pub(crate) fn urgent_messages_find_a_stream_beside_a_heap_of_small_ones(arm: Arm
             let connection = world.connect(client, address);
             // Fifty of them in a second. All of the burst is used before the urgent one comes.
             connection.set_rate(Some(RateLimit::new(Rate::from_bps(4_000), 1200).unwrap())).unwrap();
-            // More than the peer lets us have streams.
+            // More than the peer's stream limit.
             for _ in 0..1_100 {
                 connection.send_message(vec![0; 10].into()).unwrap();
             }
-            connection.get_message().unwrap();
+            connection.recv_message().unwrap();
             connection.send_message_as(vec![1; 20].into(), &Class::of_priority(1)).unwrap();
             connection.closed();
         },
@@ -211,7 +212,7 @@ pub(crate) fn connections_have_the_processor_they_ask_for(arm: Arm) {
         |server| {
             for _ in 0..2 * count {
                 let connection = server.accept().unwrap();
-                let message = connection.get_message().unwrap();
+                let message = connection.recv_message().unwrap();
                 connection.send_message(message).unwrap();
                 connection.closed();
             }
@@ -221,7 +222,7 @@ pub(crate) fn connections_have_the_processor_they_ask_for(arm: Arm) {
             for processor in (0..count).chain(0..count) {
                 let connection = connect(client, address, processor).unwrap();
                 connection.send_message(Bytes::from_static(b"there and back")).unwrap();
-                connection.get_message().unwrap();
+                connection.recv_message().unwrap();
                 // Each processor has a socket of its own.
                 ports.push(connection.local_addr().port());
                 connection.close(0, "done");

@@ -1,4 +1,4 @@
-//! How things end, and how they fail to begin.
+//! Closing connections and endpoints, and failures to connect.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) fn dropping_a_side_of_a_stream_tells_the_peer(arm: Arm) {
             assert_eq!(cut_off.read_chunk(), Ok(Some(Bytes::from_static(b"part"))));
             connection.open_uni().unwrap().finish().unwrap();
             assert_eq!(cut_off.read_chunk(), Err(ReadError::Reset(0)));
-            // Finished and dropped: whole.
+            // Finished and dropped: complete.
             let mut whole = Vec::new();
             connection.accept_uni().unwrap().read_to_end(&mut whole).unwrap();
             assert_eq!(whole, b"whole");
@@ -38,7 +38,7 @@ pub(crate) fn dropping_a_side_of_a_stream_tells_the_peer(arm: Arm) {
             let connection = world.connect(client, address);
             let mut cut_off = connection.open_uni().unwrap();
             cut_off.write_all(b"part").unwrap();
-            // Once the server has the part: a reset may overtake data.
+            // After the server has received the data, because a reset may overtake it.
             assert!(connection.accept_uni().unwrap().read_chunk().unwrap().is_none());
             drop(cut_off);
 
@@ -68,32 +68,37 @@ pub(crate) fn dropping_a_side_of_a_stream_tells_the_peer(arm: Arm) {
 }
 
 pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Arm) {
-    let world = World::new(arm);
+    let world = &World::new(arm);
+    // Several drivers may accept connections in any order, so the second one begins after the
+    // first.
+    let (told, hears) = std::sync::mpsc::channel();
     serve(
-        &world,
+        world,
         world.config(),
-        |server| {
+        move |server| {
             let connection = server.accept().unwrap();
             assert_eq!(connection.closed(), Closed::ByPeer { code: 7, reason: "seven".to_owned() });
             assert_eq!(connection.stats().receive.packets_unauthentic, 0);
+            told.send(()).unwrap();
             let connection = server.accept().unwrap();
             let mut recv = connection.accept_uni().unwrap();
-            // What arrived before the end is there after it; then the reason.
+            // Data that arrived before the close is readable after it; then comes the reason.
             assert_eq!(connection.closed(), Closed::ByPeer { code: 0, reason: String::new() });
             assert_eq!(recv.read_chunk(), Ok(Some(Bytes::from_static(b"last words"))));
             let gone = Closed::ByPeer { code: 0, reason: String::new() };
-            // The reset of the dropped stream may have come before the goodbye.
+            // The reset of the dropped stream may have arrived before the close.
             let ends = [ReadError::Reset(0), ReadError::ConnectionClosed(gone.clone())];
             assert!(ends.contains(&recv.read_chunk().unwrap_err()));
             assert_eq!(connection.accept_uni().unwrap_err(), AcceptStreamError::ConnectionClosed(gone));
             assert!(connection.open_uni().is_err());
         },
-        |client, address| {
+        move |client, address| {
             let connection = world.connect(client, address);
             connection.close(7, "seven");
             connection.close(8, "too late");
             assert_eq!(connection.closed(), Closed::Local);
             assert!(connection.stats().send.packets_sent > 0);
+            hears.recv().unwrap();
 
             let connection = world.connect(client, address);
             let clone = connection.clone();
@@ -108,7 +113,7 @@ pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(arm: Ar
     );
 }
 
-pub(crate) fn dropping_an_endpoint_says_goodbye_and_returns_soon(arm: Arm) {
+pub(crate) fn dropping_an_endpoint_closes_its_connections_and_returns_soon(arm: Arm) {
     let world = World::new(arm);
     let server = world.server(world.config());
     let address = server.local_addr();
@@ -126,13 +131,13 @@ pub(crate) fn dropping_an_endpoint_says_goodbye_and_returns_soon(arm: Arm) {
         server.close();
         let took = clock.now() - before;
         assert!(took < units::Duration::from_millis(900), "closing took {took}");
-        // The handle outlives the endpoint and says what happened.
+        // The handle outlives the endpoint and returns the reason.
         assert_eq!(connection.closed(), Closed::EndpointClosed);
         assert!(connection.open_bi().is_err());
     });
 }
 
-pub(crate) fn an_address_without_anybody_times_out_with_a_clear_error(arm: Arm) {
+pub(crate) fn an_address_without_a_peer_times_out_with_a_clear_error(arm: Arm) {
     let world = World::new(arm);
     let deaf = world.socket(0);
     let client = world.client(EndpointConfig { handshake_timeout: Duration::from_millis(300), ..world.config() });
@@ -150,7 +155,7 @@ pub(crate) fn a_wrong_host_and_a_wrong_family_are_told_apart(arm: Arm) {
         &world,
         world.config(),
         |server| {
-            // It never hears of the client that does not trust it, and goes on.
+            // The server is not told of the client that rejects its key, and continues.
             server.accept().unwrap().closed();
         },
         |client, address| {
@@ -158,8 +163,16 @@ pub(crate) fn a_wrong_host_and_a_wrong_family_are_told_apart(arm: Arm) {
             let tls = identity::client_config(&key, &[other.public().fingerprint()]).unwrap();
             let error = client.connect(address, "host", tls.config.clone()).unwrap_err();
             let Closed::Tls { by_peer: false, reason, .. } = &error else { panic!("{error:?}") };
-            assert!(reason.contains("WrongHost"), "{reason}");
-            assert!(tls.wrong_host().is_some());
+            let wrong = tls.wrong_host().expect("the handshake failed because of the key");
+            assert_eq!(*reason, wrong.to_string());
+            // The user reads the whole message: which key was expected, which came, what to do.
+            let message = error.to_string();
+            assert!(message.contains(&other.public().fingerprint().to_string()), "{message}");
+            assert!(message.contains(&wrong.presented.to_string()), "{message}");
+            assert!(message.contains("check the address"), "{message}");
+            for internal in ["WrongHost", "InvalidCertificate", "Other", "Fingerprint(", "{", "["] {
+                assert!(!message.contains(internal), "{message}");
+            }
 
             let elsewhere = "[::1]:9".parse().unwrap();
             let error = client.connect(elsewhere, "host", world.client_tls.clone()).unwrap_err();
@@ -231,11 +244,11 @@ pub(crate) fn clients_beyond_the_limits_are_not_answered(arm: Arm) {
         scope.spawn(move || {
             let client = world.client(hasty());
             go_on.recv_timeout(PATIENCE).unwrap();
-            // The first one fills the room of those who wait for `accept`.
+            // The first one fills the queue for `accept`.
             let error = client.connect(address, "host", world.client_tls.clone()).unwrap_err();
             assert_eq!(error, Closed::HandshakeTimedOut { last_send_error: None });
             second_failed.send(()).unwrap();
-            // After `accept` there is room again; until then this one tries again.
+            // After `accept` the queue has space again; until then this one retries.
             let client = world.client(world.config());
             world.connect(&client, address).close(3, "");
         });
@@ -248,12 +261,12 @@ pub(crate) fn clients_beyond_the_limits_are_not_answered(arm: Arm) {
         let second = server.accept().unwrap();
         assert_eq!(second.closed(), Closed::ByPeer { code: 3, reason: String::new() });
         first.close(0, "");
-        // Until the goodbye has left.
+        // Until the close frame is sent.
         assert_eq!(first.closed(), Closed::Local);
     });
 }
 
-/// Lets a server that must not accept run for a moment: it connects to nobody.
+/// Runs a server that must not accept for a moment: it connects to an address without a peer.
 fn drive(server: &Endpoint, nobody: &Endpoint, world: &World) {
     let _refused = server.connection_count();
     std::thread::scope(|scope| {
@@ -288,7 +301,7 @@ pub(crate) fn waiting_with_a_timeout_ends_in_time(arm: Arm) {
     });
 }
 
-pub(crate) fn datagrams_of_strangers_without_sense_harm_nobody(arm: Arm) {
+pub(crate) fn malformed_datagrams_of_unknown_senders_do_no_harm(arm: Arm) {
     let world = World::new(arm);
     serve(
         &world,
@@ -302,7 +315,7 @@ pub(crate) fn datagrams_of_strangers_without_sense_harm_nobody(arm: Arm) {
         },
         |client, address| {
             let connection = world.connect(client, address);
-            // As many sockets as it takes to meet every processor that shares the port.
+            // Enough sockets to reach every processor that shares the port.
             for _ in 0..16 {
                 let mut stranger = world.socket(0);
                 for contents in [&b""[..], &[0x40], &[0x40; 9], &[0xc0; 1200], &[0x40; 1200]] {

@@ -1,11 +1,12 @@
-//! Many users of one engine: nobody starves, nobody holds up anybody else, nothing grows without bound.
+//! Many users of one engine: none starves, none blocks another, and memory stays bounded.
 
 use std::io::{Read, Write};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use litz::{Connection, EndpointConfig};
+use net::MonotonicClock;
 
 use crate::world::{Arm, PATIENCE, World, pattern, serve};
 
@@ -19,35 +20,44 @@ fn echo_all(connection: &Connection) {
     }
 }
 
-pub(crate) fn sixty_four_connections_share_one_driver_fairly(arm: Arm) {
+/// All of them have more to send until each has received its part, so one that is never served
+/// while others have something would never get there. How even the shares are is another question:
+/// `engine/tests/fairness.rs` asks it without the system's scheduler in between, and the benchmark
+/// `fairness` with it.
+pub(crate) fn sixty_four_connections_share_one_driver_and_none_starves(arm: Arm) {
     const CONNECTIONS: usize = 64;
-    const LEN: usize = 1 << 20;
+    const PART: usize = 256 << 10;
+    const CHUNK: usize = 64 << 10;
     let world = World::new(arm);
-    let received: Vec<AtomicUsize> = (0..CONNECTIONS).map(|_| AtomicUsize::new(0)).collect();
-    let least_at_half = AtomicU64::new(u64::MAX);
-    // Little in flight, so that no queue overflows: this is about the driver's turns, not about congestion control.
+    // Connections that have received their part.
+    let served = AtomicUsize::new(0);
+    // Bytes of all of them together.
+    let (sent, received) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    // Little in flight, so that no queue overflows: this tests the driver's scheduling, not
+    // congestion control.
     let mut config = world.config();
     config.transport.stream_window = 32 << 10;
     config.transport.stream_window_max = 32 << 10;
+    let clock = MonotonicClock::start();
+    let deadline = clock.now() + PATIENCE.into();
     serve(
         &world,
         config,
         |server| {
             std::thread::scope(|scope| {
-                for index in 0..CONNECTIONS {
+                for _ in 0..CONNECTIONS {
                     let connection = server.accept().unwrap();
-                    let (received, least_at_half) = (&received, &least_at_half);
+                    let (served, received) = (&served, &received);
                     scope.spawn(move || {
                         let mut recv = connection.accept_uni().unwrap();
+                        let mut len = 0;
                         while let Some(chunk) = recv.read_chunk().unwrap() {
-                            received[index].fetch_add(chunk.len(), Ordering::Relaxed);
-                            let all = received.iter().map(|count| count.load(Ordering::Relaxed));
-                            if all.clone().sum::<usize>() <= CONNECTIONS * LEN / 2 {
-                                let least = all.min().unwrap_or(0) as u64;
-                                least_at_half.store(least, Ordering::Relaxed);
+                            if len < PART && len + chunk.len() >= PART {
+                                served.fetch_add(1, Ordering::Relaxed);
                             }
+                            len += chunk.len();
                         }
-                        assert_eq!(received[index].load(Ordering::Relaxed), LEN);
+                        received.fetch_add(len, Ordering::Relaxed);
                         connection.open_uni().unwrap().finish().unwrap();
                         connection.closed();
                     });
@@ -59,10 +69,14 @@ pub(crate) fn sixty_four_connections_share_one_driver_fairly(arm: Arm) {
             assert_eq!(client.connection_count(), CONNECTIONS);
             std::thread::scope(|scope| {
                 for connection in &connections {
+                    let (served, sent, clock) = (&served, &sent, &clock);
                     scope.spawn(move || {
                         let mut send = connection.open_uni().unwrap();
-                        for _ in 0..LEN / (64 << 10) {
-                            send.write_chunk(Bytes::from(vec![7; 64 << 10])).unwrap();
+                        let count = || served.load(Ordering::Relaxed);
+                        while count() < CONNECTIONS {
+                            assert!(clock.now() < deadline, "only {} of {CONNECTIONS} have their part", count());
+                            send.write_chunk(Bytes::from(vec![7; CHUNK])).unwrap();
+                            sent.fetch_add(CHUNK, Ordering::Relaxed);
                         }
                         send.finish().unwrap();
                         assert!(connection.accept_uni().unwrap().read_chunk().unwrap().is_none());
@@ -74,38 +88,44 @@ pub(crate) fn sixty_four_connections_share_one_driver_fairly(arm: Arm) {
             }
         },
     );
-    // When half of everything had arrived, the slowest had an eighth of its half or more. On a machine at rest it is 90 % and up where
-    // one driver serves all; drivers of their own, halves that are apart and sixty-four readers get the turns the system gives them.
-    // Who is starved has nothing.
-    let least = least_at_half.load(Ordering::Relaxed) as usize;
-    assert!(least >= LEN / 16, "when half had arrived, one connection had {least} of {LEN} bytes");
+    assert_eq!(received.into_inner(), sent.into_inner());
 }
 
-pub(crate) fn a_stream_that_nobody_reads_stalls_no_other_stream_and_no_other_connection(arm: Arm) {
+pub(crate) fn an_unread_stream_stalls_no_other_stream_and_no_other_connection(arm: Arm) {
     const LEN: usize = 16 << 20;
     let world = World::new(arm);
     serve(
         &world,
         world.config(),
         |server| {
-            let first = server.accept().unwrap();
-            let mut unread = first.accept_uni().unwrap();
+            // Several drivers may accept them in any order; the first byte of a stream says whose
+            // it is.
+            let mut accepted = [(); 2].map(|()| {
+                let connection = server.accept().unwrap();
+                let mut stream = connection.accept_uni().unwrap();
+                let mut first_byte = [0];
+                stream.read_exact(&mut first_byte).unwrap();
+                (first_byte, connection, stream)
+            });
+            accepted.sort_by_key(|(first_byte, ..)| *first_byte);
+            let [([1], first, mut unread), ([3], _second, mut third_stream)] = accepted else {
+                panic!("the streams of both connections begin with a byte of their own")
+            };
             let mut second_stream = first.accept_uni().unwrap();
-            let second = server.accept().unwrap();
-            let mut third_stream = second.accept_uni().unwrap();
+            second_stream.read_exact(&mut [0]).unwrap();
             for stream in [&mut second_stream, &mut third_stream] {
                 let mut len = 0;
                 while let Some(chunk) = stream.read_chunk().unwrap() {
                     len += chunk.len();
                 }
-                assert_eq!(len, LEN);
+                assert_eq!(len, LEN - 1);
             }
-            // It was only held back.
+            // It was only delayed.
             let mut len = 0;
             while let Some(chunk) = unread.read_chunk().unwrap() {
                 len += chunk.len();
             }
-            assert_eq!(len, 4 << 20);
+            assert_eq!(len, (4 << 20) - 1);
             first.open_uni().unwrap().finish().unwrap();
             first.closed();
         },
@@ -114,9 +134,8 @@ pub(crate) fn a_stream_that_nobody_reads_stalls_no_other_stream_and_no_other_con
             let second = world.connect(client, address);
             let mut streams = [first.open_uni().unwrap(), first.open_uni().unwrap(), second.open_uni().unwrap()];
             std::thread::scope(|scope| {
-                for (stream, len) in streams.iter_mut().zip([4 << 20, LEN, LEN]) {
-                    // The order in which the server accepts them.
-                    stream.write_all(&[1]).unwrap();
+                for (stream, (number, len)) in streams.iter_mut().zip([(1, 4 << 20), (2, LEN), (3, LEN)]) {
+                    stream.write_all(&[number]).unwrap();
                     scope.spawn(move || {
                         stream.write_all(&vec![1; len - 1]).unwrap();
                         stream.finish().unwrap();
@@ -129,7 +148,7 @@ pub(crate) fn a_stream_that_nobody_reads_stalls_no_other_stream_and_no_other_con
     );
 }
 
-pub(crate) fn a_writer_is_held_back_before_memory_grows(arm: Arm) {
+pub(crate) fn flow_control_stops_a_writer_before_memory_grows(arm: Arm) {
     const WINDOW: usize = 64 << 10;
     const SEND_BUFFER: usize = 512 << 10;
     const CHUNK: usize = 16 << 10;
@@ -146,10 +165,10 @@ pub(crate) fn a_writer_is_held_back_before_memory_grows(arm: Arm) {
         |server| {
             let connection = server.accept().unwrap();
             let mut recv = connection.accept_uni().unwrap();
-            // Nobody reads until the writer has stood still for a while.
+            // No data is read until the writer has been blocked for a while.
             let mut before = 0;
             loop {
-                // Under `Inline` this drives the engine meanwhile.
+                // Under `Inline` this also drives the engine.
                 assert!(connection.closed_timeout(Duration::from_millis(200)).is_none());
                 let now = written.load(Ordering::Relaxed);
                 if now == before && now > 0 {
@@ -157,7 +176,8 @@ pub(crate) fn a_writer_is_held_back_before_memory_grows(arm: Arm) {
                 }
                 before = now;
             }
-            // Its outbox, the connection's send buffer, what credit the peer gave, the reader's inbox, a chunk each.
+            // Its outbox, the connection's send buffer, what credit the peer gave, the reader's
+            // inbox, a chunk each.
             let bound = WINDOW + SEND_BUFFER + WINDOW + WINDOW + 4 * CHUNK;
             assert!(before <= bound, "{before} bytes were taken, {bound} should be the most");
             assert!(before >= WINDOW, "{before} bytes are less than the reader's inbox holds");

@@ -1,4 +1,4 @@
-//! Datagrams, messages, and what both ends agree on.
+//! Datagrams, messages, and values on which both ends agree.
 
 use std::time::Duration;
 
@@ -71,12 +71,12 @@ pub(crate) fn messages_arrive_whole_and_each_once(arm: Arm) {
             let connection = server.accept().unwrap();
             let mut missing = lens.clone();
             for _ in 0..lens.len() {
-                let message = connection.get_message_timeout(PATIENCE).unwrap().expect("a message is missing");
+                let message = connection.recv_message_timeout(PATIENCE).unwrap().expect("a message is missing");
                 assert_eq!(message, pattern(message.len(), message.len() as u64));
                 let place = missing.iter().position(|len| *len == message.len()).expect("a message came twice");
                 missing.swap_remove(place);
             }
-            assert!(connection.get_message_timeout(Duration::from_millis(20)).unwrap().is_none());
+            assert!(connection.recv_message_timeout(Duration::from_millis(20)).unwrap().is_none());
             assert_eq!(connection.accept_uni().unwrap_err(), AcceptStreamError::MessageMode);
             connection.send_message(Bytes::from_static(b"thanks")).unwrap();
             connection.closed();
@@ -89,7 +89,7 @@ pub(crate) fn messages_arrive_whole_and_each_once(arm: Arm) {
                 connection.send_message(pattern(*len, *len as u64).into()).unwrap();
             }
             connection.flush_messages().unwrap();
-            assert_eq!(connection.get_message().unwrap(), Bytes::from_static(b"thanks"));
+            assert_eq!(connection.recv_message().unwrap(), Bytes::from_static(b"thanks"));
             connection.close(0, "done");
         },
     );
@@ -102,14 +102,39 @@ pub(crate) fn a_message_longer_than_the_receiver_takes_is_refused_alone(arm: Arm
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let connection = server.accept().unwrap();
-            let mut lens = [0, 0].map(|_| connection.get_message_timeout(PATIENCE).unwrap().unwrap().len());
+            let mut lens = [0, 0].map(|_| connection.recv_message_timeout(PATIENCE).unwrap().unwrap().len());
             lens.sort_unstable();
             assert_eq!(lens, [999, 1000]);
-            connection.closed();
+            assert!(matches!(connection.recv_message(), Err(MessageError::ConnectionClosed(_))));
         });
         let client = world.client(world.config());
         let connection = world.connect(&client, address);
         for len in [1000, 100_000, 999] {
+            connection.send_message(Bytes::from(vec![1; len])).unwrap();
+        }
+        connection.flush_messages().unwrap();
+        connection.close(0, "done");
+    });
+}
+
+pub(crate) fn a_long_message_is_refused_alone_after_the_end_too(arm: Arm) {
+    let world = World::new(arm);
+    let server = world.server(EndpointConfig { message_len_max: 1000, ..world.config() });
+    let address = server.local_addr();
+    std::thread::scope(|scope| {
+        let serving = &server;
+        scope.spawn(move || {
+            let connection = serving.accept().unwrap();
+            // Everything has arrived, and the streams are not yet known to be messages.
+            assert!(matches!(connection.closed(), Closed::ByPeer { .. }));
+            for len in [1000, 999] {
+                assert_eq!(connection.recv_message().unwrap(), vec![1; len]);
+            }
+            assert!(matches!(connection.recv_message(), Err(MessageError::ConnectionClosed(_))));
+        });
+        let client = world.client(world.config());
+        let connection = world.connect(&client, address);
+        for len in [1000, 1001, 100_000, 999] {
             connection.send_message(Bytes::from(vec![1; len])).unwrap();
         }
         connection.flush_messages().unwrap();
@@ -125,8 +150,8 @@ pub(crate) fn messages_and_streams_that_came_before_the_end_are_there_after_it(a
         |server| {
             let connection = server.accept().unwrap();
             assert!(matches!(connection.closed(), Closed::ByPeer { .. }));
-            assert_eq!(connection.get_message().unwrap(), Bytes::from_static(b"early"));
-            assert!(matches!(connection.get_message(), Err(MessageError::ConnectionClosed(_))));
+            assert_eq!(connection.recv_message().unwrap(), Bytes::from_static(b"early"));
+            assert!(matches!(connection.recv_message(), Err(MessageError::ConnectionClosed(_))));
         },
         |client, address| {
             let connection = world.connect(client, address);

@@ -1,20 +1,20 @@
-//! Where an axis begins and ends, and where its marks are.
+//! Range and ticks of an axis.
 
-/// Marks on an axis, about.
+/// Approximate number of ticks per axis.
 const TICKS: f64 = 6.0;
 
-/// From the left to the right, or upwards.
+/// A horizontal or vertical axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Axis {
-    /// Where it begins: at zero, unless a value is less.
+    /// The lower end: zero, unless a value is less.
     pub(super) low: f64,
-    /// Where it ends: at a mark.
+    /// The upper end, at a tick.
     pub(super) high: f64,
     step: f64,
 }
 
 impl Axis {
-    /// An axis that holds all of `values`.
+    /// An axis whose range includes all of `values`.
     pub(super) fn over(values: impl Iterator<Item = f64>) -> Self {
         let (mut low, mut high) = (0.0_f64, 0.0_f64);
         for value in values {
@@ -25,34 +25,34 @@ impl Axis {
             high = low + 1.0;
         }
         let step = round_up((high - low) / TICKS);
-        // A hair less, so that a value on a mark needs no further one.
+        // The small tolerance avoids an additional tick if a value is exactly on a tick.
         let outwards = |value: f64| (value / step - 1e-9).ceil() * step;
         Self { low: -outwards(-low) + 0.0, high: outwards(high), step }
     }
 
-    /// How far along the axis a value is, 0 to 1.
+    /// The relative position of a value on the axis, from 0 to 1.
     pub(super) fn share(&self, value: f64) -> f64 {
         (value - self.low) / (self.high - self.low)
     }
 
-    /// Marks and what is written beside them.
+    /// Tick values and their labels.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let count = ((self.high - self.low) / self.step).round() as usize;
         let digits = (-self.step.log10().floor()).max(0.0) as usize;
         (0..=count)
             .map(|index| {
                 let value = self.low + self.step * index as f64;
-                (value, words(value, digits))
+                (value, label(value, digits))
             })
             .collect()
     }
 }
 
-fn words(value: f64, digits: usize) -> String {
+fn label(value: f64, digits: usize) -> String {
     if value.abs() >= 1e7 || digits > 6 { format!("{value:.2e}") } else { format!("{value:.digits$}") }
 }
 
-/// The next of 1, 2, 5, 10, 20... of any power of ten.
+/// The smallest of 1, 2, 5, 10, 20... times a power of ten that is not below `value`.
 fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| value <= factor * power * (1.0 + 1e-9));
@@ -64,11 +64,11 @@ mod tests {
     use super::*;
 
     fn ticks(values: &[f64]) -> Vec<String> {
-        Axis::over(values.iter().copied()).ticks().into_iter().map(|(_, words)| words).collect()
+        Axis::over(values.iter().copied()).ticks().into_iter().map(|(_, label)| label).collect()
     }
 
     #[test]
-    fn marks_are_round_numbers_from_zero_to_beyond_the_last_value() {
+    fn ticks_are_round_numbers_from_zero_past_the_last_value() {
         assert_eq!(ticks(&[3.0, 12.0]), ["0", "2", "4", "6", "8", "10", "12"]);
         assert_eq!(ticks(&[0.07]), ["0.00", "0.02", "0.04", "0.06", "0.08"]);
         assert_eq!(ticks(&[323.0]), ["0", "100", "200", "300", "400"]);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_of_nothing_or_of_zeros_is_still_an_axis() {
+    fn an_axis_without_values_or_with_zeros_is_valid() {
         for values in [&[][..], &[0.0]] {
             let axis = Axis::over(values.iter().copied());
             assert_eq!((axis.low, axis.share(1.0)), (0.0, 1.0));

@@ -1,12 +1,13 @@
-//! Asking Linux for an IPv4 route over one device.
+//! Queries Linux for an IPv4 route over one device.
 //!
-//! A socket that is bound to a device can be connected to every IPv4 address on earth: without a route the kernel takes the
-//! destination for a neighbour on that device, and packets end in ARP requests that nobody answers. Only a question with
-//! `RTM_F_FIB_MATCH` (rtnetlink(7), since Linux 4.13) is answered from the routes alone. IPv6 needs none of this: there a
-//! socket bound to a device connects only where a route of that device leads.
+//! A socket that is bound to a device can be connected to any IPv4 address: without a route the
+//! kernel treats the destination as a neighbour on that device, and its packets end as unanswered
+//! ARP requests. Only a query with `RTM_F_FIB_MATCH` (rtnetlink(7), since Linux 4.13) is answered
+//! from the routes alone. IPv6 does not need this: there a socket bound to a device connects only
+//! if that device has a route.
 //!
-//! The whole exchange is one request of 52 bytes and one answer of which a single number is read, which is why no netlink
-//! library stands here.
+//! The exchange is one request of 52 bytes and one answer of which a single number is read, so no
+//! netlink library is used.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -15,7 +16,7 @@ use nix::net::if_::if_nametoindex;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-// linux/netlink.h and linux/rtnetlink.h: fixed numbers of the interface to user space.
+// linux/netlink.h and linux/rtnetlink.h: constants of the kernel's user-space interface.
 const NLM_F_REQUEST: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
 const RTM_NEWROUTE: u16 = 24;
@@ -30,26 +31,27 @@ const AF_INET: u8 = 2;
 const HEADER_LEN: usize = 16;
 const REQUEST_LEN: usize = HEADER_LEN + 12 + 3 * 8;
 
-/// A route in numbers; an answer that does not fit would be cut off behind what is read.
+/// Size of the answer buffer. A longer answer would be truncated after the part that is read.
 const ANSWER_LEN_MAX: usize = 4096;
 
-/// Whether a route leads from `from` over `device` to `to`.
+/// Checks whether there is a route from `from` over `device` to `to`.
 ///
 /// # Errors
-/// `NetworkUnreachable` or `HostUnreachable` if none does, `InvalidInput` if `from` is no address of this host, `NotFound` if
-/// there is no such device. Where routes cannot be asked for (a sandbox), the answer is yes.
+/// `NetworkUnreachable` or `HostUnreachable` if there is none, `InvalidInput` if `from` is not an
+/// address of this host, `NotFound` if there is no such device. If routes cannot be queried (in a
+/// sandbox), the result is `Ok`.
 pub(super) fn exists(from: Ipv4Addr, device: &str, to: Ipv4Addr) -> io::Result<()> {
     let index = if_nametoindex(device).map_err(|_| {
-        io::Error::new(io::ErrorKind::NotFound, format!("no device is called {device}: `ip link` lists them"))
+        io::Error::new(io::ErrorKind::NotFound, format!("there is no device {device}: `ip link` lists the devices"))
     })?;
     let Ok(socket) = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None) else {
         return Ok(());
     };
     send(&socket, &request(from, index, to), SendFlags::empty())?;
     let mut answer = [0; ANSWER_LEN_MAX];
-    // The kernel answers within the call that asks, so there is nothing to wait for.
+    // The kernel answers within the `send` call, so there is nothing to wait for.
     let (_, len) = recv(&socket, &mut answer, RecvFlags::DONTWAIT)?;
-    verdict(&answer[..len.min(ANSWER_LEN_MAX)])
+    parse_answer(&answer[..len.min(ANSWER_LEN_MAX)])
 }
 
 fn request(from: Ipv4Addr, index: u32, to: Ipv4Addr) -> [u8; REQUEST_LEN] {
@@ -63,9 +65,9 @@ fn request(from: Ipv4Addr, index: u32, to: Ipv4Addr) -> [u8; REQUEST_LEN] {
     put(&(REQUEST_LEN as u32).to_ne_bytes());
     put(&RTM_GETROUTE.to_ne_bytes());
     put(&NLM_F_REQUEST.to_ne_bytes());
-    // Sequence number and port: one question a socket, so neither is looked at.
+    // Sequence number and port: there is one query per socket, so neither is checked.
     put(&[0; 8]);
-    // `struct rtmsg`: both addresses whole, every table.
+    // `struct rtmsg`: full-length addresses, all tables.
     put(&[AF_INET, 32, 32, 0, 0, 0, 0, 0]);
     put(&RTM_F_FIB_MATCH.to_ne_bytes());
     for (kind, value) in [(RTA_DST, to.octets()), (RTA_SRC, from.octets()), (RTA_OIF, index.to_ne_bytes())] {
@@ -76,18 +78,19 @@ fn request(from: Ipv4Addr, index: u32, to: Ipv4Addr) -> [u8; REQUEST_LEN] {
     bytes
 }
 
-fn verdict(answer: &[u8]) -> io::Result<()> {
-    let odd = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer about a route makes no sense");
+fn parse_answer(answer: &[u8]) -> io::Result<()> {
+    let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "unexpected answer of the kernel to a route query");
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
     match kind {
         Some(RTM_NEWROUTE) => Ok(()),
         Some(NLMSG_ERROR) => {
             let code = answer.get(HEADER_LEN..HEADER_LEN + 4).and_then(|bytes| bytes.try_into().ok());
-            let code = i32::from_ne_bytes(code.ok_or_else(odd)?);
-            // The kernel gives error numbers below zero; 0 would be an acknowledgement, which was not asked for.
-            if code < 0 { Err(Errno::from_raw_os_error(-code).into()) } else { Err(odd()) }
+            let code = i32::from_ne_bytes(code.ok_or_else(unexpected)?);
+            // The kernel sends negative error numbers; 0 would be an acknowledgement, which was not
+            // requested.
+            if code < 0 { Err(Errno::from_raw_os_error(-code).into()) } else { Err(unexpected()) }
         }
-        _ => Err(odd()),
+        _ => Err(unexpected()),
     }
 }
 
@@ -96,22 +99,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_that_are_cut_off_or_of_another_kind_are_errors() {
+    fn truncated_and_unexpected_answers_are_errors() {
         let mut refusal = [0; 36];
         refusal[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
         refusal[16..20].copy_from_slice(&(-113_i32).to_ne_bytes());
-        assert_eq!(verdict(&refusal).unwrap_err().raw_os_error(), Some(113));
+        assert_eq!(parse_answer(&refusal).unwrap_err().raw_os_error(), Some(113));
         for len in 0..20 {
-            assert_eq!(verdict(&refusal[..len]).unwrap_err().kind(), io::ErrorKind::InvalidData, "{len} bytes");
+            assert_eq!(parse_answer(&refusal[..len]).unwrap_err().kind(), io::ErrorKind::InvalidData, "{len} bytes");
         }
         refusal[16..20].fill(0);
-        assert!(verdict(&refusal).is_err(), "an acknowledgement is no route");
+        assert!(parse_answer(&refusal).is_err(), "an acknowledgement is not a route");
         refusal[4..6].copy_from_slice(&RTM_NEWROUTE.to_ne_bytes());
-        assert!(verdict(&refusal).is_ok());
+        assert!(parse_answer(&refusal).is_ok());
     }
 
     #[test]
-    fn loopback_has_a_route_to_itself_and_to_nobody_else() {
+    fn loopback_has_a_route_only_to_itself() {
         exists(Ipv4Addr::LOCALHOST, "lo", Ipv4Addr::LOCALHOST).unwrap();
         exists(Ipv4Addr::LOCALHOST, "lo", Ipv4Addr::new(192, 0, 2, 77)).unwrap_err();
         let error = exists(Ipv4Addr::LOCALHOST, "nosuch0", Ipv4Addr::LOCALHOST).unwrap_err();

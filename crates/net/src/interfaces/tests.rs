@@ -9,7 +9,7 @@ fn address(ip: &str, prefix_len: u8) -> InterfaceAddress {
 }
 
 #[test]
-fn every_host_has_a_loopback_interface() {
+fn interfaces_include_loopback() {
     let table = interfaces().unwrap();
     let loopback = table.iter().find(|interface| interface.is_loopback).expect("a loopback interface");
     assert!(loopback.is_up && loopback.is_running && loopback.index > 0 && !loopback.is_point_to_point, "{loopback:?}");
@@ -19,7 +19,7 @@ fn every_host_has_a_loopback_interface() {
 }
 
 #[test]
-fn subnets_are_told_by_their_prefix() {
+fn subnets_are_compared_by_prefix() {
     let ours = address("10.1.2.3", 20);
     assert!(ours.shares_subnet_with("10.1.15.255".parse().unwrap()));
     assert!(!ours.shares_subnet_with("10.1.16.0".parse().unwrap()));
@@ -31,20 +31,20 @@ fn subnets_are_told_by_their_prefix() {
 }
 
 #[test]
-fn labels_are_no_device_names() {
+fn labels_are_removed_from_device_names() {
     assert_eq!(device_name("eth0:1"), "eth0");
     assert_eq!(device_name("br-12ab"), "br-12ab");
 }
 
 #[test]
-fn a_scope_travels_with_a_link_local_address() {
+fn with_port_keeps_the_scope_of_a_link_local_address() {
     let ip = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
     let local = InterfaceAddress { ip: ip.into(), prefix_len: 64, scope_id: 7 };
     assert_eq!(local.with_port(5), SocketAddrV6::new(ip, 5, 0, 7).into());
 }
 
 #[test]
-fn what_cannot_be_reached_is_explained() {
+fn unreachable_errors_say_what_to_do() {
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
     reachable(local, None, remote).unwrap();
@@ -56,9 +56,9 @@ fn what_cannot_be_reached_is_explained() {
 }
 
 proptest! {
-    /// Against the definition: the first bits are equal, one by one.
+    /// Compared with the definition: the first bits are equal, one by one.
     #[test]
-    fn sharing_a_subnet_is_agreeing_in_the_first_bits(ours: u32, flip in 0..33_u32, prefix_len in 0..33_u8) {
+    fn sharing_a_subnet_means_equal_prefix_bits(ours: u32, flip in 0..33_u32, prefix_len in 0..33_u8) {
         let theirs = if flip == 32 { ours } else { ours ^ (1 << (31 - flip)) };
         let ours = InterfaceAddress { ip: Ipv4Addr::from_bits(ours).into(), prefix_len, scope_id: 0 };
         let agrees = flip == 32 || flip >= u32::from(prefix_len);
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn sharing_a_subnet_works_alike_for_ipv6(ours: u128, flip in 0..129_u32, prefix_len in 0..129_u8) {
+    fn sharing_a_subnet_works_for_ipv6(ours: u128, flip in 0..129_u32, prefix_len in 0..129_u8) {
         let theirs = if flip == 128 { ours } else { ours ^ (1 << (127 - flip)) };
         let ours = InterfaceAddress { ip: Ipv6Addr::from_bits(ours).into(), prefix_len, scope_id: 0 };
         let agrees = flip == 128 || flip >= u32::from(prefix_len);

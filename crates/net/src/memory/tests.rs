@@ -28,7 +28,7 @@ fn drain(socket: &mut MemorySocket) -> u64 {
 }
 
 #[test]
-fn every_arrival_wakes_and_a_late_waker_is_told_at_once() {
+fn every_arrival_wakes_and_a_late_waker_is_called_at_once() {
     let network = MemoryNetwork::new();
     let (mut sender, mut receiver) = (network.bind(at(1)).unwrap(), network.bind(at(2)).unwrap());
     let count = Arc::new(Count::default());
@@ -46,7 +46,7 @@ fn every_arrival_wakes_and_a_late_waker_is_told_at_once() {
 }
 
 #[test]
-fn a_full_inbox_drops_counts_and_takes_again_once_drained() {
+fn a_full_inbox_drops_and_counts_until_drained() {
     let network = MemoryNetwork::new();
     let (mut sender, mut receiver) = (network.bind(at(1)).unwrap(), network.bind(at(2)).unwrap());
     let contents = vec![0; 64 * 1000];
@@ -67,7 +67,7 @@ fn a_full_inbox_drops_counts_and_takes_again_once_drained() {
 }
 
 #[test]
-fn an_address_is_taken_until_its_socket_is_dropped() {
+fn an_address_is_in_use_until_its_socket_is_dropped() {
     let network = MemoryNetwork::new();
     let first = network.bind(at(7)).unwrap();
     assert_eq!(network.bind(at(7)).unwrap_err().kind(), io::ErrorKind::AddrInUse);
@@ -80,7 +80,7 @@ fn an_address_is_taken_until_its_socket_is_dropped() {
 }
 
 #[test]
-fn free_ports_run_out_with_an_error_and_come_back() {
+fn exhausted_ports_are_an_error_until_one_is_freed() {
     let network = MemoryNetwork::new();
     let mut sockets: Vec<_> = (DYNAMIC_PORT_FIRST..=u16::MAX).map(|_| network.bind(at(0)).unwrap()).collect();
     assert_eq!(network.bind(at(0)).unwrap_err().kind(), io::ErrorKind::AddrInUse);
@@ -89,7 +89,7 @@ fn free_ports_run_out_with_an_error_and_come_back() {
 }
 
 #[test]
-fn the_exact_address_goes_before_the_wildcard() {
+fn the_exact_address_has_precedence_over_the_wildcard() {
     let network = MemoryNetwork::new();
     let mut any = network.bind((Ipv4Addr::UNSPECIFIED, 5).into()).unwrap();
     let mut exact = network.bind(at(5)).unwrap();
@@ -100,7 +100,7 @@ fn the_exact_address_goes_before_the_wildcard() {
 }
 
 #[test]
-fn a_small_network_refuses_large_datagrams_but_not_large_batches() {
+fn a_small_mtu_rejects_large_datagrams_but_not_large_batches() {
     let network = MemoryNetwork::with_datagram_bytes_max(1472);
     let (mut sender, mut receiver) = (network.bind(at(1)).unwrap(), network.bind(at(2)).unwrap());
     let contents = [0; 3000];

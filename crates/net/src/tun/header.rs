@@ -1,18 +1,19 @@
-//! The offload header (`struct virtio_net_hdr`): what is left to do on the packet behind it.
+//! The offload header (`struct virtio_net_hdr`), which describes the remaining work on the packet
+//! after it.
 //!
 //! ```text
 //!  byte  0        1          2..4           4..6          6..8             8..10
 //!        flags    GSO type   header bytes   segment size  checksum start   checksum offset
 //! ```
 //!
-//! Numbers are in the machine's own byte order, as TUN devices hand them out unless told otherwise.
+//! Numbers are in the machine's byte order, the default of TUN devices.
 
-use super::cut::MalformedPacket;
+use super::segment::MalformedPacket;
 
-/// Bytes of the offload header before each packet.
+/// Length of the offload header before each packet.
 pub const OFFLOAD_HEADER_BYTES: usize = 10;
 
-/// The checksum is unfinished: its field holds the sum of the pseudo-header.
+/// The checksum is partial: its field holds the sum of the pseudo-header.
 const NEEDS_CHECKSUM: u8 = 1;
 
 const GSO_NONE: u8 = 0;
@@ -20,65 +21,67 @@ const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;
 const GSO_UDP: u8 = 5;
 
-/// Where the checksum stands in a TCP header (RFC 9293, section 3.1).
+/// Offset of the checksum in a TCP header (RFC 9293, section 3.1).
 pub(super) const TCP_CHECKSUM_OFFSET: u16 = 16;
-/// Where it stands in a UDP header (RFC 768).
+/// Offset of the checksum in a UDP header (RFC 768).
 pub(super) const UDP_CHECKSUM_OFFSET: u16 = 6;
 
-/// What a super-packet carries.
+/// The transport protocol of a super-packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Tcp,
     Udp,
 }
 
-/// An unfinished checksum: of everything from `start` on, to be put `offset` behind that.
+/// A partial checksum: it covers everything from `start` on, and is stored `offset` bytes after
+/// `start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unfinished {
-    /// Bytes from the start of the IP packet.
+pub(super) struct PartialChecksum {
+    /// Offset from the start of the IP packet.
     pub(super) start: u16,
     pub(super) offset: u16,
 }
 
-/// The header's meaning.
+/// The parsed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OffloadHeader {
-    pub(super) checksum: Option<Unfinished>,
-    /// How to cut a super-packet: what it carries, and bytes of payload a segment, at least one. Such a packet has an
-    /// unfinished checksum.
-    pub(super) cut: Option<(Transport, u16)>,
+    pub(super) checksum: Option<PartialChecksum>,
+    /// For a super-packet: its transport protocol and the payload bytes per segment, at least one.
+    /// Such a packet has a partial checksum.
+    pub(super) gso: Option<(Transport, u16)>,
 }
 
 impl OffloadHeader {
-    /// The header at the front of `bytes`.
+    /// Parses the header at the front of `bytes`.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, MalformedPacket> {
         let Some(header) = bytes.first_chunk::<OFFLOAD_HEADER_BYTES>() else { return Err(MalformedPacket) };
         let number = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
-        let checksum = (header[0] & NEEDS_CHECKSUM != 0).then(|| Unfinished { start: number(6), offset: number(8) });
+        let checksum =
+            (header[0] & NEEDS_CHECKSUM != 0).then(|| PartialChecksum { start: number(6), offset: number(8) });
         let transport = match header[1] {
             GSO_NONE => None,
             GSO_TCP_V4 | GSO_TCP_V6 => Some((Transport::Tcp, TCP_CHECKSUM_OFFSET)),
             GSO_UDP => Some((Transport::Udp, UDP_CHECKSUM_OFFSET)),
             _ => return Err(MalformedPacket),
         };
-        let Some((transport, checksum_offset)) = transport else { return Ok(Self { checksum, cut: None }) };
+        let Some((transport, checksum_offset)) = transport else { return Ok(Self { checksum, gso: None }) };
         let size = number(4);
         if size == 0 || checksum.is_none_or(|checksum| checksum.offset != checksum_offset) {
             return Err(MalformedPacket);
         }
-        Ok(Self { checksum, cut: Some((transport, size)) })
+        Ok(Self { checksum, gso: Some((transport, size)) })
     }
 
-    /// Writes the header to the front of `bytes`, which is long enough. `is_ipv6` and `header_bytes`, all headers of the
-    /// packet together, matter to super-packets only.
+    /// Writes the header to the front of `bytes`, which must be long enough. `is_ipv6` and
+    /// `header_bytes` (all headers of the packet) are used for super-packets only.
     pub(super) fn emit(&self, bytes: &mut [u8], is_ipv6: bool, header_bytes: u16) {
         let mut put = |at: usize, value: u16| bytes[at..at + 2].copy_from_slice(&value.to_ne_bytes());
-        put(2, if self.cut.is_some() { header_bytes } else { 0 });
-        put(4, self.cut.map_or(0, |(_, size)| size));
+        put(2, if self.gso.is_some() { header_bytes } else { 0 });
+        put(4, self.gso.map_or(0, |(_, size)| size));
         put(6, self.checksum.map_or(0, |checksum| checksum.start));
         put(8, self.checksum.map_or(0, |checksum| checksum.offset));
         bytes[0] = if self.checksum.is_some() { NEEDS_CHECKSUM } else { 0 };
-        bytes[1] = match (self.cut, is_ipv6) {
+        bytes[1] = match (self.gso, is_ipv6) {
             (None, _) => GSO_NONE,
             (Some((Transport::Tcp, _)), false) => GSO_TCP_V4,
             (Some((Transport::Tcp, _)), true) => GSO_TCP_V6,

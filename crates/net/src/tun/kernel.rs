@@ -1,8 +1,10 @@
-//! TUN devices of the kernel. `tun-rs` makes the system calls that open one and switch its offloads on.
+//! TUN devices of the kernel. `tun-rs` makes the system calls that open a device and enable its
+//! offloads.
 //!
-//! We read and write raw super-packets and cut them ourselves ([`Cut`](super::Cut)). `tun-rs` could, but it finishes every
-//! checksum, which reads every byte, and writes a UDP checksum that comes out as zero as zero (2.8.16): over IPv6 that
-//! packet is dropped, one in 65,536.
+//! This crate reads and writes raw super-packets and segments them itself
+//! ([`Segments`](super::Segments)). `tun-rs` could do it, but it completes every checksum, which
+//! reads every byte, and it writes a UDP checksum of zero as zero (2.8.16): over IPv6 that packet
+//! is dropped, one in 65,536.
 
 use core::fmt;
 use std::error::Error;
@@ -15,18 +17,18 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 
 use super::TunDevice;
 
-/// A TUN device. Clones are the same device, which the kernel removes, with its addresses and routes, when the last of them
-/// is dropped or the process ends, however it ends.
+/// A TUN device. Clones refer to the same device. The kernel removes the device, with its addresses
+/// and routes, when the last clone is dropped or the process ends.
 ///
-/// It may be moved to another network namespace: reading and writing goes on.
+/// The device may be moved to another network namespace; reading and writing continue to work.
 #[derive(Clone)]
 pub struct Tun {
     device: Arc<SyncDevice>,
     name: String,
-    segments_udp: bool,
+    has_udp_gso: bool,
 }
 
-/// Why a device could not be opened.
+/// An error while opening a device.
 #[derive(Debug)]
 pub struct OpenTunError {
     name: String,
@@ -34,8 +36,8 @@ pub struct OpenTunError {
 }
 
 impl Tun {
-    /// Opens a new device called `name`, down and without addresses, with checksum and segmentation offload for TCP and,
-    /// where the kernel has it (Linux 6.2), for UDP.
+    /// Opens a new device called `name`, down and without addresses, with checksum and segmentation
+    /// offload for TCP and, if the kernel supports it (Linux 6.2), for UDP.
     ///
     /// # Errors
     /// An [`OpenTunError`], which names the device and says what to do.
@@ -50,21 +52,21 @@ impl Tun {
             .build_sync()
             .map_err(fails)?;
         device.set_nonblocking(true).map_err(fails)?;
-        let segments_udp = device.udp_gso();
-        Ok(Self { device: Arc::new(device), name: name.to_owned(), segments_udp })
+        let has_udp_gso = device.udp_gso();
+        Ok(Self { device: Arc::new(device), name: name.to_owned(), has_udp_gso })
     }
 
-    /// What it was called when it was opened.
+    /// The name under which it was opened.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the kernel hands out UDP super-packets. Where it does not, UDP batches of applications are refused on the
-    /// way to this device (`EIO`).
+    /// Whether the kernel passes UDP super-packets. If not, UDP batches of applications are
+    /// rejected on the way to this device (`EIO`).
     #[must_use]
-    pub const fn segments_udp(&self) -> bool {
-        self.segments_udp
+    pub const fn has_udp_gso(&self) -> bool {
+        self.has_udp_gso
     }
 }
 
@@ -92,10 +94,7 @@ impl AsRawFd for Tun {
 
 impl fmt::Debug for Tun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tun")
-            .field("name", &self.name)
-            .field("segments_udp", &self.segments_udp)
-            .finish_non_exhaustive()
+        f.debug_struct("Tun").field("name", &self.name).field("has_udp_gso", &self.has_udp_gso).finish_non_exhaustive()
     }
 }
 
@@ -105,7 +104,7 @@ impl OpenTunError {
             Errno::PERM | Errno::ACCESS => "TUN devices need root, or CAP_NET_ADMIN",
             Errno::NOENT | Errno::NODEV | Errno::NXIO => "this kernel has no TUN devices: `modprobe tun`",
             Errno::BUSY | Errno::EXIST => "another device has this name: `ip link` lists them",
-            Errno::INVAL => "the name is not one for a device: at most 15 bytes, no spaces or slashes",
+            Errno::INVAL => "invalid device name: at most 15 bytes, no spaces or slashes",
             Errno::MFILE | Errno::NFILE => "too many files are open: raise the limit (`ulimit -n`) or use fewer links",
             _ => return None,
         })

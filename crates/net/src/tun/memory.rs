@@ -1,4 +1,4 @@
-//! The in-memory twin of a TUN device.
+//! An in-memory TUN device.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::TunDevice;
 
-/// Packets that wait on one side at most; more are dropped, as the kernel drops them.
+/// Capacity of each direction in packets; further packets are dropped, as by the kernel.
 pub const PACKETS_WAITING_MAX: usize = 1024;
 
-/// A device whose kernel is a test: what it [sends](Self::send_from_kernel) is read, what is written it
-/// [takes](Self::take_in_kernel). Clones are the same device.
+/// A device with a test in the place of the kernel: packets [injected](Self::inject) by the test
+/// are read, and written packets are [taken](Self::take_written) by the test. Clones refer to the
+/// same device.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryTun {
     queues: Arc<Mutex<Queues>>,
@@ -30,8 +31,8 @@ impl MemoryTun {
         Self::default()
     }
 
-    /// The kernel sends a packet, its offload header before it, over this device.
-    pub fn send_from_kernel(&self, packet: Vec<u8>) {
+    /// Sends a packet with its offload header over this device, in the kernel's place.
+    pub fn inject(&self, packet: Vec<u8>) {
         let mut queues = self.queues();
         if queues.from_kernel.len() < PACKETS_WAITING_MAX {
             queues.from_kernel.push_back(packet);
@@ -40,13 +41,13 @@ impl MemoryTun {
         }
     }
 
-    /// The next packet that was written, with its offload header.
+    /// The next written packet, with its offload header.
     #[must_use]
-    pub fn take_in_kernel(&self) -> Option<Vec<u8>> {
+    pub fn take_written(&self) -> Option<Vec<u8>> {
         self.queues().to_kernel.pop_front()
     }
 
-    /// Packets that found [`PACKETS_WAITING_MAX`] others.
+    /// Packets dropped because [`PACKETS_WAITING_MAX`] were waiting.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.queues().dropped

@@ -1,20 +1,20 @@
-//! One packet with its offload header.
+//! A packet with its offload header.
 
 use super::checksum;
-use super::header::{OFFLOAD_HEADER_BYTES, OffloadHeader, Unfinished};
+use super::header::{OFFLOAD_HEADER_BYTES, OffloadHeader, PartialChecksum};
 
-/// The ECN field says congestion experienced (RFC 3168, section 5).
+/// The ECN field value for congestion experienced (RFC 3168, section 5).
 const ECN_CE: u8 = 0b11;
 
-/// An IP packet, no longer than its link carries, behind its offload header.
+/// An IP packet that fits its link's MTU, after its offload header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunPacket {
-    /// The offload header, which is valid and asks for no cutting, and the IP packet.
+    /// A valid offload header without segmentation, and the IP packet.
     bytes: Vec<u8>,
 }
 
 impl TunPacket {
-    /// `bytes` hold a valid offload header.
+    /// `bytes` must begin with a valid offload header.
     pub(super) const fn new(bytes: Vec<u8>) -> Self {
         Self { bytes }
     }
@@ -25,41 +25,45 @@ impl TunPacket {
         &self.bytes[OFFLOAD_HEADER_BYTES..]
     }
 
-    /// The IP packet, to change it: [finish its checksum](Self::finish_checksum) first.
+    /// The IP packet, for modification. [Complete its checksum](Self::finish_checksum) first.
     pub fn ip_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[OFFLOAD_HEADER_BYTES..]
     }
 
-    /// The packet behind its offload header, as [`TunDevice::write`](super::TunDevice::write) takes it.
+    /// The packet with its offload header, as [`TunDevice::write`](super::TunDevice::write) takes
+    /// it.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The memory of it, to be used again.
+    /// The buffer of the packet, for reuse.
     #[must_use]
     pub fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Computes the checksum if the kernel has left that to us. Linear in the packet; does nothing the second time.
+    /// Computes the checksum if it is partial. Linear in the packet's length; does nothing the
+    /// second time.
     pub fn finish_checksum(&mut self) {
         let Ok(header) = OffloadHeader::parse(&self.bytes) else { return };
-        let Some(Unfinished { start, offset }) = header.checksum else { return };
-        OffloadHeader { checksum: None, cut: None }.emit(&mut self.bytes, false, 0);
+        let Some(PartialChecksum { start, offset }) = header.checksum else { return };
+        OffloadHeader { checksum: None, gso: None }.emit(&mut self.bytes, false, 0);
         let Some(summed) = self.ip_mut().get_mut(usize::from(start)..) else { return };
         let field = usize::from(offset)..usize::from(offset) + 2;
         if field.end > summed.len() {
             return;
         }
-        // The field holds the sum of the pseudo-header, so that it is summed with the rest.
+        // The field holds the sum of the pseudo-header, which is thereby included.
         let sum = !checksum::sum(summed, 0);
-        // UDP writes a zero as all ones, because zero means no checksum (RFC 768); to TCP both are the same number.
+        // UDP encodes a zero checksum as all ones, because zero means no checksum (RFC 768). For
+        // TCP both values are equivalent.
         let sum = if sum == 0 { 0xffff } else { sum };
         summed[field].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// Marks that it met congestion, if it says that both ends understand the mark (RFC 3168, section 5); whether it does.
+    /// Sets the congestion mark if the packet is ECN-capable (RFC 3168, section 5), and returns
+    /// whether it is.
     pub fn mark_ce(&mut self) -> bool {
         let ip = self.ip_mut();
         match ip.first().map(|first| first >> 4) {
@@ -74,7 +78,8 @@ impl TunPacket {
                 }
                 true
             }
-            // The traffic class begins in the first byte; its last two bits are bits 4 and 5 of the second.
+            // The traffic class begins in the first byte; its last two bits are bits 4 and 5 of the
+            // second.
             Some(6) if ip.len() >= 40 && ip[1] >> 4 & ECN_CE != 0 => {
                 ip[1] |= ECN_CE << 4;
                 true

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::checksum;
-use super::cut::put;
-use super::header::{OFFLOAD_HEADER_BYTES, OffloadHeader, Transport, Unfinished};
+use super::header::{OFFLOAD_HEADER_BYTES, OffloadHeader, PartialChecksum, Transport};
+use super::segment::put;
 
-/// What a super-packet is made of.
+/// The parameters of a super-packet.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub(super) is_ipv6: bool,
@@ -45,7 +45,8 @@ impl Sample {
         self.ip_header_bytes() + if self.is_tcp { 20 + 4 * self.options } else { 8 }
     }
 
-    /// As the kernel hands it out: lengths of the whole, the checksum's field with the sum of the pseudo-header.
+    /// The packet as the kernel passes it: lengths of the whole, and the sum of the pseudo-header
+    /// in the checksum field.
     pub(super) fn super_packet(&self) -> Vec<u8> {
         let mut ip = vec![0; self.header_bytes()];
         let at = self.ip_header_bytes();
@@ -74,8 +75,8 @@ impl Sample {
         let sum = pseudo_header(&ip, at);
         put(&mut ip, at + if self.is_tcp { 16 } else { 6 }, sum);
         let header = OffloadHeader {
-            checksum: Some(Unfinished { start: at as u16, offset: if self.is_tcp { 16 } else { 6 } }),
-            cut: Some((if self.is_tcp { Transport::Tcp } else { Transport::Udp }, self.segment_bytes)),
+            checksum: Some(PartialChecksum { start: at as u16, offset: if self.is_tcp { 16 } else { 6 } }),
+            gso: Some((if self.is_tcp { Transport::Tcp } else { Transport::Udp }, self.segment_bytes)),
         };
         let mut packet = vec![0; OFFLOAD_HEADER_BYTES];
         header.emit(&mut packet, self.is_ipv6, self.header_bytes() as u16);

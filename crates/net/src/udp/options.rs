@@ -1,4 +1,4 @@
-//! Opening a UDP socket, and saying what to do when it cannot be opened.
+//! Opening a UDP socket, with errors that say what to do.
 
 use core::fmt;
 use std::error::Error;
@@ -8,35 +8,37 @@ use std::net::{Ipv4Addr, SocketAddr};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Asked for by default: 4 MiB are 3 ms at 10 Gb/s, about as long as a busy thread may stay away. QUIC at several Gb/s
-/// loses packets with the 208 KiB that Linux grants unasked.
+/// Default size of the buffers: 4 MiB are 3 ms at 10 Gb/s, about as long as a busy thread may take
+/// between calls. QUIC at several Gb/s loses packets with the 208 KiB that Linux grants by default.
 const BUFFER_BYTES_WANTED: usize = 4 << 20;
 
-/// Kernels hold the size in a signed 32-bit number and double it.
+/// Kernels store the size in a signed 32-bit number and double it.
 const BUFFER_BYTES_MAX: usize = 1 << 30;
 
-/// How a UDP socket shall be opened.
+/// Options for opening a UDP socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpSocketOptions {
     /// The local address. Port 0 lets the system choose. Default: any IPv4 address, any port.
     pub bind: SocketAddr,
-    /// The network device that all packets use, by name (`SO_BINDTODEVICE`, Linux only). Without it the routing table
-    /// decides, and two paths over two devices may end up on one. Default: none.
+    /// The network device for all packets, by name (`SO_BINDTODEVICE`, Linux only). Without it the
+    /// routing table decides, and two paths over two devices may use the same one. Default: none.
     pub device: Option<String>,
-    /// Bytes wanted for the send buffer. Default: 4 MiB.
+    /// Requested size of the send buffer in bytes. Default: 4 MiB.
     pub send_buffer_bytes: usize,
-    /// Bytes wanted for the receive buffer. Default: 4 MiB. Linux grants at most `net.core.rmem_max` (and
-    /// `net.core.wmem_max` for sending) unless the process has `CAP_NET_ADMIN`; what it granted is in
+    /// Requested size of the receive buffer in bytes. Default: 4 MiB. Linux grants at most
+    /// `net.core.rmem_max` (and `net.core.wmem_max` for sending) unless the process has
+    /// `CAP_NET_ADMIN`; the granted sizes are in
     /// [`UdpSocket::granted_buffers`](crate::UdpSocket::granted_buffers).
     pub recv_buffer_bytes: usize,
-    /// Lets several sockets bind the same address; the system spreads the flows over them. Default: no.
+    /// Lets several sockets bind the same address; the system distributes the flows among them.
+    /// Default: no.
     pub reuse_port: bool,
 }
 
-/// Why a socket could not be opened.
+/// An error while opening a socket.
 #[derive(Debug)]
 pub struct OpenError {
-    /// What was being done, as a verb.
+    /// The failed step, as a verb phrase.
     step: &'static str,
     bind: SocketAddr,
     device: Option<String>,
@@ -50,7 +52,7 @@ impl Default for UdpSocketOptions {
 }
 
 impl UdpSocketOptions {
-    /// The defaults, bound to `bind`.
+    /// The default options, bound to `bind`.
     #[must_use]
     pub const fn new(bind: SocketAddr) -> Self {
         Self {
@@ -67,7 +69,8 @@ impl UdpSocketOptions {
         let socket = Socket::new(Domain::for_address(self.bind), Type::DGRAM, Some(Protocol::UDP))
             .map_err(|error| self.error("create", error))?;
         if self.bind.is_ipv6() {
-            // Otherwise IPv4 peers would appear under IPv6 addresses, and one path under two names.
+            // Otherwise IPv4 peers would appear with IPv6 addresses, and one path could have two
+            // addresses.
             socket.set_only_v6(true).map_err(|error| self.error("restrict to IPv6", error))?;
         }
         if self.reuse_port {
@@ -94,7 +97,8 @@ impl UdpSocketOptions {
     }
 }
 
-/// Asks once more, past the system's limit, which an administrator may. A refusal is no error: the smaller buffers work.
+/// Requests the sizes again past the system's limit, which needs a privilege. A rejection is not an
+/// error: smaller buffers work too.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn exceed_limits(socket: &Socket, send_bytes: usize, recv_bytes: usize) -> io::Result<()> {
     use rustix::net::sockopt;
@@ -114,9 +118,10 @@ fn exceed_limits(_socket: &Socket, _send_bytes: usize, _recv_bytes: usize) -> io
     Ok(())
 }
 
-/// The send and receive buffer in the unit in which they were asked for.
+/// The sizes of the send and receive buffer, in the unit of the request.
 pub(super) fn granted_buffers(socket: &Socket) -> io::Result<(usize, usize)> {
-    // Linux doubles what is asked for, for its own bookkeeping, and reports the double (socket(7)).
+    // Linux doubles the requested size for its own accounting, and reports the doubled size
+    // (socket(7)).
     let share = if cfg!(any(target_os = "linux", target_os = "android")) { 2 } else { 1 };
     Ok((socket.send_buffer_size()? / share, socket.recv_buffer_size()? / share))
 }
@@ -124,7 +129,7 @@ pub(super) fn granted_buffers(socket: &Socket) -> io::Result<(usize, usize)> {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn bind_device(socket: &Socket, device: &str) -> io::Result<()> {
     if device.is_empty() {
-        // The kernel would take it as "no device".
+        // The kernel would interpret it as "no device".
         return Err(Errno::NODEV.into());
     }
     socket.bind_device(Some(device.as_bytes()))
@@ -132,11 +137,11 @@ fn bind_device(socket: &Socket, device: &str) -> io::Result<()> {
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn bind_device(_socket: &Socket, _device: &str) -> io::Result<()> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "sockets are bound to devices on Linux only"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "binding to a device is supported on Linux only"))
 }
 
 impl OpenError {
-    /// What the system reported.
+    /// The kind of the system's error.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
@@ -148,7 +153,7 @@ impl OpenError {
             Errno::PERM | Errno::ACCESS if self.device.is_some() => {
                 "binding to a device needs CAP_NET_RAW on this kernel: run as root or leave the device out"
             }
-            Errno::PERM | Errno::ACCESS => "ports below 1024 need a privilege: choose a higher one",
+            Errno::PERM | Errno::ACCESS => "ports below 1024 need a privilege: choose a higher port",
             Errno::ADDRINUSE => "another socket has this port: choose another one, or 0 for any",
             Errno::ADDRNOTAVAIL => "no device of this machine has this address: `ip address` lists them",
             Errno::AFNOSUPPORT => "this machine has no IPv6: use an IPv4 address",

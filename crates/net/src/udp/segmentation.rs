@@ -1,8 +1,9 @@
-//! Batches, whatever the device can do.
+//! Batches, with a fallback for devices without segmentation offload.
 //!
-//! The kernel cuts a batch into datagrams as late as it can. Some devices and tunnels refuse (`EIO`, or `EINVAL`), and there is
-//! no asking beforehand. Then the batch goes out datagram by datagram, and once that has worked the socket stops asking
-//! for segmentation. The order of the datagrams never changes.
+//! The kernel splits a batch into datagrams as late as possible. Some devices and tunnels cannot
+//! (`EIO`, or `EINVAL`), and there is no way to find out in advance. In that case the batch is sent
+//! as single datagrams, and if that succeeds the socket stops using segmentation offload. The order
+//! of the datagrams never changes.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,23 +12,23 @@ use rustix::io::Errno;
 
 use crate::{BATCH_BYTES_MAX, Ecn, SendError, SocketCounters, Transmit};
 
-/// One system call.
+/// The send system call.
 pub(super) trait RawSend {
-    /// Sends `transmit` as it is, with segmentation if it is a batch.
+    /// Sends `transmit` with one call, with segmentation if it is a batch.
     fn send_raw(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
 }
 
-/// How batches are split, and what remains of one.
+/// Splits batches, and keeps the unsent rest of one.
 #[derive(Debug)]
 pub(super) struct Segmentation {
-    /// Datagrams in one call; 1 without segmentation.
+    /// Datagrams per call; 1 without segmentation.
     segments_max: usize,
-    /// The end of a split batch that found no room. At most one: nothing else is sent before it.
-    kept: Option<Kept>,
+    /// The unsent rest of a split batch. At most one: nothing else is sent before it.
+    kept: Option<PendingRest>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct PendingRest {
     destination: SocketAddr,
     source_ip: Option<IpAddr>,
     ecn: Option<Ecn>,
@@ -36,8 +37,8 @@ struct Kept {
     contents: Vec<u8>,
 }
 
-/// How a batch ended early: `sent` bytes from its front went out.
-struct Stopped {
+/// A batch that was sent in part: `sent` bytes from its front.
+struct PartialSend {
     sent: usize,
     error: SendError,
 }
@@ -61,7 +62,7 @@ impl Segmentation {
         transmit.check()?;
         match self.flush(raw, counters) {
             Err(error @ (SendError::WouldBlock | SendError::NoBuffers)) => return Err(error),
-            // It concerns what was kept, which is gone now, and not `transmit`.
+            // The error concerns the kept rest, which is dropped, and not `transmit`.
             Err(error) => tracing::debug!(%error, "the rest of a batch was dropped"),
             Ok(()) => {}
         }
@@ -69,7 +70,7 @@ impl Segmentation {
         match stopped.error {
             SendError::WouldBlock | SendError::NoBuffers if stopped.sent > 0 => {
                 debug_assert!(transmit.contents.len() <= BATCH_BYTES_MAX, "checked above");
-                self.kept = Some(Kept {
+                self.kept = Some(PendingRest {
                     destination: transmit.destination,
                     source_ip: transmit.source_ip,
                     ecn: transmit.ecn,
@@ -106,9 +107,9 @@ impl Segmentation {
         raw: &mut impl RawSend,
         counters: &mut SocketCounters,
         transmit: &Transmit<'_>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), PartialSend> {
         if !transmit.is_batch() {
-            return send_one(raw, counters, transmit).map_err(|error| Stopped { sent: 0, error: error.into() });
+            return send_one(raw, counters, transmit).map_err(|error| PartialSend { sent: 0, error: error.into() });
         }
         let stride = transmit.stride();
         let mut sent = 0;
@@ -121,11 +122,12 @@ impl Segmentation {
                 continue;
             };
             if !(piece.is_batch() && may_be_segmentation(&error)) {
-                return Err(Stopped { sent, error: error.into() });
+                return Err(PartialSend { sent, error: error.into() });
             }
-            // The first datagram alone tells whether segmentation was at fault, or the address, the route, the size.
+            // The first datagram alone shows whether the cause was segmentation or the address, the
+            // route or the size.
             let single = Transmit { contents: &piece.contents[..stride], ..piece };
-            send_one(raw, counters, &single).map_err(|error| Stopped { sent, error: error.into() })?;
+            send_one(raw, counters, &single).map_err(|error| PartialSend { sent, error: error.into() })?;
             tracing::info!(%error, destination = %transmit.destination, "no segmentation offload on this socket");
             sent += stride;
             self.segments_max = 1;
@@ -135,15 +137,15 @@ impl Segmentation {
     }
 }
 
-/// One call; counted if it works.
+/// One call, counted if it succeeds.
 fn send_one(raw: &mut impl RawSend, counters: &mut SocketCounters, transmit: &Transmit<'_>) -> io::Result<()> {
     raw.send_raw(transmit)?;
     counters.on_sent(transmit.contents.len(), transmit.stride());
     Ok(())
 }
 
-/// `EIO`: the device or a tunnel on the way down cannot compute checksums for segments. `EINVAL`: so do some drivers, and the
-/// kernel itself where the socket has no checksums.
+/// `EIO`: the device or a tunnel cannot compute checksums for segments. `EINVAL`: reported by some
+/// drivers, and by the kernel if the socket has no checksums.
 fn may_be_segmentation(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::INVAL))
 }

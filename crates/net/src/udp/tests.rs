@@ -4,14 +4,15 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::*;
 
-/// More datagrams in one call than any kernel segments (64, later 128), so that it refuses with `EINVAL`.
+/// More datagrams in one call than any kernel segments (64, later 128), so that it fails with
+/// `EINVAL`.
 const TOO_MANY: usize = 300;
 
 fn open_local() -> UdpSocket {
     UdpSocket::open(&UdpSocketOptions::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap()
 }
 
-/// Each datagram of one byte that arrives, with its mark.
+/// Each received datagram of one byte, with its ECN mark.
 fn receive(socket: &mut UdpSocket, count: usize) -> Vec<(u8, Option<Ecn>)> {
     let mut buffer = vec![0; crate::RECV_BUFFER_BYTES];
     let mut received = Vec::new();
@@ -26,13 +27,13 @@ fn receive(socket: &mut UdpSocket, count: usize) -> Vec<(u8, Option<Ecn>)> {
 }
 
 #[test]
-fn a_batch_that_the_kernel_refuses_arrives_whole_and_later_marks_are_not_lost() {
+fn a_batch_rejected_by_the_kernel_arrives_and_later_marks_are_kept() {
     let (mut sender, mut receiver) = (open_local(), open_local());
     if sender.max_gso_segments() == 1 {
         eprintln!("skipped: this kernel does not segment; the scripted device in `segmentation` covers the rest");
         return;
     }
-    // Past the limit that is kept otherwise, to meet a real refusal.
+    // Exceeds the limit that the socket otherwise observes, to provoke a real failure.
     sender.segmentation = Segmentation::new(TOO_MANY);
     let contents: Vec<u8> = (0..TOO_MANY).map(|index| index as u8).collect();
     let transmit = Transmit {
@@ -53,7 +54,7 @@ fn a_batch_that_the_kernel_refuses_arrives_whole_and_later_marks_are_not_lost() 
 }
 
 #[test]
-fn a_source_address_that_is_not_ours_is_refused_and_costs_neither_marks_nor_segmentation() {
+fn a_foreign_source_address_is_rejected_without_disabling_marks_or_segmentation() {
     let (mut sender, mut receiver) = (open_local(), open_local());
     let segments_max = sender.max_gso_segments();
     let good = Transmit {
@@ -73,7 +74,7 @@ fn a_source_address_that_is_not_ours_is_refused_and_costs_neither_marks_nor_segm
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_socket_on_loopback_reaches_loopback_and_a_wrong_name_is_explained() {
+fn a_socket_on_loopback_works_and_a_wrong_device_name_is_explained() {
     let bind = (Ipv4Addr::LOCALHOST, 0).into();
     let on_device = |name: &str| UdpSocketOptions { device: Some(name.into()), ..UdpSocketOptions::new(bind) };
     let mut sender = UdpSocket::open(&on_device("lo")).unwrap();
@@ -90,7 +91,7 @@ fn a_socket_on_loopback_reaches_loopback_and_a_wrong_name_is_explained() {
 }
 
 #[test]
-fn opening_what_is_taken_or_foreign_says_what_to_do() {
+fn errors_for_used_and_foreign_addresses_say_what_to_do() {
     let first = open_local();
     let taken = UdpSocketOptions::new(first.local_addr().unwrap());
     let error = UdpSocket::open(&taken).unwrap_err();
@@ -102,7 +103,7 @@ fn opening_what_is_taken_or_foreign_says_what_to_do() {
 }
 
 #[test]
-fn a_port_can_be_shared_by_those_who_ask() {
+fn a_port_can_be_shared_with_reuse_port() {
     let shared = |bind| UdpSocketOptions { reuse_port: true, ..UdpSocketOptions::new(bind) };
     let first = UdpSocket::open(&shared((Ipv4Addr::LOCALHOST, 0).into())).unwrap();
     let second = UdpSocket::open(&shared(first.local_addr().unwrap())).unwrap();
@@ -110,8 +111,8 @@ fn a_port_can_be_shared_by_those_who_ask() {
 }
 
 #[test]
-fn the_wildcard_of_ipv6_leaves_ipv4_alone() {
-    // Any one port may be in use by somebody else; eight in a row are not.
+fn the_ipv6_wildcard_does_not_use_the_ipv4_port() {
+    // Any one port may be in use by another process; eight in a row are not.
     let both = (0..8).any(|_| {
         let Ok(six) = UdpSocket::open(&UdpSocketOptions::new((Ipv6Addr::UNSPECIFIED, 0).into())) else {
             eprintln!("skipped: this host has no IPv6");

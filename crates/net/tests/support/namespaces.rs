@@ -1,4 +1,5 @@
-//! Network namespaces for tests that need cards of their own: made by root, removed at the end and on failure.
+//! Network namespaces for tests that need their own devices: created as root, removed at the end
+//! and on failure.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of the harness")]
 
 use std::fs::{File, read_to_string};
@@ -8,13 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A network namespace with loopback switched on. Dropping it removes it with everything in it.
+/// A network namespace with loopback up. Dropping it removes it with everything in it.
 pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// A new one; its name begins with `tag`.
+    /// Creates a namespace whose name begins with `tag`.
     pub fn new(tag: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -28,15 +29,30 @@ impl Namespace {
         &self.name
     }
 
-    /// `ip -n NAMESPACE ARGUMENTS`; fails the test if it fails.
+    /// Runs `ip -n NAMESPACE ARGUMENTS`; fails the test on an error.
     pub fn ip(&self, arguments: &str) {
         run(Command::new("ip").args(["-n", &self.name]).args(arguments.split_whitespace()));
     }
 
-    /// Adds a card with a cable to nobody, switched off. Its other end, `NAME-end`, is switched on.
-    pub fn add_card(&self, name: &str) {
+    /// Adds a device that is down and not connected to a host. Its other end, `NAME-end`, is up.
+    pub fn add_device(&self, name: &str) {
         self.ip(&format!("link add name {name} type veth peer name {name}-end"));
         self.ip(&format!("link set {name}-end up"));
+    }
+
+    /// Waits until these devices have a carrier. The kernel reports it from a work queue, up to a
+    /// second after "up" when other devices come and go.
+    pub fn wait_for_carrier(&self, devices: &[&str]) {
+        let clock = net::MonotonicClock::start();
+        loop {
+            let table = self.inside(net::interfaces).expect("the table of interfaces");
+            let is_running = |device: &&str| table.iter().any(|found| found.name == **device && found.is_running);
+            if devices.iter().all(is_running) {
+                return;
+            }
+            assert!(clock.now().since_start() < units::Duration::from_secs(60), "no carrier: {table:?}");
+            std::thread::yield_now();
+        }
     }
 
     /// Sets `net.KEY`.
@@ -45,14 +61,14 @@ impl Namespace {
         self.inside(|| std::fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}")));
     }
 
-    /// A command that will run inside.
+    /// A command that runs inside the namespace.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]);
         command
     }
 
-    /// Runs `work` on a thread of its own that is inside; sockets it opens stay inside when they come out.
+    /// Runs `work` on a new thread inside the namespace; sockets that it opens stay inside.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let file = File::open(format!("/run/netns/{}", self.name)).expect("the namespace");
         std::thread::scope(|scope| {
@@ -67,9 +83,10 @@ impl Namespace {
         })
     }
 
-    /// A counter of one of its devices, such as `rx_packets`, read inside.
+    /// A counter of one of its devices, such as `rx_packets`, read inside the namespace.
     pub fn counter(&self, device: &str, counter: &str) -> u64 {
-        // /sys shows the namespace it was mounted in, /proc/thread-self/net the one the thread is in.
+        // /sys shows the namespace in which it was mounted, /proc/thread-self/net that of the
+        // thread.
         let table = self.inside(|| read_to_string("/proc/thread-self/net/dev").expect("the table of devices"));
         let line = table.lines().find_map(|line| line.trim().strip_prefix(&format!("{device}:"))).expect("the device");
         let column = match counter {
@@ -83,12 +100,12 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // While a test fails, nothing more can be done about it.
+        // Errors during cleanup are ignored.
         let _removed = Command::new("ip").args(["netns", "del", &self.name]).status();
     }
 }
 
-/// Two hosts, two cards each, all four in one subnet:
+/// Two hosts with two devices each, all four in one subnet:
 ///
 /// ```text
 ///   left                           hub                         right
@@ -103,7 +120,8 @@ pub struct OneSubnet {
 }
 
 impl OneSubnet {
-    /// Each card answers for its own addresses only: by default Linux lets every card of a host answer for all of them.
+    /// Each device answers ARP for its own addresses only: by default Linux lets every device of a
+    /// host answer for all of them.
     pub fn new() -> Self {
         let world = Self { left: Namespace::new("left"), right: Namespace::new("right"), hub: Namespace::new("hub") };
         world.hub.ip("link add name bridge0 type bridge forward_delay 0");
@@ -121,11 +139,13 @@ impl OneSubnet {
                 namespace.ip(&format!("link set {card} up"));
             }
         }
+        world.left.wait_for_carrier(&["l1", "l2"]);
+        world.right.wait_for_carrier(&["r1", "r2"]);
         world
     }
 }
 
-/// Whether tests of this kind can run; says so if not.
+/// Whether tests of this kind can run; prints the reason if not.
 #[expect(clippy::print_stderr, reason = "a skipped test says why")]
 pub fn available() -> bool {
     let is_root = rustix::process::geteuid().is_root();

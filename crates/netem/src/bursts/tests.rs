@@ -3,7 +3,7 @@ use units::Rng;
 
 use super::*;
 
-/// The share of lost packets and the mean run of lost ones over `count` packets.
+/// The share of lost packets and the mean burst length over `count` packets.
 fn measure(settings: &BurstLoss, seed: u64, count: u32) -> (f64, f64) {
     let mut bursts = Bursts::new(&Rng::from_seed(seed));
     let (mut lost, mut runs, mut before) = (0, 0, false);
@@ -17,8 +17,9 @@ fn measure(settings: &BurstLoss, seed: u64, count: u32) -> (f64, f64) {
 }
 
 #[test]
-fn the_closed_forms_are_those_of_the_textbook_where_it_has_them() {
-    // Gilbert's simplest case: all is lost in bad, nothing in good, so a burst is a stay in bad.
+fn the_closed_forms_match_known_special_cases() {
+    // Gilbert's simplest case: all packets are lost in the bad state and none in the good state, so
+    // a burst is a stay in the bad state.
     let settings = BurstLoss {
         good_to_bad: Ratio::new(1, 100),
         bad_to_good: Ratio::new(1, 4),
@@ -27,7 +28,7 @@ fn the_closed_forms_are_those_of_the_textbook_where_it_has_them() {
     };
     assert!((settings.mean_loss() - 0.01 / 0.26).abs() < 1e-12);
     assert!((settings.mean_burst_packets() - 4.0).abs() < 1e-12);
-    // Both states alike: independent loss, whose runs have the mean 1 / (1 - p).
+    // Equal states: independent loss, whose mean burst length is 1 / (1 - p).
     let alike = BurstLoss { loss_good: Ratio::new(1, 5), loss_bad: Ratio::new(1, 5), ..settings };
     assert!((alike.mean_loss() - 0.2).abs() < 1e-12);
     assert!((alike.mean_burst_packets() - 1.25).abs() < 1e-12);
@@ -36,7 +37,7 @@ fn the_closed_forms_are_those_of_the_textbook_where_it_has_them() {
 }
 
 #[test]
-fn a_run_loses_what_the_closed_forms_say() {
+fn measured_losses_match_the_closed_forms() {
     let grid = [(20, 5, 0, 100), (50, 10, 1, 60), (200, 3, 0, 50), (10, 2, 5, 90)];
     for (good_packets, bad_packets, loss_good, loss_bad) in grid {
         let settings = BurstLoss {
@@ -46,7 +47,8 @@ fn a_run_loses_what_the_closed_forms_say() {
             loss_bad: Ratio::new(loss_bad, 100),
         };
         let (loss, burst) = measure(&settings, 8, 1_000_000);
-        // At least 4,900 stays in bad, each of a geometric length: a standard error below 2 %.
+        // At least 4,900 stays in the bad state, each of a geometric length: a standard error below
+        // 2 %.
         assert!((loss / settings.mean_loss() - 1.0).abs() < 0.04, "{loss} for {}: {settings:?}", settings.mean_loss());
         let expected = settings.mean_burst_packets();
         assert!((burst / expected - 1.0).abs() < 0.04, "{burst} for {expected}: {settings:?}");
@@ -54,7 +56,7 @@ fn a_run_loses_what_the_closed_forms_say() {
 }
 
 #[test]
-fn more_loss_in_one_state_shifts_no_draw_of_the_other() {
+fn more_loss_in_one_state_does_not_shift_draws_of_the_other() {
     let settings = BurstLoss {
         good_to_bad: Ratio::new(1, 10),
         bad_to_good: Ratio::new(1, 5),
@@ -75,7 +77,7 @@ fn more_loss_in_one_state_shifts_no_draw_of_the_other() {
 
 proptest! {
     #[test]
-    fn the_closed_forms_stay_within_what_is_possible(ratios in prop::array::uniform4(1..999_999_u64)) {
+    fn the_closed_forms_stay_in_range(ratios in prop::array::uniform4(1..999_999_u64)) {
         let [good_to_bad, bad_to_good, loss_good, loss_bad] = ratios.map(Ratio::from_millionths);
         let settings = BurstLoss { good_to_bad, bad_to_good, loss_good, loss_bad };
         let (low, high) = (loss_good.as_f64().min(loss_bad.as_f64()), loss_good.as_f64().max(loss_bad.as_f64()));

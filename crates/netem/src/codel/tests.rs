@@ -5,13 +5,14 @@ use crate::{Ecn, LengthOnly};
 
 const BYTES: u64 = 1000;
 
-/// Late enough that a packet can have waited before.
+/// Offset by a second, so that packets can have waited before.
 fn ms(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(10_000 + millis)
 }
 
-/// A queue that never runs low, in which every packet has waited for the time given when it is taken.
-struct Standing {
+/// A queue that never runs empty, in which every packet has waited for the given time when it is
+/// taken.
+struct StandingQueue {
     control: Control,
     settings: CoDel,
     queue: Queue<LengthOnly>,
@@ -19,7 +20,7 @@ struct Standing {
     packet: LengthOnly,
 }
 
-impl Standing {
+impl StandingQueue {
     fn new(settings: CoDel, packet: LengthOnly) -> Self {
         let stats = LinkStats::default();
         Self { control: Control::default(), settings, queue: Queue::new(), stats, packet }
@@ -34,7 +35,8 @@ impl Standing {
         self.control.dequeue(now, &self.settings, &mut self.queue, &mut self.stats)
     }
 
-    /// A dequeue each millisecond; the times in milliseconds at which packets were dropped or marked.
+    /// Dequeues once per millisecond; returns the times in milliseconds at which packets were
+    /// dropped or marked.
     fn signals(&mut self, millis: core::ops::Range<u64>, waited: Duration) -> Vec<u64> {
         let mut times = Vec::new();
         for millis in millis {
@@ -52,10 +54,10 @@ const SHORT: Duration = Duration::from_millis(4);
 
 #[test]
 fn drops_begin_after_an_interval_and_follow_the_control_law() {
-    let mut standing = Standing::new(CoDel::default(), LengthOnly::new(1000));
+    let mut standing = StandingQueue::new(CoDel::default(), LengthOnly::new(1000));
     let times = standing.signals(1000..2000, LONG);
-    // The first wait above the target is seen at 1000 ms; the rest is t += 100 / sqrt(count), each seen by the next
-    // dequeue on a whole millisecond.
+    // The first wait above the target is seen at 1000 ms. Then t += 100 / sqrt(count), each seen by
+    // the next dequeue on a whole millisecond.
     let (mut due, mut expected) = (1100.0, Vec::new());
     for count in 1_u32.. {
         if due > 1999.0 {
@@ -69,15 +71,15 @@ fn drops_begin_after_an_interval_and_follow_the_control_law() {
 }
 
 #[test]
-fn a_wait_of_exactly_the_target_is_too_long() {
-    let mut standing = Standing::new(CoDel::default(), LengthOnly::new(1000));
+fn a_wait_of_exactly_the_target_counts_as_too_long() {
+    let mut standing = StandingQueue::new(CoDel::default(), LengthOnly::new(1000));
     assert_eq!(standing.signals(0..101, Duration::from_nanos(4_999_999)), [0; 0]);
     assert_eq!(standing.signals(101..202, Duration::from_millis(5)), [201]);
 }
 
 #[test]
-fn a_wait_below_the_target_ends_dropping_and_starts_the_interval_anew() {
-    let mut standing = Standing::new(CoDel::default(), LengthOnly::new(1000));
+fn a_wait_below_the_target_ends_dropping_and_restarts_the_interval() {
+    let mut standing = StandingQueue::new(CoDel::default(), LengthOnly::new(1000));
     assert_eq!(standing.signals(0..250, LONG), [100, 200]);
     assert_eq!(standing.signals(250..251, SHORT), [0; 0]);
     assert_eq!(standing.signals(251..351, LONG), [0; 0], "an interval must pass again");
@@ -85,24 +87,24 @@ fn a_wait_below_the_target_ends_dropping_and_starts_the_interval_anew() {
 }
 
 #[test]
-fn dropping_that_comes_back_soon_begins_near_its_old_rate() {
-    let mut standing = Standing::new(CoDel::default(), LengthOnly::new(1000));
+fn dropping_that_resumes_soon_begins_near_its_old_rate() {
+    let mut standing = StandingQueue::new(CoDel::default(), LengthOnly::new(1000));
     let drops = standing.signals(0..1000, LONG).len() as u64;
     assert_eq!((standing.control.count, standing.control.count_at_start), (drops, 1));
     standing.signals(1000..1001, SHORT);
-    // One interval to begin, then 100 / sqrt(drops - 1) to the second drop.
+    // One interval before the first drop, then 100 / sqrt(drops - 1) to the second.
     let again = standing.signals(1001..1200, LONG);
     let step = 100.0 / ((drops - 1) as f64).sqrt();
     assert_eq!(again[..2], [1101, (1101.0 + step).ceil() as u64]);
 
-    // After 16 intervals below the target, the old rate is forgotten.
+    // After 16 intervals below the target, the old rate is discarded.
     standing.signals(1200..1201, SHORT);
     let late = standing.signals(3201..3450, LONG);
     assert_eq!(late, [3301, 3401]);
 }
 
 #[test]
-fn one_packet_that_is_left_is_no_standing_queue() {
+fn one_remaining_packet_is_not_a_standing_queue() {
     let mut control = Control::default();
     let (mut queue, mut stats) = (Queue::new(), LinkStats::default());
     let old = |line_bytes| Waiting { since: Instant::ZERO, line_bytes, packet: LengthOnly::new(1000) };
@@ -110,10 +112,10 @@ fn one_packet_that_is_left_is_no_standing_queue() {
     for millis in 0..1000 {
         queue.push(old(BYTES));
         assert!(control.dequeue(ms(millis), &CoDel::default(), &mut queue, &mut stats).is_some());
-        assert_eq!(queue.len(), 1, "however long they have waited");
+        assert_eq!(queue.len(), 1, "regardless of the waiting time");
     }
     assert_eq!(stats.dropped_by_codel, 0);
-    // One byte more than the largest packet is.
+    // One byte more than the largest packet is a standing queue.
     queue.push(old(1));
     for millis in 1000..1101 {
         queue.push(old(BYTES));
@@ -125,11 +127,11 @@ fn one_packet_that_is_left_is_no_standing_queue() {
 }
 
 #[test]
-fn packets_that_can_be_marked_are_marked_where_others_are_dropped() {
+fn ecn_capable_packets_are_marked_instead_of_dropped() {
     let marking = CoDel { ecn: true, ..CoDel::default() };
-    let mut dropped = Standing::new(marking, LengthOnly::new(1000));
-    let mut marked = Standing::new(marking, LengthOnly::ecn_capable(1000));
-    let mut unmarked = Standing::new(CoDel::default(), LengthOnly::ecn_capable(1000));
+    let mut dropped = StandingQueue::new(marking, LengthOnly::new(1000));
+    let mut marked = StandingQueue::new(marking, LengthOnly::ecn_capable(1000));
+    let mut unmarked = StandingQueue::new(CoDel::default(), LengthOnly::ecn_capable(1000));
     let drops = dropped.signals(0..1000, LONG);
     assert_eq!(marked.signals(0..1000, LONG), drops);
     assert_eq!(unmarked.signals(0..1000, LONG), drops);
@@ -137,14 +139,14 @@ fn packets_that_can_be_marked_are_marked_where_others_are_dropped() {
     assert_eq!((marked.stats.marked, marked.stats.dropped_by_codel), (drops.len() as u64, 0));
     assert_eq!(unmarked.stats.marked, 0);
     assert_eq!(
-        Standing::new(marking, LengthOnly::ecn_capable(1)).dequeue(ms(0), LONG).unwrap().packet.ecn,
+        StandingQueue::new(marking, LengthOnly::ecn_capable(1)).dequeue(ms(0), LONG).unwrap().packet.ecn,
         Ecn::Capable
     );
 }
 
 #[test]
 fn a_long_pause_makes_several_drops_due_at_once() {
-    let mut standing = Standing::new(CoDel::default(), LengthOnly::new(1000));
+    let mut standing = StandingQueue::new(CoDel::default(), LengthOnly::new(1000));
     assert_eq!(standing.signals(0..101, LONG), [100]);
     // Due at 200, 270.7, 328.4, 378.4: all four at the next dequeue.
     assert_eq!(standing.signals(400..401, LONG), [400; 4]);
@@ -155,14 +157,14 @@ proptest! {
     fn the_control_law_is_exact(at in 0..1_u64 << 62, interval in 1..u64::MAX / 4, count in 1..u64::MAX) {
         let settings = CoDel { target: Duration::from_nanos(1), interval: Duration::from_nanos(interval), ecn: false };
         let span = u128::from((settings.control_law(Instant::from_nanos(at), count) - Instant::from_nanos(at)).as_nanos());
-        // The largest whole number with span <= interval / sqrt(count), without a root.
+        // The largest integer with span <= interval / sqrt(count), checked without a square root.
         let square = u128::from(interval) * u128::from(interval);
         prop_assert!(span * span <= square / u128::from(count));
         prop_assert!((span + 1) * (span + 1) > square / u128::from(count));
     }
 
     #[test]
-    fn what_goes_in_comes_out_or_is_counted(
+    fn every_packet_leaves_the_queue_or_is_counted_as_dropped(
         steps in prop::collection::vec((0..60_u64, 0..4_usize, 1..1500_u64, any::<bool>()), 1..400),
         ecn: bool,
     ) {
@@ -179,7 +181,7 @@ proptest! {
             }
             let was_empty = queue.is_empty();
             let out = control.dequeue(now, &settings, &mut queue, &mut stats);
-            prop_assert_eq!(out.is_none(), was_empty, "it never empties the queue by drops alone");
+            prop_assert_eq!(out.is_none(), was_empty, "drops alone never empty the queue");
             passed += u64::from(out.is_some());
             prop_assert_eq!(pushed, passed + stats.dropped_by_codel + queue.len() as u64);
         }

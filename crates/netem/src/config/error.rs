@@ -1,34 +1,35 @@
-//! Why settings describe no link.
+//! Validation errors of link settings.
 
 use core::fmt;
 use std::error::Error;
 
 use crate::jitter::PARETO_SHAPE_HUNDREDTHS_MAX;
 
-/// Why a [`LinkConfig`](crate::LinkConfig) describes no link. Its words name the field and say what is allowed.
+/// An invalid [`LinkConfig`](crate::LinkConfig). The message names the field and the permitted
+/// values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The rate is zero, so the first packet would stay on the line for ever. To cut a link, set its loss to one or its
-    /// state.
+    /// The rate is zero, so the first packet would never leave. To take a link down, set its loss
+    /// to one or its state.
     ZeroRate,
-    /// A line has a rate or a trace, not both.
+    /// Both a rate and a trace are set.
     RateAndTrace,
-    /// A distribution of delays has no width.
+    /// A jitter distribution has no width, or its shape is out of range.
     Jitter,
-    /// The chain of burst loss would stay in one state for ever, or lose nothing.
+    /// The burst-loss chain would never change its state, or lose nothing.
     BurstLoss,
-    /// Packets shall be reordered by no time at all, so the fault would never show.
-    ReorderedByNothing,
-    /// A queue is bounded in time, but no rate says how much that is.
+    /// Packets are to be reordered by a delay of zero, which has no effect.
+    ZeroReorderDelay,
+    /// The queue is limited in time, but there is no rate to convert the limit to bytes.
     QueueDelayWithoutRate,
     /// CoDel's target is zero or exceeds its interval.
     CoDel,
-    /// The settings that the schedule has reached describe no link.
+    /// The settings are invalid after a change of the schedule.
     Scheduled {
-        /// Which change of the schedule, from zero.
+        /// Index of the change, from zero.
         index: usize,
-        /// What is wrong after it.
+        /// The error after it.
         error: Box<Self>,
     },
 }
@@ -36,8 +37,10 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::ZeroRate => "the rate of a link must exceed zero: to cut the link, set its loss to 1 or its state",
-            Self::RateAndTrace => "rate and trace: only one of them may be set, because each says how fast the line is",
+            Self::ZeroRate => {
+                "the rate of a link must exceed zero: to take the link down, set its loss to 1 or its state"
+            }
+            Self::RateAndTrace => "rate and trace: only one of them may be set",
             Self::Jitter => {
                 return write!(
                     f,
@@ -45,14 +48,12 @@ impl fmt::Display for ConfigError {
                      {PARETO_SHAPE_HUNDREDTHS_MAX} hundredths"
                 );
             }
-            Self::BurstLoss => {
-                "burst_loss: good_to_bad, bad_to_good and loss_bad must exceed zero, or there would be no bursts"
-            }
-            Self::ReorderedByNothing => {
-                "reorder_by must exceed zero: some packets shall be reordered, so set how much later they arrive"
+            Self::BurstLoss => "burst_loss: good_to_bad, bad_to_good and loss_bad must exceed zero",
+            Self::ZeroReorderDelay => {
+                "reorder_by must exceed zero if reorder does: it is the additional delay of reordered packets"
             }
             Self::QueueDelayWithoutRate => {
-                "queue_delay needs a rate or a trace: without one, bound the queue by queue_bytes"
+                "queue_delay needs a rate or a trace: without one, limit the queue with queue_bytes"
             }
             Self::CoDel => "discipline: the target of CoDel must exceed zero and be at most its interval",
             Self::Scheduled { index, error } => return write!(f, "change {index} of the schedule: {error}"),

@@ -1,57 +1,57 @@
 use super::*;
-use crate::{Change, Spread};
+use crate::{Change, Distribution};
 
-/// Each is refused, for the reason given, in words that name the field.
-fn assert_refused(config: &LinkConfig, expected: &ConfigError, words: &str) {
+/// Asserts that the settings are rejected with this error, and that the message contains `words`.
+fn assert_rejected(config: &LinkConfig, expected: &ConfigError, words: &str) {
     let error = config.validate().expect_err(words);
     assert_eq!(&error, expected, "{config:?}");
     assert!(error.to_string().contains(words), "{error}");
 }
 
 #[test]
-fn the_default_is_a_link() {
+fn the_default_config_is_valid() {
     assert_eq!(LinkConfig::default().validate(), Ok(()));
 }
 
 #[test]
-fn settings_without_a_meaning_are_refused_in_words() {
+fn contradictory_settings_are_rejected_with_a_reason() {
     let wire = LinkConfig::default;
     let stopped = LinkConfig { rate: Some(Rate::ZERO), ..wire() };
-    assert_refused(&stopped, &ConfigError::ZeroRate, "the rate of a link must exceed zero");
+    assert_rejected(&stopped, &ConfigError::ZeroRate, "the rate of a link must exceed zero");
     let idle = LinkConfig { reorder: Ratio::ONE, ..wire() };
-    assert_refused(&idle, &ConfigError::ReorderedByNothing, "reorder_by must exceed zero");
+    assert_rejected(&idle, &ConfigError::ZeroReorderDelay, "reorder_by must exceed zero");
     let trace = Trace::from_millis([1]).ok();
     let both = LinkConfig { rate: Some(Rate::from_mbps(1)), trace: trace.clone(), ..wire() };
-    assert_refused(&both, &ConfigError::RateAndTrace, "rate and trace: only one");
+    assert_rejected(&both, &ConfigError::RateAndTrace, "rate and trace: only one");
     let timeless = LinkConfig { queue_delay: Some(Duration::from_millis(30)), ..wire() };
-    assert_refused(&timeless, &ConfigError::QueueDelayWithoutRate, "queue_delay needs a rate or a trace");
+    assert_rejected(&timeless, &ConfigError::QueueDelayWithoutRate, "queue_delay needs a rate or a trace");
     assert_eq!(LinkConfig { trace, ..timeless }.validate(), Ok(()));
 }
 
 #[test]
 fn jitter_must_have_a_width() {
     let (zero, some) = (Duration::ZERO, Duration::from_millis(1));
-    let refused = [
-        Spread::Uniform { max: zero },
-        Spread::Normal { deviation: zero },
-        Spread::Pareto { scale: zero, shape_hundredths: 150, cap: some },
-        Spread::Pareto { scale: some, shape_hundredths: 0, cap: some },
-        Spread::Pareto { scale: some, shape_hundredths: PARETO_TOO_FLAT, cap: some },
-        Spread::Pareto { scale: some, shape_hundredths: 150, cap: zero },
+    let rejected = [
+        Distribution::Uniform { max: zero },
+        Distribution::Normal { deviation: zero },
+        Distribution::Pareto { scale: zero, shape_hundredths: 150, cap: some },
+        Distribution::Pareto { scale: some, shape_hundredths: 0, cap: some },
+        Distribution::Pareto { scale: some, shape_hundredths: PARETO_TOO_FLAT, cap: some },
+        Distribution::Pareto { scale: some, shape_hundredths: 150, cap: zero },
     ];
-    for spread in refused {
-        let config = LinkConfig { jitter: Some(Jitter { spread, reorders: false }), ..LinkConfig::default() };
-        assert_refused(&config, &ConfigError::Jitter, "jitter: max, deviation, scale and cap must exceed zero");
+    for distribution in rejected {
+        let config = LinkConfig { jitter: Some(Jitter { distribution, reorders: false }), ..LinkConfig::default() };
+        assert_rejected(&config, &ConfigError::Jitter, "jitter: max, deviation, scale and cap must exceed zero");
     }
-    let spread = Spread::Pareto { scale: some, shape_hundredths: PARETO_TOO_FLAT - 1, cap: some };
-    let config = LinkConfig { jitter: Some(Jitter { spread, reorders: true }), ..LinkConfig::default() };
+    let distribution = Distribution::Pareto { scale: some, shape_hundredths: PARETO_TOO_FLAT - 1, cap: some };
+    let config = LinkConfig { jitter: Some(Jitter { distribution, reorders: true }), ..LinkConfig::default() };
     assert_eq!(config.validate(), Ok(()));
 }
 
 const PARETO_TOO_FLAT: u32 = crate::jitter::PARETO_SHAPE_HUNDREDTHS_MAX + 1;
 
 #[test]
-fn bursts_must_come_go_and_lose() {
+fn burst_loss_needs_both_transitions_and_a_loss() {
     let bursts = BurstLoss {
         good_to_bad: Ratio::new(1, 9),
         bad_to_good: Ratio::new(1, 3),
@@ -60,12 +60,12 @@ fn bursts_must_come_go_and_lose() {
     };
     let with = |burst_loss| LinkConfig { burst_loss: Some(burst_loss), ..LinkConfig::default() };
     assert_eq!(with(bursts).validate(), Ok(()));
-    for refused in [
+    for rejected in [
         BurstLoss { good_to_bad: Ratio::ZERO, ..bursts },
         BurstLoss { bad_to_good: Ratio::ZERO, ..bursts },
         BurstLoss { loss_bad: Ratio::ZERO, ..bursts },
     ] {
-        assert_refused(&with(refused), &ConfigError::BurstLoss, "burst_loss: good_to_bad, bad_to_good and loss_bad");
+        assert_rejected(&with(rejected), &ConfigError::BurstLoss, "burst_loss: good_to_bad, bad_to_good and loss_bad");
     }
 }
 
@@ -77,19 +77,19 @@ fn codel_needs_a_target_within_its_interval() {
         LinkConfig { discipline: Discipline::CoDel(codel), ..LinkConfig::default() }
     };
     assert_eq!(with(5, 5).validate(), Ok(()));
-    for refused in [with(0, 100), with(6, 5)] {
-        assert_refused(&refused, &ConfigError::CoDel, "discipline: the target of CoDel");
+    for rejected in [with(0, 100), with(6, 5)] {
+        assert_rejected(&rejected, &ConfigError::CoDel, "discipline: the target of CoDel");
     }
 }
 
 #[test]
-fn a_schedule_is_checked_as_far_as_it_goes() {
+fn every_change_of_a_schedule_is_validated() {
     let at = Duration::from_millis;
     let schedule = Schedule::once([(at(1), Change::Loss(Ratio::ONE)), (at(2), Change::Rate(Some(Rate::ZERO)))]);
     let config = LinkConfig { schedule: schedule.ok(), ..LinkConfig::default() };
     let inner = ConfigError::ZeroRate;
     let error = ConfigError::Scheduled { index: 1, error: Box::new(inner.clone()) };
-    assert_refused(&config, &error, "change 1 of the schedule: the rate");
+    assert_rejected(&config, &error, "change 1 of the schedule: the rate");
     assert_eq!(std::error::Error::source(&error).map(ToString::to_string), Some(inner.to_string()));
 
     let changes = [(at(5), Change::Reorder(Ratio::ONE, at(1))), (at(9), Change::Rate(None))];
@@ -100,11 +100,11 @@ fn a_schedule_is_checked_as_far_as_it_goes() {
         ..LinkConfig::default()
     };
     let error = ConfigError::Scheduled { index: 1, error: Box::new(ConfigError::QueueDelayWithoutRate) };
-    assert_refused(&bounded, &error, "change 1 of the schedule: queue_delay");
+    assert_rejected(&bounded, &error, "change 1 of the schedule: queue_delay");
 }
 
 #[test]
-fn a_queue_bound_in_time_follows_the_rate() {
+fn a_queue_limit_in_time_follows_the_rate() {
     let config = LinkConfig {
         rate: Some(Rate::from_mbps(100)),
         queue_delay: Some(Duration::from_millis(30)),

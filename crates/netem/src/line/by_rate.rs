@@ -1,8 +1,9 @@
 //! A line with a rate.
 //!
-//! A packet of 1500 bytes takes 120 ns at 100 Gb/s, and one of 1499 takes 119.92 ns. Rounding each to a nanosecond would
-//! move the rate by up to one part in a hundred, so the end of each packet is kept as whole nanoseconds and an exact
-//! fraction; only what others see is rounded, up, because a packet is not there before its last bit.
+//! A packet of 1500 bytes takes 120 ns at 100 Gb/s, and one of 1499 takes 119.92 ns. Rounding each
+//! to a nanosecond would change the rate by up to one percent. So the end of each packet is kept as
+//! whole nanoseconds and an exact fraction. Only the reported time is rounded, and rounded up,
+//! because a packet has not departed before its last bit.
 
 use units::{Duration, Instant, Rate};
 
@@ -10,11 +11,11 @@ const BIT_NANOS_PER_BYTE: u128 = 8 * 1_000_000_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct ByRate {
-    /// `None`: packets take no time.
+    /// `None`: transmission takes no time.
     rate: Option<Rate>,
-    /// When the line is, or was, free again: whole nanoseconds...
+    /// The time at which the line becomes, or became, idle: whole nanoseconds.
     whole: Instant,
-    /// ...and a fraction of the next one, in units of 1 ns / rate. `0 <= fraction < rate`.
+    /// The fraction of the next nanosecond, in units of 1 ns / rate. `0 <= fraction < rate`.
     fraction: u64,
 }
 
@@ -31,14 +32,15 @@ impl ByRate {
         since.max(self.free_at())
     }
 
-    /// A packet starts as soon as both are ready: the packet at `since`, the line after the last one.
+    /// A packet starts when both are ready: the packet at `since`, the line after the previous
+    /// packet.
     pub(super) fn start(&mut self, since: Instant, line_bytes: u64) {
         self.wait_until(since);
         let Some(rate) = self.rate else { return };
-        // At most 2^64 * 2^33 + 2^64, so nothing overflows.
+        // At most 2^64 * 2^33 + 2^64, so there is no overflow.
         let bit_nanos = u128::from(line_bytes) * BIT_NANOS_PER_BYTE + u128::from(self.fraction);
         let rate_bps = rate.as_bps();
-        // All packets but those of gigabytes: half the numbers, a fraction of the time.
+        // Covers all packets below a gigabyte; 64-bit division is several times faster.
         let (nanos, fraction) = match u64::try_from(bit_nanos) {
             Ok(bit_nanos) => (bit_nanos / rate_bps, bit_nanos % rate_bps),
             Err(_) => {
@@ -50,12 +52,12 @@ impl ByRate {
         self.fraction = fraction;
     }
 
-    /// The packet on the line leaves this much later.
+    /// Delays the departure of the packet in transmission.
     pub(super) fn shift(&mut self, by: Duration) {
         self.whole += by;
     }
 
-    /// The idle line is not free before `at`.
+    /// Makes the idle line unavailable before `at`.
     pub(super) fn wait_until(&mut self, at: Instant) {
         if at > self.whole {
             (self.whole, self.fraction) = (at, 0);

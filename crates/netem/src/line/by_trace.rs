@@ -1,12 +1,14 @@
-//! A line that follows a recording: each opportunity carries 1500 bytes of what was offered before it.
+//! A line that follows a trace: each opportunity carries 1500 bytes that were offered before it.
 //!
 //! ```text
 //!   opportunities     |    |    ||        |           each 1500 bytes, at its millisecond
-//!   packets           a bc dddd          (wasted)     b and c share one, d takes two, the last finds nothing
+//!   packets           a bc dddd          (unused)
+//!
+//!   b and c share an opportunity, d takes two, the last one is unused
 //! ```
 //!
-//! What an opportunity does not carry is lost for good, as in mahimahi: a line cannot save up. A packet offered in the
-//! very nanosecond of an opportunity comes too late for it, as there.
+//! The unused part of an opportunity is lost, as in mahimahi. A packet offered in the same
+//! nanosecond as an opportunity is too late for it, also as in mahimahi.
 
 use units::{Duration, Instant};
 
@@ -16,15 +18,17 @@ use crate::trace::OPPORTUNITY_BYTES;
 #[derive(Clone, Debug)]
 pub(super) struct ByTrace {
     trace: Trace,
-    /// The first opportunity of which nothing is used.
+    /// The first unused opportunity.
     next: u64,
-    /// Bytes left of the one before. It comes at `free_at` if there are any.
+    /// Bytes left of the opportunity before it, which is at `free_at` if there are any.
     left_bytes: u64,
-    /// When the last packet left, or leaves.
+    /// Departure time of the last packet.
     free_at: Instant,
-    /// How much of the packet on the line is yet to be carried, if this recording stopped while it carried it.
+    /// Remaining bytes of the packet in transmission, if the line stopped during its transmission
+    /// under this trace.
     held_bytes: Option<u64>,
-    /// Whether the packet on the line leaves by this recording; it may have started by an earlier pace.
+    /// Whether the packet in transmission departs by this trace; it may have started under an
+    /// earlier capacity.
     carries: bool,
 }
 
@@ -49,10 +53,11 @@ impl ByTrace {
         self.trace.time_of(self.trace.first_at_or_after(since + Duration::from_nanos(1)))
     }
 
-    /// `at` is what [`ready_at`](Self::ready_at) said: a packet that starts with `free_at` shares an opportunity.
+    /// `at` is the result of [`ready_at`](Self::ready_at): a packet that starts at `free_at` shares
+    /// an opportunity.
     pub(super) fn start(&mut self, at: Instant, line_bytes: u64) {
         self.carries = true;
-        // Even an empty packet must wait for its turn.
+        // Even an empty packet must wait for an opportunity.
         let line_bytes = line_bytes.max(1);
         if at > self.free_at {
             self.left_bytes = 0;
@@ -69,7 +74,7 @@ impl ByTrace {
     pub(super) fn stop(&mut self, at: Instant, is_busy: bool) {
         let first = self.trace.first_at_or_after(at);
         if is_busy && self.carries {
-            // The packet has not left, so its last opportunity is still to come.
+            // The packet has not departed, so its last opportunity is in the future.
             let unused = self.next.saturating_sub(first);
             self.held_bytes = Some(unused.saturating_mul(OPPORTUNITY_BYTES).saturating_sub(self.left_bytes));
             self.next = first;
@@ -77,7 +82,7 @@ impl ByTrace {
         self.left_bytes = 0;
     }
 
-    /// `still`: for how long nothing moved.
+    /// `still` is the duration of the stop.
     pub(super) fn resume(&mut self, at: Instant, still: Duration, is_busy: bool) {
         match self.held_bytes.take() {
             Some(held_bytes) => {
@@ -91,14 +96,14 @@ impl ByTrace {
         }
     }
 
-    /// Wastes the opportunities before `at`.
+    /// Skips the opportunities before `at`.
     fn skip_to(&mut self, at: Instant) {
         if self.trace.time_of(self.next) < at {
             self.next = self.trace.first_at_or_after(at);
         }
     }
 
-    /// Gives the next `bytes` bytes, at least one, to the packet on the line.
+    /// Assigns the next `bytes` bytes, at least one, to the packet in transmission.
     fn carry(&mut self, bytes: u64) {
         let opportunities = bytes.div_ceil(OPPORTUNITY_BYTES);
         self.next = self.next.saturating_add(opportunities);

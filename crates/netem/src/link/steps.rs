@@ -1,4 +1,4 @@
-//! What happens between two calls, step by step, each as of when it happens.
+//! The events between two calls, processed one by one as of their times.
 
 use units::Instant;
 
@@ -7,8 +7,8 @@ use crate::queue::Waiting;
 use crate::{Discipline, LineState, LinkConfig, Packet};
 
 impl<P: Packet> Link<P> {
-    /// Lets pass what has passed by `now`: at most two steps a packet over its life, and one a scheduled change while the
-    /// link holds packets that wait for the line or are on it.
+    /// Processes all events up to `now`: at most two per packet over its lifetime, and one per
+    /// scheduled change while packets wait or are in transmission.
     #[inline]
     pub(super) fn advance(&mut self, now: Instant) {
         if now >= self.idle_until {
@@ -19,14 +19,15 @@ impl<P: Packet> Link<P> {
     fn step_until(&mut self, now: Instant) {
         loop {
             let change_at = self.next_change_at();
-            // Of equal times the departure comes first, then the change, then the start: see `Link`.
+            // At equal times the departure comes first, then the change, then the start: see
+            // `Link`.
             let departure = self.line.departure();
             let start = if departure.is_none() { self.next_start() } else { None };
             if let Some(departure) = departure
                 && departure <= now
                 && change_at.is_none_or(|change_at| departure <= change_at)
             {
-                self.leave_line(departure);
+                self.depart(departure);
             } else if let Some(start) = start
                 && start <= now
                 && change_at.is_none_or(|change_at| start < change_at)
@@ -39,26 +40,27 @@ impl<P: Packet> Link<P> {
             } else {
                 let next = departure.or(start).into_iter().chain(change_at).min();
                 self.idle_until = next.unwrap_or(Instant::from_nanos(u64::MAX));
-                self.from_line = self.next_from_line();
+                self.arrival_from_line = self.next_arrival_from_line();
                 return;
             }
         }
     }
 
-    /// No packet that waits or is on the line arrives before. `None` if none ever will.
-    pub(super) fn next_from_line(&self) -> Option<Instant> {
+    /// A lower bound of the arrival of all packets that wait or are in transmission. `None` if none
+    /// will arrive.
+    pub(super) fn next_arrival_from_line(&self) -> Option<Instant> {
         let change_at = self.next_change_at();
         let Some(step) = self.line.departure().or_else(|| self.next_start()) else {
             let waits = !self.line.is_idle() || !self.queue.is_empty();
-            return change_at.filter(|_| waits && self.will_be_released());
+            return change_at.filter(|_| waits && self.will_resume());
         };
         let config = &self.config;
         let arrival = match &config.jitter {
             None => step + config.delay,
             Some(jitter) if jitter.reorders => step + jitter.shortest(config.delay),
-            Some(jitter) => (step + jitter.shortest(config.delay)).max(self.turn),
+            Some(jitter) => (step + jitter.shortest(config.delay)).max(self.order_floor),
         };
-        // A change may let packets arrive sooner or later, but none before it happens.
+        // A change may make packets arrive earlier or later, but not before the change.
         Some(change_at.map_or(arrival, |change_at| arrival.min(change_at)))
     }
 
@@ -67,11 +69,12 @@ impl<P: Packet> Link<P> {
         self.cursor.next_change(schedule).map(|(at, _)| at)
     }
 
-    fn will_be_released(&self) -> bool {
-        self.config.schedule.as_ref().is_some_and(|schedule| self.cursor.releases(schedule))
+    fn will_resume(&self) -> bool {
+        self.config.schedule.as_ref().is_some_and(|schedule| self.cursor.resumes(schedule))
     }
 
-    /// When the first of those that wait goes on the line; `None` if none waits, or the line is busy or stopped.
+    /// The start of the next transmission; `None` if no packet waits, or the line is busy or
+    /// stopped.
     fn next_start(&self) -> Option<Instant> {
         self.line.ready_at(self.queue.first_since()?)
     }
@@ -87,38 +90,38 @@ impl<P: Packet> Link<P> {
         self.stats.carried_bytes += line_bytes;
         self.stats.queue_delay_sum += waited;
         self.stats.queue_delay_max = self.stats.queue_delay_max.max(waited);
-        self.is_doomed = self.config.state == LineState::Silent;
+        self.drops_on_departure = self.config.state == LineState::Silent;
         self.line.start(since, at, line_bytes, packet);
         self.on_line_since = at;
     }
 
-    /// The next change of the schedule, at `at`.
+    /// Applies the next change of the schedule, at `at`.
     fn change(&mut self, at: Instant, now: Instant) {
         let Some(schedule) = self.config.schedule.clone() else { return };
         let is_at_rest = self.line.is_idle() && self.queue.is_empty();
-        if is_at_rest || (self.line.is_stopped() && !self.will_be_released()) {
+        if is_at_rest || (self.line.is_stopped() && !self.will_resume()) {
             self.cursor.skip_rounds(now, &schedule);
         }
         let Some((_, change)) = self.cursor.next_change(&schedule) else { return };
         let mut config = self.config.clone();
         change.apply(&mut config);
         self.cursor.advance(&schedule);
-        self.put_in_force(at, config);
+        self.apply_config(at, config);
     }
 
-    /// Replaces the settings as of `at`, and brings in step with them what depends on them.
-    pub(super) fn put_in_force(&mut self, at: Instant, config: LinkConfig) {
+    /// Replaces the settings at `at` and updates the dependent state.
+    pub(super) fn apply_config(&mut self, at: Instant, config: LinkConfig) {
         let old = core::mem::replace(&mut self.config, config);
         let new = &self.config;
         if (old.rate, &old.trace) != (new.rate, &new.trace) {
-            self.line.set_pace(at, new.rate, new.trace.as_ref());
+            self.line.set_capacity(at, new.rate, new.trace.as_ref());
         }
         match (old.state == LineState::Held, new.state == LineState::Held) {
             (false, true) => self.line.stop(at),
             (true, false) => self.line.resume(at),
             _ => {}
         }
-        self.is_doomed |= new.state == LineState::Silent;
+        self.drops_on_departure |= new.state == LineState::Silent;
         self.has_faults = new.has_faults();
         if old.discipline != new.discipline {
             self.codel = Default::default();
@@ -127,27 +130,29 @@ impl<P: Packet> Link<P> {
             self.faults.bursts.recover();
         }
         if (old.delay, old.jitter) != (new.delay, new.jitter) {
-            // Another route: those on the old one keep no turn on this.
-            self.turn = Instant::ZERO;
+            // A new route: packets on the old one do not constrain the order on the new one.
+            self.order_floor = Instant::ZERO;
         }
         self.queue_bytes_max = new.queue_bytes_max();
         self.idle_until = Instant::ZERO;
     }
 
-    /// The faults, which happen behind the line: a lost packet has used it, a copy does not.
-    fn leave_line(&mut self, departure: Instant) {
+    /// Departure of a packet, with the faults, which occur after the line: a lost packet has
+    /// consumed the line's rate, a copy does not.
+    fn depart(&mut self, departure: Instant) {
         let Some(packet) = self.line.finish() else { return };
         self.stats.on_line += departure.saturating_since(self.on_line_since);
-        if !self.has_faults && !self.is_doomed {
-            // As below, where nothing would be drawn.
+        if !self.has_faults && !self.drops_on_departure {
+            // The same as below, if no fault is set and nothing is drawn.
             self.flight.push(departure + self.config.delay, packet);
             return;
         }
-        // All are drawn for every packet, so that more of one fault does not decide which packets meet another.
+        // Each fault is drawn for every packet, so that a change of one probability does not change
+        // which packets another affects.
         let lost = self.faults.loss.chance(self.config.loss);
         let lost_in_burst = self.config.burst_loss.as_ref().is_some_and(|loss| self.faults.bursts.step(loss));
         let duplicated = self.faults.duplicate.chance(self.config.duplicate);
-        if core::mem::take(&mut self.is_doomed) {
+        if core::mem::take(&mut self.drops_on_departure) {
             self.stats.vanished += 1;
             return;
         }
@@ -160,14 +165,14 @@ impl<P: Packet> Link<P> {
             return;
         }
         let copy = (duplicated && self.held() + 1 < PACKETS_HELD_MAX).then(|| packet.duplicate());
-        self.take_off(departure, packet);
+        self.propagate(departure, packet);
         if let Some(copy) = copy {
             self.stats.duplicated += 1;
-            self.take_off(departure, copy);
+            self.propagate(departure, copy);
         }
     }
 
-    fn take_off(&mut self, departure: Instant, mut packet: P) {
+    fn propagate(&mut self, departure: Instant, mut packet: P) {
         if self.faults.corrupt.chance(self.config.corrupt) && packet.len_bytes() > 0 {
             packet.corrupt(&mut self.faults.corrupt_where);
             self.stats.corrupted += 1;
@@ -187,7 +192,7 @@ impl<P: Packet> Link<P> {
         if jitter.reorders {
             return arrival;
         }
-        self.turn = self.turn.max(arrival);
-        self.turn
+        self.order_floor = self.order_floor.max(arrival);
+        self.order_floor
     }
 }

@@ -14,14 +14,14 @@ fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
 }
 
-/// All arrivals up to `end`, each at the time the link asked to be polled.
+/// All arrivals up to `end`, each polled at the time given by `poll_timeout`.
 fn drain<P: Packet>(link: &mut Link<P>, end: Instant) -> Vec<(Instant, P)> {
     let mut arrivals = Vec::new();
     while let Some(now) = link.poll_timeout().filter(|&now| now <= end) {
         while let Some(packet) = link.poll_deliver(now) {
             arrivals.push((now, packet));
         }
-        assert!(link.poll_timeout() > Some(now) || link.poll_timeout().is_none(), "a link that asks twice would spin");
+        assert!(link.poll_timeout() > Some(now) || link.poll_timeout().is_none(), "poll_timeout must be in the future");
     }
     arrivals
 }
@@ -30,7 +30,7 @@ fn assert_conserved<P: Packet>(link: &Link<P>) {
     let stats = link.stats();
     assert_eq!(
         stats.offered + stats.duplicated,
-        stats.delivered + stats.gone() + link.held() as u64,
+        stats.delivered + stats.undelivered() + link.held() as u64,
         "{stats:?}, {} held",
         link.held()
     );
@@ -40,7 +40,7 @@ fn ms(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
 }
 
-/// A packet that knows its number.
+/// A packet that contains its number.
 fn numbered(number: u32, bytes: usize) -> Vec<u8> {
     let mut packet = vec![0; bytes.max(4)];
     packet[..4].copy_from_slice(&number.to_le_bytes());
@@ -66,7 +66,8 @@ fn all_faults() -> LinkConfig {
     }
 }
 
-/// Offers `count` packets of 1000 bytes in bursts of 40 every 3 ms, a little more than the line carries.
+/// Sends `count` packets of 1000 bytes in bursts of 40 every 3 ms, slightly more than the line
+/// carries.
 fn run_bursts(config: LinkConfig, seed: u64, count: u32) -> (Vec<(Instant, Vec<u8>)>, LinkStats) {
     let mut link = Link::new(config, Rng::from_seed(seed));
     let mut arrivals = Vec::new();
@@ -83,14 +84,14 @@ fn run_bursts(config: LinkConfig, seed: u64, count: u32) -> (Vec<(Instant, Vec<u
 }
 
 #[test]
-fn the_same_seed_gives_the_same_arrivals_and_another_seed_others() {
+fn equal_seeds_give_equal_arrivals_and_different_seeds_do_not() {
     let first = run_bursts(all_faults(), 11, 4000);
     assert_eq!(first, run_bursts(all_faults(), 11, 4000));
     assert_ne!(first, run_bursts(all_faults(), 12, 4000));
 }
 
 #[test]
-fn every_fault_fires_near_its_share_and_is_counted() {
+fn every_fault_occurs_near_its_probability_and_is_counted() {
     let (arrivals, stats) = run_bursts(all_faults(), 5, 40_000);
     assert!(stats.overflowed > 100, "{stats:?}");
     let passed = stats.offered - stats.overflowed;
@@ -102,7 +103,8 @@ fn every_fault_fires_near_its_share_and_is_counted() {
     assert_eq!(stats.offered_bytes, 40_000_000);
     assert!((29_000 - 1028..=30_000).contains(&stats.queue_bytes_max), "{stats:?}");
 
-    // The counters against what can be seen at the far end: all but the number is zero in an intact packet.
+    // Compares the counters with the received packets: in an intact packet all bytes but the number
+    // are zero.
     let damaged = arrivals.iter().filter(|(_, packet)| packet[4..].iter().any(|&byte| byte != 0)).count() as u64;
     assert!(damaged <= stats.corrupted && damaged * 100 >= stats.corrupted * 97, "{damaged} of {stats:?}");
     let backward = arrivals.windows(2).filter(|pair| number(&pair[0].1) > number(&pair[1].1)).count() as u64;
@@ -127,7 +129,7 @@ fn one_fault_does_not_shift_the_draws_of_another() {
 }
 
 #[test]
-fn catching_up_counts_what_has_happened_and_hands_nothing_out() {
+fn catch_up_updates_counters_without_delivering() {
     let rate = Some(Rate::from_mbps(8));
     let config = LinkConfig { rate, loss: Ratio::new(1, 2), delay: Duration::from_millis(5), ..LinkConfig::default() };
     let mut link = Link::new(config, Rng::from_seed(7));
@@ -142,12 +144,12 @@ fn catching_up_counts_what_has_happened_and_hands_nothing_out() {
 
 #[test]
 fn the_rate_is_exact_over_a_second() {
-    // (bits per second, bytes of a packet): at 100 Gb/s a packet of 9001 bytes takes 720.08 ns.
+    // (bits per second, bytes per packet): at 100 Gb/s a packet of 9001 bytes takes 720.08 ns.
     for (rate_bps, bytes) in [(100_000_000_000_u64, 9001_usize), (3_000_000, 1000), (1_000_000, 1499)] {
         let config = LinkConfig { rate: Some(Rate::from_bps(rate_bps)), ..LinkConfig::default() };
         let mut link = Link::new(config, Rng::from_seed(0));
         let end = at(1_000_000_000);
-        // Two packets are in the link at every moment, so the line never idles.
+        // Two packets are in the link at any time, so the line is never idle.
         link.send(Instant::ZERO, LengthOnly::new(bytes));
         link.send(Instant::ZERO, LengthOnly::new(bytes));
         let mut delivered = 0_u64;
@@ -174,7 +176,7 @@ fn overhead_counts_on_the_line_and_in_the_queue() {
     for _ in 0..5 {
         link.send(Instant::ZERO, LengthOnly::new(1000));
     }
-    // One on the line, two in the queue, two too many.
+    // One in transmission, two in the queue, two too many.
     assert_eq!((link.queue_bytes(), link.held(), link.stats().overflowed), (2056, 3, 2));
     let times: Vec<u64> = drain(&mut link, Instant::FAR_FUTURE).iter().map(|(time, _)| time.as_nanos()).collect();
     assert_eq!(times, [1_028_000, 2_056_000, 3_084_000]);
@@ -182,7 +184,7 @@ fn overhead_counts_on_the_line_and_in_the_queue() {
 }
 
 #[test]
-fn without_a_queue_only_the_packet_on_the_line_passes() {
+fn without_a_queue_one_packet_may_wait() {
     let config = LinkConfig { rate: Some(Rate::from_mbps(8)), queue_bytes: 0, ..LinkConfig::default() };
     let mut link = Link::new(config, Rng::from_seed(0));
     link.send(at(0), LengthOnly::new(1000));
@@ -196,7 +198,7 @@ fn without_a_queue_only_the_packet_on_the_line_passes() {
 fn packets_arrive_in_order_without_reordering() {
     let config = LinkConfig { reorder: Ratio::ZERO, ..all_faults() };
     let (arrivals, stats) = run_bursts(config, 3, 8000);
-    // A bit turned around in the number itself would look like a step back.
+    // A flipped bit in the number itself would look like a step back.
     let numbers: Vec<u32> = arrivals.iter().map(|(_, packet)| number(packet)).filter(|&number| number < 8000).collect();
     let backward = numbers.windows(2).filter(|pair| pair[0] > pair[1]).count() as u64;
     assert!(stats.reordered == 0 && backward <= stats.corrupted / 100, "{backward} steps back");
@@ -207,7 +209,7 @@ fn packets_arrive_in_order_without_reordering() {
 }
 
 #[test]
-fn a_reordered_packet_arrives_later_by_the_time_given() {
+fn a_reordered_packet_arrives_later_by_reorder_by() {
     let config = LinkConfig {
         delay: Duration::from_millis(10),
         reorder: Ratio::ONE,
@@ -224,7 +226,7 @@ fn a_reordered_packet_arrives_later_by_the_time_given() {
 }
 
 #[test]
-fn a_new_rate_holds_for_what_waits_but_not_for_what_is_on_the_line() {
+fn a_new_rate_applies_to_waiting_packets_but_not_to_the_one_in_transmission() {
     let slow = LinkConfig { rate: Some(Rate::from_mbps(8)), ..LinkConfig::default() };
     let mut link = Link::new(slow.clone(), Rng::from_seed(0));
     for _ in 0..3 {
@@ -236,7 +238,11 @@ fn a_new_rate_holds_for_what_waits_but_not_for_what_is_on_the_line() {
     link.set_config(at(1_100_000), LinkConfig { rate: None, ..slow });
     link.send(at(1_100_001), LengthOnly::new(1000));
     let times: Vec<u64> = drain(&mut link, Instant::FAR_FUTURE).iter().map(|(time, _)| time.as_nanos()).collect();
-    assert_eq!(times, [1_200_000, 1_200_000], "the last one waits for the line although it needs no time on it");
+    assert_eq!(
+        times,
+        [1_200_000, 1_200_000],
+        "the last one waits for the line although its transmission takes no time"
+    );
 }
 
 #[test]
@@ -271,7 +277,7 @@ fn a_link_without_a_rate_holds_a_bounded_number_of_packets() {
 
 #[test]
 #[should_panic(expected = "the rate of a link must exceed zero")]
-fn a_link_that_would_never_send_is_refused() {
+fn a_link_with_rate_zero_is_rejected() {
     let _ = Link::<LengthOnly>::new(LinkConfig { rate: Some(Rate::ZERO), ..LinkConfig::default() }, Rng::from_seed(0));
 }
 
@@ -295,7 +301,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn packets_are_conserved_whatever_happens(seed: u64, steps in prop::collection::vec(step(), 0..300)) {
+    fn packets_are_conserved(seed: u64, steps in prop::collection::vec(step(), 0..300)) {
         let mut link = Link::new(LinkConfig::default(), Rng::from_seed(seed));
         let mut now = Instant::ZERO;
         for step in steps {

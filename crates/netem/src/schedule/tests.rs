@@ -15,14 +15,14 @@ fn state(state: LineState) -> Change {
 }
 
 #[test]
-fn errors_name_the_change_and_say_what_is_allowed() {
+fn errors_name_the_change_and_the_permitted_values() {
     let up = || state(LineState::Up);
     let cases = [
         (Schedule::once([(ms(2), up()), (ms(1), up())]), ScheduleError::OutOfOrder { index: 1 }, "change 1"),
         (Schedule::repeating(ms(5), [(ms(1), up()), (ms(5), up())]), ScheduleError::AfterPeriod { index: 1 }, "before"),
-        (Schedule::repeating(ms(0), []), ScheduleError::NoPeriod, "must exceed zero"),
-        (Schedule::flapping(ms(0), ms(1), LineState::Held), ScheduleError::NoPeriod, "each part of it"),
-        (Schedule::flapping(ms(1), ms(0), LineState::Held), ScheduleError::NoPeriod, "each part of it"),
+        (Schedule::repeating(ms(0), []), ScheduleError::ZeroPeriod, "must exceed zero"),
+        (Schedule::flapping(ms(0), ms(1), LineState::Held), ScheduleError::ZeroPeriod, "each part of it"),
+        (Schedule::flapping(ms(1), ms(0), LineState::Held), ScheduleError::ZeroPeriod, "each part of it"),
         (Schedule::once((0..).map(|millis| (ms(millis), up()))), ScheduleError::TooMany, "at most 65536 changes"),
     ];
     for (schedule, error, words) in cases {
@@ -50,7 +50,7 @@ fn the_state_of_the_line_is_a_function_of_time() {
 
 #[test]
 fn each_change_sets_the_field_of_its_name() {
-    let jitter = Jitter { spread: crate::Spread::Uniform { max: ms(1) }, reorders: true };
+    let jitter = Jitter { distribution: crate::Distribution::Uniform { max: ms(1) }, reorders: true };
     let bursts =
         BurstLoss { good_to_bad: Ratio::ONE, bad_to_good: Ratio::ONE, loss_good: Ratio::ZERO, loss_bad: Ratio::ONE };
     let changes = [
@@ -66,7 +66,7 @@ fn each_change_sets_the_field_of_its_name() {
     ];
     let schedule = Schedule::once(changes.into_iter().map(|change| (ms(1), change))).unwrap();
     let config = LinkConfig { schedule: Some(schedule), ..LinkConfig::default() };
-    assert_eq!(config.in_force_at(Instant::ZERO), config);
+    assert_eq!(config.effective_at(Instant::ZERO), config);
     let expected = LinkConfig {
         state: LineState::Held,
         rate: Some(Rate::from_mbps(3)),
@@ -80,19 +80,19 @@ fn each_change_sets_the_field_of_its_name() {
         reorder_by: ms(6),
         ..config.clone()
     };
-    assert_eq!(config.in_force_at(at(1)), expected);
+    assert_eq!(config.effective_at(at(1)), expected);
 }
 
 #[test]
-fn a_line_is_released_only_by_a_change_to_a_state_in_which_it_moves() {
+fn only_a_change_to_an_operating_state_resumes_the_line() {
     let held_last = Schedule::once([(ms(1), state(LineState::Silent)), (ms(2), state(LineState::Held))]).unwrap();
     let mut cursor = Cursor::start();
-    assert!(cursor.releases(&held_last));
+    assert!(cursor.resumes(&held_last));
     cursor.advance(&held_last);
-    assert!(!cursor.releases(&held_last));
+    assert!(!cursor.resumes(&held_last));
     let held_for_ever = Schedule::repeating(ms(3), [(ms(1), state(LineState::Held))]).unwrap();
-    assert!(!Cursor::start().releases(&held_for_ever));
-    assert!(Cursor::start().releases(&Schedule::flapping(ms(1), ms(1), LineState::Held).unwrap()));
+    assert!(!Cursor::start().resumes(&held_for_ever));
+    assert!(Cursor::start().resumes(&Schedule::flapping(ms(1), ms(1), LineState::Held).unwrap()));
 }
 
 fn delays(offsets: &[u64]) -> Vec<(Duration, Change)> {
@@ -100,9 +100,10 @@ fn delays(offsets: &[u64]) -> Vec<(Duration, Change)> {
 }
 
 proptest! {
-    /// The pure function against a walk from change to change, and a walk that skips against one that does not.
+    /// Compares the pure function with applying the changes one by one, and skipping with not
+    /// skipping.
     #[test]
-    fn a_walk_reaches_what_the_function_says(
+    fn applying_changes_one_by_one_matches_the_function_of_time(
         mut offsets in prop::collection::vec(0..20_u64, 0..6),
         period in prop::option::of(20..40_u64),
         stops in prop::collection::vec(0..90_u64, 1..10),
@@ -138,7 +139,7 @@ proptest! {
 }
 
 #[test]
-fn the_end_of_time_has_no_change() {
+fn there_is_no_change_at_the_end_of_time() {
     let schedule = Schedule::repeating(ms(1), delays(&[0])).unwrap();
     let mut cursor = Cursor::start();
     cursor.skip_rounds(Instant::FAR_FUTURE, &schedule);
@@ -151,7 +152,7 @@ fn the_end_of_time_has_no_change() {
 }
 
 #[test]
-fn what_undoes_a_change_brings_back_every_field() {
+fn undoing_a_change_restores_every_field() {
     let plain = LinkConfig {
         rate: Some(Rate::from_mbps(8)),
         delay: ms(3),
@@ -160,7 +161,7 @@ fn what_undoes_a_change_brings_back_every_field() {
         ..LinkConfig::default()
     };
     let some = Ratio::new(1, 3);
-    let jitter = Jitter { spread: crate::Spread::Uniform { max: ms(1) }, reorders: true };
+    let jitter = Jitter { distribution: crate::Distribution::Uniform { max: ms(1) }, reorders: true };
     let bursts = BurstLoss { good_to_bad: some, bad_to_good: some, loss_good: Ratio::ZERO, loss_bad: Ratio::ONE };
     for change in [
         state(LineState::Silent),

@@ -7,7 +7,7 @@ fn ms(millis: u64) -> Instant {
 }
 
 #[test]
-fn a_recording_is_read_and_repeats_at_its_end() {
+fn a_trace_is_parsed_and_repeats_at_its_end() {
     let trace = Trace::parse("0\n2\n2\r\n10\n").unwrap();
     assert_eq!(trace, Trace::from_millis([0, 2, 2, 10]).unwrap());
     assert_eq!((trace.period(), trace.opportunities()), (Duration::from_millis(10), 4));
@@ -18,16 +18,16 @@ fn a_recording_is_read_and_repeats_at_its_end() {
 }
 
 #[test]
-fn errors_name_the_line_and_say_what_is_allowed() {
+fn errors_name_the_line_and_the_permitted_values() {
     let cases = [
-        ("", TraceError::Empty, "one opportunity in milliseconds a line"),
-        ("1\n\n2\n", TraceError::NotATime { line: 2 }, "line 2 of the trace: expected one whole number"),
-        ("1\n2\n3.5\n", TraceError::NotATime { line: 3 }, "line 3"),
-        ("-1\n", TraceError::NotATime { line: 1 }, "line 1"),
-        ("1 2\n", TraceError::NotATime { line: 1 }, "line 1"),
-        ("4294967296\n", TraceError::NotATime { line: 1 }, "below 2^32"),
-        ("5\n7\n6\n", TraceError::Backward { line: 3 }, "line 3 of the trace: a time must not be before"),
-        ("0\n0\n", TraceError::NoTime { line: 2 }, "line 2 of the trace: the last time must be above zero"),
+        ("", TraceError::Empty, "one opportunity in milliseconds per line"),
+        ("1\n\n2\n", TraceError::InvalidTime { line: 2 }, "line 2 of the trace: expected one whole number"),
+        ("1\n2\n3.5\n", TraceError::InvalidTime { line: 3 }, "line 3"),
+        ("-1\n", TraceError::InvalidTime { line: 1 }, "line 1"),
+        ("1 2\n", TraceError::InvalidTime { line: 1 }, "line 1"),
+        ("4294967296\n", TraceError::InvalidTime { line: 1 }, "below 2^32"),
+        ("5\n7\n6\n", TraceError::OutOfOrder { line: 3 }, "line 3 of the trace: a time must not be before"),
+        ("0\n0\n", TraceError::ZeroPeriod { line: 2 }, "line 2 of the trace: the last time must be above zero"),
     ];
     for (text, error, words) in cases {
         assert_eq!(Trace::parse(text), Err(error), "{text:?}");
@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn the_first_opportunity_is_the_first_by_counting(
+    fn first_at_or_after_matches_a_linear_search(
         mut offsets in prop::collection::vec(0..50_u32, 1..20),
         nanos in 0..400_000_000_u64,
     ) {
@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn the_end_of_time_is_reached_without_overflow(mut offsets in prop::collection::vec(any::<u32>(), 1..9), number: u64) {
+    fn time_of_saturates_without_overflow(mut offsets in prop::collection::vec(any::<u32>(), 1..9), number: u64) {
         offsets.sort_unstable();
         if let Ok(trace) = Trace::from_millis(offsets) {
             let _ = trace.time_of(number);

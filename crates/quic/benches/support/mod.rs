@@ -1,4 +1,4 @@
-//! What the benchmarks share: a handshake whose 1-RTT keys are the benchmark's choice.
+//! Shared by the benchmarks: a handshake with 1-RTT keys that the benchmark chooses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use quic::{
 };
 use units::{Duration, Instant, Rng};
 
-/// Makes one side's 1-RTT keys.
+/// Makes the 1-RTT keys of one side.
 pub(crate) type MakeKeys = fn(Side) -> LevelKeys;
 
 /// The deterministic handshake with other keys for 1-RTT packets.
@@ -87,7 +87,7 @@ impl Session for ChosenKeysSession {
     }
 }
 
-/// Moves every datagram `from` has to `to`; returns how many packets that were.
+/// Moves every datagram that `from` sends to `to`; returns the number of packets.
 pub(crate) fn exchange(now: Instant, from: &mut Connection, to: &mut Connection) -> usize {
     let (mut plan, mut sealed, mut packets) = (Plan::new(), Vec::new(), 0);
     while from.poll_plan(now, 44, &mut plan) {

@@ -1,4 +1,4 @@
-//! A connection's hooks for its [journal](crate::journal): where there is none, each costs a branch.
+//! The entries of a connection's [journal](crate::journal). Without a journal each costs a branch.
 
 use std::cell::RefCell;
 
@@ -6,82 +6,69 @@ use units::Instant;
 use wire::quic::StreamId;
 
 use super::Connection;
-use crate::event::Event;
 use crate::journal::Journal;
-use crate::journal::format::tag;
-use crate::journal::outcome::{Answer, PlanNote, Planned};
+use crate::journal::outcome::{Answer, PlanEntry, Planned};
 use crate::journal::session::ReplayedSession;
 use crate::plan::Plan;
 use crate::receive::streams::{Chunk, ReadError};
+use crate::receive_core::ReceiveCore;
 
 impl Connection {
-    /// Writes down an input, before it takes effect.
+    /// Records an input, before it takes effect.
     #[inline]
-    pub(super) fn note(&mut self, write: impl FnOnce(&mut Journal)) {
-        if self.journal.is_some() {
-            self.write_entry(true, write);
+    pub(super) fn record(&mut self, write: impl FnOnce(&mut Journal)) {
+        if self.receive.journal.is_some() {
+            self.with_journal(|receive| receive.record(write));
         }
     }
 
-    /// Writes down what the application's call was answered.
+    /// Records the answer to a call of the application.
     #[inline]
-    pub(super) fn note_answer(&mut self, answer: impl FnOnce() -> Answer) {
-        if self.journal.is_some() {
-            self.write_entry(false, |journal| journal.answer(answer()));
+    pub(super) fn record_answer(&mut self, answer: impl FnOnce() -> Answer) {
+        if self.receive.journal.is_some() {
+            self.with_journal(|receive| receive.write_entry(false, |journal| journal.answer(answer())));
         }
     }
 
-    /// Writes down that something is given to the receive half: what was done before stands in the log before anything that comes
-    /// of it.
-    pub(super) fn note_given(&mut self, write: impl FnOnce(&mut Journal)) {
-        self.note(write);
-        if self.journal.as_mut().is_some_and(|journal| !journal.hand_over()) {
-            self.end_journal();
+    /// Records that commands pass to the detached receive half: see
+    /// [`ReceiveCore::record_and_flush`].
+    pub(super) fn record_and_flush(&mut self, write: impl FnOnce(&mut Journal)) {
+        if self.receive.journal.is_some() {
+            self.with_journal(|receive| receive.record_and_flush(write));
         }
     }
 
-    fn end_journal(&mut self) {
-        self.journal = None;
-        self.control.end_session_notes();
-    }
-
+    /// Makes a call that writes an entry at once. The output of TLS since the last entry comes
+    /// before it.
     #[cold]
-    fn write_entry<T>(&mut self, begins: bool, write: impl FnOnce(&mut Journal) -> T) -> Option<T> {
-        let journal = self.journal.as_mut()?;
-        let (written, goes_on) = journal.write(begins, |out| self.control.take_session_notes(out), write);
-        if !goes_on {
-            self.end_journal();
+    pub(super) fn with_journal<T>(&mut self, call: impl FnOnce(&mut ReceiveCore) -> T) -> T {
+        if let Some(journal) = &mut self.receive.journal {
+            self.control.take_session_entries(journal.session_entries());
         }
-        Some(written)
+        let result = call(&mut self.receive);
+        if self.receive.journal.is_none() {
+            self.control.stop_session_recording();
+        }
+        result
     }
 
-    /// [`poll_event`](Self::poll_event) with a journal. It looks at what it returns, which is then put together in memory and copied
-    /// from there: no matter here, but without a journal that is asked after every packet.
+    /// [`read`](Self::read) with a journal. A separate function, because it looks at its result,
+    /// which is therefore put together in memory and copied. Without a journal that would cost
+    /// something with every packet.
     #[cold]
-    pub(super) fn event_noted(&mut self) -> Option<Event> {
-        let event = self.events.pop();
-        if let Some(event) = &event {
-            self.note(|journal| journal.event(event));
-        }
-        event
-    }
-
-    /// [`read`](Self::read) with a journal, by itself for the same reason.
-    #[cold]
-    pub(super) fn read_noted(&mut self, now: Instant, id: StreamId, len: usize) -> Result<Chunk, ReadError> {
-        self.note(|journal| journal.of_stream_at(tag::READ, now, id, len as u64));
-        let chunk = self.receive.streams.read(now, id, len, &mut self.exchange);
+    pub(super) fn read_recorded(&mut self, now: Instant, id: StreamId, len: usize) -> Result<Chunk, ReadError> {
+        let chunk = self.with_journal(|receive| receive.read(now, id, len));
         self.settle(now);
-        self.note_answer(|| Answer::read(&chunk));
         chunk
     }
 
-    /// [`poll_plan_where`](Self::poll_plan_where) with a journal. What room a socket has is asked once: another processor may be
-    /// making some while the plan is made, and a replay must hear the same.
+    /// [`poll_plan_where`](Self::poll_plan_where) with a journal. It asks once for the room of each
+    /// socket: another processor may be making room while the plan is made, and a replay must get
+    /// the same answers.
     #[cold]
-    pub(super) fn plan_noted(&mut self, now: Instant, room: &dyn Fn(u16) -> usize, plan: &mut Plan) -> bool {
-        let rooms = self.write_entry(true, |journal| journal.plan_asked(now)).unwrap_or_default();
-        let rooms = RefCell::new(rooms);
+    pub(super) fn plan_recorded(&mut self, now: Instant, room: &dyn Fn(u16) -> usize, plan: &mut Plan) -> bool {
+        let rooms = self.with_journal(|receive| receive.write_entry(true, |journal| journal.plan_asked(now)));
+        let rooms = RefCell::new(rooms.unwrap_or_default());
         let room = |socket: u16| {
             let known = rooms.borrow().iter().find(|(known, _)| *known == socket).map(|(_, room)| *room);
             known.unwrap_or_else(|| {
@@ -91,27 +78,29 @@ impl Connection {
             })
         };
         let is_planned = self.make_plan(now, &room, plan);
-        let planned = Planned { plan: is_planned.then(|| PlanNote::of(plan)), timeout: self.poll_timeout() };
-        self.write_entry(false, |journal| journal.planned(rooms.into_inner(), &planned));
+        let planned = Planned { plan: is_planned.then(|| PlanEntry::of(plan)), timeout: self.poll_timeout() };
+        self.with_journal(|receive| {
+            receive.write_entry(false, |journal| journal.planned(rooms.into_inner(), &planned));
+        });
         is_planned
     }
 }
 
 /// For a replay.
 impl Connection {
-    /// Who says again what TLS has said.
+    /// The session that repeats the recorded output of TLS.
     pub(crate) fn replayed_session(&mut self) -> Option<&mut ReplayedSession> {
         self.control.replayed_session()
     }
 
-    /// What TLS was asked that it was not asked when it was written down.
-    pub(crate) fn replay_trouble(&mut self) -> Option<&'static str> {
-        self.replayed_session()?.take_trouble()
+    /// A call of TLS that differs from the recorded one.
+    pub(crate) fn replay_mismatch(&mut self) -> Option<&'static str> {
+        self.replayed_session()?.take_mismatch()
     }
 
-    /// Nobody wants to know what happened to this connection, which was none.
+    /// Discards the journal: its first packet was not authentic, so there is no connection.
     pub(crate) fn forget_journal(&mut self) {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = &mut self.receive.journal {
             journal.forget();
         }
     }

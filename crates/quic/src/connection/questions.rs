@@ -1,4 +1,4 @@
-//! What a connection can be asked.
+//! Questions: calls that change nothing.
 
 use std::sync::Arc;
 
@@ -10,37 +10,37 @@ use crate::session::ExportError;
 use crate::stats::{PathStats, Stats};
 
 impl Connection {
-    /// Bytes that congestion control lets be in flight now, over all paths that are open.
+    /// Bytes that congestion control allows in flight now, over all open paths.
     pub fn window_bytes(&self) -> u64 {
         self.send.window_bytes()
     }
 
-    /// Which role we play.
+    /// Our role.
     pub fn side(&self) -> Side {
         self.side
     }
 
-    /// Our side of the handshake is complete and nobody has said goodbye.
+    /// Our side of the handshake is complete and neither side has closed.
     pub fn is_established(&self) -> bool {
         self.control.is_established()
     }
 
-    /// The handshake goes on.
+    /// The handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         self.control.is_handshaking()
     }
 
-    /// Nothing is left to do.
+    /// The connection is over and can be dropped.
     pub fn is_closed(&self) -> bool {
         self.control.is_closed()
     }
 
-    /// The ends of the path that answers soonest.
+    /// The addresses of the path with the shortest round trip.
     pub fn addresses(&self) -> Addresses {
         self.send.path().addresses
     }
 
-    /// Both sides speak multipath; known once the handshake is complete.
+    /// Multipath was negotiated; known once the handshake is complete.
     pub fn is_multipath(&self) -> bool {
         self.control.is_multipath()
     }
@@ -50,13 +50,13 @@ impl Connection {
         self.send.path_stats()
     }
 
-    /// The peer's certificate chain or raw public key, leaf first, as TLS has authenticated it; empty if it showed none, and
-    /// until our side of the handshake is complete.
+    /// The peer's certificate chain or raw public key, leaf first, as authenticated by TLS; empty
+    /// if there is none, and until our side of the handshake is complete.
     pub fn peer_identity(&self) -> Arc<[Vec<u8>]> {
         self.control.peer_identity()
     }
 
-    /// Keying material that both sides and nobody else can compute (RFC 8446, section 7.5).
+    /// Keying material that only the two sides can compute (RFC 8446, section 7.5).
     ///
     /// # Errors
     /// While the handshake is not complete.
@@ -64,13 +64,16 @@ impl Connection {
         self.control.session().export(label, context, out)
     }
 
-    /// The state of the moment.
+    /// The present state.
     pub fn stats(&self) -> Stats {
         let path = self.send.path();
         let (started_at, handshake_time) = self.control.times();
         Stats {
             send: self.send.stats(),
-            receive: self.apart.as_ref().map_or_else(|| self.receive.stats(), |apart| apart.stats.clone()),
+            receive: self
+                .detached
+                .as_ref()
+                .map_or_else(|| self.receive.half.stats(), |detached| detached.stats.clone()),
             round_trip: path.rtt.smoothed(),
             round_trip_min: path.rtt.min(),
             in_flight_bytes: path.in_flight,

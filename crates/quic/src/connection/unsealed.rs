@@ -1,4 +1,4 @@
-//! What arrives without having been sealed: see [`crate::unsealed`].
+//! Arrivals without bytes: see [`crate::unsealed`].
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use crate::send::path::Addresses;
 use crate::unsealed::Unsealed;
 
 impl Connection {
-    /// As [`handle_datagrams`](Self::handle_datagrams), for datagrams of a plan that arrived together from one address at one
-    /// socket.
+    /// As [`handle_datagrams`](Self::handle_datagrams), for datagrams of a plan that arrived
+    /// together from one address at one socket.
     ///
     /// # Panics
-    /// If `datagrams` is empty, or there are no such.
+    /// If `datagrams` is empty or out of range.
     pub fn handle_unsealed(
         &mut self,
         now: Instant,
@@ -25,11 +25,12 @@ impl Connection {
     ) {
         let destination = unsealed.destination(datagrams.start).filter(|_| self.control.is_multipath());
         let path = destination.and_then(|id| self.control.path_of_own_id(id)).unwrap_or_default();
-        // Path IDs are part of the nonce: what was sealed for another path does not open.
+        // Path IDs are part of the nonce: a packet that was sealed for another path does not open.
         let phase = unsealed.phase_of(datagrams.clone()).filter(|_| path == unsealed.path());
         let epoch = phase.and_then(|phase| self.control.data_phase(phase));
-        let (Some(epoch), None) = (epoch, &self.apart) else {
-            // The handshake, an end, a key update, a tail: with bytes, each for itself.
+        let (Some(epoch), None) = (epoch, &self.detached) else {
+            // The handshake, the close, a key update, a tail: each datagram is sealed and handled
+            // as bytes.
             for datagram in datagrams {
                 let mut bytes = Vec::with_capacity(unsealed.len_bytes(datagram));
                 unsealed.seal_datagram(datagram, &mut bytes);
@@ -48,8 +49,8 @@ impl Connection {
         let mut rest = datagrams;
         while !rest.is_empty() {
             let (buffer, count) = unsealed.open_group(rest.clone(), opened);
-            self.note(|journal| journal.opened(now, &batch, opened, &buffer));
-            if !self.take_batch(now, &batch, opened, &buffer) {
+            self.record(|journal| journal.opened(now, &batch, opened, &buffer));
+            if !self.absorb_batch(now, &batch, opened, &buffer) {
                 break;
             }
             self.control.note_phase_from(path, epoch, opened.packets.first().map(|packet| packet.number));

@@ -1,4 +1,4 @@
-//! The handshake: CRYPTO bytes in and out, keys as they come, and the peer's transport parameters.
+//! The handshake: CRYPTO bytes in and out, new keys, and the peer's transport parameters.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use units::{Duration, Instant};
 use wire::quic::{ErrorCode, Side, Space, TransportParameters};
 
-use super::{CRYPTO_BUFFER_MAX, Control, KEEP_ALIVES_PER_IDLE_TIMEOUT, Stage};
+use super::{CRYPTO_BUFFER_MAX, ConnectionState, Control, KEEP_ALIVES_PER_IDLE_TIMEOUT};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToReceive, ToSend};
@@ -15,7 +15,7 @@ use crate::send::frames::ControlFrame;
 use crate::session::NewKeys;
 
 impl Control {
-    /// Lets the session say its first word.
+    /// Starts the handshake: a client sends its first flight.
     pub(crate) fn start(&mut self, exchange: &mut Exchange) {
         self.flush_session(exchange);
     }
@@ -39,7 +39,8 @@ impl Control {
             ));
         }
         if space < self.read_space {
-            // Only repetitions may still arrive at a level that TLS has left (RFC 9001, section 4.1.3).
+            // Only repetitions may still arrive at a level that TLS has left (RFC 9001, section
+            // 4.1.3).
             if end > buffer.ready_end() {
                 return Err(TransportError::violation("new handshake bytes at an old level"));
             }
@@ -52,21 +53,22 @@ impl Control {
         self.advance(now, exchange, events)
     }
 
-    /// Feeds the session until it asks for more than there is.
+    /// Passes the CRYPTO bytes that are in order to the session.
     fn advance(&mut self, now: Instant, exchange: &mut Exchange, events: &mut Events) -> Result<(), TransportError> {
         while let Some(bytes) = self.crypto[self.read_space.index()].read(usize::MAX) {
             self.session.handle_crypto(&bytes.to_bytes())?;
             self.take_parameters(exchange)?;
             self.flush_session(exchange);
             self.move_read_space()?;
-            if self.stage == Stage::Handshaking && !self.session.get().is_handshaking() {
+            if self.state == ConnectionState::Handshaking && !self.session.get().is_handshaking() {
                 self.complete(now, exchange, events)?;
             }
         }
         Ok(())
     }
 
-    /// The session reads at the highest level it has keys for; a server stays with Handshake until the client's Finished.
+    /// The session reads at the highest level it has keys for; a server stays with Handshake until
+    /// the client's Finished.
     fn move_read_space(&mut self) -> Result<(), TransportError> {
         let wanted = if !self.session.get().is_handshaking() {
             Space::Data
@@ -84,7 +86,7 @@ impl Control {
         Ok(())
     }
 
-    /// Takes what the session has to say, and its new keys.
+    /// Takes the session's output and its new keys.
     fn flush_session(&mut self, exchange: &mut Exchange) {
         loop {
             let mut bytes = Vec::new();
@@ -120,7 +122,7 @@ impl Control {
         self.parameters_done = true;
         self.peer_id_limit = parameters.active_connection_id_limit;
         self.peer_max_path = parameters.initial_max_path_id;
-        self.peer_stays = parameters.disable_active_migration;
+        self.peer_disables_migration = parameters.disable_active_migration;
         // Paths are told apart by connection IDs (multipath draft-21, section 2.1).
         if self.peer_max_path.is_some() && self.peer_first_id.is_some_and(|id| id.is_empty()) {
             return Err(TransportError::violation("multipath without connection IDs"));
@@ -129,7 +131,8 @@ impl Control {
         if !theirs.is_zero() && (self.idle_timeout.is_zero() || theirs < self.idle_timeout) {
             self.idle_timeout = theirs;
         }
-        // Several chances before the idle timer, whatever the peer's timeout (RFC 9000, section 10.1.2).
+        // Several chances before the idle timer, whatever the peer's timeout (RFC 9000, section
+        // 10.1.2).
         if !self.idle_timeout.is_zero() {
             self.keep_alive =
                 self.keep_alive.map(|interval| interval.min(self.idle_timeout / KEEP_ALIVES_PER_IDLE_TIMEOUT));
@@ -139,7 +142,8 @@ impl Control {
         Ok(())
     }
 
-    /// The connection IDs of the handshake must be those TLS has authenticated (RFC 9000, section 7.3).
+    /// The connection IDs of the handshake must be those TLS has authenticated (RFC 9000, section
+    /// 7.3).
     fn check_ids(&self, parameters: &TransportParameters) -> Result<(), TransportError> {
         let original = (self.side == Side::Client).then_some(self.original_destination);
         let matches = parameters.initial_source_connection_id == self.peer_first_id
@@ -174,7 +178,7 @@ impl Control {
             // missing_extension(109), RFC 9001, section 8.2.
             return Err(TransportError::new(ErrorCode::crypto(109), "the peer sent no transport parameters"));
         }
-        self.stage = Stage::Established;
+        self.state = ConnectionState::Established;
         self.handshake_time = Some(now.saturating_since(self.started_at));
         self.summary = Arc::new(self.session.summary());
         self.peer_identity = self.session.get().peer_identity().into();
@@ -190,12 +194,13 @@ impl Control {
         Ok(())
     }
 
-    /// Both sides know that the handshake is complete: Handshake keys go (RFC 9001, section 4.9.2).
+    /// Both sides know that the handshake is complete: Handshake keys are discarded (RFC 9001,
+    /// section 4.9.2).
     pub(super) fn confirm(&mut self, exchange: &mut Exchange, events: &mut Events) {
-        if self.stage != Stage::Established {
+        if self.state != ConnectionState::Established {
             return;
         }
-        self.stage = Stage::Confirmed;
+        self.state = ConnectionState::Confirmed;
         self.discard(Space::Initial, exchange);
         self.discard(Space::Handshake, exchange);
         exchange.to_send.push_back(ToSend::HandshakeConfirmed);

@@ -1,4 +1,5 @@
-//! Connection IDs: ours that the peer may use, and the peer's that we may use (RFC 9000, section 5.1).
+//! Connection IDs: ours that the peer may use, and the peer's that we may use (RFC 9000, section
+//! 5.1).
 
 use std::collections::VecDeque;
 
@@ -6,14 +7,15 @@ use wire::quic::{ConnectionId, ErrorCode};
 
 use crate::error::TransportError;
 
-/// Our active_connection_id_limit: how many of the peer's we keep. One in use and one to move to is all that a connection
-/// without migration needs, and it is the least that may be promised (RFC 9000, section 18.2).
+/// Our active_connection_id_limit: how many of the peer's IDs we keep. One in use and one spare is
+/// all that a client needs that does not migrate, and the smallest allowed value (RFC 9000, section
+/// 18.2).
 pub(crate) const REMOTE_IDS_MAX: u64 = 2;
 
 /// How many of ours the peer may hold, whatever it asks for.
 pub(crate) const LOCAL_IDS_MAX: u64 = 4;
 
-/// Length of the IDs we choose, bytes: enough to make guessing one hopeless.
+/// Length of the IDs we choose, in bytes: too long to guess one.
 pub const LOCAL_ID_LEN: usize = 8;
 
 /// IDs we issued for one path.
@@ -49,7 +51,7 @@ impl LocalIds {
         peer_limit.min(LOCAL_IDS_MAX).saturating_sub(self.active.len() as u64)
     }
 
-    /// Takes a new ID in and returns its number.
+    /// Adds a new ID and returns its sequence number.
     pub(crate) fn issue(&mut self, id: ConnectionId) -> u64 {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -57,7 +59,7 @@ impl LocalIds {
         sequence
     }
 
-    /// RETIRE_CONNECTION_ID: the ID that is free now, none if it was retired before.
+    /// RETIRE_CONNECTION_ID. Returns the retired ID; none if it was retired before.
     pub(crate) fn retire(&mut self, sequence: u64) -> Result<Option<ConnectionId>, TransportError> {
         if sequence >= self.next_sequence {
             return Err(TransportError::violation("a connection ID was retired that was never issued"));
@@ -71,7 +73,7 @@ impl LocalIds {
         self.active.drain(..).map(|(_, id)| id)
     }
 
-    /// Frees room that is not used.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.active.shrink_to_fit();
     }
@@ -98,7 +100,7 @@ pub(crate) struct RemoteIds {
     retire_prior_to: u64,
 }
 
-/// What a NEW_CONNECTION_ID leads to.
+/// The effect of a NEW_CONNECTION_ID.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RemoteChange {
     /// Sequence numbers to retire.
@@ -112,7 +114,7 @@ impl RemoteIds {
         Self { active: [RemoteId { sequence: 0, id: first, reset_token: None }].into(), retire_prior_to: 0 }
     }
 
-    /// The ID in use; none on a path of which the peer has said nothing.
+    /// The ID in use; none on a path for which the peer has issued none.
     pub(crate) fn current(&self) -> Option<ConnectionId> {
         self.active.front().map(|first| first.id)
     }
@@ -121,7 +123,7 @@ impl RemoteIds {
         self.active.iter().any(|known| known.id == id)
     }
 
-    /// Frees room that is not used.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.active.shrink_to_fit();
     }

@@ -1,26 +1,27 @@
-//! Key epochs: what packets are opened with, when keys go, and key updates (RFC 9001, section 6).
+//! Keys: those that open packets, when keys are discarded, and key updates (RFC 9001, section 6).
 
 use units::{Duration, Instant};
 use wire::quic::{PathId, Space};
 
-use super::{Control, Stage, ids};
+use super::{ConnectionState, Control, ids};
 use crate::connection::LeaseTerms;
 use crate::exchange::{Exchange, ToReceive, ToSend};
-use crate::open::{OpenContext, PhaseRing};
+use crate::open::{OneRttKeys, OpenContext};
 use crate::session::{DirectionKeys, PhaseKeys};
 
 /// Keys of an earlier phase are kept this many probe timeouts (RFC 9001, section 6.5).
 const OLD_KEY_PTOS: u64 = 3;
 
 impl Control {
-    /// What the open stage needs, apart from the largest numbers.
+    /// The context of the open stage for datagrams of one path.
     pub(crate) fn open_context(&mut self, path: PathId, largest: [Option<u64>; 3]) -> OpenContext {
         self.prepare_next_phase();
         OpenContext {
             local_id_len: ids::LOCAL_ID_LEN,
             levels: self.levels.clone(),
-            // A server must not process 1-RTT packets before the handshake is complete (RFC 9001, section 5.7).
-            data: self.ring_of(path).filter(|_| self.handshake_time.is_some()),
+            // A server must not process 1-RTT packets before the handshake is complete (RFC 9001,
+            // section 5.7).
+            data: self.one_rtt_of(path).filter(|_| self.handshake_time.is_some()),
             largest,
             path,
             max_path: self.max_path(),
@@ -28,23 +29,23 @@ impl Control {
         }
     }
 
-    /// The number of the present key phase, if packets with this phase bit are of it, as [`Self::open_context`] would lend it; none
-    /// too during the handshake.
+    /// The number of the present key phase, if packets with this phase bit belong to it; none
+    /// during the handshake. Prepares keys as [`Self::open_context`] does.
     pub(crate) fn data_phase(&mut self, phase: bool) -> Option<u64> {
         self.prepare_next_phase();
-        let ring = self.ring.as_ref().filter(|_| self.is_confirmed())?;
-        (ring.phase() == phase).then_some(ring.epoch)
+        let one_rtt = self.one_rtt.as_ref().filter(|_| self.is_confirmed())?;
+        (one_rtt.phase() == phase).then_some(one_rtt.epoch)
     }
 
-    /// What leases rest on; none if there may be none.
+    /// The terms of leases; none if none may be granted.
     pub(crate) fn lease_terms(&self) -> Option<LeaseTerms> {
-        let ring = self.ring.as_ref().filter(|_| self.is_confirmed())?;
-        Some(LeaseTerms::new(ring.epoch, ring.previous.is_some(), self.max_path()))
+        let one_rtt = self.one_rtt.as_ref().filter(|_| self.is_confirmed())?;
+        Some(LeaseTerms::new(one_rtt.epoch, one_rtt.previous.is_some(), self.max_path()))
     }
 
     /// The first 1-RTT keys.
     pub(super) fn install_data_keys(&mut self, keys: DirectionKeys) {
-        self.ring = Some(PhaseRing {
+        self.one_rtt = Some(OneRttKeys {
             header: keys.header,
             current: keys.packet,
             epoch: 0,
@@ -54,23 +55,24 @@ impl Control {
         });
     }
 
-    /// Makes the keys of the next phase if they are not there. It happens when anything arrives after rest, before it is
-    /// looked at, so the time it takes tells nobody whether a packet was of the next phase (RFC 9001, section 6.3).
+    /// Makes the keys of the next phase if they are not there. This happens when anything arrives
+    /// after a quiet time, before it is opened, so its timing does not reveal whether a packet was
+    /// of the next phase (RFC 9001, section 6.3).
     fn prepare_next_phase(&mut self) {
-        if let Some(ring) = &mut self.ring
-            && ring.next.is_none()
+        if let Some(one_rtt) = &mut self.one_rtt
+            && one_rtt.next.is_none()
             && self.handshake_time.is_some()
         {
-            ring.next = Some(self.next_phase.get_or_insert_with(|| self.session.get().next_phase()).open.clone());
+            one_rtt.next = Some(self.next_phase.get_or_insert_with(|| self.session.get().next_phase()).open.clone());
         }
     }
 
-    /// Lets go of the keys of the next phase until something arrives: many connections are idle, and few of them will ever
-    /// update their keys.
+    /// Frees the keys of the next phase until something arrives: many connections are idle, and few
+    /// of them will ever update their keys.
     pub(super) fn forget_next_phase(&mut self) {
         self.next_phase = None;
-        if let Some(ring) = &mut self.ring {
-            ring.next = None;
+        if let Some(one_rtt) = &mut self.one_rtt {
+            one_rtt.next = None;
         }
     }
 
@@ -83,11 +85,12 @@ impl Control {
         exchange.to_receive.push_back(ToReceive::DiscardSpace(space));
     }
 
-    /// Starts a key update, if one is wanted and allowed: confirmed, the last one finished in both directions and
-    /// acknowledged (RFC 9001, section 6.1), and the keys before the last one gone.
+    /// Starts a key update, if one is wanted and allowed: confirmed, the last one finished in both
+    /// directions and acknowledged (RFC 9001, section 6.1), and the keys of the phase before
+    /// discarded.
     pub(super) fn maybe_update_keys(&mut self, exchange: &mut Exchange) {
         let settled = self.send_phase == self.receive_phase && self.phase_acknowledged && self.old_keys_until.is_none();
-        if !self.update_wanted || self.stage != Stage::Confirmed || !settled {
+        if !self.update_wanted || self.state != ConnectionState::Confirmed || !settled {
             return;
         }
         self.update_send_keys(exchange);
@@ -101,8 +104,9 @@ impl Control {
         exchange.to_send.push_back(ToSend::UpdateKeys { packet: next.seal.clone(), phase: self.send_phase });
     }
 
-    /// The peer updated its keys: ours follow before anything of the new phase is acknowledged (RFC 9001, section 6.2).
-    /// Several batches that were opened at the same time may tell of the same `epoch`.
+    /// The peer updated its keys: ours follow before anything of the new phase is acknowledged (RFC
+    /// 9001, section 6.2). Several batches that were opened at the same time may report the same
+    /// `epoch`.
     pub(super) fn on_phase_advanced(&mut self, now: Instant, epoch: u64, pto: Duration, exchange: &mut Exchange) {
         if epoch <= self.receive_phase {
             return;
@@ -114,37 +118,37 @@ impl Control {
         self.old_keys_until = Some(now + pto * OLD_KEY_PTOS);
         let PhaseKeys { open, .. } = self.next_phase.take().unwrap_or_else(|| self.session.get().next_phase());
         self.session.get_mut().advance_phase();
-        let ring = self.ring.as_mut().expect("a packet was opened with it");
-        ring.previous = Some(std::mem::replace(&mut ring.current, open));
-        ring.epoch = self.receive_phase;
-        ring.next = None;
-        ring.phase_from = None;
+        let one_rtt = self.one_rtt.as_mut().expect("a packet was opened with it");
+        one_rtt.previous = Some(std::mem::replace(&mut one_rtt.current, open));
+        one_rtt.epoch = self.receive_phase;
+        one_rtt.next = None;
+        one_rtt.phase_from = None;
         self.forget_phase_from();
         self.prepare_next_phase();
     }
 
-    /// The keys that 1-RTT packets are opened with, as the first path sees them.
-    pub(crate) fn ring(&mut self) -> Option<PhaseRing> {
+    /// The keys that open 1-RTT packets of the first path.
+    pub(crate) fn one_rtt(&mut self) -> Option<OneRttKeys> {
         self.prepare_next_phase();
-        self.ring_of(PathId::ZERO)
+        self.one_rtt_of(PathId::ZERO)
     }
 
-    /// The keys, for packets of one path.
-    pub(crate) fn ring_of(&self, path: PathId) -> Option<PhaseRing> {
-        let ring = self.ring.clone()?;
-        let phase_from = if path == PathId::ZERO { ring.phase_from } else { self.phase_from_of(path) };
-        Some(PhaseRing { phase_from, ..ring })
+    /// The keys that open 1-RTT packets of one path.
+    pub(crate) fn one_rtt_of(&self, path: PathId) -> Option<OneRttKeys> {
+        let one_rtt = self.one_rtt.clone()?;
+        let phase_from = if path == PathId::ZERO { one_rtt.phase_from } else { self.phase_from_of(path) };
+        Some(OneRttKeys { phase_from, ..one_rtt })
     }
 
-    /// The lowest number of phase `epoch` on a path, as the stage has seen it.
+    /// Notes the lowest number of phase `epoch` that the open stage has seen on a path.
     pub(crate) fn note_phase_from(&mut self, path: PathId, epoch: u64, number: Option<u64>) {
-        let (Some(ring), Some(number)) = (&mut self.ring, number) else { return };
-        if epoch != ring.epoch {
+        let (Some(one_rtt), Some(number)) = (&mut self.one_rtt, number) else { return };
+        if epoch != one_rtt.epoch {
             // It was opened before the phase advanced.
             return;
         }
         if path == PathId::ZERO {
-            ring.phase_from = Some(ring.phase_from.map_or(number, |known| known.min(number)));
+            one_rtt.phase_from = Some(one_rtt.phase_from.map_or(number, |known| known.min(number)));
         } else {
             self.lower_phase_from(path, number);
         }

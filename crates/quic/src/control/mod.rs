@@ -1,4 +1,4 @@
-//! Control: the handshake, key epochs, connection IDs, the idle timer and the end.
+//! Control: the handshake, key phases, connection IDs, paths, the idle timer and the close.
 //!
 //! ```text
 //!   Handshaking ──▶ Established ──▶ Confirmed
@@ -9,11 +9,11 @@
 //!                 Closing ──────┴──────▶ Draining ──▶ Closed
 //! ```
 
+pub(crate) mod dismantle;
 pub(crate) mod handshake;
 pub(crate) mod ids;
 mod keys;
 pub(crate) mod paths;
-pub(crate) mod script;
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ use crate::earliest::Earliest;
 use crate::error::{ConnectionError, TransportError};
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToControl, ToSend};
-use crate::journal::session::{HeldSession, ReplayedSession};
-use crate::open::PhaseRing;
+use crate::journal::session::{AnySession, ReplayedSession};
+use crate::open::OneRttKeys;
 use crate::queue::Queue;
 use crate::receive::assembler::Assembler;
 use crate::secret::SecretSource;
@@ -37,13 +37,15 @@ use crate::spaces::Spaces;
 use ids::{LocalIds, RemoteIds};
 use paths::Paths;
 
-/// Handshake bytes out of order that are kept, at each level (RFC 9000, section 7.5, asks for at least 4096).
+/// Handshake bytes out of order that are kept, at each level (RFC 9000, section 7.5, asks for at
+/// least 4096).
 pub(crate) const CRYPTO_BUFFER_MAX: u64 = 64 * 1024;
 
 /// Closing and draining last this many probe timeouts (RFC 9000, section 10.2).
 const CLOSE_PTOS: u64 = 3;
 
-/// No round trip the peer feigns makes closing or draining last longer: state may go early (RFC 9000, section 10.2).
+/// Closing and draining last no longer than this, whatever round trip the peer feigns: state may be
+/// discarded early (RFC 9000, section 10.2).
 const CLOSE_SPAN_MAX: Duration = Duration::from_secs(10);
 
 fn close_span(pto: Duration) -> Duration {
@@ -53,20 +55,20 @@ fn close_span(pto: Duration) -> Duration {
 /// A keep-alive interval is at most this part of the idle timeout.
 pub(crate) const KEEP_ALIVES_PER_IDLE_TIMEOUT: u64 = 3;
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Stage {
+enum ConnectionState {
     Handshaking,
     /// Our side of the handshake is complete.
     Established,
-    /// Both sides' is, and both know.
+    /// The handshake is complete on both sides, and both know it.
     Confirmed,
-    /// We said goodbye and repeat it to a peer that has not heard.
+    /// We have closed, and repeat CONNECTION_CLOSE while the peer keeps sending.
     Closing {
         until: Instant,
         close: Box<ClosingState>,
     },
-    /// The peer said goodbye: nothing more is sent.
+    /// The peer has closed: nothing more is sent.
     Draining {
         until: Instant,
     },
@@ -77,18 +79,19 @@ enum Stage {
 struct ClosingState {
     error: TransportError,
     application: bool,
-    /// Packets heard since the last goodbye, and how many make us repeat it: twice as many each time, so that two peers
-    /// that both close do not talk for ever (RFC 9000, section 10.2.1).
-    heard: u32,
+    /// Packets received since the last CONNECTION_CLOSE, and after how many it is repeated: twice
+    /// as many each time, so that two peers that both close do not answer each other for ever (RFC
+    /// 9000, section 10.2.1).
+    received: u32,
     repeat_after: u32,
 }
 
-/// A connection ID the endpoint must route to this connection, or no longer.
+/// A change of the connection IDs that the endpoint routes to this connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteChange {
-    /// Packets with this destination are ours.
+    /// Route packets with this destination to the connection.
     Add(ConnectionId),
-    /// They are no longer.
+    /// Stop routing them.
     Remove(ConnectionId),
 }
 
@@ -96,15 +99,15 @@ pub enum RouteChange {
 pub(crate) struct Control {
     side: Side,
     config: Arc<TransportConfig>,
-    stage: Stage,
-    session: HeldSession,
+    state: ConnectionState,
+    session: AnySession,
     /// CRYPTO bytes by space, and the space the session reads from.
     crypto: Spaces<Assembler>,
     read_space: Space,
     write_space: Space,
     levels: [Option<DirectionKeys>; 2],
-    ring: Option<PhaseRing>,
-    /// The keys after those in use, unless the connection rests.
+    one_rtt: Option<OneRttKeys>,
+    /// The keys after those in use, unless they were freed while the connection was quiet.
     next_phase: Option<PhaseKeys>,
     /// Key updates made in each direction.
     send_phase: u64,
@@ -115,15 +118,16 @@ pub(crate) struct Control {
     old_keys_until: Option<Instant>,
     local_ids: LocalIds,
     pub(crate) remote_ids: RemoteIds,
-    /// What there is to know of paths, if there may be several.
+    /// The state of paths, if multipath was negotiated.
     paths: Option<Box<Paths>>,
-    /// Up to which path ID the peer said it goes.
+    /// The peer's limit of path IDs.
     peer_max_path: Option<PathId>,
-    /// The peer said disable_active_migration.
-    peer_stays: bool,
+    /// The peer's transport parameter disable_active_migration.
+    peer_disables_migration: bool,
     /// The peer's first Source Connection ID, once known.
     peer_first_id: Option<ConnectionId>,
-    /// The destination of the client's first packet, and ours of the handshake: transport parameters must repeat them.
+    /// The destination of the client's first packet, which the server's transport parameters must
+    /// repeat.
     original_destination: ConnectionId,
     parameters_done: bool,
     peer_id_limit: u64,
@@ -140,10 +144,10 @@ pub(crate) struct Control {
     handshake_time: Option<Duration>,
 }
 
-/// How a connection begins.
-pub(crate) struct Beginning {
+/// The values that control begins with.
+pub(crate) struct ControlSeed {
     pub(crate) side: Side,
-    pub(crate) session: HeldSession,
+    pub(crate) session: AnySession,
     pub(crate) initial: DirectionKeys,
     pub(crate) local_id: ConnectionId,
     pub(crate) remote_id: ConnectionId,
@@ -152,23 +156,23 @@ pub(crate) struct Beginning {
 }
 
 impl Control {
-    pub(crate) fn new(now: Instant, config: Arc<TransportConfig>, beginning: Beginning) -> Self {
-        let Beginning { side, session, initial, local_id, remote_id, original_destination, secrets } = beginning;
+    pub(crate) fn new(now: Instant, config: Arc<TransportConfig>, control: ControlSeed) -> Self {
+        let ControlSeed { side, session, initial, local_id, remote_id, original_destination, secrets } = control;
         let mut routes = Queue::new();
         routes.push_back(RouteChange::Add(local_id));
         if side == Side::Server {
-            // Until the client has heard of our ID, it uses the one it made up.
+            // Until the client knows our ID, it uses the one that it chose at random.
             routes.push_back(RouteChange::Add(original_destination));
         }
         let mut control = Self {
             side,
-            stage: Stage::Handshaking,
+            state: ConnectionState::Handshaking,
             session,
             crypto: Spaces::default(),
             read_space: Space::Initial,
             write_space: Space::Initial,
             levels: [Some(initial), None],
-            ring: None,
+            one_rtt: None,
             next_phase: None,
             send_phase: 0,
             receive_phase: 0,
@@ -179,7 +183,7 @@ impl Control {
             remote_ids: RemoteIds::new(remote_id),
             paths: None,
             peer_max_path: None,
-            peer_stays: false,
+            peer_disables_migration: false,
             peer_first_id: (side == Side::Server).then_some(remote_id),
             original_destination,
             parameters_done: false,
@@ -200,7 +204,7 @@ impl Control {
         control
     }
 
-    /// Takes one value of the exchange. `pto` is the probe timeout of the moment.
+    /// Takes one value of the exchange. `pto` is the current probe timeout.
     pub(crate) fn handle(
         &mut self,
         now: Instant,
@@ -238,7 +242,8 @@ impl Control {
             ToControl::PhaseAdvanced(epoch) => self.on_phase_advanced(now, epoch, pto, exchange),
             ToControl::ElicitingSent { at } => self.restart_idle(at, pto),
             ToControl::FirstSent(space) => {
-                // RFC 9001, section 4.9.1: a client needs no Initial keys once it sends Handshake packets.
+                // RFC 9001, section 4.9.1: a client needs no Initial keys once it sends Handshake
+                // packets.
                 if space == Space::Handshake && self.side == Side::Client {
                     self.discard(Space::Initial, exchange);
                 }
@@ -283,8 +288,8 @@ impl Control {
 
     /// A packet was authentic.
     pub(crate) fn on_packet(&mut self, now: Instant, space: Space, pto: Duration, exchange: &mut Exchange) {
-        if let Stage::Closing { close, .. } = &mut self.stage {
-            close.heard += 1;
+        if let ConnectionState::Closing { close, .. } = &mut self.state {
+            close.received += 1;
             return;
         }
         if space == Space::Handshake && self.side == Side::Server && self.levels[0].is_some() {
@@ -295,7 +300,8 @@ impl Control {
         self.restart_idle(now, pto);
     }
 
-    /// RFC 9000, section 10.1: at least three probe timeouts, so that a lost packet does not end the connection.
+    /// RFC 9000, section 10.1: at least three probe timeouts, so that a lost packet does not end
+    /// the connection.
     fn restart_idle(&mut self, now: Instant, pto: Duration) {
         if !self.idle_timeout.is_zero() {
             self.idle_at = Some(now + self.idle_timeout.max(pto * CLOSE_PTOS));
@@ -305,9 +311,9 @@ impl Control {
 
     /// When [`Control::on_timeout`] has something to do.
     pub(crate) fn timeout(&self) -> Option<Instant> {
-        match self.stage {
-            Stage::Closing { until, .. } | Stage::Draining { until } => Some(until),
-            Stage::Closed => None,
+        match self.state {
+            ConnectionState::Closing { until, .. } | ConnectionState::Draining { until } => Some(until),
+            ConnectionState::Closed => None,
             _ => {
                 let mut earliest = Earliest::default();
                 earliest.note(self.idle_at);
@@ -319,21 +325,21 @@ impl Control {
         }
     }
 
-    /// The idle timeout has passed, though nobody has looked yet.
+    /// True if the idle timeout has passed, even if its timer was not handled yet.
     pub(crate) fn is_idle_too_long(&self, now: Instant) -> bool {
         self.is_open() && self.idle_at.is_some_and(|at| at <= now)
     }
 
     /// Does what is due at `now`; does nothing if called early.
     pub(crate) fn on_timeout(&mut self, now: Instant, exchange: &mut Exchange, events: &mut Events) {
-        match self.stage {
-            Stage::Closing { until, .. } | Stage::Draining { until } => {
+        match self.state {
+            ConnectionState::Closing { until, .. } | ConnectionState::Draining { until } => {
                 if until <= now {
                     self.become_closed();
                 }
                 return;
             }
-            Stage::Closed => return,
+            ConnectionState::Closed => return,
             _ => {}
         }
         if self.idle_at.is_some_and(|at| at <= now) {
@@ -351,17 +357,18 @@ impl Control {
         }
         if self.old_keys_until.is_some_and(|at| at <= now) {
             self.old_keys_until = None;
-            if let Some(ring) = &mut self.ring {
-                ring.previous = None;
+            if let Some(one_rtt) = &mut self.one_rtt {
+                one_rtt.previous = None;
             }
             self.maybe_update_keys(exchange);
         }
         self.on_path_timeout(now, exchange);
     }
 
-    // ── The end ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── The close ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Closes from our side. The value is for the send half; none if the connection is ending already.
+    /// Closes from our side. Returns the value for the send half; none if the connection is closing
+    /// already.
     pub(crate) fn close(
         &mut self,
         now: Instant,
@@ -373,8 +380,8 @@ impl Control {
         if !self.is_open() {
             return None;
         }
-        let close = Box::new(ClosingState { error: error.clone(), application, heard: 0, repeat_after: 1 });
-        self.stage = Stage::Closing { until: now + close_span(pto), close };
+        let close = Box::new(ClosingState { error: error.clone(), application, received: 0, repeat_after: 1 });
+        self.state = ConnectionState::Closing { until: now + close_span(pto), close };
         events.push(Event::Closed(if application {
             ConnectionError::ClosedLocally
         } else {
@@ -383,13 +390,13 @@ impl Control {
         Some(CloseValue { error, application })
     }
 
-    /// A goodbye to repeat, if the peer has not heard it.
+    /// A CONNECTION_CLOSE to repeat, because the peer still sends.
     pub(crate) fn repeat_close(&mut self) -> Option<CloseValue> {
-        let Stage::Closing { close, .. } = &mut self.stage else { return None };
-        if close.heard < close.repeat_after {
+        let ConnectionState::Closing { close, .. } = &mut self.state else { return None };
+        if close.received < close.repeat_after {
             return None;
         }
-        close.heard = 0;
+        close.received = 0;
         close.repeat_after = close.repeat_after.saturating_mul(2);
         Some(CloseValue { error: close.error.clone(), application: close.application })
     }
@@ -410,12 +417,12 @@ impl Control {
                 ConnectionError::ClosedByPeerTransport(error)
             }));
         }
-        if !matches!(self.stage, Stage::Closed) {
-            self.stage = Stage::Draining { until: now + close_span(pto) };
+        if !matches!(self.state, ConnectionState::Closed) {
+            self.state = ConnectionState::Draining { until: now + close_span(pto) };
         }
     }
 
-    /// Ends at once: the peer speaks no version of ours.
+    /// Ends at once: there is no common version.
     pub(crate) fn abandon(&mut self, error: ConnectionError, events: &mut Events) {
         if self.is_open() {
             events.push(Event::Closed(error));
@@ -424,53 +431,54 @@ impl Control {
     }
 
     fn become_closed(&mut self) {
-        self.stage = Stage::Closed;
+        self.state = ConnectionState::Closed;
         self.routes.extend(self.local_ids.iter().map(RouteChange::Remove));
         if let Some(paths) = &self.paths {
             self.routes.extend(paths.local_ids().map(RouteChange::Remove));
         }
-        // Kept until now, so that a client's first packet that comes again begins no second connection.
+        // Routed until now, so that a repetition of the client's first packet begins no second
+        // connection.
         if self.side == Side::Server {
             self.routes.push_back(RouteChange::Remove(self.original_destination));
         }
     }
 
-    // ── What others ask ──────────────────────────────────────────────────────────────────────────────────────────────
+    // ── Questions ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     /// The destination of the client's first packet.
     pub(crate) fn original_destination(&self) -> ConnectionId {
         self.original_destination
     }
 
-    /// Neither side has said goodbye.
+    /// Neither side has closed.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Handshaking | Stage::Established | Stage::Confirmed)
+        matches!(self.state, ConnectionState::Handshaking | ConnectionState::Established | ConnectionState::Confirmed)
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {
-        self.stage == Stage::Handshaking
+        self.state == ConnectionState::Handshaking
     }
 
-    /// Our side of the handshake is complete and nobody has said goodbye.
+    /// Our side of the handshake is complete and neither side has closed.
     pub(crate) fn is_established(&self) -> bool {
-        matches!(self.stage, Stage::Established | Stage::Confirmed)
+        matches!(self.state, ConnectionState::Established | ConnectionState::Confirmed)
     }
 
     pub(crate) fn is_confirmed(&self) -> bool {
-        matches!(self.stage, Stage::Confirmed)
+        matches!(self.state, ConnectionState::Confirmed)
     }
 
     /// Nothing more will be sent.
     pub(crate) fn is_silent(&self) -> bool {
-        matches!(self.stage, Stage::Draining { .. } | Stage::Closed)
+        matches!(self.state, ConnectionState::Draining { .. } | ConnectionState::Closed)
     }
 
-    /// Nothing is left to do: the connection can be forgotten.
+    /// The connection is over and can be dropped.
     pub(crate) fn is_closed(&self) -> bool {
-        self.stage == Stage::Closed
+        self.state == ConnectionState::Closed
     }
 
-    /// Frees room that is not used.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.routes.shrink();
         self.local_ids.shrink();
@@ -478,9 +486,9 @@ impl Control {
         self.forget_next_phase();
     }
 
-    /// Lets go of the TLS session, if nothing more is expected of it.
+    /// Drops the TLS session.
     pub(crate) fn park(&mut self) {
-        debug_assert!(self.is_confirmed(), "more is expected of a session whose handshake goes on");
+        debug_assert!(self.is_confirmed(), "a session is needed until the handshake is confirmed");
         self.session.get_mut().park();
     }
 
@@ -492,14 +500,14 @@ impl Control {
         self.session.get()
     }
 
-    /// Moves what TLS has said since the last time to a journal.
-    pub(crate) fn take_session_notes(&mut self, out: &mut Vec<u8>) {
-        self.session.take_notes(out);
+    /// Moves the entries about TLS since the last call to a journal.
+    pub(crate) fn take_session_entries(&mut self, out: &mut Vec<u8>) {
+        self.session.take_entries(out);
     }
 
-    /// Nobody writes down any more what TLS says.
-    pub(crate) fn end_session_notes(&mut self) {
-        self.session.end_notes();
+    /// Stops recording TLS.
+    pub(crate) fn stop_session_recording(&mut self) {
+        self.session.stop_recording();
     }
 
     /// The session of a replay, if this is one.

@@ -1,8 +1,10 @@
-//! The paths of a connection: their identifiers, connection IDs and ends (multipath draft-21, section 3).
+//! The paths of a connection: their identifiers, connection IDs and ends (multipath draft-21,
+//! section 3).
 //!
-//! Path IDs are never used twice. Each side says up to which one the other may go (MAX_PATH_ID), and a path can be opened once
-//! both have issued a connection ID for it. Only clients open paths. The first path has its connection IDs where a connection
-//! with a single path has them; this is about the others.
+//! Path IDs are never used twice. Each side limits the path IDs of the other (MAX_PATH_ID), and a
+//! path can be opened once both have issued a connection ID for it. Only clients open paths. The
+//! connection IDs of the first path are kept in [`Control`](super::Control), as those of a
+//! connection with a single path; this module keeps those of the others.
 
 use std::collections::VecDeque;
 
@@ -18,34 +20,35 @@ use crate::send::frames::ControlFrame;
 use crate::send::path::Addresses;
 use crate::stats::PathState;
 
-/// The most paths one connection may have, so that looking through them stays cheap.
+/// The most paths of one connection, so that a search through them stays cheap.
 pub const PATHS_MAX: u32 = 32;
 
 const _: () = assert!(PATHS_MAX as usize <= scheduler::PATHS_MAX, "every path can be chosen");
 
-/// What control knows of all paths.
+/// Control's state of all paths.
 #[derive(Debug)]
 pub(super) struct Paths {
-    /// The peer may use path IDs up to this one, and we up to that one.
+    /// The highest path ID that the peer may use, and the highest that we may use.
     local_max: u32,
     peer_max: u32,
     /// How many paths there may be at a time.
     count_max: u32,
-    /// The next ID that no connection ID of ours was issued for, and the next one a client opens.
+    /// The lowest path ID for which we have issued no connection ID, and the next one that a client
+    /// opens.
     next_issued: u32,
     next_opened: u32,
     /// All but the first, ascending.
     others: Vec<OtherPath>,
-    /// The end of the first path, as far as it has come.
+    /// How far the first path is abandoned.
     first_end: End,
     first_is_forgotten: bool,
-    /// The peer's last word about the use of the first path.
+    /// The peer's latest PATH_STATUS of the first path.
     first_status: Option<(u64, bool)>,
-    /// What the application wants and the peer's limits do not let us have yet.
-    wanted: VecDeque<(Addresses, bool)>,
-    /// The limit that we have said holds us back, and the path for which we have said that a connection ID is missing.
-    blocked_at: Option<u32>,
-    missed_id_of: Option<u32>,
+    /// Paths that the application has requested and the peer's limits do not allow yet.
+    requested: VecDeque<(Addresses, bool)>,
+    /// The limit of our last PATHS_BLOCKED, and the path of our last PATH_CIDS_BLOCKED.
+    paths_blocked_at: Option<u32>,
+    cids_blocked_at: Option<u32>,
 }
 
 /// A path after the first, open or not.
@@ -58,7 +61,8 @@ struct OtherPath {
     end: End,
     /// The lowest number received in the present key phase.
     phase_from: Option<u64>,
-    /// The peer's last word about its use, which may come before the path itself: its number, and whether it is available.
+    /// The peer's latest PATH_STATUS, which may come before the path is open: its sequence number,
+    /// and whether it is available.
     peers_status: Option<(u64, bool)>,
 }
 
@@ -68,12 +72,13 @@ impl OtherPath {
     }
 }
 
-/// How far the end of a path has come.
+/// How far a path is abandoned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct End {
-    /// We said PATH_ABANDON.
-    said: bool,
-    /// Both did: it is forgotten then (section 3.4: three probe timeouts later).
+    /// We have sent PATH_ABANDON.
+    abandon_sent: bool,
+    /// Both sides have, and the path is forgotten at this time (section 3.4: three probe timeouts
+    /// later).
     forget_at: Option<Instant>,
 }
 
@@ -82,14 +87,15 @@ struct End {
 pub enum OpenPathError {
     /// Servers open none (multipath draft-21, section 3).
     NotClient,
-    /// The peer does not speak multipath, or only one path is wanted: see
+    /// Multipath was not negotiated, or only one path is configured: see
     /// [`TransportConfig::max_paths`](crate::TransportConfig::max_paths).
     Unsupported,
-    /// The handshake is not confirmed: [`Event::Confirmed`] tells when it is.
+    /// The handshake is not confirmed: [`Event::Confirmed`] reports when it is.
     TooEarly,
-    /// As many paths as there may be are open or wanted.
+    /// As many paths as allowed are open or requested.
     TooMany,
-    /// The peer wants no other path to the address of the handshake (multipath draft-21, section 2.2).
+    /// The peer allows no other path to the address of the handshake (multipath draft-21, section
+    /// 2.2).
     Forbidden,
     /// The connection is over.
     Closed,
@@ -117,7 +123,7 @@ impl std::fmt::Display for OpenPathError {
 impl std::error::Error for OpenPathError {}
 
 impl Paths {
-    /// Both sides speak multipath: we take IDs up to `local_max`, the peer up to `peer_max`.
+    /// Multipath was negotiated: we allow path IDs up to `local_max`, the peer up to `peer_max`.
     pub(super) fn new(local_max: u32, peer_max: u32) -> Self {
         Self {
             local_max,
@@ -129,9 +135,9 @@ impl Paths {
             first_end: End::default(),
             first_is_forgotten: false,
             first_status: None,
-            wanted: VecDeque::new(),
-            blocked_at: None,
-            missed_id_of: None,
+            requested: VecDeque::new(),
+            paths_blocked_at: None,
+            cids_blocked_at: None,
         }
     }
 
@@ -143,11 +149,11 @@ impl Paths {
         self.others.iter_mut().find(|path| path.id == id)
     }
 
-    /// The entry of `id`, made if it is new; none if it was in use and is over.
+    /// The entry of `id`, made if it is new; none if the path was forgotten.
     fn get_or_new(&mut self, id: PathId) -> Option<&mut OtherPath> {
         let at = match self.others.binary_search_by_key(&id, |path| path.id) {
             Ok(at) => at,
-            // IDs are used in order, so one below those in use that is not known is over.
+            // IDs are used in order, so an unknown one below the next was forgotten.
             Err(_) if id.0 < self.next_issued => return None,
             Err(at) => {
                 let path = OtherPath {
@@ -177,22 +183,22 @@ impl Paths {
         others.chain([self.first_end]).filter_map(|end| end.forget_at).min()
     }
 
-    /// Whether a path that is over may be forgotten: one that nobody could open yet stays known, or it would seem new and be
-    /// given up once more.
+    /// Whether an abandoned path may be forgotten. One that could not be opened yet stays known:
+    /// otherwise it would seem new and be abandoned once more.
     fn can_forget(&self, id: PathId) -> bool {
         id.0 < self.next_issued
     }
 
-    /// How many paths are open. Those that were given up do not count though they are not forgotten yet: another may be wanted in
-    /// their place at once, and waits for its ID.
+    /// How many paths are open. Abandoned ones do not count, although they are not forgotten yet:
+    /// another may be requested in their place at once, and waits for its ID.
     fn open_count(&self) -> usize {
-        let is_open = |path: &&OtherPath| path.is_open && !path.end.said;
-        self.others.iter().filter(is_open).count() + usize::from(!self.first_end.said)
+        let is_open = |path: &&OtherPath| path.is_open && !path.end.abandon_sent;
+        self.others.iter().filter(is_open).count() + usize::from(!self.first_end.abandon_sent)
     }
 
-    /// Moves on to the next ID that a client may open: those that were given up before anybody used them are passed over
-    /// (section 3.4).
-    fn pass_over_ended(&mut self) {
+    /// Moves on to the next ID that a client may open: those that were abandoned before they were
+    /// used are skipped (section 3.4).
+    fn skip_abandoned(&mut self) {
         while self.next_opened < self.next_issued {
             let next = self.others.iter().find(|path| path.id.0 == self.next_opened);
             if next.is_some_and(|path| path.end == End::default()) {
@@ -204,14 +210,14 @@ impl Paths {
 }
 
 impl Control {
-    /// Our side of the handshake is complete: paths may be agreed on, if both sides speak of them.
+    /// Our side of the handshake is complete: multipath begins, if both sides have offered it.
     pub(super) fn begin_multipath(&mut self, exchange: &mut Exchange) {
         let Some(peer_max) = self.peer_max_path.filter(|_| self.config.max_paths > 0) else { return };
         self.paths = Some(Box::new(Paths::new(self.config.max_paths - 1, peer_max.0)));
         exchange.to_send.push_back(ToSend::Multipath);
     }
 
-    /// Whether both sides speak multipath.
+    /// Whether multipath was negotiated.
     pub(crate) fn is_multipath(&self) -> bool {
         self.paths.is_some()
     }
@@ -230,7 +236,7 @@ impl Control {
         paths.others.iter().find(|path| path.local.contains(id)).map(|path| path.id)
     }
 
-    /// As [`path_of_id`](Self::path_of_id), of an ID that is no slice of a datagram.
+    /// As [`path_of_id`](Self::path_of_id), for an ID that is not a slice of a datagram.
     pub(crate) fn path_of_own_id(&self, id: &ConnectionId) -> Option<PathId> {
         let holds = |local: &LocalIds| local.iter().any(|active| active == *id);
         if holds(&self.local_ids) {
@@ -265,7 +271,8 @@ impl Control {
         }
     }
 
-    /// Whether packets of `path` can be used: it is open, or the peer may open it and we could answer.
+    /// Whether packets of `path` are accepted: it is open, or the peer may open it and we could
+    /// answer.
     pub(crate) fn takes_packets_of(&self, path: PathId) -> bool {
         if path == PathId::ZERO {
             return true;
@@ -295,9 +302,9 @@ impl Control {
         self.issue_path_ids(exchange);
     }
 
-    /// The application wants another path.
-    /// `is_handshake_address` says that it leads to where the handshake was made.
-    pub(crate) fn want_path(
+    /// The application requests another path. `is_handshake_address` says that it leads to the
+    /// address of the handshake.
+    pub(crate) fn request_path(
         &mut self,
         addresses: Addresses,
         is_backup: bool,
@@ -313,31 +320,31 @@ impl Control {
             return Err(OpenPathError::TooEarly);
         }
         let paths = self.paths.as_mut().ok_or(OpenPathError::Unsupported)?;
-        if is_handshake_address && self.peer_stays {
+        if is_handshake_address && self.peer_disables_migration {
             return Err(OpenPathError::Forbidden);
         }
-        let open = paths.open_count() + paths.wanted.len();
+        let open = paths.open_count() + paths.requested.len();
         if open as u32 >= paths.count_max {
             return Err(if paths.count_max == 1 { OpenPathError::Unsupported } else { OpenPathError::TooMany });
         }
-        paths.wanted.push_back((addresses, is_backup));
+        paths.requested.push_back((addresses, is_backup));
         Ok(())
     }
 
-    /// Opens what is wanted as far as both sides' connection IDs allow.
-    pub(crate) fn open_wanted(&mut self, exchange: &mut Exchange, events: &mut Events) {
+    /// Opens requested paths as far as both sides' connection IDs allow.
+    pub(crate) fn open_requested(&mut self, exchange: &mut Exchange, events: &mut Events) {
         let Some(paths) = &mut self.paths else { return };
-        while let Some(&(addresses, is_backup)) = paths.wanted.front() {
-            paths.pass_over_ended();
+        while let Some(&(addresses, is_backup)) = paths.requested.front() {
+            paths.skip_abandoned();
             let next = PathId(paths.next_opened);
             let ready = paths.others.iter_mut().find(|path| path.id == next);
             let Some(path) = ready.filter(|path| path.local.len() > 0 && path.remote.current().is_some()) else {
                 break;
             };
-            let remote_id = path.remote.current().expect("looked at just now");
+            let remote_id = path.remote.current().expect("checked above");
             path.is_open = true;
             paths.next_opened += 1;
-            paths.wanted.pop_front();
+            paths.requested.pop_front();
             let is_peers_backup = path.is_peers_backup();
             exchange.to_send.push_back(ToSend::OpenPath {
                 path: next,
@@ -347,36 +354,42 @@ impl Control {
                 is_peers_backup,
             });
             if is_backup {
-                // The first word about the path; what follows counts on from it.
+                // The first PATH_STATUS of the path; later ones have higher sequence numbers.
                 let frame = ControlFrame::PathStatus { path: next, sequence: 0, available: false };
                 exchange.to_send.push_back(ToSend::Control(frame));
             }
             events.push(Event::PathOpened(next));
         }
-        if !paths.wanted.is_empty() && paths.next_opened > paths.peer_max && paths.blocked_at != Some(paths.peer_max) {
-            paths.blocked_at = Some(paths.peer_max);
+        if !paths.requested.is_empty()
+            && paths.next_opened > paths.peer_max
+            && paths.paths_blocked_at != Some(paths.peer_max)
+        {
+            paths.paths_blocked_at = Some(paths.peer_max);
             exchange.to_send.push_back(ToSend::Control(ControlFrame::PathsBlocked(PathId(paths.peer_max))));
         }
         // The limit allows it, and the peer has issued no connection ID (section 4.8).
         let next = paths.next_opened;
-        if !paths.wanted.is_empty() && next <= paths.peer_max.min(paths.local_max) && paths.missed_id_of != Some(next) {
-            paths.missed_id_of = Some(next);
+        if !paths.requested.is_empty()
+            && next <= paths.peer_max.min(paths.local_max)
+            && paths.cids_blocked_at != Some(next)
+        {
+            paths.cids_blocked_at = Some(next);
             let frame = ControlFrame::PathCidsBlocked { path: PathId(next), next_sequence: 0 };
             exchange.to_send.push_back(ToSend::Control(frame));
         }
         self.issue_path_ids(exchange);
     }
 
-    /// Gives the peer connection IDs: one for each path that could be opened, so that it can be at once, and a spare one for
-    /// those that are (section 3.2.1).
+    /// Issues connection IDs: one for each path that could be opened, so that no round trip is
+    /// lost, and a spare one for each open path (section 3.2.1).
     pub(super) fn issue_path_ids(&mut self, exchange: &mut Exchange) {
         let Some(paths) = &mut self.paths else { return };
         let limit = paths.local_max.min(paths.peer_max);
         while paths.next_issued <= limit {
             let id = PathId(paths.next_issued);
-            // The peer may have issued its own before.
+            // The peer may have issued a connection ID for this path before.
             let known = paths.get_or_new(id).is_some();
-            debug_assert!(known, "what was never issued is not over");
+            debug_assert!(known, "a path without issued IDs was not forgotten");
             paths.next_issued += 1;
         }
         let peer_keeps = self.peer_id_limit.min(REMOTE_IDS_MAX);
@@ -413,13 +426,13 @@ impl Control {
         }
         let named = self.is_multipath().then_some(path);
         let ids = if path == PathId::ZERO {
-            if self.paths.as_ref().is_some_and(|paths| paths.first_end.said) {
+            if self.paths.as_ref().is_some_and(|paths| paths.first_end.abandon_sent) {
                 return Ok(());
             }
             &mut self.remote_ids
         } else {
             let Some(known) = self.paths.as_mut().and_then(|paths| paths.get_or_new(path)) else { return Ok(()) };
-            if known.end.said {
+            if known.end.abandon_sent {
                 return Ok(());
             }
             &mut known.remote
@@ -432,11 +445,11 @@ impl Control {
         if let Some(id) = change.current {
             exchange.to_send.push_back(ToSend::RemoteId { path, id });
         }
-        self.open_wanted(exchange, events);
+        self.open_requested(exchange, events);
         Ok(())
     }
 
-    /// RETIRE_CONNECTION_ID and its relative of the extension (section 4.5).
+    /// RETIRE_CONNECTION_ID and PATH_RETIRE_CONNECTION_ID (section 4.5).
     pub(super) fn on_retired_id(
         &mut self,
         path: PathId,
@@ -446,7 +459,7 @@ impl Control {
         if path == PathId::ZERO {
             if let Some(id) = self.local_ids.retire(sequence)? {
                 self.routes.push_back(RouteChange::Remove(id));
-                if !self.paths.as_ref().is_some_and(|paths| paths.first_end.said) {
+                if !self.paths.as_ref().is_some_and(|paths| paths.first_end.abandon_sent) {
                     self.issue_ids(exchange);
                 }
             }
@@ -460,7 +473,7 @@ impl Control {
         Ok(())
     }
 
-    /// What else the peer says about paths.
+    /// The other frames about paths.
     pub(super) fn on_multipath(
         &mut self,
         now: Instant,
@@ -480,7 +493,7 @@ impl Control {
                         None => return Ok(()),
                     },
                 };
-                // One that was overtaken says nothing any more (section 4.3).
+                // One with a lower sequence number is outdated (section 4.3).
                 if latest.is_none_or(|(latest, _)| sequence > latest) {
                     *latest = Some((sequence, available));
                     exchange.to_send.push_back(ToSend::PeersStatus { path, available });
@@ -490,18 +503,18 @@ impl Control {
                 if self.peer_max_path.is_some_and(|initial| max < initial) {
                     return Err(TransportError::violation("a lower path limit than the one of the handshake"));
                 }
-                // It never falls (section 4.6).
+                // The limit never decreases (section 4.6).
                 paths.peer_max = paths.peer_max.max(max.0);
                 self.issue_path_ids(exchange);
-                self.open_wanted(exchange, events);
+                self.open_requested(exchange, events);
             }
-            // What we allow is as much as we want to, and IDs are issued as soon as they can be.
+            // Our limit is the configured one, and IDs are issued as soon as they can be.
             MultipathFrame::PathsBlocked(_) => {}
             MultipathFrame::PathCidsBlocked { path, next_sequence } => {
                 let next = match path {
                     PathId::ZERO => Some(self.local_ids.next_sequence()),
                     path if path.0 >= paths.next_issued => Some(0),
-                    // Words about a path that is over come late, and are nobody's fault (section 4).
+                    // Frames about a forgotten path may be late and are no error (section 4).
                     path => paths.get_mut(path).map(|known| known.local.next_sequence()),
                 };
                 if next.is_some_and(|next| next_sequence > next) {
@@ -512,7 +525,7 @@ impl Control {
         Ok(())
     }
 
-    /// The peer gives a path up: so do we (section 3.4).
+    /// The peer abandons a path: so do we (section 3.4).
     fn on_abandoned(
         &mut self,
         now: Instant,
@@ -522,8 +535,8 @@ impl Control {
         exchange: &mut Exchange,
         events: &mut Events,
     ) -> Result<(), TransportError> {
-        tracing::debug!(%path, code, "the peer gives a path up");
-        self.give_up(path, code, exchange, events);
+        tracing::debug!(%path, code, "the peer abandons a path");
+        self.mark_abandoned(path, code, exchange, events);
         let Some(paths) = &mut self.paths else { return Ok(()) };
         let end = match path {
             PathId::ZERO if paths.first_is_forgotten => return Ok(()),
@@ -533,7 +546,7 @@ impl Control {
                 None => return Ok(()),
             },
         };
-        // Late packets of it are still recognised and acknowledged for a while.
+        // Late packets of the path are still accepted and acknowledged for a while.
         end.forget_at.get_or_insert(now + pto * CLOSE_PTOS);
         if paths.open_count() == 0 {
             return Err(TransportError::new(ErrorCode::NO_ERROR, "the peer gave up the last path"));
@@ -541,7 +554,7 @@ impl Control {
         Ok(())
     }
 
-    /// Gives a path up; true if it was there to be given up. The last one cannot be.
+    /// Abandons a path; false if there is no such path or it is the last one.
     pub(crate) fn abandon_path(
         &mut self,
         path: PathId,
@@ -550,20 +563,20 @@ impl Control {
         events: &mut Events,
     ) -> bool {
         let Some(paths) = &self.paths else { return false };
-        let is_open = |other: &OtherPath| other.is_open && !other.end.said;
-        // The peer must not hear of a path it does not know of.
+        let is_open = |other: &OtherPath| other.is_open && !other.end.abandon_sent;
+        // The peer must not get a PATH_ABANDON for a path that it does not know.
         if path != PathId::ZERO && !paths.others.iter().any(|other| other.id == path && is_open(other)) {
             return false;
         }
         let others = paths.others.iter().filter(|other| other.id != path && is_open(other)).count();
-        let first = usize::from(path != PathId::ZERO && !paths.first_end.said);
+        let first = usize::from(path != PathId::ZERO && !paths.first_end.abandon_sent);
         if others + first == 0 {
             return false;
         }
-        self.give_up(path, code, exchange, events)
+        self.mark_abandoned(path, code, exchange, events)
     }
 
-    fn give_up(&mut self, path: PathId, code: u64, exchange: &mut Exchange, events: &mut Events) -> bool {
+    fn mark_abandoned(&mut self, path: PathId, code: u64, exchange: &mut Exchange, events: &mut Events) -> bool {
         let Some(paths) = &mut self.paths else { return false };
         let end = match path {
             PathId::ZERO => &mut paths.first_end,
@@ -572,7 +585,7 @@ impl Control {
                 None => return false,
             },
         };
-        if std::mem::replace(&mut end.said, true) {
+        if std::mem::replace(&mut end.abandon_sent, true) {
             return false;
         }
         exchange.to_send.push_back(ToSend::AbandonPath(path));
@@ -581,29 +594,29 @@ impl Control {
         true
     }
 
-    /// Forgets paths that are over for both sides, and lets the peer open as many new ones.
+    /// Forgets paths that both sides have abandoned, and lets the peer open as many new ones.
     pub(super) fn on_path_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
         let Some(paths) = &mut self.paths else { return };
         let is_over = |end: End| end.forget_at.is_some_and(|at| at <= now);
         let next_issued = paths.next_issued;
-        let mut gone = 0;
+        let mut forgotten = 0;
         if is_over(paths.first_end) {
-            // What else belongs to it stays: its number space began with the connection.
+            // The number space of the first path remains.
             paths.first_end.forget_at = None;
             paths.first_is_forgotten = true;
             let ids: Vec<_> = self.local_ids.drain().collect();
             self.routes.extend(ids.into_iter().map(RouteChange::Remove));
-            gone += 1;
+            forgotten += 1;
         }
         for over in paths.others.extract_if(.., |path| is_over(path.end) && path.id.0 < next_issued) {
             self.routes.extend(over.local.iter().map(RouteChange::Remove));
             exchange.to_send.push_back(ToSend::ForgetPath(over.id));
             exchange.to_receive.push_back(ToReceive::ForgetPath(over.id));
-            gone += 1;
+            forgotten += 1;
         }
-        if gone > 0 {
-            // IDs end before connections do only after four thousand million paths.
-            paths.local_max = paths.local_max.saturating_add(gone);
+        if forgotten > 0 {
+            // Saturates after 2^32 paths.
+            paths.local_max = paths.local_max.saturating_add(forgotten);
             exchange.to_send.push_back(ToSend::Control(ControlFrame::MaxPathId(PathId(paths.local_max))));
             self.issue_path_ids(exchange);
         }

@@ -1,4 +1,4 @@
-//! Making one entry happen again.
+//! The replay of one entry.
 
 use std::cell::Cell;
 
@@ -7,48 +7,48 @@ use units::Instant;
 use wire::quic::StreamId;
 
 use super::entry::Input;
-use super::outcome::{Answer, EventNote, PlanNote, Planned};
+use super::outcome::{Answer, EventEntry, PlanEntry, Planned};
 use crate::connection::Connection;
 use crate::event::Event;
 use crate::plan::{PLAN_DATAGRAMS_MAX, Plan};
 
-/// What a log says that came of an input, where it says anything.
+/// The recorded result of an input, if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Expected {
     Nothing,
     Answer(Answer),
-    /// With the room of each socket that was asked.
+    /// A plan, with the room of each socket that was asked.
     Planned(Vec<(u16, usize)>, Planned),
-    /// The log was cut before it could say.
+    /// The log was cut before the result.
     Unknown,
 }
 
-/// The memory that a replay gives to whoever wants bytes.
-pub(crate) struct Hands {
+/// Applies inputs to a connection, with memory for their payload.
+pub(crate) struct Replayer {
     pub(crate) zeros: Bytes,
     pub(crate) plan: Plan,
 }
 
-/// What came of an input, as the log says.
+/// The result of an input, as recorded.
 #[derive(Debug)]
-pub(crate) enum Came {
-    /// Nothing, or nothing that the log tells of.
+pub(crate) enum Output {
+    /// None, or one that is not recorded.
     Nothing,
     Answer(Answer),
     Planned(Planned),
     Event(Event),
 }
 
-/// What came, or what the log says and what came instead, in words.
-pub(crate) type Compared = Result<Came, (String, String)>;
+/// The result, or the recorded result and the different one of the replay, as text.
+pub(crate) type Compared = Result<Output, (String, String)>;
 
-impl Hands {
-    /// Bytes that nobody looks at. More than there are do not fit any send buffer.
+impl Replayer {
+    /// Bytes of any value. No send buffer takes more than there are.
     fn bytes(&self, len: usize) -> Bytes {
         self.zeros.slice(..len.min(self.zeros.len()))
     }
 
-    /// Gives `connection` the input, and compares what comes of it.
+    /// Applies the input to `connection` and compares the result.
     pub(crate) fn apply(
         &mut self,
         connection: &mut Connection,
@@ -62,7 +62,7 @@ impl Hands {
             Input::Route(change) => {
                 let got = connection.poll_route();
                 return if got.as_ref() == Some(&*change) {
-                    Ok(Came::Nothing)
+                    Ok(Output::Nothing)
                 } else {
                     Err((format!("{change:?}"), got.map_or("no change of routes".to_owned(), |got| format!("{got:?}"))))
                 };
@@ -73,7 +73,7 @@ impl Hands {
             Some(answer) => answer,
             None => {
                 self.drive(connection, now, input);
-                return Ok(Came::Nothing);
+                return Ok(Output::Nothing);
             }
         };
         input.compare_answer(answer, expected)
@@ -90,12 +90,12 @@ impl Hands {
             }
             Input::Opened { batch, records } => {
                 let buffer = records.buffer(&self.zeros);
-                connection.take_batch(now, batch, &records.opened, &buffer);
+                connection.absorb_batch(now, batch, &records.opened, &buffer);
                 connection.settle(now);
             }
             Input::Single { source, records } => {
                 let buffer = records.buffer(&self.zeros);
-                connection.take_single(now, *source, &records.opened, &buffer, records.integrity_limit);
+                connection.absorb_single(now, *source, &records.opened, &buffer, records.integrity_limit);
             }
             Input::Settle => connection.settle(now),
             Input::OtherVersion => connection.on_other_version(),
@@ -114,12 +114,12 @@ impl Hands {
         }
     }
 
-    /// The calls that are answered; none for other inputs.
+    /// Makes a call with an answer; none for other inputs.
     fn call(&self, connection: &mut Connection, now: Instant, input: &Input) -> Option<Answer> {
         Some(match input {
-            Input::TailAsked(datagrams) => Answer::yes(connection.has_only_a_tail(*datagrams)),
-            Input::Open(dir) => Answer::maybe(connection.open(*dir).map(|id| id.raw())),
-            Input::Accept(dir) => Answer::maybe(connection.accept(*dir).map(|id| id.raw())),
+            Input::TailAsked(datagrams) => Answer::from_bool(connection.has_only_a_tail(*datagrams)),
+            Input::Open(dir) => Answer::optional(connection.open(*dir).map(|id| id.raw())),
+            Input::Accept(dir) => Answer::optional(connection.accept(*dir).map(|id| id.raw())),
             Input::Write(id, len) => Answer::written(connection.write(*id, self.bytes(*len)), *len),
             Input::WriteSome(id, len) => {
                 let mut chunk = self.bytes(*len);
@@ -138,32 +138,32 @@ impl Hands {
             Input::Read(id, len) => Answer::read(&connection.read(now, *id, *len)),
             Input::Stop(id, code) => Answer::stopped(connection.stop(now, *id, *code)),
             Input::SendDatagram(len) => Answer::datagram(connection.send_datagram(self.bytes(*len))),
-            Input::RecvDatagram => Answer::maybe(connection.recv_datagram().map(|data| data.len() as u64)),
+            Input::RecvDatagram => Answer::optional(connection.recv_datagram().map(|data| data.len() as u64)),
             Input::OpenPath { addresses, is_backup } => Answer::path(connection.open_path(now, *addresses, *is_backup)),
-            Input::AbandonPath(path, code) => Answer::yes(connection.abandon_path(now, *path, *code)),
+            Input::AbandonPath(path, code) => Answer::from_bool(connection.abandon_path(now, *path, *code)),
             _ => return None,
         })
     }
 
     fn plan(&mut self, connection: &mut Connection, now: Instant, expected: &Expected) -> Compared {
         let rooms: &[(u16, usize)] = if let Expected::Planned(rooms, _) = expected { rooms } else { &[] };
-        let stranger = Cell::new(None);
+        let unlisted = Cell::new(None);
         let room = |socket: u16| match rooms.iter().find(|(known, _)| *known == socket) {
             Some((_, room)) => *room,
             None => {
-                stranger.set(Some(socket));
+                unlisted.set(Some(socket));
                 PLAN_DATAGRAMS_MAX
             }
         };
         let is_planned = connection.poll_plan_where(now, &room, &mut self.plan);
-        let got = Planned { plan: is_planned.then(|| PlanNote::of(&self.plan)), timeout: connection.poll_timeout() };
+        let got = Planned { plan: is_planned.then(|| PlanEntry::of(&self.plan)), timeout: connection.poll_timeout() };
         self.plan.release();
-        let Expected::Planned(_, expected) = expected else { return Ok(Came::Planned(got)) };
+        let Expected::Planned(_, expected) = expected else { return Ok(Output::Planned(got)) };
         if *expected != got {
             return Err((expected.to_string(), got.to_string()));
         }
-        match stranger.get() {
-            None => Ok(Came::Planned(got)),
+        match unlisted.get() {
+            None => Ok(Output::Planned(got)),
             Some(socket) => {
                 Err((format!("room asked of {} sockets", rooms.len()), format!("room asked of socket {socket}, too")))
             }
@@ -171,16 +171,16 @@ impl Hands {
     }
 }
 
-pub(crate) fn compare_event(expected: EventNote, got: Option<Event>) -> Compared {
+pub(crate) fn compare_event(expected: EventEntry, got: Option<Event>) -> Compared {
     match got {
-        Some(got) if EventNote::of(&got) == expected => Ok(Came::Event(got)),
-        Some(got) => Err((expected.to_string(), EventNote::of(&got).to_string())),
+        Some(got) if EventEntry::of(&got) == expected => Ok(Output::Event(got)),
+        Some(got) => Err((expected.to_string(), EventEntry::of(&got).to_string())),
         None => Err((expected.to_string(), "no event".to_owned())),
     }
 }
 
 impl Input {
-    /// An answer to this, for people.
+    /// An answer to this input, for people.
     pub(crate) fn answer_text(&self, answer: Answer) -> String {
         let Answer(Answer::DONE, number) = answer else { return answer.to_string() };
         match (self, number.checked_sub(1)) {
@@ -198,7 +198,7 @@ impl Input {
             Expected::Answer(expected) if !answer.matches(*expected) => {
                 Err((self.answer_text(*expected), self.answer_text(answer)))
             }
-            _ => Ok(Came::Answer(answer)),
+            _ => Ok(Output::Answer(answer)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The first entry: what a connection was made of.
+//! The first entry: the initial values of a connection.
 
 use recovery::RateCap;
 use units::{Duration, Instant, Rate};
@@ -7,50 +7,50 @@ use wire::quic::{ConnectionId, Reader, Side};
 use super::format::{
     Malformed, Parsed, addresses, bytes, flag, id, put, put_addresses, put_bytes, put_id, put_word, short, text, word,
 };
-use super::session::{HeldSession, ReplayedSession, no_level_keys};
+use super::session::{AnySession, ReplayedSession, no_level_keys};
 use crate::config::TransportConfig;
 use crate::connection::ConnectionSeed;
-use crate::control::Beginning;
+use crate::control::ControlSeed;
 use crate::secret::SecretSource;
 use crate::send::path::Addresses;
 
-/// What received data that nobody has read may take in a replay, bytes: a log whose configuration would let a connection hold
-/// more is not replayed.
-pub const HELD_MAX: u64 = 1 << 30;
+/// The most bytes of received and unread data in a replay. A log whose configuration allows more is
+/// not replayed.
+pub const UNREAD_MAX: u64 = 1 << 30;
 
-/// What a log says about its connection.
+/// The initial values of a connection, from its log.
 #[derive(Debug, Clone)]
 pub struct JournalHead {
-    /// Which role it played.
+    /// Its role.
     pub side: Side,
     /// When it began, since the run began.
     pub began_at: Instant,
-    /// The ends of its first path.
+    /// The addresses of its first path.
     pub addresses: Addresses,
-    /// The connection ID of its own that the handshake began with.
+    /// Its connection ID at the beginning of the handshake.
     pub local_id: ConnectionId,
-    /// The destination of the client's first packet: what both sides' logs have in common.
+    /// The destination of the client's first packet, which the logs of both sides have in common.
     pub original_destination: ConnectionId,
-    /// How it was configured; what takes traces and journals is not part of a log.
+    /// Its configuration, without the sinks of traces and journals.
     pub config: TransportConfig,
 }
 
 pub(crate) fn put_begin(out: &mut Vec<u8>, now: Instant, seed: &ConnectionSeed) {
-    let beginning = &seed.beginning;
+    let control = &seed.control;
     put_word(out, now.as_nanos());
-    out.push(u8::from(beginning.side == Side::Server));
+    out.push(u8::from(control.side == Side::Server));
     put_config(out, &seed.config);
     put_addresses(out, &seed.addresses);
-    put_id(out, &beginning.local_id);
-    put_id(out, &beginning.remote_id);
-    put_id(out, &beginning.original_destination);
-    beginning.secrets.put(out);
+    put_id(out, &control.local_id);
+    put_id(out, &control.remote_id);
+    put_id(out, &control.original_destination);
+    control.secrets.put(out);
     put_word(out, seed.seed);
     put_word(out, seed.seal.packet.confidentiality_limit());
-    put_word(out, beginning.initial.packet.integrity_limit());
+    put_word(out, control.initial.packet.integrity_limit());
 }
 
-/// What [`put_begin`] has written: something to begin the connection again with.
+/// Reads the entry that [`put_begin`] has written, and makes a seed to begin the connection again.
 pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, ConnectionSeed)> {
     let began_at = Instant::from_nanos(word(reader)?.min(super::format::NANOS_MAX));
     let side = if flag(reader)? { Side::Server } else { Side::Client };
@@ -60,9 +60,9 @@ pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, ConnectionS
     let secrets = SecretSource::read(reader)?;
     let seed = word(reader)?;
     let keys = no_level_keys(word(reader)?, word(reader)?);
-    let beginning = Beginning {
+    let control = ControlSeed {
         side,
-        session: HeldSession::Replayed(Box::new(ReplayedSession::new())),
+        session: AnySession::Replayed(Box::new(ReplayedSession::new())),
         initial: keys.open,
         local_id,
         remote_id,
@@ -70,7 +70,7 @@ pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, ConnectionS
         secrets,
     };
     let head = JournalHead { side, began_at, addresses, local_id, original_destination, config: config.clone() };
-    let seed = ConnectionSeed { config: config.into(), addresses, beginning, seal: keys.seal, seed };
+    let seed = ConnectionSeed { config: config.into(), addresses, control, seal: keys.seal, seed };
     Ok((head, seed))
 }
 
@@ -103,7 +103,7 @@ fn put_config(out: &mut Vec<u8>, config: &TransportConfig) {
         max_paths,
         scheduler,
         policy,
-        // Outputs: neither changes what the connection does.
+        // Sinks do not change the behaviour.
         scheduler_trace: _,
         journal: _,
         rate_cap,
@@ -195,8 +195,8 @@ fn config(reader: &mut Reader<'_>) -> Parsed<TransportConfig> {
         grease: flag(reader)?,
     };
     config.validate().map_err(|_| Malformed("its configuration cannot be"))?;
-    if config.connection_window_max.max(config.connection_window) > HELD_MAX
-        || config.stream_window.max(config.datagram_receive_buffer) > HELD_MAX
+    if config.connection_window_max.max(config.connection_window) > UNREAD_MAX
+        || config.stream_window.max(config.datagram_receive_buffer) > UNREAD_MAX
     {
         return Err(Malformed("its windows let a connection hold more than 1 GiB, which is not replayed"));
     }

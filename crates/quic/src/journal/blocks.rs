@@ -1,4 +1,4 @@
-//! A log's blocks, one in memory at a time, each checked before it is looked into.
+//! The blocks of a log. One is in memory at a time, and it is checked before its entries are read.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -8,34 +8,34 @@ use wire::quic::{Reader, VARINT_MAX};
 use super::check_of;
 use super::format::{BLOCK_LEN_MAX, MAGIC, Malformed, VERSION};
 
-/// Why a log cannot be replayed, or not any further.
+/// Why a log cannot be read, or not any further.
 #[derive(Debug)]
 pub struct JournalError {
-    /// Where in the log, bytes from its beginning: the block that is wrong, or that holds what is wrong.
+    /// The offset of the invalid block in the log, in bytes.
     pub offset: u64,
-    /// The entry, counted from zero; none if it is about a whole block.
+    /// The entry, counted from zero; none if a whole block is wrong.
     pub entry: Option<u64>,
-    /// What is wrong.
+    /// The error.
     pub kind: JournalErrorKind,
 }
 
-/// What can be wrong with a log.
+/// The kinds of errors.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JournalErrorKind {
     /// It cannot be read.
     Io(io::Error),
-    /// It does not begin as logs do.
+    /// It does not begin with [`MAGIC`].
     NotAJournal,
-    /// It is of another version of the format than [`VERSION`].
+    /// Its version of the format is not [`VERSION`].
     OtherVersion(u64),
-    /// A block is not what was written: its check does not match.
+    /// The check of a block does not match.
     Damaged,
-    /// A block says that it is longer than any may be.
+    /// A block exceeds the longest length.
     TooLong,
-    /// It ends before the connection has begun.
+    /// It ends before its first entry.
     Empty,
-    /// An entry is not of the format.
+    /// An entry is invalid.
     Malformed(&'static str),
 }
 
@@ -78,19 +78,19 @@ impl std::error::Error for JournalError {
 pub(crate) struct Blocks<R> {
     input: R,
     block: Vec<u8>,
-    /// Bytes of the block that were read.
+    /// The position in the block.
     read: usize,
-    /// Where the block begins in the log, and where the next one does.
+    /// The offset of the block in the log, and that of the next one.
     pub(crate) offset: u64,
     next_offset: u64,
     chain: u64,
-    /// The log ended, and so many bytes of a block that is not whole are there.
+    /// The log has ended, with this many bytes of an incomplete block.
     is_over: bool,
     pub(crate) cut_bytes: u64,
 }
 
 impl<R: Read> Blocks<R> {
-    /// Reads what every log begins with.
+    /// Reads the magic bytes and the version.
     pub(crate) fn begin(input: R) -> Result<Self, JournalError> {
         let mut blocks = Self {
             input,
@@ -117,7 +117,7 @@ impl<R: Read> Blocks<R> {
         JournalError { offset: self.offset, entry: None, kind }
     }
 
-    /// Reads as much of `into` as there is; says how much that was.
+    /// Reads as many bytes into `into` as there are. Returns their number.
     fn fill(&mut self, into: &mut [u8]) -> Result<usize, JournalError> {
         let mut filled = 0;
         while filled < into.len() {
@@ -146,7 +146,7 @@ impl<R: Read> Blocks<R> {
         Ok(Some(reader.varint().unwrap_or(VARINT_MAX)))
     }
 
-    /// Makes the next block the present one; false at the end of the log.
+    /// Reads the next block; false at the end of the log.
     fn advance(&mut self) -> Result<bool, JournalError> {
         if self.is_over {
             return Ok(false);

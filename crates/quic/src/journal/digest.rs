@@ -1,6 +1,7 @@
-//! A digest that is cheap enough for every plan, and says the same on every machine.
+//! A digest that is cheap enough for every plan and the same on every machine.
 //!
-//! It catches accidents: a different header, a missing packet, a damaged file. It stops nobody who wants to deceive.
+//! It detects accidents: a different header, a missing packet, a damaged file. It does not protect
+//! against an attacker.
 
 use crate::plan::{Piece, Plan, Planned};
 
@@ -13,7 +14,7 @@ const SEED: u64 = 0x6a09_e667_f3bc_c909;
 pub(crate) struct Digest(u64);
 
 impl Digest {
-    /// One that goes on from `seed`.
+    /// A digest that begins with `seed`.
     pub(crate) const fn new(seed: u64) -> Self {
         Self(SEED ^ seed)
     }
@@ -21,12 +22,12 @@ impl Digest {
     /// Adds a number.
     #[inline]
     pub(crate) fn word(&mut self, word: u64) {
-        // Each step maps the state one to one for a given word, so no difference is ever lost; the rotation lets high bits
-        // reach low ones.
+        // Each step maps the state one to one for a given word, so no difference is ever lost; the
+        // rotation lets high bits reach low ones.
         self.0 = (self.0 ^ word).wrapping_mul(FOLD).rotate_left(29) ^ (word >> 32);
     }
 
-    /// Adds bytes and how many they are.
+    /// Adds the number of bytes and the bytes.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.word(bytes.len() as u64);
         let mut chunks = bytes.chunks_exact(8);
@@ -41,15 +42,15 @@ impl Digest {
         }
     }
 
-    /// The digest of all that was added.
+    /// The result.
     pub(crate) const fn finish(self) -> u64 {
         let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(FOLD);
         mixed ^ (mixed >> 29)
     }
 }
 
-/// What a plan's datagrams hold, payload apart: headers, the frames before it and how long it is. Which bytes of a stream or
-/// of the handshake they are stands in those frames.
+/// A digest of the datagrams of a plan: headers, frames, and the length of payload. The frames say
+/// which bytes of a stream or of the handshake the payload is.
 pub(crate) fn plan_digest(plan: &Plan) -> u64 {
     let mut digest = Digest::new(0);
     for number in [
@@ -77,22 +78,21 @@ pub(crate) fn plan_digest(plan: &Plan) -> u64 {
                 digest.word(u64::from(packet.padding));
                 digest_pieces(plan, packet.pieces_from, packet.pieces_to, &mut digest);
             }
-            Planned::Row(row) => {
-                digest.word(row.number);
-                digest.word(u64::from(row.count) << 32 | u64::from(row.stride));
-                digest.word(u64::from(row.number_len) | u64::from(row.key_phase) << 8 | u64::from(row.fixed_bit) << 9);
-                digest.bytes(row.dcid.as_slice());
-                digest.word(row.id.raw());
-                digest.word(row.offset);
-                digest_pieces(plan, row.pieces_from, row.pieces_to, &mut digest);
+            Planned::Run(run) => {
+                digest.word(run.number);
+                digest.word(u64::from(run.count) << 32 | u64::from(run.stride));
+                digest.word(u64::from(run.number_len) | u64::from(run.key_phase) << 8 | u64::from(run.fixed_bit) << 9);
+                digest.bytes(run.dcid.as_slice());
+                digest.word(run.id.raw());
+                digest.word(run.offset);
+                digest_pieces(plan, run.pieces_from, run.pieces_to, &mut digest);
             }
         }
     }
     digest.finish()
 }
 
-/// Bytes of the plan's own as they are; of the application's and of the handshake's only how many, however they lie in
-/// memory.
+/// Adds the plan's own bytes, and the number of payload bytes, however they lie in memory.
 fn digest_pieces(plan: &Plan, from: u32, to: u32, digest: &mut Digest) {
     let mut payload = 0;
     for piece in &plan.pieces[from as usize..to as usize] {

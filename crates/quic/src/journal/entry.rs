@@ -1,4 +1,4 @@
-//! Entries as they are read.
+//! Reading entries.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::format::{
     ADDRESSES_NUMBERED_MAX, Malformed, Parsed, addresses, flag, id, limit, path_set, short, tag, text, time, unzigzag,
 };
 use super::out::Half;
-use super::outcome::{EventNote, route};
+use super::outcome::{EventEntry, route};
 use super::records::{ReadRecords, dir, stream};
 use super::write::Batch;
 use crate::class::{PathSet, RateLimit};
@@ -18,11 +18,11 @@ use crate::control::RouteChange;
 use crate::plan::Receipt;
 use crate::send::path::Addresses;
 
-/// One entry of a log: an input, or something that came out. Prints as a line for people.
+/// One entry of a log: an input or an output. Prints as a line for people.
 #[derive(Debug)]
 pub struct Entry(pub(crate) Input, pub(crate) Half);
 
-/// What an entry tells.
+/// The content of an entry.
 #[derive(Debug)]
 pub(crate) enum Input {
     Timeout,
@@ -59,26 +59,26 @@ pub(crate) enum Input {
     TooLarge(PathId),
     Refused(PathId),
 
-    Event(EventNote),
+    Event(EventEntry),
     Route(RouteChange),
 
-    Parted,
-    Rejoined,
-    GaveOrders(u64),
-    TookOrders(u64),
-    GaveFindings(u64),
-    TookFindings(u64),
+    Detached,
+    Attached,
+    GaveCommands(u64),
+    TookCommands(u64),
+    GaveReport(u64),
+    TookReport(u64),
 }
 
-/// What reading entries remembers from one to the next.
+/// The state of the reader from one entry to the next.
 #[derive(Debug)]
-pub(crate) struct Memory {
-    /// The time of the last entry that has one, nanoseconds.
+pub(crate) struct ReadState {
+    /// The time of the last entry that has one, in nanoseconds.
     pub(crate) last: u64,
     addresses: Vec<Addresses>,
 }
 
-impl Memory {
+impl ReadState {
     pub(crate) fn new(began_at: Instant) -> Self {
         Self { last: began_at.as_nanos(), addresses: Vec::new() }
     }
@@ -103,7 +103,7 @@ impl Memory {
         time(reader, &mut self.last).map(|_| ())
     }
 
-    /// The time of an entry that has one and can be read.
+    /// The time of the next entry, if it has one and can be read.
     pub(crate) fn time_ahead(&self, tag: u8, ahead: &[u8]) -> Option<Instant> {
         let mut last = self.last;
         is_timed(tag).then(|| time(&mut Reader::new(ahead), &mut last).ok())?
@@ -143,14 +143,14 @@ impl Memory {
                 let is_backup = flag(reader)?;
                 Input::OpenPath { addresses: self.addresses(reader)?, is_backup }
             }
-            tag::EVENT => Input::Event(EventNote::parse(reader)?),
+            tag::EVENT => Input::Event(EventEntry::parse(reader)?),
             tag::ROUTE => Input::Route(route(reader)?),
-            tag::PARTED => Input::Parted,
-            tag::REJOINED => Input::Rejoined,
-            tag::GAVE_ORDERS => Input::GaveOrders(reader.varint()?),
-            tag::TOOK_ORDERS => Input::TookOrders(reader.varint()?),
-            tag::GAVE_FINDINGS => Input::GaveFindings(reader.varint()?),
-            tag::TOOK_FINDINGS => Input::TookFindings(reader.varint()?),
+            tag::DETACHED => Input::Detached,
+            tag::ATTACHED => Input::Attached,
+            tag::GAVE_COMMANDS => Input::GaveCommands(reader.varint()?),
+            tag::TOOK_COMMANDS => Input::TookCommands(reader.varint()?),
+            tag::GAVE_REPORT => Input::GaveReport(reader.varint()?),
+            tag::TOOK_REPORT => Input::TookReport(reader.varint()?),
             _ => call(tag, reader)?,
         })
     }
@@ -158,7 +158,7 @@ impl Memory {
 
 /// Whether a half writes entries of this tag.
 fn is_of(half: Half, tag: u8) -> bool {
-    let is_of_receive_half_alone = matches!(tag, tag::TOOK_ORDERS | tag::GAVE_FINDINGS);
+    let is_of_receive_half_alone = matches!(tag, tag::TOOK_COMMANDS | tag::GAVE_REPORT);
     let is_of_either = matches!(
         tag,
         tag::ARRIVAL | tag::OPENED | tag::ACCEPT | tag::READ | tag::STOP | tag::RECV_DATAGRAM | tag::EVENT
@@ -184,13 +184,13 @@ fn is_timed(tag: u8) -> bool {
             | tag::SET_BACKUP
             | tag::TOO_LARGE
             | tag::REFUSED
-            | tag::REJOINED
-            | tag::TOOK_ORDERS
-            | tag::TOOK_FINDINGS
+            | tag::ATTACHED
+            | tag::TOOK_COMMANDS
+            | tag::TOOK_REPORT
     )
 }
 
-/// The application's calls, and what the driver says about paths.
+/// The application's calls, and the driver's calls about paths.
 fn call(tag: u8, reader: &mut Reader<'_>) -> Parsed<Input> {
     Ok(match tag {
         tag::OPEN => Input::Open(dir(reader)?),
@@ -233,13 +233,13 @@ fn path(reader: &mut Reader<'_>) -> Parsed<PathId> {
     Ok(PathId(short(reader)?))
 }
 
-/// A path, and a number that says nothing here.
+/// A path, and a number that is 0 here.
 fn path_alone(reader: &mut Reader<'_>) -> Parsed<PathId> {
     let path = path(reader)?;
     if reader.varint()? == 0 { Ok(path) } else { Err(Malformed("a number where none belongs")) }
 }
 
-/// A flag where a number may be.
+/// A flag in the place of a number.
 fn is_set(reader: &mut Reader<'_>) -> Parsed<bool> {
     match reader.varint()? {
         is_set @ (0 | 1) => Ok(is_set == 1),
@@ -272,7 +272,7 @@ fn receipt(reader: &mut Reader<'_>) -> Parsed<Receipt> {
 }
 
 impl Entry {
-    /// What kind of entry it is, in a word.
+    /// The name of its kind.
     pub const fn name(&self) -> &'static str {
         match &self.0 {
             Input::Timeout => "timeout",
@@ -308,17 +308,17 @@ impl Entry {
             Input::Refused(_) => "refused",
             Input::Event(_) => "event",
             Input::Route(_) => "route",
-            Input::Parted => "parted",
-            Input::Rejoined => "rejoined",
-            Input::GaveOrders(_) => "gave_orders",
-            Input::TookOrders(_) => "took_orders",
-            Input::GaveFindings(_) => "gave_findings",
-            Input::TookFindings(_) => "took_findings",
+            Input::Detached => "detached",
+            Input::Attached => "attached",
+            Input::GaveCommands(_) => "gave_commands",
+            Input::TookCommands(_) => "took_commands",
+            Input::GaveReport(_) => "gave_report",
+            Input::TookReport(_) => "took_report",
         }
     }
 
-    /// Whether the connection told the application something, or was told something by it, beyond its data: what a reader of a
-    /// log looks for first.
+    /// Whether it is an event for the application or a call of the application that is not about
+    /// data: the entries that a reader of a log looks for first.
     pub const fn is_milestone(&self) -> bool {
         match &self.0 {
             Input::Event(event) => !event.is_about_data(),
@@ -332,8 +332,8 @@ impl Entry {
             | Input::TooLarge(_)
             | Input::Refused(_)
             | Input::SetRate(_)
-            | Input::Parted
-            | Input::Rejoined => true,
+            | Input::Detached
+            | Input::Attached => true,
             _ => false,
         }
     }
@@ -347,12 +347,12 @@ impl fmt::Display for Entry {
         f.write_str(self.name())?;
         match &self.0 {
             Input::Timeout | Input::PlanAsked | Input::Settle | Input::OtherVersion | Input::RecvDatagram => Ok(()),
-            Input::Parted => f.write_str(": the receive half is elsewhere from now on"),
-            Input::Rejoined => f.write_str(": the receive half is back"),
-            Input::GaveOrders(number)
-            | Input::TookOrders(number)
-            | Input::GaveFindings(number)
-            | Input::TookFindings(number) => write!(f, " {number}"),
+            Input::Detached => f.write_str(": the receive half is on another processor"),
+            Input::Attached => f.write_str(": the receive half is back"),
+            Input::GaveCommands(number)
+            | Input::TookCommands(number)
+            | Input::GaveReport(number)
+            | Input::TookReport(number) => write!(f, " {number}"),
             Input::Emitted(receipt) | Input::NotEmitted(receipt) => write_receipt(receipt, f),
             Input::TailAsked(datagrams) => write!(f, " below {datagrams} datagrams"),
             Input::Arrival { path, addresses, count, len } => write!(
@@ -378,7 +378,7 @@ impl fmt::Display for Entry {
                 paths.named().iter().try_for_each(|path| write!(f, " {}", path.0))
             }
             Input::SetBackground(id, is_background) => write!(f, " of {id}: {is_background}"),
-            // What a caller says who takes whatever there is.
+            // No limit.
             Input::Read(id, len) if *len as u64 >= VARINT_MAX => write!(f, " {id}"),
             Input::Read(id, len) => write!(f, " {id}, at most {len} bytes"),
             Input::SendDatagram(len) => write!(f, " of {len} bytes"),

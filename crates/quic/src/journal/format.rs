@@ -1,4 +1,4 @@
-//! The format's constants and its smallest parts. The whole is described in `docs/spec/replay.md`.
+//! Constants and basic elements of the format, which `docs/spec/replay.md` describes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,31 +8,31 @@ use wire::quic::{ConnectionId, PathId, Reader, UnexpectedEnd, VARINT_MAX, put_va
 use crate::class::{PATH_SET_MAX, PathSet, RateLimit};
 use crate::send::path::Addresses;
 
-/// What a log begins with.
+/// The first bytes of a log.
 pub const MAGIC: [u8; 8] = *b"LITZJRNL";
 
-/// The version that is written, and the only one that is read: a later format is another number.
+/// The version that is written, and the only one that is read.
 pub const VERSION: u64 = 1;
 
-/// A log is handed over in blocks of about this many bytes: large enough that the check of each costs nothing, small enough
-/// that little is lost with a process that is killed.
+/// The sink gets blocks of about this many bytes: large enough that the check of each costs
+/// nothing, small enough that little is lost when the process is killed.
 pub(crate) const BLOCK_LEN_WANTED: usize = 16 << 10;
 
-/// The longest entry, bytes. The longest of use is a batch of datagrams full of the smallest frames, which takes a quarter of
-/// this; a log that would need a longer one ends there.
+/// The longest entry, in bytes. A batch of datagrams full of the smallest frames takes a quarter of
+/// this. A log that would need a longer entry ends there.
 pub(crate) const ENTRY_LEN_MAX: usize = 1 << 20;
 
-/// The longest block, bytes: whatever was there when the longest entry came.
+/// The longest block, in bytes: one that was almost full when the longest entry came.
 pub(crate) const BLOCK_LEN_MAX: usize = BLOCK_LEN_WANTED + ENTRY_LEN_MAX;
 
-/// Addresses that a log numbers instead of writing them out. Each is a path's, so few logs need more than a handful; further
-/// ones are written out each time.
+/// Addresses that a log numbers. Each belongs to a path, so few logs need more than a handful.
+/// Further ones are written in full each time.
 pub(crate) const ADDRESSES_NUMBERED_MAX: usize = 64;
 
 /// The longest form of [`put_addresses`], bytes: two of IPv6, ports, socket, scope and flow label.
 pub(crate) const ADDRESSES_LEN_MAX: usize = 64;
 
-/// What an entry is, its first byte.
+/// The tag of an entry, its first byte.
 pub(crate) mod tag {
     pub(crate) const BEGIN: u8 = 1;
     pub(crate) const END: u8 = 2;
@@ -71,8 +71,8 @@ pub(crate) mod tag {
     pub(crate) const SET_STREAM_PATHS: u8 = 43;
     pub(crate) const SET_BACKGROUND: u8 = 44;
 
-    pub(crate) const SESSION_HEARD: u8 = 48;
-    pub(crate) const SESSION_SAID: u8 = 49;
+    pub(crate) const SESSION_INPUT: u8 = 48;
+    pub(crate) const SESSION_OUTPUT: u8 = 49;
     pub(crate) const SESSION_SUMMARY: u8 = 50;
 
     pub(crate) const ANSWER: u8 = 56;
@@ -82,15 +82,15 @@ pub(crate) mod tag {
 
     pub(crate) const OF_CONNECTION: u8 = 64;
     pub(crate) const OF_RECEIVE_HALF: u8 = 65;
-    pub(crate) const PARTED: u8 = 66;
-    pub(crate) const REJOINED: u8 = 67;
-    pub(crate) const GAVE_ORDERS: u8 = 68;
-    pub(crate) const TOOK_ORDERS: u8 = 69;
-    pub(crate) const GAVE_FINDINGS: u8 = 70;
-    pub(crate) const TOOK_FINDINGS: u8 = 71;
+    pub(crate) const DETACHED: u8 = 66;
+    pub(crate) const ATTACHED: u8 = 67;
+    pub(crate) const GAVE_COMMANDS: u8 = 68;
+    pub(crate) const TOOK_COMMANDS: u8 = 69;
+    pub(crate) const GAVE_REPORT: u8 = 70;
+    pub(crate) const TOOK_REPORT: u8 = 71;
 }
 
-/// What is wrong with an entry.
+/// A description of an invalid entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
@@ -102,7 +102,8 @@ impl From<UnexpectedEnd> for Malformed {
 
 pub(crate) type Parsed<T> = Result<T, Malformed>;
 
-/// A number; what is too large for a varint is written as the largest, which no call tells from it.
+/// A number. One that is too large for a varint is written as the largest, which has the same
+/// effect in every call.
 #[inline]
 pub(crate) fn put(out: &mut Vec<u8>, value: u64) {
     put_varint(out, value.min(VARINT_MAX));
@@ -117,7 +118,7 @@ pub(crate) fn word(reader: &mut Reader<'_>) -> Parsed<u64> {
     Ok(u64::from_le_bytes(reader.array()?))
 }
 
-/// Bytes after their number.
+/// Bytes, after their number.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -154,10 +155,12 @@ pub(crate) const fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
-/// The latest time in a log, nanoseconds: 36 years, so that differences fit varints with their sign.
+/// The latest time in a log, nanoseconds: 36 years, so that differences fit varints with their
+/// sign.
 pub(crate) const NANOS_MAX: u64 = 1 << 60;
 
-/// A time as its difference from the one before. Reports of other processors may be of a little earlier.
+/// A time as its difference from the one before. It may be a little earlier, because reports come
+/// from other processors.
 #[inline]
 pub(crate) fn put_time(out: &mut Vec<u8>, last: &mut u64, now: Instant) {
     let now = now.as_nanos().min(NANOS_MAX);
@@ -298,7 +301,7 @@ mod tests {
 
         #[test]
         fn limits_and_sets_of_paths_come_back(
-            rate in 1_u64.., burst in crate::class::BURST_LEAST.., is_limited: bool,
+            rate in 1_u64.., burst in crate::class::BURST_MIN.., is_limited: bool,
             named in proptest::collection::vec(0_u32.., 0..=PATH_SET_MAX),
         ) {
             let wanted_limit = is_limited.then(|| RateLimit::new(Rate::from_bps(rate), burst).unwrap());

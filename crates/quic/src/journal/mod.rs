@@ -1,8 +1,9 @@
-//! Journals: everything that went into a connection, written down, so that it can be made to happen again.
+//! Journals: all inputs of a connection, recorded for a replay.
 //!
-//! A connection is serial and decides by nothing but its inputs, whatever threads carry out its stages. A journal holds these
-//! inputs in their order, with their times, and a digest of each plan that came out. [`Replay`] makes another connection of the
-//! same beginning, gives it the same inputs on one thread and compares: same inputs, same bytes.
+//! A connection is a deterministic function of its inputs, whatever threads run its stages. A
+//! journal contains these inputs in their order, with their times, and a digest of each plan that
+//! came out. [`Replay`] makes another connection with the same initial values, passes it the same
+//! inputs on one thread and compares the output.
 //!
 //! ```text
 //!   live     calls ──▶ Connection ──▶ plans, events          Journal ──▶ JournalSink ──▶ file
@@ -10,29 +11,28 @@
 //!   replay   file ──▶ Replay: entry ──▶ Connection ──▶ plans, events ──▶ equal?
 //! ```
 //!
-//! What arrives is written down opened, and data of streams and datagrams only as how much of them there was: planning never
-//! looks at payload, and a replay seals nothing. What TLS said is written down too. So a journal holds neither payload nor keys
-//! of packets. It does reveal addresses, connection IDs, reset tokens, sizes and times; handle it as you would a capture of the
-//! traffic.
+//! Arriving packets are recorded opened, with the length of stream and datagram payload only:
+//! planning never reads payload, and a replay seals nothing. The output of TLS is recorded, too. So
+//! a journal contains neither payload nor packet protection keys. It does reveal addresses,
+//! connection IDs, reset tokens, sizes and times; handle it like a packet capture.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `format` | constants, and the smallest parts of the format (`docs/spec/replay.md`) |
-//! | `begin`, `records`, `session`, `outcome` | parts of entries: the beginning, opened packets, what TLS said, what came out |
-//! | `write` | entries as they are written |
-//! | `out` | where they go, from one half of a connection or from both |
-//! | `entry` | entries as they are read |
-//! | `blocks` | a log's blocks, checked |
-//! | `replay`, `apply`, `halves` | making it happen again |
+//! | `begin`, `records`, `session`, `outcome` | parts of entries: the first entry, opened packets, output of TLS, output of the connection |
+//! | `write`, `entry` | writing and reading entries |
+//! | `out` | the log of a connection, to which both its halves may write |
+//! | `blocks` | the blocks of a log, checked |
+//! | `replay`, `apply`, `detached` | the replay |
 //! | `digest` | of plans and blocks |
 
 mod apply;
 mod begin;
 mod blocks;
+mod detached;
 mod digest;
 mod entry;
 pub(crate) mod format;
-mod halves;
 mod out;
 pub(crate) mod outcome;
 mod records;
@@ -52,26 +52,27 @@ use digest::Digest;
 use format::{BLOCK_LEN_WANTED, ENTRY_LEN_MAX, tag};
 use out::{Half, Out, PUT_LEN_MAX};
 
-pub use begin::{HELD_MAX, JournalHead};
+pub use begin::{JournalHead, UNREAD_MAX};
 pub use blocks::{JournalError, JournalErrorKind};
 pub use entry::Entry;
 pub use format::{MAGIC, VERSION};
 pub use replay::{Difference, LogEnd, Replay, Step, Stopped};
 
-/// What was written down is handed over after so long at the latest, if anything happens at all: little is lost with a process
-/// that is killed, and a busy connection fills its blocks earlier anyway.
-const HAND_OVER_AFTER: Duration = Duration::from_millis(100);
+/// Entries are passed to the sink after this time at the latest, if another entry follows: little
+/// is lost when the process is killed. A busy connection fills its blocks earlier.
+const FLUSH_AFTER: Duration = Duration::from_millis(100);
 
-/// Takes a connection's journal, piece by piece.
+/// Takes the journal of a connection, block by block.
 pub trait JournalSink: Send {
-    /// Takes the next bytes of the journal, which are whole blocks of it. Called by the connection's own processor, between
-    /// two datagrams, or by that of its receive half, and never by both at a time: it must not wait for anything.
+    /// Takes the next bytes of the journal, which are whole blocks. Called on the processor of the
+    /// connection, between two datagrams, or on that of its detached receive half, and never on
+    /// both at a time. It must not block.
     ///
-    /// False ends the journal: nothing more is written down, and the connection goes on.
+    /// False ends the journal: nothing more is recorded, and the connection continues.
     fn take(&mut self, bytes: &[u8]) -> bool;
 }
 
-/// Where the journals of connections go: makes a sink for each, or none for one that is not to be written down.
+/// Makes the journal sink of each connection, or none for a connection that is not to be recorded.
 #[derive(Clone)]
 pub struct JournalSource(pub Arc<dyn Fn(Side) -> Option<Box<dyn JournalSink>> + Send + Sync>);
 
@@ -84,36 +85,37 @@ impl fmt::Debug for JournalSource {
 /// Why a journal ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// The connection was let go.
+    /// The connection was dropped.
     Dropped = 0,
-    /// An entry would have been longer than any may be.
+    /// An entry would have exceeded the longest length.
     TooLong = 1,
 }
 
-/// The journal of one connection while it is written, or of one half of it while both are apart.
+/// The journal of a connection that is being written, or of its detached receive half.
 pub(crate) struct Journal {
-    /// Locked for a copy of what was written since the last time, every 16 KiB or so; while there are two halves, also whenever
-    /// one gives the other something.
+    /// Locked to copy new entries, every 16 KiB or so. While the receive half is detached, also
+    /// with every report and every batch of commands.
     out: Arc<Mutex<Out>>,
     half: Half,
-    /// The other half writes, too: what this one hands over are whole calls.
+    /// The other half writes, too: this one passes on the entries of whole calls.
     is_shared: bool,
-    /// Entries that were not handed over yet.
+    /// Entries that were not flushed yet.
     block: Vec<u8>,
-    /// Where the entry begins that was written last.
+    /// The position of the last entry.
     entry_from: usize,
-    /// The time of the last entry that has one, and of the last that was handed over, nanoseconds.
+    /// The time of the last entry that has one, and that of the last flush, in nanoseconds.
     last: u64,
-    handed_over_at: u64,
+    flushed_at: u64,
     /// Addresses that have a number.
     addresses: Vec<Addresses>,
-    /// What each socket was said to have room for, during one call.
+    /// The room of each socket during one call.
     rooms: Vec<(u16, usize)>,
     /// Nothing more is written.
     has_ended: bool,
 }
 
-/// The check of a block, which goes on from that of the one before: none can be changed, left out or moved by accident.
+/// The check of a block, seeded with that of the block before: it detects changed, missing and
+/// moved blocks.
 fn check_of(chain: u64, block: &[u8]) -> u64 {
     let mut digest = Digest::new(chain);
     digest.bytes(block);
@@ -121,9 +123,9 @@ fn check_of(chain: u64, block: &[u8]) -> u64 {
 }
 
 impl Journal {
-    /// Begins the journal of a connection; none if nobody wants it.
+    /// Begins the journal of a connection, if one is wanted.
     pub(crate) fn begin(now: Instant, seed: &ConnectionSeed) -> Option<Box<Self>> {
-        let sink = seed.config.journal.as_ref()?.0(seed.beginning.side)?;
+        let sink = seed.config.journal.as_ref()?.0(seed.control.side)?;
         let mut journal = Box::new(Self {
             out: Arc::new(Mutex::new(Out::new(now, sink))),
             half: Half::Connection,
@@ -131,7 +133,7 @@ impl Journal {
             block: Vec::new(),
             entry_from: 0,
             last: now.as_nanos().min(format::NANOS_MAX),
-            handed_over_at: now.as_nanos(),
+            flushed_at: now.as_nanos(),
             addresses: Vec::new(),
             rooms: Vec::new(),
             has_ended: false,
@@ -142,9 +144,9 @@ impl Journal {
         Some(journal)
     }
 
-    /// Of the receive half, which parts now: it goes on in the same log.
-    pub(crate) fn part(&mut self) -> Box<Self> {
-        self.hand_over();
+    /// The journal of the receive half, which is detached now. It goes on in the same log.
+    pub(crate) fn detach(&mut self) -> Box<Self> {
+        self.flush();
         self.is_shared = true;
         Box::new(Self {
             out: Arc::clone(&self.out),
@@ -153,24 +155,24 @@ impl Journal {
             block: Vec::new(),
             entry_from: 0,
             last: self.last,
-            handed_over_at: self.last,
+            flushed_at: self.last,
             addresses: Vec::new(),
             rooms: Vec::new(),
             has_ended: self.has_ended,
         })
     }
 
-    /// The receive half is back, and its journal is gone.
-    pub(crate) fn rejoin(&mut self) {
+    /// The receive half is attached again, and its journal is dropped.
+    pub(crate) fn attach(&mut self) {
         self.is_shared = false;
     }
 
-    /// Writes no end: what has not been handed over never is.
+    /// Drops entries that were not flushed and writes no end.
     pub(crate) fn forget(&mut self) {
         self.has_ended = true;
     }
 
-    /// An entry is complete, with what TLS said before it. False if it was the last.
+    /// An entry is complete, with the TLS entries before it. False if it was the last.
     fn complete(&mut self) -> bool {
         if self.block.len() - self.entry_from > ENTRY_LEN_MAX || self.block.len() > PUT_LEN_MAX {
             self.block.truncate(self.entry_from);
@@ -178,19 +180,19 @@ impl Journal {
             return false;
         }
         if !self.is_shared && self.is_due() {
-            self.hand_over();
+            self.flush();
         }
         self.entry_from = self.block.len();
         !self.has_ended
     }
 
     fn is_due(&self) -> bool {
-        let waited = self.last.saturating_sub(self.handed_over_at);
-        waited >= HAND_OVER_AFTER.as_nanos() || self.block.len() >= BLOCK_LEN_WANTED
+        let waited = self.last.saturating_sub(self.flushed_at);
+        waited >= FLUSH_AFTER.as_nanos() || self.block.len() >= BLOCK_LEN_WANTED
     }
 
     fn end(&mut self, ending: Ending) {
-        if self.hand_over()
+        if self.flush()
             && let Ok(mut out) = self.out.lock()
         {
             out.end(ending, self.last);
@@ -198,16 +200,17 @@ impl Journal {
         self.has_ended = true;
     }
 
-    /// Puts what was written into the log, before whatever is put there later, by whichever half. False if the journal is over.
-    pub(crate) fn hand_over(&mut self) -> bool {
+    /// Puts new entries into the log, ahead of all that either half puts there later. False if the
+    /// journal is over.
+    pub(crate) fn flush(&mut self) -> bool {
         if !self.has_ended {
-            // A sink that has panicked takes no more.
+            // A sink that has panicked gets no more.
             let goes_on = self.out.lock().is_ok_and(|mut out| out.put(self.half, &mut self.block, self.last));
             self.has_ended = !goes_on;
         }
         self.block.clear();
         self.entry_from = 0;
-        self.handed_over_at = self.last;
+        self.flushed_at = self.last;
         !self.has_ended
     }
 }
@@ -216,8 +219,8 @@ impl Drop for Journal {
     fn drop(&mut self) {
         match self.half {
             Half::Connection => self.end(Ending::Dropped),
-            // The connection has the last word.
-            Half::Receive => drop(self.hand_over()),
+            // The connection writes the end.
+            Half::Receive => drop(self.flush()),
         }
     }
 }

@@ -1,25 +1,25 @@
-//! Where the entries of a journal go: of a connection alone, or of both its halves while they are apart.
+//! The log of a connection, to which a detached receive half writes, too.
 //!
-//! Each half writes its own entries, and puts whole calls of them here before it gives the other half anything. So the order here
-//! is one in which everything can happen again: what a half has taken was given before.
+//! Each half puts its entries here, in whole calls, before it passes anything to the other half. So
+//! the log has an order in which everything can be replayed: an item is given before it is taken.
 
 use units::Instant;
 use wire::quic::put_varint;
 
 use super::format::{BLOCK_LEN_MAX, BLOCK_LEN_WANTED, MAGIC, VERSION, tag};
-use super::{Ending, HAND_OVER_AFTER, JournalSink, check_of};
+use super::{Ending, FLUSH_AFTER, JournalSink, check_of};
 
-/// Who writes entries.
+/// The writer of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Half {
-    /// The connection: as a whole, or what is left of it while its receive half is elsewhere.
+    /// The connection: as a whole, or the rest of it while its receive half is detached.
     Connection,
-    /// The receive half, elsewhere.
+    /// The detached receive half.
     Receive,
 }
 
 impl Half {
-    /// The entry that says whose those after it are.
+    /// The entry that names the writer of those after it.
     const fn tag(self) -> u8 {
         match self {
             Self::Connection => tag::OF_CONNECTION,
@@ -27,7 +27,7 @@ impl Half {
         }
     }
 
-    /// Whose entries follow one of this tag, if it is one that says so.
+    /// The writer that an entry of this tag names, if it is such an entry.
     pub(crate) const fn of_tag(tag: u8) -> Option<Self> {
         match tag {
             tag::OF_CONNECTION => Some(Self::Connection),
@@ -37,25 +37,25 @@ impl Half {
     }
 }
 
-/// What this adds to entries at most, bytes: whose they are, and an end.
+/// The most bytes that this adds to entries: their writer, and an end.
 const ADDED_LEN_MAX: usize = 3;
 
-/// What may be put here at once, bytes.
+/// The most bytes that may be put here at once.
 pub(crate) const PUT_LEN_MAX: usize = BLOCK_LEN_MAX - ADDED_LEN_MAX;
 
 /// The sink of a journal and the block that is filled for it.
 pub(crate) struct Out {
     sink: Box<dyn JournalSink>,
-    /// Entries that were not handed over yet.
+    /// Entries that the sink has not got yet.
     block: Vec<u8>,
-    /// Whose entries came last.
+    /// The writer of the last entries.
     half: Half,
-    /// What is handed over, kept for its memory.
+    /// Bytes for the sink, kept for their memory.
     framed: Vec<u8>,
     /// The check of the block before.
     chain: u64,
-    /// The time of the last entry that was handed over, nanoseconds.
-    handed_over_at: u64,
+    /// The time of the last entry that the sink has got, in nanoseconds.
+    flushed_at: u64,
     /// Nothing more is written.
     has_ended: bool,
 }
@@ -70,17 +70,18 @@ impl Out {
             half: Half::Connection,
             framed,
             chain: 0,
-            handed_over_at: now.as_nanos(),
+            flushed_at: now.as_nanos(),
             has_ended: false,
         }
     }
 
-    /// Takes whole calls of a half, the last of them of the time `last`, nanoseconds. False if nothing more is taken.
+    /// Takes the entries of whole calls of a half; `last` is the time of the last one in
+    /// nanoseconds. False if no more are taken.
     pub(crate) fn put(&mut self, half: Half, entries: &mut Vec<u8>, last: u64) -> bool {
-        debug_assert!(entries.len() <= PUT_LEN_MAX, "who writes looks at the length");
+        debug_assert!(entries.len() <= PUT_LEN_MAX, "the writer checks the length");
         if !self.has_ended && !entries.is_empty() {
             if self.block.len() + entries.len() > PUT_LEN_MAX {
-                self.hand_over(last);
+                self.flush(last);
             }
             if self.half != half {
                 self.block.push(half.tag());
@@ -91,26 +92,26 @@ impl Out {
             } else {
                 self.block.append(entries);
             }
-            let is_due = last.saturating_sub(self.handed_over_at) >= HAND_OVER_AFTER.as_nanos();
+            let is_due = last.saturating_sub(self.flushed_at) >= FLUSH_AFTER.as_nanos();
             if is_due || self.block.len() >= BLOCK_LEN_WANTED {
-                self.hand_over(last);
+                self.flush(last);
             }
         }
         entries.clear();
         !self.has_ended
     }
 
-    /// Nothing more comes.
+    /// Ends the log.
     pub(crate) fn end(&mut self, ending: Ending, last: u64) {
         if !self.has_ended {
             self.block.extend_from_slice(&[tag::END, ending as u8]);
-            self.hand_over(last);
+            self.flush(last);
             self.has_ended = true;
         }
     }
 
-    /// Gives the sink what there is.
-    fn hand_over(&mut self, last: u64) {
+    /// Passes all entries to the sink.
+    fn flush(&mut self, last: u64) {
         self.chain = check_of(self.chain, &self.block);
         put_varint(&mut self.framed, self.block.len() as u64);
         self.framed.extend_from_slice(&self.chain.to_le_bytes());
@@ -118,6 +119,6 @@ impl Out {
         self.has_ended |= !self.sink.take(&self.framed);
         self.framed.clear();
         self.block.clear();
-        self.handed_over_at = last;
+        self.flushed_at = last;
     }
 }

@@ -1,4 +1,4 @@
-//! What came out of a connection, as far as a log tells of it.
+//! The output of a connection, as recorded.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::send::SendDatagramError;
 use crate::send::streams::WriteError;
 use crate::stats::PathState;
 
-/// What a call of the application was answered: a kind and a number.
+/// The answer to a call of the application: a kind and a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer(pub(crate) u64, pub(crate) u64);
 
@@ -29,12 +29,12 @@ impl Answer {
     const TOO_LARGE: u64 = 5;
     const REFUSED: u64 = 6;
 
-    pub(crate) fn yes(is_so: bool) -> Self {
+    pub(crate) fn from_bool(is_so: bool) -> Self {
         Self(Self::DONE, u64::from(is_so))
     }
 
-    /// Something, by a number above zero, or nothing.
-    pub(crate) fn maybe(number: Option<u64>) -> Self {
+    /// An optional number: 0 for none, otherwise the number plus one.
+    pub(crate) fn optional(number: Option<u64>) -> Self {
         Self(Self::DONE, number.map_or(0, |number| number.saturating_add(1)))
     }
 
@@ -77,7 +77,7 @@ impl Answer {
         result.map_or_else(|error| Self(Self::REFUSED, error as u64), |()| Self(Self::DONE, 0))
     }
 
-    /// As far as a varint can tell: what is beyond reads as the largest.
+    /// As a varint encodes it: a larger number becomes the largest.
     fn limited(self) -> Self {
         Self(self.0, self.1.min(wire::quic::VARINT_MAX))
     }
@@ -117,18 +117,18 @@ impl fmt::Display for Answer {
     }
 }
 
-/// What a plan held, and what all of it amounts to.
+/// The size of a plan and a digest of its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PlanNote {
+pub(crate) struct PlanEntry {
     pub(crate) path: PathId,
     pub(crate) datagrams: u64,
     pub(crate) bytes: u64,
-    /// First and last packet number of the data.
+    /// First and last 1-RTT packet number.
     pub(crate) numbers: Option<(u64, u64)>,
     pub(crate) digest: u64,
 }
 
-impl PlanNote {
+impl PlanEntry {
     pub(crate) fn of(plan: &Plan) -> Self {
         Self {
             path: plan.path,
@@ -164,7 +164,7 @@ impl PlanNote {
     }
 }
 
-impl fmt::Display for PlanNote {
+impl fmt::Display for PlanEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} datagrams, {} bytes on {}", self.datagrams, self.bytes, self.path)?;
         if let Some((first, last)) = self.numbers {
@@ -174,10 +174,10 @@ impl fmt::Display for PlanNote {
     }
 }
 
-/// What an asked-for plan came to, and when the connection wants to be called next.
+/// The result of asking for a plan, and the next timeout of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Planned {
-    pub(crate) plan: Option<PlanNote>,
+    pub(crate) plan: Option<PlanEntry>,
     pub(crate) timeout: Option<Instant>,
 }
 
@@ -197,7 +197,7 @@ impl Planned {
         if flags > 3 {
             return Err(Malformed("unknown flags of a plan"));
         }
-        let plan = if flags & 1 == 0 { None } else { Some(PlanNote::parse(reader)?) };
+        let plan = if flags & 1 == 0 { None } else { Some(PlanEntry::parse(reader)?) };
         let timeout = if flags & 2 == 0 { None } else { Some(Instant::from_nanos(word(reader)?)) };
         Ok(Self { plan, timeout })
     }
@@ -216,14 +216,14 @@ impl fmt::Display for Planned {
     }
 }
 
-/// An event as a kind and two numbers; of the reason of an end only a digest.
+/// An event as a kind and two numbers; a close reason is recorded as a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct EventNote(u8, u64, u64);
+pub(crate) struct EventEntry(u8, u64, u64);
 
-/// How many kinds there are.
+/// The number of kinds.
 const EVENT_KINDS: u8 = 12;
 
-impl EventNote {
+impl EventEntry {
     pub(crate) fn of(event: &Event) -> Self {
         let dir = |dir: &Dir| dir.index() as u64;
         match event {
@@ -241,13 +241,13 @@ impl EventNote {
             Event::Closed(error) => {
                 let mut digest = Digest::new(0);
                 digest.bytes(format!("{error:?}").as_bytes());
-                // What a varint holds.
+                // 62 bits fit a varint.
                 Self(11, digest.finish() >> 2, 0)
             }
         }
     }
 
-    /// Whether it is about data that can be read or written, which happens all the time.
+    /// Whether it is about data that can be read or written, which is frequent.
     pub(crate) const fn is_about_data(self) -> bool {
         matches!(self.0, 4 | 5 | 10)
     }
@@ -259,12 +259,12 @@ impl EventNote {
     }
 
     pub(crate) fn parse(reader: &mut Reader<'_>) -> Parsed<Self> {
-        let note = Self(reader.u8()?, reader.varint()?, reader.varint()?);
-        if note.0 < EVENT_KINDS { Ok(note) } else { Err(Malformed("an unknown event")) }
+        let entry = Self(reader.u8()?, reader.varint()?, reader.varint()?);
+        if entry.0 < EVENT_KINDS { Ok(entry) } else { Err(Malformed("an unknown event")) }
     }
 }
 
-impl fmt::Display for EventNote {
+impl fmt::Display for EventEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(kind, first, second) = *self;
         let ways = if first == 0 { "both ways" } else { "one way" };

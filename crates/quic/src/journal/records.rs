@@ -1,4 +1,4 @@
-//! Opened packets in a log: what they said, but of data only how much.
+//! Opened packets in a log: their records, with the length of payload only.
 
 use bytes::Bytes;
 use units::Duration;
@@ -8,20 +8,21 @@ use super::format::{Malformed, Parsed, bytes, flag, id, put, put_bytes, put_id, 
 use crate::error::TransportError;
 use crate::exchange::MultipathFrame;
 use crate::open::{Opened, OpenedPacket, Record};
-use crate::strip::Layout;
+use crate::strided_bytes::Layout;
 
-/// Data of one record, bytes, at most: datagrams that arrive together are 64 KiB as a rule, which no driver exceeds twentyfold.
+/// The most bytes of data in one record. A batch has 64 KiB as a rule, and no driver uses twenty
+/// times as much.
 pub(crate) const RECORD_DATA_MAX: usize = 1 << 20;
 
-/// Packets of a batch, opened or not, at most: none is shorter than twenty bytes.
+/// The most packets of a batch, opened or not: none is shorter than twenty bytes.
 const PACKETS_MAX: u64 = (RECORD_DATA_MAX / 20) as u64;
 
 const ELICITING: u8 = 1 << 2;
 const PHASE_ADVANCED: u8 = 1 << 3;
 const BROKEN: u8 = 1 << 4;
-const ROW: u8 = 1 << 5;
+const RUN: u8 = 1 << 5;
 
-/// What a record is, its first byte.
+/// The kind of a record, its first byte.
 mod kind {
     pub(super) const STREAM: u8 = 0;
     pub(super) const STREAM_END: u8 = 1;
@@ -53,7 +54,8 @@ mod kind {
 
 // ── Writing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/// Writes what was opened in `buffer`. `integrity_limit` is the AEAD's: it matters once packets have failed to open.
+/// Writes packets that were opened in `buffer`. The AEAD's `integrity_limit` is written only if
+/// packets have failed to open.
 pub(crate) fn put_opened(out: &mut Vec<u8>, opened: &Opened, buffer: &[u8], integrity_limit: u64) {
     put(out, opened.unauthentic_count);
     put(out, opened.dropped_count);
@@ -73,7 +75,7 @@ fn put_packet(out: &mut Vec<u8>, packet: &OpenedPacket, opened: &Opened, buffer:
         (packet.eliciting, ELICITING),
         (packet.phase_advanced, PHASE_ADVANCED),
         (packet.error.is_some(), BROKEN),
-        (packet.count > 1, ROW),
+        (packet.count > 1, RUN),
     ] {
         first |= if is_so { bit } else { 0 };
     }
@@ -93,7 +95,7 @@ fn put_packet(out: &mut Vec<u8>, packet: &OpenedPacket, opened: &Opened, buffer:
     }
 }
 
-/// What a broken rule is told with.
+/// Writes a protocol violation.
 pub(crate) fn put_error(out: &mut Vec<u8>, error: &TransportError) {
     put(out, error.code.0);
     put(out, error.frame_type);
@@ -141,7 +143,7 @@ fn put_record(out: &mut Vec<u8>, record: &Record, opened: &Opened, buffer: &[u8]
     }
 }
 
-/// The records without bytes.
+/// Writes a record without bytes.
 fn put_control(out: &mut Vec<u8>, record: &Record) {
     match *record {
         Record::Stream { .. }
@@ -203,19 +205,19 @@ fn put_multipath(out: &mut Vec<u8>, frame: MultipathFrame) {
 
 // ── Reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/// Opened packets as a log tells them.
+/// Opened packets, read from a log.
 #[derive(Debug, Default)]
 pub(crate) struct ReadRecords {
     pub(crate) opened: Opened,
     pub(crate) integrity_limit: u64,
-    /// What records refer to: the bytes of CRYPTO frames and words of closes. Data of streams and datagrams refer to the front of
-    /// [`data_len_max`](Self::data_len_max) bytes that nobody looks at, behind these.
+    /// The bytes of CRYPTO frames and close reasons. Records of streams and datagrams refer to
+    /// zeros after them: to the front of [`data_len_max`](Self::data_len_max) bytes.
     bytes: Vec<u8>,
     data_len_max: usize,
 }
 
 impl ReadRecords {
-    /// Reads what [`put_opened`] has written.
+    /// Reads packets that [`put_opened`] has written.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Parsed<Self> {
         let mut read = Self::default();
         read.opened.unauthentic_count = reader.varint()?;
@@ -236,7 +238,7 @@ impl ReadRecords {
         Ok(read)
     }
 
-    /// The memory that records refer to, given zeros to share.
+    /// The memory that records refer to; `zeros` are shared.
     pub(crate) fn buffer(&mut self, zeros: &Bytes) -> Bytes {
         debug_assert!(zeros.len() >= self.data_len_max, "no record has more than {RECORD_DATA_MAX} bytes");
         if self.bytes.is_empty() {
@@ -258,14 +260,14 @@ impl ReadRecords {
     fn packet(&mut self, reader: &mut Reader<'_>) -> Parsed<OpenedPacket> {
         let first = reader.u8()?;
         let space = *Space::ALL.get(usize::from(first & 3)).ok_or(Malformed("an unknown packet number space"))?;
-        if first & !(3 | ELICITING | PHASE_ADVANCED | BROKEN | ROW) != 0 {
+        if first & !(3 | ELICITING | PHASE_ADVANCED | BROKEN | RUN) != 0 {
             return Err(Malformed("unknown flags of a packet"));
         }
         let path = PathId(short(reader)?);
         let number = reader.varint()?;
-        let count = if first & ROW == 0 { 1 } else { short(reader)? };
+        let count = if first & RUN == 0 { 1 } else { short(reader)? };
         if u64::from(count) > PACKETS_MAX {
-            return Err(Malformed("a row of more packets than can arrive at once"));
+            return Err(Malformed("a run of more packets than can arrive at once"));
         }
         if space != Space::Data && path != PathId::ZERO || number.saturating_add(u64::from(count)) > VARINT_MAX {
             return Err(Malformed("an impossible packet number"));
@@ -276,16 +278,16 @@ impl ReadRecords {
             self.opened.records.push(record);
         }
         let records = records_from..self.opened.records.len();
-        let is_row = matches!(self.opened.records[records.clone()], [Record::Stream { fin: false, .. }]);
-        if (first & ROW != 0) && (count < 2 || !is_row) {
-            return Err(Malformed("an impossible row of packets"));
+        let is_run = matches!(self.opened.records[records.clone()], [Record::Stream { fin: false, .. }]);
+        if (first & RUN != 0) && (count < 2 || !is_run) {
+            return Err(Malformed("an impossible packet run"));
         }
         let error = if first & BROKEN == 0 { None } else { Some(error(reader)?) };
         let (eliciting, phase_advanced) = (first & ELICITING != 0, first & PHASE_ADVANCED != 0);
         Ok(OpenedPacket { space, path, number, count, records, eliciting, phase_advanced, error })
     }
 
-    /// A place for data of `len` bytes.
+    /// Reserves zeros for data of `len` bytes.
     fn data(&mut self, len: u64, count: usize) -> Parsed<usize> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let all = len.saturating_mul(count);
@@ -296,7 +298,7 @@ impl ReadRecords {
         Ok(len)
     }
 
-    /// Bytes that count.
+    /// Reads bytes whose values matter.
     fn take_bytes(&mut self, reader: &mut Reader<'_>) -> Parsed<std::ops::Range<usize>> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes(reader)?);
@@ -360,7 +362,7 @@ impl ReadRecords {
     }
 }
 
-/// A stream that a frame can name.
+/// A stream ID.
 pub(crate) fn stream(reader: &mut Reader<'_>) -> Parsed<StreamId> {
     Ok(StreamId::from_raw(reader.varint()?))
 }

@@ -1,36 +1,40 @@
-//! A log made to happen again, entry by entry.
+//! The replay of a log, entry by entry.
 
 use std::any::Any;
 use std::fmt;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use units::Instant;
 use wire::quic::Reader;
 
 use super::Ending;
-use super::apply::{Came, Expected, Hands};
+use super::apply::{Expected, Output, Replayer};
 use super::begin::{JournalHead, begin};
 use super::blocks::{Blocks, JournalError, JournalErrorKind};
-use super::entry::{Entry, Input, Memory};
+use super::detached::DetachedReplay;
+use super::entry::{Entry, Input, ReadState};
 use super::format::{Malformed, Parsed, tag};
-use super::halves::Halves;
 use super::out::Half;
 use super::outcome::{Answer, Planned};
-use super::session::SessionNote;
+use super::session::SessionEntry;
 use crate::connection::Connection;
 use crate::event::Event;
 use crate::plan::Plan;
 
-/// Bytes to write and to read that all chunks share: what one call may take of a longer chunk, at most. Memory that nobody
-/// touches costs nothing.
+/// The most bytes that one call may take of a chunk.
 const ZEROS_LEN: usize = 64 << 20;
 
-/// What TLS may say during one call: a handshake takes a dozen.
+/// Zeros that all chunks of all replays share. Made once, because mapping and unmapping them costs
+/// more than a short replay. Pages that no replay touches take no memory.
+static ZEROS: LazyLock<&[u8]> = LazyLock::new(|| vec![0; ZEROS_LEN].leak());
+
+/// The most TLS entries of one call: a handshake takes a dozen.
 const NOTES_MAX: usize = 256;
 
-/// Sockets that a connection may ask for room during one call: more than any has paths.
+/// The most sockets that a connection may ask for room during one call: more than any has paths.
 const ROOMS_MAX: u64 = 256;
 
 /// How a log ends.
@@ -39,25 +43,25 @@ const ROOMS_MAX: u64 = 256;
 pub enum LogEnd {
     /// With its connection.
     Complete,
-    /// Somewhere: its process was killed, or the log was given up because its disk was full or too slow. So many bytes of a last
-    /// block could not be used.
+    /// It is cut: the process was killed, or the log was abandoned because its disk was full or too
+    /// slow. This many bytes of an incomplete last block were not used.
     Cut(u64),
-    /// With an entry that would have been longer than any may be.
+    /// With an entry that would have exceeded the longest length.
     TooLong,
 }
 
-/// What came out differs from what the log says.
+/// A result that differs from the recorded one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The entry, counted from zero.
     pub entry: u64,
     /// Its time, since the run began.
     pub at: Instant,
-    /// What was done, in words.
+    /// The input, as text.
     pub input: String,
-    /// What the log says that came of it.
+    /// The recorded result.
     pub expected: String,
-    /// What came of it now.
+    /// The result of the replay.
     pub got: String,
 }
 
@@ -68,16 +72,16 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Why a replay goes no further.
+/// Why a replay stopped.
 #[derive(Debug)]
 pub enum Stopped {
     /// The log cannot be read any further.
     Journal(JournalError),
-    /// The first difference: this program is not the one that wrote the log, the log was changed, or something other than its
-    /// inputs decided, which is a bug.
+    /// The first difference: another program has written the log, the log was changed, or the
+    /// connection depends on more than its inputs, which is a bug.
     Differs(Box<Difference>),
-    /// The connection broke one of its own rules, as it may have done when the log was written: the entry, its time, what was
-    /// done, and what the connection said.
+    /// The connection panicked, as it may have done when the log was written: the entry, its time,
+    /// the input, and the message.
     Broke(Box<Difference>),
 }
 
@@ -102,53 +106,53 @@ impl From<JournalError> for Stopped {
     }
 }
 
-/// One entry that went as the log says.
+/// One entry whose replay had the recorded result.
 #[derive(Debug)]
 pub struct Step {
     /// The entry, counted from zero.
     pub number: u64,
     /// Its time, or that of the last entry that has one, since the run began.
     pub at: Instant,
-    /// What was done.
+    /// The entry itself.
     pub entry: Entry,
-    came: Came,
+    output: Output,
 }
 
 impl Step {
-    /// What was planned: datagrams and their bytes, if it was a plan.
+    /// The numbers of datagrams and bytes, if it was a plan.
     pub fn planned(&self) -> Option<(u64, u64)> {
-        let Came::Planned(Planned { plan, .. }) = &self.came else { return None };
+        let Output::Planned(Planned { plan, .. }) = &self.output else { return None };
         plan.map(|plan| (plan.datagrams, plan.bytes))
     }
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.came {
-            Came::Nothing => self.entry.fmt(f),
-            Came::Planned(planned) => write!(f, "{}: {planned}", self.entry),
-            Came::Answer(answer) => write!(f, "{}: {}", self.entry, self.entry.0.answer_text(*answer)),
-            // The log has a digest of the reason; the replay has its words.
-            Came::Event(Event::Closed(error)) => write!(f, "event: closed: {error}"),
-            Came::Event(_) => self.entry.fmt(f),
+        match &self.output {
+            Output::Nothing => self.entry.fmt(f),
+            Output::Planned(planned) => write!(f, "{}: {planned}", self.entry),
+            Output::Answer(answer) => write!(f, "{}: {}", self.entry, self.entry.0.answer_text(*answer)),
+            // The log has a digest of the reason; the replay has the reason.
+            Output::Event(Event::Closed(error)) => write!(f, "event: closed: {error}"),
+            Output::Event(_) => self.entry.fmt(f),
         }
     }
 }
 
-/// A connection made again from its log.
+/// A connection that is replayed from its log.
 ///
-/// Give it a reader with a buffer of its own. Memory is bounded by a block of the log and by what the connection may hold: see
-/// [`HELD_MAX`](super::HELD_MAX).
+/// Give it a reader with a buffer of its own. Memory is bounded by a block of the log and by what
+/// the connection may hold: see [`UNREAD_MAX`](super::UNREAD_MAX).
 pub struct Replay<R> {
     blocks: Blocks<R>,
-    memory: Memory,
+    state: ReadState,
     head: JournalHead,
     connection: Connection,
-    /// Its receive half while it is apart.
-    halves: Halves,
-    /// Whose entries are read.
+    /// Its receive half while it is detached.
+    detached: DetachedReplay,
+    /// The writer of the entries that are read.
     half: Half,
-    hands: Hands,
+    replayer: Replayer,
     /// Entries read so far.
     count: u64,
     end: Option<LogEnd>,
@@ -156,11 +160,11 @@ pub struct Replay<R> {
 }
 
 impl<R: Read> Replay<R> {
-    /// Reads how the connection began, and begins it.
+    /// Reads the first entry and begins the connection.
     ///
     /// # Errors
-    /// [`Stopped::Journal`] if this is no log, one of another version, or one that ends here; [`Stopped::Broke`] if no connection
-    /// can begin so.
+    /// [`Stopped::Journal`] if this is no log, has another version, or ends here;
+    /// [`Stopped::Broke`] if no connection can begin with these values.
     pub fn begin(input: R) -> Result<Self, Stopped> {
         let mut blocks = Blocks::begin(input)?;
         let malformed = |blocks: &Blocks<R>, Malformed(what)| JournalError {
@@ -173,35 +177,35 @@ impl<R: Read> Replay<R> {
             Some(_) => return Err(malformed(&blocks, Malformed("it does not begin with its connection")).into()),
         }
         let (head, mut seed) = blocks.read(begin).map_err(|error| malformed(&blocks, error))?;
-        let notes = take_notes(&mut blocks).map_err(|error| error.at(0))?;
-        if let Some(session) = seed.beginning.session.replayed_mut() {
-            notes.into_iter().for_each(|note| session.push(note));
+        let entries = take_entries(&mut blocks).map_err(|error| error.at(0))?;
+        if let Some(session) = seed.control.session.replayed_mut() {
+            entries.into_iter().for_each(|entry| session.push(entry));
         }
         let began_at = head.began_at;
         let broke = |got| Difference { entry: 0, at: began_at, input: "begin".into(), expected: String::new(), got };
         let begun = catch_unwind(AssertUnwindSafe(|| Connection::new(began_at, seed)));
-        let mut connection = begun.map_err(|panic| Stopped::Broke(Box::new(broke(words_of(panic.as_ref())))))?;
-        if let Some(trouble) = connection.replay_trouble() {
+        let mut connection = begun.map_err(|panic| Stopped::Broke(Box::new(broke(panic_message(panic.as_ref())))))?;
+        if let Some(mismatch) = connection.replay_mismatch() {
             let expected = "as it was written".to_owned();
-            return Err(Stopped::Differs(Box::new(Difference { expected, ..broke(trouble.to_owned()) })));
+            return Err(Stopped::Differs(Box::new(Difference { expected, ..broke(mismatch.to_owned()) })));
         }
-        let hands = Hands { zeros: Bytes::from(vec![0; ZEROS_LEN]), plan: Plan::new() };
-        let memory = Memory::new(began_at);
-        let (halves, half) = (Halves::default(), Half::Connection);
-        Ok(Self { blocks, memory, head, connection, halves, half, hands, count: 1, end: None, is_over: false })
+        let replayer = Replayer { zeros: Bytes::from_static(*ZEROS), plan: Plan::new() };
+        let state = ReadState::new(began_at);
+        let (detached, half) = (DetachedReplay::default(), Half::Connection);
+        Ok(Self { blocks, state, head, connection, detached, half, replayer, count: 1, end: None, is_over: false })
     }
 
-    /// What the log says about its connection.
+    /// The initial values of the connection.
     pub fn head(&self) -> &JournalHead {
         &self.head
     }
 
-    /// The connection, as it stands after the last step.
+    /// The connection after the last step.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// Entries made to happen so far, the beginning included.
+    /// Entries replayed so far, including the first one.
     pub fn entry_count(&self) -> u64 {
         self.count
     }
@@ -212,8 +216,8 @@ impl<R: Read> Replay<R> {
     /// As [`step`](Self::step), if the log cannot be read.
     pub fn next_at(&mut self) -> Result<Instant, Stopped> {
         let tag = if self.is_over { None } else { self.blocks.peek()? };
-        let ahead = tag.and_then(|tag| self.memory.time_ahead(tag, self.blocks.ahead()));
-        Ok(ahead.unwrap_or(Instant::from_nanos(self.memory.last)))
+        let ahead = tag.and_then(|tag| self.state.time_ahead(tag, self.blocks.ahead()));
+        Ok(ahead.unwrap_or(Instant::from_nanos(self.state.last)))
     }
 
     /// How the log ends, once that is known.
@@ -221,10 +225,10 @@ impl<R: Read> Replay<R> {
         self.end
     }
 
-    /// Makes the next entry happen; none at the end of the log, and after the replay has stopped.
+    /// Replays the next entry; none at the end of the log, and after the replay has stopped.
     ///
     /// # Errors
-    /// [`Stopped`] says why it goes no further.
+    /// [`Stopped`] says why the replay stopped.
     pub fn step(&mut self) -> Result<Option<Step>, Stopped> {
         if self.is_over {
             return Ok(None);
@@ -239,47 +243,47 @@ impl<R: Read> Replay<R> {
         let Some((mut input, expected)) = self.read_input().map_err(|error| error.at(number))? else {
             return Ok(None);
         };
-        let (half, there) = (self.half, self.halves.memory().map_or(0, |memory| memory.last));
-        let at = Instant::from_nanos(if half == Half::Receive { there } else { self.memory.last });
-        let (connection, halves, hands) = (&mut self.connection, &mut self.halves, &mut self.hands);
+        let (half, there) = (self.half, self.detached.state().map_or(0, |state| state.last));
+        let at = Instant::from_nanos(if half == Half::Receive { there } else { self.state.last });
+        let (connection, detached, replayer) = (&mut self.connection, &mut self.detached, &mut self.replayer);
         let applied = catch_unwind(AssertUnwindSafe(|| {
             let compared = match half {
-                Half::Receive => halves.apply(hands, at, &mut input, &expected),
-                Half::Connection => match halves.apply_to_both(connection, at, &input) {
+                Half::Receive => detached.apply(replayer, at, &mut input, &expected),
+                Half::Connection => match detached.apply_to_both(connection, at, &input) {
                     Some(compared) => compared,
-                    None => hands.apply(connection, at, &mut input, &expected),
+                    None => replayer.apply(connection, at, &mut input, &expected),
                 },
             };
-            (compared, connection.replay_trouble())
+            (compared, connection.replay_mismatch())
         }));
         let difference = |input: Input, expected: String, got: String| {
             Box::new(Difference { entry: number, at, input: Entry(input, half).to_string(), expected, got })
         };
-        let (compared, trouble) = match applied {
+        let (compared, mismatch) = match applied {
             Ok(applied) => applied,
             Err(panic) => {
-                return Err(Stopped::Broke(difference(input, String::new(), words_of(panic.as_ref()))));
+                return Err(Stopped::Broke(difference(input, String::new(), panic_message(panic.as_ref()))));
             }
         };
-        let came = match compared {
-            Ok(came) => came,
+        let output = match compared {
+            Ok(output) => output,
             Err((expected, got)) => return Err(Stopped::Differs(difference(input, expected, got))),
         };
-        if self.halves.is_overfull(&self.connection) {
-            let [expected, got] = ["as much on its way between the halves as fits".to_owned(), "more".to_owned()];
+        if self.detached.is_overfull(&self.connection) {
+            let [expected, got] = ["as much in transit between the halves as fits".to_owned(), "more".to_owned()];
             return Err(Stopped::Differs(difference(input, expected, got)));
         }
-        // What TLS said last may not have been written any more.
-        if let Some(trouble) = trouble
+        // The last TLS entries may be missing from the log.
+        if let Some(mismatch) = mismatch
             && self.blocks.peek()?.is_some()
         {
-            return Err(Stopped::Differs(difference(input, "as it was written".into(), trouble.into())));
+            return Err(Stopped::Differs(difference(input, "as it was written".into(), mismatch.into())));
         }
         self.count += 1;
-        Ok(Some(Step { number, at, entry: Entry(input, half), came }))
+        Ok(Some(Step { number, at, entry: Entry(input, half), output }))
     }
 
-    /// Reads an input with what TLS said and what came of it.
+    /// Reads an input, its TLS entries and its result.
     fn read_input(&mut self) -> Result<Option<(Input, Expected)>, JournalError> {
         while let Some(half) = self.blocks.peek()?.and_then(Half::of_tag) {
             self.read_as(|_| Ok(()))?;
@@ -301,18 +305,18 @@ impl<R: Read> Replay<R> {
             };
         }
         let half = self.half;
-        let memory = if half == Half::Receive { self.halves.memory() } else { Some(&mut self.memory) };
+        let state = if half == Half::Receive { self.detached.state() } else { Some(&mut self.state) };
         let input = self.blocks.read(|reader| {
-            let memory = memory.ok_or(Malformed("an entry of a receive half that is not apart"))?;
-            memory.read(half, tag, reader)
+            let state = state.ok_or(Malformed("an entry of a receive half that is not detached"))?;
+            state.read(half, tag, reader)
         });
         let input = input.map_err(|Malformed(what)| self.blocks.error(JournalErrorKind::Malformed(what)))?;
-        let notes = take_notes(&mut self.blocks)?;
-        if !notes.is_empty() {
+        let entries = take_entries(&mut self.blocks)?;
+        if !entries.is_empty() {
             let session = self.connection.replayed_session();
-            let misplaced = JournalErrorKind::Malformed("words of TLS where there is none");
+            let misplaced = JournalErrorKind::Malformed("TLS entries of a connection without TLS");
             let session = session.ok_or_else(|| self.blocks.error(misplaced))?;
-            notes.into_iter().for_each(|note| session.push(note));
+            entries.into_iter().for_each(|entry| session.push(entry));
         }
         let expected = self.read_expected(&input)?;
         Ok(Some((input, expected)))
@@ -326,7 +330,7 @@ impl<R: Read> Replay<R> {
         };
         match self.blocks.peek()? {
             None => Ok(Expected::Unknown),
-            // The connection or a half of it broke before it could answer, or the log ended.
+            // The connection or a half of it panicked before it could answer, or the log ended.
             Some(tag::END | tag::OF_CONNECTION | tag::OF_RECEIVE_HALF) => Ok(Expected::Unknown),
             Some(tag::PLANNED) if wanted == tag::PLANNED => {
                 let (rooms, planned) = self.read_as(|reader| {
@@ -361,29 +365,29 @@ impl<R> fmt::Debug for Replay<R> {
 }
 
 impl JournalError {
-    /// With the entry that it is about, unless a whole block is wrong.
+    /// Adds the number of the entry, unless a whole block is wrong.
     fn at(self, entry: u64) -> Self {
         let is_of_entry = matches!(self.kind, JournalErrorKind::Malformed(_));
         Self { entry: is_of_entry.then_some(entry), ..self }
     }
 }
 
-/// What TLS said during the call whose entry was read last.
-fn take_notes<R: Read>(blocks: &mut Blocks<R>) -> Result<Vec<SessionNote>, JournalError> {
-    let mut notes = Vec::new();
-    while let Some(tag) = blocks.peek()?.filter(|tag| SessionNote::is(*tag)) {
-        let note = blocks.read(|reader| SessionNote::read(tag, reader));
-        let note = note.map_err(|Malformed(what)| blocks.error(JournalErrorKind::Malformed(what)))?;
-        notes.push(note);
-        if notes.len() > NOTES_MAX {
-            return Err(blocks.error(JournalErrorKind::Malformed("TLS says more than it can at once")));
+/// Reads the TLS entries of the call whose entry was read last.
+fn take_entries<R: Read>(blocks: &mut Blocks<R>) -> Result<Vec<SessionEntry>, JournalError> {
+    let mut entries = Vec::new();
+    while let Some(tag) = blocks.peek()?.filter(|tag| SessionEntry::is(*tag)) {
+        let entry = blocks.read(|reader| SessionEntry::read(tag, reader));
+        let entry = entry.map_err(|Malformed(what)| blocks.error(JournalErrorKind::Malformed(what)))?;
+        entries.push(entry);
+        if entries.len() > NOTES_MAX {
+            return Err(blocks.error(JournalErrorKind::Malformed("more TLS entries than one call can have")));
         }
     }
-    Ok(notes)
+    Ok(entries)
 }
 
-/// What a panic said.
-fn words_of(panic: &(dyn Any + Send)) -> String {
+/// The message of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().cloned();
     words.or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned())).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What TLS said, written down and said again, so that a replay needs no keys.
+//! Recording the output of TLS and replaying it, so that a replay needs no keys.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,53 +13,54 @@ use crate::session::{
     SessionSummary, TAG_LEN,
 };
 
-/// What TLS may say at one level in one go, bytes: more than any certificate chain takes.
+/// The most bytes of one output of TLS: more than any certificate chain takes.
 const SAID_MAX: usize = 256 << 10;
 
-/// A session as control holds it.
-pub(crate) enum HeldSession {
-    /// Nobody writes down what it says.
+/// The session of a connection: live, recorded or replayed.
+pub(crate) enum AnySession {
+    /// It is not recorded.
     Plain(Box<dyn Session>),
-    Noted(Box<NotedSession>),
-    /// It says what was written down.
+    Recorded(Box<RecordedSession>),
+    /// It repeats the recorded output.
     Replayed(Box<ReplayedSession>),
 }
 
-/// A session of which everything is written down that the connection gets to know.
-pub(crate) struct NotedSession {
+/// A session whose output to the connection is recorded.
+pub(crate) struct RecordedSession {
     inner: Box<dyn Session>,
-    /// Entries that nobody has taken yet: those of one call of the connection.
-    notes: Vec<u8>,
+    /// Entries that the journal has not taken yet: those of one call of the connection.
+    entries: Vec<u8>,
     has_parameters: bool,
 }
 
-impl NotedSession {
-    /// What is known after a call: whether the handshake goes on, and the peer's parameters once they are there.
+impl RecordedSession {
+    /// Records the state after a call: whether the handshake continues, and the peer's parameters
+    /// once they are there.
     fn note_state(&mut self) {
         let parameters = if self.has_parameters { None } else { self.inner.peer_parameters() };
         let state = u8::from(self.inner.is_handshaking()) | u8::from(parameters.is_some()) << 1;
-        self.notes.push(state);
+        self.entries.push(state);
         if let Some(parameters) = parameters {
-            put_bytes(&mut self.notes, parameters);
+            put_bytes(&mut self.entries, parameters);
             self.has_parameters = true;
         }
     }
 }
 
-impl HeldSession {
-    /// Writes down from now on what the session says.
-    pub(crate) fn noted(self) -> Self {
+impl AnySession {
+    /// Records the session from now on.
+    pub(crate) fn recorded(self) -> Self {
         match self {
             Self::Plain(inner) => {
-                Self::Noted(Box::new(NotedSession { inner, notes: Vec::new(), has_parameters: false }))
+                Self::Recorded(Box::new(RecordedSession { inner, entries: Vec::new(), has_parameters: false }))
             }
             other => other,
         }
     }
 
-    /// Nobody writes down any more what it says.
-    pub(crate) fn end_notes(&mut self) {
-        if let Self::Noted(_) = self {
+    /// Stops recording it.
+    pub(crate) fn stop_recording(&mut self) {
+        if let Self::Recorded(_) = self {
             let held = std::mem::replace(self, Self::Replayed(Box::new(ReplayedSession::new())));
             *self = Self::Plain(held.into_inner());
         }
@@ -69,7 +70,7 @@ impl HeldSession {
     pub(crate) fn into_inner(self) -> Box<dyn Session> {
         match self {
             Self::Plain(inner) => inner,
-            Self::Noted(noted) => noted.inner,
+            Self::Recorded(recorded) => recorded.inner,
             Self::Replayed(replayed) => replayed,
         }
     }
@@ -77,24 +78,24 @@ impl HeldSession {
     pub(crate) fn get(&self) -> &dyn Session {
         match self {
             Self::Plain(inner) => inner.as_ref(),
-            Self::Noted(noted) => noted.inner.as_ref(),
+            Self::Recorded(recorded) => recorded.inner.as_ref(),
             Self::Replayed(replayed) => replayed.as_ref(),
         }
     }
 
-    /// For calls of which nothing is to be written down.
+    /// For calls that are not recorded.
     pub(crate) fn get_mut(&mut self) -> &mut dyn Session {
         match self {
             Self::Plain(inner) => inner.as_mut(),
-            Self::Noted(noted) => noted.inner.as_mut(),
+            Self::Recorded(recorded) => recorded.inner.as_mut(),
             Self::Replayed(replayed) => replayed.as_mut(),
         }
     }
 
-    /// Moves the entries about what was said to `out`.
-    pub(crate) fn take_notes(&mut self, out: &mut Vec<u8>) {
-        if let Self::Noted(noted) = self {
-            out.append(&mut noted.notes);
+    /// Moves new entries to `out`.
+    pub(crate) fn take_entries(&mut self, out: &mut Vec<u8>) {
+        if let Self::Recorded(recorded) = self {
+            out.append(&mut recorded.entries);
         }
     }
 
@@ -107,14 +108,14 @@ impl HeldSession {
 
     pub(crate) fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
         let result = self.get_mut().handle_crypto(bytes);
-        if let Self::Noted(noted) = self {
-            noted.notes.push(tag::SESSION_HEARD);
-            put_word(&mut noted.notes, bytes.len() as u64);
-            noted.notes.push(u8::from(result.is_err()));
+        if let Self::Recorded(recorded) = self {
+            recorded.entries.push(tag::SESSION_INPUT);
+            put_word(&mut recorded.entries, bytes.len() as u64);
+            recorded.entries.push(u8::from(result.is_err()));
             if let Err(error) = &result {
-                put_error(&mut noted.notes, error);
+                put_error(&mut recorded.entries, error);
             }
-            noted.note_state();
+            recorded.note_state();
         }
         result
     }
@@ -122,20 +123,20 @@ impl HeldSession {
     pub(crate) fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
         let from = out.len();
         let keys = self.get_mut().poll_crypto(out);
-        if let Self::Noted(noted) = self {
-            noted.notes.push(tag::SESSION_SAID);
-            put_bytes(&mut noted.notes, &out[from..]);
+        if let Self::Recorded(recorded) = self {
+            recorded.entries.push(tag::SESSION_OUTPUT);
+            put_bytes(&mut recorded.entries, &out[from..]);
             let (kind, keys) = match &keys {
                 None => (0, None),
                 Some(NewKeys::Handshake(keys)) => (1, Some(keys)),
                 Some(NewKeys::OneRtt(keys)) => (2, Some(keys)),
             };
-            noted.notes.push(kind);
+            recorded.entries.push(kind);
             if let Some(keys) = keys {
-                put_word(&mut noted.notes, keys.seal.packet.confidentiality_limit());
-                put_word(&mut noted.notes, keys.open.packet.integrity_limit());
+                put_word(&mut recorded.entries, keys.seal.packet.confidentiality_limit());
+                put_word(&mut recorded.entries, keys.open.packet.integrity_limit());
             }
-            noted.note_state();
+            recorded.note_state();
         }
         keys
     }
@@ -144,11 +145,11 @@ impl HeldSession {
         let summary = match self {
             Self::Replayed(replayed) => replayed.take_summary(),
             Self::Plain(inner) => inner.summary(),
-            Self::Noted(noted) => noted.inner.summary(),
+            Self::Recorded(recorded) => recorded.inner.summary(),
         };
-        if let Self::Noted(noted) = self {
-            noted.notes.push(tag::SESSION_SUMMARY);
-            put_summary(&mut noted.notes, &summary);
+        if let Self::Recorded(recorded) = self {
+            recorded.entries.push(tag::SESSION_SUMMARY);
+            put_summary(&mut recorded.entries, &summary);
         }
         summary
     }
@@ -176,19 +177,20 @@ fn summary(reader: &mut Reader<'_>) -> Parsed<SessionSummary> {
     })
 }
 
-/// One thing that TLS said.
+/// One recorded call of TLS.
 #[derive(Debug)]
-pub(crate) struct SessionNote {
-    said: Said,
-    /// Whether the handshake went on, and the peer's parameters if they had just come; none for what does not tell.
+pub(crate) struct SessionEntry {
+    call: SessionCall,
+    /// Whether the handshake continued, and the peer's parameters if they had just arrived; none
+    /// for a summary.
     state: Option<(bool, Option<Vec<u8>>)>,
 }
 
 #[derive(Debug)]
-enum Said {
-    /// To so many bytes of the peer's.
+enum SessionCall {
+    /// The result for this many bytes of the peer.
     Heard(u64, Result<(), TransportError>),
-    /// These bytes are to be sent, and then these keys hold, with their limits.
+    /// Bytes to send, and new keys that follow them, with their limits.
     Bytes(Vec<u8>, Option<Keys>),
     Summary(SessionSummary),
 }
@@ -200,26 +202,26 @@ struct Keys {
     integrity_limit: u64,
 }
 
-impl SessionNote {
-    /// Whether an entry of this tag is one of these.
+impl SessionEntry {
+    /// Whether an entry of this tag is about TLS.
     pub(crate) fn is(tag: u8) -> bool {
-        matches!(tag, tag::SESSION_HEARD | tag::SESSION_SAID | tag::SESSION_SUMMARY)
+        matches!(tag, tag::SESSION_INPUT | tag::SESSION_OUTPUT | tag::SESSION_SUMMARY)
     }
 
     /// Reads the rest of an entry.
     pub(crate) fn read(tag: u8, reader: &mut Reader<'_>) -> Parsed<Self> {
-        let said = match tag {
-            tag::SESSION_HEARD => {
+        let call = match tag {
+            tag::SESSION_INPUT => {
                 let len = word(reader)?;
                 let failed = super::format::flag(reader)?;
-                Said::Heard(len, if failed { Err(error(reader)?) } else { Ok(()) })
+                SessionCall::Heard(len, if failed { Err(error(reader)?) } else { Ok(()) })
             }
-            tag::SESSION_SAID => {
-                let said = bytes(reader)?;
-                if said.len() > SAID_MAX {
+            tag::SESSION_OUTPUT => {
+                let call = bytes(reader)?;
+                if call.len() > SAID_MAX {
                     return Err(Malformed("more handshake bytes than any handshake has"));
                 }
-                let said = said.to_vec();
+                let call = call.to_vec();
                 let keys = match reader.u8()? {
                     0 => None,
                     kind @ (1 | 2) => Some(Keys {
@@ -229,68 +231,69 @@ impl SessionNote {
                     }),
                     _ => return Err(Malformed("unknown keys")),
                 };
-                Said::Bytes(said, keys)
+                SessionCall::Bytes(call, keys)
             }
-            _ => return Ok(Self { said: Said::Summary(summary(reader)?), state: None }),
+            _ => return Ok(Self { call: SessionCall::Summary(summary(reader)?), state: None }),
         };
         let state = reader.u8()?;
         let parameters = if state & 2 == 0 { None } else { Some(bytes(reader)?.to_vec()) };
-        Ok(Self { said, state: Some((state & 1 != 0, parameters)) })
+        Ok(Self { call, state: Some((state & 1 != 0, parameters)) })
     }
 }
 
-/// Says what was written down, in the order in which it is asked.
+/// Repeats recorded output, in its order.
 pub(crate) struct ReplayedSession {
-    notes: VecDeque<SessionNote>,
+    entries: VecDeque<SessionEntry>,
     is_handshaking: bool,
     parameters: Option<Vec<u8>>,
-    /// Of the 1-RTT keys.
+    /// The limits of the 1-RTT keys.
     limits: Keys,
-    /// The connection asked for something else than it did when this was written.
-    trouble: Option<&'static str>,
+    /// The connection made another call than the recorded one.
+    mismatch: Option<&'static str>,
 }
 
 impl ReplayedSession {
     pub(crate) fn new() -> Self {
         Self {
-            notes: VecDeque::new(),
+            entries: VecDeque::new(),
             is_handshaking: true,
             parameters: None,
             limits: Keys { is_one_rtt: false, confidentiality_limit: u64::MAX, integrity_limit: u64::MAX },
-            trouble: None,
+            mismatch: None,
         }
     }
 
-    /// What is said during the next call of the connection.
-    pub(crate) fn push(&mut self, note: SessionNote) {
-        self.notes.push_back(note);
+    /// Adds recorded output for the next call of the connection.
+    pub(crate) fn push(&mut self, entry: SessionEntry) {
+        self.entries.push_back(entry);
     }
 
-    /// What did not go as it was written, after a call: then notes are left over, or there were too few.
-    pub(crate) fn take_trouble(&mut self) -> Option<&'static str> {
-        if !self.notes.is_empty() {
-            self.notes.clear();
-            return Some("TLS was asked for less");
+    /// The difference from the recorded calls, if any: entries are left over, or there were too
+    /// few.
+    pub(crate) fn take_mismatch(&mut self) -> Option<&'static str> {
+        if !self.entries.is_empty() {
+            self.entries.clear();
+            return Some("TLS was called less often");
         }
-        self.trouble.take()
+        self.mismatch.take()
     }
 
-    fn next(&mut self) -> Option<Said> {
-        let SessionNote { said, state } = self.notes.pop_front()?;
+    fn next(&mut self) -> Option<SessionCall> {
+        let SessionEntry { call, state } = self.entries.pop_front()?;
         if let Some((is_handshaking, parameters)) = state {
             self.is_handshaking = is_handshaking;
             if parameters.is_some() {
                 self.parameters = parameters;
             }
         }
-        Some(said)
+        Some(call)
     }
 
     fn take_summary(&mut self) -> SessionSummary {
         match self.next() {
-            Some(Said::Summary(summary)) => summary,
+            Some(SessionCall::Summary(summary)) => summary,
             _ => {
-                self.trouble = Some("TLS was asked what it had agreed on");
+                self.mismatch = Some("TLS was asked for its parameters");
                 SessionSummary::default()
             }
         }
@@ -300,17 +303,17 @@ impl ReplayedSession {
 impl Session for ReplayedSession {
     fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
         match self.next() {
-            Some(Said::Heard(len, result)) if len == bytes.len() as u64 => result,
+            Some(SessionCall::Heard(len, result)) if len == bytes.len() as u64 => result,
             _ => {
-                self.trouble = Some("TLS was told something else");
+                self.mismatch = Some("TLS got other bytes");
                 Ok(())
             }
         }
     }
 
     fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
-        let Some(Said::Bytes(bytes, keys)) = self.next() else {
-            self.trouble = Some("TLS was asked for more");
+        let Some(SessionCall::Bytes(bytes, keys)) = self.next() else {
+            self.mismatch = Some("TLS was called more often");
             return None;
         };
         out.extend_from_slice(&bytes);
@@ -350,7 +353,7 @@ impl Session for ReplayedSession {
     }
 }
 
-/// Keys in name only, of both directions.
+/// Placeholder keys of both directions.
 pub(crate) fn no_level_keys(confidentiality_limit: u64, integrity_limit: u64) -> LevelKeys {
     let keys = || DirectionKeys {
         header: Arc::new(NoKey(0, 0)),
@@ -359,7 +362,8 @@ pub(crate) fn no_level_keys(confidentiality_limit: u64, integrity_limit: u64) ->
     LevelKeys { seal: keys(), open: keys() }
 }
 
-/// Protects nothing, and has the limits of a key that did: those of confidentiality and integrity.
+/// A placeholder without protection, with the confidentiality and integrity limits of the recorded
+/// key.
 struct NoKey(u64, u64);
 
 impl PacketKey for NoKey {

@@ -1,4 +1,4 @@
-//! Entries as they are written. Each ends with what its kind has to tell; what it was answered is an entry of its own.
+//! Writing entries. The answer to a call is a separate entry.
 
 use units::Instant;
 use wire::quic::{ConnectionId, Dir, PathId, Space, StreamId};
@@ -7,7 +7,7 @@ use super::Journal;
 use super::format::{
     ADDRESSES_NUMBERED_MAX, put, put_addresses, put_bytes, put_id, put_limit, put_path_set, put_time, tag, zigzag,
 };
-use super::outcome::{Answer, EventNote, Planned, put_route};
+use super::outcome::{Answer, EventEntry, Planned, put_route};
 use super::records::put_opened;
 use crate::class::{PathSet, RateLimit};
 use crate::control::RouteChange;
@@ -16,14 +16,14 @@ use crate::open::Opened;
 use crate::plan::Receipt;
 use crate::send::path::Addresses;
 
-/// What arrived together, opened: whose it is, and where and how much it was.
+/// An opened batch: its path, its origin and its size.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Batch {
     pub(crate) path: PathId,
     pub(crate) addresses: Addresses,
     /// Bytes that arrived.
     pub(crate) len: u64,
-    /// Packets that may fail to open, by the AEAD in use.
+    /// Packets that may fail to authenticate: the limit of the AEAD.
     pub(crate) integrity_limit: u64,
 }
 
@@ -67,7 +67,7 @@ impl Journal {
         put_receipt(self.entry(tag::NOT_EMITTED), receipt);
     }
 
-    /// Datagrams arrived, none of which is opened yet.
+    /// Datagrams arrived and are not opened yet.
     pub(crate) fn arrival(&mut self, now: Instant, path: PathId, addresses: &Addresses, count: u64, len: u64) {
         put(self.timed(tag::ARRIVAL, now), u64::from(path.0));
         self.put_addresses(addresses);
@@ -82,7 +82,7 @@ impl Journal {
         put_opened(&mut self.block, opened, buffer, batch.integrity_limit);
     }
 
-    /// One packet of the handshake; `source` is the ID its sender goes by, if it tells.
+    /// One packet of the handshake; `source` is its Source Connection ID, if it has one.
     pub(crate) fn single(
         &mut self,
         now: Instant,
@@ -103,7 +103,7 @@ impl Journal {
         self.timed(tag::SETTLE, now);
     }
 
-    /// The peer speaks none of our versions.
+    /// The peer supports none of our versions.
     pub(crate) fn other_version(&mut self) {
         self.entry(tag::OTHER_VERSION);
     }
@@ -118,7 +118,8 @@ impl Journal {
         put(self.entry(tag::ACCEPT), dir.index() as u64);
     }
 
-    /// A call about a stream, with a number: [`tag::WRITE`], [`tag::WRITE_SOME`], [`tag::RESET`] and [`tag::SET_BACKGROUND`].
+    /// A call about a stream, with a number: [`tag::WRITE`], [`tag::WRITE_SOME`], [`tag::RESET`]
+    /// and [`tag::SET_BACKGROUND`].
     pub(crate) fn of_stream(&mut self, tag: u8, id: StreamId, number: u64) {
         let out = self.entry(tag);
         put(out, id.raw());
@@ -159,8 +160,8 @@ impl Journal {
         self.put_addresses(addresses);
     }
 
-    /// A timed call about a path, with a number: [`tag::ABANDON_PATH`], [`tag::SET_BACKUP`], [`tag::TOO_LARGE`],
-    /// [`tag::REFUSED`].
+    /// A timed call about a path, with a number: [`tag::ABANDON_PATH`], [`tag::SET_BACKUP`],
+    /// [`tag::TOO_LARGE`], [`tag::REFUSED`].
     pub(crate) fn of_path(&mut self, tag: u8, now: Instant, path: PathId, number: u64) {
         let out = self.timed(tag, now);
         put(out, u64::from(path.0));
@@ -186,20 +187,22 @@ impl Journal {
 
     // ── Halves ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    pub(crate) fn parted(&mut self) {
-        self.entry(tag::PARTED);
+    pub(crate) fn detached(&mut self) {
+        self.entry(tag::DETACHED);
     }
 
-    pub(crate) fn rejoined(&mut self, now: Instant) {
-        self.timed(tag::REJOINED, now);
+    pub(crate) fn attached(&mut self, now: Instant) {
+        self.timed(tag::ATTACHED, now);
     }
 
-    /// A box of this number was given to the other half: [`tag::GAVE_ORDERS`] and [`tag::GAVE_FINDINGS`].
+    /// Commands or a report of this number pass to the other half: [`tag::GAVE_COMMANDS`] and
+    /// [`tag::GAVE_REPORT`].
     pub(crate) fn gave(&mut self, tag: u8, number: u64) {
         put(self.entry(tag), number);
     }
 
-    /// A box of this number was taken: [`tag::TOOK_ORDERS`] and [`tag::TOOK_FINDINGS`].
+    /// Commands or a report of this number were taken: [`tag::TOOK_COMMANDS`] and
+    /// [`tag::TOOK_REPORT`].
     pub(crate) fn took(&mut self, tag: u8, now: Instant, number: u64) {
         put(self.timed(tag, now), number);
     }
@@ -210,14 +213,14 @@ impl Journal {
         put(self.entry(tag::TAIL_ASKED), datagrams as u64);
     }
 
-    // ── What comes out ───────────────────────────────────────────────────────────────────────────────────────────────
+    // ── Output ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     pub(crate) fn plan_asked(&mut self, now: Instant) -> Vec<(u16, usize)> {
         self.timed(tag::PLAN_ASKED, now);
         std::mem::take(&mut self.rooms)
     }
 
-    /// What came of it, and what room each socket was said to have.
+    /// The plan, and the room that each socket had.
     pub(crate) fn planned(&mut self, mut rooms: Vec<(u16, usize)>, planned: &Planned) {
         let out = self.entry(tag::PLANNED);
         put(out, rooms.len() as u64);
@@ -234,7 +237,7 @@ impl Journal {
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
-        EventNote::of(event).put(self.entry(tag::EVENT));
+        EventEntry::of(event).put(self.entry(tag::EVENT));
     }
 
     pub(crate) fn route(&mut self, change: &RouteChange) {
@@ -243,17 +246,16 @@ impl Journal {
 
     // ── Whole entries ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Writes one entry, after what TLS has said since the last, which `take_notes` adds. An entry `begins` if it is no answer to
-    /// the one before. False if it was the last.
-    pub(crate) fn write<T>(
-        &mut self,
-        begins: bool,
-        take_notes: impl FnOnce(&mut Vec<u8>),
-        write: impl FnOnce(&mut Self) -> T,
-    ) -> (T, bool) {
-        take_notes(&mut self.block);
+    /// The buffer for the entries about TLS, which come before the next entry.
+    pub(crate) fn session_entries(&mut self) -> &mut Vec<u8> {
+        &mut self.block
+    }
+
+    /// Writes one entry, which `begins` unless it is the answer to the one before. False if it was
+    /// the last.
+    pub(crate) fn write<T>(&mut self, begins: bool, write: impl FnOnce(&mut Self) -> T) -> (T, bool) {
         if begins && self.is_shared && self.is_due() {
-            self.hand_over();
+            self.flush();
         }
         let written = write(self);
         (written, self.complete())

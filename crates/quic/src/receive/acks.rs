@@ -1,4 +1,4 @@
-//! What to acknowledge, and when.
+//! Which packets to acknowledge, and when.
 
 use units::{Duration, Instant};
 use wire::quic::{PathId, Space};
@@ -8,18 +8,18 @@ use crate::error::TransportError;
 use crate::range_set::RangeSet;
 use crate::spaces::{DATA, Spaces, Vacant};
 
-/// Ranges remembered for each number space. A peer that leaves more gaps than this open has its oldest packets treated as
-/// duplicates, which costs it a retransmission and us nothing.
+/// Ranges remembered for each number space. A peer that leaves more gaps than this open has its
+/// oldest packets treated as duplicates, which costs it a retransmission and us nothing.
 pub(crate) const RANGES_MAX: usize = 48;
 
 /// Our max_ack_delay: the default of RFC 9000, section 18.2, so that it need not be sent.
 pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// The shortest delay a peer can ask for (draft-ietf-quic-ack-frequency-14, section 3): what timers of a general-purpose
-/// host keep to.
+/// The shortest delay that a peer can request (draft-ietf-quic-ack-frequency-14, section 3): the
+/// precision of timers on a general-purpose host.
 pub(crate) const MIN_ACK_DELAY: Duration = Duration::from_millis(1);
 
-/// However long the peer asks us to wait (2^14 ms at most): the time after which we would think it gone ourselves.
+/// The longest delay that we accept, although the peer may request up to 2^14 ms.
 const DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// When an acknowledgement is due without a timer, and when with one.
@@ -27,25 +27,29 @@ const DELAY_MAX: Duration = Duration::from_secs(1);
 struct Frequency {
     /// The sequence number of the frame that asked for it.
     sequence: Option<u64>,
-    /// So many ack-eliciting packets may arrive without an acknowledgement; one more, and it is due.
+    /// This many ack-eliciting packets may arrive without an acknowledgement; with one more it is
+    /// due.
     threshold: u32,
     delay: Duration,
-    /// Zero if packets out of order are no reason; otherwise any gap is one.
+    /// Zero if packets out of order make no acknowledgement due; otherwise any gap does.
     reordering: u64,
 }
 
 impl Frequency {
-    /// Every second packet (RFC 9000, section 13.2.2), and whatever is out of order (section 13.2.1).
+    /// Every second packet (RFC 9000, section 13.2.2), and whatever is out of order (section
+    /// 13.2.1).
     const DEFAULT: Self = Self { sequence: None, threshold: 1, delay: MAX_ACK_DELAY, reordering: 1 };
 }
 
-/// What to acknowledge in one number space now: the one value the send half must always have fresh.
+/// The packets to acknowledge in one number space: the one value that the send half must always
+/// have fresh.
 ///
-/// What is to be acknowledged are counts that only grow, so that a snapshot may be older than the last acknowledgement, where
-/// the halves run on different processors, and yet says nothing twice.
+/// It consists of counts that only grow. So a snapshot may be older than the last acknowledgement,
+/// where the halves run on different processors, and yet nothing is acknowledged twice because of
+/// it.
 #[derive(Debug)]
 pub(crate) struct AckSnapshot {
-    /// Numbers received.
+    /// Packet numbers received.
     pub(crate) ranges: RangeSet,
     /// When the largest of them arrived.
     pub(crate) largest_at: Instant,
@@ -53,9 +57,9 @@ pub(crate) struct AckSnapshot {
     pub(crate) eliciting: u64,
     /// Of these, those that arrived before the last acknowledgement left.
     acknowledged: u64,
-    /// An acknowledgement of the first so many is due.
+    /// An acknowledgement of this many of them is due.
     due_up_to: u64,
-    /// When one becomes due by itself.
+    /// When an acknowledgement becomes due by time.
     deadline: Option<Instant>,
 }
 
@@ -70,7 +74,8 @@ impl AckSnapshot {
         deadline: None,
     };
 
-    /// Something ack-eliciting has arrived since the last acknowledgement: let one ride along with data.
+    /// An ack-eliciting packet has arrived since the last acknowledgement: one may be sent along
+    /// with data.
     pub(crate) fn is_pending(&self) -> bool {
         self.eliciting > self.acknowledged
     }
@@ -80,13 +85,13 @@ impl AckSnapshot {
         self.due_up_to > self.acknowledged
     }
 
-    /// What is to be acknowledged is so now.
+    /// Makes an acknowledgement due now.
     fn make_due(&mut self) {
         self.due_up_to = self.eliciting;
         self.deadline = None;
     }
 
-    /// An acknowledgement left when so many ack-eliciting packets had arrived.
+    /// An acknowledgement left when `eliciting` ack-eliciting packets had arrived.
     fn note_acknowledged(&mut self, eliciting: u64) {
         self.acknowledged = self.acknowledged.max(eliciting);
         if !self.is_pending() {
@@ -102,13 +107,13 @@ impl AckSnapshot {
         (self.due_up_to, self.deadline) = (due_up_to, deadline);
     }
 
-    /// Takes over what another processor knows of arrivals. What leaves is known here.
+    /// Takes arrivals from a newer snapshot of another processor. What left is known here.
     fn refresh(&mut self, fresh: &Self) {
         self.ranges.copy_from(&fresh.ranges);
         self.largest_at = fresh.largest_at;
         self.eliciting = fresh.eliciting;
         self.due_up_to = self.due_up_to.max(fresh.due_up_to);
-        // The other processor may not know yet that what it waits for has left.
+        // The other processor may not know yet that the acknowledgement has left.
         self.deadline = fresh.deadline.filter(|_| self.is_pending() && !self.is_due());
     }
 }
@@ -126,7 +131,7 @@ impl Vacant for AckSnapshot {
     }
 }
 
-/// What to acknowledge in every number space.
+/// The packets to acknowledge in every number space.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     spaces: Spaces<AckSnapshot>,
@@ -139,20 +144,21 @@ impl Snapshot {
         self.index(space, path).map_or(AckSnapshot::vacant(), |index| &self.spaces[index])
     }
 
-    /// What to acknowledge of each path.
+    /// The packets to acknowledge on each path.
     pub(crate) fn data_paths(&self) -> impl Iterator<Item = (PathId, &AckSnapshot)> {
         let paths = [PathId::ZERO].into_iter().chain(self.paths.iter().copied());
         paths.enumerate().map(|(at, path)| (path, &self.spaces[DATA + at]))
     }
 
-    /// Whatever of any path is to be acknowledged is due.
+    /// Makes acknowledgements of all paths due.
     fn make_data_due(&mut self) {
         for at in 0..=self.paths.len() {
             self.spaces[DATA + at].make_due();
         }
     }
 
-    /// The data of all paths, for another processor. Memory of `copy` is used again.
+    /// Copies the data spaces of all paths, for another processor. The memory of `copy` is used
+    /// again.
     pub(crate) fn copy_data(&self, copy: &mut Self) {
         if copy.paths != self.paths {
             *copy = Self::default();
@@ -169,7 +175,7 @@ impl Snapshot {
         self.spaces.push_path();
     }
 
-    /// Removes a path; its place, if it had one.
+    /// Removes a path. Returns its place, if it had one.
     fn remove_path(&mut self, path: PathId) -> Option<usize> {
         let at = self.paths.iter().position(|known| *known == path)?;
         self.paths.remove(at);
@@ -185,11 +191,12 @@ impl Snapshot {
     }
 }
 
-/// One number space's private part.
+/// The state of one number space that is not in the snapshot.
 #[derive(Debug, Default)]
 struct AckState {
     largest: Option<u64>,
-    /// Numbers below are settled: acknowledged and known to be so, or given up.
+    /// Packets with lower numbers count as duplicates: the peer knows their acknowledgement, or
+    /// their ranges were dropped.
     floor: u64,
 }
 
@@ -205,16 +212,18 @@ impl Vacant for AckState {
 pub(crate) struct Acks {
     pub(crate) snapshot: Snapshot,
     states: Spaces<AckState>,
-    /// What the peer asked for 1-RTT packets.
+    /// The requested frequency for 1-RTT packets.
     frequency: Frequency,
     /// One decision for all paths: the deadline of the first path's space is that of all of them.
     is_central: bool,
-    /// Ack-eliciting packets of all paths since all of them were acknowledged, if there is one decision for them.
+    /// Ack-eliciting packets of all paths since all of them were acknowledged, if there is one
+    /// decision for them.
     central_count: u64,
 }
 
 impl Acks {
-    /// Nothing received. `is_central` makes one decision for all paths ([`AckPolicy::Central`](crate::AckPolicy)).
+    /// Nothing received. `is_central` makes one decision for all paths
+    /// ([`AckPolicy::Central`](crate::AckPolicy)).
     pub(crate) fn new(is_central: bool) -> Self {
         Self {
             snapshot: Snapshot::default(),
@@ -230,7 +239,7 @@ impl Acks {
         self.snapshot.index(space, path).and_then(|index| self.states[index].largest)
     }
 
-    /// Where the packets of a path are noted; made for one that is new. Only packets of paths that were agreed on are
+    /// The index of a path, which is added if it is new. Only packets of negotiated paths are
     /// opened, which bounds their number.
     fn index_or_new(&mut self, space: Space, path: PathId) -> usize {
         self.snapshot.index(space, path).unwrap_or_else(|| {
@@ -240,7 +249,7 @@ impl Acks {
         })
     }
 
-    /// The path is over for both sides.
+    /// Both sides have abandoned the path.
     pub(crate) fn forget_path(&mut self, path: PathId) {
         if let Some(at) = self.snapshot.remove_path(path) {
             self.states.remove_path(at);
@@ -252,8 +261,8 @@ impl Acks {
         self.largest(space, path).is_none_or(|largest| number > largest)
     }
 
-    /// Notes `count` authentic packets from `number` on; false if it was seen before, or may have been. Several only
-    /// if they are [ahead](Self::is_ahead).
+    /// Notes `count` authentic packets from `number` on; false if it is or may be a duplicate.
+    /// Several only if they are [ahead](Self::is_ahead).
     pub(crate) fn on_packets(
         &mut self,
         now: Instant,
@@ -263,7 +272,7 @@ impl Acks {
         count: u32,
         eliciting: bool,
     ) -> bool {
-        debug_assert!(count == 1 || self.is_ahead(space, path, number), "only packets that are ahead come in rows");
+        debug_assert!(count == 1 || self.is_ahead(space, path, number), "only packets that are ahead form a run");
         let index = self.index_or_new(space, path);
         let state = &mut self.states[index];
         let snapshot = &mut self.snapshot.spaces[index];
@@ -290,7 +299,8 @@ impl Acks {
                 return true;
             }
             let Frequency { threshold, delay, reordering, .. } = self.frequency;
-            // RFC 9000, section 13.2.1: at once during the handshake, and when packets are missing or late.
+            // RFC 9000, section 13.2.1: at once during the handshake, and when packets are missing
+            // or late.
             let disorder = !in_order && reordering > 0;
             let waiting = snapshot.eliciting - snapshot.acknowledged;
             if space != Space::Data || disorder || waiting > u64::from(threshold) {
@@ -302,7 +312,8 @@ impl Acks {
         true
     }
 
-    /// `count` ack-eliciting packets came on one of the paths: whether that makes acknowledgements of all of them due.
+    /// Counts `count` ack-eliciting packets of any path, which may make acknowledgements of all
+    /// paths due.
     fn count_for_all(&mut self, now: Instant, count: u32, in_order: bool) {
         let Frequency { threshold, delay, reordering, .. } = self.frequency;
         self.central_count += u64::from(count);
@@ -313,7 +324,7 @@ impl Acks {
         }
     }
 
-    /// ACK_FREQUENCY: the peer wants to hear of its packets more or less often (draft-14, section 4).
+    /// ACK_FREQUENCY: the peer requests more or fewer acknowledgements (draft-14, section 4).
     pub(crate) fn on_frequency(
         &mut self,
         path: PathId,
@@ -325,13 +336,13 @@ impl Acks {
         if delay < MIN_ACK_DELAY {
             return Err(TransportError::violation("a shorter acknowledgement delay is asked for than we promised"));
         }
-        // One that was overtaken says nothing any more.
+        // One with a lower sequence number is outdated.
         if self.frequency.sequence.is_some_and(|latest| sequence <= latest) {
             return Ok(());
         }
         let threshold = u32::try_from(threshold).unwrap_or(u32::MAX);
         self.frequency = Frequency { sequence: Some(sequence), threshold, delay: delay.min(DELAY_MAX), reordering };
-        // What waits by the old rule would wait too long by the new one, if that is stricter.
+        // Under a stricter rule, the acknowledgements that wait now would be late.
         self.ask_at_once(path);
         Ok(())
     }
@@ -354,13 +365,13 @@ impl Acks {
         }
         let deadline = self.snapshot.spaces[DATA].deadline;
         self.snapshot.spaces[index].note_acknowledged(eliciting);
-        // What found no room in the packet stays due, and what came since is counted with it.
+        // Acknowledgements that did not fit the packet stay due, and later packets count with them.
         let is_all = self.snapshot.data_paths().all(|(_, ack)| !ack.is_pending());
         self.central_count = if is_all { 0 } else { self.central_count };
         self.snapshot.spaces[DATA].deadline = deadline.filter(|_| !is_all);
     }
 
-    /// What stands in for these while they are elsewhere.
+    /// A stand-in while the receive half is detached.
     pub(crate) fn stand_in(&self) -> Self {
         let mut stand_in = Self::new(self.is_central);
         for (path, ack) in self.snapshot.data_paths() {
@@ -370,15 +381,15 @@ impl Acks {
         stand_in
     }
 
-    /// Takes over what another processor knows of arrivals.
+    /// Takes arrivals from a newer snapshot of another processor.
     pub(crate) fn refresh(&mut self, fresh: &Snapshot) {
         for (path, ack) in fresh.data_paths() {
             let index = self.index_or_new(Space::Data, path);
             self.snapshot.spaces[index].refresh(ack);
         }
         if self.snapshot.paths.len() > fresh.paths.len() {
-            let gone = self.snapshot.paths.iter().copied().filter(|path| !fresh.paths.contains(path));
-            gone.collect::<Vec<_>>().into_iter().for_each(|path| self.forget_path(path));
+            let forgotten = self.snapshot.paths.iter().copied().filter(|path| !fresh.paths.contains(path));
+            forgotten.collect::<Vec<_>>().into_iter().for_each(|path| self.forget_path(path));
         }
         if self.is_central {
             let deadline = fresh.get(Space::Data, PathId::ZERO).deadline;
@@ -387,26 +398,26 @@ impl Acks {
         }
     }
 
-    /// Takes over what another processor knows of acknowledgements that left.
+    /// Takes from a stand-in which acknowledgements have left.
     pub(crate) fn take_acknowledged(&mut self, known: &Snapshot) {
         let of_paths: Vec<(PathId, u64)> = known.data_paths().map(|(path, ack)| (path, ack.acknowledged)).collect();
         for (path, acknowledged) in of_paths {
             self.on_ack_sent(Space::Data, path, acknowledged);
             let Some(index) = self.snapshot.index(Space::Data, path) else { continue };
             let ack = &mut self.snapshot.spaces[index];
-            // One that never left is due again.
+            // An acknowledgement that never left is due again.
             ack.acknowledged = acknowledged;
             ack.due_up_to = ack.due_up_to.max(known.get(Space::Data, path).due_up_to.min(ack.eliciting));
         }
     }
 
-    /// What was taken for an acknowledgement that left never did.
+    /// A planned acknowledgement never left: it is due again.
     pub(crate) fn renew(&mut self, space: Space) {
         // A batch may have carried acknowledgements of several paths.
         let all =
             if space == Space::Data { DATA..self.snapshot.spaces.count() } else { space.index()..space.index() + 1 };
         for index in all {
-            // The space may be gone by now.
+            // The space may have been discarded.
             let snapshot = &mut self.snapshot.spaces[index];
             if !snapshot.ranges.is_empty() && snapshot.eliciting > 0 {
                 snapshot.acknowledged = snapshot.acknowledged.min(snapshot.eliciting - 1);
@@ -415,7 +426,7 @@ impl Acks {
         }
     }
 
-    /// The peer knows that we have everything up to `largest` that we will ever have.
+    /// The peer has our acknowledgement of everything up to `largest`.
     pub(crate) fn raise_floor(&mut self, space: Space, path: PathId, largest: u64) {
         let Some(index) = self.snapshot.index(space, path) else { return };
         let state = &mut self.states[index];
@@ -423,20 +434,20 @@ impl Acks {
         self.snapshot.spaces[index].ranges.remove_below(state.floor);
     }
 
-    /// The keys of this space are gone.
+    /// The keys of this space were discarded.
     pub(crate) fn discard(&mut self, space: Space) {
         self.states.discard(space);
         self.snapshot.spaces.discard(space);
     }
 
-    /// When an acknowledgement becomes due by itself.
+    /// When an acknowledgement becomes due by time.
     pub(crate) fn timeout(&self) -> Option<Instant> {
         let mut earliest = Earliest::default();
         self.snapshot.spaces.for_each(|ack| earliest.note(ack.deadline));
         earliest.get()
     }
 
-    /// Makes the acknowledgements due whose time has come.
+    /// Makes acknowledgements due whose deadline has passed.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         for index in 0..self.snapshot.spaces.count() {
             let ack = &self.snapshot.spaces[index];
@@ -459,8 +470,8 @@ mod tests {
         acks.on_packets(Instant::ZERO, Space::Data, PathId::ZERO, number, 1, true)
     }
 
-    /// An acknowledgement of all there is leaves.
-    fn say(acks: &mut Acks, path: PathId) {
+    /// An acknowledgement of everything leaves.
+    fn acknowledge(acks: &mut Acks, path: PathId) {
         let eliciting = acks.snapshot.get(Space::Data, path).eliciting;
         acks.on_ack_sent(Space::Data, path, eliciting);
     }
@@ -480,15 +491,15 @@ mod tests {
         let (mut acks, delay) = (Acks::new(false), Duration::from_millis(5));
         let due = |acks: &Acks| acks.snapshot.get(Space::Data, PathId::ZERO).is_due();
         acks.on_frequency(PathId::ZERO, 3, 10, delay, 0).unwrap();
-        // Overtaken by the one before, so not heeded.
+        // Outdated, so ignored.
         acks.on_frequency(PathId::ZERO, 2, 0, delay, 0).unwrap();
         receive(&mut acks, 0);
         assert_eq!(acks.timeout(), Some(Instant::ZERO + delay));
-        // A gap is no reason now.
+        // A gap makes nothing due now.
         (2..11).for_each(|number| assert!(receive(&mut acks, number) && !due(&acks)));
         receive(&mut acks, 11);
         assert!(due(&acks));
-        say(&mut acks, PathId::ZERO);
+        acknowledge(&mut acks, PathId::ZERO);
         receive(&mut acks, 12);
         assert!(!due(&acks));
         acks.ask_at_once(PathId::ZERO);
@@ -500,7 +511,7 @@ mod tests {
     fn gaps_and_handshake_packets_are_acknowledged_at_once() {
         let mut acks = Acks::new(false);
         receive(&mut acks, 0);
-        say(&mut acks, PathId::ZERO);
+        acknowledge(&mut acks, PathId::ZERO);
         receive(&mut acks, 2);
         assert!(acks.snapshot.get(Space::Data, PathId::ZERO).is_due());
         acks.on_packets(Instant::ZERO, Space::Initial, PathId::ZERO, 0, 1, true);
@@ -508,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_told_even_after_their_range_was_forgotten() {
+    fn duplicates_are_recognised_even_after_their_range_was_forgotten() {
         let mut acks = Acks::new(false);
         for number in 0..10 {
             assert!(receive(&mut acks, number));
@@ -557,7 +568,7 @@ mod tests {
         receive_on(&mut acks, 1, ONE, 0);
         acks.on_frequency(PathId::ZERO, 0, 10, Duration::from_millis(5), 1).unwrap();
         assert_eq!(due_of(&acks), [false, true], "a stricter rule holds for what waits, too");
-        say(&mut acks, ONE);
+        acknowledge(&mut acks, ONE);
         assert_eq!(acks.timeout(), None);
         receive_on(&mut acks, 2, ONE, 1);
         receive_on(&mut acks, 4, PathId::ZERO, 0);
@@ -565,10 +576,10 @@ mod tests {
         assert_eq!(acks.timeout(), Some(at));
         acks.on_timeout(at);
         assert_eq!(due_of(&acks), [true, true]);
-        // What found no room in the packet stays due.
-        say(&mut acks, PathId::ZERO);
+        // An acknowledgement that did not fit the packet stays due.
+        acknowledge(&mut acks, PathId::ZERO);
         assert_eq!(due_of(&acks), [false, true]);
-        say(&mut acks, ONE);
+        acknowledge(&mut acks, ONE);
         assert_eq!((due_of(&acks), acks.timeout()), ([false, false], None));
     }
 

@@ -1,8 +1,9 @@
 //! Puts the bytes of a stream back in order.
 //!
-//! Chunks are references into receive buffers. A chunk that is small, or that has to wait for others, is copied out, and so
-//! is every chunk once a connection holds many references, so that few bytes never keep many receive buffers alive; small
-//! ones that follow each other are copied together, so that a stream of single bytes costs little more than its bytes.
+//! Chunks are references into receive buffers. A chunk that is small, or that has to wait for
+//! others, is copied, and so is every chunk once a connection holds many references. So few bytes
+//! never keep many receive buffers alive. Consecutive small chunks are copied together, so that a
+//! stream of single bytes costs little more than its bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
@@ -10,7 +11,7 @@ use std::sync::LazyLock;
 use bytes::{Bytes, BytesMut};
 
 use crate::spaces::Vacant;
-use crate::strip::Strip;
+use crate::strided_bytes::StridedBytes;
 
 #[cfg(test)]
 mod tests;
@@ -21,8 +22,8 @@ const COPY_LEN_MAX: usize = 512;
 /// Small chunks are copied together into pieces of at most this many bytes.
 const TAIL_LEN_MAX: usize = 4096;
 
-/// Out-of-order chunks beyond this count must be at least [`PENDING_CHUNK_LEN_MIN`] bytes long on average; otherwise the
-/// peer is cutting its streams into crumbs to make us remember them.
+/// Out-of-order chunks beyond this count must be at least [`PENDING_CHUNK_LEN_MIN`] bytes long on
+/// average; otherwise the peer cuts its streams into tiny pieces to use up our memory.
 const PENDING_COUNT_FREE: usize = 1024;
 const PENDING_CHUNK_LEN_MIN: usize = 64;
 
@@ -40,8 +41,8 @@ pub(crate) struct Pending {
 /// A chunk that can be read.
 #[derive(Debug)]
 struct Ready {
-    strip: Strip,
-    /// It lies in a receive buffer.
+    data: StridedBytes,
+    /// It is a reference into a receive buffer.
     is_reference: bool,
 }
 
@@ -80,10 +81,10 @@ impl Pending {
         Ok(())
     }
 
-    /// A stream with these chunks is gone.
-    pub(crate) fn remove(&mut self, gone: Self) {
-        self.count -= gone.count;
-        self.bytes -= gone.bytes;
+    /// A stream with these chunks has ended.
+    pub(crate) fn remove(&mut self, removed: Self) {
+        self.count -= removed.count;
+        self.bytes -= removed.bytes;
     }
 }
 
@@ -113,8 +114,9 @@ impl Assembler {
         self.references
     }
 
-    /// Takes a chunk; what has arrived before is passed over. It is kept by reference only if `may_reference`.
-    pub(crate) fn insert(&mut self, mut offset: u64, mut chunk: Strip, may_reference: bool) {
+    /// Adds a chunk; bytes that have arrived before are skipped. It is kept by reference only if
+    /// `may_reference`.
+    pub(crate) fn insert(&mut self, mut offset: u64, mut chunk: StridedBytes, may_reference: bool) {
         if offset + chunk.len() as u64 <= self.ready_end {
             return;
         }
@@ -132,24 +134,24 @@ impl Assembler {
         self.insert_pending(offset, chunk.to_bytes());
     }
 
-    fn push_ready(&mut self, strip: Strip, may_reference: bool) {
-        self.ready_end += strip.len() as u64;
-        let is_reference = may_reference && strip.len() >= COPY_LEN_MAX;
-        if is_reference || self.tail.len() + strip.len() > TAIL_LEN_MAX {
+    fn push_ready(&mut self, data: StridedBytes, may_reference: bool) {
+        self.ready_end += data.len() as u64;
+        let is_reference = may_reference && data.len() >= COPY_LEN_MAX;
+        if is_reference || self.tail.len() + data.len() > TAIL_LEN_MAX {
             self.close_tail();
         }
         if is_reference {
             self.references += 1;
-            self.ready.push_back(Ready { strip, is_reference });
+            self.ready.push_back(Ready { data, is_reference });
         } else {
-            strip.pieces().for_each(|piece| self.tail.extend_from_slice(piece));
+            data.pieces().for_each(|piece| self.tail.extend_from_slice(piece));
         }
     }
 
     fn close_tail(&mut self) {
         if !self.tail.is_empty() {
-            let strip = std::mem::take(&mut self.tail).freeze().into();
-            self.ready.push_back(Ready { strip, is_reference: false });
+            let data = std::mem::take(&mut self.tail).freeze().into();
+            self.ready.push_back(Ready { data, is_reference: false });
         }
     }
 
@@ -195,23 +197,23 @@ impl Assembler {
     }
 
     /// Takes the next bytes in order, at most `len`.
-    pub(crate) fn read(&mut self, len: usize) -> Option<Strip> {
+    pub(crate) fn read(&mut self, len: usize) -> Option<StridedBytes> {
         if self.ready.is_empty() {
             self.close_tail();
         }
         let front = self.ready.front_mut()?;
-        let chunk = if front.strip.len() > len {
-            front.strip.split_to(len)
+        let chunk = if front.data.len() > len {
+            front.data.split_to(len)
         } else {
             let front = self.ready.pop_front()?;
             self.references -= usize::from(front.is_reference);
-            front.strip
+            front.data
         };
         self.read_offset += chunk.len() as u64;
         Some(chunk)
     }
 
-    /// Forgets everything: nobody will read it.
+    /// Discards everything: it will not be read.
     pub(crate) fn discard(&mut self) {
         *self = Self { read_offset: self.ready_end, ready_end: self.ready_end, ..Self::default() };
     }

@@ -1,9 +1,10 @@
-//! The receive half: what has arrived.
+//! The receive half: the state of what has arrived.
 //!
-//! It owns acknowledgement ranges, reassembly and the credit to grant. It takes packets that a stage has opened and parsed
-//! ([`crate::open`]), keeps what is its own and hands the rest to its owner as values.
+//! It owns acknowledgement ranges, reassembly and flow-control credit. It takes packets that the
+//! open stage has opened and parsed ([`crate::open`]), and passes the frames for other owners on as
+//! values.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `acks` | what to acknowledge and when; the snapshot the send half always sees fresh |
 //! | `streams`, `assembler` | receiving sides of streams, and putting bytes in order |
@@ -30,11 +31,12 @@ use crate::open::{Opened, OpenedPacket, Record};
 use crate::plan::Receipt;
 use crate::queue::Queue;
 use crate::stats::ReceiveStats;
-use crate::strip::Strip;
+use crate::strided_bytes::StridedBytes;
 use acks::Acks;
 use streams::RecvStreams;
 
-/// Datagrams held until the application takes them, at most: those without bytes would fill no buffer.
+/// Datagrams held until the application takes them, at most. Empty ones would not count against the
+/// bytes of the buffer.
 const DATAGRAMS_HELD_MAX: usize = 8192;
 
 /// The receive half of a connection.
@@ -44,8 +46,8 @@ pub(crate) struct ReceiveHalf {
     datagrams: Queue<Bytes>,
     datagram_bytes: u64,
     datagram_bytes_max: u64,
-    datagrams_told: bool,
-    /// What the peer's ACK delays are to be multiplied by (RFC 9000, section 18.2).
+    datagrams_reported: bool,
+    /// The exponent of the peer's ACK delays (RFC 9000, section 18.2).
     peer_ack_delay_exponent: u8,
     pub(crate) stats: ReceiveStats,
 }
@@ -58,28 +60,28 @@ impl ReceiveHalf {
             datagrams: Queue::new(),
             datagram_bytes: 0,
             datagram_bytes_max: config.datagram_receive_buffer,
-            datagrams_told: false,
+            datagrams_reported: false,
             peer_ack_delay_exponent: TransportParameters::default().ack_delay_exponent,
             stats: ReceiveStats::default(),
         }
     }
 
-    /// What stands in for the receive half while that is elsewhere: it knows what to acknowledge, and nothing else.
+    /// A stand-in while the receive half is detached. It knows only what to acknowledge.
     pub(crate) fn stand_in(&self, side: Side, config: &TransportConfig) -> Self {
         Self { acks: self.acks.stand_in(), ..Self::new(side, config) }
     }
 
-    /// Takes over what another processor knows of arrivals.
+    /// Updates a stand-in with the snapshot of the detached receive half.
     pub(crate) fn refresh(&mut self, snapshot: &Snapshot) {
         self.acks.refresh(snapshot);
     }
 
-    /// Takes over what a stand-in knows of acknowledgements that left.
+    /// Takes from a stand-in which acknowledgements have left.
     pub(crate) fn take_acknowledged(&mut self, stand_in: &Self) {
         self.acks.take_acknowledged(stand_in.snapshot());
     }
 
-    /// What to acknowledge now.
+    /// The packets to acknowledge now.
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.acks.snapshot
     }
@@ -103,7 +105,7 @@ impl ReceiveHalf {
         }
     }
 
-    /// Takes one opened packet, or a row of them. `opened` holds its records.
+    /// Takes one opened packet, or a packet run. `opened` holds its records.
     pub(crate) fn absorb(
         &mut self,
         now: Instant,
@@ -118,7 +120,7 @@ impl ReceiveHalf {
         }
         let records = &opened.records[packet.records.clone()];
         if packet.count > 1 && !self.acks.is_ahead(packet.space, packet.path, packet.number) {
-            return self.absorb_row_by_packet(now, packet, &records[0], opened, buffer, exchange, events);
+            return self.absorb_run_by_packet(now, packet, &records[0], opened, buffer, exchange, events);
         }
         if !self.acks.on_packets(now, packet.space, packet.path, packet.number, packet.count, packet.eliciting) {
             self.stats.packets_duplicate += 1;
@@ -132,9 +134,9 @@ impl ReceiveHalf {
         packet.error.clone().map_or(Ok(()), Err)
     }
 
-    /// A row of which some packets may have been seen before: each packet for itself.
-    #[expect(clippy::too_many_arguments, reason = "one row's context; a struct would only rename them")]
-    fn absorb_row_by_packet(
+    /// Takes the packets of a run one by one, because some may be duplicates.
+    #[expect(clippy::too_many_arguments, reason = "one run's context; a struct would only rename them")]
+    fn absorb_run_by_packet(
         &mut self,
         now: Instant,
         packet: &OpenedPacket,
@@ -145,7 +147,7 @@ impl ReceiveHalf {
         events: &mut Events,
     ) -> Result<(), TransportError> {
         let &Record::Stream { id, offset, fin, data } = record else {
-            unreachable!("only STREAM frames make rows");
+            unreachable!("only STREAM frames make runs");
         };
         for index in 0..packet.count {
             let number = packet.number + u64::from(index);
@@ -175,7 +177,7 @@ impl ReceiveHalf {
     ) -> Result<(), TransportError> {
         match record {
             Record::Stream { id, offset, fin, data } => {
-                let data = Strip::new(buffer.clone(), data);
+                let data = StridedBytes::new(buffer.clone(), data);
                 self.streams.on_data(now, *id, *offset, data, *fin, exchange, events)?;
             }
             Record::Ack { path, delay, ranges } => {
@@ -196,7 +198,7 @@ impl ReceiveHalf {
         Ok(())
     }
 
-    /// The frames without data of the application's, most of them for others.
+    /// Takes a frame without application data; most are for other owners.
     fn absorb_control(
         &mut self,
         now: Instant,
@@ -247,9 +249,9 @@ impl ReceiveHalf {
             Record::HandshakeDone => exchange.to_control.push_back(ToControl::HandshakeDone),
             Record::Close { code, frame_type, reason } => {
                 let reason = Bytes::copy_from_slice(&buffer[reason.clone()]);
-                let words = String::from_utf8_lossy(&reason).into_owned();
+                let text = String::from_utf8_lossy(&reason).into_owned();
                 let error =
-                    TransportError { code: *code, frame_type: frame_type.unwrap_or_default(), reason: words.into() };
+                    TransportError { code: *code, frame_type: frame_type.unwrap_or_default(), reason: text.into() };
                 exchange.to_control.push_back(ToControl::Closed { error, application: frame_type.is_none(), reason });
             }
         }
@@ -271,9 +273,9 @@ impl ReceiveHalf {
             self.stats.datagrams_dropped += 1;
         }
         self.datagram_bytes += len;
-        // A copy, so that a datagram that waits long holds no more than itself.
+        // A copy, so that a datagram that waits long does not keep a receive buffer alive.
         self.datagrams.push_back(Bytes::copy_from_slice(&buffer[data]));
-        if !std::mem::replace(&mut self.datagrams_told, true) {
+        if !std::mem::replace(&mut self.datagrams_reported, true) {
             events.push(Event::DatagramReceived);
         }
         Ok(())
@@ -287,7 +289,7 @@ impl ReceiveHalf {
                 Some(data)
             }
             None => {
-                self.datagrams_told = false;
+                self.datagrams_reported = false;
                 None
             }
         }
@@ -318,13 +320,13 @@ impl ReceiveHalf {
         self.acks.on_timeout(now);
     }
 
-    /// Frees room that is not used.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.datagrams.shrink();
         self.streams.shrink();
     }
 
-    /// Values for people and tests.
+    /// Counters for people and tests.
     pub(crate) fn stats(&self) -> ReceiveStats {
         ReceiveStats { streams_open: self.streams.open_count(), ..self.stats.clone() }
     }

@@ -1,4 +1,4 @@
-//! The receiving sides of streams: reassembly, final sizes, and the credit they are given.
+//! The receiving sides of streams: reassembly, final sizes and credit.
 
 use units::{Duration, Instant};
 use wire::quic::{Dir, ErrorCode, Side, StreamId};
@@ -12,22 +12,23 @@ use crate::exchange::{Exchange, ToSend};
 use crate::queue::Queue;
 use crate::send::frames::ControlFrame;
 use crate::stream_map::StreamMap;
-use crate::strip::Strip;
+use crate::strided_bytes::StridedBytes;
 
-/// Unread chunks kept as references into receive buffers, over all streams; further ones are copied. However the peer mixes
-/// streams and padding, they keep at most this many buffers (of 64 KiB) alive.
+/// Unread chunks kept as references into receive buffers, over all streams; further ones are
+/// copied. However the peer mixes streams and padding, they keep at most this many buffers (of 64
+/// KiB) alive.
 const REFERENCES_MAX: usize = 512;
 
-/// The connection's window is kept at least this many times as large as any stream's, so that one stream nobody reads cannot
-/// hold all of it.
+/// The connection's window is kept at least this many times as large as any stream's, so that one
+/// stream that is not read cannot use all of it.
 const CONNECTION_TO_STREAM: u64 = 2;
 
 /// Why nothing could be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadError {
-    /// Nothing has arrived: [`Event::Readable`] tells when to try again.
+    /// Nothing has arrived: [`Event::Readable`] reports when to try again.
     Blocked,
-    /// The peer gave the stream up, with this code. Said once; the stream is gone afterwards.
+    /// The peer reset the stream, with this code. Returned once; the stream is over then.
     Reset(u64),
     /// The stream was read to its end, stopped, or never existed.
     Closed,
@@ -45,12 +46,12 @@ impl std::fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// What was read.
+/// The result of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chunk {
     /// The next bytes, never empty.
-    Bytes(Strip),
-    /// The end of the stream. Said once; the stream is gone afterwards.
+    Bytes(StridedBytes),
+    /// The end of the stream. Returned once; the stream is over then.
     End,
 }
 
@@ -59,15 +60,15 @@ pub enum Chunk {
 struct RecvStream {
     assembler: Assembler,
     window: Window,
-    /// The offset after the last byte seen: what counts against credit.
+    /// The offset after the last byte received, which counts against credit.
     highest: u64,
     final_size: Option<u64>,
     /// The peer's RESET_STREAM code.
     reset: Option<u64>,
-    /// We sent STOP_SENDING: what arrives is thrown away.
+    /// We sent STOP_SENDING: data that arrives is dropped.
     stopped: bool,
-    /// The application was told that it can read and has not read it empty since.
-    told: bool,
+    /// [`Event::Readable`] was pushed, and the application has not read the stream empty since.
+    is_reported: bool,
 }
 
 /// All receiving sides of a connection.
@@ -79,15 +80,17 @@ pub(crate) struct RecvStreams {
     half_open: StreamMap<()>,
     /// Streams the peer opened and the application has not accepted.
     accept: [Queue<StreamId>; 2],
-    /// Streams the peer has opened, the limit it was given, and how many of them are over.
+    /// How many streams the peer has opened, its limit, how many of them are over, and how many may
+    /// be open at a time.
     peer_next: [u64; 2],
     peer_limit: [u64; 2],
     peer_done: [u64; 2],
     peer_limit_open: [u64; 2],
-    /// Streams of ours, to tell a stream that is over from one that never was.
+    /// How many streams we have opened, to distinguish a stream that is over from one that never
+    /// existed.
     local_next: [u64; 2],
     window: Window,
-    /// Bytes received over all streams, and bytes read or thrown away.
+    /// Bytes received over all streams, and bytes read or dropped.
     received: u64,
     consumed: u64,
     round_trip: Duration,
@@ -135,7 +138,7 @@ impl RecvStreams {
             final_size: None,
             reset: None,
             stopped: false,
-            told: false,
+            is_reported: false,
         };
         self.map.insert(id, stream);
     }
@@ -146,7 +149,8 @@ impl RecvStreams {
         self.create(id);
     }
 
-    /// A frame names `id` as a stream the peer sends on: opens what the peer opens by that, and refuses what it may not.
+    /// A frame names `id` as a stream that the peer sends on. This may open streams; fails if the
+    /// peer may not send on it.
     pub(crate) fn touch(
         &mut self,
         id: StreamId,
@@ -181,7 +185,7 @@ impl RecvStreams {
         Ok(())
     }
 
-    /// A frame about the sending side of `id`, such as MAX_STREAM_DATA: the peer may open a stream by it.
+    /// A frame about our sending side of `id`, such as MAX_STREAM_DATA, may open streams, too.
     pub(crate) fn touch_sending(
         &mut self,
         id: StreamId,
@@ -189,7 +193,7 @@ impl RecvStreams {
         events: &mut Events,
     ) -> Result<(), TransportError> {
         if id.initiator() == self.side {
-            // Whether we ever opened it is the send half's to know; it ignores what it has forgotten.
+            // The send half knows whether we ever opened it, and ignores streams that are over.
             return Ok(());
         }
         if id.dir() == Dir::Uni {
@@ -205,7 +209,8 @@ impl RecvStreams {
         }
     }
 
-    /// STREAM_DATA_BLOCKED: the same of a stream, which the peer may open by it (RFC 9000, section 19.13).
+    /// STREAM_DATA_BLOCKED: the peer has used all the credit of a stream, which the frame may open
+    /// (RFC 9000, section 19.13).
     pub(crate) fn on_stream_data_blocked(
         &mut self,
         id: StreamId,
@@ -238,7 +243,7 @@ impl RecvStreams {
         now: Instant,
         id: StreamId,
         offset: u64,
-        data: Strip,
+        data: StridedBytes,
         fin: bool,
         exchange: &mut Exchange,
         events: &mut Events,
@@ -275,8 +280,8 @@ impl RecvStreams {
         self.pending.update(before, stream.assembler.pending()).map_err(|_| {
             TransportError::new(ErrorCode::INTERNAL_ERROR, "streams arrived in too many small pieces out of order")
         })?;
-        if !stream.told && stream.is_readable() {
-            stream.told = true;
+        if !stream.is_reported && stream.is_readable() {
+            stream.is_reported = true;
             events.push(Event::Readable(id));
         }
         Ok(())
@@ -299,7 +304,8 @@ impl RecvStreams {
         if final_size > stream.window.granted() || self.received + fresh > self.window.granted() {
             return Err(TransportError::new(ErrorCode::FLOW_CONTROL_ERROR, "a reset beyond the stream's credit"));
         }
-        // Everything has arrived already: the reset changes nothing (RFC 9000, section 3.2, "Data Recvd").
+        // Everything has arrived already: the reset changes nothing (RFC 9000, section 3.2, "Data
+        // Recvd").
         if stream.reset.is_some() || stream.final_size.is_some_and(|size| stream.assembler.ready_end() == size) {
             return Ok(());
         }
@@ -311,11 +317,11 @@ impl RecvStreams {
         self.pending.remove(stream.assembler.pending());
         self.references -= stream.assembler.references();
         stream.assembler.discard();
-        let (stopped, told) = (stream.stopped, std::mem::replace(&mut stream.told, true));
+        let (stopped, was_reported) = (stream.stopped, std::mem::replace(&mut stream.is_reported, true));
         exchange.to_send.push_back(ToSend::ForgetGrant(id));
         if stopped {
             self.retire(id, exchange);
-        } else if !told {
+        } else if !was_reported {
             events.push(Event::Readable(id));
         }
         self.consume(now, unread, exchange);
@@ -323,7 +329,7 @@ impl RecvStreams {
     }
 
     /// Takes the next bytes of a stream, at most `len`.
-    // Inlined whatever its length: a chunk of ten words is then written where the caller wants it, and not copied there.
+    // Always inlined, so that a chunk of ten words is written to its final place and not copied.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
@@ -345,7 +351,7 @@ impl RecvStreams {
                 self.retire(id, exchange);
                 return Ok(Chunk::End);
             }
-            stream.told = false;
+            stream.is_reported = false;
             return Err(ReadError::Blocked);
         }
         let references = stream.assembler.references();
@@ -355,14 +361,14 @@ impl RecvStreams {
             && let Some(max) = stream.window.on_consumed(now, stream.assembler.read_offset(), self.round_trip)
         {
             exchange.to_send.push_back(ToSend::GrantStreamData { id, max });
-            // A stream that is not read from now on must leave the others credit.
+            // If this stream is not read from now on, the others must still have credit.
             self.window.grow_to(stream.window.size().saturating_mul(CONNECTION_TO_STREAM));
         }
         self.consume(now, bytes.len() as u64, exchange);
         Ok(Chunk::Bytes(bytes))
     }
 
-    /// Asks the peer to stop sending; what still arrives is thrown away.
+    /// Asks the peer to stop sending; data that still arrives is dropped.
     pub(crate) fn stop(
         &mut self,
         now: Instant,
@@ -408,12 +414,12 @@ impl RecvStreams {
         }
     }
 
-    /// A stream of the peer is over on both sides: it may open another.
+    /// A stream of the peer is over on both sides: the peer may open another.
     fn on_peer_stream_done(&mut self, dir: Dir, exchange: &mut Exchange) {
         let kind = dir.index();
         self.peer_done[kind] += 1;
         let limit = self.peer_done[kind] + self.peer_limit_open[kind];
-        // In steps, so that a thousand short streams do not cost a thousand frames.
+        // In steps, so that a thousand short streams do not need a thousand frames.
         let step = (self.peer_limit_open[kind] / 8).max(1);
         if limit >= self.peer_limit[kind] + step {
             self.peer_limit[kind] = limit.min(StreamId::COUNT_MAX);
@@ -421,14 +427,14 @@ impl RecvStreams {
         }
     }
 
-    /// Frees room that is not used.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.map.shrink_to_fit();
         self.half_open.shrink_to_fit();
         self.accept.iter_mut().for_each(Queue::shrink);
     }
 
-    /// Receiving sides that exist.
+    /// The number of receiving sides.
     pub(crate) fn open_count(&self) -> usize {
         self.map.len()
     }

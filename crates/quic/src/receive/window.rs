@@ -1,8 +1,8 @@
-//! A flow-control window that grows until it is no longer what holds the peer back.
+//! A flow-control window that grows until it no longer limits the peer.
 
 use units::{Duration, Instant};
 
-/// A window used up by half in less than this many round trips is too small.
+/// If half a window is used up in less than this many round trips, the window is too small.
 const ROUND_TRIPS_PER_HALF: u64 = 2;
 
 /// Credit for one stream, or for a whole connection.
@@ -10,11 +10,11 @@ const ROUND_TRIPS_PER_HALF: u64 = 2;
 pub(crate) struct Window {
     /// The offset the peer may send up to.
     granted: u64,
-    /// How far ahead of what was read we let it, bytes.
+    /// How far the peer may send beyond the bytes that were read.
     size: u64,
     size_max: u64,
     granted_at: Option<Instant>,
-    /// The peer said that it has used all it was granted.
+    /// The peer has reported that it has used all its credit.
     blocked: bool,
 }
 
@@ -29,7 +29,7 @@ impl Window {
         self.granted
     }
 
-    /// How far ahead of what was read the peer is let, bytes.
+    /// How far the peer may send beyond the bytes that were read.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
@@ -41,8 +41,8 @@ impl Window {
 
     /// The application has read up to `consumed`: returns a new limit if it is time to grant one.
     ///
-    /// Half a window is the step: smaller ones cost frames, larger ones leave the peer waiting for a round trip. A peer
-    /// that waits gets whatever there is.
+    /// Credit is granted in steps of half a window: smaller steps cost frames, larger ones make the
+    /// peer wait for a round trip. A blocked peer gets all credit there is.
     pub(crate) fn on_consumed(&mut self, now: Instant, consumed: u64, round_trip: Duration) -> Option<u64> {
         if self.granted.saturating_sub(consumed) > self.size / 2 {
             return if self.blocked { self.grant(consumed) } else { None };
@@ -55,12 +55,13 @@ impl Window {
         self.grant(consumed)
     }
 
-    /// The peer has used all its credit up to `limit` and has more to send: returns a new limit if there is any.
+    /// The peer has used all its credit up to `limit` and has more to send: returns a new limit if
+    /// there is any.
     ///
-    /// What others have not read may hold the rest of the window for ever; a half that is not granted would then be of no
-    /// use to anybody.
+    /// Other streams may hold their part of the window for ever. Credit below half a window would
+    /// then never be granted otherwise.
     pub(crate) fn on_blocked(&mut self, limit: u64, consumed: u64) -> Option<u64> {
-        // A complaint that crossed the grant it asks for.
+        // The peer sent this before it received our last grant.
         if limit < self.granted {
             return None;
         }
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_holds_the_peer_back_doubles_up_to_its_limit() {
+    fn a_window_that_limits_the_peer_doubles_up_to_its_limit() {
         let mut window = Window::new(1000, 4000);
         assert_eq!(window.on_consumed(at_ms(0), 500, RTT), Some(1500));
         assert_eq!(window.on_consumed(at_ms(5), 1000, RTT), Some(3000));
@@ -105,12 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_waits_gets_what_there_is() {
+    fn a_blocked_peer_gets_all_credit_there_is() {
         let mut window = Window::new(1000, 8000);
         assert_eq!(window.on_consumed(at_ms(0), 100, RTT), None);
         assert_eq!(window.on_blocked(999, 100), None, "it has credit still");
         assert_eq!(window.on_blocked(1000, 100), Some(1100));
-        assert_eq!(window.on_blocked(1000, 150), None, "said before it heard of the grant");
+        assert_eq!(window.on_blocked(1000, 150), None, "sent before the grant arrived");
         assert_eq!(window.on_consumed(at_ms(1), 150, RTT), None);
         assert_eq!(window.on_blocked(1100, 150), Some(1150));
         assert_eq!(window.on_blocked(1150, 150), None);

@@ -1,4 +1,4 @@
-//! What comes back: acknowledgements, losses, and the timers that stand in for silence (RFC 9002).
+//! Acknowledgements, losses, and the loss and probe timers (RFC 9002).
 
 use std::ops::Range;
 
@@ -18,32 +18,32 @@ use crate::spaces::DATA;
 /// Packets sent when a probe timeout fires (RFC 9002, section 6.2.4: one or two).
 const PROBES_PER_TIMEOUT: u8 = 2;
 
-/// Probe timeouts in a row that make us doubt the size of datagrams.
+/// Consecutive probe timeouts after which the datagram size becomes suspect.
 const BLACK_HOLE_TIMEOUTS: u32 = 3;
 
-/// One acknowledgement; its ranges lie in the exchange, ascending.
+/// One acknowledgement. Its ranges lie in the exchange, in ascending order.
 pub(crate) struct Acknowledgement {
     pub(crate) space: Space,
     pub(crate) path: PathId,
-    /// The path it came on.
+    /// The path on which the acknowledgement arrived.
     pub(crate) via: PathId,
     pub(crate) delay: Duration,
     pub(crate) ranges: Range<usize>,
 }
 
-/// The sums over what one acknowledgement newly acknowledged.
+/// Totals over the packets that one acknowledgement newly acknowledged.
 #[derive(Default)]
 struct NewlyAcked {
     bytes: u64,
     packets: u64,
     eliciting: bool,
     newest: Option<(u64, Instant)>,
-    /// Of the largest packet.
+    /// The size of the largest newly acknowledged packet, bytes.
     largest_bytes: u16,
 }
 
 impl SendHalf {
-    /// Takes an acknowledgement (RFC 9002, appendix A.7).
+    /// Processes an acknowledgement (RFC 9002, appendix A.7).
     pub(super) fn on_acknowledged(
         &mut self,
         now: Instant,
@@ -51,8 +51,9 @@ impl SendHalf {
         exchange: &mut Exchange,
         events: &mut Events,
     ) -> Result<(), TransportError> {
-        // A path that is over needs no acknowledgements (multipath draft-21, section 3.4.3).
-        let Some(at) = self.place_of(ack.path) else { return Ok(()) };
+        // Acknowledgements of a path that is closed are ignored (multipath draft-21, section
+        // 3.4.3).
+        let Some(at) = self.path_index(ack.path) else { return Ok(()) };
         let index = Self::index_of(ack.space, at);
         let ranges = &exchange.ranges[ack.ranges.clone()];
         let space = &mut self.spaces[index];
@@ -74,33 +75,36 @@ impl SendHalf {
             runs.push(run);
         });
         if index >= DATA && self.paths[at].reordering.has_lost() {
-            self.on_late(now, at, ack.ranges.clone(), exchange, events);
+            self.on_spurious_loss(now, at, ack.ranges.clone(), exchange, events);
         }
         let max_ack_delay = self.ack_frequency.max_ack_delay();
         if let Some((number, sent_at)) = newly.newest {
             let path = &mut self.paths[at];
             path.in_flight -= newly.bytes;
             path.carries_large |= usize::from(newly.largest_bytes) > MIN_INITIAL_SIZE;
-            // Only the largest number says something about the round trip (RFC 9002, section 5.1).
+            // Only the largest newly acknowledged packet gives an RTT sample (RFC 9002, section
+            // 5.1).
             if number == largest && newly.eliciting {
                 let delay = if self.handshake_confirmed { ack.delay.min(max_ack_delay) } else { ack.delay };
-                // The least round trip belongs to the way back it was measured with (multipath draft-21, section 5.3). A peer
-                // that is not known to change it does so in an emergency only.
+                // min_rtt belongs to the return path on which it was measured (multipath draft-21,
+                // section 5.3). A peer that does not acknowledge centrally changes the return path
+                // only if it must.
                 if self.config.policy.acknowledges_centrally() && path.acked_via != ack.via {
                     path.acked_via = ack.via;
                     path.rtt.forget_min();
                 }
                 path.rtt.update(now.saturating_since(sent_at), delay);
                 path.first_rtt_sample_at.get_or_insert(now);
-                self.tell_round_trip(exchange);
+                self.report_round_trip(exchange);
             }
             if ack.space == Space::Handshake {
-                // The server can only acknowledge Handshake packets after it validated our address.
+                // A client acknowledges Handshake packets only after it received one from us, and a
+                // server only after it validated our address.
                 self.peer_validated_us = true;
             }
             self.detect_lost(now, index);
             self.on_newly_acked(now, index, sent_at, number, &newly);
-            self.on_sign_of_life(now, at, exchange);
+            self.on_path_alive(now, at, exchange);
             if ack.space == Space::Data && number >= self.paths[at].phase_from && !self.phase_acked {
                 self.phase_acked = true;
                 exchange.to_control.push_back(ToControl::PhaseAcknowledged(self.key_phase));
@@ -114,9 +118,16 @@ impl SendHalf {
         Ok(())
     }
 
-    /// Packets that were declared lost have arrived: the controller may take back what it did about them, and their stream data
-    /// need not be sent again.
-    fn on_late(&mut self, now: Instant, at: usize, ranges: Range<usize>, exchange: &mut Exchange, events: &mut Events) {
+    /// Packets that were declared lost have been acknowledged: the controller may undo its
+    /// reaction, and their stream data need no retransmission.
+    fn on_spurious_loss(
+        &mut self,
+        now: Instant,
+        at: usize,
+        ranges: Range<usize>,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) {
         let mut arrived = Vec::new();
         let late =
             self.paths[at].reordering.on_acked(now, &exchange.ranges[ranges], |run| arrived.extend(run.stream_range()));
@@ -152,11 +163,11 @@ impl SendHalf {
             rate: path.delivery.take_sample(&path.rtt),
         };
         path.congestion.on_ack(&event, &path.rtt);
-        if let Some(queue) = &mut path.short_queue {
+        if let Some(queue) = &mut path.scavenger {
             if self.streams.has_background() {
                 queue.on_ack(now, path.rtt.latest(), round_ended);
             } else {
-                path.short_queue = None;
+                path.scavenger = None;
             }
         }
         if self.peer_validated_us {
@@ -168,7 +179,8 @@ impl SendHalf {
         }
     }
 
-    /// One wish for all paths: as few acknowledgements as the largest window needs, as soon as the shortest path wants them.
+    /// One request for all paths: as few acknowledgements as the largest window needs, with a delay
+    /// that suits the shortest path.
     fn tune_ack_frequency(&mut self) {
         if let [path] = &self.paths[..] {
             let packets = path.window_in_use() / path.datagram_size as u64;
@@ -176,7 +188,7 @@ impl SendHalf {
         }
         let active = self.paths.iter().filter(|path| path.is_active() && path.rtt.has_sample());
         let wishes = active.map(|path| (path.window_in_use() / path.datagram_size as u64, path.rtt.smoothed()));
-        // Where packets of all paths count together, so do their windows.
+        // Central acknowledgements count the packets of all paths together, so the windows add up.
         let is_central = self.config.policy.acknowledges_centrally();
         let both = |one: u64, other: u64| if is_central { one.saturating_add(other) } else { one.max(other) };
         let widest =
@@ -186,8 +198,8 @@ impl SendHalf {
         }
     }
 
-    /// Windows must bridge the longest round trip.
-    fn tell_round_trip(&self, exchange: &mut Exchange) {
+    /// Flow-control windows must cover the longest round trip.
+    fn report_round_trip(&self, exchange: &mut Exchange) {
         if let [path] = &self.paths[..] {
             return exchange.to_receive.push_back(ToReceive::RoundTrip(path.rtt.smoothed()));
         }
@@ -211,12 +223,12 @@ impl SendHalf {
                 SentFrame::Crypto(range) => self.crypto[space.index()].acknowledge(range),
                 SentFrame::Stream { id, range, fin } => self.streams.on_acked(id, range, fin, exchange, events),
                 SentFrame::ResetStream(id) => self.streams.on_reset_acked(id, exchange),
-                SentFrame::Ack { path, largest } => Self::tell_ack_floor(exchange, space, path, largest),
+                SentFrame::Ack { path, largest } => Self::report_ack_floor(exchange, space, path, largest),
                 SentFrame::AckFrequency { sequence } => self.ack_frequency.on_acked(sequence),
-                SentFrame::Answers(path) => {
-                    if let Some(at) = self.place_of(path) {
+                SentFrame::Responses(path) => {
+                    if let Some(at) = self.path_index(path) {
                         let is_active = self.paths[at].is_active();
-                        self.paths[at].validation.on_answers_acked(is_active);
+                        self.paths[at].validation.on_responses_acked(is_active);
                     }
                 }
                 _ => {}
@@ -225,7 +237,8 @@ impl SendHalf {
         self.frame_scratch = frames;
     }
 
-    /// Declares packets lost, tells the controller, and makes their content due again.
+    /// Declares packets lost, informs the congestion controller, and queues their content for
+    /// retransmission.
     fn detect_lost(&mut self, now: Instant, index: usize) {
         let space = &mut self.spaces[index];
         let Some(largest) = space.largest_acked else { return };
@@ -239,7 +252,8 @@ impl SendHalf {
         let mut next_number = None;
         let mut bytes = 0;
         for run in &lost {
-            // A gap between lost packets is one that was acknowledged, or skipped, which is rare enough to be taken for one.
+            // A gap between lost packets was acknowledged or is a skipped number. Skipped numbers
+            // are rare, so both count as acknowledged.
             if next_number.is_some_and(|next| next != run.first) {
                 persistent.on_acked();
             }
@@ -252,7 +266,7 @@ impl SendHalf {
         path.in_flight -= bytes;
         let persistent = persistent.is_established(&path.rtt, self.ack_frequency.max_ack_delay());
         if persistent {
-            // The floor may belong to a route that is gone (RFC 9002, section 5.2).
+            // The minimum may belong to a route that is gone (RFC 9002, section 5.2).
             path.rtt.forget_min();
         }
         path.congestion.on_loss(&LossEvent {
@@ -265,7 +279,7 @@ impl SendHalf {
         });
         for run in &lost {
             let sample = path.delivery.on_lost(&run.stamp, run.first..run.end(), run.in_flight_bytes());
-            path.congestion.on_row_lost(now, &sample);
+            path.congestion.on_run_lost(now, &sample);
         }
         let wire_space = if index < DATA { Space::ALL[index] } else { Space::Data };
         for run in lost {
@@ -279,7 +293,7 @@ impl SendHalf {
         }
     }
 
-    /// Makes the content of packets that did not arrive due again.
+    /// Queues the content of packets that did not arrive for retransmission.
     pub(super) fn requeue(&mut self, space: Space, index: usize, run: Run) {
         if let Some((id, range)) = run.stream_range() {
             if !run.moved {
@@ -292,10 +306,11 @@ impl SendHalf {
         self.spaces[index].log.take_frames(slot, &mut frames);
         for frame in frames.drain(..) {
             match frame {
-                // The peer may have no other occasion to ask again (RFC 9000, section 8.2.1).
-                SentFrame::Answers(path) => {
-                    if let Some(at) = self.place_of(path).filter(|at| self.paths[*at].is_open()) {
-                        self.paths[at].validation.ask();
+                // A lost PATH_RESPONSE may leave the peer unable to send another challenge (RFC
+                // 9000, section 8.2.1), so the path is challenged from this side.
+                SentFrame::Responses(path) => {
+                    if let Some(at) = self.path_index(path).filter(|at| self.paths[*at].is_open()) {
+                        self.paths[at].validation.request_challenge();
                     }
                 }
                 SentFrame::Datagram => self.stats.datagrams_lost += 1,
@@ -309,10 +324,11 @@ impl SendHalf {
 
     pub(super) fn requeue_frame(&mut self, space: Space, frame: SentFrame) {
         match frame {
-            // An older word about a path than our last one would mislead (multipath draft-21, section 4.3).
+            // A lost status frame older than the latest one would mislead the peer (multipath
+            // draft-21, section 4.3).
             SentFrame::Control(ControlFrame::PathStatus { path, sequence, .. })
-                if self.place_of(path).is_none_or(|at| self.paths[at].status_sequence != sequence) => {}
-            // A probe may have queued a copy already.
+                if self.path_index(path).is_none_or(|at| self.paths[at].status_sequence != sequence) => {}
+            // A probe may already have queued a copy.
             SentFrame::Control(frame) if frame.repeats() && !self.control.iter().any(|due| *due == frame) => {
                 self.control.push_back(frame);
             }
@@ -328,29 +344,29 @@ impl SendHalf {
             SentFrame::AckFrequency { sequence } => self.ack_frequency.on_lost(sequence),
             SentFrame::Datagram
             | SentFrame::Ping
-            | SentFrame::Answers(_)
+            | SentFrame::Responses(_)
             | SentFrame::Control(_)
             | SentFrame::Ack { .. } => {}
         }
     }
 
-    /// When [`SendHalf::on_timeout`] has something to do.
+    /// When [`SendHalf::on_timeout`] must run.
     pub(crate) fn timeout(&self) -> Option<Instant> {
         let mut earliest = Earliest::default();
         self.spaces.for_each(|space| earliest.note(space.loss_time));
         for path in &self.paths {
             earliest.note(path.release_at);
         }
-        // A loss timer takes the place of the probe timer (RFC 9002, section 6.2.1).
+        // The loss timer takes precedence over the probe timer (RFC 9002, section 6.2.1).
         earliest.note(self.probe_deadline().map(|(at, _, _)| at));
-        earliest.note(self.streams.allowance_deadline());
+        earliest.note(self.streams.rate_limit_deadline());
         earliest.note(self.blocked_deadline());
         earliest.note(self.path_timeout());
         earliest.get()
     }
 
-    /// When to probe, on which path and in which space (RFC 9002, appendix A.8). A loss timer takes the place of a path's
-    /// probe timer (section 6.2.1).
+    /// When to probe, on which path and in which space (RFC 9002, appendix A.8). The loss timer of
+    /// a path takes precedence over its probe timer (section 6.2.1).
     fn probe_deadline(&self) -> Option<(Instant, usize, Space)> {
         if self.close.is_some() {
             return None;
@@ -366,20 +382,21 @@ impl SendHalf {
         first
     }
 
-    /// When to probe on the path in place `at`.
+    /// When to probe on the path at index `at`.
     fn probe_deadline_of(&self, at: usize) -> Option<(Instant, usize, Space)> {
         let path = &self.paths[at];
-        // Those of the handshake belong to the first path; most connections have none any more.
+        // The handshake spaces belong to the first path; most connections have discarded them.
         let spaces = if at == 0 && self.spaces.has_handshake() { &Space::ALL[..] } else { &[Space::Data][..] };
         for space in spaces {
             let space = &self.spaces[Self::index_of(*space, at)];
-            // Probes that could not leave yet, for want of room in the socket, need no timer: it would fire in vain, again and
-            // again.
+            // Probes that wait for space in the socket need no timer: it would fire again and again
+            // without effect.
             if space.loss_time.is_some() || space.probes_due > 0 {
                 return None;
             }
         }
-        // Nothing can be sent until the peer sends something; and a path that is asked whether it works has a timer of its own.
+        // Nothing can be sent until the peer sends something. A path under validation has a timer
+        // of its own.
         if !path.is_active() || path.amplification_room() == 0 {
             return None;
         }
@@ -395,12 +412,12 @@ impl SendHalf {
                 first = Some((deadline, at, space));
             }
         }
-        first.or_else(|| self.lonely_deadline(at))
+        first.or_else(|| self.client_probe_deadline(at))
     }
 
-    /// A client probes with nothing in flight too: the server may be held back by its anti-amplification limit (RFC 9002,
-    /// section 6.2.2.1).
-    fn lonely_deadline(&self, at: usize) -> Option<(Instant, usize, Space)> {
+    /// A client probes even with nothing in flight: the server may be blocked by its
+    /// anti-amplification limit (RFC 9002, section 6.2.2.1).
+    fn client_probe_deadline(&self, at: usize) -> Option<(Instant, usize, Space)> {
         if at > 0 || self.side != Side::Client || self.peer_validated_us {
             return None;
         }
@@ -410,18 +427,18 @@ impl SendHalf {
         Some((path.probe_anchor + path.backoff.interval(&path.rtt, Duration::ZERO), at, space))
     }
 
-    /// Does what is due at `now`; does nothing if called early.
+    /// Runs the timers that are due at `now`. An early call has no effect.
     pub(crate) fn on_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
         for path in &mut self.paths {
             if path.release_at.is_some_and(|at| at <= now) {
                 path.release_at = None;
             }
         }
-        self.streams.on_allowance_timeout(now);
+        self.streams.on_rate_limit_timeout(now);
         if self.blocked_deadline().is_some_and(|at| at <= now) {
             self.streams.repeat_blocked();
         }
-        // The paths on which something was found lost just now.
+        // The paths on which packets were declared lost in this call.
         let mut lost_on = 0_u64;
         for index in 0..self.spaces.count() {
             if self.spaces[index].loss_time.is_some_and(|at| at <= now) {
@@ -430,7 +447,7 @@ impl SendHalf {
             }
         }
         self.on_path_timeout(now, exchange);
-        // What is lost now may be all there was to probe for.
+        // The packets just declared lost may be all that the probe was for.
         if let Some((due_at, at, space)) = self.probe_deadline()
             && due_at <= now
             && lost_on >> at.min(63) & 1 == 0
@@ -439,12 +456,12 @@ impl SendHalf {
         }
     }
 
-    /// Makes probes due, carrying the oldest content that is outstanding (RFC 9002, section 6.2.4).
+    /// Schedules probes that carry the oldest outstanding content (RFC 9002, section 6.2.4).
     fn probe(&mut self, now: Instant, at: usize, space: Space) {
         let index = Self::index_of(space, at);
         self.paths[at].backoff.on_expired();
         if self.paths[at].backoff.count() == BLACK_HOLE_TIMEOUTS {
-            self.doubt_size(at);
+            self.suspect_datagram_size(at);
         }
         self.stats.probe_timeouts += 1;
         self.paths[at].probe_anchor = now;

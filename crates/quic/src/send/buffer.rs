@@ -1,6 +1,6 @@
 //! The bytes of one stream that the peer has not acknowledged yet.
 //!
-//! The application's chunks are held as they came, by reference count; nobody here looks into them. A plan takes ranges of
+//! The application's chunks are held by reference count and never read here. A plan takes ranges of
 //! them, lost ranges first.
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ mod tests;
 pub(crate) struct SendBuffer {
     /// Chunks with the stream offset of their first byte, ascending and without gaps.
     chunks: VecDeque<(u64, Bytes)>,
-    /// Everything below is acknowledged and forgotten.
+    /// Everything below is acknowledged and released.
     floor: u64,
     /// Everything from here on has never been sent. `floor <= unsent <= end`.
     unsent: u64,
@@ -28,7 +28,7 @@ pub(crate) struct SendBuffer {
     end: u64,
     /// Acknowledged ranges above the floor.
     acked: RangeSet,
-    /// Sent ranges to be sent again, none of them acknowledged.
+    /// Lost ranges that wait for retransmission. None of their bytes is acknowledged.
     lost: RangeSet,
 }
 
@@ -67,12 +67,12 @@ impl SendBuffer {
         self.unsent
     }
 
-    /// The offset of the first byte that is not known to have arrived.
+    /// The offset of the first byte that is not acknowledged.
     pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// Bytes that could be sent now, those to be repeated included, up to stream offset `limit`.
+    /// Bytes that could be sent now up to stream offset `limit`, retransmissions included.
     pub(crate) fn ready_bytes(&self, limit: u64) -> u64 {
         let lost: u64 = self.lost.iter().map(|range| range.end - range.start).sum();
         lost + self.end.min(limit).saturating_sub(self.unsent)
@@ -88,12 +88,13 @@ impl SendBuffer {
         self.floor == self.end
     }
 
-    /// True if ranges wait to be sent again.
+    /// True if lost ranges wait for retransmission.
     pub(crate) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// The next range to send, without taking it: lost bytes first, then new ones up to stream offset `limit`.
+    /// The next range to send, without taking it: lost bytes first, then new ones up to stream
+    /// offset `limit`.
     pub(crate) fn peek(&self, limit: u64) -> Option<Range<u64>> {
         if let Some(lost) = self.lost.first() {
             return Some(lost);
@@ -102,7 +103,7 @@ impl SendBuffer {
         (self.unsent < end).then_some(self.unsent..end)
     }
 
-    /// Takes at most `len` bytes of what [`SendBuffer::peek`] showed.
+    /// Takes at most `len` bytes of what [`SendBuffer::peek`] returned.
     pub(crate) fn take(&mut self, limit: u64, len: u64) -> Option<Range<u64>> {
         if let Some(lost) = self.lost.pop_front(len) {
             return Some(lost);
@@ -119,7 +120,8 @@ impl SendBuffer {
     /// Adds the bytes of `range` to the packet a plan is building.
     ///
     /// # Panics
-    /// If the bytes are not held any more: a range comes from `take` and is acknowledged only after it was sent.
+    /// If the bytes are no longer held: a range comes from `take` and is acknowledged only after it
+    /// was sent.
     pub(crate) fn add_to_plan(&self, range: Range<u64>, plan: &mut Plan) {
         let mut index = self.chunks.partition_point(|(start, chunk)| start + chunk.len() as u64 <= range.start);
         let mut at = range.start;
@@ -133,7 +135,7 @@ impl SendBuffer {
         }
     }
 
-    /// The peer has `range`.
+    /// The peer acknowledged `range`.
     pub(crate) fn acknowledge(&mut self, range: Range<u64>) {
         if range.end <= self.floor {
             return;
@@ -160,7 +162,7 @@ impl SendBuffer {
         }
     }
 
-    /// `range` was sent and has to be sent again, as far as it was not acknowledged meanwhile.
+    /// Queues `range` for retransmission, except for bytes acknowledged meanwhile.
     pub(crate) fn lose(&mut self, range: Range<u64>) {
         let range = range.start.max(self.floor)..range.end;
         for missing in self.acked.gaps_in(range) {
@@ -168,18 +170,18 @@ impl SendBuffer {
         }
     }
 
-    /// The first part of `range`, which was sent, that is not known to have arrived.
+    /// The first part of `range`, all of it sent, that is not acknowledged.
     pub(crate) fn first_missing_in(&self, range: Range<u64>) -> Option<Range<u64>> {
         let range = range.start.max(self.floor)..range.end;
         self.acked.gaps_in(range).next()
     }
 
-    /// Frees room that is not used.
+    /// Releases unused memory.
     pub(crate) fn shrink(&mut self) {
         self.chunks.shrink_to_fit();
     }
 
-    /// Forgets every byte: the stream was reset.
+    /// Drops all bytes: the stream was reset.
     pub(crate) fn discard(&mut self) {
         self.chunks.clear();
         self.lost = RangeSet::new();

@@ -1,4 +1,4 @@
-//! One packet while the planner fills it.
+//! One packet that the planner is filling.
 
 use wire::quic::frame::Frame;
 use wire::quic::{ConnectionId, LongHeader, PacketType, Space, VERSION_1, emit_long, emit_short, long_header_len};
@@ -7,7 +7,7 @@ use super::frames::SentFrame;
 use crate::plan::{Piece, Plan, Planned, PlannedPacket};
 use crate::session::TAG_LEN;
 
-/// What a header needs to know of the connection.
+/// The connection's values that a packet header needs.
 #[derive(Clone, Copy)]
 pub(crate) struct HeaderFields<'a> {
     pub(crate) space: Space,
@@ -36,7 +36,7 @@ impl HeaderFields<'_> {
     }
 }
 
-/// A packet under construction: its header's place, its body so far, and the room that is left.
+/// A packet under construction: its header, its body so far, and the bytes that still fit.
 pub(crate) struct Draft {
     pub(crate) space: Space,
     pub(crate) number: u64,
@@ -47,12 +47,13 @@ pub(crate) struct Draft {
     pub(crate) body_len: usize,
     /// Plaintext bytes that still fit.
     pub(crate) room: usize,
-    /// Whether the peer will have to acknowledge it.
+    /// Whether the packet is ack-eliciting.
     pub(crate) eliciting: bool,
 }
 
 impl Draft {
-    /// Starts a packet of at most `size_max` bytes, or none if that is too few for a header and any frame.
+    /// Starts a packet of at most `size_max` bytes, or returns `None` if that is too few for a
+    /// header and any frame.
     pub(crate) fn begin(plan: &mut Plan, fields: &HeaderFields<'_>, size_max: usize) -> Option<Self> {
         let header_len = fields.len();
         let room = size_max.checked_sub(header_len + TAG_LEN).filter(|room| *room >= 4)?;
@@ -70,7 +71,7 @@ impl Draft {
             );
             plan.push_head_piece(start, true);
         } else {
-            // A long header states the packet's length, which is not known yet: keep its place.
+            // A long header states the packet's length, which is not known yet: reserve its piece.
             plan.pieces.push(Piece { chunk: Piece::HEAD, start: 0, len: 0 });
         }
         Some(Self {
@@ -95,7 +96,7 @@ impl Draft {
         true
     }
 
-    /// Adds bytes that `write` appends; the caller has made sure that they fit.
+    /// Adds the bytes that `write` appends; the caller has checked that they fit.
     pub(crate) fn put_head(&mut self, plan: &mut Plan, write: impl FnOnce(&mut Vec<u8>)) {
         let start = plan.head.len();
         write(&mut plan.head);
@@ -106,30 +107,31 @@ impl Draft {
         self.room -= len;
     }
 
-    /// Accounts for payload pieces of `len` bytes that were added to the plan.
+    /// Accounts for payload pieces of `len` bytes that the caller added to the plan.
     pub(crate) fn add_payload(&mut self, len: usize) {
         self.body_len += len;
         self.room -= len;
     }
 
-    /// The size of the packet as it stands, header, tag and the least padding included.
+    /// The current packet size, header, tag and minimum padding included.
     pub(crate) fn size(&self) -> usize {
         self.header_len + self.body_len + self.least_padding() + TAG_LEN
     }
 
-    /// PADDING that header protection needs: its sample starts four bytes after the start of the number, and everything
-    /// sealed counts (RFC 9001, section 5.4.2).
+    /// PADDING that header protection needs: its sample starts four bytes after the start of the
+    /// number, and everything sealed counts (RFC 9001, section 5.4.2).
     fn least_padding(&self) -> usize {
         (4 - self.number_len).saturating_sub(self.body_len)
     }
 
-    /// Takes back what `begin` put into the plan: the packet turned out empty.
+    /// Removes what `begin` put into the plan: the packet turned out to be empty.
     pub(crate) fn abandon(self, plan: &mut Plan) {
-        debug_assert_eq!(self.body_len, 0, "only an empty packet can be taken back");
+        debug_assert_eq!(self.body_len, 0, "only an empty packet can be abandoned");
         plan.pieces.truncate(self.pieces_from);
     }
 
-    /// Completes the packet with `padding` bytes of PADDING beyond the least, and returns its size.
+    /// Completes the packet with `padding` bytes of PADDING beyond the minimum, and returns its
+    /// size.
     pub(crate) fn finish(self, plan: &mut Plan, fields: &HeaderFields<'_>, padding: usize, pieces_to: usize) -> usize {
         let padding = padding + self.least_padding();
         if self.space != Space::Data {
@@ -153,7 +155,8 @@ impl Draft {
     }
 }
 
-/// The STREAM frame if it is all a packet holds, so that a row of such packets can be one run of the log.
+/// The STREAM frame if it is the only frame of the packet, so that consecutive packets of this kind
+/// can be one run of the log.
 pub(crate) fn lone_stream(frames: &[SentFrame]) -> Option<(wire::quic::StreamId, std::ops::Range<u64>)> {
     match frames {
         [SentFrame::Stream { id, range, fin: false }] if !range.is_empty() => Some((*id, range.clone())),

@@ -1,15 +1,15 @@
-//! Frames the send half originates, and what it remembers of those it sent.
+//! Frames that the send half originates, and its record of the frames it sent.
 
 use std::ops::Range;
 
 use wire::quic::frame::Frame;
 use wire::quic::{ConnectionId, Dir, PathId, StreamId};
 
-/// A frame that must arrive once and carries its own content: repeated as it is when lost.
+/// A control frame that carries its own content and is retransmitted unchanged when lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlFrame {
     HandshakeDone,
-    /// With a path if multipath was negotiated.
+    /// `path` is set if multipath was negotiated.
     NewConnectionId {
         path: Option<PathId>,
         sequence: u64,
@@ -25,7 +25,8 @@ pub(crate) enum ControlFrame {
         path: PathId,
         code: u64,
     },
-    /// Repeated only while it is our last word about the path (multipath draft-21, section 4.3).
+    /// Retransmitted only while it is our latest status of the path (multipath draft-21, section
+    /// 4.3).
     PathStatus {
         path: PathId,
         sequence: u64,
@@ -62,19 +63,20 @@ impl ControlFrame {
         }
     }
 
-    /// Whether loss makes it necessary again.
+    /// Whether the frame is retransmitted when lost.
     pub(crate) fn repeats(&self) -> bool {
         *self != Self::Ping
     }
 }
 
-/// What a sent packet carried, as far as its loss or its acknowledgement matters.
+/// The content of a sent packet, as far as its loss or its acknowledgement matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SentFrame {
-    /// Makes the peer answer and needs no repetition.
+    /// Elicits an acknowledgement and is never retransmitted.
     Ping,
-    /// Answers to challenges, on this path. Not repeated (RFC 9000, section 13.3), but it matters that they arrive.
-    Answers(PathId),
+    /// PATH_RESPONSE frames sent on this path. They are not retransmitted (RFC 9000, section 13.3),
+    /// but the send half needs to know whether they arrived.
+    Responses(PathId),
     Control(ControlFrame),
     Crypto(Range<u64>),
     Stream {
@@ -82,12 +84,13 @@ pub(crate) enum SentFrame {
         range: Range<u64>,
         fin: bool,
     },
-    /// An acknowledgement of everything up to `largest`; once it is acknowledged, the peer needs no older ones.
+    /// An acknowledgement of everything up to `largest`. Once this frame is acknowledged, the peer
+    /// needs no older ranges.
     Ack {
         path: PathId,
         largest: u64,
     },
-    /// Repeated, when lost, with the value that is due then.
+    /// Retransmitted with the value that is current then.
     MaxData,
     MaxStreamData(StreamId),
     MaxStreams(Dir),
@@ -95,10 +98,10 @@ pub(crate) enum SentFrame {
     DataBlocked,
     StreamDataBlocked(StreamId),
     StreamsBlocked(Dir),
-    /// Repeated with the present wish, if none was said since.
+    /// Retransmitted with the current request, unless a later frame carries it.
     AckFrequency {
         sequence: u64,
     },
-    /// Not repeated (RFC 9221, section 5.2), but counted.
+    /// Not retransmitted (RFC 9221, section 5.2), but counted.
     Datagram,
 }

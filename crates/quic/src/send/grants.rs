@@ -1,6 +1,7 @@
-//! Credit the receive half has granted and the peer has to hear of.
+//! Flow-control credit that the receive half granted and that the peer has to be told of.
 //!
-//! A grant is a level, not an event: what is sent, and sent again after a loss, is always the latest value.
+//! A grant is a level, not an event: every transmission, and every retransmission after a loss,
+//! carries the latest value.
 
 use wire::quic::{Dir, StreamId};
 
@@ -44,7 +45,7 @@ impl Grants {
         }
     }
 
-    /// The stream needs no more credit: all of it has arrived, or nobody wants it.
+    /// The stream needs no more credit: all of it has arrived, or the application stopped reading.
     pub(crate) fn forget_stream(&mut self, id: StreamId) {
         self.stream_data.remove(&id);
     }
@@ -83,7 +84,7 @@ impl Grants {
         }
     }
 
-    /// Frees room that is not used.
+    /// Releases unused memory.
     pub(crate) fn shrink(&mut self) {
         self.stream_data.shrink_to_fit();
         self.streams_due.shrink();

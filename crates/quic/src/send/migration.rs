@@ -1,5 +1,5 @@
-//! A path whose other end moves: an address translator on the way has forgotten it, or the client went elsewhere (RFC 9000,
-//! section 9.3; multipath draft-21, section 3.1.2). Only servers follow.
+//! A path whose peer address changes: a NAT rebinding, or a client that migrated (RFC 9000, section
+//! 9.3; multipath draft-21, section 3.1.2). Only servers follow.
 
 use recovery::RttEstimator;
 use units::Instant;
@@ -7,17 +7,18 @@ use wire::quic::PathId;
 
 use super::SendHalf;
 use super::path::Addresses;
-use super::validation::FIRST_ASK_AGAIN;
+use super::validation::FIRST_INTERVAL;
 use crate::exchange::{Exchange, ToControl};
 use crate::stats::PathState;
 
-/// Questions to a new address without an answer after which the path goes back to where it was: who moved it may have
-/// invented the address (section 9.3.2).
-const IN_VAIN_BACK: u8 = 3;
+/// Unanswered challenges to a new address after which the path returns to its former address: the
+/// sender of the packet may have spoofed the new one (RFC 9000, section 9.3.2).
+const UNANSWERED_BEFORE_RETURN: u8 = 3;
 
 impl SendHalf {
-    /// Packets of path `id` come from elsewhere, so many bytes so far. Until the new address has answered, it gets little, and
-    /// others carry the data if there are any.
+    /// Packets of path `id` arrive from another address, `bytes` so far. Until the new address is
+    /// validated, the path is limited by anti-amplification, and other paths carry the data if
+    /// there are any.
     pub(super) fn on_moved(
         &mut self,
         now: Instant,
@@ -26,20 +27,21 @@ impl SendHalf {
         bytes: u64,
         exchange: &mut Exchange,
     ) {
-        let Some(at) = self.place_of(id).filter(|at| self.paths[*at].is_open()) else { return };
+        let Some(at) = self.path_index(id).filter(|at| self.paths[*at].is_open()) else { return };
         let others = self.paths.iter().any(|other| other.id != id && other.is_active());
         let path = &mut self.paths[at];
         tracing::debug!(path = %id, from = %path.addresses.remote, to = %addresses.remote, "a path moves");
         if path.addresses.remote.ip() != addresses.remote.ip() {
-            // Nothing is known of the way there. Another port is most likely another mapping of the same way (section 9.4).
+            // Nothing is known of the route to the new address. If only the port differs, a NAT
+            // most likely changed its mapping of the same route (section 9.4).
             path.congestion = path.congestion.fresh();
             path.rtt = RttEstimator::new(self.config.initial_rtt);
             path.first_rtt_sample_at = None;
-            path.short_queue = None;
+            path.scavenger = None;
         }
         path.backoff.reset();
         if path.former.as_ref().is_some_and(|former| former.is_same_route(&addresses)) {
-            // It was here before and has proved itself, so nothing is to be asked.
+            // The path returned to its former address, which is already validated.
             path.addresses = addresses;
             path.former = None;
             path.set_validated();
@@ -47,16 +49,17 @@ impl SendHalf {
             if path.state == PathState::Validating {
                 path.state = PathState::Silent;
             }
-            return self.on_sign_of_life(now, at, exchange);
+            return self.on_path_alive(now, at, exchange);
         }
         if path.amplification_room() == u64::MAX {
             path.former = Some(Box::new(path.addresses));
         }
         path.addresses = addresses;
         path.set_unvalidated(bytes);
-        // An answer to what the former address was asked proves nothing about this one.
+        // A response to a challenge that was sent to the former address does not validate the new
+        // one.
         path.validation.stop();
-        path.validation.start(now, FIRST_ASK_AGAIN);
+        path.validation.start(now, FIRST_INTERVAL);
         if others && path.state != PathState::Validating {
             path.state = PathState::Validating;
             exchange.to_control.push_back(ToControl::PathState { path: id, state: PathState::Validating });
@@ -64,16 +67,17 @@ impl SendHalf {
         }
     }
 
-    /// The place where a path was before has not been heard again, and the new one does not answer: back.
+    /// The former address has not sent again and the new one does not respond: return to the
+    /// former.
     pub(super) fn maybe_move_back(&mut self, now: Instant, at: usize) {
         let path = &mut self.paths[at];
-        if path.validation.in_vain() < IN_VAIN_BACK {
+        if path.validation.unanswered() < UNANSWERED_BEFORE_RETURN {
             return;
         }
         let Some(former) = path.former.take() else { return };
         tracing::debug!(path = %path.id, to = %former.remote, "a path moves back");
         path.addresses = *former;
         path.set_validated();
-        path.validation.start(now, FIRST_ASK_AGAIN);
+        path.validation.start(now, FIRST_INTERVAL);
     }
 }

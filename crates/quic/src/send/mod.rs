@@ -1,39 +1,40 @@
-//! The send half: what is in flight and what goes next.
+//! The send half: what is in flight and what is sent next.
 //!
-//! It owns stream data not yet acknowledged, the sent logs, congestion windows and retransmission timers. It never touches
-//! stream payload: it makes [`Plan`](crate::plan::Plan)s, and [`crate::seal`] carries them out.
+//! It owns stream data that are not yet acknowledged, the sent logs, congestion windows and
+//! retransmission timers. It never touches stream payload: it makes [`Plan`](crate::plan::Plan)s,
+//! and [`crate::seal`] turns them into packets.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `planner` | fills plans: which frames go into which packet |
-//! | `draft` | one packet being filled |
-//! | `acknowledge` | acknowledgements, losses and the timers that follow from them |
-//! | `streams`, `buffer` | sending sides of streams and their bytes |
-//! | `streams/classes` | the rates and paths of streams |
-//! | `short_queue` | a window for what must not make others wait |
-//! | `grants` | credit to tell the peer of |
-//! | `held_back` | when the peer's credit is used up |
-//! | `ack_frequency` | how often the peer should acknowledge |
-//! | `resends` | lost data that wait for the path that lost them |
-//! | `paths`, `validation` | how paths begin and end, and whether they work |
-//! | `path`, `space`, `sent_log` | a path, a number space, what is outstanding in it |
+//! | `draft` | one packet under construction |
+//! | `acknowledge` | acknowledgements, losses, loss and probe timers |
+//! | `streams`, `buffer` | sending parts of streams and their bytes |
+//! | `streams/classes` | rate limits and permitted paths of streams |
+//! | `scavenger` | a delay-based window for background streams |
+//! | `grants` | flow-control credit to tell the peer of |
+//! | `flow_blocked` | repetition of BLOCKED frames while the peer's credit is exhausted |
+//! | `ack_frequency` | the ACK frequency requested from the peer |
+//! | `resends` | lost data bound to the path that lost them |
+//! | `paths`, `validation` | opening, failure and closing of paths; path validation |
+//! | `path`, `space`, `sent_log` | a path, a packet number space, the packets outstanding in it |
 
 pub(crate) mod ack_frequency;
 pub(crate) mod acknowledge;
 pub(crate) mod buffer;
 pub(crate) mod draft;
+mod flow_blocked;
 pub(crate) mod frames;
 pub(crate) mod grants;
-mod held_back;
 mod migration;
 pub(crate) mod path;
 mod paths;
 pub(crate) mod planner;
 mod reordering;
 mod resends;
+mod scavenger;
 pub(crate) mod script;
 pub(crate) mod sent_log;
-mod short_queue;
 pub(crate) mod space;
 pub(crate) mod streams;
 mod validation;
@@ -66,21 +67,22 @@ use sent_log::Run;
 use space::SendSpace;
 use streams::SendStreams;
 
-/// Control frames waiting to be sent. The peer makes most of them necessary (challenges to answer, identifiers to retire),
-/// so a peer that makes more than this necessary without reading any is refused.
+/// Control frames waiting to be sent, at most. The peer causes most of them (challenges to respond
+/// to, connection IDs to retire), so a peer that causes more without reading any is refused.
 pub(crate) const CONTROL_QUEUE_MAX: usize = 1024;
 
-/// DATAGRAM frames waiting to be sent, at most: those without bytes would fill no buffer.
+/// DATAGRAM frames waiting to be sent, at most. The limit in bytes alone would not bound empty
+/// ones.
 const DATAGRAMS_WAITING_MAX: usize = 8192;
 
-/// Send buffers never shrink below this many bytes, whatever the congestion window.
+/// The lower bound of the send buffers' limit, bytes, whatever the congestion window.
 const HELD_BYTES_MIN: u64 = 1 << 20;
 
-/// What closes the connection.
+/// Why the connection is closed.
 #[derive(Debug, Clone)]
 pub(crate) struct CloseValue {
     pub(crate) error: TransportError,
-    /// The application's own close: code and reason are its words.
+    /// Closed by the application: code and reason are the application's.
     pub(crate) application: bool,
 }
 
@@ -88,9 +90,11 @@ pub(crate) struct CloseValue {
 pub(crate) struct SendHalf {
     side: Side,
     config: Arc<TransportConfig>,
-    /// For what leaves in any case, so that who asks for plans more often than there is something to send draws no more.
+    /// Drawn from only for packets that certainly leave, so that polling for plans without data
+    /// does not change the sequence.
     rng: Rng,
-    /// What paths and greased bits are derived from, at whatever time.
+    /// Seed of decisions that must not depend on when they are taken: those of paths and greased
+    /// bits.
     seed: u64,
     pub(crate) streams: SendStreams,
     grants: Grants,
@@ -103,7 +107,7 @@ pub(crate) struct SendHalf {
     keys: Spaces<Option<DirectionKeys>>,
     /// Key updates made so far.
     key_phase: u64,
-    /// Packets sealed with the present 1-RTT key.
+    /// Packets sealed with the current 1-RTT key.
     sealed_in_phase: u64,
     phase_acked: bool,
     /// Our connection ID in long headers, and the token of Initial packets.
@@ -114,24 +118,26 @@ pub(crate) struct SendHalf {
     peer: PeerLimits,
     handshake_complete: bool,
     handshake_confirmed: bool,
-    /// The server has proved that it validated our address, or we are the server (RFC 9002, section 6.2.2.1).
+    /// The server has shown that it validated our address, or we are the server (RFC 9002, section
+    /// 6.2.2.1).
     peer_validated_us: bool,
-    /// How long to wait before saying again that the peer's credit holds us back.
-    repeat_blocked_after: Duration,
-    /// Said instead of everything else, each time it is due.
+    /// Interval between repetitions of the BLOCKED frames.
+    blocked_repeat_interval: Duration,
+    /// Sent instead of everything else, each time it is due.
     close: Option<Box<CloseValue>>,
-    /// The paths on which a goodbye is due, as bits by place.
+    /// The paths on which a CONNECTION_CLOSE is due: one bit per path index.
     close_due: u64,
-    /// Whether an ack-eliciting packet was sent since something was received.
+    /// Whether an ack-eliciting packet was sent since the last packet was received.
     elicited: bool,
-    /// Both sides speak multipath: acknowledgements name their path.
+    /// Multipath was negotiated: acknowledgements name their path.
     is_multipath: bool,
-    /// Made for the second path: with one there is nothing to choose.
+    /// Created with the second path: with one path there is nothing to choose.
     scheduler: Option<Box<dyn Scheduler>>,
-    /// With central acknowledgements: where those of all paths leave, by place, if anything can leave at all.
-    acks_leave_at: Option<usize>,
-    /// When the scheduler wants to be asked again.
-    ask_again_at: Option<Instant>,
+    /// With central acknowledgements: the index of the path that carries them, if any path can
+    /// send.
+    ack_path: Option<usize>,
+    /// When the scheduler must be asked again.
+    scheduler_deadline: Option<Instant>,
     views: Views,
     stats: SendStats,
     /// See [`Self::found_nothing_due`].
@@ -140,21 +146,22 @@ pub(crate) struct SendHalf {
     frame_scratch: Vec<SentFrame>,
 }
 
-/// What the peer's transport parameters let us do.
+/// The limits on our frames from the peer's transport parameters.
 #[derive(Debug, Clone, Copy)]
 struct PeerLimits {
     max_datagram_frame_size: u64,
     grease_quic_bit: bool,
 }
 
-/// Why a datagram was not taken.
+/// Why a datagram was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendDatagramError {
-    /// The peer takes no datagrams, or none are possible before the handshake is complete.
+    /// The peer accepts no datagrams, or the handshake is not complete.
     Unsupported,
-    /// It fits into no packet of this path: at most this many bytes do.
+    /// Larger than fits into a packet on every path; holds the limit in bytes.
     TooLarge(usize),
-    /// The queue is full; datagrams are not worth waiting for, so there is no event for this.
+    /// The queue is full. No event follows when there is space again: datagrams are not worth
+    /// waiting for.
     QueueFull,
 }
 
@@ -202,14 +209,14 @@ impl SendHalf {
             handshake_complete: false,
             handshake_confirmed: false,
             peer_validated_us: side == Side::Server,
-            repeat_blocked_after: Duration::ZERO,
+            blocked_repeat_interval: Duration::ZERO,
             close: None,
             close_due: 0,
             elicited: false,
             is_multipath: false,
             scheduler: None,
-            acks_leave_at: None,
-            ask_again_at: None,
+            ack_path: None,
+            scheduler_deadline: None,
             views: Views::default(),
             stats: SendStats::default(),
             found_nothing_due: false,
@@ -223,7 +230,7 @@ impl SendHalf {
         self.keys[space.index()] = Some(keys);
     }
 
-    /// Takes one value of the exchange.
+    /// Processes one value of the exchange.
     pub(crate) fn handle(
         &mut self,
         now: Instant,
@@ -251,7 +258,7 @@ impl SendHalf {
             ToSend::GrantStreamData { id, max } => self.grants.grant_stream_data(id, max),
             ToSend::GrantStreams { dir, max } => self.grants.grant_streams(dir, max),
             ToSend::ForgetGrant(id) => self.grants.forget_stream(id),
-            ToSend::Heard => self.on_heard(),
+            ToSend::AuthenticReceived => self.on_heard(),
             ToSend::Received { path, bytes } => self.on_received(now, path, bytes),
             ToSend::Moved { path, addresses, bytes } => self.on_moved(now, path, addresses, bytes, exchange),
             ToSend::Challenge { path, data } => self.on_challenge(now, path, data),
@@ -266,7 +273,7 @@ impl SendHalf {
             ToSend::DiscardSpace(space) => self.discard_space(now, space),
             ToSend::PeerParameters(parameters) => self.set_peer_parameters(&parameters, events),
             ToSend::RemoteId { path, id } => {
-                if let Some(at) = self.place_of(path) {
+                if let Some(at) = self.path_index(path) {
                     self.paths[at].remote_id = id;
                 }
             }
@@ -277,7 +284,7 @@ impl SendHalf {
                 (path.is_backup, path.is_peers_backup) = (is_backup, is_peers_backup);
             }
             ToSend::PeersStatus { path, available } => {
-                if let Some(at) = self.place_of(path) {
+                if let Some(at) = self.path_index(path) {
                     self.paths[at].is_peers_backup = !available;
                 }
             }
@@ -292,31 +299,33 @@ impl SendHalf {
         Ok(())
     }
 
-    /// Something authentic arrived: the peer lives.
+    /// An authenticated packet arrived: the peer is alive.
     pub(crate) fn on_heard(&mut self) {
         self.elicited = false;
     }
 
-    /// What arrives may make something due, or due earlier: it opens the window of an address that has not proved itself, and of
-    /// several paths the silent ones are told by it.
+    /// Whether an arrival can make something due, or due earlier: it raises the anti-amplification
+    /// limit of an unvalidated address, and with several paths it reveals the silent ones.
     #[inline]
     pub(crate) fn waits_for_arrivals(&self) -> bool {
         self.paths.len() > 1 || self.paths[0].amplification_room() != u64::MAX
     }
 
-    /// The last plan found nothing at all due but for acknowledgements, and will until something changes.
+    /// The last plan found nothing due except acknowledgements, and nothing will be due until
+    /// something changes.
     pub(crate) fn found_nothing_due(&self) -> bool {
         self.found_nothing_due
     }
 
-    /// So many bytes came from the address of `path`.
+    /// `bytes` arrived from the address of `path`.
     pub(crate) fn on_received(&mut self, now: Instant, path: PathId, bytes: u64) {
-        if let Some(at) = self.place_of(path) {
+        if let Some(at) = self.path_index(path) {
             self.paths[at].on_received(now, bytes);
         }
     }
 
-    /// A frame about a stream of ours that we never opened is an error (RFC 9000, sections 19.5 and 19.10).
+    /// A frame about a stream of ours that was never opened is an error (RFC 9000, sections 19.5
+    /// and 19.10).
     fn check_opened(&self, id: StreamId) -> Result<(), TransportError> {
         if self.streams.was_opened(id) {
             return Ok(());
@@ -344,7 +353,8 @@ impl SendHalf {
         self.stats.key_updates += 1;
     }
 
-    /// The keys of `space` are gone, and with them everything that was in flight there (RFC 9002, section 6.4).
+    /// The keys of `space` are discarded, and with them everything in flight there (RFC 9002,
+    /// section 6.4).
     fn discard_space(&mut self, now: Instant, space: Space) {
         self.keys.discard(space);
         self.crypto.discard(space);
@@ -372,7 +382,7 @@ impl SendHalf {
         self.streams.set_peer_limits(parameters, events);
     }
 
-    /// Takes a datagram for sending (RFC 9221).
+    /// Queues a datagram (RFC 9221).
     pub(crate) fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
         let max = self.datagram_len_max().ok_or(SendDatagramError::Unsupported)?;
         if data.len() > max {
@@ -387,42 +397,44 @@ impl SendHalf {
         Ok(())
     }
 
-    /// The most bytes a datagram may have; `None` if the peer takes none.
+    /// The largest datagram that can be sent, bytes; `None` if the peer accepts none.
     pub(crate) fn datagram_len_max(&self) -> Option<usize> {
         if !self.handshake_complete || self.peer.max_datagram_frame_size == 0 {
             return None;
         }
-        // Short header with a number of four bytes, frame type, no length field.
+        // Short header with a packet number of four bytes, frame type, no length field.
         let room = |path: &SendPath| path.datagram_size - (1 + path.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
-        // Any path may have to carry it.
+        // The smallest over all paths, since the datagram may leave on any of them.
         let room = self.paths.iter().filter(|path| path.is_open()).map(room).min()?;
         let limit = usize::try_from(self.peer.max_datagram_frame_size).unwrap_or(usize::MAX);
         Some(room.min(limit.saturating_sub(3)))
     }
 
-    /// Says goodbye: from now on plans carry a CONNECTION_CLOSE and nothing else, one on each path that works.
+    /// Closes the connection: from now on plans carry a CONNECTION_CLOSE and nothing else, one on
+    /// each open path.
     pub(crate) fn set_close(&mut self, close: CloseValue) {
         self.close = Some(Box::new(close));
-        // Whichever of them the peer still hears. Places past the bits are those of paths that are given up, or of more than there
-        // can be at a time.
+        // On all paths, since some may no longer reach the peer. Paths whose index exceeds the bit
+        // mask are skipped: there are never that many open at a time.
         let active = (0..self.paths.len().min(64)).filter(|at| self.paths[*at].is_active());
-        self.close_due = active.fold(1 << self.best_place().min(63), |due, at| due | 1 << at);
+        self.close_due = active.fold(1 << self.best_path_index().min(63), |due, at| due | 1 << at);
     }
 
-    /// The plan left at `at`. To be reported before the system call, so that no acknowledgement can overtake it.
+    /// The plan for the path at `at` is about to be sent. The caller reports this before the system
+    /// call, so that no acknowledgement can overtake it.
     pub(crate) fn on_emitted(&mut self, receipt: &Receipt, at: Instant) {
-        let Some(place) = self.place_of(receipt.path) else { return };
+        let Some(index) = self.path_index(receipt.path) else { return };
         for space in Space::ALL {
             if let Some((first, last)) = receipt.numbers[space.index()] {
-                self.spaces[Self::index_of(space, place)].log.mark_emitted(first, last, at);
+                self.spaces[Self::index_of(space, index)].log.mark_emitted(first, last, at);
             }
         }
     }
 
-    /// The plan never left: its content is due again, and nothing counts as lost.
+    /// The plan was not sent: its content is due again, and nothing counts as lost.
     pub(crate) fn on_not_emitted(&mut self, receipt: &Receipt) {
         for space in Space::ALL {
-            let Some(at) = self.place_of(receipt.path) else { break };
+            let Some(at) = self.path_index(receipt.path) else { break };
             let Some((first, last)) = receipt.numbers[space.index()] else { continue };
             let mut runs = std::mem::take(&mut self.acked_runs);
             runs.clear();
@@ -434,24 +446,25 @@ impl SendHalf {
             }
             self.acked_runs = runs;
         }
-        // A goodbye is in no log.
+        // A CONNECTION_CLOSE is in no log.
         if self.close.is_some() && self.close_due == 0 {
-            self.close_due = 1 << self.best_place().min(63);
+            self.close_due = 1 << self.best_path_index().min(63);
         }
         self.stats.plans_not_sent += 1;
     }
 
-    /// True if anything waits that any path can carry. Streams first: they find out whether they have something to complain of.
+    /// True if anything is due that every path can carry. Streams are checked first because that
+    /// may queue BLOCKED frames.
     fn has_anything_due(&mut self) -> bool {
         self.streams.has_ready() || self.has_control_due()
     }
 
-    /// As [`has_anything_due`](Self::has_anything_due), of what may take exactly these paths.
+    /// As [`has_anything_due`](Self::has_anything_due), for data that may take exactly these paths.
     fn has_due_on(&mut self, paths: &PathSet) -> bool {
         self.streams.has_ready_on(paths) || (paths.is_all() && self.has_control_due())
     }
 
-    /// True if frames wait that are neither acknowledgements nor stream data.
+    /// True if frames are due that are neither acknowledgements nor stream data.
     fn has_control_due(&self) -> bool {
         !self.control.is_empty()
             || self.grants.is_due()
@@ -461,7 +474,7 @@ impl SendHalf {
             || self.crypto[Space::Data.index()].peek(u64::MAX).is_some()
     }
 
-    /// Frees room that is not used.
+    /// Releases unused memory.
     pub(crate) fn shrink(&mut self) {
         self.control.shrink();
         self.datagrams.shrink();
@@ -479,28 +492,28 @@ impl SendHalf {
         self.views = Views::default();
     }
 
-    /// Bytes that congestion control lets be in flight, over all paths that are open.
+    /// The sum of the congestion windows of all open paths, bytes.
     pub(crate) fn window_bytes(&self) -> u64 {
         let open = self.paths.iter().filter(|path| path.is_open());
         open.fold(0, |sum: u64, path| sum.saturating_add(path.congestion.window()))
     }
 
-    /// The path for what concerns the connection: the one that answers soonest.
+    /// The path with the lowest rank, for connection-wide values such as the round trip.
     pub(crate) fn path(&self) -> &SendPath {
-        &self.paths[self.best_place()]
+        &self.paths[self.best_path_index()]
     }
 
     /// Path `id`, if it exists.
     pub(crate) fn path_of(&self, id: PathId) -> Option<&SendPath> {
-        self.place_of(id).map(|at| &self.paths[at])
+        self.path_index(id).map(|at| &self.paths[at])
     }
 
-    /// The paths there are, and where they lead.
+    /// The addresses of all paths.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (PathId, Addresses)> + '_ {
         self.paths.iter().map(|path| (path.id, path.addresses))
     }
 
-    /// Values for people and tests.
+    /// Statistics.
     pub(crate) fn stats(&self) -> SendStats {
         SendStats {
             held_bytes: self.streams.held_bytes(),
@@ -509,9 +522,11 @@ impl SendHalf {
         }
     }
 
-    /// Room for new bytes grows with the window, so that a long fat path is kept full and a short one does not hoard memory.
-    /// Bytes are held in order, so with several paths they are held for as long as the slowest takes; and since one stream has
-    /// half of the room, that half must bridge it with something to spare, or the slowest path is never worth its wait.
+    /// Lets the send buffers grow with the congestion window, so that a path with a large
+    /// bandwidth-delay product stays full and a short one does not hold memory. Bytes are held in
+    /// order, so with several paths they are held for the round trip of the slowest. One stream may
+    /// use half of the buffer, so that half must cover the slowest round trip with a margin, or the
+    /// slowest path is never worth its delay.
     fn tune_buffer(&mut self, events: &mut Events) {
         let wanted = if let [path] = &self.paths[..] {
             path.congestion.window().saturating_mul(2)
@@ -524,7 +539,7 @@ impl SendHalf {
         self.streams.set_held_bytes_max(bytes, events);
     }
 
-    fn tell_ack_floor(exchange: &mut Exchange, space: Space, path: PathId, largest: u64) {
+    fn report_ack_floor(exchange: &mut Exchange, space: Space, path: PathId, largest: u64) {
         exchange.to_receive.push_back(ToReceive::AckFloor { space, path, largest });
     }
 }

@@ -1,17 +1,18 @@
 //! Fills plans: which frames go into which packet, and how many packets may leave.
 //!
-//! While the handshake lasts, a plan is one datagram in which packets of several spaces are coalesced. Afterwards it is a
-//! batch of 1-RTT packets of one path, all of the same size but the last; which path is the scheduler's choice. Each of these
-//! is a file of its own; what they share is here. `at` is always the place of the path that a plan is made for.
+//! During the handshake, a plan is one datagram with coalesced packets of several spaces.
+//! Afterwards it is a batch of 1-RTT packets of one path, all of the same size except the last; the
+//! scheduler chooses the path. Each case has its own file; shared code is here. `at` is always the
+//! index of the path for which a plan is made.
 
 mod central_acks;
 mod close;
 mod confined;
 mod data;
 mod handshake;
+mod packet_run;
 mod paths;
-mod repeats;
-mod row;
+mod retransmit;
 
 pub(super) use paths::Views;
 
@@ -29,20 +30,22 @@ use crate::plan::{PLAN_DATAGRAMS_MAX, Plan};
 use crate::receive::{AckSnapshot, Snapshot};
 use crate::spaces::DATA;
 
-/// Ranges in one ACK frame: all that are remembered, so that none is forgotten unsaid.
+/// Ranges in one ACK frame: all that the receive half remembers, so that each is reported at least
+/// once.
 const ACK_RANGES_SENT_MAX: usize = crate::receive::acks::RANGES_MAX;
 
 /// Our ack_delay_exponent: the default, so that it need not be sent (RFC 9000, section 18.2).
 pub(crate) const ACK_DELAY_EXPONENT: u32 = 3;
 
-/// The longest path identifier on the wire, bytes.
+/// The longest encoding of a path ID, bytes.
 const PATH_LEN_MAX: usize = 8;
 
-/// A number is skipped about every so many packets.
+/// The mean number of packets between two skipped numbers.
 pub(crate) const SKIP_INTERVAL: u64 = 1 << 12;
 
 impl SendHalf {
-    /// Fills `plan` with what may leave now on one path, as many datagrams as its socket takes; false if that is nothing.
+    /// Fills `plan` with the packets that may leave now on one path, up to the space in its socket.
+    /// Returns false if there are none.
     pub(crate) fn plan(
         &mut self,
         now: Instant,
@@ -73,7 +76,7 @@ impl SendHalf {
             if self.keys.has_handshake() {
                 self.plan_handshake(now, snapshot, plan, exchange);
             } else if self.keys[DATA].is_some() {
-                self.plan_data(now, 0, Load::All, snapshot, datagrams_max, plan, exchange);
+                self.plan_data(now, 0, PlanScope::All, snapshot, datagrams_max, plan, exchange);
             }
             self.streams.end_plan();
             0
@@ -119,27 +122,28 @@ impl SendHalf {
         }
     }
 
-    /// RFC 9287: a peer that ignores the QUIC bit gets it at random. Never on Initial packets, which a server may have to
-    /// route before it knows us (section 3.1 allows those only with a token from the same server).
+    /// RFC 9287: a random QUIC bit for a peer that ignores it. Never on Initial packets, which a
+    /// server may have to route before it knows our parameters (section 3.1 allows those only with
+    /// a token from the same server).
     ///
-    /// The same for a plan that is asked for in vain and for the one that leaves in its place: it goes by its path and the number of
-    /// its first packet.
+    /// A function of the path and the first packet number, so that polling for a plan without data
+    /// does not change the bit of the plan that follows.
     fn fixed_bit(&self, at: usize, space: Space) -> bool {
         let greases = self.peer.grease_quic_bit && self.config.grease && space != Space::Initial;
         let number = self.spaces[Self::index_of(space, at)].next_number;
-        // After 2^32 packets come the bits of another path, which is no harm.
+        // After 2^32 packets the bits repeat those of another path, which is harmless.
         let of_path = (space.index() as u64) << 62 ^ u64::from(self.paths[at].id.0) << 32;
         !greases || Rng::from_seed(self.seed ^ of_path ^ number).next_u64() & 1 == 0
     }
 
-    /// Bytes of the packet numbers of the next `count` packets.
+    /// Length of the packet numbers of the next `count` packets, bytes.
     fn number_len(&self, at: usize, space: Space, count: u64) -> usize {
         let space = &self.spaces[Self::index_of(space, at)];
         number_len(space.next_number + count, space.largest_acked)
     }
 
     fn maybe_skip_number(&mut self, at: usize, plan: &Plan) {
-        // Between plans only: the packets of a plan are numbered in a row.
+        // Only between plans: the packet numbers of a plan are consecutive.
         let (space, path) = (&mut self.spaces[DATA + at], &mut self.paths[at]);
         if plan.items.is_empty() && space.next_number >= path.next_skip {
             space.skip_number();
@@ -147,7 +151,7 @@ impl SendHalf {
         }
     }
 
-    /// Writes a packet into the log, if it is one to be remembered.
+    /// Logs a packet, unless nothing about it needs to be remembered.
     #[expect(clippy::too_many_arguments, reason = "one packet's facts; a struct would only rename them")]
     fn record(
         &mut self,
@@ -162,7 +166,7 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) {
         if !in_flight {
-            // Nobody will answer it: there is nothing to remember.
+            // Neither ack-eliciting nor in flight: nothing to remember.
             self.note_first_sent(space, number, exchange);
             frames.clear();
             return;
@@ -181,7 +185,8 @@ impl SendHalf {
         self.log_run(at, space, run, exchange);
     }
 
-    /// Writes packets that count as in flight into the log and tells the others what they must know of them.
+    /// Logs packets that count as in flight, and updates the timers and counters that depend on
+    /// them.
     fn log_run(&mut self, at: usize, space: Space, mut run: Run, exchange: &mut Exchange) {
         let (now, bytes) = (run.sent_at, run.in_flight_bytes());
         self.note_first_sent(space, run.first, exchange);
@@ -207,14 +212,16 @@ impl SendHalf {
         }
     }
 
-    /// Asks for a key update before the AEAD's limit comes near (RFC 9001, section 6.6).
-    fn note_wear(&mut self, packets: u64, exchange: &mut Exchange) {
+    /// Requests a key update before the AEAD's confidentiality limit is near (RFC 9001, section
+    /// 6.6).
+    fn count_sealed_packets(&mut self, packets: u64, exchange: &mut Exchange) {
         let before = self.sealed_in_phase;
         self.sealed_in_phase += packets;
         if before < self.config.key_update_interval && self.sealed_in_phase >= self.config.key_update_interval {
             exchange.to_control.push_back(ToControl::KeyWornOut);
         }
-        // RFC 9001, section 6.6: a peer that never follows an update must not make us use a key beyond its limit.
+        // A peer that never follows a key update must not make us exceed the limit (RFC 9001,
+        // section 6.6).
         let limit = self.keys[DATA].as_ref().map_or(u64::MAX, |keys| keys.packet.confidentiality_limit());
         if self.sealed_in_phase.saturating_add(PLAN_DATAGRAMS_MAX as u64) > limit {
             exchange.to_control.push_back(ToControl::KeyExhausted);
@@ -222,18 +229,18 @@ impl SendHalf {
     }
 }
 
-/// What a plan for a path may hold.
+/// The frames that a plan for a path may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Load {
+pub(super) enum PlanScope {
     /// Everything that is due.
     All,
-    /// As much of it as the probes that are due take.
+    /// As much of it as the probes that are due carry.
     Probes,
-    /// What is bound to the path: acknowledgements, challenges and their answers.
-    Bound,
+    /// Only frames bound to the path: acknowledgements, challenges and responses.
+    PathBound,
 }
 
-/// Writes an acknowledgement; `multipath` says that it names its path (multipath draft-21, section 2.3).
+/// Writes an acknowledgement; with `multipath` it names its path (multipath draft-21, section 2.3).
 #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
 fn put_ack(
     now: Instant,
@@ -247,7 +254,8 @@ fn put_ack(
     exchange: &mut Exchange,
 ) {
     let Some(largest) = ack.ranges.max() else { return };
-    // As many ranges as surely fit: each takes at most two eight-byte integers beside the fixed part.
+    // The number of ranges that always fit: each takes at most two eight-byte integers besides the
+    // fixed part.
     let least = ack_len_max(1) + PATH_LEN_MAX;
     let fit = draft.room.saturating_sub(least) / 16 + 1;
     if draft.room < least {

@@ -1,7 +1,9 @@
-//! Lost data that wait for the path that lost them ([`RetransmissionPolicy::OwnPath`](crate::RetransmissionPolicy)).
+//! Lost data bound to the path that lost them
+//! ([`RetransmissionPolicy::OwnPath`](crate::RetransmissionPolicy)).
 //!
-//! A range that waits here is in no sent log and not among what streams have ready: it is in one place at a time. It leaves
-//! with the path's next window, or goes to the streams, for any path, as soon as this one is no place to wait at.
+//! A range that waits here is in no sent log and not among the ready data of streams: it is in
+//! exactly one place. It leaves when the path's window allows it, or returns to its stream, for any
+//! path, as soon as this path is not sound.
 
 use std::ops::Range;
 
@@ -9,15 +11,16 @@ use units::Instant;
 use wire::quic::StreamId;
 
 use super::SendHalf;
-use super::path::{Repeat, SendPath};
+use super::path::{SendPath, SentRange};
 use crate::spaces::DATA;
 
-/// Ranges that wait for one path, at most; neighbours are one. Others carry what is lost beyond them.
+/// Ranges that wait for one path, at most; adjacent ones are merged. Losses beyond the limit may
+/// take any path.
 pub(crate) const RESENDS_WAITING_MAX: usize = 4096;
 
 impl SendHalf {
-    /// Stream data of packets that did not arrive, or never left, are due again: here, if the policy says so and the path is
-    /// sound, otherwise wherever the scheduler says.
+    /// Requeues stream data of packets that were lost or never sent: on this path, if the policy
+    /// says so and the path is sound, otherwise on any path the scheduler chooses.
     pub(super) fn requeue_stream(&mut self, index: usize, id: StreamId, range: Range<u64>, fin: bool) {
         if self.config.policy.resends_on_own_path() && index >= DATA && self.paths.len() > 1 {
             let path = &mut self.paths[index - DATA];
@@ -28,45 +31,45 @@ impl SendHalf {
         self.streams.on_lost(id, range, fin);
     }
 
-    /// What waits for path `at` is for any path.
-    pub(super) fn share_resends(&mut self, at: usize) {
-        while let Some(Repeat { id, range, fin }) = self.paths[at].resends.pop_front() {
+    /// Returns the ranges waiting for the path at `at` to their streams, for any path.
+    pub(super) fn release_resends(&mut self, at: usize) {
+        while let Some(SentRange { id, range, fin }) = self.paths[at].resends.pop_front() {
             self.streams.on_lost(id, range, fin);
         }
     }
 
-    /// Nothing waits for a path that answers no more, is given up or refused, or whose socket stays full: the stream would wait
-    /// with it.
-    pub(super) fn share_stranded(&mut self, now: Instant, room: &dyn Fn(u16) -> usize) {
+    /// Data do not wait for a path that is silent, closed or refused by the system, or whose socket
+    /// stays full: the stream would stall with it.
+    pub(super) fn release_stalled_resends(&mut self, now: Instant, room: &dyn Fn(u16) -> usize) {
         for at in 0..self.paths.len() {
             let path = &mut self.paths[at];
             if path.resends.is_empty() {
                 continue;
             }
             path.note_room(now, room(path.addresses.socket) > 0);
-            let is_stuck = path.stuck_at().is_some_and(|stuck_at| stuck_at <= now);
+            let is_stuck = path.socket_stuck_at().is_some_and(|socket_stuck_at| socket_stuck_at <= now);
             if is_stuck || !path.is_sound() {
-                self.share_resends(at);
+                self.release_resends(at);
             }
         }
     }
 
-    /// Nothing leaves now: looks again when a full socket has been so for too long.
-    pub(super) fn watch_resends(&mut self, now: Instant) {
+    /// Nothing can leave now: check again when a full socket has been full for too long.
+    pub(super) fn schedule_resend_check(&mut self, now: Instant) {
         let waiting = self.paths.iter().filter(|path| !path.resends.is_empty());
-        let stuck_at = waiting.filter_map(SendPath::stuck_at).filter(|at| *at > now).min();
-        self.ask_again_at = self.ask_again_at.into_iter().chain(stuck_at).min();
+        let socket_stuck_at = waiting.filter_map(SendPath::socket_stuck_at).filter(|at| *at > now).min();
+        self.scheduler_deadline = self.scheduler_deadline.into_iter().chain(socket_stuck_at).min();
     }
 }
 
 impl SendPath {
-    /// It answers, and the system sends on it, to an address that has proved itself.
+    /// The path responds, the system sends on it, and its address is validated.
     fn is_sound(&self) -> bool {
         let is_proved = self.amplification_room() == u64::MAX;
-        self.is_active() && !self.is_doubted && self.refused_until.is_none() && is_proved
+        self.is_active() && !self.is_suspect && self.refused_until.is_none() && is_proved
     }
 
-    /// The caller has looked whether there is room.
+    /// The caller has checked the limit.
     fn queue_resend(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
         if let Some(last) = self.resends.back_mut()
             && last.id == id
@@ -76,7 +79,7 @@ impl SendPath {
             (last.range.end, last.fin) = (range.end, fin);
             return;
         }
-        self.resends.push_back(Repeat { id, range, fin });
+        self.resends.push_back(SentRange { id, range, fin });
     }
 }
 
@@ -111,7 +114,7 @@ mod tests {
     const ID: StreamId = StreamId::new(Side::Client, Dir::Uni, 0);
 
     #[test]
-    fn neighbours_that_were_lost_wait_as_one_and_an_end_closes_them() {
+    fn adjacent_lost_ranges_are_merged_until_a_fin() {
         let mut send = send_half(Policy::DRDA);
         for (range, fin) in [(0..10, false), (10..20, false), (30..40, true), (40..50, false)] {
             send.requeue_stream(DATA + 1, ID, range, fin);
@@ -121,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_so_many_ranges_wait_for_a_path() {
+    fn the_ranges_waiting_for_a_path_are_bounded() {
         let mut send = send_half(Policy::DRCA);
         for index in 0..RESENDS_WAITING_MAX as u64 + 10 {
             send.requeue_stream(DATA + 1, ID, index * 10..index * 10 + 5, false);
@@ -130,22 +133,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_a_path_that_is_not_sound_or_by_the_other_policies() {
-        let spoils: [fn(&mut SendPath); 5] = [
+    fn ranges_wait_only_for_a_sound_path_and_only_under_an_own_path_policy() {
+        let failures: [fn(&mut SendPath); 5] = [
             |path| path.state = PathState::Silent,
             |path| path.state = PathState::Abandoned,
-            |path| path.is_doubted = true,
+            |path| path.is_suspect = true,
             |path| path.refused_until = Some(Instant::ZERO),
             |path| path.set_unvalidated(0),
         ];
-        for spoil in spoils {
+        for fail in failures {
             let mut send = send_half(Policy::DRDA);
             send.requeue_stream(DATA + 1, ID, 0..10, false);
             assert_eq!(waiting(&send, 1).len(), 1);
-            spoil(&mut send.paths[1]);
+            fail(&mut send.paths[1]);
             send.requeue_stream(DATA + 1, ID, 20..30, false);
             assert_eq!(waiting(&send, 1).len(), 1, "what is lost then goes to all paths");
-            send.share_stranded(Instant::ZERO, &|_| 1);
+            send.release_stalled_resends(Instant::ZERO, &|_| 1);
             assert!(waiting(&send, 1).is_empty(), "and so does what waits already");
         }
         let mut send = send_half(Policy::CRCA);
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_the_last_path_but_one_is_shared_when_that_is_forgotten() {
+    fn waiting_ranges_are_released_when_one_path_remains() {
         let mut send = send_half(Policy::DRDA);
         send.requeue_stream(DATA, ID, 0..10, false);
         assert_eq!(waiting(&send, 0).len(), 1);

@@ -1,4 +1,4 @@
-//! What the send half hands over when a script takes its place.
+//! The state that the send half passes to a scripted peer that replaces it.
 
 use wire::quic::{ConnectionId, PathId};
 
@@ -7,14 +7,14 @@ use super::path::{Addresses, SendPath};
 use crate::session::DirectionKeys;
 use crate::spaces::DATA;
 
-/// What is left of the send half of a connection that has nothing to send.
+/// The state left from the send half of a connection that has nothing to send.
 pub(crate) struct SendRemains {
     pub(crate) seal: DirectionKeys,
     /// In the order in which they were opened.
     pub(crate) paths: Vec<PathRemains>,
 }
 
-/// One path of it.
+/// The state of one path.
 pub(crate) struct PathRemains {
     pub(crate) id: PathId,
     pub(crate) remote_id: ConnectionId,
@@ -23,7 +23,7 @@ pub(crate) struct PathRemains {
 }
 
 impl SendHalf {
-    /// Everything that was said has arrived, nothing waits to be said, and every path works.
+    /// Everything sent is acknowledged, nothing is due, and every path is active.
     pub(crate) fn is_at_rest(&mut self) -> bool {
         !self.has_anything_due()
             && self.spaces.iter().all(|space| space.log.run_count() == 0)
@@ -31,12 +31,12 @@ impl SendHalf {
             && self.close.is_none()
     }
 
-    /// How many paths there are.
+    /// The number of paths.
     pub(crate) fn path_count(&self) -> usize {
         self.paths.len()
     }
 
-    /// The end of the send half; none without keys.
+    /// Consumes the send half; `None` without 1-RTT keys.
     pub(crate) fn into_remains(self) -> Option<SendRemains> {
         let paths = self.paths.iter().enumerate().map(|(at, path)| PathRemains {
             id: path.id,

@@ -1,8 +1,9 @@
-//! What is in flight in one packet number space, as runs.
+//! The packets in flight in one packet number space, as runs.
 //!
-//! A run is a row of packets that differ in nothing but their number and stream offset: full packets of one stream, sent
-//! in one batch. A batch is one run, an acknowledgement of it one step. What does not fit the pattern (control frames,
-//! several streams in a packet) is a run of one whose frames lie in a side table. Runs split where losses cut them.
+//! A run is a sequence of packets that differ only in packet number and stream offset: full packets
+//! of one stream, sent in one batch. A batch is one run, and its acknowledgement is one step. A
+//! packet of another kind (control frames, several streams) is a run of one whose frames are kept
+//! in a side table. Losses split runs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,38 +17,39 @@ use super::frames::SentFrame;
 #[cfg(test)]
 mod tests;
 
-/// The most runs a log holds. The planner sends nothing but acknowledgements and probes beyond it, so that no peer can
-/// make us remember without bound by acknowledging every other packet.
+/// The most runs that a log holds. Beyond it the planner sends nothing but acknowledgements and
+/// probes, so that a peer cannot make us use unbounded memory by acknowledging every other packet.
 pub(crate) const RUNS_MAX: usize = 16_384;
 
-/// What the packets of a run carry.
+/// The content of a run's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Nothing that must arrive: PADDING, PING.
+    /// Nothing that needs retransmission: PADDING, PING.
     Nothing,
-    /// One STREAM frame each, without FIN: packet `i` holds `stride` bytes from `offset + i * stride`.
+    /// One STREAM frame each, without FIN: packet `i` holds `stride` bytes from `offset + i *
+    /// stride`.
     Stream { id: StreamId, offset: u64, stride: u32 },
-    /// A run of one packet, its frames in the side table.
+    /// A run of one packet; its frames are in the side table.
     Side(u32),
 }
 
-/// A row of packets.
+/// A sequence of consecutive packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Number of the first packet.
     pub(crate) first: u64,
-    /// How many packets; never zero.
+    /// Number of packets; never zero.
     pub(crate) count: u32,
     /// Size of each packet in bytes, header and tag included.
     pub(crate) size: u16,
-    /// Whether the packets make the peer answer. All that are logged count against the congestion window (RFC 9002, section
-    /// 2: ack-eliciting or padded).
+    /// Whether the packets are ack-eliciting. All logged packets count against the congestion
+    /// window (RFC 9002, section 2: ack-eliciting or padded).
     pub(crate) eliciting: bool,
-    /// The content was made due again, for another path to carry: nothing is to be repeated if this is lost.
+    /// The content was requeued for another path: if this packet is lost, nothing is retransmitted.
     pub(crate) moved: bool,
-    /// When they left; when they were planned, until the emit report comes.
+    /// When the packets were sent; until the emit report arrives, when they were planned.
     pub(crate) sent_at: Instant,
-    /// What had been delivered by then, from which the path's rate follows.
+    /// The amount delivered by then, for the delivery-rate estimate.
     pub(crate) stamp: SendStamp,
     pub(crate) content: Content,
 }
@@ -58,7 +60,7 @@ impl Run {
         self.first + u64::from(self.count)
     }
 
-    /// The part of the run with numbers in `range`, which must lie inside it.
+    /// The part of the run with numbers in `range`, which must lie inside the run.
     pub(crate) fn part(&self, range: Range<u64>) -> Self {
         debug_assert!(self.first <= range.start && range.end <= self.end() && !range.is_empty());
         let content = match self.content {
@@ -75,7 +77,7 @@ impl Run {
         u64::from(self.size) * u64::from(self.count)
     }
 
-    /// The stream bytes all packets of the run carry together.
+    /// The stream bytes that all packets of the run carry together.
     pub(crate) fn stream_range(&self) -> Option<(StreamId, Range<u64>)> {
         match self.content {
             Content::Stream { id, offset, stride } => {
@@ -89,14 +91,14 @@ impl Run {
 /// The sent packets of one number space that are neither acknowledged nor declared lost.
 #[derive(Debug, Default)]
 pub(crate) struct SentLog {
-    /// Ascending by number; also by time, since emit reports come in plan order.
+    /// Ascending by number; also by time, since emit reports arrive in plan order.
     runs: VecDeque<Run>,
     side: SideTable,
     /// Ack-eliciting packets in the log.
     eliciting_count: u64,
 }
 
-/// The frames of packets that are no pattern, by slot. Slots and their memory are used again.
+/// The frames of single packets, by slot. Slots and their memory are reused.
 #[derive(Debug, Default)]
 struct SideTable {
     slots: Vec<Vec<SentFrame>>,
@@ -109,7 +111,8 @@ impl SentLog {
         Self { runs: VecDeque::new(), side: SideTable { slots: Vec::new(), free: Vec::new() }, eliciting_count: 0 }
     }
 
-    /// Records one packet that follows the last one, melting it into the last run if it continues its pattern.
+    /// Records one packet with a number above the last, and merges it into the last run if it
+    /// continues that run.
     pub(crate) fn push(&mut self, run: Run) {
         debug_assert!(self.runs.back().is_none_or(|last| last.end() <= run.first), "numbers ascend");
         self.eliciting_count += if run.eliciting { u64::from(run.count) } else { 0 };
@@ -129,7 +132,7 @@ impl SentLog {
         self.runs.push_back(run);
     }
 
-    /// Puts the frames of one packet into the side table; the caller's vector comes back empty.
+    /// Moves the frames of one packet into the side table; the caller's vector is empty afterwards.
     pub(crate) fn store_frames(&mut self, frames: &mut Vec<SentFrame>) -> Content {
         if frames.is_empty() {
             return Content::Nothing;
@@ -142,13 +145,13 @@ impl SentLog {
         Content::Side(slot)
     }
 
-    /// Takes the frames out of the side table, into `frames`.
+    /// Moves the frames out of the side table into `frames`.
     pub(crate) fn take_frames(&mut self, slot: u32, frames: &mut Vec<SentFrame>) {
         frames.append(&mut self.side.slots[slot as usize]);
         self.side.free.push(slot);
     }
 
-    /// The frames of a packet that stays in the log; none if it fits the pattern.
+    /// The frames of a packet that stays in the log; `None` if they are not in the side table.
     pub(crate) fn frames_of(&self, run: &Run) -> &[SentFrame] {
         match run.content {
             Content::Side(slot) => self.frames(slot),
@@ -156,24 +159,24 @@ impl SentLog {
         }
     }
 
-    /// The last packet is a copy: its loss is no matter.
+    /// Marks the last packet as a copy: its loss needs no retransmission.
     pub(crate) fn mark_last_moved(&mut self) {
         if let Some(last) = self.runs.back_mut() {
             last.moved = true;
         }
     }
 
-    /// Looks at the frames of a packet that stays in the log.
+    /// Reads the frames of a packet that stays in the log.
     pub(crate) fn frames(&self, slot: u32) -> &[SentFrame] {
         &self.side.slots[slot as usize]
     }
 
-    /// How many runs are held.
+    /// The number of runs held.
     pub(crate) fn run_count(&self) -> usize {
         self.runs.len()
     }
 
-    /// True if a packet that must be answered is outstanding.
+    /// True if an ack-eliciting packet is outstanding.
     pub(crate) fn has_eliciting(&self) -> bool {
         self.eliciting_count > 0
     }
@@ -183,7 +186,7 @@ impl SentLog {
         self.runs.iter()
     }
 
-    /// When the newest outstanding ack-eliciting packet left.
+    /// When the newest outstanding ack-eliciting packet was sent.
     pub(crate) fn last_eliciting_sent_at(&self) -> Option<Instant> {
         if !self.has_eliciting() {
             return None;
@@ -191,7 +194,7 @@ impl SentLog {
         self.runs.iter().rev().find(|run| run.eliciting).map(|run| run.sent_at)
     }
 
-    /// The packets `first..=last` left at `at`.
+    /// The packets `first..=last` were sent at `at`.
     pub(crate) fn mark_emitted(&mut self, first: u64, last: u64, at: Instant) {
         let from = self.runs.partition_point(|run| run.end() <= first);
         for run in self.runs.range_mut(from..) {
@@ -202,10 +205,12 @@ impl SentLog {
         }
     }
 
-    /// Takes the acknowledged packets out and shows them to `sink` as parts of runs, oldest first. `ranges` ascend and are
-    /// disjoint; numbers that are not in the log (acknowledged or lost before) are passed over.
+    /// Removes the acknowledged packets and passes them to `sink` as parts of runs, oldest first.
+    /// `ranges` are ascending and disjoint; numbers that are not in the log (acknowledged or lost
+    /// before) are skipped.
     pub(crate) fn acknowledge(&mut self, ranges: &[(u64, u64)], mut sink: impl FnMut(Run)) {
-        // Range by range, so that a peer pays for what it acknowledges: runs between two ranges cost nothing.
+        // The loop is over the ranges, so that the cost is bounded by what the peer acknowledges:
+        // runs between two ranges cost nothing.
         for &(low, high) in ranges {
             let from = self.runs.partition_point(|run| run.end() <= low);
             let to = self.runs.partition_point(|run| run.first <= high);
@@ -224,7 +229,7 @@ impl SentLog {
         }
     }
 
-    /// Puts what is left of the outermost runs in the place of runs `from..to`.
+    /// Replaces runs `from..to` by the remainders of the outermost two.
     fn replace(&mut self, from: usize, to: usize, head: Option<Run>, tail: Option<Run>) {
         match (head, tail) {
             (Some(head), Some(tail)) if to - from == 1 => {
@@ -242,9 +247,9 @@ impl SentLog {
         }
     }
 
-    /// Takes out the packets that `detector` holds for lost (RFC 9002, section 6.1), all of them numbered below
-    /// `largest_acked`. Shows them to `sink`, oldest first, and returns when the next one will count as lost if nothing is
-    /// heard of it.
+    /// Removes the packets that `detector` declares lost (RFC 9002, section 6.1), all with numbers
+    /// below `largest_acked`. Passes them to `sink`, oldest first, and returns when the next one
+    /// will be declared lost if it is not acknowledged.
     pub(crate) fn detect_lost(
         &mut self,
         detector: &LossDetector,
@@ -255,7 +260,8 @@ impl SentLog {
             if run.first >= largest_acked {
                 return None;
             }
-            // Packets of a run left together, so age condemns all of them or none; distance cuts a run in two.
+            // The packets of a run were sent together, so the time threshold applies to all of them
+            // or none; the packet threshold may split a run.
             if let Verdict::LostAt(at) = detector.verdict(run.first, run.sent_at) {
                 return Some(at);
             }
@@ -274,7 +280,7 @@ impl SentLog {
         None
     }
 
-    /// When the oldest outstanding ack-eliciting packet left.
+    /// When the oldest outstanding ack-eliciting packet was sent.
     pub(crate) fn first_eliciting_sent_at(&self) -> Option<Instant> {
         if !self.has_eliciting() {
             return None;
@@ -282,14 +288,15 @@ impl SentLog {
         self.runs.iter().find(|run| run.eliciting).map(|run| run.sent_at)
     }
 
-    /// The oldest outstanding packets with content that no other path was given.
+    /// The oldest outstanding packets whose content was not requeued for another path.
     pub(crate) fn first_unmoved(&self) -> Option<&Run> {
         self.runs.iter().find(|run| !run.moved && run.content != Content::Nothing)
     }
 
-    /// Marks runs whose content another path is to carry, from the oldest on, until they hold `bytes`; shows them to `sink`.
-    /// They stay in the log: their acknowledgement may still come. Passes over those that do not `move`, which it is asked with
-    /// the frames of packets that are remembered frame by frame.
+    /// Marks runs as moved to another path, from the oldest on, until they hold `bytes`, and passes
+    /// them to `sink`. They stay in the log, since they may still be acknowledged. Skips runs for
+    /// which `moves` returns false; it is called with the frames of packets that are kept in the
+    /// side table.
     pub(crate) fn move_content(
         &mut self,
         bytes: u64,
@@ -314,7 +321,7 @@ impl SentLog {
         }
     }
 
-    /// Takes the oldest runs out until `count` are left, and shows them to `sink`.
+    /// Removes the oldest runs until `count` are left, and passes them to `sink`.
     pub(crate) fn forget_oldest(&mut self, count: usize, mut sink: impl FnMut(Run)) {
         while self.runs.len() > count
             && let Some(run) = self.runs.pop_front()
@@ -324,12 +331,12 @@ impl SentLog {
         }
     }
 
-    /// Takes packets `first..=last` out, which never left, and shows them to `sink`.
+    /// Removes packets `first..=last`, which were never sent, and passes them to `sink`.
     pub(crate) fn take_unsent(&mut self, first: u64, last: u64, sink: impl FnMut(Run)) {
         self.acknowledge(&[(first, last)], sink);
     }
 
-    /// Frees room that is not used.
+    /// Releases unused memory.
     pub(crate) fn shrink(&mut self) {
         self.runs.shrink_to_fit();
         if self.side.free.len() == self.side.slots.len() {
@@ -337,7 +344,7 @@ impl SentLog {
         }
     }
 
-    /// Takes everything out: the number space is discarded.
+    /// Removes everything: the number space is discarded.
     pub(crate) fn drain(&mut self, mut sink: impl FnMut(Run)) {
         self.eliciting_count = 0;
         for run in self.runs.drain(..) {

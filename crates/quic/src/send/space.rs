@@ -1,4 +1,4 @@
-//! One packet number space as its sender sees it: what went out under which number.
+//! The sender's view of one packet number space: which numbers were sent.
 
 use units::Instant;
 
@@ -7,20 +7,22 @@ use crate::error::TransportError;
 use crate::queue::Queue;
 use crate::spaces::Vacant;
 
-/// How many skipped numbers are remembered: an acknowledgement of one is caught as long as it is among the last few.
+/// Skipped numbers remembered: an acknowledgement of one of the last few is detected.
 const SKIPPED_MAX: usize = 8;
 
-/// Numbers and outstanding packets of one space: Initial, Handshake, or the data of one path.
+/// Numbers and outstanding packets of one space: Initial, Handshake, or the application data of one
+/// path.
 #[derive(Debug, Default)]
 pub(crate) struct SendSpace {
     pub(crate) log: SentLog,
     pub(crate) next_number: u64,
     pub(crate) largest_acked: Option<u64>,
-    /// When the oldest packet below `largest_acked` will be lost.
+    /// When the oldest packet below `largest_acked` will be declared lost.
     pub(crate) loss_time: Option<Instant>,
-    /// Ack-eliciting packets to send whatever the congestion window says (RFC 9002, section 6.2.4).
+    /// Ack-eliciting packets to send regardless of the congestion window (RFC 9002, section 6.2.4).
     pub(crate) probes_due: u8,
-    /// Numbers never used, to catch a peer that acknowledges what it never saw (RFC 9000, section 21.4).
+    /// Skipped numbers, to detect a peer that acknowledges packets it did not receive (RFC 9000,
+    /// section 21.4).
     skipped: Queue<u64>,
 }
 
@@ -39,7 +41,7 @@ impl Vacant for SendSpace {
 }
 
 impl SendSpace {
-    /// Leaves one number out.
+    /// Skips one packet number.
     pub(crate) fn skip_number(&mut self) {
         if self.skipped.len() == SKIPPED_MAX {
             self.skipped.pop_front();
@@ -48,7 +50,8 @@ impl SendSpace {
         self.next_number += 1;
     }
 
-    /// Refuses acknowledgements of packets that never were (RFC 9000, section 13.1). `ranges` ascend.
+    /// Refuses acknowledgements of packets that were never sent (RFC 9000, section 13.1). `ranges`
+    /// ascend.
     pub(crate) fn check_ranges(&self, ranges: &[(u64, u64)]) -> Result<(), TransportError> {
         let largest = ranges.last().map_or(0, |range| range.1);
         let never_sent = largest >= self.next_number

@@ -1,11 +1,11 @@
-//! The sending sides of streams: state, the peer's credit, and which stream goes next.
+//! The sending parts of streams: state, the peer's flow-control credit, and which stream is next.
 //!
-//! What applications may write is in `room`, what the peer is told when its credit holds us back in `blocked`, what classes of
-//! service allow in `classes`.
+//! `write_limits` bounds the bytes applications may write, `blocked` tells the peer when its credit
+//! is exhausted, and `classes` applies rate limits, permitted paths and the background class.
 
 mod blocked;
 mod classes;
-mod room;
+mod write_limits;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,12 +19,12 @@ use crate::exchange::{Exchange, ToReceive};
 use crate::queue::Queue;
 use crate::stream_map::StreamMap;
 
-/// Why bytes were not taken.
+/// Why bytes were not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteError {
     /// The send buffer is full: [`Event::Writable`] tells when to try again.
     Blocked,
-    /// The peer asked us to stop sending, with this code.
+    /// The peer sent STOP_SENDING with this code.
     Stopped(u64),
     /// The stream was finished or reset, or never existed.
     Closed,
@@ -42,12 +42,12 @@ impl std::fmt::Display for WriteError {
 
 impl std::error::Error for WriteError {}
 
-/// Ready streams looked at to learn how much waits.
+/// Ready streams examined to estimate how much data waits.
 const READY_COUNTED_MAX: usize = 64;
 
-/// A small state of its own for things that are sent once and repeated when lost: FIN and RESET_STREAM.
+/// The state of an item that is sent once and retransmitted when lost: FIN and RESET_STREAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Flag {
+pub(crate) enum DeliveryState {
     #[default]
     Unset,
     /// To be sent.
@@ -57,44 +57,47 @@ pub(crate) enum Flag {
     Acked,
 }
 
-/// The sending side of one stream (RFC 9000, section 3.1).
+/// The sending part of one stream (RFC 9000, section 3.1).
 #[derive(Debug, Default)]
 pub(crate) struct SendStream {
     pub(crate) buffer: SendBuffer,
-    /// The peer takes no byte from this offset on (MAX_STREAM_DATA).
+    /// The peer accepts no byte from this offset on (MAX_STREAM_DATA).
     pub(crate) max_data: u64,
-    pub(crate) fin: Flag,
-    /// RESET_STREAM, with its code.
-    pub(crate) reset: Flag,
+    pub(crate) fin: DeliveryState,
+    /// RESET_STREAM and its code.
+    pub(crate) reset: DeliveryState,
     pub(crate) reset_code: u64,
-    /// The final size a reset states: what was sent at the time.
+    /// The final size that a reset states: the bytes sent until then.
     pub(crate) reset_size: u64,
-    /// The peer's STOP_SENDING code.
+    /// The code of the peer's STOP_SENDING.
     stopped: Option<u64>,
     priority: i32,
-    /// Its rate and its paths, if it has a class that says something of them.
+    /// Its rate limit, paths and background flag, if its class sets any.
     class: Option<Box<StreamClass>>,
-    /// In the ready queue.
+    /// The stream is in the ready queue.
     ready: bool,
-    /// In the queue of those that wait for the connection's allowance.
-    capped: bool,
-    /// In the queue of those that wait for the connection's credit.
+    /// The stream is in the queue for the connection's rate limit.
+    connection_limited: bool,
+    /// The stream is in the queue for the connection's flow-control credit.
     starved: bool,
-    /// The application was told `Blocked` and waits for an event until this many bytes find room; zero if it does not wait.
-    wanted_room: u64,
-    /// The limit of the peer's that holds it back: told, and in [`SendStreams::limited`].
+    /// The application was told `Blocked` and waits for an event until this many bytes fit; zero if
+    /// it does not wait.
+    wanted_bytes: u64,
+    /// The peer's limit that blocks it: already reported to the peer, and in
+    /// [`SendStreams::limited`].
     blocked_at: Option<u64>,
 }
 
 impl SendStream {
-    /// True if a STREAM frame could be sent now, connection credit aside.
+    /// True if a STREAM frame could be sent now, apart from connection credit.
     fn has_work(&self) -> bool {
-        self.reset == Flag::Unset && (self.buffer.peek(self.max_data).is_some() || self.fin == Flag::Due)
+        self.reset == DeliveryState::Unset
+            && (self.buffer.peek(self.max_data).is_some() || self.fin == DeliveryState::Due)
     }
 
-    /// Notes that its own credit is all that holds it back; true if that was not known.
+    /// Records that only its own credit blocks the stream; true if that was not recorded before.
     fn is_newly_limited(&mut self) -> bool {
-        let waits = self.reset == Flag::Unset && self.buffer.unsent() < self.buffer.end();
+        let waits = self.reset == DeliveryState::Unset && self.buffer.unsent() < self.buffer.end();
         let is_new = waits && self.buffer.unsent() >= self.max_data && self.blocked_at.is_none();
         if is_new {
             self.blocked_at = Some(self.max_data);
@@ -103,50 +106,50 @@ impl SendStream {
     }
 
     fn is_open(&self) -> bool {
-        self.fin == Flag::Unset && self.reset == Flag::Unset
+        self.fin == DeliveryState::Unset && self.reset == DeliveryState::Unset
     }
 
-    /// It was given up: its bytes are gone.
+    /// The stream was reset: its bytes are dropped.
     pub(crate) fn is_reset(&self) -> bool {
-        self.reset != Flag::Unset
+        self.reset != DeliveryState::Unset
     }
 }
 
-/// All sending sides of a connection.
+/// The sending parts of all streams of a connection.
 #[derive(Debug)]
 pub(crate) struct SendStreams {
     side: Side,
     map: StreamMap<SendStream>,
-    /// Streams with something to send, by priority, each class in turn.
+    /// Streams with something to send, by priority, each priority in round-robin order.
     ready: BTreeMap<Reverse<i32>, VecDeque<StreamId>>,
     /// Streams whose RESET_STREAM is due.
     resets: Queue<StreamId>,
     /// Streams whose STREAM_DATA_BLOCKED is due.
     blocked: Queue<StreamId>,
-    /// Streams that their own credit holds back.
+    /// Streams blocked by their own credit.
     limited: BTreeSet<StreamId>,
-    /// Streams held back by the connection's credit alone.
+    /// Streams blocked only by the connection's credit.
     starved: Queue<StreamId>,
-    /// Streams whose application waits for room.
+    /// Streams whose application waits for buffer space.
     waiting: Queue<StreamId>,
     next_index: [u64; 2],
-    /// How many streams of each kind the peer lets us open (MAX_STREAMS).
+    /// How many streams of each type the peer lets us open (MAX_STREAMS).
     max_streams: [u64; 2],
-    /// A STREAMS_BLOCKED is due; the limit it was last said for.
-    streams_blocked: [Flag; 2],
+    /// A STREAMS_BLOCKED is due; the limit for which it was last sent.
+    streams_blocked: [DeliveryState; 2],
     streams_blocked_at: [Option<u64>; 2],
-    /// The peer's credit for all streams together (MAX_DATA) and what of it is used.
+    /// The peer's credit for all streams together (MAX_DATA), and how much of it is used.
     max_data: u64,
     data_sent: u64,
-    data_blocked: Flag,
+    data_blocked: DeliveryState,
     data_blocked_at: Option<u64>,
-    /// Initial credit by who opened the stream: peer's parameters.
+    /// Initial credit by initiator, from the peer's transport parameters.
     initial_bidi_local: u64,
     initial_bidi_remote: u64,
     initial_uni: u64,
-    /// What classes of service need, from the first limit on.
+    /// State of classes, created with the first limit.
     classes: Option<Box<Classes>>,
-    /// Bytes held in all buffers, and how many may be.
+    /// Bytes held in all buffers, and their limit.
     held_bytes: u64,
     held_bytes_max: u64,
 }
@@ -164,11 +167,11 @@ impl SendStreams {
             waiting: Queue::new(),
             next_index: [0; 2],
             max_streams: [0; 2],
-            streams_blocked: [Flag::Unset; 2],
+            streams_blocked: [DeliveryState::Unset; 2],
             streams_blocked_at: [None; 2],
             max_data: 0,
             data_sent: 0,
-            data_blocked: Flag::Unset,
+            data_blocked: DeliveryState::Unset,
             data_blocked_at: None,
             initial_bidi_local: 0,
             initial_bidi_remote: 0,
@@ -179,9 +182,10 @@ impl SendStreams {
         }
     }
 
-    /// The peer's transport parameters: its first credit.
+    /// Takes the initial credit from the peer's transport parameters.
     pub(crate) fn set_peer_limits(&mut self, peer: &wire::quic::TransportParameters, events: &mut Events) {
-        // The peer's "local" streams are those it opens, our "remote" ones (RFC 9000, section 18.2).
+        // The peer's "local" streams are those it opens, our "remote" ones (RFC 9000, section
+        // 18.2).
         self.initial_bidi_remote = peer.initial_max_stream_data_bidi_local;
         self.initial_bidi_local = peer.initial_max_stream_data_bidi_remote;
         self.initial_uni = peer.initial_max_stream_data_uni;
@@ -198,13 +202,13 @@ impl SendStreams {
         }
     }
 
-    /// Opens the next stream, if the peer allows another.
+    /// Opens the next stream, if the peer's limit allows it.
     pub(crate) fn open(&mut self, dir: Dir, exchange: &mut Exchange) -> Option<StreamId> {
         let kind = dir.index();
         if self.next_index[kind] >= self.max_streams[kind] {
             if self.streams_blocked_at[kind] != Some(self.max_streams[kind]) {
                 self.streams_blocked_at[kind] = Some(self.max_streams[kind]);
-                self.streams_blocked[kind] = Flag::Due;
+                self.streams_blocked[kind] = DeliveryState::Due;
             }
             return None;
         }
@@ -217,22 +221,23 @@ impl SendStreams {
         Some(id)
     }
 
-    /// Streams that may be opened before the peer allows more.
+    /// Streams that may still be opened under the peer's limit.
     pub(crate) fn left(&self, dir: Dir) -> u64 {
         self.max_streams[dir.index()].saturating_sub(self.next_index[dir.index()])
     }
 
-    /// The peer opened a bidirectional stream: we may answer on it.
+    /// The peer opened a bidirectional stream: we may send on it.
     pub(crate) fn peer_opened(&mut self, id: StreamId) {
         self.map.insert(id, SendStream { max_data: self.initial_credit(id), ..SendStream::default() });
     }
 
-    /// True if a frame about `id` makes sense: it exists or has existed (RFC 9000, section 19.10).
+    /// True if a frame about `id` is valid: the stream exists or has existed (RFC 9000, section
+    /// 19.10).
     pub(crate) fn was_opened(&self, id: StreamId) -> bool {
         id.initiator() != self.side || id.index() < self.next_index[id.dir().index()]
     }
 
-    /// Ends the stream after what was written.
+    /// Ends the stream after the bytes written so far.
     pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), WriteError> {
         let stream = self.map.get_mut(&id).ok_or(WriteError::Closed)?;
         if let Some(code) = stream.stopped {
@@ -241,19 +246,20 @@ impl SendStreams {
         if !stream.is_open() {
             return Err(WriteError::Closed);
         }
-        stream.fin = Flag::Due;
+        stream.fin = DeliveryState::Due;
         self.make_ready(id);
         Ok(())
     }
 
-    /// Gives the stream up: nothing more is sent or repeated but the RESET_STREAM itself.
+    /// Resets the stream: nothing more is sent or retransmitted except RESET_STREAM.
     pub(crate) fn reset(&mut self, id: StreamId, code: u64, events: &mut Events) -> Result<(), WriteError> {
         let stream = self.map.get_mut(&id).ok_or(WriteError::Closed)?;
-        // Once all data and the FIN are acknowledged there is nothing to give up (RFC 9000, section 3.1).
-        if stream.reset != Flag::Unset {
+        // Once all data and the FIN are acknowledged, a reset has no effect (RFC 9000, section
+        // 3.1).
+        if stream.reset != DeliveryState::Unset {
             return Err(WriteError::Closed);
         }
-        stream.reset = Flag::Due;
+        stream.reset = DeliveryState::Due;
         stream.reset_code = code;
         stream.reset_size = stream.buffer.unsent();
         self.held_bytes -= stream.buffer.held_bytes();
@@ -262,15 +268,15 @@ impl SendStreams {
             self.limited.remove(&id);
         }
         self.resets.push_back(id);
-        if stream.capped {
-            // Others waited because it did.
-            self.uncap();
+        if stream.connection_limited {
+            // Other streams may have waited because of its bytes.
+            self.release_connection_limited();
         }
         self.wake_writers(events);
         Ok(())
     }
 
-    /// Streams of a higher number go first; equal ones take turns. Zero if never set.
+    /// Streams with a higher value go first; those with equal values take turns. Zero by default.
     pub(crate) fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), WriteError> {
         let stream = self.map.get_mut(&id).ok_or(WriteError::Closed)?;
         if stream.priority == priority {
@@ -282,8 +288,8 @@ impl SendStreams {
             stream.ready = false;
         }
         stream.priority = priority;
-        if stream.capped {
-            self.uncap();
+        if stream.connection_limited {
+            self.release_connection_limited();
         }
         self.make_ready(id);
         Ok(())
@@ -304,8 +310,8 @@ impl SendStreams {
         }
     }
 
-    /// The stream whose turn it is, with the offset it may send up to. Streams that turn out to be held back leave the
-    /// queue, and the frames that tell the peer so become due.
+    /// The next stream in order, with the offset up to which it may send. Streams found to be
+    /// blocked leave the queue, and the BLOCKED frames become due.
     pub(crate) fn next_ready(&mut self) -> Option<(StreamId, u64)> {
         loop {
             let mut class = self.ready.first_entry()?;
@@ -316,22 +322,22 @@ impl SendStreams {
             let stream = self.map.get_mut(&id).expect("streams leave the queue before they end");
             let credit = self.max_data - self.data_sent;
             let mut limit = stream.max_data.min(stream.buffer.unsent().saturating_add(credit));
-            let restraint = match &mut self.classes {
-                Some(classes) if !stream.is_reset() => classes.restrain(stream, &mut limit),
+            let deferral = match &mut self.classes {
+                Some(classes) if !stream.is_reset() => classes.check(stream, &mut limit),
                 _ => None,
             };
-            let fin_alone = stream.fin == Flag::Due && stream.buffer.unsent() == stream.buffer.end();
-            let has_work = stream.reset == Flag::Unset && (stream.buffer.peek(limit).is_some() || fin_alone);
-            if has_work && restraint.is_none() {
+            let fin_alone = stream.fin == DeliveryState::Due && stream.buffer.unsent() == stream.buffer.end();
+            let has_work = stream.reset == DeliveryState::Unset && (stream.buffer.peek(limit).is_some() || fin_alone);
+            if has_work && deferral.is_none() {
                 return Some((id, limit));
             }
             class.get_mut().pop_front();
             stream.ready = false;
-            if let Some(restraint) = restraint {
-                self.restrain(id, restraint);
+            if let Some(deferral) = deferral {
+                self.defer(id, deferral);
                 continue;
             }
-            if stream.reset != Flag::Unset || stream.buffer.unsent() == stream.buffer.end() {
+            if stream.reset != DeliveryState::Unset || stream.buffer.unsent() == stream.buffer.end() {
                 continue;
             }
             if stream.is_newly_limited() {
@@ -343,31 +349,33 @@ impl SendStreams {
                 }
                 if self.data_blocked_at != Some(self.max_data) {
                     self.data_blocked_at = Some(self.max_data);
-                    self.data_blocked = Flag::Due;
+                    self.data_blocked = DeliveryState::Due;
                 }
             }
         }
     }
 
-    /// Bytes that the stream whose turn it is may send, if no other stream has its turn after it and its end is not due.
+    /// Bytes that the next stream may send, if no other stream follows it and its end is not due.
     pub(crate) fn only_ready_len(&mut self) -> Option<u64> {
         let (id, limit) = self.next_ready()?;
         let is_only = self.ready.len() == 1 && self.ready.values().all(|class| class.len() == 1);
-        // What a class holds back is none: a caller that waits for more would wait for what has waited long enough.
+        // Data blocked by a class count as none: a caller that waits for more would delay data that
+        // have waited long enough.
         let is_free = self.classes.is_none();
-        let stream = self.map.get(&id).filter(|stream| is_free && is_only && stream.fin != Flag::Due)?;
+        let stream = self.map.get(&id).filter(|stream| is_free && is_only && stream.fin != DeliveryState::Due)?;
         stream.buffer.peek(limit).map(|due| due.end - due.start)
     }
 
-    /// Bytes that could be sent now, over the first few of the streams that are ready: enough to tell a tail from bulk.
+    /// Bytes that could be sent now, over the first few ready streams: enough to tell the end of a
+    /// transfer from bulk.
     pub(crate) fn ready_bytes(&self) -> u64 {
         let credit = self.max_data - self.data_sent;
         let streams = self.ready.values().flatten().take(READY_COUNTED_MAX).filter_map(|id| self.map.get(id));
         streams.map(|stream| stream.ready_bytes(credit)).sum()
     }
 
-    /// Bytes of the most urgent streams that are ready, of the first few of them; none if one of these is in the background. What holds
-    /// them back is not looked at.
+    /// Bytes of the first few ready streams of the highest priority; zero if one of these is a
+    /// background stream. Credit is not considered.
     pub(crate) fn urgent_bytes(&self) -> u64 {
         let credit = self.max_data - self.data_sent;
         let Some(urgent) = self.ready.values().find(|class| !class.is_empty()) else { return 0 };
@@ -377,7 +385,7 @@ impl SendStreams {
             .unwrap_or(0)
     }
 
-    /// Applications wait for room: more will follow.
+    /// True if applications wait for buffer space: more data will follow.
     pub(crate) fn has_waiting_writers(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -387,7 +395,7 @@ impl SendStreams {
         self.next_ready().is_some()
     }
 
-    /// Lets the next stream of the same priority have its turn.
+    /// Moves on to the next stream of the same priority.
     pub(crate) fn rotate(&mut self) {
         if let Some(mut class) = self.ready.first_entry()
             && class.get().len() > 1
@@ -400,22 +408,23 @@ impl SendStreams {
         self.map.get(&id)
     }
 
-    /// What stream `id` has to send, without its last packet if that carries a FIN.
+    /// The range that stream `id` has to send, without its last packet if that carries a FIN.
     pub(crate) fn peek_bulk(&self, id: StreamId, limit: u64) -> Option<std::ops::Range<u64>> {
         let stream = self.map.get(&id)?;
         let due = stream.buffer.peek(limit)?;
-        let ends = stream.fin == Flag::Due && due.end == stream.buffer.end();
+        let ends = stream.fin == DeliveryState::Due && due.end == stream.buffer.end();
         Some(due.start..due.end - u64::from(ends))
     }
 
-    /// Takes `len` bytes of what [`peek_bulk`](Self::peek_bulk) showed.
+    /// Takes `len` bytes of what [`peek_bulk`](Self::peek_bulk) returned.
     pub(crate) fn take_bulk(&mut self, id: StreamId, limit: u64, len: u64) -> std::ops::Range<u64> {
         let (range, fin) = self.take(id, limit, len);
-        debug_assert!(!fin && range.end - range.start == len, "no more is taken than was shown");
+        debug_assert!(!fin && range.end - range.start == len, "no more is taken than was peeked");
         range
     }
 
-    /// Takes up to `len` bytes of stream `id` for sending, and whether the FIN goes with them.
+    /// Takes up to `len` bytes of stream `id` for sending, and returns whether the FIN goes with
+    /// them.
     pub(crate) fn take(&mut self, id: StreamId, limit: u64, len: u64) -> (std::ops::Range<u64>, bool) {
         let stream = self.map.get_mut(&id).expect("a ready stream exists");
         let unsent = stream.buffer.unsent();
@@ -423,16 +432,16 @@ impl SendStreams {
         let new_bytes = stream.buffer.unsent() - unsent;
         self.data_sent += new_bytes;
         if let Some(classes) = &mut self.classes {
-            classes.on_taken(stream, new_bytes);
+            classes.on_planned(stream, new_bytes);
         }
-        let fin = stream.fin == Flag::Due && range.end == stream.buffer.end();
+        let fin = stream.fin == DeliveryState::Due && range.end == stream.buffer.end();
         if fin {
-            stream.fin = Flag::Sent;
+            stream.fin = DeliveryState::Sent;
         }
         (range, fin)
     }
 
-    /// The peer has these bytes.
+    /// The peer acknowledged these bytes.
     pub(crate) fn on_acked(
         &mut self,
         id: StreamId,
@@ -442,51 +451,51 @@ impl SendStreams {
         events: &mut Events,
     ) {
         let Some(stream) = self.map.get_mut(&id) else { return };
-        if stream.reset != Flag::Unset {
+        if stream.reset != DeliveryState::Unset {
             return;
         }
         let before = stream.buffer.held_bytes();
         stream.buffer.acknowledge(range);
         self.held_bytes -= before - stream.buffer.held_bytes();
         if fin {
-            stream.fin = Flag::Acked;
+            stream.fin = DeliveryState::Acked;
         }
-        if stream.fin == Flag::Acked && stream.buffer.is_fully_acked() {
+        if stream.fin == DeliveryState::Acked && stream.buffer.is_fully_acked() {
             events.push(Event::Finished(id));
             self.retire(id, exchange);
         }
         self.wake_writers(events);
     }
 
-    /// These bytes have to be sent again.
+    /// These bytes must be retransmitted.
     pub(crate) fn on_lost(&mut self, id: StreamId, range: std::ops::Range<u64>, fin: bool) {
         let Some(stream) = self.map.get_mut(&id) else { return };
-        if stream.reset != Flag::Unset {
+        if stream.reset != DeliveryState::Unset {
             return;
         }
         stream.buffer.lose(range);
-        if fin && stream.fin == Flag::Sent {
-            stream.fin = Flag::Due;
+        if fin && stream.fin == DeliveryState::Sent {
+            stream.fin = DeliveryState::Due;
         }
         self.make_ready(id);
     }
 
     pub(crate) fn on_reset_acked(&mut self, id: StreamId, exchange: &mut Exchange) {
-        if self.map.get(&id).is_some_and(|stream| stream.reset != Flag::Unset) {
+        if self.map.get(&id).is_some_and(|stream| stream.reset != DeliveryState::Unset) {
             self.retire(id, exchange);
         }
     }
 
     pub(crate) fn on_reset_lost(&mut self, id: StreamId) {
         if let Some(stream) = self.map.get_mut(&id)
-            && stream.reset == Flag::Sent
+            && stream.reset == DeliveryState::Sent
         {
-            stream.reset = Flag::Due;
+            stream.reset = DeliveryState::Due;
             self.resets.push_back(id);
         }
     }
 
-    /// The sending side is done for good.
+    /// The sending part has reached its final state.
     fn retire(&mut self, id: StreamId, exchange: &mut Exchange) {
         let Some(mut stream) = self.map.remove(&id) else { return };
         if stream.class.is_some() {
@@ -504,7 +513,7 @@ impl SendStreams {
         exchange.to_receive.push_back(ToReceive::SendSideDone(id));
     }
 
-    /// MAX_DATA.
+    /// The peer sent MAX_DATA.
     pub(crate) fn raise_max_data(&mut self, max: u64) {
         if max <= self.max_data {
             return;
@@ -518,7 +527,7 @@ impl SendStreams {
         }
     }
 
-    /// MAX_STREAM_DATA.
+    /// The peer sent MAX_STREAM_DATA.
     pub(crate) fn raise_max_stream_data(&mut self, id: StreamId, max: u64) {
         if let Some(stream) = self.map.get_mut(&id)
             && max > stream.max_data
@@ -531,7 +540,7 @@ impl SendStreams {
         }
     }
 
-    /// MAX_STREAMS.
+    /// The peer sent MAX_STREAMS.
     pub(crate) fn raise_max_streams(&mut self, dir: Dir, max: u64, events: &mut Events) {
         let limit = &mut self.max_streams[dir.index()];
         if max > *limit {
@@ -540,7 +549,7 @@ impl SendStreams {
         }
     }
 
-    /// STOP_SENDING: answered with a RESET_STREAM of the same code (RFC 9000, section 3.5).
+    /// The peer sent STOP_SENDING: reset the stream with the same code (RFC 9000, section 3.5).
     pub(crate) fn on_stop_sending(&mut self, id: StreamId, code: u64, events: &mut Events) {
         let Some(stream) = self.map.get_mut(&id) else { return };
         if stream.stopped.is_some() {
@@ -548,8 +557,9 @@ impl SendStreams {
         }
         stream.stopped = Some(code);
         events.push(Event::Stopped { id, code });
-        // Already reset, or everything is out and only acknowledgements are missing: a reset would say nothing new, but it
-        // is what lets a peer that discards our data forget the stream.
+        // If the stream was reset before, nothing remains to do. If all data were sent and only
+        // acknowledgements are missing, a reset adds no information, but a peer that discards our
+        // data needs it to close the stream.
         let _already_reset = self.reset(id, code, events);
     }
 
@@ -557,9 +567,9 @@ impl SendStreams {
     pub(crate) fn pop_reset(&mut self) -> Option<(StreamId, u64, u64)> {
         while let Some(id) = self.resets.pop_front() {
             if let Some(stream) = self.map.get_mut(&id)
-                && stream.reset == Flag::Due
+                && stream.reset == DeliveryState::Due
             {
-                stream.reset = Flag::Sent;
+                stream.reset = DeliveryState::Sent;
                 return Some((id, stream.reset_code, stream.reset_size));
             }
         }
@@ -570,11 +580,11 @@ impl SendStreams {
     pub(crate) fn has_control_due(&self) -> bool {
         !self.resets.is_empty()
             || !self.blocked.is_empty()
-            || self.data_blocked == Flag::Due
-            || self.streams_blocked.contains(&Flag::Due)
+            || self.data_blocked == DeliveryState::Due
+            || self.streams_blocked.contains(&DeliveryState::Due)
     }
 
-    /// Frees room that is not used.
+    /// Releases unused memory.
     pub(crate) fn shrink(&mut self) {
         self.map.shrink_to_fit();
         self.shrink_classes();
@@ -584,7 +594,7 @@ impl SendStreams {
         }
     }
 
-    /// Sending sides that exist.
+    /// The number of sending parts that exist.
     pub(crate) fn open_count(&self) -> usize {
         self.map.len()
     }

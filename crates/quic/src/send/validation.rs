@@ -1,188 +1,225 @@
-//! Asking whether a path works: challenges, their answers, and when to ask again (RFC 9000, section 8.2).
+//! Path validation (RFC 9000, section 8.2): challenges, responses, and when to repeat a challenge.
 //!
-//! A path that was opened is asked until it answers, and so is one that has fallen silent: first soon, then at least once a
-//! second for as long as the connection lives, so that a link that comes back is found within a second. A server leaves most of
-//! that to the client after a minute.
+//! A new path is challenged until it responds, and so is a silent one: first at short intervals,
+//! then at least once a second while the connection lives, so that a link that returns is detected
+//! within a second. After a minute a server leaves most of this to the client.
 
 use units::{Duration, Instant, Rng};
 use wire::quic::Side;
 
 use crate::queue::Queue;
 
-/// Challenges whose answer still counts: an answer may come late, and each challenge has bytes of its own.
-const ASKED_MAX: usize = 8;
+/// Challenges whose response still counts: a response may arrive late, and each challenge has data
+/// of its own.
+const OUTSTANDING_MAX: usize = 8;
 
-/// Packets between two questions of ours that may leave although the window of the path is full of what was lost there: as
-/// many as a peer that asks in earnest needs, and few enough to be remembered.
-const OVER_WINDOW_MAX: u8 = 8;
+/// Packets that may leave between two challenges of ours although lost data fill the path's window:
+/// enough for a peer that validates the path, and few enough for the log.
+const BEYOND_WINDOW_MAX: u8 = 8;
 
-/// Questions to a path that works, for the peer's sake: see [`Validation::on_active`].
-const COURTESIES_MAX: u8 = 8;
+/// Challenges sent on an active path for the peer's sake: see [`Validation::on_active`].
+const CHALLENGES_FOR_PEER_MAX: u8 = 8;
 
-/// Answers that wait to be sent, at most. Beyond it the oldest are dropped: a path whose socket has no room for minutes is
-/// asked every second, and the peer expects answers to its last questions only.
-const ANSWERS_MAX: usize = 64;
+/// Responses waiting to be sent, at most; beyond it the oldest are dropped. A path whose socket is
+/// full for minutes is challenged every second, and the peer accepts responses only to its latest
+/// challenges.
+const RESPONSES_MAX: usize = 64;
 
-/// The first questions to a path of which nothing is known follow each other after this long.
-pub(crate) const FIRST_ASK_AGAIN: Duration = Duration::from_millis(250);
+/// The interval between the first challenges on a path whose round trip is not known.
+pub(crate) const FIRST_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Questions without an answer, about one a second, after which a server asks rarely: the address may be somebody else's by
-/// now (RFC 9000, section 8.2.4). The client asks on, and hearing it brings the server's own questions back.
-const IN_VAIN_MAX: u8 = 60;
-const ASK_RARELY_MAX: Duration = Duration::from_secs(60);
+/// Unanswered challenges, about one a second, after which a server reduces the rate: the address
+/// may belong to another host by now (RFC 9000, section 8.2.4). The client continues, and a packet
+/// from it restores the server's rate.
+const UNANSWERED_MAX: u8 = 60;
+const SERVER_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-/// How often a path is asked at least.
-pub(crate) const ASK_AGAIN_MAX: Duration = Duration::from_secs(1);
+/// The longest interval between two challenges.
+pub(crate) const INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-/// One path's challenges, both ways.
+/// A challenge that we sent.
+#[derive(Debug, Clone, Copy)]
+struct Challenge {
+    data: [u8; 8],
+    /// It was sent in a datagram of the minimum size, so its response shows that the path carries
+    /// that size.
+    is_expanded: bool,
+}
+
+/// The challenges of one path, in both directions.
 #[derive(Debug, Default)]
 pub(crate) struct Validation {
-    /// A challenge is to be sent.
+    /// A PATH_CHALLENGE is due.
     is_due: bool,
-    asked: Queue<[u8; 8]>,
-    /// When to ask again, and how long to wait then.
-    again_at: Option<Instant>,
+    outstanding: Queue<Challenge>,
+    /// When to repeat the challenge, and the interval that ends then.
+    next_at: Option<Instant>,
     interval: Duration,
-    /// Answers to the peer's challenges, which must leave on this path (section 8.2.2).
-    answers: Queue<[u8; 8]>,
-    /// Packets that left beyond the window since our last question became due.
-    over_window: u8,
-    /// An answer is on its way, and the peer has not said that it came.
-    is_unheard: bool,
-    /// Questions still to be asked although the path works.
-    courtesies: u8,
-    /// Questions in a row that had no answer.
-    in_vain: u8,
+    /// Responses to the peer's challenges, which must leave on this path (section 8.2.2).
+    responses: Queue<[u8; 8]>,
+    /// Packets sent beyond the window since our last challenge became due.
+    beyond_window: u8,
+    /// A response was sent and is not acknowledged.
+    is_response_unacked: bool,
+    /// Challenges still to be sent although the path works.
+    challenges_for_peer: u8,
+    /// Consecutive challenges without a response.
+    unanswered: u8,
 }
 
 impl Validation {
-    /// Asks now, again after `interval`, and then less and less often.
+    /// Sends a challenge now, again after `interval`, and then at growing intervals.
     pub(crate) fn start(&mut self, now: Instant, interval: Duration) {
-        (self.is_due, self.over_window, self.courtesies, self.in_vain) = (true, 0, 0, 0);
-        self.interval = interval.min(ASK_AGAIN_MAX);
-        self.again_at = Some(now + self.interval);
+        (self.is_due, self.beyond_window, self.challenges_for_peer, self.unanswered) = (true, 0, 0, 0);
+        self.interval = interval.min(INTERVAL_MAX);
+        self.next_at = Some(now + self.interval);
     }
 
-    /// The path works: no more questions.
+    /// The response to a challenge in a small datagram validated the address: the
+    /// anti-amplification limit allowed no larger one. That does not show which datagram size the
+    /// path carries, so it is challenged again in full datagrams (RFC 9000, section 8.2.3).
+    /// Responses to the small ones no longer count.
+    pub(crate) fn start_expanded(&mut self, now: Instant) {
+        let mut expanded = Queue::new();
+        expanded.extend(self.outstanding.iter().filter(|outstanding| outstanding.is_expanded).copied());
+        self.outstanding = expanded;
+        self.start(now, FIRST_INTERVAL);
+    }
+
+    /// The path works: no more challenges.
     pub(crate) fn stop(&mut self) {
         self.is_due = false;
-        self.again_at = None;
-        self.asked = Queue::new();
+        self.next_at = None;
+        self.outstanding = Queue::new();
     }
 
-    /// The path works, as far as we are concerned. The peer may still wait for our answer, and if that is lost it may have
-    /// nothing left to ask again with, being held to three times what it gets: so we go on for a while, unless it has said that
-    /// the answer came.
+    /// The path works as far as this side knows. The peer may still wait for our response. If that
+    /// is lost, its anti-amplification limit may keep it from sending another challenge, so our
+    /// challenges continue for a while, unless the peer has acknowledged the response.
     pub(crate) fn on_active(&mut self) {
-        if !self.is_unheard {
+        if !self.is_response_unacked {
             return self.stop();
         }
-        (self.is_due, self.courtesies) = (false, COURTESIES_MAX);
+        (self.is_due, self.challenges_for_peer) = (false, CHALLENGES_FOR_PEER_MAX);
     }
 
-    /// The peer has an answer of ours.
-    pub(crate) fn on_answers_acked(&mut self, is_active: bool) {
-        self.is_unheard = false;
-        if is_active {
+    /// The peer acknowledged a response of ours, so an active path needs no more challenges for the
+    /// peer's sake. Challenges to an address that this side validates (RFC 9000, section 8.2)
+    /// continue until it responds.
+    pub(crate) fn on_responses_acked(&mut self, is_active: bool) {
+        self.is_response_unacked = false;
+        if is_active && !self.awaits_response() {
             self.stop();
         }
     }
 
-    /// Asks once more.
-    pub(crate) fn ask(&mut self) {
+    /// Whether the challenges validate the path for this side, not for the peer.
+    fn awaits_response(&self) -> bool {
+        self.next_at.is_some() && self.challenges_for_peer == 0
+    }
+
+    /// Makes one more challenge due.
+    pub(crate) fn request_challenge(&mut self) {
         self.is_due = true;
     }
 
-    /// Questions in a row that had no answer.
-    pub(crate) fn in_vain(&self) -> u8 {
-        self.in_vain
+    /// Consecutive challenges without a response.
+    pub(crate) fn unanswered(&self) -> u8 {
+        self.unanswered
     }
 
-    /// When [`on_timeout`](Self::on_timeout) has something to do.
+    /// When [`on_timeout`](Self::on_timeout) must run.
     pub(crate) fn timeout(&self) -> Option<Instant> {
-        self.again_at
+        self.next_at
     }
 
-    /// The peer is there, so that questions may be worth the while.
-    pub(crate) fn on_peer_heard(&mut self, now: Instant) {
-        if self.in_vain >= IN_VAIN_MAX && self.again_at.is_some() {
-            self.start(now, FIRST_ASK_AGAIN);
+    /// A packet of the peer arrived, so challenges may succeed again.
+    pub(crate) fn on_peer_alive(&mut self, now: Instant) {
+        if self.unanswered >= UNANSWERED_MAX && self.next_at.is_some() {
+            self.start(now, FIRST_INTERVAL);
         }
     }
 
-    /// Asks again if it is time; true if so.
+    /// Makes a challenge due if it is time; returns true if so.
     pub(crate) fn on_timeout(&mut self, now: Instant, side: Side) -> bool {
-        if self.again_at.is_none_or(|at| at > now) {
+        if self.next_at.is_none_or(|at| at > now) {
             return false;
         }
-        (self.is_due, self.over_window) = (true, 0);
-        self.in_vain = self.in_vain.saturating_add(1);
-        let is_tired = side == Side::Server && self.in_vain >= IN_VAIN_MAX;
-        self.interval = (self.interval * 2).min(if is_tired { ASK_RARELY_MAX } else { ASK_AGAIN_MAX });
-        self.again_at = Some(now + self.interval);
-        if self.courtesies > 0 {
-            self.courtesies -= 1;
-            self.again_at = self.again_at.filter(|_| self.courtesies > 0);
+        (self.is_due, self.beyond_window) = (true, 0);
+        self.unanswered = self.unanswered.saturating_add(1);
+        let is_reduced = side == Side::Server && self.unanswered >= UNANSWERED_MAX;
+        self.interval = (self.interval * 2).min(if is_reduced { SERVER_INTERVAL_MAX } else { INTERVAL_MAX });
+        self.next_at = Some(now + self.interval);
+        if self.challenges_for_peer > 0 {
+            self.challenges_for_peer -= 1;
+            self.next_at = self.next_at.filter(|_| self.challenges_for_peer > 0);
         }
         true
     }
 
-    /// True if a frame waits.
+    /// True if a frame is due.
     pub(crate) fn has_due(&self) -> bool {
-        self.is_due || !self.answers.is_empty()
+        self.is_due || !self.responses.is_empty()
     }
 
-    /// Whether what is due may leave although the window is full.
+    /// Whether the frames that are due may leave although the window is full.
     pub(crate) fn may_exceed_window(&self) -> bool {
-        self.is_due || self.over_window < OVER_WINDOW_MAX
+        self.is_due || self.beyond_window < BEYOND_WINDOW_MAX
     }
 
-    /// A packet left although the window was full.
+    /// A packet was sent although the window was full.
     pub(crate) fn on_window_exceeded(&mut self) {
-        self.over_window = self.over_window.saturating_add(1);
+        self.beyond_window = self.beyond_window.saturating_add(1);
     }
 
-    /// The challenge that is due: bytes nobody can guess, new ones each time (section 8.2.1).
-    pub(crate) fn take_challenge(&mut self, rng: &mut Rng) -> Option<[u8; 8]> {
+    /// The challenge that is due, with unpredictable data that is new each time (section 8.2.1).
+    /// `is_expanded`: its datagram has the minimum size that every path must carry.
+    pub(crate) fn take_challenge(&mut self, rng: &mut Rng, is_expanded: bool) -> Option<[u8; 8]> {
         if !std::mem::take(&mut self.is_due) {
             return None;
         }
         let data = rng.next_u64().to_be_bytes();
-        if self.asked.len() == ASKED_MAX {
-            self.asked.pop_front();
+        if self.outstanding.len() == OUTSTANDING_MAX {
+            self.outstanding.pop_front();
         }
-        self.asked.push_back(data);
+        self.outstanding.push_back(Challenge { data, is_expanded });
         Some(data)
     }
 
-    /// Whether `data` answers a challenge of ours.
-    pub(crate) fn is_answer(&self, data: &[u8; 8]) -> bool {
-        self.asked.iter().any(|asked| asked == data)
+    /// Whether `data` responds to a challenge of ours.
+    pub(crate) fn is_response(&self, data: &[u8; 8]) -> bool {
+        self.outstanding.iter().any(|outstanding| outstanding.data == *data)
     }
 
-    /// The peer asks.
-    pub(crate) fn queue_answer(&mut self, data: [u8; 8]) {
-        if self.answers.len() == ANSWERS_MAX {
-            self.answers.pop_front();
+    /// Whether `data` responds to a challenge that was sent in a full datagram.
+    pub(crate) fn proves_size(&self, data: &[u8; 8]) -> bool {
+        self.outstanding.iter().any(|outstanding| outstanding.data == *data && outstanding.is_expanded)
+    }
+
+    /// The peer sent a challenge.
+    pub(crate) fn queue_response(&mut self, data: [u8; 8]) {
+        if self.responses.len() == RESPONSES_MAX {
+            self.responses.pop_front();
         }
-        self.answers.push_back(data);
+        self.responses.push_back(data);
     }
 
-    /// The answer that waits longest.
-    pub(crate) fn peek_answer(&self) -> Option<[u8; 8]> {
-        self.answers.front().copied()
+    /// The oldest response waiting.
+    pub(crate) fn peek_response(&self) -> Option<[u8; 8]> {
+        self.responses.front().copied()
     }
 
-    /// It is on its way. Not repeated if lost: the peer asks again (RFC 9000, section 13.3).
-    pub(crate) fn pop_answer(&mut self) {
-        self.answers.pop_front();
-        self.is_unheard = true;
+    /// The response is sent. It is not retransmitted if lost: the peer sends another challenge (RFC
+    /// 9000, section 13.3).
+    pub(crate) fn pop_response(&mut self) {
+        self.responses.pop_front();
+        self.is_response_unacked = true;
     }
 
-    /// Frees room that is not used.
+    /// Releases unused memory.
     pub(crate) fn shrink(&mut self) {
-        self.asked.shrink();
-        self.answers.shrink();
+        self.outstanding.shrink();
+        self.responses.shrink();
     }
 }
 
@@ -191,30 +228,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silent_path_is_asked_less_and_less_often_but_once_a_second_at_least() {
+    fn a_silent_path_is_challenged_at_growing_intervals_up_to_a_second() {
         let (mut validation, mut rng) = (Validation::default(), Rng::from_seed(1));
         validation.start(Instant::ZERO, Duration::from_millis(300));
-        let (mut asked, mut now) = (Vec::new(), Instant::ZERO);
-        while asked.len() < 6 {
-            if validation.take_challenge(&mut rng).is_some() {
-                asked.push(now.as_nanos() / 1_000_000);
+        let (mut outstanding, mut now) = (Vec::new(), Instant::ZERO);
+        while outstanding.len() < 6 {
+            if validation.take_challenge(&mut rng, true).is_some() {
+                outstanding.push(now.as_nanos() / 1_000_000);
             }
-            now = validation.timeout().expect("it goes on");
+            now = validation.timeout().expect("challenges continue");
             assert!(validation.on_timeout(now, Side::Client) && !validation.on_timeout(now, Side::Client));
         }
-        assert_eq!(asked, [0, 300, 900, 1900, 2900, 3900]);
+        assert_eq!(outstanding, [0, 300, 900, 1900, 2900, 3900]);
     }
 
     #[test]
-    fn only_answers_to_the_last_challenges_count() {
+    fn only_responses_to_the_latest_challenges_count() {
         let (mut validation, mut rng) = (Validation::default(), Rng::from_seed(2));
-        let mut asked = Vec::new();
-        for _ in 0..=ASKED_MAX {
-            validation.start(Instant::ZERO, ASK_AGAIN_MAX);
-            asked.extend(validation.take_challenge(&mut rng));
+        let mut outstanding = Vec::new();
+        for _ in 0..=OUTSTANDING_MAX {
+            validation.start(Instant::ZERO, INTERVAL_MAX);
+            outstanding.extend(validation.take_challenge(&mut rng, true));
         }
-        assert!(!validation.is_answer(&asked[0]) && asked[1..].iter().all(|data| validation.is_answer(data)));
+        assert!(
+            !validation.is_response(&outstanding[0])
+                && outstanding[1..].iter().all(|data| validation.is_response(data))
+        );
         validation.stop();
-        assert!(!validation.is_answer(&asked[1]) && !validation.has_due() && validation.timeout().is_none());
+        assert!(!validation.is_response(&outstanding[1]) && !validation.has_due() && validation.timeout().is_none());
     }
 }

@@ -1,11 +1,12 @@
 //! A session for tests and simulation: the shape of a TLS 1.3 handshake without its secrecy.
 //!
-//! Same seeds, same bytes, which no real handshake can offer: TLS libraries draw their own randomness. Packets are really
-//! scrambled and really authenticated (by a hash that catches every accident and stops no attacker), so a changed bit, a
-//! wrong key phase or a wrong packet number fails to open just as with a real cipher.
+//! Same seeds, same bytes, which no real handshake can offer: TLS libraries draw their own
+//! randomness. Packets are really scrambled and really authenticated (by a hash that catches every
+//! accident and stops no attacker), so a changed bit, a wrong key phase or a wrong packet number
+//! fails to open just as with a real cipher.
 //!
-//! **Never offer this to a network.** No public function of the `litz` crate can reach it, and of its commands only `litz
-//! scenario`, whose world is memory and has no sockets.
+//! **Never offer this to a network.** No public function of the `litz` crate can reach it, and of
+//! its commands only `litz scenario`, which runs in memory and has no sockets.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,10 +26,12 @@ const FINISHED: u8 = 20;
 /// The longest handshake message that is taken, in bytes.
 const MESSAGE_LEN_MAX: usize = 16 * 1024;
 
-/// Packets per key before an update is due; AES-128-GCM's own limit, so that tests meet the real number.
+/// Packets per key before an update is due: the limit of AES-128-GCM, so that tests use the real
+/// number.
 const CONFIDENTIALITY_LIMIT: u64 = 1 << 23;
 
-/// Makes deterministic sessions for one role. Each session draws its seed from the factory's generator.
+/// Makes deterministic sessions for one role. Each session draws its seed from the factory's
+/// generator.
 pub struct DeterministicFactory {
     side: Side,
     rng: Mutex<Rng>,
@@ -100,7 +103,7 @@ fn hash_word(state: u64, word: u64) -> u64 {
 fn hash(seed: u64, bytes: &[u8]) -> u64 {
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
     let start = seed ^ 0x9ae1_6a3b_2f90_404f;
-    // Four words side by side: a processor multiplies several at a time, where none waits for the one before.
+    // Four independent words at a time, so that a processor can multiply them in parallel.
     let mut lanes = [start, start ^ 1, start ^ 2, start ^ 3];
     let mut rows = bytes.chunks_exact(32);
     for row in &mut rows {
@@ -283,7 +286,7 @@ impl ScrambleKey {
     }
 
     fn scramble(&self, nonce: u64, payload: &mut [u8]) {
-        // Counted words, mixed: a different stream for each packet, and none of them waits for the one before.
+        // Mixed counters: a different stream for each packet, and independent words.
         let mut count = nonce;
         let mut next = || {
             count = count.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,9 +1,11 @@
-//! What QUIC asks of TLS (RFC 9001), and of the keys TLS hands over.
+//! The interface between QUIC and TLS (RFC 9001), and the keys that TLS provides.
 //!
-//! [`tls`] is the real implementation, by rustls and aws-lc-rs. [`deterministic`] is for tests and simulation: same seed,
-//! same bytes, no secrecy. Nothing above this crate offers a way to choose the second one for a network.
+//! [`tls`] is the real implementation, by rustls and aws-lc-rs. [`deterministic`] is for tests and
+//! simulation: same seed, same bytes, no secrecy. No crate above this one can use the second one on
+//! a network.
 //!
-//! Keys are plain `Send + Sync` values behind `Arc`, so that any stage on any processor can hold them.
+//! Keys are plain `Send + Sync` values behind `Arc`, so that any stage on any processor can hold
+//! them.
 
 pub mod deterministic;
 pub mod tls;
@@ -16,19 +18,23 @@ use wire::quic::{ConnectionId, PathId, Side};
 use crate::error::TransportError;
 use crate::spaces::Vacant;
 
-/// Length of the authentication tag of every AEAD that QUIC v1 allows, in bytes (RFC 9001, section 5.3).
+/// Length of the authentication tag of every AEAD that QUIC v1 allows, in bytes (RFC 9001, section
+/// 5.3).
 pub const TAG_LEN: usize = 16;
 
-/// The packet did not authenticate: wrong key, changed on the way, or forged.
+/// The packet did not authenticate: wrong key, corrupted or forged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFailed;
 
-/// Seals or opens the payload of packets (RFC 9001, section 5.3; the multipath nonce of draft 21, section 2.4).
+/// Seals or opens the payload of packets (RFC 9001, section 5.3; the multipath nonce of draft 21,
+/// section 2.4).
 pub trait PacketKey: Send + Sync {
-    /// Encrypts `payload` in place and returns the tag to append. `header` is authenticated with it.
+    /// Encrypts `payload` in place and returns the tag to append. `header` is authenticated with
+    /// it.
     fn seal(&self, path: PathId, number: u64, header: &[u8], payload: &mut [u8]) -> [u8; TAG_LEN];
 
-    /// Decrypts `payload` (which ends in the tag) in place and returns the length of the plaintext at its front.
+    /// Decrypts `payload` (which ends in the tag) in place and returns the length of the plaintext
+    /// at its front.
     ///
     /// # Errors
     /// [`OpenFailed`] if the tag does not match; `payload` is then garbage.
@@ -99,18 +105,19 @@ pub enum NewKeys {
 
 /// One side of a handshake.
 pub trait Session: Send {
-    /// Takes the next bytes of the peer's CRYPTO stream, at whatever level the handshake stands.
+    /// Takes the next bytes of the peer's CRYPTO stream, at the present level.
     ///
     /// # Errors
-    /// The peer's fault, with the CRYPTO_ERROR code that tells it so (RFC 9001, section 4.8).
+    /// A failure caused by the peer, with the CRYPTO_ERROR code to send (RFC 9001, section 4.8).
     fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError>;
 
-    /// Appends bytes to send at the current level to `out`. When keys come back, everything appended so far belongs to the
-    /// level before them; call again for what follows.
+    /// Appends bytes to send at the current level to `out`. When keys come back, everything
+    /// appended so far belongs to the level before them; call again for what follows.
     fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys>;
 
-    /// The packet keys of the key phase after the present one; the same ones until [`advance_phase`](Self::advance_phase),
-    /// so that they need not be kept. Only once 1-RTT keys exist.
+    /// The packet keys of the key phase after the present one; the same ones until
+    /// [`advance_phase`](Self::advance_phase), so that they need not be kept. Only once 1-RTT keys
+    /// exist.
     fn next_phase(&self) -> PhaseKeys;
 
     /// The next phase has become the present one, in both directions.
@@ -122,25 +129,26 @@ pub trait Session: Send {
     /// True until our side of the TLS handshake is complete.
     fn is_handshaking(&self) -> bool;
 
-    /// The peer's certificate chain or raw public key, leaf first, as it was authenticated; empty if it showed none.
+    /// The peer's certificate chain or raw public key, leaf first, as it was authenticated; empty
+    /// if there is none.
     fn peer_identity(&self) -> Vec<Vec<u8>>;
 
-    /// Keying material that both sides and nobody else can compute (RFC 8446, section 7.5).
+    /// Keying material that only the two sides can compute (RFC 8446, section 7.5).
     ///
     /// # Errors
     /// While the handshake is not complete, and once the session is parked.
     fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError>;
 
-    /// What was agreed on, for people.
+    /// The negotiated parameters, for people.
     fn summary(&self) -> SessionSummary;
 
-    /// Frees what only the handshake and exporters need: the handshake is confirmed and nothing more is expected of them.
-    /// From then on [`export`](Self::export) fails, the peer's identity is forgotten, and what the peer still says in CRYPTO
-    /// frames is not looked at; the keys of next phases stay.
+    /// Frees memory that only the handshake and exporters need, once the handshake is confirmed.
+    /// From then on [`export`](Self::export) fails, the peer's identity is forgotten, and CRYPTO
+    /// frames of the peer are ignored. The keys of next phases stay available.
     fn park(&mut self) {}
 }
 
-/// What a handshake agreed on.
+/// The negotiated parameters of a handshake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionSummary {
     /// The AEAD, as TLS names the cipher suite.
@@ -151,7 +159,8 @@ pub struct SessionSummary {
     pub protocol: Option<Vec<u8>>,
 }
 
-/// Keying material was asked for before the handshake was complete, or after the session was parked.
+/// Keying material was asked for before the handshake was complete, or after the session was
+/// parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportError;
 
@@ -167,12 +176,14 @@ impl std::error::Error for ExportError {}
 
 /// Makes sessions for one role.
 pub trait SessionFactory: Send + Sync {
-    /// A new session that will tell the peer `parameters`. `server_name` is meaningful to clients only.
+    /// A new session that sends `parameters` to the peer. `server_name` is meaningful to clients
+    /// only.
     ///
     /// # Errors
-    /// A configuration that cannot work, in words.
+    /// An invalid configuration, in words.
     fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String>;
 
-    /// The keys of Initial packets, derived from the client's first destination connection ID (RFC 9001, section 5.2).
+    /// The keys of Initial packets, derived from the client's first destination connection ID (RFC
+    /// 9001, section 5.2).
     fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys;
 }

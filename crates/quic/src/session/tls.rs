@@ -1,9 +1,10 @@
-//! The real session: rustls' QUIC interface over aws-lc-rs.
+//! The TLS session: rustls with aws-lc-rs.
 
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use rustls::quic::{self as tls, KeyChange, Suite};
+use rustls::{CertificateError, Error, OtherError};
 use wire::quic::{ConnectionId, ErrorCode, PathId, Side};
 
 use super::{
@@ -84,8 +85,9 @@ impl SessionFactory for TlsServer {
     }
 }
 
-/// Keys of AES-128-GCM that protect nothing: for measuring what sealing takes. They are those of an Initial packet (RFC 9001,
-/// section 5.2), which anybody can make; none if the provider has no such cipher.
+/// Keys of AES-128-GCM without secrecy, for measuring the cost of sealing. They are those of an
+/// Initial packet (RFC 9001, section 5.2), which everyone can derive; none if the provider has no
+/// such cipher.
 pub fn keys_for_measuring() -> Option<LevelKeys> {
     let suite = initial_suite(&rustls::crypto::aws_lc_rs::default_provider()).ok()?;
     Some(initial_keys(suite, &ConnectionId::new(&[0; 8])?, Side::Client))
@@ -106,18 +108,19 @@ struct TlsSession {
 }
 
 enum State {
-    /// The peer's first message is not complete; this is what has arrived of it.
-    Beginning(Box<tls::Connection>, Vec<u8>),
+    /// The peer's first message is not complete; these bytes of it have arrived.
+    FirstMessage(Box<tls::Connection>, Vec<u8>),
     Live(Box<tls::Connection>),
-    /// Nothing is left but the secrets.
+    /// Only the secrets are left.
     Parked,
 }
 
 /// A hello longer than this goes to rustls in pieces, which refuses it, in bytes.
 const FIRST_LEN_MAX: usize = 1 << 16;
 
-/// True if `bytes` hold their first message whole. A hello with a post-quantum key share takes two packets; rustls keeps the
-/// buffer that it arrives in for as long as it lives, and one that grows in steps is twice as large as one made at once.
+/// True if `bytes` hold their first message whole. A hello with a post-quantum key share takes two
+/// packets; rustls keeps the buffer that it arrives in for as long as it lives, and one that grows
+/// in steps is twice as large as one made at once.
 fn is_message_whole(bytes: &[u8]) -> bool {
     // RFC 8446, section 4: a type and a length of 24 bits.
     bytes.first_chunk().is_some_and(|&[_, high, middle, low]| {
@@ -128,21 +131,21 @@ fn is_message_whole(bytes: &[u8]) -> bool {
 
 impl TlsSession {
     fn new(inner: tls::Connection) -> Self {
-        Self { state: State::Beginning(Box::new(inner), Vec::new()), secrets: None }
+        Self { state: State::FirstMessage(Box::new(inner), Vec::new()), secrets: None }
     }
 
     fn read(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
-        // Once parked, only tickets for later connections can come, and we keep none.
+        // A parked session can only receive tickets for later connections, and we keep none.
         let State::Live(inner) = &mut self.state else { return Ok(()) };
         inner.read_hs(bytes).map_err(|error| match inner.alert() {
-            Some(alert) => TransportError::new(ErrorCode::crypto(alert.into()), error.to_string()),
-            None => TransportError::new(ErrorCode::PROTOCOL_VIOLATION, error.to_string()),
+            Some(alert) => TransportError::new(ErrorCode::crypto(alert.into()), describe(&error)),
+            None => TransportError::new(ErrorCode::PROTOCOL_VIOLATION, describe(&error)),
         })
     }
 
     fn live(&self) -> Option<&tls::Connection> {
         match &self.state {
-            State::Beginning(inner, _) | State::Live(inner) => Some(inner),
+            State::FirstMessage(inner, _) | State::Live(inner) => Some(inner),
             State::Parked => None,
         }
     }
@@ -150,12 +153,12 @@ impl TlsSession {
 
 impl Session for TlsSession {
     fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
-        let State::Beginning(_, first) = &mut self.state else { return self.read(bytes) };
+        let State::FirstMessage(_, first) = &mut self.state else { return self.read(bytes) };
         first.extend_from_slice(bytes);
         if !is_message_whole(first) {
             return Ok(());
         }
-        let State::Beginning(inner, first) = std::mem::replace(&mut self.state, State::Parked) else {
+        let State::FirstMessage(inner, first) = std::mem::replace(&mut self.state, State::Parked) else {
             unreachable!("it was just seen");
         };
         self.state = State::Live(inner);
@@ -163,7 +166,7 @@ impl Session for TlsSession {
     }
 
     fn poll_crypto(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
-        let (State::Beginning(inner, _) | State::Live(inner)) = &mut self.state else { return None };
+        let (State::FirstMessage(inner, _) | State::Live(inner)) = &mut self.state else { return None };
         match inner.write_hs(out)? {
             KeyChange::Handshake { keys } => Some(NewKeys::Handshake(keys.into())),
             KeyChange::OneRtt { keys, next } => {
@@ -179,7 +182,7 @@ impl Session for TlsSession {
     }
 
     fn advance_phase(&mut self) {
-        // The secrets move on, and the keys that come with it are in use already.
+        // Advances the secrets. The keys of this phase are in use already.
         let _in_use = self.secrets.as_mut().expect("key updates come after 1-RTT keys").next_packet_keys();
     }
 
@@ -265,5 +268,30 @@ impl From<tls::DirectionalKeys> for DirectionKeys {
 impl From<tls::Keys> for LevelKeys {
     fn from(keys: tls::Keys) -> Self {
         Self { seal: keys.local.into(), open: keys.remote.into() }
+    }
+}
+
+/// The message of a handshake error. rustls formats several errors of peer authentication with
+/// `Debug`; users read this text, so those errors get a message here. A verifier's own error is
+/// described by its `Display`.
+fn describe(error: &Error) -> String {
+    let Error::InvalidCertificate(reason) = error else { return error.to_string() };
+    match reason {
+        CertificateError::Other(OtherError(own)) => own.to_string(),
+        // rustls reports both causes with this error: a certificate whose issuer has the name of a
+        // trusted one but another key, and a CertificateVerify that does not match (RFC 8446, 4.4.3).
+        CertificateError::BadSignature => "a signature did not verify: the peer's certificate was not signed by the \
+            trusted issuer that it names, or the peer does not hold the private key of the public key that it presented"
+            .to_owned(),
+        CertificateError::BadEncoding => "the peer's public key or certificate is malformed".to_owned(),
+        CertificateError::UnknownIssuer => "the issuer of the peer's certificate is not trusted".to_owned(),
+        CertificateError::Expired => "the peer's certificate has expired".to_owned(),
+        CertificateError::NotValidYet => "the peer's certificate is not valid yet".to_owned(),
+        CertificateError::Revoked => "the peer's certificate was revoked".to_owned(),
+        CertificateError::NotValidForName => "the peer's certificate is for another name".to_owned(),
+        CertificateError::ApplicationVerificationFailure => {
+            "the peer's public key or certificate was not accepted".to_owned()
+        }
+        _ => error.to_string(),
     }
 }

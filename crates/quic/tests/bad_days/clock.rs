@@ -1,20 +1,21 @@
-//! The clock jumps forward between any two calls: a virtual machine was moved, a laptop slept with its clock running. Time
-//! never goes backwards: that is the driver's promise.
+//! The clock jumps forward between any two calls: a virtual machine migrated, or a laptop was
+//! suspended while its clock ran. Time never goes backwards; the driver guarantees that.
 
 use quic::{ConnectionError, Event};
 use recovery::RateCap;
 use units::{Duration, Rate, Rng};
 
-use crate::flow::Flow;
+use super::flow::Flow;
 use crate::support::{CLIENT, Node, Pair, SERVER, Setup};
 
 const IDLE: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Datagrams that one side may send at one moment after a jump: two pacing batches on this link, the probes, and answers.
+/// Datagrams that one side may send at once after a jump: two pacing batches on this link, the
+/// probes, and acknowledgements.
 const BURST_MAX: u64 = 120;
 
-/// What the driver does first after a jump it knows nothing of.
+/// The first action of the driver after a jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum First {
     Timers,
@@ -22,9 +23,9 @@ enum First {
     Sending,
 }
 
-const FIRSTS: [First; 3] = [First::Timers, First::Datagrams, First::Sending];
+const FIRST_CHOICES: [First; 3] = [First::Timers, First::Datagrams, First::Sending];
 
-/// A transfer each way.
+/// A transfer in each direction.
 struct Both {
     pair: Pair,
     flows: [Flow; 2],
@@ -42,7 +43,7 @@ impl Both {
         [&mut self.pair.client, &mut self.pair.server]
     }
 
-    /// The applications of the connections that live do what they can.
+    /// The applications of live connections read and write.
     fn pump(&mut self) {
         let now = self.pair.now;
         for (side, node) in [&mut self.pair.client, &mut self.pair.server].into_iter().enumerate() {
@@ -55,14 +56,14 @@ impl Both {
         self.flows.iter().all(Flow::is_done)
     }
 
-    /// Runs to the next thing that happens, at most until `limit` has passed.
+    /// Runs to the next event, for at most `limit`.
     fn step(&mut self, limit: Duration) {
         self.pump();
         let limit = self.pair.now + limit;
         self.pair.step(limit);
     }
 
-    /// Time jumps. Returns how many datagrams each side sent at the moment after it.
+    /// Advances the clock. Returns how many datagrams each side sent at the moment after the jump.
     fn jump(&mut self, span: Duration, first: First) -> [u64; 2] {
         let before = self.pair.link_stats().map(|stats| stats.offered);
         self.pair.now += span;
@@ -83,7 +84,7 @@ impl Both {
     }
 }
 
-/// Everything that is on its way arrives.
+/// Delivers everything in flight.
 fn deliver_all(pair: &mut Pair) {
     while let Some(datagram) = pair.links[0].poll_deliver(pair.now) {
         pair.server.receive(pair.now, &datagram, CLIENT);
@@ -94,7 +95,7 @@ fn deliver_all(pair: &mut Pair) {
 }
 
 #[test]
-fn jumps_shorter_than_the_idle_timeout_cost_time_and_nothing_else() {
+fn clock_jumps_shorter_than_the_idle_timeout_lose_no_data() {
     let mut jumps_made = 0;
     for seed in 0..24 {
         let mut rng = Rng::from_seed(seed).split("jumps");
@@ -107,10 +108,10 @@ fn jumps_shorter_than_the_idle_timeout_cost_time_and_nothing_else() {
             assert!(!idle, "seed {seed}: {} and {} bytes", both.flows[0].reader.read, both.flows[1].reader.read);
             steps_left -= 1;
             if steps_left == 0 {
-                // Far enough apart that something was heard in between.
+                // Far enough apart that packets arrive in between.
                 steps_left = rng.between(200, 1_000);
                 let span = Duration::from_millis(rng.between(1, 20_000));
-                let first = FIRSTS[rng.below(3) as usize];
+                let first = FIRST_CHOICES[rng.below(3) as usize];
                 let sent = both.jump(span, first);
                 jumps_made += 1;
                 let storm = sent.iter().any(|count| *count > BURST_MAX);
@@ -123,19 +124,20 @@ fn jumps_shorter_than_the_idle_timeout_cost_time_and_nothing_else() {
     assert!(jumps_made > 100, "{jumps_made} jumps");
 }
 
-/// How often a side said that it timed out, and that nothing else ended it.
+/// The number of timeout events; checks that no other event ended the connection.
 fn timed_out(both: &mut Both, side: usize) -> usize {
     let nodes = both.nodes();
     let ends = nodes[side].events[0].iter().filter(|event| matches!(event, Event::Closed(_)));
     let count = ends.clone().count();
     let silent = ends.filter(|event| **event == Event::Closed(ConnectionError::TimedOut)).count();
-    assert_eq!(count, silent, "only silence ended it");
+    assert_eq!(count, silent, "only the idle timeout ended it");
     silent
 }
 
-/// RFC 9000, section 10.1: a connection that was idle for longer than its timeout is closed silently and forgotten.
+/// RFC 9000, section 10.1: a connection that was idle for longer than its timeout is closed
+/// silently and its state discarded.
 #[test]
-fn hours_and_a_century_end_both_sides_silently_and_once() {
+fn clock_jumps_of_hours_and_a_century_time_out_both_sides_once() {
     let century = HOUR * 24 * 36_525;
     for seed in 0..30 {
         let mut rng = Rng::from_seed(seed).split("jumps");
@@ -145,10 +147,10 @@ fn hours_and_a_century_end_both_sides_silently_and_once() {
         for _ in 0..rng.between(1, 2_000) {
             both.step(Duration::from_secs(1));
         }
-        assert!(!both.is_done(), "seed {seed}: a transfer was under way");
+        assert!(!both.is_done(), "seed {seed}: a transfer was in progress");
         let span = if seed % 5 == 0 { century } else { HOUR * rng.between(1, 10) };
         let sent = both.jump(span, First::Timers);
-        assert_eq!(sent, [0, 0], "seed {seed}: a connection that timed out says nothing more");
+        assert_eq!(sent, [0, 0], "seed {seed}: a connection that timed out sends nothing more");
         both.pair.run_for(IDLE * 4);
         assert_eq!([timed_out(&mut both, 0), timed_out(&mut both, 1)], [1, 1], "seed {seed} after {span}");
         let Both { pair, .. } = &both;
@@ -157,10 +159,11 @@ fn hours_and_a_century_end_both_sides_silently_and_once() {
     }
 }
 
-/// A driver that looks at its sockets before its timers finds that somebody has spoken, hours ago: that is no sign of life
-/// (RFC 9000, section 10.1). The connection never hangs between life and death, and never bursts.
+/// A driver that reads its sockets before its timers run finds datagrams that arrived hours ago.
+/// They must not restart the idle timer (RFC 9000, section 10.1). The connection must not stay half
+/// open, and must not send a burst.
 #[test]
-fn hours_after_which_datagrams_are_found_first_end_silently() {
+fn datagrams_found_after_a_jump_of_hours_do_not_prevent_the_idle_timeout() {
     for seed in 0..30 {
         let mut rng = Rng::from_seed(seed).split("jumps");
         let mut both = Both::new(Setup::new(seed), 3_000_000);
@@ -181,7 +184,7 @@ fn hours_after_which_datagrams_are_found_first_end_silently() {
 }
 
 #[test]
-fn hours_of_rest_earn_no_burst() {
+fn hours_of_idleness_allow_no_burst() {
     let never_idle = |setup: Setup| setup.with_config(|config| config.idle_timeout = Duration::ZERO);
     let mut rested = Both::new(never_idle(Setup::new(1)), 5_000_000);
     rested.pair.run_for(HOUR * 5);
@@ -189,11 +192,11 @@ fn hours_of_rest_earn_no_burst() {
     rested.pair.record = Some(Vec::new());
     rested.pump();
     rested.pair.run_for(Duration::from_secs(2));
-    let record = rested.pair.record.take().expect("it was set");
+    let record = rested.pair.record.take().expect("the limit was set");
     let at_once = record.iter().filter(|(at, direction, _)| *at == begun && *direction == 0).count() as u64;
-    assert!((1..=BURST_MAX).contains(&at_once), "{at_once} datagrams at once after five hours of rest");
+    assert!((1..=BURST_MAX).contains(&at_once), "{at_once} datagrams at once after five idle hours");
 
-    // A user's limit is a promise over any interval.
+    // A configured rate limit holds over any interval.
     let cap = RateCap { rate: Rate::from_mbps(10), burst: 20_000 };
     let mut capped = Both::new(never_idle(Setup::new(2)).with_config(|config| config.rate_cap = Some(cap)), 5_000_000);
     capped.pair.run_for(HOUR * 5);
@@ -203,13 +206,13 @@ fn hours_of_rest_earn_no_burst() {
         capped.step(Duration::from_secs(1));
         let span = capped.pair.now - begun;
         let sent = capped.pair.link_stats()[0].offered_bytes - before;
-        assert!(sent <= cap.rate.bytes_in(span) + cap.burst, "{sent} bytes in {span} after five hours of rest");
+        assert!(sent <= cap.rate.bytes_in(span) + cap.burst, "{sent} bytes in {span} after five idle hours");
     }
     assert!(capped.pair.now > begun && capped.pair.link_stats()[0].offered_bytes > before + 50_000);
 }
 
 #[test]
-fn keep_alives_that_were_missed_are_not_made_up_for() {
+fn missed_keep_alives_are_not_sent_later() {
     let setup = Setup::new(3).with_config(|config| {
         config.idle_timeout = Duration::ZERO;
         config.keep_alive = Some(Duration::from_secs(10));
@@ -221,7 +224,7 @@ fn keep_alives_that_were_missed_are_not_made_up_for() {
     pair.now += HOUR * 10;
     pair.run_for(Duration::from_secs(9));
     let after = pair.link_stats().map(|stats| stats.offered);
-    // A PING each way and its answer, of 3600 that were missed.
+    // A PING in each direction and its acknowledgement, of 3600 that were missed.
     for direction in 0..2 {
         let sent = after[direction] - before[direction];
         assert!((1..=4).contains(&sent), "{sent} datagrams in nine seconds");

@@ -1,4 +1,4 @@
-//! A known pattern on its way through one stream, written when there is room and not before.
+//! A known pattern sent through one stream, written only when the stream is writable.
 
 use quic::{Connection, Dir, Event};
 use units::Instant;
@@ -9,18 +9,19 @@ use crate::support::{Node, apps};
 pub(crate) struct Flow {
     pub(crate) writer: apps::Writer,
     pub(crate) reader: apps::Reader,
-    /// Trying costs a chunk of the pattern each time, so it is only done when the connection says that there is room.
+    /// Each attempt to write generates a chunk of the pattern, so writes are attempted only after
+    /// the connection reported space.
     may_write: bool,
 }
 
 impl Flow {
-    /// A stream of connection `index` of `node`.
+    /// Opens a stream of connection `index` of `node`.
     pub(crate) fn open(node: &mut Node, index: usize, total: u64) -> Self {
         let id = node.connection(index).open(Dir::Uni).expect("the peer allows streams");
         Self { writer: apps::Writer::new(id, total), reader: apps::Reader::new(id), may_write: true }
     }
 
-    /// Writes what finds room, if the connection lives.
+    /// Writes what the stream accepts, if the connection is alive.
     pub(crate) fn write(&mut self, node: &mut Node, index: usize) {
         let id = self.writer.id;
         self.may_write |= node.take_event(index, |event| *event == Event::Writable(id)).is_some();
@@ -32,7 +33,7 @@ impl Flow {
         }
     }
 
-    /// Reads what is there, if the connection lives.
+    /// Reads what is available, if the connection is alive.
     pub(crate) fn read(&mut self, now: Instant, node: &mut Node, index: usize) {
         if let Some(connection) = established(node, index) {
             self.reader.pump_if_known(now, connection);

@@ -1,12 +1,13 @@
-//! Ten times more is offered than the link carries: it carries what it can, and nobody remembers the rest.
+//! Applications offer ten times what the link carries: the link is used fully, and no memory
+//! accumulates.
 
 use bytes::Bytes;
 use quic::{Chunk, Dir, Event, SendDatagramError};
 use recovery::RateCap;
 use units::{Duration, Rate};
 
-use crate::flow::Flow;
-use crate::held::Meter;
+use super::flow::Flow;
+use super::heap_meter::Meter;
 use crate::support::Setup;
 
 const LINK: Rate = Rate::from_mbps(20);
@@ -20,7 +21,7 @@ fn setup(seed: u64) -> Setup {
     })
 }
 
-/// Ten applications, each with a connection of its own and as much to say as the link carries in all.
+/// Ten applications, each with its own connection and as much data as the link carries in total.
 #[test]
 fn ten_connections_share_what_the_link_carries() {
     const CONNECTIONS: usize = 10;
@@ -55,14 +56,16 @@ fn ten_connections_share_what_the_link_carries() {
     assert!(stats.overflowed > 100 && stats.queue_bytes_max > QUEUE_BYTES * 9 / 10, "{stats:?}");
     assert!(goodput > LINK.mul_ratio(85, 100), "{goodput} of {LINK}");
     assert!(least > arrived / CONNECTIONS as u64 / 4, "one of ten got {least} of {arrived} bytes");
-    // Each holds a send buffer, which at this window is a few MiB at most, and as much again as packets and reassembly.
+    // Each side holds a send buffer, a few MiB at most with this window, and as much again in
+    // packets and reassembly.
     let held: u64 = pair.client.connections.iter().flatten().map(|it| it.stats().send.held_bytes).sum();
     assert!(meter.most() < 2 * held as usize + 4 * MIB, "{} bytes, {held} of them in send buffers", meter.most());
 }
 
-/// Datagrams have no flow control: what the link does not carry is dropped at its entrance, and the stream beside them lives.
+/// Datagrams have no flow control: those that the link does not carry are dropped at its queue, and
+/// a stream on the same connection still progresses.
 #[test]
-fn datagrams_beyond_the_link_are_dropped_and_a_stream_beside_them_lives() {
+fn datagrams_beyond_the_link_rate_are_dropped_and_a_stream_still_progresses() {
     const LEN: usize = 1_000;
     let span = Duration::from_secs(10);
     let mut pair = setup(2).build();
@@ -73,7 +76,7 @@ fn datagrams_beyond_the_link_are_dropped_and_a_stream_beside_them_lives() {
     let begun = pair.now;
     let gap = LINK.time_for(LEN as u64).mul_ratio(1, 10);
     while pair.now < begun + span {
-        // Ten times what the link carries, a hundred at a time.
+        // Ten times what the link carries, a hundred datagrams at a time.
         for _ in 0..100 {
             offered += 1;
             match pair.client.connection(0).send_datagram(Bytes::from_static(&[3; LEN])) {
@@ -95,20 +98,20 @@ fn datagrams_beyond_the_link_are_dropped_and_a_stream_beside_them_lives() {
     let goodput = Rate::from_transfer(datagrams + stream, span).expect("time passed");
     assert!(overload > LINK.mul_ratio(99, 10), "only {overload} were offered");
     assert!(refused > offered * 8 / 10, "{refused} of {offered} datagrams were refused");
-    // 4 % of each packet are headers at this length.
+    // At this length, 4 % of each packet are headers.
     assert!(goodput > LINK.mul_ratio(80, 100), "{goodput} of {LINK}: {datagrams} and {stream} bytes");
     let least = stream.min(datagrams) * 10;
     assert!(least > stream + datagrams, "{datagrams} bytes of datagrams and {stream} of the stream");
     assert!(meter.most() < 8 * MIB, "{} bytes", meter.most());
 }
 
-/// One message a stream, as an application sends them that waits for nothing.
+/// One message per stream, from an application that never waits.
 #[test]
 fn many_streams_together_hold_no_more_than_the_send_buffer() {
     const STREAMS: u64 = 1_000;
     let setup = Setup::new(3).with_config(|config| {
         config.send_buffer_max = 4 << 20;
-        // Room for what nobody reads.
+        // Flow-control credit for data that no application reads.
         (config.connection_window, config.connection_window_max) = (256 << 20, 256 << 20);
     });
     let mut pair = setup.build();
@@ -127,12 +130,12 @@ fn many_streams_together_hold_no_more_than_the_send_buffer() {
         rests.push((id, rest));
     }
     let held = pair.client.connection(0).stats().send.held_bytes;
-    // Each stream may have its share of 64 KiB, so that none is starved by the others.
+    // Each stream may hold its share of 64 KiB, so that none is starved by the others.
     assert!(held <= (4 << 20) + STREAMS * (64 << 10) + (1 << 20), "{held} bytes in a send buffer of 4 MiB");
     let shortest = rests.iter().map(|(_, rest)| message.len() - rest.len()).min();
-    assert_eq!(shortest, Some(64 << 10), "each has its share");
+    assert_eq!(shortest, Some(64 << 10), "each stream has its share");
 
-    // The last of them is read while nobody reads the others: they hold all the buffer and cannot stall it.
+    // The last stream is read while no other is: the others fill the buffer and cannot stall it.
     let (id, mut rest) = rests.pop().expect("streams were opened");
     let mut read = 0;
     let done = pair.run_until(Duration::from_secs(60), |pair| {
@@ -147,10 +150,11 @@ fn many_streams_together_hold_no_more_than_the_send_buffer() {
     assert!(done, "{read} of {} bytes were read, {} are not yet taken", message.len(), rest.len());
 }
 
-/// A sender that never uses its window learns nothing from it (RFC 9002, section 7.8), and what may be written ahead follows
-/// the window: a minute of it would be a minute by which a user sees too much done.
+/// A sender that never uses its window learns nothing from it (RFC 9002, section 7.8), and the
+/// write limit follows the window. Otherwise a minute of data could be buffered, and the user would
+/// see it reported as written.
 #[test]
-fn a_rate_cap_keeps_the_window_and_the_send_buffer_near_what_it_lets_out() {
+fn a_rate_limit_keeps_the_window_and_the_send_buffer_small() {
     let cap = RateCap { rate: Rate::from_mbps(2), burst: 20_000 };
     let mut pair = setup(4).with_config(|config| config.rate_cap = Some(cap)).build();
     pair.connect();

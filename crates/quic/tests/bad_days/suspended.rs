@@ -1,14 +1,15 @@
-//! One side is suspended: it does nothing while its clock, the network and the other side go on; then it wakes.
+//! One side is suspended: it does nothing while its clock, the network and the other side continue;
+//! then it resumes.
 
 use quic::{ConnectionError, Event, Side};
 use units::{Duration, Instant};
 
-use crate::flow::Flow;
+use super::flow::Flow;
 use crate::support::{CLIENT, Node, Pair, SERVER, Setup};
 
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Datagrams the waking side may send at its first moment.
+/// Datagrams that the resuming side may send at once.
 const BURST_MAX: u64 = 120;
 
 fn node(pair: &mut Pair, side: Side) -> &mut Node {
@@ -18,8 +19,8 @@ fn node(pair: &mut Pair, side: Side) -> &mut Node {
     }
 }
 
-/// Everything but `frozen` goes on for `span`. What is sent to it waits on the link, as it would in a socket. When the other
-/// side's connection has ended, this says when.
+/// Runs everything except `frozen` for `span`. Datagrams sent to it wait on the link, as they would
+/// in a socket. Returns when the other side's connection ended, if it did.
 fn run_without(pair: &mut Pair, frozen: Side, span: Duration) -> Option<Instant> {
     let until = pair.now + span;
     let awake = if frozen == Side::Client { Side::Server } else { Side::Client };
@@ -48,7 +49,7 @@ fn run_without(pair: &mut Pair, frozen: Side, span: Duration) -> Option<Instant>
     ended_at
 }
 
-/// A transfer from the client that is under way.
+/// A transfer from the client that is in progress.
 fn under_way(seed: u64) -> (Pair, Flow) {
     let mut pair = Setup::new(seed).build();
     pair.connect();
@@ -58,7 +59,7 @@ fn under_way(seed: u64) -> (Pair, Flow) {
     (pair, flow)
 }
 
-/// Both applications do what they can; the bytes read.
+/// Both applications read and write; returns the bytes read.
 fn go_on(pair: &mut Pair, flow: &mut Flow) -> u64 {
     flow.write(&mut pair.client, 0);
     flow.read(pair.now, &mut pair.server, 0);
@@ -66,51 +67,55 @@ fn go_on(pair: &mut Pair, flow: &mut Flow) -> u64 {
 }
 
 #[test]
-fn a_side_that_sleeps_for_less_than_the_idle_timeout_goes_on_as_if_it_had_not() {
+fn a_side_suspended_for_less_than_the_idle_timeout_continues() {
     for seed in 0..3 {
         for side in [Side::Client, Side::Server] {
             for seconds in [1, 10, 25] {
                 let (mut pair, mut flow) = under_way(seed);
                 let span = Duration::from_secs(seconds);
                 let before = pair.client.connection(0).stats().send.probe_timeouts;
-                assert_eq!(run_without(&mut pair, side, span), None, "{side:?} slept for {span}");
+                assert_eq!(run_without(&mut pair, side, span), None, "{side:?} was suspended for {span}");
                 let direction = usize::from(side == Side::Server);
                 let offered = pair.link_stats()[direction].offered;
                 let woken = pair.now;
                 while pair.step(woken) {}
                 let burst = pair.link_stats()[direction].offered - offered;
-                assert!(burst <= BURST_MAX, "{side:?} sent {burst} datagrams when it woke after {span}");
+                assert!(burst <= BURST_MAX, "{side:?} sent {burst} datagrams when it resumed after {span}");
                 let done = pair.run_until(Duration::from_secs(60), |pair| {
                     go_on(pair, &mut flow);
                     flow.is_done()
                 });
                 let took = pair.now - woken;
-                assert!(done && took < Duration::from_secs(10), "seed {seed}: {side:?} slept for {span}: {took}");
-                // The other side has noticed the silence.
+                assert!(done && took < Duration::from_secs(10), "seed {seed}: {side:?} suspended for {span}: {took}");
+                // The other side has detected the silence.
                 let probes = pair.client.connection(0).stats().send.probe_timeouts - before;
-                assert!(probes > 0 || side == Side::Client, "seed {seed}: {span} of silence, and no probe");
+                assert!(probes > 0 || side == Side::Client, "seed {seed}: {span} of silence without a probe");
             }
         }
     }
 }
 
 #[test]
-fn a_side_that_sleeps_for_longer_is_given_up_and_gives_up_itself() {
+fn a_side_suspended_for_longer_times_out_on_both_sides() {
     for seed in 0..3 {
         for side in [Side::Client, Side::Server] {
             for seconds in [35, 120, 7_200] {
                 let (mut pair, _) = under_way(seed);
                 let (asleep, span) = (pair.now, Duration::from_secs(seconds));
-                let given_up = run_without(&mut pair, side, span).expect("the other side gave up") - asleep;
+                let given_up = run_without(&mut pair, side, span).expect("the other side timed out") - asleep;
                 let least = IDLE.saturating_sub(Duration::from_millis(100));
-                assert!((least..IDLE + Duration::from_secs(3)).contains(&given_up), "given up after {given_up}");
+                assert!((least..IDLE + Duration::from_secs(3)).contains(&given_up), "timed out after {given_up}");
                 let woken = pair.now;
                 let ended = pair.run_until(span * 8 + IDLE * 2, |pair| {
                     let ended = node(pair, side).connections[0].is_none();
                     assert!(node(pair, side).events[0].iter().all(|event| !matches!(event, Event::Closed(_))) || ended);
                     ended
                 });
-                assert!(ended, "seed {seed}: {side:?} slept for {span} and has not ended {} later", pair.now - woken);
+                assert!(
+                    ended,
+                    "seed {seed}: {side:?} was suspended for {span} and has not ended {} later",
+                    pair.now - woken
+                );
                 let last = node(&mut pair, side).events[0].back().cloned();
                 assert_eq!(last, Some(Event::Closed(ConnectionError::TimedOut)), "seed {seed}");
             }
@@ -118,17 +123,17 @@ fn a_side_that_sleeps_for_longer_is_given_up_and_gives_up_itself() {
     }
 }
 
-/// What lies in a socket was sent long ago, and both sides know from their clocks that the connection is over (RFC 9000,
-/// section 10.1). Whoever wakes and reads first must not take it for a sign of life: it would wait for a whole idle timeout
-/// again, for a peer that is gone.
+/// Datagrams in a socket buffer were sent long ago, and both sides know from their clocks that the
+/// connection is over (RFC 9000, section 10.1). A side that resumes and reads them first must not
+/// restart its idle timer: it would wait for a whole idle timeout for a peer that is gone.
 #[test]
-fn a_side_that_slept_for_too_long_knows_at_once() {
+fn a_side_suspended_for_too_long_times_out_at_once() {
     for side in [Side::Client, Side::Server] {
         let (mut pair, _) = under_way(1);
-        run_without(&mut pair, side, Duration::from_secs(35)).expect("the other side gave up");
+        run_without(&mut pair, side, Duration::from_secs(35)).expect("the other side timed out");
         let woken = pair.now;
         let ended = pair.run_until(Duration::from_secs(300), |pair| node(pair, side).connections[0].is_none());
         let took = pair.now - woken;
-        assert!(ended && took < Duration::from_secs(5), "{side:?} woke, and noticed {took} later");
+        assert!(ended && took < Duration::from_secs(5), "{side:?} resumed, and timed out {took} later");
     }
 }

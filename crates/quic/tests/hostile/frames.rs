@@ -1,11 +1,11 @@
-//! Every frame type, used as it must not be.
+//! Every frame type in invalid use.
 
 use quic::{ConnectionId, Dir, ErrorCode, PathId, Side, StreamId};
 use wire::quic::{Close, CloseOrigin, Frame, Space, Stream, emit_ack, put_varint};
 
-use crate::support::hostile::{Duel, Hostile, Oddity, payload};
+use crate::support::hostile::{Hostile, HostilePair, SealOverrides, payload};
 
-/// The window of a stream, and of all of them, in the default configuration.
+/// The windows of a stream and of the connection in the default configuration.
 const STREAM_WINDOW: u64 = 1 << 20;
 const CONNECTION_WINDOW: u64 = 8 << 20;
 
@@ -21,12 +21,12 @@ fn bidi(index: u64) -> StreamId {
     StreamId::new(Side::Client, Dir::Bi, index)
 }
 
-/// A stream only the server may send on.
-fn servers_uni(index: u64) -> StreamId {
+/// A stream on which only the server may send.
+fn server_uni(index: u64) -> StreamId {
     StreamId::new(Side::Server, Dir::Uni, index)
 }
 
-fn servers_bidi(index: u64) -> StreamId {
+fn server_bidi(index: u64) -> StreamId {
     StreamId::new(Side::Server, Dir::Bi, index)
 }
 
@@ -37,22 +37,22 @@ fn new_id(sequence: u64, retire_prior_to: u64, byte: u8) -> Frame<'static> {
 
 #[track_caller]
 fn server_closes(what: &str, code: ErrorCode, frames: &[Frame<'_>]) {
-    let mut duel = Duel::against_server();
-    duel.say(&payload(frames));
-    duel.assert_closed(code, what);
+    let mut pair = HostilePair::against_server();
+    pair.send(&payload(frames));
+    pair.assert_closed(code, what);
 }
 
 #[track_caller]
 fn client_closes(what: &str, code: ErrorCode, frames: &[Frame<'_>]) {
-    let mut duel = Duel::against_client();
-    duel.say(&payload(frames));
-    duel.assert_closed(code, what);
+    let mut pair = HostilePair::against_client();
+    pair.send(&payload(frames));
+    pair.assert_closed(code, what);
 }
 
 #[test]
-fn streams_the_peer_may_not_send_on() {
+fn frames_for_streams_of_the_wrong_direction_are_refused() {
     let code = ErrorCode::STREAM_STATE_ERROR;
-    for id in [servers_uni(0), servers_bidi(0)] {
+    for id in [server_uni(0), server_bidi(0)] {
         let what = format!("{id}");
         // RFC 9000, sections 19.4, 19.8 and 19.13.
         server_closes(&what, code, &[Frame::Stream(Stream { id, offset: 0, fin: false, data: b"x" })]);
@@ -63,20 +63,20 @@ fn streams_the_peer_may_not_send_on() {
         server_closes(&what, code, &[Frame::StopSending { id, code: 1 }]);
         server_closes(&what, code, &[Frame::MaxStreamData { id, max: 9 }]);
     }
-    // Streams that only receive at the server.
+    // Receive-only streams of the server.
     server_closes("stop sending to a sender", code, &[Frame::StopSending { id: uni(0), code: 1 }]);
     server_closes("credit for a sender", code, &[Frame::MaxStreamData { id: uni(0), max: 9 }]);
 }
 
 #[test]
-fn more_streams_than_allowed() {
+fn streams_beyond_the_limit_are_refused() {
     let code = ErrorCode::STREAM_LIMIT_ERROR;
     // The default configuration allows 128 and 1024.
     for (dir, count) in [(Dir::Bi, 128), (Dir::Uni, 1024)] {
-        let mut duel = Duel::against_server();
-        duel.say(&payload(&[stream(count - 1, dir, 0, false, b"x")]));
-        duel.assert_alive("the last stream allowed");
-        assert_eq!(duel.victim.connection(0).stats().receive.streams_open, count as usize);
+        let mut pair = HostilePair::against_server();
+        pair.send(&payload(&[stream(count - 1, dir, 0, false, b"x")]));
+        pair.assert_alive("the last stream allowed");
+        assert_eq!(pair.victim.connection(0).stats().receive.streams_open, count as usize);
         let id = StreamId::new(Side::Client, dir, count);
         server_closes("data", code, &[stream(count, dir, 0, false, b"x")]);
         server_closes("reset", code, &[Frame::ResetStream { id, code: 0, final_size: 0 }]);
@@ -88,7 +88,7 @@ fn more_streams_than_allowed() {
 }
 
 #[test]
-fn more_data_than_allowed() {
+fn data_beyond_the_limit_are_refused() {
     let code = ErrorCode::FLOW_CONTROL_ERROR;
     server_closes("a byte beyond", code, &[stream(0, Dir::Uni, STREAM_WINDOW, false, b"x")]);
     server_closes("the last offset", code, &[stream(0, Dir::Uni, (1 << 62) - 2, false, b"x")]);
@@ -99,16 +99,16 @@ fn more_data_than_allowed() {
     let full = (0..FULL_STREAMS).map(|index| stream(index, Dir::Uni, end, false, b"x"));
     let all: Vec<_> = full.chain([stream(FULL_STREAMS, Dir::Uni, 0, false, b"x")]).collect();
     server_closes("the connection's window", code, &all);
-    let mut duel = Duel::against_server();
-    duel.say(&payload(&all[..FULL_STREAMS as usize]));
-    duel.assert_alive("exactly the connection's window");
+    let mut pair = HostilePair::against_server();
+    pair.send(&payload(&all[..FULL_STREAMS as usize]));
+    pair.assert_alive("exactly the connection's window");
     let reset = Frame::ResetStream { id: uni(FULL_STREAMS), code: 0, final_size: 1 };
-    duel.say(&payload(&[reset]));
-    duel.assert_closed(code, "a reset beyond the connection's window");
+    pair.send(&payload(&[reset]));
+    pair.assert_closed(code, "a reset beyond the connection's window");
 }
 
 #[test]
-fn final_sizes_that_change() {
+fn a_changed_final_size_is_refused() {
     let code = ErrorCode::FINAL_SIZE_ERROR;
     let id = uni(0);
     let reset = |final_size| Frame::ResetStream { id, code: 0, final_size };
@@ -120,13 +120,13 @@ fn final_sizes_that_change() {
     server_closes("a reset after the end", code, &[data(0, true), reset(11)]);
     server_closes("two resets", code, &[reset(5), reset(6)]);
     server_closes("data behind a reset", code, &[reset(5), data(0, false)]);
-    let mut duel = Duel::against_server();
-    duel.say(&payload(&[data(0, true), data(0, true), data(0, false), reset(10), reset(10)]));
-    duel.assert_alive("repetitions that agree");
+    let mut pair = HostilePair::against_server();
+    pair.send(&payload(&[data(0, true), data(0, true), data(0, false), reset(10), reset(10)]));
+    pair.assert_alive("consistent repetitions");
 }
 
 #[test]
-fn connection_ids_that_contradict() {
+fn contradictory_connection_ids_are_refused() {
     let violation = ErrorCode::PROTOCOL_VIOLATION;
     server_closes(
         "too many",
@@ -150,15 +150,15 @@ fn connection_ids_that_contradict() {
     );
     let retires_itself = new_id(1, 2, 1);
     server_closes("retires the id it issues", ErrorCode::FRAME_ENCODING_ERROR, &[retires_itself]);
-    let mut duel = Duel::against_server();
-    duel.say(&payload(&[new_id(1, 0, 1), new_id(1, 0, 1), new_id(2, 2, 2), new_id(1, 0, 1)]));
-    duel.assert_alive("repetitions and retirement");
-    assert!(duel.hostile.has_heard(|frame| matches!(frame, Frame::RetireConnectionId { sequence: 0, .. })));
-    assert!(duel.hostile.has_heard(|frame| matches!(frame, Frame::RetireConnectionId { sequence: 1, .. })));
+    let mut pair = HostilePair::against_server();
+    pair.send(&payload(&[new_id(1, 0, 1), new_id(1, 0, 1), new_id(2, 2, 2), new_id(1, 0, 1)]));
+    pair.assert_alive("repetitions and retirement");
+    assert!(pair.hostile.has_received(|frame| matches!(frame, Frame::RetireConnectionId { sequence: 0, .. })));
+    assert!(pair.hostile.has_received(|frame| matches!(frame, Frame::RetireConnectionId { sequence: 1, .. })));
 }
 
 #[test]
-fn acknowledgements_of_what_was_never_sent() {
+fn acknowledgements_of_unsent_packets_are_refused() {
     let ack = |ranges: &[std::ops::RangeInclusive<u64>]| {
         let mut out = Vec::new();
         emit_ack(None, 0, ranges.iter().cloned(), None, &mut out);
@@ -169,31 +169,32 @@ fn acknowledgements_of_what_was_never_sent() {
         ("the largest number", vec![(1 << 62) - 1..=(1 << 62) - 1]),
         ("everything", vec![0..=(1 << 62) - 1]),
     ] {
-        let mut duel = Duel::against_server();
-        duel.say(&ack(&ranges));
-        duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, what);
+        let mut pair = HostilePair::against_server();
+        pair.send(&ack(&ranges));
+        pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, what);
     }
-    // Ranges below zero cannot be written by `emit_ack`: largest 0, no delay, no more ranges, first range of 5.
-    let mut duel = Duel::against_server();
-    duel.say(&[0x02, 0, 0, 0, 5]);
-    duel.assert_closed(ErrorCode::FRAME_ENCODING_ERROR, "below zero");
+    // `emit_ack` cannot write ranges below zero: largest 0, no delay, no more ranges, first range
+    // of 5.
+    let mut pair = HostilePair::against_server();
+    pair.send(&[0x02, 0, 0, 0, 5]);
+    pair.assert_closed(ErrorCode::FRAME_ENCODING_ERROR, "below zero");
 }
 
 #[test]
-fn frames_that_only_the_other_role_sends() {
+fn frames_of_the_other_role_are_refused() {
     let violation = ErrorCode::PROTOCOL_VIOLATION;
     // RFC 9000, sections 19.7 and 19.20.
     server_closes("HANDSHAKE_DONE", violation, &[Frame::HandshakeDone]);
     server_closes("NEW_TOKEN", violation, &[Frame::NewToken { token: b"t" }]);
-    let mut duel = Duel::against_client();
-    duel.say(&payload(&[Frame::HandshakeDone, Frame::NewToken { token: b"t" }]));
-    duel.assert_alive("a server's frames");
-    duel.say(&[0x07, 0]);
-    duel.assert_closed(ErrorCode::FRAME_ENCODING_ERROR, "an empty token");
+    let mut pair = HostilePair::against_client();
+    pair.send(&payload(&[Frame::HandshakeDone, Frame::NewToken { token: b"t" }]));
+    pair.assert_alive("a server's frames");
+    pair.send(&[0x07, 0]);
+    pair.assert_closed(ErrorCode::FRAME_ENCODING_ERROR, "an empty token");
 }
 
 #[test]
-fn acknowledgements_faster_than_we_promised_may_not_be_asked_for() {
+fn an_ack_delay_below_min_ack_delay_is_refused() {
     let wish = |delay_us| Frame::AckFrequency {
         sequence: 0,
         ack_eliciting_threshold: 1,
@@ -205,7 +206,7 @@ fn acknowledgements_faster_than_we_promised_may_not_be_asked_for() {
 }
 
 #[test]
-fn frames_of_extensions_that_were_not_negotiated() {
+fn frames_of_unnegotiated_extensions_are_refused() {
     let path = PathId(1);
     let code = ErrorCode::FRAME_ENCODING_ERROR;
     let id = ConnectionId::new(&[3; 8]).expect("eight bytes");
@@ -225,13 +226,13 @@ fn frames_of_extensions_that_were_not_negotiated() {
     }
     let mut path_ack = Vec::new();
     emit_ack(Some(path), 0, std::iter::once(0..=0), None, &mut path_ack);
-    let mut duel = Duel::against_server();
-    duel.say(&path_ack);
-    duel.assert_closed(code, "PATH_ACK");
+    let mut pair = HostilePair::against_server();
+    pair.send(&path_ack);
+    pair.assert_closed(code, "PATH_ACK");
 }
 
 #[test]
-fn frames_that_cannot_be_read() {
+fn malformed_frames_are_refused() {
     let code = ErrorCode::FRAME_ENCODING_ERROR;
     let mut unknown = Vec::new();
     put_varint(&mut unknown, 0x1234_5678);
@@ -246,24 +247,26 @@ fn frames_that_cannot_be_read() {
         ("2^60 + 1 streams", &[0x12, 0xd0, 0, 0, 0, 0, 0, 0, 1], code),
     ];
     for (what, bytes, code) in samples {
-        let mut duel = Duel::against_server();
-        duel.say(bytes);
-        duel.assert_closed(code, what);
+        let mut pair = HostilePair::against_server();
+        pair.send(bytes);
+        pair.assert_closed(code, what);
     }
 }
 
-/// What a server has told a client before the client's last flight: Handshake keys are there, 1-RTT keys are not used.
-fn in_the_middle_of_the_handshake() -> Duel {
-    let mut duel = Duel::with_server(Default::default(), Hostile::ordinary_client(7));
-    // The handshake is complete now, so the victim has forgotten Handshake keys; a fresh one is stopped half way.
-    duel.hostile = Hostile::ordinary_client(8);
-    let hello = duel.hostile.flight();
-    hello.iter().for_each(|datagram| duel.deliver(datagram));
-    duel
+/// The packets a client has received from a server before its last flight: Handshake keys are
+/// installed, 1-RTT keys are not used.
+fn in_the_middle_of_the_handshake() -> HostilePair {
+    let mut pair = HostilePair::with_server(Default::default(), Hostile::ordinary_client(7));
+    // Now the handshake is complete, so the victim has discarded its Handshake keys; another one is
+    // stopped in mid-handshake.
+    pair.hostile = Hostile::ordinary_client(8);
+    let hello = pair.hostile.flight();
+    hello.iter().for_each(|datagram| pair.deliver(datagram));
+    pair
 }
 
 #[test]
-fn handshake_packets_hold_handshake_frames_only() {
+fn one_rtt_frames_in_handshake_packets_are_refused() {
     let violation = ErrorCode::PROTOCOL_VIOLATION;
     let forbidden = [
         Frame::MaxData(1),
@@ -277,53 +280,53 @@ fn handshake_packets_hold_handshake_frames_only() {
     ];
     for frame in forbidden {
         for space in [Space::Initial, Space::Handshake] {
-            let mut duel = in_the_middle_of_the_handshake();
-            let _our_finished_stays_here = duel.hostile.flight();
+            let mut pair = in_the_middle_of_the_handshake();
+            let _our_finished_stays_here = pair.hostile.flight();
             let mut body = payload(&[frame]);
             body.resize(body.len().max(1150), 0);
-            let packet = duel.hostile.packet(space, &body);
-            duel.deliver(&packet);
-            duel.assert_closed(violation, &format!("{frame:?} in {space:?}"));
+            let packet = pair.hostile.packet(space, &body);
+            pair.deliver(&packet);
+            pair.assert_closed(violation, &format!("{frame:?} in {space:?}"));
         }
     }
 }
 
 #[test]
-fn handshake_bytes_in_the_wrong_place() {
+fn handshake_bytes_at_a_wrong_level_or_offset_are_refused() {
     // New bytes at a level that TLS has left (RFC 9001, section 4.1.3).
-    let mut duel = in_the_middle_of_the_handshake();
+    let mut pair = in_the_middle_of_the_handshake();
     let mut body = payload(&[Frame::Crypto { offset: 1_000, data: b"more of the hello" }]);
     body.resize(1150, 0);
-    let packet = duel.hostile.packet(Space::Initial, &body);
-    duel.deliver(&packet);
-    duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "an old level");
+    let packet = pair.hostile.packet(Space::Initial, &body);
+    pair.deliver(&packet);
+    pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "an old level");
 
-    // A message that no handshake has.
-    let mut duel = Duel::against_server();
-    duel.say(&payload(&[Frame::Crypto { offset: 0, data: &[20, 0, 0, 0] }]));
-    duel.assert_closed(ErrorCode::crypto(40), "a second Finished");
+    // A message that does not exist in any handshake.
+    let mut pair = HostilePair::against_server();
+    pair.send(&payload(&[Frame::Crypto { offset: 0, data: &[20, 0, 0, 0] }]));
+    pair.assert_closed(ErrorCode::crypto(40), "a second Finished");
 
-    // Bytes far ahead of what was read.
-    let mut duel = Duel::against_server();
-    duel.say(&payload(&[Frame::Crypto { offset: 1 << 17, data: b"x" }]));
-    duel.assert_closed(ErrorCode::CRYPTO_BUFFER_EXCEEDED, "far ahead");
-    let mut duel = Duel::against_server();
-    duel.say(&payload(&[Frame::Crypto { offset: (1 << 62) - 2, data: b"x" }]));
-    duel.assert_closed(ErrorCode::CRYPTO_BUFFER_EXCEEDED, "as far as there is");
+    // Bytes far beyond what was read.
+    let mut pair = HostilePair::against_server();
+    pair.send(&payload(&[Frame::Crypto { offset: 1 << 17, data: b"x" }]));
+    pair.assert_closed(ErrorCode::CRYPTO_BUFFER_EXCEEDED, "far ahead");
+    let mut pair = HostilePair::against_server();
+    pair.send(&payload(&[Frame::Crypto { offset: (1 << 62) - 2, data: b"x" }]));
+    pair.assert_closed(ErrorCode::CRYPTO_BUFFER_EXCEEDED, "as far as there is");
 }
 
 #[test]
-fn datagrams_nobody_asked_for() {
+fn unnegotiated_datagrams_are_refused() {
     let config = quic::TransportConfig { datagram_receive_buffer: 0, ..Default::default() };
-    let mut duel = Duel::established(Duel::with_server(config, Hostile::ordinary_client(7)));
-    duel.say(&payload(&[Frame::Datagram { data: b"x" }]));
-    duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "RFC 9221, section 3");
+    let mut pair = HostilePair::established(HostilePair::with_server(config, Hostile::ordinary_client(7)));
+    pair.send(&payload(&[Frame::Datagram { data: b"x" }]));
+    pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "RFC 9221, section 3");
 }
 
 #[test]
-fn frames_that_change_nothing_change_nothing() {
-    let mut duel = Duel::against_server();
-    duel.say(&payload(&[
+fn frames_without_effect_are_accepted() {
+    let mut pair = HostilePair::against_server();
+    pair.send(&payload(&[
         Frame::DataBlocked(0),
         Frame::StreamsBlocked { dir: Dir::Bi, limit: 7 },
         Frame::StreamsBlocked { dir: Dir::Uni, limit: 1 << 60 },
@@ -335,29 +338,29 @@ fn frames_that_change_nothing_change_nothing() {
         Frame::Padding { len: 200 },
         Frame::Datagram { data: b"" },
     ]));
-    duel.assert_alive("noise");
-    assert_eq!(duel.victim.connection(0).stats().receive.streams_open, 0);
-    assert_eq!(duel.victim.connection(0).recv_datagram().as_deref(), Some(&b""[..]));
+    pair.assert_alive("noise");
+    assert_eq!(pair.victim.connection(0).stats().receive.streams_open, 0);
+    assert_eq!(pair.victim.connection(0).recv_datagram().as_deref(), Some(&b""[..]));
 }
 
 #[test]
 fn a_frame_in_a_packet_with_an_error_before_it_counts_and_one_after_it_does_not() {
-    let mut duel = Duel::against_server();
+    let mut pair = HostilePair::against_server();
     let mut body = payload(&[stream(0, Dir::Uni, 0, false, b"x")]);
     put_varint(&mut body, 0x1234_5678);
     body.extend(payload(&[stream(1, Dir::Uni, 0, false, b"x")]));
-    let packet = duel.hostile.odd_packet(Space::Data, &body, Oddity::default());
-    duel.deliver(&packet);
-    duel.assert_closed(ErrorCode::FRAME_ENCODING_ERROR, "an unknown frame between two streams");
+    let packet = pair.hostile.packet_with(Space::Data, &body, SealOverrides::default());
+    pair.deliver(&packet);
+    pair.assert_closed(ErrorCode::FRAME_ENCODING_ERROR, "an unknown frame between two streams");
 }
 
 #[test]
-fn the_peers_goodbye_is_heard_and_answered_by_silence() {
+fn a_connection_closed_by_the_peer_drains_silently() {
     for origin in [CloseOrigin::Transport { frame_type: 0 }, CloseOrigin::Application] {
-        let mut duel = Duel::against_server();
+        let mut pair = HostilePair::against_server();
         let reason = [0xff; 300];
-        duel.say(&payload(&[Frame::Close(Close { code: 77, origin, reason: &reason })]));
-        let event = duel.victim.events[0].back().cloned();
+        pair.send(&payload(&[Frame::Close(Close { code: 77, origin, reason: &reason })]));
+        let event = pair.victim.events[0].back().cloned();
         match origin {
             CloseOrigin::Application => assert!(
                 matches!(&event, Some(quic::Event::Closed(quic::ConnectionError::ClosedByPeer { code: 77, reason: words }))
@@ -370,26 +373,26 @@ fn the_peers_goodbye_is_heard_and_answered_by_silence() {
                 "{event:?}"
             ),
         }
-        let before = duel.hostile.heard.len();
+        let before = pair.hostile.opened.len();
         for _ in 0..10 {
-            duel.say(&[1]);
+            pair.send(&[1]);
         }
-        assert_eq!(duel.hostile.heard.len(), before, "draining sends nothing (RFC 9000, section 10.2.2)");
-        duel.wait(units::Duration::from_secs(10));
-        assert!(duel.victim.connections[0].is_none(), "drained");
-        assert_eq!(duel.victim.endpoint.route_count(), 0);
+        assert_eq!(pair.hostile.opened.len(), before, "draining sends nothing (RFC 9000, section 10.2.2)");
+        pair.wait(units::Duration::from_secs(10));
+        assert!(pair.victim.connections[0].is_none(), "drained");
+        assert_eq!(pair.victim.endpoint.route_count(), 0);
     }
 }
 
 #[test]
 fn nothing_follows_the_last_event() {
-    let mut duel = Duel::against_server();
-    let now = duel.now;
-    duel.victim.connection(0).close(now, 1, "enough");
-    duel.say(&payload(&[stream(0, Dir::Uni, 0, true, b"x"), Frame::MaxStreams { dir: Dir::Uni, max: 1 << 20 }]));
+    let mut pair = HostilePair::against_server();
+    let now = pair.now;
+    pair.victim.connection(0).close(now, 1, "enough");
+    pair.send(&payload(&[stream(0, Dir::Uni, 0, true, b"x"), Frame::MaxStreams { dir: Dir::Uni, max: 1 << 20 }]));
     let violation = Frame::HandshakeDone;
-    duel.say(&payload(&[violation]));
-    let events = &duel.victim.events[0];
+    pair.send(&payload(&[violation]));
+    let events = &pair.victim.events[0];
     assert_eq!(events.back(), Some(&quic::Event::Closed(quic::ConnectionError::ClosedLocally)), "{events:?}");
-    assert_eq!(duel.hostile.close(), Some((ErrorCode(1), true)));
+    assert_eq!(pair.hostile.close(), Some((ErrorCode(1), true)));
 }

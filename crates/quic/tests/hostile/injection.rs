@@ -1,28 +1,29 @@
-//! What the fuzz targets do, for a fixed number of inputs from seeds.
+//! The fuzz targets' checks, for a fixed number of seeded inputs.
 
 use crate::support::injection::{datagrams_into_live_pair, payloads_into_connection, random_input};
 
 #[test]
-fn strangers_datagrams_do_not_impress_a_live_pair() {
+fn unauthenticated_datagrams_do_not_disturb_a_live_pair() {
     for seed in 0..300 {
         datagrams_into_live_pair(&random_input(seed, 1500));
     }
 }
 
 #[test]
-fn whatever_a_peer_seals_ends_a_connection_or_does_not() {
+fn any_sealed_payload_closes_the_connection_or_leaves_it_alive() {
     for seed in 0..20_000 {
         payloads_into_connection(&random_input(seed, 600));
     }
 }
 
-/// `LITZ_CORPUS=fuzz/corpus cargo test -p litz-quic --test hostile -- --ignored write_seed_corpora` gives each target a
-/// start: what a real pair says, and the inputs of the tests above.
+/// `LITZ_CORPUS=fuzz/corpus cargo test -p litz-quic --test all -- --ignored write_seed_corpora`
+/// writes a seed corpus for each target: the datagrams of a real pair, and the inputs of the tests
+/// above.
 #[test]
 #[ignore = "writes files"]
 fn write_seed_corpora() {
     let root = std::env::var_os("LITZ_CORPUS").expect("LITZ_CORPUS names a folder");
-    // Tests run in their crate's folder; the path is meant from the repository's.
+    // Tests run in the crate's folder; the path is relative to the repository's.
     let root = std::path::Path::new("../..").join(root);
     let mut pair = crate::support::Setup::new(1).with_loss(5).build();
     pair.record = Some(Vec::new());
@@ -35,7 +36,7 @@ fn write_seed_corpora() {
     };
     let record = pair.record.take().expect("recording");
     for (index, (.., datagram)) in record.iter().enumerate().step_by(3).take(60) {
-        // The `packet` target takes the length of our connection IDs from the first byte.
+        // The first input byte of the `packet` target is the length of our connection IDs.
         write("packet", index, &[&[8], &datagram[..]].concat());
     }
     for index in 0..40 {

@@ -1,12 +1,12 @@
-//! Frames and packets of the multipath extension (draft-ietf-quic-multipath-21), used as they must not be.
+//! Frames and packets of the multipath extension (draft-ietf-quic-multipath-21) in invalid use.
 
 use quic::{ConnectionId, Dir, ErrorCode, PathId, PathState};
 use units::Duration;
 use wire::quic::{Frame, Space, emit_ack};
 
-use crate::support::hostile::{Duel, hostile_on, payload};
+use crate::support::hostile::{HostilePair, hostile_on, payload};
 
-/// The highest path ID that the victims here take.
+/// The highest path ID that the victims here accept.
 const MAX: u32 = 3;
 
 fn path_id(path: u32, sequence: u64, byte: u8) -> Frame<'static> {
@@ -35,66 +35,66 @@ fn frames_of(path: u32) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Both victims, with four paths agreed on.
-fn victims() -> [Duel; 2] {
-    [Duel::against_multipath_server(MAX + 1, MAX), Duel::against_multipath_client(MAX + 1, MAX)]
+/// Both victims, with four paths negotiated.
+fn victims() -> [HostilePair; 2] {
+    [HostilePair::against_multipath_server(MAX + 1, MAX), HostilePair::against_multipath_client(MAX + 1, MAX)]
 }
 
-/// A server with `count` paths after the first, all of them validated.
-fn server_with_paths(count: u32) -> Duel {
-    let mut duel = Duel::against_multipath_server(count + 1, count);
+/// A server with `count` paths besides the first, all of them validated.
+fn server_with_paths(count: u32) -> HostilePair {
+    let mut pair = HostilePair::against_multipath_server(count + 1, count);
     for path in 1..=count {
-        let issued = [duel.hostile.issue(path, 0)];
-        duel.say_and_ack(&payload(&issued));
-        duel.say_on(path, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
-        let asked = duel.hostile.heard.iter().filter(|heard| heard.path == PathId(path));
-        let answers: Vec<[u8; 8]> = asked
-            .flat_map(|heard| heard.frames())
+        let issued = [pair.hostile.issue(path, 0)];
+        pair.send_and_ack(&payload(&issued));
+        pair.send_on(path, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
+        let on_path = pair.hostile.opened.iter().filter(|packet| packet.path == PathId(path));
+        let challenges: Vec<[u8; 8]> = on_path
+            .flat_map(|packet| packet.frames())
             .filter_map(|frame| if let Frame::PathChallenge(data) = frame { Some(data) } else { None })
             .collect();
-        duel.say_on(path, &payload(&[Frame::PathResponse(answers[0])]));
+        pair.send_on(path, &payload(&[Frame::PathResponse(challenges[0])]));
     }
-    let stats = duel.victim.connection(0).path_stats();
+    let stats = pair.victim.connection(0).path_stats();
     assert!(stats.len() == count as usize + 1 && stats.iter().all(|path| path.state == PathState::Active), "{stats:?}");
-    duel
+    pair
 }
 
 #[test]
-fn frames_about_paths_beyond_the_limit() {
+fn frames_about_paths_beyond_the_limit_are_refused() {
     // Section 4: a connection error of type PROTOCOL_VIOLATION.
     for path in [MAX + 1, MAX + 2, 1 << 20, u32::MAX] {
         for (name, frame) in frames_of(path) {
-            for mut duel in victims() {
-                duel.say(&frame);
-                duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, &format!("{name} of path {path}"));
+            for mut pair in victims() {
+                pair.send(&frame);
+                pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, &format!("{name} of path {path}"));
             }
         }
     }
 }
 
 #[test]
-fn frames_that_were_not_agreed_on() {
+fn multipath_frames_without_negotiation_are_refused() {
     // RFC 9000, section 12.4: an unknown frame type.
     for path in [0, 1] {
         let mut frames = frames_of(path);
         frames.push(("MAX_PATH_ID", payload(&[Frame::MaxPathId(PathId(path))])));
         for (name, frame) in frames {
-            let victims: [Duel; 4] = [
-                Duel::against_server(),
-                Duel::against_client(),
-                Duel::against_multipath_server(0, MAX),
-                Duel::against_multipath_client(0, MAX),
+            let victims: [HostilePair; 4] = [
+                HostilePair::against_server(),
+                HostilePair::against_client(),
+                HostilePair::against_multipath_server(0, MAX),
+                HostilePair::against_multipath_client(0, MAX),
             ];
-            for mut duel in victims {
-                duel.say(&frame);
-                duel.assert_closed(ErrorCode::FRAME_ENCODING_ERROR, name);
+            for mut pair in victims {
+                pair.send(&frame);
+                pair.assert_closed(ErrorCode::FRAME_ENCODING_ERROR, name);
             }
         }
     }
 }
 
 #[test]
-fn frames_in_packets_of_the_handshake() {
+fn multipath_frames_in_handshake_packets_are_refused() {
     // Section 4: only in 1-RTT packets.
     let mut frames = frames_of(0);
     frames.push(("MAX_PATH_ID", payload(&[Frame::MaxPathId(PathId(MAX))])));
@@ -103,68 +103,68 @@ fn frames_in_packets_of_the_handshake() {
         let rng_seed = 7;
         let mut hostile = crate::support::hostile::Hostile::multipath_client(rng_seed, MAX);
         let first = hostile.flight();
-        let mut duel = Duel::with_server(config, hostile);
-        first.iter().for_each(|datagram| duel.deliver(datagram));
-        let packet = duel.hostile.packet(Space::Initial, &frame);
-        duel.deliver(&packet);
-        duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, name);
+        let mut pair = HostilePair::with_server(config, hostile);
+        first.iter().for_each(|datagram| pair.deliver(datagram));
+        let packet = pair.hostile.packet(Space::Initial, &frame);
+        pair.deliver(&packet);
+        pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, name);
     }
 }
 
 #[test]
-fn acknowledgements_of_what_was_never_sent() {
+fn acknowledgements_of_unsent_packets_are_refused() {
     // RFC 9000, section 13.1, path by path.
     for (path, number) in [(0, 500), (1, 500), (1, (1 << 62) - 1)] {
-        let mut duel = server_with_paths(1);
+        let mut pair = server_with_paths(1);
         let ack = path_ack(path, number, number);
-        duel.say(&ack);
-        duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, &format!("packet {number} of path {path}"));
+        pair.send(&ack);
+        pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, &format!("packet {number} of path {path}"));
     }
-    // Of paths that are agreed on and not open, or over, nothing is known: silently ignored.
-    let mut duel = server_with_paths(2);
-    duel.say(&payload(&[Frame::PathAbandon { path: PathId(2), code: 0 }]));
-    duel.say(&path_ack(2, 0, 0));
-    duel.assert_alive("an acknowledgement of a path that is over");
-    duel.wait(Duration::from_secs(10));
-    duel.say(&path_ack(2, 0, 0));
-    duel.say(&path_ack(2, 0, 1_000));
-    duel.assert_alive("long after");
-    for mut duel in victims() {
-        duel.say(&path_ack(2, 0, 5));
-        duel.assert_alive("an acknowledgement of a path that nobody opened");
+    // Paths that are negotiated and not open, or closed, have no state: such frames are ignored.
+    let mut pair = server_with_paths(2);
+    pair.send(&payload(&[Frame::PathAbandon { path: PathId(2), code: 0 }]));
+    pair.send(&path_ack(2, 0, 0));
+    pair.assert_alive("an acknowledgement of a closed path");
+    pair.wait(Duration::from_secs(10));
+    pair.send(&path_ack(2, 0, 0));
+    pair.send(&path_ack(2, 0, 1_000));
+    pair.assert_alive("long after");
+    for mut pair in victims() {
+        pair.send(&path_ack(2, 0, 5));
+        pair.assert_alive("an acknowledgement of an unopened path");
     }
 }
 
 #[test]
-fn path_limits_that_fall_or_are_huge() {
+fn path_limits_that_decrease_or_are_too_large_are_refused() {
     for max in [MAX, MAX + 1, 1 << 30, u32::MAX] {
-        for mut duel in victims() {
-            duel.say_and_ack(&payload(&[Frame::MaxPathId(PathId(max))]));
-            // Lower than before, but not than the first one: overtaken (section 4.6).
-            duel.say_and_ack(&payload(&[Frame::MaxPathId(PathId(MAX))]));
-            duel.say_and_ack(&payload(&[Frame::Ping]));
-            duel.wait(Duration::from_secs(1));
-            duel.assert_alive(&format!("a limit of {max}"));
-            assert!(!duel.hostile.can_use(MAX + 1), "no more IDs than we take");
+        for mut pair in victims() {
+            pair.send_and_ack(&payload(&[Frame::MaxPathId(PathId(max))]));
+            // Lower than before, but not than the initial limit: reordered (section 4.6).
+            pair.send_and_ack(&payload(&[Frame::MaxPathId(PathId(MAX))]));
+            pair.send_and_ack(&payload(&[Frame::Ping]));
+            pair.wait(Duration::from_secs(1));
+            pair.assert_alive(&format!("a limit of {max}"));
+            assert!(!pair.hostile.can_use(MAX + 1), "no more IDs than the limit");
         }
     }
     for max in [0, MAX - 1] {
-        for mut duel in victims() {
-            duel.say(&payload(&[Frame::MaxPathId(PathId(max))]));
-            duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, &format!("{max} after {MAX}"));
+        for mut pair in victims() {
+            pair.send(&payload(&[Frame::MaxPathId(PathId(max))]));
+            pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, &format!("{max} after {MAX}"));
         }
     }
 }
 
 #[test]
-fn connection_ids_of_paths() {
-    for mut duel in victims() {
-        // The same one for two paths (section 3.2.1).
-        duel.say(&payload(&[path_id(1, 0, 1), path_id(2, 0, 1)]));
-        duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "an ID for two paths");
+fn connection_ids_of_paths_must_be_distinct_and_within_the_limit() {
+    for mut pair in victims() {
+        // The same ID for two paths (section 3.2.1).
+        pair.send(&payload(&[path_id(1, 0, 1), path_id(2, 0, 1)]));
+        pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "an ID for two paths");
     }
-    for mut duel in victims() {
-        let first = duel.hostile.local_id;
+    for mut pair in victims() {
+        let first = pair.hostile.local_id;
         let frame = Frame::NewConnectionId {
             path: Some(PathId(1)),
             sequence: 0,
@@ -172,236 +172,239 @@ fn connection_ids_of_paths() {
             id: first,
             reset_token: [1; 16],
         };
-        duel.say(&payload(&[frame]));
-        duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "the first path's ID for another one");
+        pair.send(&payload(&[frame]));
+        pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "the first path's ID for another one");
     }
-    for mut duel in victims() {
-        duel.say(&payload(&[path_id(1, 0, 1)]));
+    for mut pair in victims() {
+        pair.send(&payload(&[path_id(1, 0, 1)]));
         let id = ConnectionId::new(&[1; 8]).expect("eight bytes");
         let frame = Frame::NewConnectionId { path: None, sequence: 1, retire_prior_to: 0, id, reset_token: [1; 16] };
-        duel.say(&payload(&[frame]));
-        duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "another path's ID for the first one");
+        pair.send(&payload(&[frame]));
+        pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "another path's ID for the first one");
     }
-    for mut duel in victims() {
-        duel.say(&payload(&[path_id(1, 0, 1), path_id(1, 0, 2)]));
-        duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "two IDs of one number");
+    for mut pair in victims() {
+        pair.send(&payload(&[path_id(1, 0, 1), path_id(1, 0, 2)]));
+        pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "two IDs of one number");
     }
-    for mut duel in victims() {
-        // More than we said that we keep, on one path.
-        duel.say(&payload(&[path_id(1, 0, 1), path_id(1, 1, 2)]));
-        duel.assert_alive("as many as we keep");
-        duel.say(&payload(&[path_id(1, 2, 3)]));
-        duel.assert_closed(ErrorCode::CONNECTION_ID_LIMIT_ERROR, "more IDs than we keep");
+    for mut pair in victims() {
+        // More than the advertised limit, on one path.
+        pair.send(&payload(&[path_id(1, 0, 1), path_id(1, 1, 2)]));
+        pair.assert_alive("as many as the limit");
+        pair.send(&payload(&[path_id(1, 2, 3)]));
+        pair.assert_closed(ErrorCode::CONNECTION_ID_LIMIT_ERROR, "more IDs than the limit");
     }
-    for mut duel in victims() {
-        // As many on every path, in any order, and repetitions.
+    for mut pair in victims() {
+        // As many on every path, in any order, with repetitions.
         for path in [3, 1, 2, 1, 3] {
-            duel.say(&payload(&[path_id(path, 1, 10 + path as u8), path_id(path, 0, 20 + path as u8)]));
+            pair.send(&payload(&[path_id(path, 1, 10 + path as u8), path_id(path, 0, 20 + path as u8)]));
         }
-        duel.assert_alive("all there may be");
+        pair.assert_alive("as many as allowed");
     }
     for sequence in [1, 1_000, (1 << 62) - 1] {
-        for mut duel in victims() {
-            duel.say(&payload(&[Frame::RetireConnectionId { path: Some(PathId(1)), sequence }]));
-            duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "an ID that was never issued");
+        for mut pair in victims() {
+            pair.send(&payload(&[Frame::RetireConnectionId { path: Some(PathId(1)), sequence }]));
+            pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "an ID that was never issued");
         }
     }
 }
 
 #[test]
-fn complaints_about_ids() {
-    for mut duel in victims() {
+fn blocked_frames_about_paths_and_ids_are_checked() {
+    for mut pair in victims() {
         // Two for the first path, one for others that are not open.
         let fine = [(0, 0), (0, 2), (1, 0), (1, 1), (3, 1)];
         let frames = fine.map(|(path, next_sequence)| Frame::PathCidsBlocked { path: PathId(path), next_sequence });
-        duel.say(&payload(&frames));
-        duel.say(&payload(&[0, 1, MAX].map(|max| Frame::PathsBlocked(PathId(max)))));
-        duel.assert_alive("complaints");
+        pair.send(&payload(&frames));
+        pair.send(&payload(&[0, 1, MAX].map(|max| Frame::PathsBlocked(PathId(max)))));
+        pair.assert_alive("complaints");
     }
     for (path, next_sequence) in [(0, 3), (1, 2), (3, 1 << 61)] {
-        for mut duel in victims() {
-            duel.say(&payload(&[Frame::PathCidsBlocked { path: PathId(path), next_sequence }]));
+        for mut pair in victims() {
+            pair.send(&payload(&[Frame::PathCidsBlocked { path: PathId(path), next_sequence }]));
             // Section 4.7.
-            duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, &format!("number {next_sequence} of path {path}"));
+            pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, &format!("number {next_sequence} of path {path}"));
         }
     }
 }
 
 #[test]
-fn all_paths_given_up_at_once() {
-    for mut duel in victims() {
+fn abandoning_all_paths_closes_the_connection() {
+    for mut pair in victims() {
         let all: Vec<Frame<'_>> = (0..=MAX).map(|path| Frame::PathAbandon { path: PathId(path), code: 7 }).collect();
-        duel.say(&payload(&all));
-        duel.assert_closed(ErrorCode::NO_ERROR, "no path is left");
+        pair.send(&payload(&all));
+        pair.assert_closed(ErrorCode::NO_ERROR, "no path is left");
     }
-    // Those that are not in use may go, and come back never.
-    for mut duel in victims() {
+    // Paths that are not in use may be abandoned, and do not come back.
+    for mut pair in victims() {
         for _ in 0..3 {
             let unused: Vec<Frame<'_>> =
                 (1..=MAX).map(|path| Frame::PathAbandon { path: PathId(path), code: 7 }).collect();
-            duel.say_and_ack(&payload(&unused));
-            duel.say_and_ack(&payload(&[Frame::Ping]));
+            pair.send_and_ack(&payload(&unused));
+            pair.send_and_ack(&payload(&[Frame::Ping]));
             for path in 1..=MAX {
-                let said = duel.hostile.heard.iter().flat_map(|heard| heard.frames());
-                let count = said
-                    .filter(|frame| matches!(frame, Frame::PathAbandon { path: said, .. } if said.0 == path))
+                let frames = pair.hostile.opened.iter().flat_map(|packet| packet.frames());
+                let count = frames
+                    .filter(|frame| matches!(frame, Frame::PathAbandon { path: abandoned, .. } if abandoned.0 == path))
                     .count();
-                assert_eq!(count, 1, "path {path} is given up by both, once");
+                assert_eq!(count, 1, "path {path} is abandoned by both, once");
             }
-            duel.wait(Duration::from_secs(3));
+            pair.wait(Duration::from_secs(3));
         }
-        duel.assert_alive("paths that are not in use");
-        let raised = largest_limit(&duel);
+        pair.assert_alive("paths that are not in use");
+        let raised = largest_limit(&pair);
         assert_eq!(raised, Some(2 * MAX), "as many new ones are allowed, once");
     }
 }
 
-fn largest_limit(duel: &Duel) -> Option<u32> {
-    let frames = duel.hostile.heard.iter().flat_map(|heard| heard.frames());
+fn largest_limit(pair: &HostilePair) -> Option<u32> {
+    let frames = pair.hostile.opened.iter().flat_map(|packet| packet.frames());
     frames.filter_map(|frame| if let Frame::MaxPathId(max) = frame { Some(max.0) } else { None }).max()
 }
 
 #[test]
-fn a_path_given_up_again_and_again_makes_room_for_one() {
-    // The first path, in use, then others that the hostile side itself does not let us use.
-    let mut duel = server_with_paths(1);
+fn repeatedly_abandoning_a_path_allows_one_new_path() {
+    // The first path, in use, then others whose use the hostile peer itself prevents.
+    let mut pair = server_with_paths(1);
     for _ in 0..20 {
         let frames = payload(&[Frame::PathAbandon { path: PathId(0), code: 7 }]);
-        duel.say_on(1, &frames);
-        let ack = duel.hostile.path_ack(1);
-        duel.say_on(1, &ack);
-        duel.wait(Duration::from_secs(3));
+        pair.send_on(1, &frames);
+        let ack = pair.hostile.path_ack(1);
+        pair.send_on(1, &ack);
+        pair.wait(Duration::from_secs(3));
     }
-    duel.assert_alive("the first path");
-    assert_eq!(largest_limit(&duel), Some(2));
+    pair.assert_alive("the first path");
+    assert_eq!(largest_limit(&pair), Some(2));
 
-    let mut duel = Duel::against_multipath_server(MAX + 1, 0);
+    let mut pair = HostilePair::against_multipath_server(MAX + 1, 0);
     for round in 0..20 {
-        let limit = largest_limit(&duel).unwrap_or(MAX);
-        assert!(limit <= MAX, "round {round}: {limit} paths for nothing");
+        let limit = largest_limit(&pair).unwrap_or(MAX);
+        assert!(limit <= MAX, "round {round}: {limit} paths");
         let all: Vec<Frame<'_>> = (1..=limit).map(|path| Frame::PathAbandon { path: PathId(path), code: 7 }).collect();
-        duel.say_and_ack(&payload(&all));
-        duel.wait(Duration::from_secs(3));
+        pair.send_and_ack(&payload(&all));
+        pair.wait(Duration::from_secs(3));
     }
-    duel.assert_alive("paths that nobody may open");
-    // Once they could be opened, they are forgotten and others take their place.
-    duel.say_and_ack(&payload(&[Frame::MaxPathId(PathId(MAX))]));
-    duel.wait(Duration::from_secs(3));
-    duel.say_and_ack(&payload(&[Frame::Ping]));
-    assert_eq!(largest_limit(&duel), Some(2 * MAX));
-    assert!(!(1..=MAX).any(|path| duel.hostile.can_use(path)), "what is over gets no IDs");
-    assert!(duel.hostile.heard.len() < 500, "{} packets", duel.hostile.heard.len());
+    pair.assert_alive("paths that may not be opened");
+    // Once they could be opened, their state is discarded and others replace them.
+    pair.send_and_ack(&payload(&[Frame::MaxPathId(PathId(MAX))]));
+    pair.wait(Duration::from_secs(3));
+    pair.send_and_ack(&payload(&[Frame::Ping]));
+    assert_eq!(largest_limit(&pair), Some(2 * MAX));
+    assert!(!(1..=MAX).any(|path| pair.hostile.can_use(path)), "a closed path gets no IDs");
+    assert!(pair.hostile.opened.len() < 500, "{} packets", pair.hostile.opened.len());
 }
 
 #[test]
-fn packets_on_paths_that_are_over() {
-    let mut duel = server_with_paths(2);
-    duel.say(&payload(&[Frame::PathAbandon { path: PathId(1), code: 0 }]));
-    let before = duel.victim.connection(0).stats().receive.packets_received;
-    let sent = duel.answered_bytes.get(&hostile_on(1)).copied();
-    // Late ones are acknowledged, elsewhere (section 3.4.3).
+fn packets_on_closed_paths_are_acknowledged_and_then_dropped() {
+    let mut pair = server_with_paths(2);
+    pair.send(&payload(&[Frame::PathAbandon { path: PathId(1), code: 0 }]));
+    let before = pair.victim.connection(0).stats().receive.packets_received;
+    let sent = pair.victim_bytes.get(&hostile_on(1)).copied();
+    // Late packets are acknowledged on another path (section 3.4.3).
     for _ in 0..3 {
-        duel.say_on(1, &payload(&[Frame::Ping, Frame::PathChallenge([3; 8]), Frame::Padding { len: 1100 }]));
+        pair.send_on(1, &payload(&[Frame::Ping, Frame::PathChallenge([3; 8]), Frame::Padding { len: 1100 }]));
     }
-    duel.wait(Duration::from_millis(100));
-    assert_eq!(duel.victim.connection(0).stats().receive.packets_received, before + 3);
-    assert_eq!(duel.answered_bytes.get(&hostile_on(1)).copied(), sent, "nothing is sent on a path that is over");
-    let acknowledged = |duel: &Duel| {
-        duel.hostile.has_heard(|frame| {
+    pair.wait(Duration::from_millis(100));
+    assert_eq!(pair.victim.connection(0).stats().receive.packets_received, before + 3);
+    assert_eq!(pair.victim_bytes.get(&hostile_on(1)).copied(), sent, "nothing is sent on a closed path");
+    let acknowledged = |pair: &HostilePair| {
+        pair.hostile.has_received(|frame| {
         matches!(frame, Frame::Ack(ack) if ack.path == Some(PathId(1)) && ack.ranges().any(|range| *range.end() >= 4))
     })
     };
-    assert!(acknowledged(&duel), "late packets are acknowledged");
-    duel.wait(Duration::from_secs(10));
-    let before = duel.victim.connection(0).stats().receive.packets_received;
+    assert!(acknowledged(&pair), "late packets are acknowledged");
+    pair.wait(Duration::from_secs(10));
+    let before = pair.victim.connection(0).stats().receive.packets_received;
     for _ in 0..3 {
-        duel.say_on(1, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
+        pair.send_on(1, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
     }
-    assert_eq!(duel.victim.connection(0).stats().receive.packets_received, before, "it is forgotten");
-    assert!(duel.victim.connection(0).path_stats().iter().all(|path| path.id != PathId(1)), "and not opened again");
-    // Words about it are late and nobody's fault (section 4).
-    duel.say(&payload(&[Frame::PathCidsBlocked { path: PathId(1), next_sequence: 2 }]));
-    duel.assert_alive("packets on a path that is over");
+    assert_eq!(pair.victim.connection(0).stats().receive.packets_received, before, "its state is discarded");
+    assert!(
+        pair.victim.connection(0).path_stats().iter().all(|path| path.id != PathId(1)),
+        "and it is not opened again"
+    );
+    // Late frames about it are no error (section 4).
+    pair.send(&payload(&[Frame::PathCidsBlocked { path: PathId(1), next_sequence: 2 }]));
+    pair.assert_alive("packets on a closed path");
 }
 
 #[test]
-fn packets_on_paths_that_the_client_has_not_opened() {
-    let mut duel = Duel::against_multipath_client(MAX + 1, MAX);
-    let issued: Vec<Frame<'_>> = (1..=MAX).map(|path| duel.hostile.issue(path, 0)).collect();
-    duel.say_and_ack(&payload(&issued));
+fn packets_on_paths_that_the_client_has_not_opened_are_dropped() {
+    let mut pair = HostilePair::against_multipath_client(MAX + 1, MAX);
+    let issued: Vec<Frame<'_>> = (1..=MAX).map(|path| pair.hostile.issue(path, 0)).collect();
+    pair.send_and_ack(&payload(&issued));
     for path in 1..=MAX {
-        assert!(duel.hostile.can_use(path));
+        assert!(pair.hostile.can_use(path));
         for _ in 0..10 {
-            duel.say_on(path, &payload(&[Frame::PathChallenge([4; 8]), Frame::Padding { len: 1100 }]));
+            pair.send_on(path, &payload(&[Frame::PathChallenge([4; 8]), Frame::Padding { len: 1100 }]));
         }
     }
-    duel.wait(Duration::from_secs(2));
+    pair.wait(Duration::from_secs(2));
     // Servers open no path (section 3).
-    assert_eq!(duel.victim.connection(0).path_stats().len(), 1);
-    assert!(
-        (1..=MAX as u16).all(|socket| !duel.answered_bytes.contains_key(&hostile_on(socket))),
-        "nothing is answered"
-    );
-    duel.assert_alive("packets on paths that are not open");
+    assert_eq!(pair.victim.connection(0).path_stats().len(), 1);
+    assert!((1..=MAX as u16).all(|socket| !pair.victim_bytes.contains_key(&hostile_on(socket))), "no response is sent");
+    pair.assert_alive("packets on paths that are not open");
 }
 
 #[test]
-fn a_path_from_many_addresses_follows_and_answers_little() {
-    let mut duel = Duel::against_multipath_server(2, 1);
-    let issued = [duel.hostile.issue(1, 0)];
-    duel.say_and_ack(&payload(&issued));
+fn a_path_seen_from_many_addresses_stays_within_the_amplification_limit() {
+    let mut pair = HostilePair::against_multipath_server(2, 1);
+    let issued = [pair.hostile.issue(1, 0)];
+    pair.send_and_ack(&payload(&issued));
     for socket in 1..=200 {
-        let packet = duel
+        let packet = pair
             .hostile
             .packet_on(1, &payload(&[Frame::PathChallenge([socket as u8; 8]), Frame::Padding { len: 1100 }]));
-        duel.deliver_on(socket, &packet);
+        pair.deliver_on(socket, &packet);
     }
-    duel.wait(Duration::from_secs(2));
+    pair.wait(Duration::from_secs(2));
     for socket in 1..=200 {
-        let sent = duel.answered_bytes.get(&hostile_on(socket)).copied().unwrap_or(0);
+        let sent = pair.victim_bytes.get(&hostile_on(socket)).copied().unwrap_or(0);
         assert!(sent <= 3 * 1200, "{sent} bytes for one packet from {socket}");
     }
-    assert_eq!(duel.victim.connection(0).path_stats().len(), 2);
-    duel.assert_alive("many addresses");
+    assert_eq!(pair.victim.connection(0).path_stats().len(), 2);
+    pair.assert_alive("many addresses");
 }
 
 #[test]
-fn challenges_without_end_are_answered_as_far_as_the_window_lets_them() {
+fn challenges_without_end_get_responses_within_the_window() {
     for path in [0, 1] {
-        let mut duel = server_with_paths(1);
+        let mut pair = server_with_paths(1);
         for round in 0..200_u64 {
             let frames: Vec<Frame<'_>> =
                 (0..100).map(|index| Frame::PathChallenge((round * 100 + index).to_be_bytes())).collect();
-            duel.say_on(path, &payload(&frames));
+            pair.send_on(path, &payload(&frames));
         }
-        let answers = duel.hostile.heard.iter().flat_map(|heard| heard.frames());
-        let answers = answers.filter(|frame| matches!(frame, Frame::PathResponse(_))).count();
-        assert!((1..5_000).contains(&answers), "path {path}: {answers} answers to 20,000 questions");
-        duel.say_and_ack(&payload(&[Frame::Ping]));
-        let ack = duel.hostile.path_ack(1);
-        duel.say(&ack);
-        duel.wait(Duration::from_secs(1));
+        let responses = pair.hostile.opened.iter().flat_map(|packet| packet.frames());
+        let responses = responses.filter(|frame| matches!(frame, Frame::PathResponse(_))).count();
+        assert!((1..5_000).contains(&responses), "path {path}: {responses} responses to 20,000 challenges");
+        pair.send_and_ack(&payload(&[Frame::Ping]));
+        let ack = pair.hostile.path_ack(1);
+        pair.send(&ack);
+        pair.wait(Duration::from_secs(1));
         let last = Frame::PathResponse(19_999_u64.to_be_bytes());
-        assert!(duel.hostile.has_heard(|frame| *frame == last), "path {path}: the last question is answered");
-        duel.assert_alive("questions without end");
+        assert!(pair.hostile.has_received(|frame| *frame == last), "path {path}: the last challenge is answered");
+        pair.assert_alive("challenges without end");
     }
 }
 
 #[test]
-fn the_last_word_of_many_about_a_path_counts() {
-    for mut duel in victims() {
+fn the_latest_of_many_status_frames_counts() {
+    for mut pair in victims() {
         for round in 0..2_000_u64 {
             let frames: Vec<Frame<'_>> = (0..=MAX)
                 .map(|path| Frame::PathStatus { path: PathId(path), sequence: round * 3, available: round % 2 == 0 })
                 .collect();
-            duel.say(&payload(&frames));
+            pair.send(&payload(&frames));
         }
-        let id = duel.victim.connection(0).open(Dir::Uni).expect("allowed");
-        duel.victim.connection(0).write(id, vec![1; 1000].into()).expect("room");
-        duel.say_and_ack(&payload(&[Frame::Ping]));
-        // The pacer has the acknowledgements of so many packets behind it.
-        duel.wait(Duration::from_secs(1));
-        assert!(duel.hostile.has_heard(|frame| matches!(frame, Frame::Stream(_))), "all are backups, so one is used");
-        duel.assert_alive("many words");
+        let id = pair.victim.connection(0).open(Dir::Uni).expect("allowed");
+        pair.victim.connection(0).write(id, vec![1; 1000].into()).expect("room");
+        pair.send_and_ack(&payload(&[Frame::Ping]));
+        // The pacer has paid for the acknowledgements of this many packets.
+        pair.wait(Duration::from_secs(1));
+        assert!(
+            pair.hostile.has_received(|frame| matches!(frame, Frame::Stream(_))),
+            "all are backups, so one is used"
+        );
+        pair.assert_alive("many status frames");
     }
 }

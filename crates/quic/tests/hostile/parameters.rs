@@ -1,11 +1,11 @@
-//! Transport parameters that lie (RFC 9000, sections 7.3, 7.4 and 18.2).
+//! Invalid transport parameters (RFC 9000, sections 7.3, 7.4 and 18.2).
 
 use quic::{ConnectionId, ErrorCode, TransportConfig};
 use wire::quic::TransportParameters;
 
-use crate::support::hostile::{Duel, Hostile, client_parameters, encode, number, parameter};
+use crate::support::hostile::{Hostile, HostilePair, client_parameters, encode, number, parameter};
 
-/// Numbers of the parameters, as IANA lists them.
+/// Parameter IDs in the IANA registry.
 mod id {
     pub(super) const ORIGINAL_DESTINATION: u64 = 0x00;
     pub(super) const IDLE_TIMEOUT: u64 = 0x01;
@@ -27,19 +27,19 @@ mod id {
 
 const TPE: ErrorCode = ErrorCode::TRANSPORT_PARAMETER_ERROR;
 
-/// A client whose parameters are the ordinary ones and `extra`.
-fn client_saying(extra: &[u8]) -> Duel {
+/// A client with ordinary parameters and `extra`.
+fn client_with(extra: &[u8]) -> HostilePair {
     let hostile = Hostile::client(11, |id| {
         let mut bytes = encode(&client_parameters(id));
         bytes.extend_from_slice(extra);
         bytes
     });
-    Duel::with_server(TransportConfig::default(), hostile)
+    HostilePair::with_server(TransportConfig::default(), hostile)
 }
 
-/// A server whose parameters `change` has had its way with.
-fn server_saying(change: impl Fn(&mut TransportParameters), extra: &[u8]) -> Duel {
-    Duel::with_client(TransportConfig::default(), |first| {
+/// A server whose parameters `change` has modified.
+fn server_with(change: impl Fn(&mut TransportParameters), extra: &[u8]) -> HostilePair {
+    HostilePair::with_client(TransportConfig::default(), |first| {
         Hostile::server(11, first, |id, original| {
             let mut parameters = client_parameters(id);
             parameters.original_destination_connection_id = Some(original);
@@ -52,7 +52,7 @@ fn server_saying(change: impl Fn(&mut TransportParameters), extra: &[u8]) -> Due
 }
 
 #[test]
-fn values_out_of_range_are_refused_from_either_side() {
+fn parameters_out_of_range_are_refused_by_both_sides() {
     let two_62 = (1_u64 << 62) - 1;
     let lies = [
         ("max_udp_payload_size below 1200", parameter(id::UDP_PAYLOAD, &number(1199))),
@@ -72,12 +72,12 @@ fn values_out_of_range_are_refused_from_either_side() {
         ("an id cut short", vec![0xc0]),
     ];
     for (what, extra) in lies {
-        client_saying(&extra).assert_closed(TPE, what);
-        server_saying(|_| (), &extra).assert_closed(TPE, what);
+        client_with(&extra).assert_closed(TPE, what);
+        server_with(|_| (), &extra).assert_closed(TPE, what);
     }
 }
 
-/// More streams than there are numbers for, sent once.
+/// More streams than there are stream IDs, in one parameter.
 fn streams(id: u64) -> Vec<u8> {
     parameter(id, &number((1 << 60) + 1))
 }
@@ -93,7 +93,7 @@ fn stream_counts_beyond_2_60_are_refused() {
             });
             [bytes, streams(id)].concat()
         });
-        Duel::with_server(TransportConfig::default(), hostile).assert_closed(TPE, what);
+        HostilePair::with_server(TransportConfig::default(), hostile).assert_closed(TPE, what);
     }
 }
 
@@ -109,7 +109,7 @@ fn parameters_of_servers_are_refused_from_clients() {
         ("retry_source_connection_id", parameter(id::RETRY_SOURCE, &[1; 8])),
     ];
     for (what, extra) in lies {
-        client_saying(&extra).assert_closed(TPE, what);
+        client_with(&extra).assert_closed(TPE, what);
     }
 }
 
@@ -117,11 +117,11 @@ fn parameters_of_servers_are_refused_from_clients() {
 fn connection_ids_other_than_the_handshakes_are_refused() {
     let other = ConnectionId::new(&[9; 8]);
     let wrong_source = Hostile::client(11, |_| encode(&client_parameters(other.expect("eight bytes"))));
-    Duel::with_server(TransportConfig::default(), wrong_source).assert_closed(TPE, "a client's source");
+    HostilePair::with_server(TransportConfig::default(), wrong_source).assert_closed(TPE, "a client's source");
     let no_source = Hostile::client(11, |id| {
         encode(&TransportParameters { initial_source_connection_id: None, ..client_parameters(id) })
     });
-    Duel::with_server(TransportConfig::default(), no_source).assert_closed(TPE, "no source of a client");
+    HostilePair::with_server(TransportConfig::default(), no_source).assert_closed(TPE, "no source of a client");
 
     type Lie = (&'static str, fn(&mut TransportParameters));
     let lies: [Lie; 6] = [
@@ -130,21 +130,21 @@ fn connection_ids_other_than_the_handshakes_are_refused() {
         ("wrong original destination", |lie| lie.original_destination_connection_id = ConnectionId::new(&[9; 8])),
         ("no original destination", |lie| lie.original_destination_connection_id = None),
         ("empty original destination", |lie| lie.original_destination_connection_id = Some(ConnectionId::EMPTY)),
-        ("a retry that never was", |lie| lie.retry_source_connection_id = ConnectionId::new(&[9; 8])),
+        ("a Retry that was never sent", |lie| lie.retry_source_connection_id = ConnectionId::new(&[9; 8])),
     ];
     for (what, lie) in lies {
-        server_saying(lie, &[]).assert_closed(TPE, what);
+        server_with(lie, &[]).assert_closed(TPE, what);
     }
 }
 
 #[test]
 fn no_parameters_at_all_are_refused() {
     let empty = Hostile::client(11, |_| Vec::new());
-    Duel::with_server(TransportConfig::default(), empty).assert_closed(TPE, "an empty extension");
+    HostilePair::with_server(TransportConfig::default(), empty).assert_closed(TPE, "an empty extension");
 }
 
 #[test]
-fn the_largest_legal_values_do_no_harm() {
+fn the_largest_valid_parameters_are_accepted() {
     let max = (1_u64 << 62) - 1;
     let generous = |id| TransportParameters {
         max_idle_timeout_ms: max,
@@ -162,41 +162,41 @@ fn the_largest_legal_values_do_no_harm() {
         ..client_parameters(id)
     };
     let hostile = Hostile::client(11, |id| encode(&generous(id)));
-    let mut duel = Duel::established(Duel::with_server(TransportConfig::default(), hostile));
-    let now = duel.now;
-    let connection = duel.victim.connection(0);
+    let mut pair = HostilePair::established(HostilePair::with_server(TransportConfig::default(), hostile));
+    let now = pair.now;
+    let connection = pair.victim.connection(0);
     let stream = connection.open(quic::Dir::Uni).expect("streams without end");
     connection.write(stream, bytes::Bytes::from(vec![1; 100_000])).expect("the buffer is empty");
     assert!(connection.datagram_len_max().is_some_and(|len| len < 1200));
-    duel.say_and_ack(&[1]);
-    duel.wait(units::Duration::from_secs(1));
-    duel.assert_alive("generosity");
-    assert!(duel.now > now);
-    let issued = duel.hostile.heard.iter().flat_map(|heard| heard.frames().len().checked_sub(0)).count();
-    assert!(issued > 0 && duel.victim.endpoint.route_count() <= 8, "{} routes", duel.victim.endpoint.route_count());
+    pair.send_and_ack(&[1]);
+    pair.wait(units::Duration::from_secs(1));
+    pair.assert_alive("generosity");
+    assert!(pair.now > now);
+    let issued = pair.hostile.opened.iter().flat_map(|packet| packet.frames().len().checked_sub(0)).count();
+    assert!(issued > 0 && pair.victim.endpoint.route_count() <= 8, "{} routes", pair.victim.endpoint.route_count());
 }
 
 #[test]
-fn the_smallest_legal_values_are_obeyed() {
+fn the_smallest_valid_parameters_are_obeyed() {
     let hostile = Hostile::client(11, |id| {
         encode(&TransportParameters { initial_source_connection_id: Some(id), ..TransportParameters::default() })
     });
-    let mut duel = Duel::established(Duel::with_server(TransportConfig::default(), hostile));
-    let connection = duel.victim.connection(0);
+    let mut pair = HostilePair::established(HostilePair::with_server(TransportConfig::default(), hostile));
+    let connection = pair.victim.connection(0);
     assert_eq!(connection.open(quic::Dir::Uni), None);
     assert_eq!(connection.datagram_len_max(), None);
     assert_eq!(connection.send_datagram(bytes::Bytes::from_static(b"x")), Err(quic::SendDatagramError::Unsupported));
-    duel.say_and_ack(&[1]);
-    duel.assert_alive("a modest peer");
+    pair.send_and_ack(&[1]);
+    pair.assert_alive("a peer with the smallest limits");
 }
 
 #[test]
-fn unknown_parameters_are_passed_over_in_any_number() {
+fn any_number_of_unknown_parameters_is_ignored() {
     let mut extra = Vec::new();
     for n in 0..60 {
         extra.extend(parameter(31 * n + 27, &[n as u8; 5]));
         extra.extend(parameter(31 * 7 + 27, b"again"));
     }
-    let duel = client_saying(&extra);
-    duel.assert_alive("what we do not know");
+    let pair = client_with(&extra);
+    pair.assert_alive("unknown parameters");
 }

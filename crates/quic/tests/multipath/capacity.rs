@@ -1,11 +1,11 @@
-//! All links together.
+//! Goodput over all links together.
 
 use netem::LineState;
 use quic::{Chunk, Dir, ReadError, Side, Strategy, StreamId};
 use units::{Duration, Instant};
 
-use crate::flow::Flow;
-use crate::links::{capacity_mbps, connected, connected_as, link};
+use super::flow::Flow;
+use super::links::{capacity_mbps, connected, connected_as, link};
 use crate::support::{Pair, Setup, apps};
 
 fn goodput_share(seed: u64, links: &[netem::LinkConfig], bytes: u64) -> f64 {
@@ -16,13 +16,13 @@ fn goodput_share(seed: u64, links: &[netem::LinkConfig], bytes: u64) -> f64 {
 }
 
 #[test]
-fn two_equal_links_carry_twice_as_much() {
+fn two_equal_links_carry_twice_the_goodput_of_one() {
     let share = goodput_share(1, &[link(100, 10), link(100, 10)], 20_000_000);
     assert!(share > 0.9, "{share}");
 }
 
 #[test]
-fn unlike_links_carry_their_sum() {
+fn different_links_carry_the_sum_of_their_rates() {
     let links = [link(80, 5), link(40, 20), link(20, 40), link(10, 75)];
     let share = goodput_share(2, &links, 30_000_000);
     assert!(share > 0.85, "{share}");
@@ -85,11 +85,12 @@ fn many_small_streams_arrive_whole_both_ways() {
         }
         readers.iter().all(|readers| readers.len() == STREAMS && readers.iter().all(|reader| reader.ended))
     });
-    assert!(done, "{} and {} of {STREAMS} came", readers[0].len(), readers[1].len());
+    assert!(done, "{} and {} of {STREAMS} arrived", readers[0].len(), readers[1].len());
     assert!(readers.iter().flatten().all(|reader| reader.read == total(reader.id)), "whole");
 }
 
-/// A request of 200 bytes and an answer of 2000, again and again for `span`; how long each exchange took, sorted.
+/// A request of 200 bytes and a response of 2000, repeated for `span`; returns the duration of each
+/// exchange, sorted.
 fn exchanges(pair: &mut Pair, flow: &mut Flow, span: Duration) -> Vec<Duration> {
     let until = pair.now + span;
     let mut took = Vec::new();
@@ -98,8 +99,8 @@ fn exchanges(pair: &mut Pair, flow: &mut Flow, span: Duration) -> Vec<Duration> 
         let id = pair.client.connection(0).open(Dir::Bi).expect("a stream is allowed");
         let client = pair.client.connection(0);
         client.write(id, vec![1; 200].into()).expect("room for a request");
-        client.set_priority(id, 1).expect("it is open");
-        client.finish(id).expect("it is open");
+        client.set_priority(id, 1).expect("the stream is open");
+        client.finish(id).expect("the stream is open");
         let (mut asked, mut answered) = (0, 0);
         let done = pair.run_until(Duration::from_secs(5), |pair| {
             flow.pump(pair);
@@ -111,7 +112,7 @@ fn exchanges(pair: &mut Pair, flow: &mut Flow, span: Duration) -> Vec<Duration> 
                 Ok(Chunk::End) => {
                     assert_eq!(asked, 200);
                     server.write(id, vec![2; 2000].into()).expect("room for an answer");
-                    server.finish(id).expect("it is open");
+                    server.finish(id).expect("the stream is open");
                 }
                 Err(ReadError::Blocked | ReadError::Closed) => {}
                 Err(error) => panic!("{error}"),
@@ -124,7 +125,10 @@ fn exchanges(pair: &mut Pair, flow: &mut Flow, span: Duration) -> Vec<Duration> 
             }
             false
         });
-        assert!(done && answered == 2000, "an exchange that began at {began:?}: {asked} asked, {answered} answered");
+        assert!(
+            done && answered == 2000,
+            "an exchange that began at {began:?}: {asked} requested, {answered} answered"
+        );
         took.push(pair.now - began);
     }
     took.sort();
@@ -132,7 +136,7 @@ fn exchanges(pair: &mut Pair, flow: &mut Flow, span: Duration) -> Vec<Duration> 
 }
 
 #[test]
-fn requests_are_answered_soon_beside_bulk() {
+fn requests_beside_bulk_are_answered_within_the_short_paths_delay() {
     let mut pair = connected(8, &[link(20, 5), link(20, 40)]);
     let mut flow = Flow::new(&mut pair, Side::Client);
     flow.run(&mut pair, Duration::from_secs(2));
@@ -140,17 +144,18 @@ fn requests_are_answered_soon_beside_bulk() {
     let took = exchanges(&mut pair, &mut flow, Duration::from_secs(4));
     let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
     let rate = flow.mbps(from, pair.now);
-    // The short path and its queue of 30 ms, both ways.
+    // The short path and its queue of 30 ms, in both directions.
     assert!(median < Duration::from_millis(60), "{median}");
     assert!(worst < Duration::from_millis(200), "{worst}");
     assert!(rate > 0.8 * capacity_mbps(&[link(20, 5), link(20, 40)]), "{rate} Mb/s beside");
 }
 
 #[test]
-fn each_strategy_moves_what_it_is_given() {
+fn each_scheduler_delivers_all_data() {
     let links = [link(20, 5), link(10, 20), link(5, 60)];
     let strategies = [
-        // What each should reach at least, of all links together: the redundant ones pay with capacity.
+        // The least goodput each should reach, as a share of all links: the redundant schedulers
+        // trade capacity for latency.
         (Strategy::EarliestDelivery, 0.85),
         (Strategy::RoundRobin, 0.7),
         (Strategy::LowestRtt, 0.7),
@@ -169,13 +174,13 @@ fn each_strategy_moves_what_it_is_given() {
         assert!(rate > share * capacity, "{scheduler}: {rate} of {capacity} Mb/s");
         let carried: Vec<u64> = (0..3).map(|at| pair.link_pair(at)[0].stats().delivered_bytes).collect();
         assert!(carried.iter().all(|bytes| *bytes > 200_000), "{scheduler}: {carried:?}");
-        // And it ends as it should.
+        // The connection also closes in order.
         apps::transfer(&mut pair, 300_000, Duration::from_secs(20));
     }
 }
 
 #[test]
-fn redundant_messages_outlive_a_path_without_waiting_for_a_timer() {
+fn redundant_messages_survive_a_path_failure_without_a_timeout() {
     let setup = Setup::new(10).over(&[link(50, 5), link(50, 25)]).with_config(|config| {
         config.scheduler = Strategy::Redundant { copies: 2 };
     });
@@ -195,6 +200,6 @@ fn redundant_messages_outlive_a_path_without_waiting_for_a_timer() {
     }
     assert!(pair.links[0].stats().vanished > 0, "the cut did nothing");
     assert!(longest[0] < Duration::from_millis(6), "{longest:?}");
-    // The other path's delay, and no more: the copy was on its way already.
+    // The delay of the other path and no more: the copy was already in flight.
     assert!(longest[1] < Duration::from_millis(27), "{longest:?}");
 }

@@ -4,13 +4,13 @@ use netem::{LineState, LinkConfig};
 use quic::{Chunk, Dir, PathId, PathSet, Policy, RateLimit, ReadError, Side, Strategy, StreamId};
 use units::{Duration, Instant, Rate, Ratio};
 
-use crate::flow::{Flow, run_all};
-use crate::links::{connected, connected_as, link};
+use super::flow::{Flow, run_all};
+use super::links::{connected, connected_as, link};
 use crate::support::{Pair, Setup};
 
 fn only(paths: &[u32]) -> PathSet {
     let paths: Vec<PathId> = paths.iter().copied().map(PathId).collect();
-    PathSet::only(&paths).expect("there are some, and not too many")
+    PathSet::only(&paths).expect("a valid number of paths")
 }
 
 fn delivered(pair: &mut Pair) -> Vec<u64> {
@@ -33,9 +33,9 @@ fn set_line(pair: &mut Pair, at: usize, state: LineState) {
     }
 }
 
-/// What questions, probes and acknowledgements of the peer's few packets take on a link within some seconds, at most. A single
-/// full packet of the stream a second would be more.
-const SMALL_TALK: u64 = 4_000;
+/// Bytes that challenges, probes and acknowledgements of the peer's few packets take on a link
+/// within some seconds, at most. One full packet of the stream per second would exceed it.
+const CONTROL_BYTES_MAX: u64 = 4_000;
 
 #[test]
 fn a_stream_takes_its_paths_and_no_other_under_every_strategy_and_policy_and_with_losses() {
@@ -61,15 +61,15 @@ fn a_stream_takes_its_paths_and_no_other_under_every_strategy_and_policy_and_wit
             let carried: Vec<u64> =
                 delivered(&mut pair).iter().zip(before).map(|(after, before)| after - before).collect();
             let text = format!("{strategy} {policy}: {carried:?}, {lost} lost");
-            // The controller takes losses for a full queue and slows down.
+            // The controller takes losses for congestion and slows down.
             assert!(lost > 4 && flow.read() > 300_000, "{text}, {} read", flow.read());
-            assert!(carried[0] < SMALL_TALK && carried[2] < SMALL_TALK, "{text}");
+            assert!(carried[0] < CONTROL_BYTES_MAX && carried[2] < CONTROL_BYTES_MAX, "{text}");
         }
     }
 }
 
 #[test]
-fn a_stream_that_is_confined_on_its_way_sends_nothing_elsewhere_from_then_on() {
+fn a_stream_confined_during_a_transfer_uses_only_its_paths_from_then_on() {
     for policy in Policy::ALL {
         let mut pair = three_links(24, |setup| {
             for config in [&mut setup.client, &mut setup.server] {
@@ -80,21 +80,21 @@ fn a_stream_that_is_confined_on_its_way_sends_nothing_elsewhere_from_then_on() {
         let mut flow = Flow::new(&mut pair, Side::Client);
         flow.run(&mut pair, Duration::from_secs(2));
         let spread = delivered(&mut pair);
-        assert!(spread.iter().all(|bytes| *bytes > 500_000), "it took all paths: {spread:?}");
+        assert!(spread.iter().all(|bytes| *bytes > 500_000), "the stream took all paths: {spread:?}");
         pair.client
             .connection(0)
             .set_stream_paths(StreamId::new(Side::Client, Dir::Uni, 0), only(&[0, 2]))
             .expect("open");
-        // What has left is on its way for a while.
+        // Data already sent stay in flight for a while.
         flow.run(&mut pair, Duration::from_millis(60));
         let before = delivered(&mut pair);
         let read = flow.read();
         flow.run(&mut pair, Duration::from_secs(3));
         let carried: Vec<u64> = delivered(&mut pair).iter().zip(before).map(|(after, before)| after - before).collect();
-        assert!(carried[1] < SMALL_TALK, "{policy}: {carried:?}");
+        assert!(carried[1] < CONTROL_BYTES_MAX, "{policy}: {carried:?}");
         assert!(carried[0] > 1_000_000 && carried[2] > 500_000, "{policy}: {carried:?}");
-        assert!(flow.read() > read + 2_000_000, "what was lost there comes by the others: {policy}: {carried:?}");
-        // And back to all.
+        assert!(flow.read() > read + 2_000_000, "data lost there arrive on the others: {policy}: {carried:?}");
+        // Permit all paths again.
         pair.client
             .connection(0)
             .set_stream_paths(StreamId::new(Side::Client, Dir::Uni, 0), PathSet::ALL)
@@ -112,7 +112,7 @@ fn streams_of_different_paths_fill_them_side_by_side_and_none_waits_for_another(
     for (index, paths) in [(0, only(&[0])), (1, only(&[1, 2])), (2, PathSet::ALL)] {
         let id = StreamId::new(Side::Client, Dir::Uni, index);
         pair.client.connection(0).set_stream_paths(id, paths).expect("open");
-        // The confined ones are more urgent than the free one, and their windows are often full.
+        // The confined streams are more urgent than the free one, and their windows are often full.
         pair.client.connection(0).set_priority(id, 2 - index as i32).expect("open");
     }
     let mut all: Vec<&mut Flow> = flows.iter_mut().collect();
@@ -122,7 +122,8 @@ fn streams_of_different_paths_fill_them_side_by_side_and_none_waits_for_another(
     let mbps: Vec<f64> = flows.iter().map(|flow| flow.mbps(from, pair.now)).collect();
     assert!(mbps[0] > 16.0 && mbps[1] > 30.0, "{mbps:?}");
 
-    // The path of the most urgent one is cut: the others go on, and it goes on when its path comes back.
+    // The path of the most urgent stream is cut: the others continue, and it continues when its
+    // path returns.
     set_line(&mut pair, 0, LineState::Silent);
     let mut all: Vec<&mut Flow> = flows.iter_mut().collect();
     run_all(&mut pair, &mut all, Duration::from_secs(1));
@@ -137,7 +138,8 @@ fn streams_of_different_paths_fill_them_side_by_side_and_none_waits_for_another(
     assert!(all[0].mbps(from, pair.now) > 16.0, "{}", all[0].mbps(from, pair.now));
 }
 
-/// How long bursts take of which some packets leave on a path that has become slow since it was last used.
+/// Durations of bursts of which some packets leave on a path that has become slow since it was last
+/// used.
 fn bursts(is_beside_one_that_waits: bool) -> Duration {
     let (usual, slow) = (Duration::from_millis(30), Duration::from_millis(200));
     let mut pair = connected(30, &[link(20, 5), link(20, 30)]);
@@ -186,13 +188,13 @@ fn set_delay(pair: &mut Pair, at: usize, delay: Duration) {
 }
 
 #[test]
-fn what_is_late_gets_another_chance_although_a_stream_waits_for_its_path() {
+fn late_data_are_reinjected_although_a_confined_stream_waits() {
     let [plain, beside] = [false, true].map(bursts);
-    assert!(beside < plain + plain / 20, "{beside}, {plain} without one that waits");
+    assert!(beside < plain + plain / 20, "{beside}, {plain} without a waiting stream");
 }
 
 #[test]
-fn a_stream_whose_paths_are_given_up_waits_until_it_is_told_of_others() {
+fn a_stream_whose_paths_are_abandoned_waits_until_it_gets_others() {
     let mut pair = three_links(26, |_| {});
     let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");
     pair.client.connection(0).set_stream_paths(id, only(&[1])).expect("open");
@@ -220,7 +222,7 @@ fn a_stream_whose_paths_are_given_up_waits_until_it_is_told_of_others() {
         (read, ended)
     };
     assert_eq!(read_on(&mut pair, Duration::from_secs(3)), (0, false), "no other path carries it");
-    // Waiting costs nothing: no timer fires again and again.
+    // Waiting costs no processor time: no timer fires again and again.
     let rest = pair.client.connection(0).poll_timeout().expect("an idle timer") - pair.now;
     assert!(rest > Duration::from_millis(100), "{rest}");
     pair.client.connection(0).set_stream_paths(id, only(&[2])).expect("open");
@@ -228,7 +230,7 @@ fn a_stream_whose_paths_are_given_up_waits_until_it_is_told_of_others() {
 }
 
 #[test]
-fn a_connection_with_one_path_sends_what_may_take_it_and_keeps_the_rest() {
+fn a_connection_with_one_path_sends_only_streams_that_may_take_it() {
     let mut pair = Setup::new(27).build();
     pair.connect();
     let ids: Vec<StreamId> = (0..2).map(|_| pair.client.connection(0).open(Dir::Uni).expect("allowed")).collect();
@@ -262,15 +264,15 @@ fn the_rate_of_a_connection_holds_over_all_its_paths_together() {
     let (from, before) = (pair.now, delivered(&mut pair));
     flow.run(&mut pair, Duration::from_secs(3));
     let mbps = flow.mbps(from, pair.now);
-    // Where the scheduler waits for a better path, the burst does not bridge all of it.
+    // While the scheduler waits for a better path, the burst does not fill the whole interval.
     assert!((28.5..30.3).contains(&mbps), "{mbps} Mb/s");
     let used = delivered(&mut pair).iter().zip(before).filter(|(after, before)| **after > before + 500_000).count();
     assert!(used >= 2, "one link has 20 Mb/s, so others help");
 }
 
 #[test]
-fn the_background_fills_several_links_and_gives_way_on_each() {
-    // Queues of 30 ms, as long as the round trip of the first two together.
+fn background_streams_fill_several_links_and_yield_on_each() {
+    // Queues of 30 ms, as long as the round trips of the first two together.
     let mut pair = three_links(29, |_| {});
     let mut flow = Flow::new(&mut pair, Side::Client);
     pair.client.connection(0).set_background(StreamId::new(Side::Client, Dir::Uni, 0), true).expect("open");

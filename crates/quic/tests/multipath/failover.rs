@@ -1,21 +1,23 @@
-//! Links that fail: silently, one way, for a while, again and again; and what the application notices.
+//! Links that fail: silently, in one direction, for a while, repeatedly; and the effect on the
+//! application.
 
 use netem::{LineState, LinkConfig};
 use quic::Side;
 use units::{Duration, Ratio};
 
-use crate::flow::{Flow, node};
-use crate::links::{capacity_mbps, connected, link_of};
+use super::flow::{Flow, node};
+use super::links::{capacity_mbps, connected, link_of};
 use crate::support::Pair;
 
-/// Long enough for every path to have found its rate.
+/// Long enough for every path to reach its rate.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// Of what a link carried before its failure, what it carries again a second and ten round trips after. A window that lost
-/// everything is cut to 0.7 (RFC 9438), and grows slowly over long round trips.
+/// The share of its former rate that a link carries again, a second and ten round trips after its
+/// failure. A window that lost everything is reduced to 0.7 (RFC 9438), and grows slowly over long
+/// round trips.
 const SHARE_AGAIN: f64 = 0.65;
 
-/// Four links of one round trip; the first is the best.
+/// Four links with the same round trip; the first has the highest rate.
 fn four(round_trip_ms: u64) -> Vec<LinkConfig> {
     [24, 12, 8, 6].map(|mbps| link_of(mbps, Duration::from_micros(round_trip_ms * 500))).to_vec()
 }
@@ -56,7 +58,7 @@ pub(crate) fn show(pair: &mut Pair, side: Side) -> String {
     stats.iter().map(line).collect()
 }
 
-/// The best of four links is cut in `directions`; the stream goes from `from`.
+/// The best of four links is cut in `directions`; the data flow from `from`.
 fn best_is_cut(seed: u64, round_trip_ms: u64, from: Side, directions: &[usize]) {
     let links = four(round_trip_ms);
     let round_trip = Duration::from_millis(round_trip_ms);
@@ -80,7 +82,7 @@ fn best_is_cut(seed: u64, round_trip_ms: u64, from: Side, directions: &[usize]) 
     assert!(gap <= Duration::from_millis(100) + round_trip * 3, "{what}: a gap of {gap} at {at:?}\n{shown}");
     assert!(rate >= 0.8 * capacity, "{what}: {rate} of {capacity} Mb/s\n{shown}");
 
-    // And back.
+    // The link is restored.
     let up_at = pair.now;
     set_state(&mut pair, 0, directions, LineState::Up);
     let settled = Duration::from_secs(1) + round_trip * 10;
@@ -163,7 +165,7 @@ fn a_server_that_sends_has_its_best_path_cut_in_one_direction() {
 }
 
 #[test]
-fn a_flapping_link_harms_nobody() {
+fn a_flapping_link_does_not_reduce_the_goodput_of_the_others() {
     let links = four(20);
     let mut pair = connected(12, &links);
     let mut flow = Flow::new(&mut pair, Side::Client);
@@ -184,7 +186,7 @@ fn a_flapping_link_harms_nobody() {
 }
 
 #[test]
-fn a_path_that_loses_a_third_does_not_hold_back_a_good_one() {
+fn a_path_that_loses_a_third_does_not_slow_down_a_good_one() {
     let links = [link_of(15, Duration::from_millis(10)), link_of(15, Duration::from_millis(10))];
     let mut pair = connected(13, &links);
     let mut flow = Flow::new(&mut pair, Side::Client);
@@ -201,7 +203,7 @@ fn a_path_that_loses_a_third_does_not_hold_back_a_good_one() {
 }
 
 #[test]
-fn a_socket_without_room_stops_no_other() {
+fn a_full_socket_stops_no_other_path() {
     let links = four(20);
     let mut pair = connected(14, &links);
     let mut flow = Flow::new(&mut pair, Side::Client);
@@ -210,7 +212,7 @@ fn a_socket_without_room_stops_no_other() {
     let offered = pair.links[0].stats().offered;
     pair.client.full.push(0);
     flow.run(&mut pair, Duration::from_secs(2));
-    assert_eq!(pair.links[0].stats().offered, offered, "a full socket takes nothing");
+    assert_eq!(pair.links[0].stats().offered, offered, "a full socket accepts nothing");
     let (gap, at) = flow.longest_gap(from_at, pair.now);
     let (rate, rest) = (flow.mbps(from_at + Duration::from_millis(500), pair.now), capacity_mbps(&links[1..]));
     let shown = show(&mut pair, Side::Client);
@@ -221,11 +223,11 @@ fn a_socket_without_room_stops_no_other() {
     let from_at = pair.now;
     flow.run(&mut pair, Duration::from_secs(1));
     let rate = flow.mbps(from_at, pair.now);
-    assert!(rate >= 0.8 * capacity_mbps(&links), "again with room: {rate}\n{}", show(&mut pair, Side::Client));
+    assert!(rate >= 0.8 * capacity_mbps(&links), "with space again: {rate}\n{}", show(&mut pair, Side::Client));
 }
 
 #[test]
-fn a_message_does_not_wait_for_a_socket_without_room() {
+fn a_message_does_not_wait_for_a_full_socket() {
     let mut pair = connected(15, &[link_of(50, Duration::from_millis(5)), link_of(50, Duration::from_millis(30))]);
     pair.client.full.push(0);
     let took = crate::support::apps::transfer(&mut pair, 200, Duration::from_secs(20));
@@ -251,18 +253,18 @@ fn plans_refused_on_one_path_go_elsewhere() {
         assert!(gap <= Duration::from_millis(160), "{gap} at {at:?}\n{shown}");
         assert!(rate >= 0.8 * rest, "{rate} of {rest} Mb/s\n{shown}");
         let lost = pair.client.connection(0).path_stats()[0].packets_lost - lost;
-        assert!(share != Ratio::ONE || lost == 0, "what never left is not lost: {lost}");
+        assert!(share != Ratio::ONE || lost == 0, "unsent packets are not lost: {lost}");
         pair.client.refuse = Ratio::ZERO;
         flow.run(&mut pair, Duration::from_millis(1500));
         let from_at = pair.now;
         flow.run(&mut pair, Duration::from_secs(1));
         let rate = flow.mbps(from_at, pair.now);
-        assert!(rate >= 0.8 * capacity_mbps(&links), "taken again: {rate}\n{}", show(&mut pair, Side::Client));
+        assert!(rate >= 0.8 * capacity_mbps(&links), "accepted again: {rate}\n{}", show(&mut pair, Side::Client));
     }
 }
 
 #[test]
-fn a_path_that_is_refused_from_the_start_costs_nothing_but_a_question_a_second() {
+fn a_path_refused_from_the_start_costs_one_challenge_per_second() {
     for (seed, side) in [(17, Side::Client), (18, Side::Server)] {
         let link = || link_of(15, Duration::from_millis(10));
         let mut pair = crate::support::Setup::new(seed).over(&[link(), link(), link()]).build();
@@ -280,12 +282,12 @@ fn a_path_that_is_refused_from_the_start_costs_nothing_but_a_question_a_second()
         flow.run(&mut pair, Duration::from_secs(3));
         let rate = flow.mbps_lately(&pair);
         let all = capacity_mbps(&[link(), link(), link()]);
-        assert!(rate > 0.8 * all, "{side:?}: {rate} Mb/s at last\n{}", show(&mut pair, side));
+        assert!(rate > 0.8 * all, "{side:?}: {rate} Mb/s in the end\n{}", show(&mut pair, side));
     }
 }
 
 #[test]
-fn a_link_that_stands_still_and_goes_on_is_used_again() {
+fn a_link_that_stalls_and_resumes_is_used_again() {
     for (seed, held_ms) in [(19, 300), (20, 1000), (21, 4000)] {
         let links = four(20);
         let mut pair = connected(seed, &links);
@@ -293,7 +295,8 @@ fn a_link_that_stands_still_and_goes_on_is_used_again() {
         flow.run(&mut pair, WARM_UP);
         let before = flow.mbps_lately(&pair);
         let held_at = pair.now;
-        // What stands still on the way arrives later, so round trips are measured that say nothing about the link.
+        // Packets held on the link arrive later, so RTT samples are taken that do not describe the
+        // link.
         set_state(&mut pair, 0, BOTH, LineState::Held);
         flow.run(&mut pair, Duration::from_millis(held_ms));
         set_state(&mut pair, 0, BOTH, LineState::Up);
@@ -313,7 +316,7 @@ fn a_link_that_stands_still_and_goes_on_is_used_again() {
 }
 
 #[test]
-fn a_socket_without_room_for_an_hour_makes_nobody_spin() {
+fn a_socket_that_is_full_for_an_hour_causes_no_busy_loop() {
     for count in 1..=2 {
         let links = vec![link_of(15, Duration::from_millis(10)); count];
         let setup =
@@ -324,7 +327,7 @@ fn a_socket_without_room_for_an_hour_makes_nobody_spin() {
         let mut flow = Flow::new(&mut pair, Side::Client);
         flow.run(&mut pair, Duration::from_millis(500));
         pair.client.full.extend(0..count as u16);
-        // The harness says so if something is due without end.
+        // The harness fails if something is due without end.
         flow.run(&mut pair, Duration::from_secs(3600));
         pair.client.full.clear();
         let read = flow.read();

@@ -1,4 +1,4 @@
-//! A stream that never runs dry, and what its reader sees of it over time.
+//! A stream with unlimited data, and the progress of its reader over time.
 
 use bytes::Bytes;
 use quic::{Dir, Side, WriteError};
@@ -12,15 +12,15 @@ pub(crate) struct Flow {
     from: Side,
     id: quic::StreamId,
     written: u64,
-    /// What is to be written next.
+    /// The next chunk to write.
     pending: Bytes,
     reader: Option<Reader>,
-    /// Bytes read in order by then, each time there were more.
+    /// Bytes read in order by each moment at which the count rose.
     log: Vec<(Instant, u64)>,
 }
 
 impl Flow {
-    /// A stream from `from` to the other side.
+    /// Opens a stream from `from` to the other side.
     pub(crate) fn new(pair: &mut Pair, from: Side) -> Self {
         let id = node(pair, from).connection(0).open(Dir::Uni).expect("a stream is allowed");
         Self { from, id, written: 0, pending: Bytes::new(), reader: None, log: vec![(pair.now, 0)] }
@@ -31,7 +31,7 @@ impl Flow {
         run_all(pair, &mut [self], span);
     }
 
-    /// Writes and reads what can be.
+    /// Writes and reads as much as possible.
     pub(crate) fn pump(&mut self, pair: &mut Pair) {
         const CHUNK: u64 = 16 * 1024;
         let connection = node(pair, self.from).connection(0);
@@ -71,19 +71,19 @@ impl Flow {
         self.log.iter().rev().find(|(then, _)| *then <= at).map_or(0, |(_, read)| *read)
     }
 
-    /// What was read in order between two moments.
+    /// The rate of in-order reads between two moments.
     pub(crate) fn mbps(&self, from: Instant, to: Instant) -> f64 {
         let bytes = self.read_by(to) - self.read_by(from);
         bytes as f64 * 8_000.0 / to.saturating_since(from).as_nanos() as f64
     }
 
-    /// What was read in order within the last second.
+    /// The rate of in-order reads in the last second.
     pub(crate) fn mbps_lately(&self, pair: &Pair) -> f64 {
         let ago = pair.now.saturating_since(Instant::ZERO).saturating_sub(Duration::from_secs(1));
         self.mbps(Instant::ZERO + ago, pair.now)
     }
 
-    /// The longest time without a byte in order between two moments, and when it began.
+    /// The longest time without an in-order byte between two moments, and when it began.
     pub(crate) fn longest_gap(&self, from: Instant, to: Instant) -> (Duration, Instant) {
         let inside = self.log.iter().map(|(at, _)| *at).filter(|at| *at > from && *at < to);
         let times: Vec<Instant> = [from].into_iter().chain(inside).chain([to]).collect();
@@ -98,7 +98,7 @@ pub(crate) fn run_all(pair: &mut Pair, flows: &mut [&mut Flow], span: Duration) 
         flows.iter_mut().for_each(|flow| flow.pump(pair));
         false
     });
-    debug_assert!(!done, "it has no end");
+    debug_assert!(!done, "the data are unlimited");
 }
 
 pub(crate) fn node(pair: &mut Pair, side: Side) -> &mut Node {

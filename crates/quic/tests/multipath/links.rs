@@ -1,11 +1,11 @@
-//! The links most tests here run over.
+//! The links that most tests here use.
 
 use netem::LinkConfig;
 use units::{Duration, Rate};
 
 use crate::support::{Pair, Setup};
 
-/// A link of so many Mb/s, with this delay one way and a queue of 30 ms.
+/// A link of `mbps` with this one-way delay and a queue of 30 ms.
 pub(crate) fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
     link_of(mbps, Duration::from_millis(delay_ms))
 }
@@ -21,12 +21,12 @@ pub(crate) fn link_of(mbps: u64, delay: Duration) -> LinkConfig {
     }
 }
 
-/// A connection over these links with a path each, all of them in use.
+/// A connection over these links with one path each, all active.
 pub(crate) fn connected(seed: u64, links: &[LinkConfig]) -> Pair {
     connected_as(Setup::new(seed).over(links).with_config(|config| config.datagram_size = 1452))
 }
 
-/// As [`connected`], with a setup of one's own.
+/// As [`connected`], with another setup.
 pub(crate) fn connected_as(setup: Setup) -> Pair {
     let mut pair = setup.build();
     pair.connect();
@@ -42,7 +42,7 @@ pub(crate) fn connected_as(setup: Setup) -> Pair {
     pair
 }
 
-/// What all links together carry of stream data, if packets of `size` bytes are sent, in bytes a second.
+/// The stream data that all links together carry with packets of `size` bytes, in Mb/s.
 pub(crate) fn capacity_mbps(links: &[LinkConfig]) -> f64 {
     links.iter().map(|link| link.rate.map_or(0.0, Rate::as_mbps_f64) * 1448.0 / 1514.0).sum()
 }

@@ -1,13 +1,14 @@
-//! Clients whose address changes under way: address translators forget, and somebody may pretend.
+//! Clients whose address changes during a transfer: NAT rebindings, and attackers that forward
+//! copies.
 
 use std::net::SocketAddr;
 
 use quic::{Addresses, PathState, Side};
 use units::{Duration, Instant};
 
-use crate::failover::show;
-use crate::flow::{Flow, node};
-use crate::links::{capacity_mbps, connected, link};
+use super::failover::show;
+use super::flow::{Flow, node};
+use super::links::{capacity_mbps, connected, link};
 use crate::support::{CLIENT, Pair, Setup, client_on};
 
 fn elsewhere(text: &str) -> SocketAddr {
@@ -24,7 +25,7 @@ fn server_path(pair: &mut Pair, at: usize) -> quic::PathStats {
 }
 
 #[test]
-fn the_only_path_follows_a_client_that_another_address_is_given() {
+fn the_only_path_follows_a_client_to_its_new_address() {
     for (from, to) in [Side::Client, Side::Server].into_iter().flat_map(|from| moves(CLIENT).map(|to| (from, to))) {
         let what = format!("from {from:?}, to {to}");
         let mut pair = Setup::new(1).over(&[link(20, 10)]).build();
@@ -37,14 +38,14 @@ fn the_only_path_follows_a_client_that_another_address_is_given() {
         let rate = flow.mbps_lately(&pair);
         assert_eq!(server_path(&mut pair, 0).addresses.remote, to, "{what}");
         assert!(rate > 0.8 * capacity_mbps(&[link(20, 10)]), "{what}: {rate} Mb/s");
-        // A server that sends hears of it with the client's next acknowledgement or probe.
+        // A server that sends learns of the change from the client's next acknowledgement or probe.
         let (gap, at) = flow.longest_gap(moved_at, pair.now);
         assert!(gap < Duration::from_millis(1500), "{what}: {gap} at {at:?}");
     }
 }
 
 #[test]
-fn a_path_beside_others_follows_too() {
+fn one_of_several_paths_follows_too() {
     for to in moves(client_on(1)) {
         let links = [link(20, 10), link(20, 10)];
         for from in [Side::Client, Side::Server] {
@@ -88,9 +89,9 @@ fn a_path_that_was_silent_is_found_under_its_new_address() {
     assert!(rate > least, "{rate} Mb/s\n{}", show(&mut pair, Side::Client));
 }
 
-/// What the client sends next arrives first from somebody else, who has copied it (RFC 9000, section 9.3.3).
+/// The client's packets arrive first from an attacker who copied them (RFC 9000, section 9.3.3).
 #[test]
-fn copies_sent_from_elsewhere_take_no_path_away() {
+fn copies_sent_by_an_attacker_take_no_path_away() {
     let attacker = elsewhere("203.0.113.9:666");
     let mut pair = Setup::new(4).over(&[link(20, 10)]).build();
     pair.record = Some(Vec::new());
@@ -101,7 +102,7 @@ fn copies_sent_from_elsewhere_take_no_path_away() {
     let mut copies = 0;
     while pair.now < end {
         flow.run(&mut pair, Duration::from_millis(5));
-        let record = std::mem::take(pair.record.as_mut().expect("it records"));
+        let record = std::mem::take(pair.record.as_mut().expect("recording is on"));
         let Some((_, _, newest)) = record.into_iter().rfind(|(_, direction, _)| *direction == 0) else { continue };
         copies += 1;
         pair.server.receive_on(pair.now, &newest, Addresses::of(attacker));

@@ -1,15 +1,15 @@
-//! What both sides agree on, and what follows from it.
+//! The negotiation of multipath, and what follows from it.
 
 use quic::{Addresses, ErrorCode, OpenPathError, PathId, PathState};
 use units::Duration;
 use wire::quic::{Frame, Space};
 
-use crate::support::hostile::{Duel, Hostile, client_parameters, encode, hostile_on, multipath, payload};
+use crate::support::hostile::{Hostile, HostilePair, client_parameters, encode, hostile_on, multipath, payload};
 use crate::support::{Pair, Setup, server_on};
 
-/// A pair over four links whose sides want so many paths.
+/// A pair over four links whose sides want this many paths.
 fn pair(client: u32, server: u32) -> Pair {
-    let link = crate::links::link(100, 5);
+    let link = super::links::link(100, 5);
     let mut setup = Setup::new(u64::from(client * 10 + server)).over(&[link.clone(), link.clone(), link.clone(), link]);
     (setup.client.max_paths, setup.server.max_paths) = (client, server);
     setup.build()
@@ -21,7 +21,7 @@ fn open(pair: &mut Pair, socket: u16) -> Result<(), OpenPathError> {
 }
 
 #[test]
-fn as_many_paths_are_opened_as_both_sides_want() {
+fn as_many_paths_are_opened_as_both_sides_allow() {
     for (client, server) in [0, 1, 2, 4].into_iter().flat_map(|client| [0, 1, 2, 4].map(|server| (client, server))) {
         let what = format!("the client wants {client}, the server {server}");
         let mut pair = pair(client, server);
@@ -60,37 +60,38 @@ fn config(max_paths: u32) -> quic::TransportConfig {
 }
 
 #[test]
-fn a_client_that_may_open_no_more_says_so_once_and_goes_on_when_it_may() {
-    let mut duel = Duel::against_multipath_client(4, 1);
-    let now = duel.now;
+fn a_client_at_the_path_limit_reports_it_once_and_continues_when_it_rises() {
+    let mut hostile_pair = HostilePair::against_multipath_client(4, 1);
+    let now = hostile_pair.now;
     for socket in 1..=3 {
         let addresses = Addresses { socket, ..Addresses::of(hostile_on(socket)) };
-        assert_eq!(duel.victim.connection(0).open_path(now, addresses, false), Ok(()));
+        assert_eq!(hostile_pair.victim.connection(0).open_path(now, addresses, false), Ok(()));
     }
-    let issued: Vec<Frame<'_>> = vec![duel.hostile.issue(1, 0)];
-    duel.say_and_ack(&payload(&issued));
-    duel.say_and_ack(&payload(&[Frame::Ping]));
-    duel.wait(Duration::from_millis(100));
-    let blocked = |duel: &Duel| {
-        let frames = duel.hostile.heard.iter().flat_map(|heard| heard.frames());
+    let issued: Vec<Frame<'_>> = vec![hostile_pair.hostile.issue(1, 0)];
+    hostile_pair.send_and_ack(&payload(&issued));
+    hostile_pair.send_and_ack(&payload(&[Frame::Ping]));
+    hostile_pair.wait(Duration::from_millis(100));
+    let blocked = |hostile_pair: &HostilePair| {
+        let frames = hostile_pair.hostile.opened.iter().flat_map(|packet| packet.frames());
         frames.filter(|frame| matches!(frame, Frame::PathsBlocked(PathId(1)))).count()
     };
-    assert_eq!(blocked(&duel), 1);
-    assert!(duel.hostile.heard.iter().any(|heard| heard.path == PathId(1)), "path 1 is open");
-    assert!(!duel.hostile.can_use(2), "no ID is issued for a path that the peer does not take");
-    let more = [Frame::MaxPathId(PathId(3)), duel.hostile.issue(2, 0), duel.hostile.issue(3, 0)];
-    duel.say_and_ack(&payload(&more));
-    duel.wait(Duration::from_millis(10));
+    assert_eq!(blocked(&hostile_pair), 1);
+    assert!(hostile_pair.hostile.opened.iter().any(|packet| packet.path == PathId(1)), "path 1 is open");
+    assert!(!hostile_pair.hostile.can_use(2), "no ID is issued for a path beyond the peer's limit");
+    let more = [Frame::MaxPathId(PathId(3)), hostile_pair.hostile.issue(2, 0), hostile_pair.hostile.issue(3, 0)];
+    hostile_pair.send_and_ack(&payload(&more));
+    hostile_pair.wait(Duration::from_millis(10));
     for path in 2..=3 {
-        assert!(duel.hostile.heard.iter().any(|heard| heard.path == PathId(path)), "path {path} is open");
+        assert!(hostile_pair.hostile.opened.iter().any(|packet| packet.path == PathId(path)), "path {path} is open");
     }
-    duel.assert_alive("a limit that rises");
+    hostile_pair.assert_alive("a limit that rises");
 }
 
-/// Whether the acknowledgements in the packets of one space name their path; none heard is an error.
-fn names_paths(duel: &Duel, space: Space) -> Vec<bool> {
-    let packets = duel.hostile.heard.iter().filter(|heard| heard.space == space);
-    let frames = packets.flat_map(|heard| heard.frames());
+/// Whether the acknowledgements in the packets of one space name their path; fails if there are
+/// none.
+fn names_paths(hostile_pair: &HostilePair, space: Space) -> Vec<bool> {
+    let packets = hostile_pair.hostile.opened.iter().filter(|packet| packet.space == space);
+    let frames = packets.flat_map(|packet| packet.frames());
     let acks: Vec<bool> = frames
         .filter_map(|frame| match frame {
             Frame::Ack(ack) => Some(ack.path.is_some()),
@@ -102,82 +103,89 @@ fn names_paths(duel: &Duel, space: Space) -> Vec<bool> {
 }
 
 #[test]
-fn acknowledgements_name_their_path_if_and_only_if_multipath_was_agreed_on() {
-    let agreed: [fn() -> Duel; 2] = [|| Duel::against_multipath_server(2, 0), || Duel::against_multipath_client(1, 3)];
-    let not: [fn() -> Duel; 4] = [
-        Duel::against_server as fn() -> Duel,
-        || Duel::against_multipath_server(0, 3),
-        Duel::against_client,
-        || Duel::against_multipath_client(0, 3),
+fn acknowledgements_name_their_path_if_and_only_if_multipath_was_negotiated() {
+    let agreed: [fn() -> HostilePair; 2] =
+        [|| HostilePair::against_multipath_server(2, 0), || HostilePair::against_multipath_client(1, 3)];
+    let not: [fn() -> HostilePair; 4] = [
+        HostilePair::against_server as fn() -> HostilePair,
+        || HostilePair::against_multipath_server(0, 3),
+        HostilePair::against_client,
+        || HostilePair::against_multipath_client(0, 3),
     ];
     let cases = agreed.map(|make| (make, true)).into_iter().chain(not.map(|make| (make, false)));
     for (index, (make, names)) in cases.enumerate() {
-        let mut duel = make();
+        let mut hostile_pair = make();
         for _ in 0..10 {
-            duel.say(&payload(&[Frame::Ping]));
+            hostile_pair.send(&payload(&[Frame::Ping]));
         }
-        duel.wait(Duration::from_millis(100));
-        assert!(names_paths(&duel, Space::Data).iter().all(|named| *named == names), "case {index}");
+        hostile_pair.wait(Duration::from_millis(100));
+        assert!(names_paths(&hostile_pair, Space::Data).iter().all(|named| *named == names), "case {index}");
         for space in [Space::Initial, Space::Handshake] {
-            // Not every flight needs an acknowledgement of its own.
-            if duel.hostile.heard.iter().any(|heard| heard.space == space) {
-                let frames =
-                    duel.hostile.heard.iter().filter(|heard| heard.space == space).flat_map(|heard| heard.frames());
+            // Not every flight is acknowledged by a packet of its own.
+            if hostile_pair.hostile.opened.iter().any(|packet| packet.space == space) {
+                let frames = hostile_pair
+                    .hostile
+                    .opened
+                    .iter()
+                    .filter(|packet| packet.space == space)
+                    .flat_map(|packet| packet.frames());
                 let mut acks =
                     frames.filter_map(|frame| if let Frame::Ack(ack) = frame { Some(ack.path) } else { None });
                 assert!(acks.all(|path| path.is_none()), "case {index}: {space:?}");
             }
         }
-        // Either kind of acknowledgement must be understood (section 2.3).
-        let ack = duel.hostile.ack(Space::Data);
-        duel.say(&ack);
-        duel.assert_alive("ACK frames are understood");
+        // Both frame types must be accepted (section 2.3).
+        let ack = hostile_pair.hostile.ack(Space::Data);
+        hostile_pair.send(&ack);
+        hostile_pair.assert_alive("ACK frames are understood");
         if names {
-            let ack = duel.hostile.path_ack(0);
-            duel.say(&ack);
-            duel.assert_alive("PATH_ACK frames are understood");
+            let ack = hostile_pair.hostile.path_ack(0);
+            hostile_pair.send(&ack);
+            hostile_pair.assert_alive("PATH_ACK frames are understood");
         }
     }
 }
 
 #[test]
 fn the_path_is_part_of_the_nonce() {
-    let mut duel = Duel::against_multipath_server(2, 1);
-    let issued = [duel.hostile.issue(1, 0)];
-    duel.say_and_ack(&payload(&issued));
-    assert!(duel.hostile.can_use(1));
-    let refused = |duel: &mut Duel| duel.victim.connection(0).stats().receive.packets_unauthentic;
+    let mut hostile_pair = HostilePair::against_multipath_server(2, 1);
+    let issued = [hostile_pair.hostile.issue(1, 0)];
+    hostile_pair.send_and_ack(&payload(&issued));
+    assert!(hostile_pair.hostile.can_use(1));
+    let refused =
+        |hostile_pair: &mut HostilePair| hostile_pair.victim.connection(0).stats().receive.packets_unauthentic;
     // The right connection ID with the nonce of another path.
-    let wrong = duel.hostile.packet_sealed_for(1, PathId::ZERO, 0, &payload(&[Frame::Ping]));
-    duel.deliver_on(1, &wrong);
-    assert_eq!(refused(&mut duel), 1);
-    assert_eq!(duel.victim.connection(0).path_stats().len(), 1, "nothing authentic came");
-    duel.say_on(1, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
-    assert_eq!(refused(&mut duel), 1);
-    assert_eq!(duel.victim.connection(0).path_stats().len(), 2);
-    // What the victim seals is opened with the path's own nonce.
-    duel.say_on(1, &payload(&[Frame::PathChallenge([1; 8]), Frame::Padding { len: 1100 }]));
-    assert!(duel.hostile.heard.iter().any(|heard| heard.path == PathId(1)));
-    assert_eq!(duel.hostile.unopened, 0);
+    let wrong = hostile_pair.hostile.packet_sealed_for(1, PathId::ZERO, 0, &payload(&[Frame::Ping]));
+    hostile_pair.deliver_on(1, &wrong);
+    assert_eq!(refused(&mut hostile_pair), 1);
+    assert_eq!(hostile_pair.victim.connection(0).path_stats().len(), 1, "nothing authentic arrived");
+    hostile_pair.send_on(1, &payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
+    assert_eq!(refused(&mut hostile_pair), 1);
+    assert_eq!(hostile_pair.victim.connection(0).path_stats().len(), 2);
+    // The victim's packets open with the path's own nonce.
+    hostile_pair.send_on(1, &payload(&[Frame::PathChallenge([1; 8]), Frame::Padding { len: 1100 }]));
+    assert!(hostile_pair.hostile.opened.iter().any(|packet| packet.path == PathId(1)));
+    assert_eq!(hostile_pair.hostile.unopened, 0);
 }
 
 #[test]
 fn multipath_without_connection_ids_is_refused() {
     // Section 2.1.
-    let nameless = Hostile::nameless_client(7, |id| encode(&multipath(client_parameters(id), 3)));
-    let duel = Duel::with_server(config(4), nameless);
-    duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "a client without a connection ID");
-    let duel = Duel::with_client(config(4), |first| {
-        Hostile::nameless_server(7, first, |id, original| {
+    let nameless = Hostile::client_without_id(7, |id| encode(&multipath(client_parameters(id), 3)));
+    let hostile_pair = HostilePair::with_server(config(4), nameless);
+    hostile_pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "a client without a connection ID");
+    let hostile_pair = HostilePair::with_client(config(4), |first| {
+        Hostile::server_without_id(7, first, |id, original| {
             let mut parameters = multipath(client_parameters(id), 3);
             parameters.original_destination_connection_id = Some(original);
             encode(&parameters)
         })
     });
-    duel.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "a server without a connection ID");
-    // Without the parameter it is a peer like any other.
-    let duel = Duel::with_server(config(4), Hostile::nameless_client(7, |id| encode(&client_parameters(id))));
-    assert!(duel.victim_lives(), "{:?}", duel.victim.events);
+    hostile_pair.assert_closed(ErrorCode::PROTOCOL_VIOLATION, "a server without a connection ID");
+    // Without the parameter the connection has a single path.
+    let hostile_pair =
+        HostilePair::with_server(config(4), Hostile::client_without_id(7, |id| encode(&client_parameters(id))));
+    assert!(hostile_pair.victim_is_alive(), "{:?}", hostile_pair.victim.events);
 }
 
 #[test]
@@ -188,11 +196,11 @@ fn a_path_limit_beyond_32_bits_is_refused() {
             parameters.extend(crate::support::hostile::parameter(0x3e, &crate::support::hostile::number(max)));
             parameters
         });
-        let duel = Duel::with_server(config(4), hostile);
+        let hostile_pair = HostilePair::with_server(config(4), hostile);
         if is_valid {
-            duel.assert_alive("the largest limit");
+            hostile_pair.assert_alive("the largest limit");
         } else {
-            duel.assert_closed(ErrorCode::TRANSPORT_PARAMETER_ERROR, "a limit beyond 32 bits");
+            hostile_pair.assert_closed(ErrorCode::TRANSPORT_PARAMETER_ERROR, "a limit beyond 32 bits");
         }
     }
 }

@@ -1,24 +1,25 @@
-//! Who decides where lost data go again and when acknowledgements leave: the four policies, side by side.
+//! The four policies side by side: where lost data are retransmitted, and on which paths
+//! acknowledgements leave.
 
 use bytes::Bytes;
 use netem::{LineState, LinkConfig};
 use quic::{Dir, PathState, PathStats, Policy, Side, Strategy};
 use units::{Duration, Ratio};
 
-use crate::failover::show;
-use crate::flow::{Flow, node};
-use crate::links::{capacity_mbps, connected_as, link};
+use super::failover::show;
+use super::flow::{Flow, node};
+use super::links::{capacity_mbps, connected_as, link};
 use crate::support::apps::{Reader, Writer};
 use crate::support::{Pair, Setup};
 
-/// Three links that have nothing in common.
-fn unlike() -> [LinkConfig; 3] {
+/// Three links with different rates and delays.
+fn different_links() -> [LinkConfig; 3] {
     [link(30, 5), link(15, 20), link(8, 40)]
 }
 
-/// The same, losing packets at random each way: the windows of CUBIC stay small.
-fn losing(percent: u64) -> [LinkConfig; 3] {
-    unlike().map(|link| LinkConfig { loss: Ratio::new(percent, 100), ..link })
+/// The same links with random losses in both directions: CUBIC's windows stay small.
+fn lossy_links(percent: u64) -> [LinkConfig; 3] {
+    different_links().map(|link| LinkConfig { loss: Ratio::new(percent, 100), ..link })
 }
 
 fn connected(seed: u64, links: &[LinkConfig], policy: Policy) -> Pair {
@@ -44,12 +45,13 @@ fn paths(pair: &mut Pair, side: Side) -> Vec<PathStats> {
     node(pair, side).connection(0).path_stats()
 }
 
-/// Bytes lost on one path and sent again there.
+/// Bytes lost on one path and retransmitted there.
 fn resent(pair: &mut Pair) -> Vec<u64> {
     paths(pair, Side::Client).iter().map(|path| path.bytes_resent).collect()
 }
 
-/// Moves streams of `total` bytes each way, which the readers check byte by byte, and does `meanwhile` once a fifth has arrived.
+/// Moves streams of `total` bytes in each direction, which the readers check byte by byte, and
+/// calls `meanwhile` once a fifth has arrived.
 fn exchange(pair: &mut Pair, total: u64, limit: Duration, mut meanwhile: impl FnMut(&mut Pair)) -> Duration {
     let (started, mut is_disturbed) = (pair.now, false);
     let sides = [Side::Client, Side::Server];
@@ -84,9 +86,9 @@ fn exchange(pair: &mut Pair, total: u64, limit: Duration, mut meanwhile: impl Fn
 }
 
 #[test]
-fn everything_arrives_in_order_over_three_unlike_links_that_lose_packets() {
+fn everything_arrives_in_order_over_three_different_lossy_links() {
     for (seed, policy) in (100..).zip(Policy::ALL) {
-        let mut pair = connected(seed, &losing(3), policy);
+        let mut pair = connected(seed, &lossy_links(3), policy);
         let took = exchange(&mut pair, 4_000_000, Duration::from_secs(60), |_| {});
         let lost: u64 = (0..3).map(|at| pair.link_pair(at)[0].stats().lost).sum();
         assert!(lost > 50, "{policy}: only {lost} packets were lost");
@@ -96,11 +98,11 @@ fn everything_arrives_in_order_over_three_unlike_links_that_lose_packets() {
 }
 
 #[test]
-fn everything_arrives_in_order_when_any_path_dies_in_mid_transfer() {
+fn everything_arrives_in_order_when_any_path_fails_during_a_transfer() {
     for policy in Policy::ALL {
         for (dying, directions) in [(0, &[0, 1][..]), (0, &[0]), (0, &[1]), (1, &[0, 1]), (2, &[0, 1]), (2, &[1])] {
             let seed = 200 + dying as u64 * 10 + directions.len() as u64;
-            let mut pair = connected(seed, &losing(1), policy);
+            let mut pair = connected(seed, &lossy_links(1), policy);
             let took = exchange(&mut pair, 3_000_000, Duration::from_secs(60), |pair| cut(pair, dying, directions));
             let what = format!("{policy}, link {dying} cut in {directions:?}: {took}");
             let shown = [show(&mut pair, Side::Client), show(&mut pair, Side::Server)].concat();
@@ -117,9 +119,9 @@ fn everything_arrives_in_order_when_any_path_dies_in_mid_transfer() {
 }
 
 #[test]
-fn losses_are_repaired_on_the_path_that_had_them_if_the_policy_says_so() {
+fn losses_are_repaired_on_their_own_path_if_the_policy_says_so() {
     for (seed, policy) in (300..).zip(Policy::ALL) {
-        let mut links = unlike();
+        let mut links = different_links();
         links[1].loss = Ratio::new(4, 100);
         let mut pair = connected(seed, &links, policy);
         let mut flow = Flow::new(&mut pair, Side::Client);
@@ -131,7 +133,8 @@ fn losses_are_repaired_on_the_path_that_had_them_if_the_policy_says_so() {
         assert!(lost > 20 * 1452, "too little was lost: {what}");
         if policy == Policy::DRDA || policy == Policy::DRCA {
             for (path, resent) in stats.iter().zip(&resent) {
-                // What has just been lost may still wait for its turn, and late packets need no repetition.
+                // Data just declared lost may still wait to be sent, and late packets need no
+                // retransmission.
                 assert!(*resent <= lost_bytes(path) && *resent >= lost_bytes(path) / 2, "path {}: {what}", path.id);
             }
         } else {
@@ -141,7 +144,7 @@ fn losses_are_repaired_on_the_path_that_had_them_if_the_policy_says_so() {
 }
 
 #[test]
-fn a_lossy_path_that_dies_stops_nobody_who_waits_for_its_losses() {
+fn a_lossy_path_that_fails_does_not_stall_data_waiting_for_it() {
     for (seed, policy) in [(400, Policy::DRDA), (401, Policy::DRCA)] {
         let mut links = [link(10, 10), link(10, 10)];
         links[1].loss = Ratio::new(10, 100);
@@ -162,14 +165,15 @@ fn a_lossy_path_that_dies_stops_nobody_who_waits_for_its_losses() {
     }
 }
 
-/// Bytes of packets, about, that were lost on the second path and not sent there again.
+/// About how many bytes of packets were lost on the second path and not retransmitted there.
 fn waiting(pair: &mut Pair) -> u64 {
     let path = &paths(pair, Side::Client)[1];
     (path.packets_lost * 1400).saturating_sub(path.bytes_resent)
 }
 
-/// A stream over two equal links, the second of which stands still for a moment when all but `left` bytes have been read: what
-/// was lost there waits for its window when `then` happens. Returns how long the rest took.
+/// A stream over two equal links. The second stalls for a moment when all but `left` bytes have
+/// been read, so that data lost there wait for its window when `then` runs. Returns the time that
+/// the remainder took.
 fn rest_after_a_gap(seed: u64, policy: Policy, left: u64, then: impl Fn(&mut Pair)) -> Duration {
     const TOTAL: u64 = 3_000_000;
     let mut pair = connected(seed, &[link(20, 10), link(20, 10)], policy);
@@ -203,7 +207,7 @@ fn rest_after_a_gap(seed: u64, policy: Policy, left: u64, then: impl Fn(&mut Pai
 }
 
 #[test]
-fn what_waits_for_a_sound_path_is_not_late() {
+fn data_waiting_for_a_sound_path_are_not_late() {
     for policy in [Policy::DRDA, Policy::DRCA] {
         for left in [100_000, 150_000, 200_000, 300_000, 400_000] {
             let took = rest_after_a_gap(400, policy, left, |_| {});
@@ -213,7 +217,7 @@ fn what_waits_for_a_sound_path_is_not_late() {
 }
 
 #[test]
-fn what_waits_for_a_path_that_dies_is_carried_by_others() {
+fn data_waiting_for_a_path_that_fails_move_to_others() {
     for policy in [Policy::DRDA, Policy::DRCA] {
         for (left, most_ms) in [(100_000, 100), (200_000, 160), (1_000_000, 700)] {
             let took = rest_after_a_gap(401, policy, left, |pair| cut(pair, 1, &[0, 1]));
@@ -223,7 +227,7 @@ fn what_waits_for_a_path_that_dies_is_carried_by_others() {
 }
 
 #[test]
-fn what_waits_for_a_socket_that_stays_full_is_carried_by_others() {
+fn data_waiting_for_a_socket_that_stays_full_move_to_others() {
     for policy in [Policy::DRDA, Policy::DRCA] {
         for (left, most_ms) in [(100_000, 100), (200_000, 160), (1_000_000, 700)] {
             let took = rest_after_a_gap(402, policy, left, |pair| pair.client.full.push(1));
@@ -232,9 +236,10 @@ fn what_waits_for_a_socket_that_stays_full_is_carried_by_others() {
     }
 }
 
-/// Packets the server sent while the client sent nothing but a stream: acknowledgements, path by path. And the rate.
+/// Packets the server sent while the client sent nothing but a stream: acknowledgements, by path.
+/// Also the rate.
 fn acknowledgements(seed: u64, policy: Policy) -> (Vec<u64>, f64) {
-    let mut pair = connected(seed, &unlike(), policy);
+    let mut pair = connected(seed, &different_links(), policy);
     let mut flow = Flow::new(&mut pair, Side::Client);
     flow.run(&mut pair, Duration::from_secs(2));
     let sent = |pair: &mut Pair| paths(pair, Side::Server).iter().map(|path| path.packets_sent).collect::<Vec<_>>();
@@ -260,13 +265,13 @@ fn central_acknowledgements_are_fewer_and_leave_on_the_best_path() {
 }
 
 #[test]
-fn round_trips_are_those_there_on_one_path_and_back_on_the_best() {
-    let mut pair = connected_as(Setup::new(510).over(&unlike()).with_config(|config| {
+fn central_round_trips_combine_one_path_and_the_best_return_path() {
+    let mut pair = connected_as(Setup::new(510).over(&different_links()).with_config(|config| {
         config.policy = Policy::CRCA;
         config.scheduler = Strategy::RoundRobin;
     }));
     let id = pair.client.connection(0).open(Dir::Bi).expect("a stream is allowed");
-    // A little at a time, in turn over the paths: queues stay empty.
+    // Small writes, on each path in turn: queues stay empty.
     for _ in 0..300 {
         pair.client.connection(0).write(id, Bytes::from_static(&[7; 3000])).expect("there is room");
         pair.run_for(Duration::from_millis(20));
@@ -282,7 +287,7 @@ fn round_trips_are_those_there_on_one_path_and_back_on_the_best() {
 }
 
 #[test]
-fn the_least_round_trip_is_measured_anew_when_acknowledgements_take_another_way() {
+fn the_minimum_round_trip_is_measured_anew_when_acknowledgements_change_path() {
     let links = [link(20, 5), link(20, 30)];
     let mut pair = connected_as(Setup::new(520).over(&links).with_config(|config| {
         config.policy = Policy::CRCA;
@@ -301,9 +306,9 @@ fn the_least_round_trip_is_measured_anew_when_acknowledgements_take_another_way(
 }
 
 #[test]
-fn a_cut_of_the_way_back_of_all_acknowledgements_is_survived() {
+fn a_cut_of_the_return_path_of_all_acknowledgements_is_survived() {
     for (seed, directions) in [(530, &[1][..]), (531, &[0, 1])] {
-        let links = unlike();
+        let links = different_links();
         let mut pair = connected(seed, &links, Policy::CRCA);
         let mut flow = Flow::new(&mut pair, Side::Client);
         flow.run(&mut pair, Duration::from_secs(2));
@@ -328,11 +333,11 @@ fn with_one_path_all_policies_send_the_same_bytes() {
         pair.record = Some(Vec::new());
         pair.connect();
         exchange(&mut pair, 500_000, Duration::from_secs(60), |_| {});
-        pair.record.take().expect("it was recorded")
+        pair.record.take().expect("recording is on")
     };
     let expected = record(Policy::default());
     assert!(expected.len() > 500);
     for policy in Policy::ALL {
-        assert!(record(policy) == expected, "{policy} sends something else");
+        assert!(record(policy) == expected, "{policy} sends different bytes");
     }
 }

@@ -1,4 +1,4 @@
-//! What strangers can make a server do.
+//! The data that unauthenticated datagrams can make a server send and store.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -25,7 +25,7 @@ fn first_datagrams(pair: &mut Pair, count: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_spoofed_address_never_gets_more_than_three_times_what_was_sent_in_its_name() {
+fn a_spoofed_address_gets_at_most_three_times_the_bytes_sent_in_its_name() {
     let mut pair = Setup::new(1).build();
     let datagrams = first_datagrams(&mut pair, 20);
     let mut received = 0;
@@ -43,14 +43,14 @@ fn a_spoofed_address_never_gets_more_than_three_times_what_was_sent_in_its_name(
             datagram.len()
         })
         .sum();
-    assert!(sent > received, "the server did answer: {sent} bytes");
+    assert!(sent > received, "the server responded: {sent} bytes");
     assert!(sent <= 3 * received, "{sent} bytes for {received}");
     assert!(pair.server.connections.iter().all(Option::is_none), "half-open connections end by themselves");
     assert_eq!(pair.server.endpoint.route_count(), 0);
 }
 
 #[test]
-fn a_small_bill_is_kept_by_every_single_connection() {
+fn the_amplification_limit_holds_for_every_single_connection() {
     let mut pair = Setup::new(2).build();
     let datagram = first_datagrams(&mut pair, 1).remove(0);
     for replay in 1..=10 {
@@ -63,8 +63,9 @@ fn a_small_bill_is_kept_by_every_single_connection() {
 }
 
 #[test]
-fn room_for_no_packet_is_waited_with_and_not_spun_on() {
-    // A few bytes more than a packet needs leave room for less than a packet in the end; the harness notices who spins.
+fn a_limit_too_small_for_a_packet_causes_no_busy_loop() {
+    // A limit a few bytes above a packet's size leaves a remainder too small for a packet. The
+    // harness detects a connection that spins.
     let mut pair = Setup::new(2).with_config(|config| config.idle_timeout = Duration::ZERO).build();
     let mut datagram = first_datagrams(&mut pair, 1).remove(0);
     datagram.resize(datagram.len() + 10, 0);
@@ -81,7 +82,7 @@ fn a_replayed_first_datagram_begins_one_connection() {
     pair.start();
     pair.flush();
     let first = pair.record.as_ref().expect("recording")[0].2.clone();
-    // While the handshake lasts.
+    // During the handshake.
     for _ in 0..100 {
         pair.server.receive(pair.now, &first, CLIENT);
     }
@@ -89,14 +90,15 @@ fn a_replayed_first_datagram_begins_one_connection() {
     pair.client.events.iter_mut().for_each(|events| events.clear());
     let confirmed = |pair: &mut Pair| pair.client.take_event(0, |event| *event == Event::Confirmed).is_some();
     assert!(pair.run_until(Duration::from_secs(5), confirmed));
-    // While the connection lives.
+    // While the connection is alive.
     for _ in 0..100 {
         pair.server.receive(pair.now, &first, CLIENT);
         pair.run_for(Duration::from_millis(1));
     }
-    assert_eq!(pair.server.connections.len(), 1, "a second connection for a live one");
+    assert_eq!(pair.server.connections.len(), 1, "a second connection beside a live one");
     assert!(pair.client.connection(0).is_established() && pair.server.connection(0).is_established());
-    // After it has ended: it looks like a new client, so one more connection may begin, but not a hundred.
+    // After it has ended, the datagram looks like a new client, so one more connection may begin,
+    // but not a hundred.
     let now = pair.now;
     pair.client.connection(0).close(now, 1, "done");
     pair.run_for(Duration::from_secs(5));
@@ -108,12 +110,12 @@ fn a_replayed_first_datagram_begins_one_connection() {
     }
     assert_eq!(pair.server.connections.len(), 2);
     pair.run_for(Duration::from_secs(60));
-    assert!(pair.server.connections[1].is_none(), "nobody answers it");
+    assert!(pair.server.connections[1].is_none(), "it gets no response");
     assert_eq!(pair.server.endpoint.route_count(), 0);
 }
 
 #[test]
-fn datagrams_that_may_begin_no_connection_leave_nothing_behind() {
+fn datagrams_that_may_begin_no_connection_leave_no_state() {
     let mut pair = Setup::new(4).build();
     let first = first_datagrams(&mut pair, 1).remove(0);
     // Too small (RFC 9000, section 14.1), at any length.
@@ -129,23 +131,23 @@ fn datagrams_that_may_begin_no_connection_leave_nothing_behind() {
         datagram.resize(1250, 0);
         pair.server.receive(pair.now, &datagram, VICTIM);
     }
-    // Not authentic: any bit turned around.
+    // Unauthentic: any bit flipped.
     for index in (0..first.len()).step_by(7) {
         let mut bad = first.clone();
         bad[index] ^= 0x10;
         pair.server.receive(pair.now, &bad, VICTIM);
     }
-    // A handshake packet out of the blue.
+    // A Handshake packet without a connection.
     let mut handshake = first.clone();
     handshake[0] |= 0x20;
     pair.server.receive(pair.now, &handshake, VICTIM);
     pair.flush();
     assert_eq!(pair.server.connections.len(), 0);
     assert_eq!(pair.server.endpoint.route_count(), 0);
-    // Bits of the version may have been turned around, which is answered, and with less than was sent.
+    // Bits of the version may be flipped, which causes a response, smaller than the datagram.
     assert!(pair.strays.iter().all(|(_, answer)| answer.len() < 100), "{:?}", pair.strays);
     assert_eq!(pair.client.side, Side::Client);
-    // The true one still works.
+    // The unmodified datagram still works.
     pair.server.receive(pair.now, &first, VICTIM);
     assert_eq!(pair.server.connections.len(), 1);
 }

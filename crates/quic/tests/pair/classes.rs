@@ -1,4 +1,5 @@
-//! Rates of streams and of connections: kept to the byte, not lost, and out of the way of what they do not concern.
+//! Rate limits of streams and of connections: exact to the byte, fully used, and without effect on
+//! other traffic.
 
 use bytes::Bytes;
 use quic::{Class, Dir, RateLimit, StreamId, WriteError};
@@ -10,7 +11,7 @@ use crate::support::{Pair, Setup};
 
 const CHUNK: u64 = 16 << 10;
 
-/// Streams that never run dry, and when their bytes arrived.
+/// Streams with unlimited data, and when their bytes arrived.
 struct Flows {
     flows: Vec<Flow>,
 }
@@ -19,7 +20,7 @@ struct Flow {
     id: StreamId,
     written: u64,
     reader: Option<Reader>,
-    /// Bytes that arrived, at each moment when some did.
+    /// Bytes that arrived, by time of arrival.
     arrivals: Vec<(Instant, u64)>,
 }
 
@@ -36,7 +37,7 @@ impl Flows {
         pair.run_until(span, |pair| {
             self.flows.iter_mut().for_each(|flow| flow.write(pair));
             while let Some(id) = pair.server.connection(0).accept(Dir::Uni) {
-                let flow = self.flows.iter_mut().find(|flow| flow.id == id).expect("nobody else opens streams");
+                let flow = self.flows.iter_mut().find(|flow| flow.id == id).expect("no other streams are opened");
                 flow.reader = Some(Reader::new(id));
             }
             self.flows.iter_mut().for_each(|flow| flow.read(pair));
@@ -44,7 +45,7 @@ impl Flows {
         });
     }
 
-    /// All arrivals, in the order of time.
+    /// All arrivals in order of time.
     fn arrivals(&self) -> Vec<(Instant, u64)> {
         let mut all: Vec<_> = self.flows.iter().flat_map(|flow| flow.arrivals.iter().copied()).collect();
         all.sort_unstable();
@@ -83,7 +84,7 @@ fn limit(rate: Rate, burst_bytes: u64) -> Option<RateLimit> {
     Some(RateLimit::new(rate, burst_bytes).expect("neither is zero"))
 }
 
-/// A connection over a link that takes no time for a byte, so that bytes arrive as they leave, a delay later.
+/// A connection over a link of unlimited rate, so that bytes arrive one delay after they leave.
 fn connected(seed: u64) -> Pair {
     let mut pair = Setup::new(seed).with_links(|link| (link.rate, link.queue_bytes) = (None, u64::MAX >> 1)).build();
     pair.connect();
@@ -91,8 +92,8 @@ fn connected(seed: u64) -> Pair {
     pair
 }
 
-/// No interval sees more than the rate and the burst allow; from `from` to `to`, the rate is used to within 1 %.
-fn check_promise(arrivals: &[(Instant, u64)], limit: RateLimit, from: Instant, to: Instant) {
+/// No interval exceeds the rate and the burst; from `from` to `to`, the rate is used to within 1 %.
+fn check_limit(arrivals: &[(Instant, u64)], limit: RateLimit, from: Instant, to: Instant) {
     for (from, (began, _)) in arrivals.iter().enumerate() {
         let mut sum = 0;
         for (at, bytes) in &arrivals[from..] {
@@ -118,7 +119,7 @@ fn a_stream_keeps_to_its_rate_and_burst_and_uses_them() {
         flows.run(&mut pair, Duration::from_secs(1));
         let from = pair.now;
         flows.run(&mut pair, Duration::from_secs(4));
-        check_promise(&flows.arrivals(), limit, from, pair.now);
+        check_limit(&flows.arrivals(), limit, from, pair.now);
     }
 }
 
@@ -130,7 +131,7 @@ fn a_connection_keeps_to_its_rate_over_all_its_streams() {
     pair.client.connection(0).set_rate(Some(limit));
     let from = pair.now + Duration::from_millis(100);
     flows.run(&mut pair, Duration::from_secs(4));
-    check_promise(&flows.arrivals(), limit, from, pair.now);
+    check_limit(&flows.arrivals(), limit, from, pair.now);
     let shares: Vec<u64> = flows.flows.iter().map(|flow| flow.bytes_between(Instant::ZERO, pair.now)).collect();
     let (least, most) = (shares.iter().min().expect("four"), shares.iter().max().expect("four"));
     assert!(least * 10 > most * 8, "equal streams have equal shares: {shares:?}");
@@ -148,7 +149,7 @@ fn a_transfer_over_a_limited_connection_takes_its_time_from_the_first_byte_on() 
 }
 
 #[test]
-fn a_limited_stream_leaves_the_rest_to_others_whatever_its_priority() {
+fn a_limited_stream_leaves_the_remaining_rate_to_others_whatever_its_priority() {
     let mut pair = Setup::new(6).with_links(|link| link.rate = Some(Rate::from_mbps(50))).build();
     pair.connect();
     let mut flows = Flows::open(&mut pair, 2);
@@ -189,7 +190,7 @@ fn within_the_rate_of_a_connection_small_messages_take_nothing_from_more_urgent_
     client.set_priority(bulk, 1).expect("open");
     let mut small = Vec::new();
     for _ in 0..2_000 {
-        // More than the rate: each finds an allowance before there is one for a packet of the bulk.
+        // More than the rate: each message fits the limit before a bulk packet does.
         let client = pair.client.connection(0);
         if small.len() < 900
             && let Some(id) = client.open(Dir::Uni)
@@ -213,7 +214,7 @@ fn within_the_rate_of_a_connection_small_messages_take_nothing_from_more_urgent_
     }
     let mbps = flows.flows[0].bytes_between(Instant::ZERO, pair.now) as f64 * 8.0 / 2e6;
     assert!(mbps > 0.95, "{mbps} Mb/s of 1");
-    // Nor do they wait for one that is given up.
+    // Messages do not wait for a stream that is reset either.
     assert!(small.len() > 800);
     let client = pair.client.connection(0);
     assert_eq!(client.stats().send.streams_open, 1 + small.len(), "they wait");
@@ -226,13 +227,13 @@ fn within_the_rate_of_a_connection_small_messages_take_nothing_from_more_urgent_
 }
 
 #[test]
-fn small_messages_wait_no_longer_for_bulk_that_is_given_up_or_made_less_urgent() {
+fn small_messages_do_not_wait_for_bulk_that_is_reset_or_made_less_urgent() {
     for gives_up in [true, false] {
         let mut pair = connected(15);
         let flows = Flows::open(&mut pair, 2);
         let [bulk, small] = [flows.flows[0].id, flows.flows[1].id];
         let client = pair.client.connection(0);
-        // A packet's worth takes a hundred seconds, a small message two.
+        // A full packet takes a hundred seconds at this rate, a small message two.
         client.set_rate(limit(Rate::from_bps(96), 1_200));
         client.set_priority(bulk, 1).expect("open");
         client.write(bulk, vec![1; 10_000].into()).expect("room");
@@ -249,11 +250,11 @@ fn small_messages_wait_no_longer_for_bulk_that_is_given_up_or_made_less_urgent()
         }
         pair.run_for(Duration::from_secs(3));
         let open = pair.client.connection(0).stats().send.streams_open;
-        assert_eq!(open, usize::from(!gives_up), "the small one has arrived");
+        assert_eq!(open, usize::from(!gives_up), "the small message has arrived");
     }
 }
 
-/// Packets of the server, most of them acknowledgements, for so many of the client's.
+/// Packets of the server, most of them acknowledgements, per packet of the client.
 fn answers(with_background: bool) -> (u64, u64) {
     let mut pair = Setup::new(16).with_links(|link| link.rate = Some(Rate::from_mbps(50))).build();
     pair.connect();
@@ -268,7 +269,7 @@ fn answers(with_background: bool) -> (u64, u64) {
             let _all = pair.server.connection(0).read(pair.now, id, 1000);
             false
         });
-        assert_eq!(pair.client.connection(0).stats().send.streams_open, 0, "it is over");
+        assert_eq!(pair.client.connection(0).stats().send.streams_open, 0, "the stream has ended");
     }
     let mut flows = Flows::open(&mut pair, 1);
     flows.run(&mut pair, Duration::from_millis(500));
@@ -280,14 +281,14 @@ fn answers(with_background: bool) -> (u64, u64) {
 }
 
 #[test]
-fn a_background_that_is_over_costs_no_more_acknowledgements() {
+fn a_finished_background_stream_costs_no_more_acknowledgements() {
     let [plain, after] = [false, true].map(answers);
     let per_thousand = |(sent, answers): (u64, u64)| answers * 1_000 / sent;
     assert!(per_thousand(after) < per_thousand(plain) * 3 / 2, "{after:?}, {plain:?} without a background");
 }
 
 #[test]
-fn a_message_does_not_wait_for_bulk_that_has_used_its_rate() {
+fn a_message_does_not_wait_for_rate_limited_bulk() {
     let mut pair = connected(8);
     let mut flows = Flows::open(&mut pair, 1);
     let bulk = flows.flows[0].id;
@@ -311,8 +312,8 @@ fn a_message_does_not_wait_for_bulk_that_has_used_its_rate() {
     }
 }
 
-/// The median time that messages of 200 bytes take beside a stream, and what that carries in Mb/s, over a link of 50 Mb/s and
-/// 10 ms with a queue of 100 ms.
+/// The median time that messages of 200 bytes take beside a stream, and that stream's rate in Mb/s,
+/// over a link of 50 Mb/s and 10 ms with a queue of 100 ms.
 fn beside(is_background: bool, algorithm: Algorithm) -> (Duration, f64) {
     let setup = Setup::new(12).with_config(|config| config.congestion = algorithm);
     let mut pair =
@@ -345,11 +346,12 @@ fn beside(is_background: bool, algorithm: Algorithm) -> (Duration, f64) {
 }
 
 #[test]
-fn what_is_in_the_background_fills_the_link_and_leaves_a_short_queue() {
+fn background_streams_fill_the_link_and_keep_the_queue_short() {
     for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
         let (ordinary, _) = beside(false, algorithm);
         let (background, mbps) = beside(true, algorithm);
-        // An empty link takes 10 ms. The queue is that of half a round trip, at most an eighth more.
+        // An empty link takes 10 ms. The target queue is half a round trip, exceeded by an eighth
+        // at most.
         assert!(
             background < Duration::from_millis(26),
             "{algorithm:?}: {background} in the background, {ordinary} not"
@@ -360,11 +362,11 @@ fn what_is_in_the_background_fills_the_link_and_leaves_a_short_queue() {
 }
 
 #[test]
-fn limits_change_on_the_way() {
+fn rate_limits_can_change_during_a_transfer() {
     let mut pair = connected(9);
     let mut flows = Flows::open(&mut pair, 1);
     let id = flows.flows[0].id;
-    // The slowest of them holds the stream back for 800 s, which the next one must not wait for.
+    // The slowest limit blocks the stream for 800 s; the next limit must not wait for that.
     let slow = limit(Rate::from_bps(1_000), 100_000);
     let steps = [limit(Rate::from_mbps(10), 20_000), slow, limit(Rate::from_mbps(40), 20_000), None];
     let mut carried = Vec::new();
@@ -391,7 +393,7 @@ fn limits_change_on_the_way() {
 }
 
 #[test]
-fn what_was_lost_goes_again_beyond_the_rate() {
+fn retransmissions_are_exempt_from_rate_limits() {
     let seed = 10;
     let mut pair = Setup::new(seed).with_loss(5).build();
     pair.connect();
@@ -403,7 +405,8 @@ fn what_was_lost_goes_again_beyond_the_rate() {
     flows.run(&mut pair, Duration::from_secs(10));
     assert!(pair.link_stats()[0].lost > 30, "losses did not happen: {:?}", pair.link_stats());
     let mbps = flows.flows[0].bytes_between(from, pair.now) as f64 * 8.0 / 10e6;
-    // Repetitions count for nothing: all of the rate is for new bytes. Some wait for others that were lost, in the end.
+    // Retransmissions are exempt: the whole rate is for new bytes. In the end some wait for others
+    // that were lost.
     assert!((0.96..1.04).contains(&mbps), "{mbps} Mb/s");
 }
 
@@ -448,7 +451,8 @@ fn limited_streams_end_and_are_reset_like_others_and_leave_no_timer_behind() {
     assert!(idle > Duration::from_secs(5), "the next timer fires after {idle}");
 }
 
-/// Plans of a connection with a background stream that has a lot to send and other data of the application, until there are none.
+/// All plans of a connection with a bulk background stream and other application data, until none
+/// is left.
 fn plans_beside_background(pair: &mut Pair, ask: impl FnOnce(&mut quic::Connection)) -> Vec<(usize, bool)> {
     pair.run_for(Duration::from_secs(1));
     let now = pair.now;
@@ -457,7 +461,7 @@ fn plans_beside_background(pair: &mut Pair, ask: impl FnOnce(&mut quic::Connecti
     client.set_background(bulk, true).expect("open");
     client.set_priority(bulk, -1).expect("open");
     client.write(bulk, vec![7; 8_000].into()).expect("room");
-    assert!(!client.has_little_next(1 << 20), "the background is not urgent, however little it is");
+    assert!(!client.has_interactive_next(1 << 20), "the background is not urgent, however little it is");
     ask(client);
     let (mut plan, mut plans) = (quic::Plan::new(), Vec::new());
     while client.poll_plan(now, quic::PLAN_DATAGRAMS_MAX, &mut plan) {
@@ -467,11 +471,11 @@ fn plans_beside_background(pair: &mut Pair, ask: impl FnOnce(&mut quic::Connecti
 }
 
 #[test]
-fn what_is_in_the_background_leaves_in_plans_of_its_own_after_all_else() {
+fn background_data_leave_in_plans_of_their_own_after_all_else() {
     let message = |client: &mut quic::Connection| {
         let id = client.open(Dir::Uni).expect("a stream is allowed");
         client.write(id, vec![1; 200].into()).expect("room");
-        assert!(client.has_little_next(200) && !client.has_little_next(199), "as many bytes as were written");
+        assert!(client.has_interactive_next(200) && !client.has_interactive_next(199), "as many bytes as were written");
         client.finish(id).expect("open");
     };
     let plans = plans_beside_background(&mut connected(13), message);
@@ -481,14 +485,14 @@ fn what_is_in_the_background_leaves_in_plans_of_its_own_after_all_else() {
 
     let datagram = |client: &mut quic::Connection| {
         client.send_datagram(vec![1; 100].into()).expect("it fits");
-        assert!(client.has_little_next(100) && !client.has_little_next(99));
+        assert!(client.has_interactive_next(100) && !client.has_interactive_next(99));
     };
     let plans = plans_beside_background(&mut connected(14), datagram);
     assert!(plans.len() >= 2 && plans[0] == (1, false) && plans[1..].iter().all(|plan| plan.1), "{plans:?}");
 }
 
 #[test]
-fn a_background_without_others_fills_its_plans() {
+fn background_streams_alone_fill_their_plans() {
     let plans = plans_beside_background(&mut connected(15), |_| {});
     assert!(plans[0].0 >= 4 && plans.iter().all(|plan| plan.1), "{plans:?}");
 }

@@ -1,4 +1,4 @@
-//! Goodbyes, said and lost.
+//! CONNECTION_CLOSE, received and lost.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,9 +27,9 @@ fn code_and_reason_arrive() {
         let (closer, other) =
             if by_server { (&mut pair.server, &mut pair.client) } else { (&mut pair.client, &mut pair.server) };
         assert_eq!(closed(closer), Some(ConnectionError::ClosedLocally));
-        let heard = closed(other);
-        assert_eq!(heard, Some(ConnectionError::ClosedByPeer { code: 4242, reason: "that is all, folks".into() }));
-        // Both forget it in time, and every route with it.
+        let error = closed(other);
+        assert_eq!(error, Some(ConnectionError::ClosedByPeer { code: 4242, reason: "that is all, folks".into() }));
+        // Both sides discard it in time, with all its routes.
         pair.run_for(Duration::from_secs(10));
         assert!(pair.client.connections[0].is_none() && pair.server.connections[0].is_none());
         assert_eq!(pair.client.endpoint.route_count() + pair.server.endpoint.route_count(), 0);
@@ -43,7 +43,9 @@ fn a_long_reason_is_cut_to_fit() {
     let now = pair.now;
     pair.client.connection(0).close(now, 1, &"ä".repeat(5000));
     pair.run_for(Duration::from_millis(50));
-    let Some(ConnectionError::ClosedByPeer { code: 1, reason }) = closed(&mut pair.server) else { panic!("not heard") };
+    let Some(ConnectionError::ClosedByPeer { code: 1, reason }) = closed(&mut pair.server) else {
+        panic!("no close arrived")
+    };
     assert!(reason.len() > 1000 && reason.len() < 1200, "{} bytes", reason.len());
 }
 
@@ -70,7 +72,7 @@ fn closed_is_the_last_event_and_everything_is_refused_afterwards() {
 }
 
 #[test]
-fn a_lost_goodbye_is_repeated_when_the_peer_goes_on_talking() {
+fn a_lost_close_is_repeated_while_the_peer_keeps_sending() {
     for seed in 0..5 {
         let mut pair = Setup::new(seed).build();
         pair.connect();
@@ -80,27 +82,27 @@ fn a_lost_goodbye_is_repeated_when_the_peer_goes_on_talking() {
         pair.run_for(Duration::from_millis(60));
         let now = pair.now;
         pair.client.connection(0).close(now, 9, "bye");
-        // The first goodbye is lost.
+        // The first CONNECTION_CLOSE is lost.
         let dropped = Rc::new(Cell::new(0));
         let counter = dropped.clone();
         pair.tap(0, move |_, _| {
             counter.set(counter.get() + 1);
             counter.get() > 1
         });
-        let heard = pair.run_until(Duration::from_secs(3), |pair| {
+        let is_closed = pair.run_until(Duration::from_secs(3), |pair| {
             pair.server.events[0].iter().any(|event| matches!(event, Event::Closed(_)))
         });
-        assert!(heard, "seed {seed}: the server heard no repetition");
+        assert!(is_closed, "seed {seed}: the server received no repetition");
         assert_eq!(pair.tapped[0], 1);
-        let heard = closed(&mut pair.server);
-        assert_eq!(heard, Some(ConnectionError::ClosedByPeer { code: 9, reason: "bye".into() }));
-        // Few repetitions: twice as many packets are needed for each next one.
-        assert!(dropped.get() < 12, "{} goodbyes", dropped.get());
+        let error = closed(&mut pair.server);
+        assert_eq!(error, Some(ConnectionError::ClosedByPeer { code: 9, reason: "bye".into() }));
+        // Few repetitions: each needs twice as many packets as the one before.
+        assert!(dropped.get() < 12, "{} closes", dropped.get());
     }
 }
 
 #[test]
-fn goodbyes_on_a_dead_link_leave_the_peer_to_its_idle_timer() {
+fn a_close_on_a_dead_link_leaves_the_peer_to_its_idle_timer() {
     let mut pair = Setup::new(1).with_config(|config| config.idle_timeout = Duration::from_secs(5)).build();
     pair.connect();
     pair.set_links(|link| link.loss = Ratio::ONE);
@@ -123,8 +125,8 @@ fn both_may_close_at_once() {
     pair.run_for(Duration::from_secs(10));
     let after = pair.link_stats();
     for direction in 0..2 {
-        let goodbyes = after[direction].offered - before[direction].offered;
-        assert!((1..=3).contains(&goodbyes), "{goodbyes} goodbyes");
+        let closes = after[direction].offered - before[direction].offered;
+        assert!((1..=3).contains(&closes), "{closes} closes");
     }
     assert!(pair.client.connections[0].is_none() && pair.server.connections[0].is_none());
 }
@@ -144,8 +146,9 @@ fn close_in_the_handshake(by_server: bool) -> Pair {
 }
 
 #[test]
-fn a_goodbye_in_the_handshake_hides_the_applications_words() {
-    // RFC 9000, section 10.2.3: packets that anybody can open say APPLICATION_ERROR and no more.
+fn a_close_during_the_handshake_hides_the_applications_reason() {
+    // RFC 9000, section 10.2.3: packets that an observer can open carry APPLICATION_ERROR without a
+    // reason.
     let mut pair = close_in_the_handshake(true);
     match closed(&mut pair.client) {
         Some(ConnectionError::ClosedByPeerTransport(error)) => {
@@ -154,7 +157,8 @@ fn a_goodbye_in_the_handshake_hides_the_applications_words() {
         }
         other => panic!("{other:?}"),
     }
-    // A client that leaves before the server answered: the server hears it with the first datagram, or times out.
+    // A client that closes before the server responded: the server learns of it with the first
+    // datagram, or times out.
     let mut pair = close_in_the_handshake(false);
     pair.run_for(Duration::from_secs(60));
     assert!(pair.client.connections[0].is_none());

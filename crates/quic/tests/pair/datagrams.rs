@@ -1,4 +1,4 @@
-//! Datagrams: may be lost, never repeated, never too large.
+//! DATAGRAM frames: may be lost, are never retransmitted, never too large.
 
 use bytes::Bytes;
 use quic::{Event, SendDatagramError};
@@ -17,9 +17,9 @@ fn received(pair: &mut Pair) -> Vec<Bytes> {
 }
 
 #[test]
-fn every_length_that_fits_arrives_and_no_other_is_taken() {
+fn every_length_that_fits_arrives_and_no_other_is_accepted() {
     let mut pair = connected(Setup::new(1));
-    let max = pair.client.connection(0).datagram_len_max().expect("the peer takes datagrams");
+    let max = pair.client.connection(0).datagram_len_max().expect("the peer accepts datagrams");
     assert!(max > 1100 && max < 1200, "{max}");
     let too_large = pair.client.connection(0).send_datagram(Bytes::from(vec![0; max + 1]));
     assert_eq!(too_large, Err(SendDatagramError::TooLarge(max)));
@@ -38,11 +38,11 @@ fn the_largest_datagrams_leave_beside_acknowledgements_and_streams() {
     let mut pair = connected(Setup::new(2));
     let id = pair.client.connection(0).open(quic::Dir::Uni).expect("allowed");
     pair.client.connection(0).write(id, Bytes::from(vec![1; 500_000])).expect("room");
-    let max = pair.client.connection(0).datagram_len_max().expect("the peer takes datagrams");
+    let max = pair.client.connection(0).datagram_len_max().expect("the peer accepts datagrams");
     let mut got = 0;
     for round in 0..200_u64 {
         pair.client.connection(0).send_datagram(Bytes::from(vec![round as u8; max])).expect("room");
-        // The server talks too, so that the client has something to acknowledge.
+        // The server sends too, so that the client has something to acknowledge.
         pair.server.connection(0).send_datagram(Bytes::from_static(b"noise")).expect("room");
         pair.run_for(Duration::from_millis(3));
         got += received(&mut pair).len();
@@ -52,7 +52,7 @@ fn the_largest_datagrams_leave_beside_acknowledgements_and_streams() {
 }
 
 #[test]
-fn lost_ones_are_counted_and_not_repeated() {
+fn lost_datagrams_are_counted_and_not_retransmitted() {
     let mut pair = connected(Setup::new(3));
     pair.set_links(|link| link.loss = Ratio::new(30, 100));
     let mut got = Vec::new();
@@ -68,7 +68,7 @@ fn lost_ones_are_counted_and_not_repeated() {
     numbers.sort_unstable();
     let count = numbers.len();
     numbers.dedup();
-    assert_eq!(numbers.len(), count, "one came twice");
+    assert_eq!(numbers.len(), count, "one arrived twice");
     assert!((600..800).contains(&count), "{count} of 1000 at 30 % loss");
     let lost = pair.client.connection(0).stats().send.datagrams_lost;
     assert_eq!(lost + count as u64, 1000, "each arrives or counts as lost");
@@ -94,8 +94,8 @@ fn a_full_queue_refuses_and_an_unread_one_drops_the_oldest() {
     assert_eq!(got.iter().map(|data| data[0]).collect::<Vec<_>>(), [5, 6, 7, 8, 9], "the newest five are kept");
     assert_eq!(pair.server.connection(0).stats().receive.datagrams_dropped, 5);
     let told = pair.server.events[0].iter().filter(|event| **event == Event::DatagramReceived).count();
-    assert_eq!(told, 1, "said once until they are all taken");
-    // Larger than all that is kept: dropped.
+    assert_eq!(told, 1, "reported once until all are read");
+    // Larger than the whole receive buffer: dropped.
     let mut setup = Setup::new(4);
     setup.server.datagram_receive_buffer = 100;
     let mut pair = connected(setup);
@@ -106,7 +106,7 @@ fn a_full_queue_refuses_and_an_unread_one_drops_the_oldest() {
 }
 
 #[test]
-fn empty_ones_are_held_to_a_number() {
+fn empty_datagrams_are_limited_in_number() {
     let mut pair = connected(Setup::new(4));
     let mut taken = 0;
     while pair.client.connection(0).send_datagram(Bytes::new()).is_ok() {
@@ -118,11 +118,11 @@ fn empty_ones_are_held_to_a_number() {
 }
 
 #[test]
-fn a_peer_that_takes_none_gets_none() {
+fn a_peer_that_accepts_no_datagrams_gets_none() {
     let mut setup = Setup::new(5);
     setup.server.datagram_receive_buffer = 0;
     let mut pair = connected(setup);
     assert_eq!(pair.client.connection(0).datagram_len_max(), None);
     assert_eq!(pair.client.connection(0).send_datagram(Bytes::new()), Err(SendDatagramError::Unsupported));
-    assert!(pair.server.connection(0).datagram_len_max().is_some(), "each direction is its own");
+    assert!(pair.server.connection(0).datagram_len_max().is_some(), "the directions are independent");
 }

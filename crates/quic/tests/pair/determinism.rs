@@ -36,8 +36,8 @@ fn two_runs_of_a_seed_send_the_same_datagrams_at_the_same_times() {
 }
 
 #[test]
-fn another_seed_sends_others() {
+fn another_seed_sends_different_datagrams() {
     let (first, second) = (record(0), record(1));
-    assert_ne!(first[0].2, second[0].2, "connection ids come from the seed");
+    assert_ne!(first[0].2, second[0].2, "connection IDs follow from the seed");
     assert!(first != second);
 }

@@ -1,4 +1,4 @@
-//! Plans the system refuses to send.
+//! Plans that the system refuses to send.
 
 use quic::Event;
 use units::{Duration, Ratio};
@@ -6,7 +6,7 @@ use units::{Duration, Ratio};
 use crate::support::{Setup, apps};
 
 #[test]
-fn what_was_never_sent_comes_again_and_counts_as_no_loss() {
+fn refused_plans_are_sent_again_and_count_as_no_loss() {
     for (seed, percent) in [(0, 10), (1, 50), (2, 90)] {
         let mut pair = Setup::new(seed).build();
         pair.connect();
@@ -23,7 +23,7 @@ fn what_was_never_sent_comes_again_and_counts_as_no_loss() {
 }
 
 #[test]
-fn refusals_and_losses_together_cost_no_bytes() {
+fn refusals_and_losses_together_lose_no_bytes() {
     for seed in 0..10 {
         let mut pair =
             Setup::new(seed).with_loss(seed * 2).with_config(|config| config.key_update_interval = 100).build();
@@ -37,13 +37,14 @@ fn refusals_and_losses_together_cost_no_bytes() {
 }
 
 #[test]
-fn a_refused_acknowledgement_comes_again_before_the_peer_has_to_ask() {
+fn a_refused_acknowledgement_is_sent_again_before_the_peer_probes() {
     let mut pair = Setup::new(1).build();
     pair.connect();
     pair.run_for(Duration::from_secs(1));
     let id = pair.client.connection(0).open(quic::Dir::Uni).expect("allowed");
     apps::Writer::new(id, 100).pump(pair.client.connection(0));
-    // Everything the server says while the packet arrives and its acknowledgement is due is refused.
+    // Everything the server sends while the packet arrives and its acknowledgement is due is
+    // refused.
     pair.server.refuse = Ratio::ONE;
     let refused = pair.run_until(Duration::from_secs(1), |pair| pair.server.refused > 0);
     assert!(refused);

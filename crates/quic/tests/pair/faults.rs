@@ -11,7 +11,7 @@ fn draw(rng: &mut Rng, most: u64) -> Ratio {
     if rng.below(2) == 0 { Ratio::ZERO } else { Ratio::new(rng.between(1, most), 100) }
 }
 
-fn swarm(seed: u64) -> Setup {
+fn random_faults(seed: u64) -> Setup {
     let mut rng = Rng::from_seed(seed).split("faults");
     let mut setup = Setup::new(seed);
     for link in &mut setup.links {
@@ -28,10 +28,10 @@ fn swarm(seed: u64) -> Setup {
 }
 
 #[test]
-fn no_combination_of_faults_costs_a_byte() {
+fn no_combination_of_faults_loses_a_byte() {
     let mut fired = [0_u64; 5];
     for seed in 0..60 {
-        let mut pair = swarm(seed).build();
+        let mut pair = random_faults(seed).build();
         pair.connect();
         apps::transfer(&mut pair, 200 * KILOBYTE, Duration::from_secs(3600));
         for stats in pair.link_stats() {
@@ -66,7 +66,8 @@ fn a_link_that_heals_is_used_again() {
             reader.pump(pair.now, pair.server.connection(0));
             reader.ended
         });
-        // The probe timer has backed off to several seconds; after the next probe it goes fast again.
+        // The probe timer has backed off to several seconds; after the next probe the rate recovers
+        // quickly.
         assert!(done && pair.now - healed < Duration::from_secs(20), "seed {seed}: {}", pair.now - healed);
     }
 }

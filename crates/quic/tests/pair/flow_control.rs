@@ -1,4 +1,5 @@
-//! Slow readers: their streams wait, nothing is lost, others go on, and memory stays where the windows say.
+//! Slow readers: their streams wait, nothing is lost, other streams continue, and memory stays
+//! within the windows.
 
 use bytes::Bytes;
 use quic::{Dir, Event, WriteError};
@@ -16,7 +17,7 @@ fn small_windows(seed: u64) -> Setup {
 }
 
 #[test]
-fn a_slow_reader_holds_its_stream_and_no_other() {
+fn a_slow_reader_blocks_its_stream_and_no_other() {
     for seed in 0..3 {
         let mut pair = small_windows(seed).with_loss(seed * 5).build();
         pair.connect();
@@ -27,11 +28,11 @@ fn a_slow_reader_holds_its_stream_and_no_other() {
         assert!(pair.run_until(Duration::from_secs(5), |pair| pair.server.connection(0).accept(Dir::Uni).is_some()));
         pair.run_for(Duration::from_secs(5));
         let received = pair.server.connection(0).stats().receive.bytes_received;
-        assert!(received < 60_000, "{received} bytes came through a window of 20000");
-        // Another stream is not held back.
+        assert!(received < 60_000, "{received} bytes arrived through a window of 20000");
+        // Another stream is not blocked.
         let took = apps::transfer(&mut pair, 300_000, Duration::from_secs(60));
         assert!(took < Duration::from_secs(30), "{took}");
-        // A few bytes at a time brings all of it in the end.
+        // Reading a few bytes at a time delivers everything in the end.
         for _ in 0..3000 {
             let now = pair.now;
             slow_writer.pump(pair.client.connection(0));
@@ -69,7 +70,8 @@ fn unread_streams_together_fill_the_connections_window_and_no_more() {
     assert!(done);
 }
 
-/// Reads two streams at a time, the oldest that are not over; true if twelve streams of three windows each get through.
+/// Reads the two oldest unfinished streams at a time; true if twelve streams of three windows each
+/// complete.
 fn reading_the_oldest_two_succeeds(streams_max: u64) -> bool {
     const STREAMS: usize = 12;
     let setup = small_windows(3).with_config(|config| config.max_concurrent_uni_streams = streams_max);
@@ -98,18 +100,20 @@ fn reading_the_oldest_two_succeeds(streams_max: u64) -> bool {
     })
 }
 
-/// A file transfer once stood still for ever: streams that waited for a reader held all of the connection's credit, and the
-/// streams that were read got none.
+/// Regression test: a file transfer stalled for ever. Unread streams held all of the connection's
+/// credit, and the streams that were read got none.
 #[test]
-fn streams_that_wait_for_a_reader_starve_those_read_unless_their_number_is_bounded() {
+fn unread_streams_starve_others_unless_their_number_is_bounded() {
     assert!(!reading_the_oldest_two_succeeds(12), "twelve first windows are more than the connection's");
-    // Every window that is not held by one in waiting is of use, not just the half that is granted in one step.
+    // All windows that no waiting stream holds are usable, not only the half that is granted in one
+    // step.
     assert!(reading_the_oldest_two_succeeds(5), "five windows, of which three are held");
 }
 
 #[test]
-fn credit_of_streams_given_up_comes_back() {
-    // Ten times the connection's window passes through streams that are reset, stopped or left unread.
+fn credit_of_abandoned_streams_is_returned() {
+    // Ten times the connection's window passes through streams that are reset, stopped or left
+    // unread.
     let mut pair = small_windows(2).with_loss(5).build();
     pair.connect();
     for round in 0..60_u64 {
@@ -147,7 +151,7 @@ fn credit_of_streams_given_up_comes_back() {
 }
 
 #[test]
-fn windows_grow_until_they_hold_nothing_back() {
+fn windows_grow_until_they_limit_nothing() {
     let mut pair = Setup::new(1)
         .with_links(|link| link.delay = Duration::from_millis(50))
         .with_config(|config| {
@@ -175,7 +179,7 @@ fn a_writer_that_is_blocked_is_woken() {
         let done = pair.run_until(Duration::from_secs(200), |pair| {
             let now = pair.now;
             writable |= pair.client.take_event(0, |event| *event == Event::Writable(id)).is_some();
-            // Only the event makes it write again.
+            // Only the event triggers another write.
             while writable && offset < total {
                 let len = 500.min(total - offset).min(buffer);
                 let chunk: Vec<u8> = (offset..offset + len).map(|at| apps::pattern_byte(id, at)).collect();
@@ -204,7 +208,7 @@ fn a_writer_that_is_blocked_is_woken() {
 }
 
 #[test]
-fn windows_of_one_byte_still_move() {
+fn windows_of_one_byte_still_make_progress() {
     let mut pair = Setup::new(1)
         .with_config(|config| {
             config.stream_window = 1;
@@ -217,10 +221,10 @@ fn windows_of_one_byte_still_move() {
     apps::transfer(&mut pair, 100, Duration::from_secs(60));
 }
 
-/// Streams that nobody reads once filled a send buffer that had grown with the window; when the window fell, nothing of the
-/// buffer was left for the others, for ever.
+/// Regression test: unread streams filled a send buffer that had grown with the window. When the
+/// window shrank, no buffer space was left for other streams, for ever.
 #[test]
-fn streams_that_nobody_reads_leave_the_others_room_to_write_when_the_window_falls() {
+fn unread_streams_leave_others_buffer_space_when_the_window_shrinks() {
     let mut pair = Setup::new(7).with_config(|config| config.connection_window = 64 << 20).build();
     pair.connect();
     // A transfer opens the congestion window, and with it the send buffer.

@@ -1,4 +1,4 @@
-//! The handshake, when things go wrong.
+//! The handshake under faults.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ use crate::support::{Sessions, Setup, apps};
 /// First byte of a long header.
 const LONG: u8 = 0x80;
 
-/// Sessions whose flights are longer by a transport parameter that means nothing, as a certificate chain makes them.
-struct Bulky {
+/// Sessions whose flights are enlarged by an unknown transport parameter, as by a certificate
+/// chain.
+struct LargeFlights {
     inner: DeterministicFactory,
     bytes: usize,
 }
 
-impl SessionFactory for Bulky {
+impl SessionFactory for LargeFlights {
     fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
         let mut parameters = parameters.to_vec();
         wire::quic::put_varint(&mut parameters, 31 * 1_000_000 + 27);
@@ -33,10 +34,10 @@ impl SessionFactory for Bulky {
 }
 
 /// Flights of about this many bytes from the client and from the server.
-fn bulky(seed: u64, client: usize, server: usize) -> Setup {
+fn large_flights(seed: u64, client: usize, server: usize) -> Setup {
     let make = |side, bytes| {
         let rng = Rng::from_seed(seed).split(if side == Side::Client { "client" } else { "server" });
-        Arc::new(Bulky { inner: DeterministicFactory::new(side, rng), bytes })
+        Arc::new(LargeFlights { inner: DeterministicFactory::new(side, rng), bytes })
     };
     Setup::new(seed).with_sessions(Sessions {
         client: make(Side::Client, client),
@@ -50,7 +51,7 @@ fn handshakes_complete_under_loss() {
     for percent in [5, 15, 30] {
         let mut lost = 0;
         for seed in 0..30 {
-            let mut pair = bulky(seed, 1500, 6000).with_loss(percent).build();
+            let mut pair = large_flights(seed, 1500, 6000).with_loss(percent).build();
             pair.connect();
             lost += pair.link_stats().iter().map(|stats| stats.lost).sum::<u64>();
         }
@@ -62,7 +63,7 @@ fn handshakes_complete_under_loss() {
 fn handshakes_complete_over_reordering_duplication_and_corruption() {
     let mut fired = [0_u64; 3];
     for seed in 0..30 {
-        let mut pair = bulky(seed, 3000, 8000)
+        let mut pair = large_flights(seed, 3000, 8000)
             .with_links(|link| {
                 link.reorder = Ratio::new(40, 100);
                 link.reorder_by = Duration::from_millis(15);
@@ -81,7 +82,7 @@ fn handshakes_complete_over_reordering_duplication_and_corruption() {
 #[test]
 fn a_client_hello_of_several_packets_arrives() {
     for bytes in [1200, 5000, 15_000] {
-        let mut pair = bulky(1, bytes, 100).build();
+        let mut pair = large_flights(1, bytes, 100).build();
         pair.connect();
         let datagrams = pair.server.connection(0).stats().receive.datagrams_received;
         assert!(datagrams > (bytes / 1200) as u64, "{datagrams} datagrams for {bytes} bytes");
@@ -90,21 +91,22 @@ fn a_client_hello_of_several_packets_arrives() {
 
 #[test]
 fn a_server_flight_beyond_the_amplification_limit_waits_for_the_client() {
-    let mut pair = bulky(1, 100, 10_000).build();
+    let mut pair = large_flights(1, 100, 10_000).build();
     pair.record = Some(Vec::new());
     pair.connect();
     // Before the client's second flight the server may send three times 1200 bytes.
     let record = pair.record.take().expect("recording");
-    let second = record.iter().filter(|(_, direction, _)| *direction == 0).nth(1).expect("the client goes on").0;
+    let second = record.iter().filter(|(_, direction, _)| *direction == 0).nth(1).expect("the client continues").0;
     let before: usize = record.iter().filter(|(at, way, _)| *way == 1 && *at < second).map(|(.., d)| d.len()).sum();
     assert!((2000..=3600).contains(&before), "{before} bytes");
 }
 
 #[test]
-fn a_client_breaks_the_deadlock_of_a_server_that_may_not_send() {
+fn a_client_breaks_the_deadlock_of_an_amplification_limited_server() {
     for seed in 0..5 {
-        // All that the server may send is lost, so only the client can go on (RFC 9002, section 6.2.2.1).
-        let mut pair = bulky(seed, 100, 10_000).build();
+        // All that the server may send is lost, so only the client can continue (RFC 9002, section
+        // 6.2.2.1).
+        let mut pair = large_flights(seed, 100, 10_000).build();
         let mut left = 3;
         pair.tap(1, move |_, _| {
             left -= 1;
@@ -114,8 +116,9 @@ fn a_client_breaks_the_deadlock_of_a_server_that_may_not_send() {
         assert_eq!(pair.tapped[1], 3);
         assert!(pair.client.connection(0).stats().send.probe_timeouts > 0, "seed {seed}");
     }
-    // The same after the client has got the first datagram, and so has Handshake keys and nothing to acknowledge it with.
-    let mut pair = bulky(9, 100, 10_000).build();
+    // The same after the client has received the first datagram: it has Handshake keys and nothing
+    // to acknowledge with them.
+    let mut pair = large_flights(9, 100, 10_000).build();
     let mut count = 0;
     pair.tap(1, move |_, _| {
         count += 1;
@@ -161,7 +164,7 @@ fn a_client_sends_data_before_it_knows_that_the_handshake_is_confirmed() {
         }
         reader.ended
     });
-    assert!(done, "{} bytes came", reader.read);
+    assert!(done, "{} bytes arrived", reader.read);
     assert!(pair.client.take_event(0, |event| *event == Event::Confirmed).is_none());
     assert!(pair.run_until(Duration::from_secs(20), |pair| {
         pair.client.take_event(0, |event| *event == Event::Confirmed).is_some()
@@ -170,12 +173,12 @@ fn a_client_sends_data_before_it_knows_that_the_handshake_is_confirmed() {
 }
 
 #[test]
-fn a_large_datagram_given_before_confirmation_is_not_dropped() {
+fn a_large_datagram_sent_before_confirmation_is_not_dropped() {
     let mut pair = Setup::new(4).build();
     pair.start();
     assert!(pair.run_until(Duration::from_secs(1), |pair| {
         let client = pair.client.connection(0);
-        // Said at once, so that it competes with the client's last handshake packet for room.
+        // Queued at once, so that it competes with the client's last Handshake packet for space.
         client.datagram_len_max().is_some_and(|len| client.send_datagram(vec![7; len].into()).is_ok())
     }));
     assert!(pair.run_until(Duration::from_secs(5), |pair| {
@@ -234,6 +237,7 @@ fn a_rate_cap_holds_before_the_handshake_is_confirmed() {
     pair.run_for(Duration::from_millis(5));
     assert!(pair.client.take_event(0, |event| *event == quic::Event::Confirmed).is_none(), "not confirmed yet");
     let sent = pair.links[0].stats().offered_bytes - before;
-    // What 1 Mb/s allows in 5 ms, the burst, and the datagram that ends the handshake.
+    // The bytes that 1 Mb/s allows in 5 ms, the burst, and the datagram that completes the
+    // handshake.
     assert!(sent <= 625 + BURST + 1_200, "{sent} bytes");
 }

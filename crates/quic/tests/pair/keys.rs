@@ -12,7 +12,7 @@ use units::{Duration, Ratio, Rng};
 
 use crate::support::{Pair, Sessions, Setup, apps};
 
-/// Both sides send at once; returns once both have everything.
+/// Both sides send at once; returns once both have received everything.
 fn transfer_both_ways(pair: &mut Pair, total: u64) {
     let seed = pair.seed;
     let ids = [pair.client.connection(0), pair.server.connection(0)]
@@ -52,7 +52,7 @@ fn keys_are_updated_many_times_under_loss_by_both_at_once() {
         for node in [&mut pair.client, &mut pair.server] {
             let stats = node.connection(0).stats();
             assert!(stats.send.key_updates >= 4, "seed {seed}: {} updates", stats.send.key_updates);
-            assert_eq!(stats.receive.packets_unauthentic, 0, "seed {seed}: a packet met the wrong key");
+            assert_eq!(stats.receive.packets_unauthentic, 0, "seed {seed}: a packet was opened with the wrong key");
         }
         assert!(pair.link_stats()[0].reordered > 0);
     }
@@ -61,7 +61,7 @@ fn keys_are_updated_many_times_under_loss_by_both_at_once() {
 #[test]
 fn one_side_updates_and_the_other_follows() {
     for by_server in [false, true] {
-        // Slowly, since an update has to wait for three probe timeouts after the one before.
+        // At a low rate, since an update has to wait for three probe timeouts after the one before.
         let mut setup = Setup::new(3).with_links(|link| link.rate = Some(units::Rate::from_mbps(10)));
         let updater = if by_server { &mut setup.server } else { &mut setup.client };
         updater.key_update_interval = 50;
@@ -74,8 +74,9 @@ fn one_side_updates_and_the_other_follows() {
 }
 
 #[test]
-fn packets_of_the_phase_before_still_open_after_an_update() {
-    // Half of all packets are late by less than the three probe timeouts that old keys are kept.
+fn packets_of_the_previous_phase_still_open_after_an_update() {
+    // Half of all packets are late by less than the three probe timeouts for which old keys are
+    // kept.
     for seed in 0..5 {
         let mut pair = Setup::new(seed)
             .with_links(|link| {
@@ -107,28 +108,28 @@ fn corrupted_packets_never_advance_the_keys() {
     }
 }
 
-/// Deterministic sessions whose keys wear out early.
-struct Brittle {
+/// Deterministic sessions whose keys have low limits.
+struct LowLimit {
     inner: DeterministicFactory,
-    /// Packets a key may seal.
+    /// The confidentiality limit: packets a key may seal.
     seals: u64,
-    /// Packets that may fail to open.
+    /// The integrity limit: packets that may fail to open.
     failures: u64,
 }
 
-struct BrittleSession {
+struct LowLimitSession {
     inner: Box<dyn Session>,
     seals: u64,
     failures: u64,
 }
 
-struct BrittleKey {
+struct LowLimitKey {
     inner: Arc<dyn PacketKey>,
     seals: u64,
     failures: u64,
 }
 
-impl PacketKey for BrittleKey {
+impl PacketKey for LowLimitKey {
     fn seal(&self, path: PathId, number: u64, header: &[u8], payload: &mut [u8]) -> [u8; TAG_LEN] {
         self.inner.seal(path, number, header, payload)
     }
@@ -146,9 +147,9 @@ impl PacketKey for BrittleKey {
     }
 }
 
-impl BrittleSession {
+impl LowLimitSession {
     fn key(&self, inner: Arc<dyn PacketKey>) -> Arc<dyn PacketKey> {
-        Arc::new(BrittleKey { inner, seals: self.seals, failures: self.failures })
+        Arc::new(LowLimitKey { inner, seals: self.seals, failures: self.failures })
     }
 
     fn level(&self, keys: LevelKeys) -> LevelKeys {
@@ -157,7 +158,7 @@ impl BrittleSession {
     }
 }
 
-impl Session for BrittleSession {
+impl Session for LowLimitSession {
     fn handle_crypto(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
         self.inner.handle_crypto(bytes)
     }
@@ -199,10 +200,10 @@ impl Session for BrittleSession {
     }
 }
 
-impl SessionFactory for Brittle {
+impl SessionFactory for LowLimit {
     fn start(&self, server_name: &str, parameters: &[u8]) -> Result<Box<dyn Session>, String> {
         let inner = self.inner.start(server_name, parameters)?;
-        Ok(Box::new(BrittleSession { inner, seals: self.seals, failures: self.failures }))
+        Ok(Box::new(LowLimitSession { inner, seals: self.seals, failures: self.failures }))
     }
 
     fn initial_keys(&self, id: &ConnectionId, side: Side) -> LevelKeys {
@@ -210,10 +211,10 @@ impl SessionFactory for Brittle {
     }
 }
 
-fn brittle(seed: u64, seals: u64, failures: u64) -> Sessions {
+fn low_limit(seed: u64, seals: u64, failures: u64) -> Sessions {
     let make = |side, name: &str| {
         let inner = DeterministicFactory::new(side, Rng::from_seed(seed).split(name));
-        Arc::new(Brittle { inner, seals, failures })
+        Arc::new(LowLimit { inner, seals, failures })
     };
     Sessions {
         client: make(Side::Client, "client"),
@@ -224,8 +225,8 @@ fn brittle(seed: u64, seals: u64, failures: u64) -> Sessions {
 
 #[test]
 fn no_key_seals_more_than_the_cipher_allows() {
-    // Updates are switched off (the interval lies beyond the limit), so the limit must end the connection.
-    let setup = Setup::new(1).with_sessions(brittle(1, 500, 1 << 40));
+    // Updates are disabled (the interval exceeds the limit), so the limit must end the connection.
+    let setup = Setup::new(1).with_sessions(low_limit(1, 500, 1 << 40));
     let mut pair = setup.build();
     pair.connect();
     let id = pair.client.connection(0).open(quic::Dir::Uni).expect("streams are allowed");
@@ -246,9 +247,9 @@ fn no_key_seals_more_than_the_cipher_allows() {
             if error.code == quic::ErrorCode::AEAD_LIMIT_REACHED),
         "{closed:?}"
     );
-    // With updates in time, the same keys last.
+    // With updates in time, keys of the same limit suffice.
     let setup = Setup::new(1)
-        .with_sessions(brittle(1, 500, 1 << 40))
+        .with_sessions(low_limit(1, 500, 1 << 40))
         .with_links(|link| link.rate = Some(units::Rate::from_mbps(3)))
         .with_config(|config| config.key_update_interval = 100);
     let mut pair = setup.build();
@@ -258,7 +259,7 @@ fn no_key_seals_more_than_the_cipher_allows() {
 
 #[test]
 fn too_many_forgeries_end_the_connection() {
-    let mut pair = Setup::new(1).with_sessions(brittle(1, 1 << 23, 1000)).build();
+    let mut pair = Setup::new(1).with_sessions(low_limit(1, 1 << 23, 1000)).build();
     pair.record = Some(Vec::new());
     pair.connect();
     apps::transfer(&mut pair, 10_000, Duration::from_secs(1));

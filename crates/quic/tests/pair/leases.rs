@@ -1,5 +1,6 @@
-//! Leases: what arrives is opened by whoever has the socket, with keys and numbers that were lent, and learns of changes only when a
-//! plan is made. No good packet may fail for that, and nothing may show on the wire.
+//! Leases: the holder of the socket opens arriving packets with leased keys and packet numbers, and
+//! learns of changes only when a plan is made. No authentic packet may fail because of that, and
+//! the wire bytes must not change.
 
 use netem::LinkConfig;
 use quic::PathState;
@@ -25,7 +26,7 @@ fn check_authentic(pair: &mut Pair) {
     }
 }
 
-/// Two unlike paths that lose and reorder, and keys that are updated on the way.
+/// Two different paths with loss and reordering, and key updates during the transfer.
 fn setup(seed: u64) -> Setup {
     let mut rng = Rng::from_seed(seed).split("leases");
     let link = |delay_ms: u64, mbps: u64| LinkConfig {
@@ -41,7 +42,7 @@ fn setup(seed: u64) -> Setup {
 }
 
 #[test]
-fn all_that_is_good_opens_with_leases_over_key_updates_loss_and_reordering() {
+fn all_authentic_packets_open_with_leases_over_key_updates_loss_and_reordering() {
     let mut ended = 0;
     for seed in 0..12 {
         let mut setup = setup(seed);
@@ -57,10 +58,10 @@ fn all_that_is_good_opens_with_leases_over_key_updates_loss_and_reordering() {
         assert!(updates >= 1 && done.opened > 500, "seed {seed}: {updates} {done:?}");
         ended += done.leases_ended;
     }
-    assert!(ended >= 24, "{ended} leases met a change of terms");
+    assert!(ended >= 24, "{ended} leases ended by a change of terms");
 }
 
-/// What both sides sent, and when.
+/// The datagrams that both sides sent, with times.
 fn record(seed: u64, staging: Staging) -> (Vec<(Instant, usize, Vec<u8>)>, Done) {
     let mut setup = setup(seed);
     setup.staging = staging;
@@ -73,7 +74,7 @@ fn record(seed: u64, staging: Staging) -> (Vec<(Instant, usize, Vec<u8>)>, Done)
 }
 
 #[test]
-fn whoever_opens_nothing_shows_on_the_wire() {
+fn leases_do_not_change_the_wire_bytes() {
     for seed in 0..12 {
         let (plain, _) = record(seed, Staging { by: By::Caller, ..leases() });
         let (lent, done) = record(seed, leases());
@@ -84,19 +85,19 @@ fn whoever_opens_nothing_shows_on_the_wire() {
 }
 
 #[test]
-fn nothing_is_lent_before_the_handshake_is_confirmed_or_after_the_end_has_begun() {
+fn no_lease_is_granted_before_the_handshake_is_confirmed_or_after_closing_begins() {
     let mut pair = Setup::new(5).build();
     assert_eq!(pair.server.connections.len(), 0);
     pair.connect();
     let now = pair.now;
     let client = pair.client.connection(0);
-    assert!(client.lease_terms().is_some() && client.lend_opening(&[0x40; 40]).is_some());
+    assert!(client.lease_terms().is_some() && client.grant_lease(&[0x40; 40]).is_some());
     client.close(now, 0, "");
-    assert!(client.lease_terms().is_none() && client.lend_opening(&[0x40; 40]).is_none());
+    assert!(client.lease_terms().is_none() && client.grant_lease(&[0x40; 40]).is_none());
 }
 
 #[test]
-fn a_path_that_comes_and_goes_is_served_by_leases_too() {
+fn leases_serve_a_path_that_opens_and_closes() {
     let mut setup = setup(3);
     setup.staging = leases();
     let mut pair = setup.build();
@@ -104,7 +105,7 @@ fn a_path_that_comes_and_goes_is_served_by_leases_too() {
     pair.open_paths();
     apps::transfer(&mut pair, 500_000, Duration::from_secs(300));
     let now = pair.now;
-    let last = pair.client.connection(0).path_stats().last().expect("there are two").id;
+    let last = pair.client.connection(0).path_stats().last().expect("there are two paths").id;
     assert!(pair.client.connection(0).abandon_path(now, last, 0));
     apps::transfer(&mut pair, 500_000, Duration::from_secs(300));
     check_authentic(&mut pair);

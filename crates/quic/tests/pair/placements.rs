@@ -1,24 +1,25 @@
-//! Stages on other processors: batches that never come back, and batches that come back after the keys were updated.
+//! Stages on other processors: batches that never return, and batches that return after a key
+//! update.
 //!
-//! That placements never show on the wire is proven in `random_operations/lockstep.rs`.
+//! `random_operations/lockstep.rs` proves that placements never change the wire bytes.
 
 use bytes::BytesMut;
 use netem::LinkConfig;
-use quic::{Addresses, Connection, Dir, Findings, OpenJob, Plan, seal};
+use quic::{Addresses, Connection, Dir, OpenJob, Plan, ReceiveReport, seal};
 use units::{Duration, Instant, Rate, Ratio, Rng};
 
-use crate::support::stages::{By, Crew, Staging, shuffle};
+use crate::support::stages::{By, Staging, WorkerPool, shuffle};
 use crate::support::{CLIENT, SERVER, Setup, apps};
 
 #[test]
-fn a_batch_whose_worker_died_is_lost_on_the_way_and_nothing_else() {
-    let crew = Crew::start(2);
+fn a_failed_worker_loses_its_batch_and_nothing_else() {
+    let pool = WorkerPool::start(2);
     for seed in 0..12 {
         let link = LinkConfig { delay: Duration::from_millis(8), ..LinkConfig::default() };
         let slow = LinkConfig { delay: Duration::from_millis(30), rate: Some(Rate::from_mbps(20)), ..link.clone() };
         let mut setup = Setup::new(seed).over(&[link, slow]).with_config(|config| config.key_update_interval = 150);
         setup.staging = Staging {
-            by: By::Workers(crew.clone()),
+            by: By::Workers(pool.clone()),
             gathers: true,
             together: true,
             turn: Duration::from_micros(200),
@@ -40,12 +41,13 @@ fn a_batch_whose_worker_died_is_lost_on_the_way_and_nothing_else() {
 }
 
 #[test]
-fn batches_that_come_back_late_while_both_sides_update_their_keys_all_open() {
+fn late_batches_open_while_both_sides_update_their_keys() {
     let mut stale = 0;
     for seed in 0..6 {
         let mut setup = Setup::new(seed)
             .with_links(|link| {
-                // Slowly, since an update has to wait for three probe timeouts after the one before.
+                // At a low rate, since an update has to wait for three probe timeouts after the one
+                // before.
                 link.rate = Some(Rate::from_mbps(20));
                 link.reorder = Ratio::new(20, 100);
                 link.reorder_by = Duration::from_millis(5);
@@ -63,17 +65,17 @@ fn batches_that_come_back_late_while_both_sides_update_their_keys_all_open() {
             stale += node.stages.done.stale;
         }
     }
-    assert!(stale > 100, "{stale} batches met other keys than they were begun with");
+    assert!(stale > 100, "{stale} batches were absorbed after a key update");
 }
 
-/// A datagram, and how often its sender had updated its keys when it was sealed.
+/// A datagram, and the number of key updates its sender had made when it was sealed.
 type Sealed = (u64, Vec<u8>);
 
-/// Datagrams a side sends in one round. Those that are late are late by a round, and none by the 128 packets after which a
-/// number of one byte can be taken for another (RFC 9000, A.3).
+/// Datagrams that a side sends in one round. Late ones are late by one round, and none by the 128
+/// packets after which a one-byte packet number is ambiguous (RFC 9000, appendix A.3).
 const ROUND_MAX: usize = 40;
 
-/// What a connection has to send now.
+/// The datagrams that a connection can send now.
 fn emit(connection: &mut Connection, now: Instant) -> Vec<Sealed> {
     let (mut plan, mut bytes, mut sealed) = (Plan::new(), Vec::new(), Vec::new());
     if connection.poll_timeout().is_some_and(|at| at <= now) {
@@ -92,7 +94,8 @@ fn emit(connection: &mut Connection, now: Instant) -> Vec<Sealed> {
     sealed
 }
 
-/// A batch under way at the server, the phase it was sealed in, and the server's when it was begun.
+/// A batch in progress at the server, the phase it was sealed in, and the server's phase when it
+/// was begun.
 struct UnderWay {
     job: OpenJob,
     data: BytesMut,
@@ -100,8 +103,9 @@ struct UnderWay {
     begun_in: u64,
 }
 
-/// Begins all of `arrived`, opens them in any order, absorbs them in the order in which they arrived. Says how many packets of
-/// the phase before and of the new one were begun before the update and absorbed after it.
+/// Begins all of `arrived`, opens them in any order, and absorbs them in order of arrival. Returns
+/// how many packets of the previous and of the new phase were begun before the update and absorbed
+/// after it.
 fn take_in(server: &mut Connection, now: Instant, rng: &mut Rng, arrived: Vec<Sealed>) -> (u64, u64) {
     let mut batches: Vec<UnderWay> = Vec::new();
     for (sealed_in, datagram) in arrived {
@@ -118,7 +122,8 @@ fn take_in(server: &mut Connection, now: Instant, rng: &mut Rng, arrived: Vec<Se
     }
     let (mut before, mut after) = (0, 0);
     for UnderWay { mut job, data, sealed_in, begun_in } in batches {
-        // It follows when it absorbs the first packet of a phase, never by itself.
+        // The server follows an update when it absorbs the first packet of a phase, never by
+        // itself.
         let is_stale = server.stats().send.key_updates > begun_in;
         before += u64::from(is_stale && sealed_in == begun_in);
         after += u64::from(is_stale && sealed_in > begun_in);
@@ -168,7 +173,8 @@ fn packets_of_both_phases_open_that_were_begun_before_a_key_update_and_absorbed_
         let receive = pair.server.connection(0).stats().receive;
         assert!(reader.ended, "seed {seed}: {} of {TOTAL} bytes, {updates:?}, {receive:?}", reader.read);
         assert_eq!((receive.packets_unauthentic, receive.packets_dropped), (0, 0), "seed {seed}");
-        // Those that come after we stopped keeping track of their numbers count as duplicates (RFC 9000, section 13.2.3).
+        // Packets whose numbers are below those still tracked count as duplicates (RFC 9000,
+        // section 13.2.3).
         let opened = receive.packets_received - received_before + receive.packets_duplicate;
         assert_eq!(opened, delivered, "seed {seed}: every one opened: {receive:?}");
         assert!(updates[0] >= 5 && updates[0].abs_diff(updates[1]) <= 1, "seed {seed}: {updates:?}");
@@ -177,7 +183,7 @@ fn packets_of_both_phases_open_that_were_begun_before_a_key_update_and_absorbed_
 }
 
 #[test]
-fn a_box_of_findings_that_is_empty_brings_no_older_state_back() {
+fn an_empty_receive_report_restores_no_older_state() {
     let mut pair = Setup::new(3).build();
     pair.connect();
     pair.run_for(Duration::from_secs(1));
@@ -185,24 +191,24 @@ fn a_box_of_findings_that_is_empty_brings_no_older_state_back() {
     let (client, server) = (pair.client.connection(0), pair.server.connection(0));
     let id = client.open(Dir::Uni).expect("a stream is allowed");
     client.write(id, vec![5; 8_000].into()).expect("room");
-    let mut part = server.part().expect("the handshake is confirmed");
-    let (mut first, mut second) = (Findings::default(), Findings::default());
+    let mut part = server.detach().expect("the handshake is confirmed");
+    let (mut first, mut second) = (ReceiveReport::default(), ReceiveReport::default());
     let sent = emit(client, now);
     assert!(sent.len() > 3, "{} datagrams", sent.len());
     for (index, (_, datagram)) in sent.into_iter().enumerate() {
         let len = datagram.len();
         part.handle_datagrams(now, Addresses::of(CLIENT), BytesMut::from(&datagram[..]), len).expect("a known path");
         let findings = if index == 0 { &mut first } else { &mut second };
-        assert!(part.poll_findings(findings));
-        server.handle_findings(now, findings);
+        assert!(part.poll_report(findings));
+        server.handle_report(now, findings);
     }
-    assert!(!part.poll_findings(&mut first), "nothing is left to be told");
-    server.handle_findings(now, &mut first);
+    assert!(!part.poll_report(&mut first), "nothing is left to report");
+    server.handle_report(now, &mut first);
     let now = now + Duration::from_secs(1);
     for (_, datagram) in emit(server, now) {
         let len = datagram.len();
         client.handle_datagrams(now, Addresses::of(SERVER), BytesMut::from(&datagram[..]), len);
     }
     assert_eq!(client.stats().in_flight_bytes, 0, "all of it was acknowledged");
-    server.rejoin(now, part);
+    server.attach(now, part);
 }

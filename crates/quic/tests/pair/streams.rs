@@ -1,4 +1,4 @@
-//! Streams: many, given up, stopped, and in order of importance.
+//! Streams: large numbers, resets, stops, and priorities.
 
 use bytes::Bytes;
 use quic::{Chunk, Dir, Event, ReadError, StreamId, WriteError};
@@ -45,7 +45,7 @@ fn thousands_of_streams_pass_through_a_limit_of_a_hundred() {
         assert!(done, "seed {seed}: {finished} of {opened} streams");
         assert!(most <= 100 && refused > 0, "{most} at a time, refused {refused} times");
         pair.run_for(Duration::from_secs(1));
-        assert_eq!(pair.client.connection(0).stats().send.streams_open, 0, "every stream is forgotten");
+        assert_eq!(pair.client.connection(0).stats().send.streams_open, 0, "no stream state is left");
         assert_eq!(pair.client.connection(0).stats().send.held_bytes, 0);
         assert_eq!(pair.client.events[0].iter().filter(|event| matches!(event, Event::Finished(_))).count(), 3000);
         assert!(pair.client.events[0].contains(&Event::StreamsAvailable(Dir::Uni)));
@@ -74,7 +74,7 @@ fn a_thousand_streams_at_once_share_a_connection() {
 }
 
 #[test]
-fn streams_of_both_kinds_are_answered_from_both_sides() {
+fn streams_of_both_types_work_in_both_directions() {
     let mut pair = connected(Setup::new(6).with_loss(10));
     for by_server in [false, true] {
         let opener = if by_server { &mut pair.server } else { &mut pair.client };
@@ -88,7 +88,7 @@ fn streams_of_both_kinds_are_answered_from_both_sides() {
                 false => (pair.client.connections[0].as_mut(), pair.server.connections[0].as_mut()),
                 true => (pair.server.connections[0].as_mut(), pair.client.connections[0].as_mut()),
             };
-            let (opener, other) = (opener.expect("it lives"), other.expect("it lives"));
+            let (opener, other) = (opener.expect("the connection is alive"), other.expect("the connection is alive"));
             there.pump(opener);
             accepted |= other.accept(Dir::Bi).is_some();
             if accepted {
@@ -107,7 +107,7 @@ fn streams_of_both_kinds_are_answered_from_both_sides() {
     }
 }
 
-/// At which moment a stream is given up.
+/// The moment at which a stream is reset or stopped.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Moment {
     BeforeAnything,
@@ -118,15 +118,16 @@ enum Moment {
     Read,
 }
 
-/// Bytes written to a stream that is given up.
+/// Bytes written to a stream that is then reset or stopped.
 const GIVEN_UP: usize = 30_000;
 
 const MOMENTS: [Moment; 6] =
     [Moment::BeforeAnything, Moment::Written, Moment::OnTheWay, Moment::FinishedNotSent, Moment::Arrived, Moment::Read];
 
-/// Brings a stream of the client's to `moment`.
+/// Brings a stream of the client to `moment`.
 fn bring_to(moment: Moment, seed: u64) -> (Pair, StreamId) {
-    // A window that the stream fills alone: were its credit not given back, nothing could follow it.
+    // A window that the stream fills alone: unless its credit were returned, nothing could follow
+    // it.
     let setup = Setup::new(seed).with_loss((seed % 3) * 10).with_config(|config| {
         config.connection_window = GIVEN_UP as u64;
         config.connection_window_max = GIVEN_UP as u64;
@@ -182,7 +183,7 @@ fn a_reset_at_any_moment_ends_the_stream_on_both_sides() {
             let stats = pair.client.connection(0).stats();
             assert_eq!(stats.send.held_bytes, 0, "{moment:?}");
             assert_eq!(pair.server.connection(0).stats().receive.streams_open, 0, "{moment:?}");
-            // The connection is as good as before, credit included.
+            // The connection works as before, with all of its credit.
             apps::transfer(&mut pair, 100_000, Duration::from_secs(600));
         }
     }
@@ -202,7 +203,7 @@ fn a_stop_at_any_moment_ends_the_stream_on_both_sides() {
                 let now = pair.now;
                 let server = pair.server.connection(0);
                 if !stopped && server.accept(Dir::Uni).is_some() {
-                    server.stop(now, id, 55).expect("the stream is there");
+                    server.stop(now, id, 55).expect("the stream exists");
                     assert_eq!(server.stop(now, id, 56), Err(ReadError::Closed));
                     assert_eq!(server.read(now, id, 10), Err(ReadError::Closed));
                     stopped = true;
@@ -211,9 +212,9 @@ fn a_stop_at_any_moment_ends_the_stream_on_both_sides() {
             });
             assert!(done, "{moment:?}, seed {seed}, stopped {stopped}: {:?}", pair.client.connection(0).stats());
             pair.run_for(Duration::from_secs(2));
-            let heard = pair.client.take_event(0, |event| *event == Event::Stopped { id, code: 55 }).is_some();
+            let is_told = pair.client.take_event(0, |event| *event == Event::Stopped { id, code: 55 }).is_some();
             let finished = pair.client.take_event(0, |event| *event == Event::Finished(id)).is_some();
-            assert!(heard || finished, "{moment:?}, seed {seed}");
+            assert!(is_told || finished, "{moment:?}, seed {seed}");
             assert_eq!(pair.server.connection(0).stats().receive.streams_open, 0, "{moment:?}");
             apps::transfer(&mut pair, 100_000, Duration::from_secs(600));
         }
@@ -221,7 +222,7 @@ fn a_stop_at_any_moment_ends_the_stream_on_both_sides() {
 }
 
 #[test]
-fn a_stopped_writer_is_told_so() {
+fn a_stopped_writer_gets_the_code() {
     let (mut pair, id) = bring_to(Moment::OnTheWay, 0);
     assert!(pair.run_until(Duration::from_secs(1), |pair| pair.server.connection(0).accept(Dir::Uni).is_some()));
     let now = pair.now;
@@ -287,14 +288,14 @@ fn equal_priorities_take_turns() {
     assert!(read.len() == 4 && *least > 50_000 && *least * 2 > *most, "{read:?}");
 }
 
-/// What a driver may hold back: bytes of one stream that fill no plan, and nothing else.
+/// The data that a driver may delay: bytes of one stream that fill no plan, and nothing else.
 #[test]
-fn a_tail_is_less_than_a_plan_of_one_stream_that_goes_on() {
+fn only_a_tail_is_reported_for_less_than_a_plan_of_one_open_stream() {
     const DATAGRAMS: usize = 10;
     let mut pair = connected(Setup::new(9));
     pair.run_for(Duration::from_secs(1));
     let client = pair.client.connection(0);
-    assert!(!client.has_only_a_tail(DATAGRAMS), "there is nothing");
+    assert!(!client.has_only_a_tail(DATAGRAMS), "nothing is ready");
     let id = client.open(Dir::Uni).unwrap();
     client.write(id, Bytes::from_static(&[7; 5_000])).unwrap();
     assert!(client.has_only_a_tail(DATAGRAMS));

@@ -5,7 +5,7 @@ use units::{Duration, Instant, Ratio};
 
 use crate::support::{Pair, Setup, apps};
 
-/// When each side said that it had timed out.
+/// When each side reported a timeout.
 fn silence(pair: &mut Pair) -> [Option<Instant>; 2] {
     pair.set_links(|link| link.loss = Ratio::ONE);
     let mut at = [None; 2];
@@ -21,15 +21,15 @@ fn silence(pair: &mut Pair) -> [Option<Instant>; 2] {
 }
 
 #[test]
-fn the_smaller_idle_timeout_counts_on_both_sides() {
-    // Zero is never, so the other value counts then.
+fn the_smaller_idle_timeout_applies_on_both_sides() {
+    // Zero means none, so the other value applies.
     for (client, server, expected) in [(10, 20, 10), (20, 10, 10), (0, 7, 7), (7, 0, 7), (30, 30, 30)] {
         let mut setup = Setup::new(1);
         setup.client.idle_timeout = Duration::from_secs(client);
         setup.server.idle_timeout = Duration::from_secs(server);
         let mut pair = setup.build();
         pair.connect();
-        // Quiet first, so that nothing is in flight when the link dies.
+        // Idle first, so that nothing is in flight when the link fails.
         pair.run_for(Duration::from_secs(1));
         let quiet_since = pair.now.saturating_sub(Duration::from_secs(1));
         for at in silence(&mut pair) {
@@ -43,13 +43,13 @@ fn the_smaller_idle_timeout_counts_on_both_sides() {
 }
 
 #[test]
-fn without_idle_timeouts_a_connection_waits_for_ever() {
+fn a_connection_without_idle_timeouts_never_times_out() {
     let mut pair = Setup::new(1).with_config(|config| config.idle_timeout = Duration::ZERO).build();
     pair.connect();
     pair.run_for(Duration::from_secs(24 * 3600));
     assert!(pair.client.connection(0).is_established() && pair.server.connection(0).is_established());
     apps::transfer(&mut pair, 100_000, Duration::from_secs(5));
-    // Into a dead link for a day: probes get rare and never stop.
+    // A day on a dead link: probes become rare and never stop.
     let id = pair.client.connection(0).open(quic::Dir::Uni).expect("streams are allowed");
     apps::Writer::new(id, 1000).pump(pair.client.connection(0));
     pair.set_links(|link| link.loss = Ratio::ONE);
@@ -76,7 +76,7 @@ fn keep_alive_keeps_an_idle_connection_up() {
 }
 
 #[test]
-fn a_first_packet_nobody_answers_is_repeated_and_given_up() {
+fn an_unanswered_first_packet_is_repeated_until_the_timeout() {
     let mut pair = Setup::new(1).build();
     pair.set_links(|link| link.loss = Ratio::ONE);
     pair.start();

@@ -1,4 +1,4 @@
-//! Versions: ours, others, and forged negotiations (RFC 9000, section 6).
+//! Versions: supported ones, others, and forged Version Negotiation packets (RFC 9000, section 6).
 
 use quic::{ConnectionError, Event};
 use units::Duration;
@@ -15,7 +15,7 @@ fn ids(datagram: &[u8]) -> (Vec<u8>, Vec<u8>) {
 }
 
 #[test]
-fn an_unknown_version_is_answered_with_ours() {
+fn an_unknown_version_gets_version_negotiation() {
     let mut pair = Setup::new(1).build();
     pair.start();
     pair.client.flush(pair.now);
@@ -28,14 +28,14 @@ fn an_unknown_version_is_answered_with_ours() {
     let (dcid, scid) = ids(&first);
     match parse_packet(&answer, 8) {
         Ok(Parsed::VersionNegotiation { dcid: to, scid: from, versions: list }) => {
-            assert_eq!((to, from), (&scid[..], &dcid[..]), "the ids come back exchanged");
+            assert_eq!((to, from), (&scid[..], &dcid[..]), "the IDs are swapped");
             assert!(versions(list).any(|version| version == VERSION_1));
             assert!(versions(list).any(|version| version & 0x0f0f_0f0f == 0x0a0a_0a0a), "a reserved one among them");
         }
         other => panic!("{other:?}"),
     }
     assert!(answer.len() * 10 < other.len(), "no amplification");
-    // Too small to deserve an answer (section 6.1).
+    // Too small to be answered (section 6.1).
     pair.server.receive(pair.now, &other[..1199], crate::support::CLIENT);
     assert!(pair.server.outbox.is_empty());
 }
@@ -48,11 +48,12 @@ fn a_server_without_our_version_ends_the_attempt_at_once() {
     let (_, first) = pair.client.outbox.remove(0);
     let (dcid, scid) = ids(&first);
     let mut answer = Vec::new();
-    // One that offers ours is a forgery or a mistake, and is ignored (section 6.2).
+    // A packet that offers our version is a forgery or a mistake, and is ignored (section 6.2).
     emit_version_negotiation(&scid, &dcid, &[0xff00_001d, VERSION_1], 0, &mut answer);
     pair.client.receive(pair.now, &answer, SERVER);
     assert!(pair.client.connection(0).is_handshaking());
-    // Nor does one count whose ids are not those of our packet: its sender has not seen it.
+    // A packet with connection IDs other than those we sent is ignored: its sender has not seen our
+    // packet.
     answer.clear();
     emit_version_negotiation(&scid, &[1; 8], &[0xff00_001d], 0, &mut answer);
     pair.client.receive(pair.now, &answer, SERVER);
@@ -75,9 +76,9 @@ fn a_forged_negotiation_after_the_first_authentic_packet_changes_nothing() {
     let (dcid, scid) = ids(&pair.record.as_ref().expect("recording")[0].2);
     let mut forged = Vec::new();
     emit_version_negotiation(&scid, &dcid, &[0xff00_001d], 0, &mut forged);
-    // The server's first packets are read, the handshake goes on.
-    let heard = |pair: &mut crate::support::Pair| pair.client.connection(0).stats().receive.packets_received > 0;
-    assert!(pair.run_until(Duration::from_secs(1), heard));
+    // The server's first packets are processed, and the handshake continues.
+    let has_received = |pair: &mut crate::support::Pair| pair.client.connection(0).stats().receive.packets_received > 0;
+    assert!(pair.run_until(Duration::from_secs(1), has_received));
     for _ in 0..5 {
         pair.client.receive(pair.now, &forged, SERVER);
     }
@@ -90,7 +91,7 @@ fn a_forged_negotiation_after_the_first_authentic_packet_changes_nothing() {
 }
 
 #[test]
-fn the_quic_bit_is_greased_towards_those_who_asked_and_nobody_else() {
+fn the_quic_bit_is_greased_only_towards_peers_that_support_it() {
     for (client, server) in [(true, true), (true, false), (false, true), (false, false)] {
         let mut setup = Setup::new(3);
         setup.client.grease = client;
@@ -102,7 +103,7 @@ fn the_quic_bit_is_greased_towards_those_who_asked_and_nobody_else() {
         let record = pair.record.take().expect("recording");
         for direction in 0..2 {
             let cleared = record.iter().filter(|(_, way, d)| *way == direction && d[0] & 0x40 == 0).count();
-            // Cleared only by one who wants to, towards one who said that it does not mind.
+            // Cleared only by a side that greases, towards a peer that announced support.
             assert_eq!(cleared > 5, client && server, "direction {direction}, client {client}, server {server}");
             assert_eq!(cleared == 0, !(client && server), "direction {direction}, client {client}, server {server}");
             let initial = record.iter().filter(|(_, way, d)| *way == direction && d[0] & 0xb0 == 0x80);

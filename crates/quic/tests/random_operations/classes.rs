@@ -1,17 +1,17 @@
-//! Classes of service that change on the way, in every other run. They have a generator of their own, so that seeds mean what they
-//! did before there were classes.
+//! Classes of service that change during a run, in every other run. They have a generator of their
+//! own, so that the meaning of older seeds is unchanged.
 
 use std::fmt;
 
-use quic::{BURST_LEAST, Class, PathId, PathSet, RateLimit, Side, StreamId};
+use quic::{BURST_MIN, Class, PathId, PathSet, RateLimit, Side, StreamId};
 use units::{Rate, Rng};
 
 use super::{Run, magnitude, node};
 
-/// What is changed, and how often.
+/// The changes made, and how often.
 pub(super) struct Changes {
     rng: Rng,
-    /// Of a hundred operations, before so many.
+    /// Percent of operations that change a class.
     share: u64,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Changes {
 }
 
 impl Run {
-    /// Now and then, changes a class.
+    /// Occasionally changes a class.
     pub(super) fn change_classes(&mut self) {
         let Changes { rng, share } = &mut self.classes;
         if rng.below(100) >= *share {
@@ -45,7 +45,7 @@ impl Run {
             1 => {
                 let limit = pick_limit(rng);
                 if let Some(id) = self.pick_open(side) {
-                    // A stream may be over by now, which the run does not know.
+                    // The stream may have ended by now, which the run does not know.
                     let _ = node(&mut self.pair, side).connection(0).set_stream_rate(id, limit);
                 }
             }
@@ -59,7 +59,7 @@ impl Run {
         }
     }
 
-    /// Confines a stream to some paths, not all of which need exist, or frees it.
+    /// Confines a stream to some paths, of which some may not exist, or removes the restriction.
     fn confine(&mut self, side: Side) {
         let newest = node(&mut self.pair, side).connection(0).path_stats().last().map_or(0, |path| path.id.0);
         let rng = &mut self.classes.rng;
@@ -76,8 +76,8 @@ impl Run {
         (!ids.is_empty()).then(|| ids[self.classes.rng.below(ids.len() as u64) as usize])
     }
 
-    /// Everything may go as fast as it can, wherever it can.
-    pub(super) fn lift_classes(&mut self) {
+    /// Removes all limits on rates and paths.
+    pub(super) fn remove_classes(&mut self) {
         for (side, id) in self.flows.keys().copied() {
             let connection = node(&mut self.pair, side).connection(0);
             let _ = connection.set_class(id, &Class::default());
@@ -86,10 +86,10 @@ impl Run {
     }
 }
 
-/// A limit or none. The slowest let a bit a second through.
+/// A limit or none. The slowest lets one bit per second through.
 fn pick_limit(rng: &mut Rng) -> Option<RateLimit> {
     (rng.below(4) > 0).then(|| {
-        let (rate, burst) = (magnitude(rng, 1_000_000_000), BURST_LEAST + magnitude(rng, 1_000_000));
+        let (rate, burst) = (magnitude(rng, 1_000_000_000), BURST_MIN + magnitude(rng, 1_000_000));
         RateLimit::new(Rate::from_bps(rate), burst).expect("neither is too small")
     })
 }

@@ -1,4 +1,4 @@
-//! Applications for tests: one that writes a known pattern, one that reads and checks it.
+//! Test applications: one writes a known pattern, one reads and checks it.
 
 use bytes::Bytes;
 use quic::{Chunk, Connection, Dir, ReadError, StreamId, WriteError};
@@ -57,12 +57,12 @@ impl Reader {
         Self { id, read: 0, ended: false }
     }
 
-    /// Reads until nothing is left.
+    /// Reads until nothing is available.
     pub fn pump(&mut self, now: Instant, connection: &mut Connection) {
         self.pump_some(now, connection, u64::MAX);
     }
 
-    /// Reads until nothing is left, if the stream is there already.
+    /// Reads until nothing is available, if the stream exists already.
     pub fn pump_if_known(&mut self, now: Instant, connection: &mut Connection) {
         if self.read > 0 || connection.stats().receive.streams_open > 0 {
             self.pump(now, connection);
@@ -89,7 +89,8 @@ impl Reader {
     }
 }
 
-/// Moves `total` bytes from client to server on a stream of its own and returns the virtual time it took.
+/// Moves `total` bytes from client to server on a stream of its own and returns the virtual time it
+/// took.
 pub fn transfer(pair: &mut Pair, total: u64, limit: Duration) -> Duration {
     let started = pair.now;
     let id = pair.client.connection(0).open(Dir::Uni).expect("a stream is allowed");

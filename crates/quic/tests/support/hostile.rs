@@ -1,7 +1,8 @@
-//! A peer driven by hand: it speaks the handshake and seals packets like anybody else, and has no other manners.
+//! A peer that a test drives frame by frame: it completes the handshake and seals packets
+//! correctly, and follows no other rule.
 //!
-//! It is made of the wire formats and a deterministic session alone, so it can say what no [`quic::Connection`] ever would.
-//! Nothing it receives is acknowledged unless the test asks for it.
+//! It consists of the wire formats and a deterministic session, so it can send what no
+//! [`quic::Connection`] would. It acknowledges nothing unless the test says so.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,10 +19,14 @@ use wire::quic::{
 
 use super::Node;
 
-/// Where the hostile peer lives.
+mod pair;
+
+pub use pair::HostilePair;
+
+/// The address of the hostile peer.
 pub const HOSTILE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 66)), 6666);
 
-/// Its address on the victim's socket `socket`.
+/// Its address as seen on the victim's socket `socket`.
 pub const fn hostile_on(socket: u16) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, socket as u8, 66)), HOSTILE.port())
 }
@@ -29,45 +34,45 @@ pub const fn hostile_on(socket: u16) -> SocketAddr {
 /// Length of the connection IDs it chooses, bytes.
 const ID_LEN: usize = 8;
 
-/// A packet it has opened.
-pub struct Heard {
+/// A packet that it received and opened.
+pub struct OpenedPacket {
     pub space: Space,
-    /// That of the connection ID it was sent to.
+    /// The sequence number of the connection ID it was sent to.
     pub path: PathId,
     pub dcid: ConnectionId,
-    /// Bytes of the whole datagram it came in.
+    /// Size of the whole datagram that contained it, bytes.
     pub datagram_len: usize,
     pub number: u64,
     pub phase: bool,
     payload: Vec<u8>,
 }
 
-impl Heard {
+impl OpenedPacket {
     /// Its frames.
     pub fn frames(&self) -> Vec<Frame<'_>> {
         let mut reader = Reader::new(&self.payload);
         let mut frames = Vec::new();
         while !reader.is_empty() {
-            frames.push(Frame::parse(&mut reader).expect("we only send frames that can be read"));
+            frames.push(Frame::parse(&mut reader).expect("only valid frames are sent"));
         }
         frames
     }
 }
 
-/// How to seal one packet, where it should differ from the ordinary.
+/// Deviations from an ordinary packet.
 #[derive(Clone, Copy, Default)]
-pub struct Oddity {
+pub struct SealOverrides {
     /// Set the reserved bits of the first byte.
     pub reserved_bits: bool,
     /// Clear the fixed bit.
     pub clear_fixed_bit: bool,
-    /// Use this number and leave the counter alone.
+    /// Use this packet number and leave the counter unchanged.
     pub number: Option<u64>,
-    /// Use the key phase this many updates after the present one.
+    /// Use the key phase this many updates after the current one.
     pub phases_ahead: usize,
 }
 
-/// The peer.
+/// The hostile peer.
 pub struct Hostile {
     side: Side,
     session: Box<dyn Session>,
@@ -82,18 +87,18 @@ pub struct Hostile {
     write_space: Space,
     read_space: Space,
     pub next_number: [u64; 3],
-    /// Numbers received, by space.
+    /// Packet numbers received, by space.
     received: [Vec<u64>; 3],
-    /// Handshake bytes not yet made into packets.
+    /// Handshake bytes not yet sent in packets.
     outgoing: Vec<(Space, Vec<u8>)>,
     crypto_sent: [u64; 3],
     crypto_read: [u64; 3],
     crypto_ahead: [BTreeMap<u64, Vec<u8>>; 3],
     /// Everything opened, oldest first.
-    pub heard: Vec<Heard>,
-    /// The paths after the first, as far as either side has spoken of them.
+    pub opened: Vec<OpenedPacket>,
+    /// The paths after the first for which either side has issued an ID.
     paths: BTreeMap<u32, HostilePath>,
-    /// Packets that did not open.
+    /// Packets that failed to open.
     pub unopened: u64,
     /// Bytes received and sent, as UDP payload.
     pub received_bytes: u64,
@@ -103,14 +108,14 @@ pub struct Hostile {
 /// One path after the first.
 #[derive(Default)]
 struct HostilePath {
-    /// The victim's connection IDs for it, and ours.
+    /// The victim's connection IDs for the path, and ours.
     remote_ids: Vec<ConnectionId>,
     local_ids: Vec<ConnectionId>,
     next_number: u64,
     received: Vec<u64>,
 }
 
-/// Ordinary transport parameters of a client that calls itself `id`.
+/// Ordinary transport parameters of a client with connection ID `id`.
 pub fn client_parameters(id: ConnectionId) -> TransportParameters {
     TransportParameters {
         initial_max_data: 1 << 20,
@@ -182,7 +187,7 @@ impl Hostile {
             crypto_sent: [0; 3],
             crypto_read: [0; 3],
             crypto_ahead: Default::default(),
-            heard: Vec::new(),
+            opened: Vec::new(),
             paths: BTreeMap::new(),
             unopened: 0,
             received_bytes: 0,
@@ -190,15 +195,15 @@ impl Hostile {
         }
     }
 
-    /// A client with whatever transport parameters `parameters` makes of its connection ID.
+    /// A client whose transport parameters `parameters` makes from its connection ID.
     pub fn client(seed: u64, parameters: impl FnOnce(ConnectionId) -> Vec<u8>) -> Self {
         let mut rng = Rng::from_seed(seed).split("hostile ids");
         let (local, first) = (random_id(&mut rng), random_id(&mut rng));
         Self::new(Side::Client, seed, local, first, &parameters(local))
     }
 
-    /// A client that calls itself nothing at all.
-    pub fn nameless_client(seed: u64, parameters: impl FnOnce(ConnectionId) -> Vec<u8>) -> Self {
+    /// A client with an empty connection ID.
+    pub fn client_without_id(seed: u64, parameters: impl FnOnce(ConnectionId) -> Vec<u8>) -> Self {
         let first = random_id(&mut Rng::from_seed(seed).split("hostile ids"));
         Self::new(Side::Client, seed, ConnectionId::EMPTY, first, &parameters(ConnectionId::EMPTY))
     }
@@ -208,13 +213,13 @@ impl Hostile {
         Self::client(seed, |id| encode(&client_parameters(id)))
     }
 
-    /// A client that takes path IDs up to `max`.
+    /// A client that accepts path IDs up to `max`.
     pub fn multipath_client(seed: u64, max: u32) -> Self {
         Self::client(seed, |id| encode(&multipath(client_parameters(id), max)))
     }
 
-    /// A server for the client whose first datagram this is. `parameters` gets its connection ID and the client's first
-    /// destination.
+    /// A server for the client whose first datagram this is. `parameters` gets its connection ID
+    /// and the client's first destination.
     pub fn server(
         seed: u64,
         first_datagram: &[u8],
@@ -224,8 +229,8 @@ impl Hostile {
         Self::server_named(seed, local, first_datagram, parameters)
     }
 
-    /// The same, but it calls itself nothing at all.
-    pub fn nameless_server(
+    /// The same with an empty connection ID.
+    pub fn server_without_id(
         seed: u64,
         first_datagram: &[u8],
         parameters: impl FnOnce(ConnectionId, ConnectionId) -> Vec<u8>,
@@ -247,23 +252,23 @@ impl Hostile {
         server
     }
 
-    // ── Sending ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── Sending ──────────────────────────────────────────────────────────────────────────────────
 
     /// One packet with this payload.
     pub fn packet(&mut self, space: Space, payload: &[u8]) -> Vec<u8> {
-        self.odd_packet(space, payload, Oddity::default())
+        self.packet_with(space, payload, SealOverrides::default())
     }
 
-    /// One packet, sealed as `oddity` says.
-    pub fn odd_packet(&mut self, space: Space, payload: &[u8], oddity: Oddity) -> Vec<u8> {
-        let number = oddity.number.unwrap_or(self.next_number[space.index()]);
-        if oddity.number.is_none() {
+    /// One packet, sealed with the deviations in `overrides`.
+    pub fn packet_with(&mut self, space: Space, payload: &[u8], overrides: SealOverrides) -> Vec<u8> {
+        let number = overrides.number.unwrap_or(self.next_number[space.index()]);
+        if overrides.number.is_none() {
             self.next_number[space.index()] += 1;
         }
-        self.seal(space, PathId::ZERO, self.remote_id, number, payload, oddity)
+        self.seal(space, PathId::ZERO, self.remote_id, number, payload, overrides)
     }
 
-    /// One 1-RTT packet on `path`, which the victim has given a connection ID.
+    /// One 1-RTT packet on `path`, for which the victim has issued a connection ID.
     pub fn packet_on(&mut self, path: u32, payload: &[u8]) -> Vec<u8> {
         if path == 0 {
             return self.packet(Space::Data, payload);
@@ -272,7 +277,7 @@ impl Hostile {
         self.packet_to(path, remote_id, payload)
     }
 
-    /// The same, to the first of the victim's IDs for `path`, which is not the first one.
+    /// The same, to the first ID that the victim issued for `path`, which is not path 0.
     pub fn packet_on_oldest(&mut self, path: u32, payload: &[u8]) -> Vec<u8> {
         let remote_id = self.paths[&path].remote_ids[0];
         self.packet_to(path, remote_id, payload)
@@ -283,7 +288,7 @@ impl Hostile {
         self.paths.get(&path).map_or(0, |path| path.remote_ids.len())
     }
 
-    /// Forgets a path that is over.
+    /// Forgets a path that is closed.
     pub fn forget_path(&mut self, path: u32) {
         self.paths.remove(&path);
     }
@@ -292,13 +297,13 @@ impl Hostile {
         let known = self.paths.entry(path).or_default();
         let number = known.next_number;
         known.next_number += 1;
-        self.seal(Space::Data, PathId(path), remote_id, number, payload, Oddity::default())
+        self.seal(Space::Data, PathId(path), remote_id, number, payload, SealOverrides::default())
     }
 
-    /// A 1-RTT packet to the victim's ID for `path`, sealed as if it belonged to path `sealed_for`.
+    /// A 1-RTT packet to the victim's ID for `path`, sealed with the nonce of path `sealed_for`.
     pub fn packet_sealed_for(&mut self, path: u32, sealed_for: PathId, number: u64, payload: &[u8]) -> Vec<u8> {
         let remote_id = *self.paths[&path].remote_ids.last().expect("the victim has issued an ID for this path");
-        self.seal(Space::Data, sealed_for, remote_id, number, payload, Oddity::default())
+        self.seal(Space::Data, sealed_for, remote_id, number, payload, SealOverrides::default())
     }
 
     /// Whether the victim has issued an ID for `path`.
@@ -323,10 +328,10 @@ impl Hostile {
         remote_id: ConnectionId,
         number: u64,
         payload: &[u8],
-        oddity: Oddity,
+        overrides: SealOverrides,
     ) -> Vec<u8> {
         let number_len = 4;
-        let (fixed, phase) = (!oddity.clear_fixed_bit, self.phase ^ (oddity.phases_ahead % 2 == 1));
+        let (fixed, phase) = (!overrides.clear_fixed_bit, self.phase ^ (overrides.phases_ahead % 2 == 1));
         let mut out = Vec::new();
         let number_at = match space {
             Space::Data => emit_short(&remote_id, number, number_len, phase, false, fixed, &mut out),
@@ -336,17 +341,17 @@ impl Hostile {
                 emit_long(&header, number, number_len, payload.len() + TAG_LEN, fixed, &mut out)
             }
         };
-        if oddity.reserved_bits {
+        if overrides.reserved_bits {
             out[0] |= if space == Space::Data { 0x18 } else { 0x0c };
         }
         let header_len = out.len();
         out.extend_from_slice(payload);
-        while self.later.len() < oddity.phases_ahead {
+        while self.later.len() < overrides.phases_ahead {
             self.later.push(self.session.next_phase());
             self.session.advance_phase();
         }
-        let keys = self.keys[space.index()].as_ref().expect("the handshake has come that far");
-        let packet_key = match oddity.phases_ahead {
+        let keys = self.keys[space.index()].as_ref().expect("the keys of this space are installed");
+        let packet_key = match overrides.phases_ahead {
             0 => &keys.seal.packet,
             ahead => &self.later[ahead - 1].seal,
         };
@@ -359,7 +364,7 @@ impl Hostile {
         out
     }
 
-    /// Moves to the next key phase, both ways.
+    /// Moves to the next key phase, in both directions.
     pub fn update_keys(&mut self) {
         if self.later.is_empty() {
             self.later.push(self.session.next_phase());
@@ -371,7 +376,7 @@ impl Hostile {
         self.phase = !self.phase;
     }
 
-    /// What the session wants to say, as datagrams of one packet each; Initial ones are padded.
+    /// The session's output as datagrams of one packet each; Initial ones are padded.
     pub fn flight(&mut self) -> Vec<Vec<u8>> {
         self.pump();
         let outgoing = std::mem::take(&mut self.outgoing);
@@ -384,7 +389,7 @@ impl Hostile {
         datagrams
     }
 
-    /// Takes what the session has to say and its new keys.
+    /// Takes the session's output and its new keys.
     fn pump(&mut self) {
         loop {
             let mut bytes = Vec::new();
@@ -415,18 +420,19 @@ impl Hostile {
         }
         let mut datagram = self.packet(space, &body);
         if space == Space::Initial && datagram.len() < MIN_INITIAL_SIZE {
-            // Bytes after the packet that no packet begins with: the datagram counts as large enough all the same.
+            // Bytes after the packet that no packet begins with: the datagram is large enough all
+            // the same.
             datagram.resize(MIN_INITIAL_SIZE, 0);
         }
         datagram
     }
 
-    /// An ACK frame for all it has received in `space`.
+    /// An ACK frame for everything received in `space`.
     pub fn ack(&self, space: Space) -> Vec<u8> {
         ack_of(None, self.received[space.index()].clone())
     }
 
-    /// A PATH_ACK frame for all it has received on `path`, which must be something.
+    /// A PATH_ACK frame for everything received on `path`, which must not be empty.
     pub fn path_ack(&self, path: u32) -> Vec<u8> {
         let numbers = match path {
             0 => &self.received[Space::Data.index()],
@@ -435,9 +441,9 @@ impl Hostile {
         ack_of(Some(PathId(path)), numbers.clone())
     }
 
-    // ── Receiving ────────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── Receiving ────────────────────────────────────────────────────────────────────────────────
 
-    /// Opens what it can of a datagram and feeds the session.
+    /// Opens the packets of a datagram and passes handshake bytes to the session.
     pub fn receive(&mut self, datagram: &[u8]) {
         self.received_bytes += datagram.len() as u64;
         let datagram_len = datagram.len();
@@ -475,11 +481,11 @@ impl Hostile {
             received.push(number);
             let payload = body[..len].to_vec();
             let dcid = header.dcid;
-            let heard = Heard { space, path, dcid, datagram_len, number, phase: plain.key_phase, payload };
-            self.take_crypto(&heard);
-            self.take_ids(&heard);
+            let packet = OpenedPacket { space, path, dcid, datagram_len, number, phase: plain.key_phase, payload };
+            self.take_crypto(&packet);
+            self.take_ids(&packet);
             self.pump();
-            self.heard.push(heard);
+            self.opened.push(packet);
         }
     }
 
@@ -488,7 +494,7 @@ impl Hostile {
         known.map_or(PathId::ZERO, |(path, _)| PathId(*path))
     }
 
-    fn take_ids(&mut self, heard: &Heard) {
+    fn take_ids(&mut self, heard: &OpenedPacket) {
         for frame in heard.frames() {
             if let Frame::NewConnectionId { path: Some(path), id, .. } = frame
                 && path != PathId::ZERO
@@ -501,7 +507,7 @@ impl Hostile {
         }
     }
 
-    fn take_crypto(&mut self, heard: &Heard) {
+    fn take_crypto(&mut self, heard: &OpenedPacket) {
         for frame in heard.frames() {
             if let Frame::Crypto { offset, data } = frame {
                 self.crypto_ahead[heard.space.index()].insert(offset, data.to_vec());
@@ -511,7 +517,7 @@ impl Hostile {
         while let Some((&offset, _)) = self.crypto_ahead[space].first_key_value()
             && offset <= self.crypto_read[space]
         {
-            let (offset, data) = self.crypto_ahead[space].pop_first().expect("it was there");
+            let (offset, data) = self.crypto_ahead[space].pop_first().expect("it was checked");
             let known = (self.crypto_read[space] - offset) as usize;
             if known < data.len() {
                 self.crypto_read[space] += (data.len() - known) as u64;
@@ -520,22 +526,23 @@ impl Hostile {
         }
     }
 
-    /// The CONNECTION_CLOSE it has heard: its code, and whether it was the application's.
+    /// The CONNECTION_CLOSE received: its code, and whether it was the application's.
     pub fn close(&self) -> Option<(ErrorCode, bool)> {
-        self.heard.iter().flat_map(Heard::frames).find_map(|frame| match frame {
+        self.opened.iter().flat_map(OpenedPacket::frames).find_map(|frame| match frame {
             Frame::Close(Close { code, origin, .. }) => Some((ErrorCode(code), origin == CloseOrigin::Application)),
             _ => None,
         })
     }
 
-    /// True if a packet heard holds a frame like this.
-    pub fn has_heard(&self, wanted: impl Fn(&Frame<'_>) -> bool) -> bool {
-        self.heard.iter().any(|heard| heard.frames().iter().any(&wanted))
+    /// True if a received packet holds a matching frame.
+    pub fn has_received(&self, wanted: impl Fn(&Frame<'_>) -> bool) -> bool {
+        self.opened.iter().any(|packet| packet.frames().iter().any(&wanted))
     }
 
-    /// Forgets what it has heard, but for the numbers that decoding needs: a peer that counts memory must hold little.
+    /// Drops the received packets, except for the numbers that decoding needs, so that tests that
+    /// count memory count the victim's.
     pub fn forget(&mut self) {
-        self.heard.clear();
+        self.opened.clear();
         let paths = self.paths.values_mut().map(|path| &mut path.received);
         for numbers in self.received.iter_mut().chain(paths) {
             let largest = numbers.iter().max().copied();
@@ -569,194 +576,4 @@ fn random_id(rng: &mut Rng) -> ConnectionId {
     let mut bytes = [0; ID_LEN];
     rng.fill(&mut bytes);
     ConnectionId::new(&bytes).expect("eight bytes are a connection ID")
-}
-
-/// The hostile peer and its victim, without any link between them: what one says the other hears at once.
-pub struct Duel {
-    pub now: Instant,
-    pub victim: Node,
-    pub hostile: Hostile,
-    /// Bytes the victim has sent to each address.
-    pub answered_bytes: BTreeMap<SocketAddr, u64>,
-}
-
-impl Duel {
-    /// Against a server.
-    pub fn with_server(config: TransportConfig, hostile: Hostile) -> Self {
-        let rng = Rng::from_seed(1).split("victim");
-        let factory = DeterministicFactory::new(Side::Server, rng.split("session"));
-        let victim = Node::new(Side::Server, config, &rng, Some(std::sync::Arc::new(factory)));
-        let mut duel = Self { now: Instant::ZERO, victim, hostile, answered_bytes: BTreeMap::new() };
-        duel.speak();
-        duel
-    }
-
-    /// Against a client, whose first datagram makes the server.
-    pub fn with_client(config: TransportConfig, hostile: impl FnOnce(&[u8]) -> Hostile) -> Self {
-        let rng = Rng::from_seed(1).split("victim");
-        let factory = DeterministicFactory::new(Side::Client, rng.split("session"));
-        let mut victim = Node::new(Side::Client, config, &rng, None);
-        let connection =
-            victim.endpoint.connect(Instant::ZERO, &factory, "", quic::Addresses::of(HOSTILE)).expect("sessions start");
-        victim.add(connection);
-        victim.flush(Instant::ZERO);
-        let first = std::mem::take(&mut victim.outbox);
-        let hostile = hostile(&first[0].1);
-        let mut duel = Self { now: Instant::ZERO, victim, hostile, answered_bytes: BTreeMap::new() };
-        first.iter().for_each(|(_, datagram)| duel.hostile.receive(datagram));
-        duel.speak();
-        duel
-    }
-
-    /// Against a server, with the handshake behind them.
-    pub fn against_server() -> Self {
-        Self::established(Self::with_server(TransportConfig::default(), Hostile::ordinary_client(7)))
-    }
-
-    /// Against a server with `max_paths` paths; the hostile peer takes path IDs up to `max`.
-    pub fn against_multipath_server(max_paths: u32, max: u32) -> Self {
-        let config = TransportConfig { max_paths, ..TransportConfig::default() };
-        Self::established(Self::with_server(config, Hostile::multipath_client(7, max)))
-    }
-
-    /// Against a client with the handshake behind them.
-    pub fn against_client() -> Self {
-        Self::against_client_with(TransportConfig::default(), |_| {})
-    }
-
-    /// Against a client with `max_paths` paths; the hostile peer takes path IDs up to `max`.
-    pub fn against_multipath_client(max_paths: u32, max: u32) -> Self {
-        Self::against_multipath_client_with(max_paths, max, |_| {})
-    }
-
-    /// As [`against_multipath_client`](Self::against_multipath_client), with other parameters of the hostile peer.
-    pub fn against_multipath_client_with(
-        max_paths: u32,
-        max: u32,
-        change: impl FnOnce(&mut TransportParameters),
-    ) -> Self {
-        let config = TransportConfig { max_paths, ..TransportConfig::default() };
-        Self::against_client_with(config, |parameters| {
-            parameters.initial_max_path_id = Some(PathId(max));
-            change(parameters);
-        })
-    }
-
-    fn against_client_with(config: TransportConfig, change: impl FnOnce(&mut TransportParameters)) -> Self {
-        let make = |first: &[u8]| {
-            Hostile::server(7, first, |id, original| {
-                let mut parameters = client_parameters(id);
-                parameters.original_destination_connection_id = Some(original);
-                change(&mut parameters);
-                encode(&parameters)
-            })
-        };
-        let mut duel = Self::established(Self::with_client(config, make));
-        duel.say(&payload(&[Frame::HandshakeDone]));
-        duel
-    }
-
-    /// Checks that the handshake is behind them.
-    #[must_use]
-    pub fn established(duel: Self) -> Self {
-        assert!(duel.hostile.is_ready() && duel.victim_lives(), "{:?}", duel.victim.events);
-        duel
-    }
-
-    /// Lets the hostile session speak until it has nothing to say.
-    pub fn speak(&mut self) {
-        loop {
-            let flight = self.hostile.flight();
-            if flight.is_empty() {
-                return;
-            }
-            flight.into_iter().for_each(|datagram| self.deliver(&datagram));
-        }
-    }
-
-    /// The victim gets a datagram and answers. One with an Initial packet is made large enough to be looked at, by bytes
-    /// after it that begin no packet.
-    pub fn deliver(&mut self, datagram: &[u8]) {
-        let mut datagram = datagram.to_vec();
-        let is_initial = datagram.first().is_some_and(|first| first & 0xb0 == 0x80);
-        if is_initial && datagram.len() < MIN_INITIAL_SIZE {
-            datagram.resize(MIN_INITIAL_SIZE, 0);
-        }
-        self.deliver_as_it_is(&datagram, HOSTILE);
-    }
-
-    /// The victim gets a datagram from `source` and answers.
-    pub fn deliver_as_it_is(&mut self, datagram: &[u8], source: SocketAddr) {
-        self.hostile.sent_bytes += datagram.len() as u64;
-        self.victim.receive(self.now, datagram, source);
-        self.settle();
-    }
-
-    fn settle(&mut self) {
-        self.victim.flush(self.now);
-        for (addresses, datagram) in std::mem::take(&mut self.victim.outbox) {
-            *self.answered_bytes.entry(addresses.remote).or_default() += datagram.len() as u64;
-            self.hostile.receive(&datagram);
-        }
-    }
-
-    /// One 1-RTT packet with this payload.
-    pub fn say(&mut self, payload: &[u8]) {
-        // Header protection samples behind a number of four bytes.
-        let packet = self.hostile.packet(Space::Data, payload);
-        self.deliver(&packet);
-    }
-
-    /// One 1-RTT packet with this payload on `path`, from an address of its own.
-    pub fn say_on(&mut self, path: u32, payload: &[u8]) {
-        let packet = self.hostile.packet_on(path, payload);
-        self.deliver_on(path as u16, &packet);
-    }
-
-    /// The victim gets a datagram at `socket`, from the address that the hostile peer has there.
-    pub fn deliver_on(&mut self, socket: u16, datagram: &[u8]) {
-        self.hostile.sent_bytes += datagram.len() as u64;
-        let addresses = Addresses { socket, ..Addresses::of(hostile_on(socket)) };
-        self.victim.receive_on(self.now, datagram, addresses);
-        self.settle();
-    }
-
-    /// As [`Duel::say`], and the victim's packets are acknowledged with it.
-    pub fn say_and_ack(&mut self, frames: &[u8]) {
-        let mut body = self.hostile.ack(Space::Data);
-        body.extend_from_slice(frames);
-        self.say(&body);
-    }
-
-    /// Lets time pass, with all the timers in between.
-    pub fn wait(&mut self, span: Duration) {
-        let until = self.now + span;
-        while let Some(at) = self.victim.timeout().filter(|at| *at <= until) {
-            self.now = self.now.max(at);
-            self.victim.handle_timeouts(self.now);
-            self.settle();
-        }
-        self.now = until;
-    }
-
-    /// True while the victim's connection has not ended.
-    pub fn victim_lives(&self) -> bool {
-        self.victim.connections.last().is_some_and(|connection| {
-            connection.as_ref().is_some_and(|connection| connection.is_established() || connection.is_handshaking())
-        })
-    }
-
-    /// Checks that the victim closed with `code` and said so.
-    #[track_caller]
-    pub fn assert_closed(&self, code: ErrorCode, what: &str) {
-        assert!(!self.victim_lives(), "{what}: the victim has not noticed");
-        assert_eq!(self.hostile.close(), Some((code, false)), "{what}");
-    }
-
-    /// Checks that the victim goes on.
-    #[track_caller]
-    pub fn assert_alive(&self, what: &str) {
-        assert!(self.victim_lives(), "{what}: {:?}", self.victim.events);
-        assert_eq!(self.hostile.close(), None, "{what}");
-    }
 }

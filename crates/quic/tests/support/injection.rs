@@ -1,10 +1,10 @@
-//! Bytes as an attacker would send them, made of an input: from a fuzzer, or from a seed.
+//! Bytes as an attacker would send them, derived from an input: from a fuzzer, or from a seed.
 
 use bytes::Bytes;
 use units::{Duration, Rng};
 use wire::quic::Space;
 
-use super::hostile::{Duel, Oddity};
+use super::hostile::{HostilePair, SealOverrides};
 use super::{Pair, Setup, apps};
 
 /// Commands taken from one input, at most.
@@ -34,11 +34,12 @@ impl<'a> Commands<'a> {
     }
 }
 
-/// Anything at all, on the links of a live pair: made up, recorded and changed, recorded and cut, recorded and sent to the
-/// wrong side. Nothing of it authenticates, so the pair must stay up and still carry data.
+/// Injects datagrams into the links of a live pair: generated ones, and recorded ones that are
+/// modified, truncated or sent to the wrong side. None of them authenticates, so the pair must stay
+/// up and still carry data.
 ///
 /// # Panics
-/// If the pair is impressed.
+/// If the pair fails.
 pub fn datagrams_into_live_pair(input: &[u8]) {
     let mut commands = Commands { rest: input };
     let mut pair = Setup::new(u64::from(commands.byte())).build();
@@ -86,7 +87,8 @@ fn inject(commands: &mut Commands<'_>, pair: &mut Pair, recorded: &[(usize, Vec<
         }
         4 => datagram.extend_from_slice(commands.bytes()),
         5 => {
-            // The same header on another body: a first byte and a version of the input's choice.
+            // The same header with another body: the first byte and the version come from the
+            // input.
             let head = commands.bytes();
             let len = head.len().min(datagram.len()).min(40);
             datagram[..len].copy_from_slice(&head[..len]);
@@ -98,60 +100,66 @@ fn inject(commands: &mut Commands<'_>, pair: &mut Pair, recorded: &[(usize, Vec<
     pair.inject(direction, datagram);
 }
 
-/// Any payload, properly sealed: behind the cipher, where only a peer can get. The connection closes or goes on, whatever
-/// the payloads say, and holds no more than its bounds.
+/// Sends any payload, properly sealed, as only an authenticated peer can. The connection closes or
+/// continues, whatever the payloads contain, and stays within its memory bounds.
 ///
 /// # Panics
-/// If the victim does.
+/// If the victim panics or exceeds a bound.
 pub fn payloads_into_connection(input: &[u8]) {
     let mut commands = Commands { rest: input };
-    let mut duel = if commands.byte() & 1 == 0 { Duel::against_server() } else { Duel::against_client() };
+    let mut hostile_pair =
+        if commands.byte() & 1 == 0 { HostilePair::against_server() } else { HostilePair::against_client() };
     for _ in 0..COMMANDS_MAX {
         if commands.rest.is_empty() {
             break;
         }
-        speak(&mut commands, &mut duel);
+        send_payloads(&mut commands, &mut hostile_pair);
     }
-    duel.wait(Duration::from_millis(500));
-    if duel.victim_lives() {
-        let stats = duel.victim.connection(0).stats();
+    hostile_pair.wait(Duration::from_millis(500));
+    if hostile_pair.victim_is_alive() {
+        let stats = hostile_pair.victim.connection(0).stats();
         assert!(stats.receive.streams_open <= 128 + 1024 + 64 && stats.send.streams_open <= 128 + 64, "{stats:?}");
-        assert!(duel.victim.endpoint.route_count() <= 6, "{} routes", duel.victim.endpoint.route_count());
+        assert!(
+            hostile_pair.victim.endpoint.route_count() <= 6,
+            "{} routes",
+            hostile_pair.victim.endpoint.route_count()
+        );
     }
-    // A peer that delays an acknowledgement by a minute makes every timer that counts round trips that slow: idle and
-    // closing periods are three probe timeouts at least (RFC 9000, sections 10.1 and 10.2).
-    duel.wait(Duration::from_secs(3600));
-    assert!(!duel.victim_lives(), "nobody speaks any more, so the idle timer ends it");
-    assert_eq!(duel.victim.endpoint.route_count(), 0);
+    // A peer that delays an acknowledgement by a minute slows down every timer based on the round
+    // trip: idle and closing periods last at least three probe timeouts (RFC 9000, sections 10.1
+    // and 10.2).
+    hostile_pair.wait(Duration::from_secs(3600));
+    assert!(!hostile_pair.victim_is_alive(), "neither side sends, so the idle timer ends it");
+    assert_eq!(hostile_pair.victim.endpoint.route_count(), 0);
 }
 
-fn speak(commands: &mut Commands<'_>, duel: &mut Duel) {
+fn send_payloads(commands: &mut Commands<'_>, hostile_pair: &mut HostilePair) {
     match commands.byte() % 8 {
-        0..=3 => duel.say(commands.bytes()),
+        0..=3 => hostile_pair.send(commands.bytes()),
         4 => {
             let body = commands.bytes();
-            duel.say_and_ack(body);
+            hostile_pair.send_and_ack(body);
         }
-        5 => duel.wait(Duration::from_millis(u64::from(commands.byte()) * 4)),
+        5 => hostile_pair.wait(Duration::from_millis(u64::from(commands.byte()) * 4)),
         6 => {
-            let odd = Oddity {
+            let odd = SealOverrides {
                 reserved_bits: commands.byte() & 7 == 0,
                 clear_fixed_bit: commands.byte() & 7 == 0,
                 number: (commands.byte() & 3 == 0).then(|| commands.short() as u64),
                 phases_ahead: usize::from(commands.byte() & 1),
             };
-            let packet = duel.hostile.odd_packet(Space::Data, commands.bytes(), odd);
-            duel.deliver(&packet);
+            let packet = hostile_pair.hostile.packet_with(Space::Data, commands.bytes(), odd);
+            hostile_pair.deliver(&packet);
         }
-        _ => application(commands, duel),
+        _ => application(commands, hostile_pair),
     }
 }
 
-/// What an application does meanwhile.
-fn application(commands: &mut Commands<'_>, duel: &mut Duel) {
-    let now = duel.now;
+/// The application's actions meanwhile.
+fn application(commands: &mut Commands<'_>, hostile_pair: &mut HostilePair) {
+    let now = hostile_pair.now;
     let choice = commands.byte();
-    let Some(Some(connection)) = duel.victim.connections.first_mut() else { return };
+    let Some(Some(connection)) = hostile_pair.victim.connections.first_mut() else { return };
     for dir in quic::Dir::ALL {
         match choice % 4 {
             0 => {
@@ -180,13 +188,13 @@ fn application(commands: &mut Commands<'_>, duel: &mut Duel) {
     }
 }
 
-/// An input of `len` bytes from a seed, for tests: frame types are likely where frames begin.
+/// A test input of `len` bytes from a seed: frame types are likely where frames begin.
 pub fn random_input(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::from_seed(seed).split("injection");
     let mut out = Vec::with_capacity(len + 64);
     while out.len() < len {
         match rng.below(4) {
-            // A small command with a body of small numbers, which most frames are made of.
+            // A small command with a body of small numbers, which most frames consist of.
             0 | 1 => {
                 let body = rng.between(1, 60);
                 out.extend([rng.below(8) as u8, 0, body as u8]);

@@ -20,7 +20,7 @@ impl JournalSink for MemorySink {
     }
 }
 
-/// What a replay did.
+/// The result of a replay.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Replayed {
     pub logs: u64,
@@ -32,7 +32,7 @@ pub struct Replayed {
 }
 
 impl Journals {
-    /// For a configuration.
+    /// A journal source for a configuration.
     pub fn source(&self) -> JournalSource {
         let logs = Arc::clone(&self.0);
         JournalSource(Arc::new(move |side| {
@@ -42,14 +42,14 @@ impl Journals {
         }))
     }
 
-    /// The journals so far, of connections that were one.
+    /// The journals so far, one per connection.
     pub fn logs(&self) -> Vec<(Side, Vec<u8>)> {
         let logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let logs = logs.iter().map(|(side, log)| (*side, log.lock().unwrap_or_else(PoisonError::into_inner).clone()));
         logs.filter(|(_, log)| !log.is_empty()).collect()
     }
 
-    /// Replays all of them, which must be complete and equal.
+    /// Replays all journals, which must be complete and equal.
     pub fn replay(&self) -> Replayed {
         let mut all = Replayed::default();
         for (index, (side, log)) in self.logs().into_iter().enumerate() {
@@ -76,7 +76,8 @@ pub fn replay(log: &[u8], sums: &mut Replayed) -> Result<LogEnd, Stopped> {
     Ok(replay.end().expect("no step is left"))
 }
 
-/// With `LITZ_REPLAY=1` every connection of every test is written down, and replayed when its host is gone.
+/// With `LITZ_REPLAY=1` every connection of every test is recorded, and replayed when its host is
+/// dropped.
 pub struct Checked(Option<Journals>);
 
 impl Checked {

@@ -1,13 +1,15 @@
-//! Two endpoints, a model link each way, a virtual clock, in lock-step.
+//! Two endpoints, a model link in each direction, and a virtual clock, in lock-step.
 //!
 //! ```text
 //!   client ──▶ links[0] ──▶ server          ──▶ more_links[i][0] ──▶
 //!          ◀── links[1] ◀──                 ◀── more_links[i][1] ◀──
 //! ```
 //!
-//! With more links, both hosts have one socket for each: link `i` runs between socket `i` of the client and of the server.
+//! With more links, both hosts have one socket for each: link `i` runs between socket `i` of the
+//! client and of the server.
 //!
-//! Everything follows from one seed. Each test proves that its fault fired by the link's own counters.
+//! Everything follows from one seed. Each test proves by the link's own counters that its fault
+//! occurred.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of the harness")]
 
 pub mod apps;
@@ -47,24 +49,24 @@ pub const fn server_on(link: u16) -> SocketAddr {
 /// Datagrams a plan may hold in the harness.
 const BATCH: usize = 16;
 
-/// Plans a connection makes at one moment, at most: far more than any window lets out.
+/// Plans that a connection makes at one moment, at most: far more than any window allows.
 const ROUNDS_MAX: usize = 100_000;
 
-/// Refusals one connection meets at one moment, at most.
+/// Refused plans of one connection at one moment, at most.
 const REFUSALS_MAX: u32 = 200;
 
-/// Steps without time passing after which the harness says that somebody spins.
+/// Steps without progress of time after which the harness reports a connection that spins.
 const SPIN_MAX: u32 = 10_000;
 
-/// Looks at each datagram before it enters a link; false drops it.
+/// Called for each datagram before it enters a link; false drops it.
 pub type Tap = Box<dyn FnMut(Instant, &[u8]) -> bool>;
 
-/// What makes the sessions of both sides.
+/// The session factories of both sides.
 #[derive(Clone)]
 pub struct Sessions {
     pub client: Arc<dyn SessionFactory>,
     pub server: Arc<dyn SessionFactory>,
-    /// What the client asks for.
+    /// The ALPN protocols or names that the client requests.
     pub server_name: String,
 }
 
@@ -76,17 +78,17 @@ pub struct Node {
     pub events: Vec<VecDeque<Event>>,
     plan: Plan,
     sealed: Vec<u8>,
-    /// Datagrams to send and where to, made outside any connection or by one.
+    /// Datagrams to send and their destinations, from the endpoint or from connections.
     pub outbox: Vec<(Addresses, Vec<u8>)>,
-    /// Sockets without room.
+    /// Sockets that are full.
     pub full: Vec<u16>,
     /// Share of plans that the system refuses to send, on one socket or on all.
     pub refuse: Ratio,
     pub refuse_only: Option<u16>,
-    /// How many it has refused.
+    /// How many plans the system refused.
     pub refused: u64,
     refuse_rng: Rng,
-    /// Who seals and opens.
+    /// The executor of sealing and opening.
     pub stages: Stages,
     /// Dropped after the connections, whose journals are complete then.
     _checked: Checked,
@@ -138,7 +140,7 @@ impl Node {
         }
     }
 
-    /// Takes in what the stages have kept, and absorbs what they have done.
+    /// Passes on what the stages have kept, and absorbs what they have done.
     pub fn take_in(&mut self, now: Instant) {
         for arrival in self.stages.take_arrivals(now) {
             self.deliver(now, arrival);
@@ -146,7 +148,7 @@ impl Node {
         self.stages.absorb(now, &mut self.connections);
     }
 
-    /// Datagrams that arrived together reach their connection, or begin one.
+    /// Datagrams that arrived together are passed to their connection, or begin one.
     fn deliver(&mut self, now: Instant, arrival: Arrival) {
         match self.endpoint.route(&arrival.data) {
             Route::Known(key) => {
@@ -184,7 +186,7 @@ impl Node {
         }
     }
 
-    /// Takes everything the connections have to say.
+    /// Sends everything the connections have due.
     pub fn flush(&mut self, now: Instant) {
         for index in 0..self.connections.len() {
             self.apply_routes(index);
@@ -211,7 +213,8 @@ impl Node {
                     }
                     self.refused += 1;
                     refusals += 1;
-                    // A driver tries again when the system may have room; here, at the next step at the latest.
+                    // A driver tries again when the system may accept datagrams; here, at the next
+                    // step at the latest.
                     if refusals == REFUSALS_MAX {
                         break;
                     }
@@ -220,7 +223,7 @@ impl Node {
                 connection.handle_emitted(now, &self.plan.receipt());
                 self.stages.exchange(now, index, connection);
                 let datagrams = self.sealed.chunks(self.plan.segment_size);
-                let addresses = self.plan.addresses.expect("a plan says where it goes");
+                let addresses = self.plan.addresses.expect("a plan has a destination");
                 self.outbox.extend(datagrams.map(|datagram| (addresses, datagram.to_vec())));
             }
             while let Some(event) = connection.poll_event().or_else(|| self.stages.poll_event(index)) {
@@ -234,13 +237,13 @@ impl Node {
         }
     }
 
-    /// When [`Node::handle_timeouts`] has something to do.
+    /// When [`Node::handle_timeouts`] must run.
     pub fn timeout(&self) -> Option<Instant> {
         let connections = self.connections.iter().flatten().filter_map(Connection::poll_timeout);
         connections.chain(self.stages.timeout()).min()
     }
 
-    /// Lets the connections do what is due.
+    /// Runs the timers that are due.
     pub fn handle_timeouts(&mut self, now: Instant) {
         for (index, connection) in self.connections.iter_mut().enumerate() {
             let Some(connection) = connection else { continue };
@@ -251,37 +254,37 @@ impl Node {
         }
     }
 
-    /// The connection number `index`, whole.
+    /// Connection number `index`, with its receive half attached.
     pub fn connection(&mut self, index: usize) -> &mut Connection {
-        let connection = self.connections[index].as_mut().expect("the connection lives");
+        let connection = self.connections[index].as_mut().expect("the connection is alive");
         self.stages.rejoin(index, connection);
         connection
     }
 
-    /// True if connection `index` has said this event, which is taken then.
+    /// True if connection `index` has reported this event, which is removed then.
     pub fn take_event(&mut self, index: usize, wanted: impl Fn(&Event) -> bool) -> Option<Event> {
         let position = self.events.get(index)?.iter().position(wanted)?;
         self.events[index].remove(position)
     }
 }
 
-/// How to make a pair.
+/// The configuration of a pair.
 #[derive(Clone)]
 pub struct Setup {
     pub seed: u64,
     pub client: TransportConfig,
     pub server: TransportConfig,
     pub links: [LinkConfig; 2],
-    /// Beside the first link.
+    /// In addition to the first link.
     pub more_links: Vec<[LinkConfig; 2]>,
-    /// Deterministic ones from the seed if none are given.
+    /// Deterministic sessions from the seed if `None`.
     pub sessions: Option<Sessions>,
-    /// Who seals and opens at both hosts.
+    /// The executor of sealing and opening at both hosts.
     pub staging: Staging,
 }
 
 impl Setup {
-    /// A link of 100 Mb/s and 10 ms each way, without faults.
+    /// A link of 100 Mb/s and 10 ms in each direction, without faults.
     pub fn new(seed: u64) -> Self {
         let link = LinkConfig {
             rate: Some(units::Rate::from_mbps(100)),
@@ -300,7 +303,7 @@ impl Setup {
         }
     }
 
-    /// Other sessions than the deterministic ones.
+    /// Uses other sessions than the deterministic ones.
     pub fn with_sessions(mut self, sessions: Sessions) -> Self {
         self.sessions = Some(sessions);
         self
@@ -312,7 +315,7 @@ impl Setup {
         self
     }
 
-    /// These links, the same both ways, and as many paths.
+    /// Uses these links, the same in both directions, and as many paths.
     pub fn over(mut self, links: &[LinkConfig]) -> Self {
         self.links = [links[0].clone(), links[0].clone()];
         self.more_links = links[1..].iter().map(|link| [link.clone(), link.clone()]).collect();
@@ -326,7 +329,7 @@ impl Setup {
         self
     }
 
-    /// Loses this many packets of a hundred, each way.
+    /// Loses this percentage of packets in each direction.
     pub fn with_loss(self, percent: u64) -> Self {
         self.with_links(|link| link.loss = Ratio::new(percent, 100))
     }
@@ -345,14 +348,14 @@ pub struct Pair {
     pub links: [Link<Vec<u8>>; 2],
     pub more_links: Vec<[Link<Vec<u8>>; 2]>,
     sessions: Sessions,
-    /// Every datagram that was sent, with its direction, if recording.
+    /// Every datagram that was sent, with its direction, if recording is on.
     pub record: Option<Vec<(Instant, usize, Vec<u8>)>>,
-    /// Drops chosen datagrams, by direction; how many it has dropped.
+    /// Drops chosen datagrams, by direction, and counts them.
     pub taps: [Option<Tap>; 2],
     pub tapped: [u64; 2],
-    /// What the server sent to addresses that are not the client's.
+    /// Datagrams that the server sent to addresses that are not the client's.
     pub strays: Vec<(SocketAddr, Vec<u8>)>,
-    /// As whom the server sees sockets of the client, where that is not their own address.
+    /// The address under which the server sees a socket of the client, where a NAT changed it.
     mappings: BTreeMap<u16, SocketAddr>,
     spins: u32,
 }
@@ -402,7 +405,7 @@ impl Pair {
         self.client.add(connection)
     }
 
-    /// Starts the first connection and runs until both sides have confirmed it.
+    /// Starts the first connection and runs until both sides have confirmed the handshake.
     pub fn connect(&mut self) {
         self.start();
         let seed = self.seed;
@@ -416,7 +419,7 @@ impl Pair {
         assert!(done, "seed {seed}: no handshake: {:?} {:?}", self.client.events, self.server.events);
     }
 
-    /// Opens a path over each of the links but the first, which has one.
+    /// Opens a path over each link except the first, which has one.
     pub fn open_paths(&mut self) {
         for socket in 1..=self.more_links.len() as u16 {
             let addresses = Addresses { socket, ..Addresses::of(server_on(socket)) };
@@ -425,17 +428,17 @@ impl Pair {
         }
     }
 
-    /// Both directions of link `link`, counted from the first one.
+    /// Both directions of link `link`, counted from the first link.
     pub fn link_pair(&mut self, link: usize) -> &mut [Link<Vec<u8>>; 2] {
         if link == 0 { &mut self.links } else { &mut self.more_links[link - 1] }
     }
 
-    /// Puts a datagram on the link from the client's side, or from the server's.
+    /// Puts a datagram on the link at the client's end or at the server's.
     pub fn inject(&mut self, direction: usize, datagram: Vec<u8>) {
         self.links[direction].send(self.now, datagram);
     }
 
-    /// Sends, then advances to the next thing that happens; false if nothing ever will before `limit`.
+    /// Sends, then advances to the next event; false if there is none before `limit`.
     pub fn step(&mut self, limit: Instant) -> bool {
         self.flush();
         let links = self.links.iter().chain(self.more_links.iter().flatten()).map(Link::poll_timeout);
@@ -451,7 +454,7 @@ impl Pair {
                 let paths: Vec<_> = connections.map(|connection| connection.path_stats()).collect();
                 format!("due at {:?}, sockets without room {:?}, {paths:?}", node.timeout(), node.full)
             });
-            panic!("seed {}: something is due again and again at {:?}: {who:#?}", self.seed, self.now);
+            panic!("seed {}: a timer fires repeatedly at {:?}: {who:#?}", self.seed, self.now);
         }
         self.now = self.now.max(next);
         let seen_as = self.seen_as(0);
@@ -540,13 +543,14 @@ impl Pair {
         while self.step(limit) {}
     }
 
-    /// As whom the server sees a socket of the client.
+    /// The address under which the server sees a socket of the client.
     fn seen_as(&self, socket: u16) -> SocketAddr {
         let own = if socket == 0 { CLIENT } else { client_on(socket) };
         self.mappings.get(&socket).copied().unwrap_or(own)
     }
 
-    /// An address translator between the two gives a socket of the client another address, and forgets the one before.
+    /// A NAT between the two gives a socket of the client another address, and drops the former
+    /// mapping.
     pub fn remap(&mut self, socket: u16, address: SocketAddr) {
         self.mappings.insert(socket, address);
     }
@@ -565,7 +569,7 @@ impl Pair {
         }
     }
 
-    /// What the link towards the server did, and the one back.
+    /// Statistics of the link to the server and of the link back.
     pub fn link_stats(&self) -> [LinkStats; 2] {
         [*self.links[0].stats(), *self.links[1].stats()]
     }

@@ -1,13 +1,14 @@
-//! Who carries out a host's stages: the calls that do all in one go, or the same in steps: here, in any order, or on other
-//! threads. What is sent must not depend on it.
+//! The executors of a host's stages: the single calls that do everything, or the same in steps,
+//! inline, in any order, or on other threads. The datagrams sent must not depend on it.
 //!
 //! ```text
 //!   arrivals of an instant ─▶ batches ─▶ begin_open ─▶ {open: here, shuffled, on workers} ─▶ handle_opened, in order begun
 //!   poll_plan ─▶ {seal: here, twice, on workers} ─▶ handle_emitted
 //! ```
 //!
-//! It is lock-step: the results of one instant are there before the next input, so time does not depend on threads. With
-//! [`Staging::halved`] the receive half is taken out and what the halves have for each other is exchanged after every input.
+//! Execution is in lock-step: the results of one instant are available before the next input, so
+//! time does not depend on threads. With [`Staging::detached`] the receive half is detached, and the
+//! halves exchange their values after every input.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,48 +18,52 @@ use std::thread::JoinHandle;
 
 use bytes::BytesMut;
 use quic::{
-    Addresses, Connection, Findings, LeaseTerms, OpenJob, OpenLease, Orders, PathId, PathState, PathStats, Plan,
-    ReceivePart, Strange, seal,
+    Addresses, Connection, DetachedReceiveHalf, LeaseTerms, NeedsConnection, OpenJob, OpenLease, PathId, PathState,
+    PathStats, Plan, ReceiveCommands, ReceiveReport, seal,
 };
 use units::{Duration, Instant, Ratio, Rng};
 
 /// Datagrams of a batch, at most.
 const BATCH_MAX: usize = 16;
 
-/// Bytes of the connection ID of a short header, with its first byte: what tells two paths apart from outside.
+/// Bytes of a short header up to the end of the connection ID, which identifies the path from
+/// outside.
 const SHORT_ID_END: usize = 9;
 
-/// Who opens and seals.
+/// The executor of opening and sealing.
 #[derive(Clone)]
 pub enum By {
     /// `handle_datagrams`, which does all three steps.
     Caller,
     /// The three steps, one after the other on this thread.
     Steps,
-    /// The middle step on other threads, and sealing too.
-    Workers(Rc<Crew>),
-    /// Leases open what arrives at once; what comes back is absorbed then. Holders learn of changes when a plan is made, and not
-    /// before.
+    /// The middle step, and sealing, on other threads.
+    Workers(Rc<WorkerPool>),
+    /// Leases open arriving datagrams at once; the results are absorbed later. Lease holders learn
+    /// of changes only when a plan is made.
     Leases,
 }
 
-/// How a host's stages are carried out.
+/// How a host's stages are executed.
 #[derive(Clone)]
 pub struct Staging {
     pub by: By,
-    /// What arrives at one instant from one address for one connection ID is one batch.
+    /// Datagrams that arrive at one instant from one address for one connection ID form a batch.
     pub gathers: bool,
-    /// All batches of an instant are begun before the first is absorbed, and opened in any order. Plans are sealed twice, as
-    /// if the first worker had died. Not for `By::Caller`, which cannot.
+    /// All batches of an instant are begun before the first is absorbed, and opened in any order.
+    /// Plans are sealed twice, as if the first worker had failed. Not for `By::Caller`, whose
+    /// single call cannot be split.
     pub together: bool,
-    /// Arrivals are looked at so much later: those of some time are one instant, as for a driver that was busy.
+    /// Arrivals are processed with this delay: those within it are one instant, as for a busy
+    /// driver.
     pub turn: Duration,
-    /// Batches come back so much later than they were begun.
+    /// Batches return with this delay after they were begun.
     pub hold: Duration,
-    /// Share of batches that never come back.
+    /// Share of batches that never return.
     pub lose: Ratio,
-    /// The receive half is apart whenever it can be. For `By::Caller` only: it opens for itself.
-    pub halved: bool,
+    /// The receive half is detached whenever possible. For `By::Caller` only, since it opens for
+    /// itself.
+    pub detached: bool,
 }
 
 impl Default for Staging {
@@ -70,19 +75,19 @@ impl Default for Staging {
             turn: Duration::ZERO,
             hold: Duration::ZERO,
             lose: Ratio::ZERO,
-            halved: false,
+            detached: false,
         }
     }
 }
 
 impl Staging {
-    /// Each datagram is taken in as it arrives, by the connection itself.
+    /// Each datagram is processed as it arrives, by the connection itself.
     fn is_plain(&self) -> bool {
         matches!(self.by, By::Caller) && !self.gathers && self.turn.is_zero()
     }
 }
 
-/// What was done, so that tests can prove that it was.
+/// Counts of what was done, so that tests can prove that it happened.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Done {
     /// Batches opened in steps, and those of several datagrams among them.
@@ -90,22 +95,23 @@ pub struct Done {
     pub opened_many: u64,
     /// Batches opened before one that was begun earlier.
     pub overtook: u64,
-    /// Batches that were absorbed after the keys had been updated since they were begun.
+    /// Batches that were absorbed after a key update since they were begun.
     pub stale: u64,
-    /// Batches of paths that were not there yet, not validated, or about to move.
+    /// Batches of paths that were not open, not validated, or about to migrate.
     pub unsettled: u64,
     /// Leases that ended because their terms changed.
     pub leases_ended: u64,
     pub lost: u64,
     /// Plans sealed twice or elsewhere.
     pub sealed: u64,
-    /// Batches that a receive half took apart from the rest, and those it found strange.
+    /// Batches that a detached receive half processed, and those that it returned because they need
+    /// the connection.
     pub apart: u64,
     pub strange: u64,
 }
 
 impl Done {
-    /// Both.
+    /// The sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -136,7 +142,8 @@ impl Arrival {
         Self { addresses, data: datagram.into(), stride: datagram.len().max(1) }
     }
 
-    /// Appends a datagram if the kernel would have (GRO): same flow, same size, or shorter and then the last.
+    /// Appends a datagram if the kernel would (GRO): same flow, same size, or shorter and then the
+    /// last.
     fn extend(&mut self, next: &Self) -> bool {
         let is_short = |data: &[u8]| data.len() > SHORT_ID_END && data[0] & 0x80 == 0;
         let fits = self.addresses == next.addresses
@@ -154,18 +161,18 @@ impl Arrival {
 }
 
 /// A batch that was begun.
-struct Begun {
+struct PendingBatch {
     at: Instant,
     connection: usize,
     key_updates: u64,
     job: OpenJob,
     data: BytesMut,
-    /// Not opened, since nothing was lent: where it came from, and the size of its datagrams.
+    /// Not opened, since there is no lease: its addresses, and the size of its datagrams.
     raw: Option<(Addresses, usize)>,
 }
 
 /// A lease with its connection, its connection ID and its terms.
-struct Lent {
+struct HeldLease {
     connection: usize,
     id: [u8; SHORT_ID_END - 1],
     terms: LeaseTerms,
@@ -183,24 +190,24 @@ pub struct Stages {
     staging: Staging,
     rng: Rng,
     arrivals: Vec<Arrival>,
-    /// When they are looked at.
+    /// When the arrivals are processed.
     turn_at: Option<Instant>,
-    /// Begun and not absorbed, in this order.
-    begun: VecDeque<Begun>,
+    /// PendingBatch and not absorbed, in this order.
+    begun: VecDeque<PendingBatch>,
     again: Vec<u8>,
-    /// Receive halves that are apart, by connection.
-    parts: BTreeMap<usize, ReceivePart>,
-    findings: Findings,
-    orders: Orders,
+    /// Detached receive halves, by connection.
+    parts: BTreeMap<usize, DetachedReceiveHalf>,
+    findings: ReceiveReport,
+    orders: ReceiveCommands,
     /// The last time anything happened.
     now: Instant,
-    leases: Vec<Lent>,
+    leases: Vec<HeldLease>,
     pub done: Done,
 }
 
 impl Stages {
     pub fn new(staging: Staging, rng: Rng) -> Self {
-        assert!(!staging.together || !matches!(staging.by, By::Caller), "one call cannot be taken apart");
+        assert!(!staging.together || !matches!(staging.by, By::Caller), "a single call cannot be split");
         Self {
             staging,
             rng,
@@ -209,15 +216,15 @@ impl Stages {
             begun: VecDeque::new(),
             again: Vec::new(),
             parts: BTreeMap::new(),
-            findings: Findings::default(),
-            orders: Orders::default(),
+            findings: ReceiveReport::default(),
+            orders: ReceiveCommands::default(),
             now: Instant::ZERO,
             leases: Vec::new(),
             done: Done::default(),
         }
     }
 
-    /// Keeps a datagram until all of its instant are there; false if that is not wanted.
+    /// Keeps a datagram until all of its instant have arrived; false if arrivals are not gathered.
     pub fn keep(&mut self, now: Instant, datagram: &[u8], addresses: Addresses) -> bool {
         if self.staging.is_plain() {
             return false;
@@ -231,7 +238,7 @@ impl Stages {
         true
     }
 
-    /// What has arrived, once it is to be looked at.
+    /// The arrivals, once they are due.
     pub fn take_arrivals(&mut self, now: Instant) -> Vec<Arrival> {
         if self.turn_at.is_none_or(|at| at > now) {
             return Vec::new();
@@ -240,20 +247,21 @@ impl Stages {
         std::mem::take(&mut self.arrivals)
     }
 
-    /// Whether what was begun is to be absorbed before a batch from these addresses is begun.
+    /// Whether begun batches must be absorbed before a batch from these addresses is begun.
     ///
-    /// Beginning notes whose bytes arrived, and only those of a path that is there count for it. So what comes on one that is
-    /// not yet, or that moves, is less credit before validation (RFC 9000, section 8.1), or nothing at all, if what makes the
-    /// path is begun and not absorbed. Such batches are left out: they go one by one.
+    /// Beginning a batch counts its bytes, for open paths only. Bytes of a path that is not open
+    /// yet, or that migrates, earn less credit before validation (RFC 9000, section 8.1), or none,
+    /// if the batch that creates the path is begun and not absorbed. Such batches are excluded:
+    /// they are processed one by one.
     pub fn is_next_alone(&self, connection: &Connection, addresses: &Addresses) -> bool {
         self.staging.hold.is_zero() && !self.begun.is_empty() && !is_settled(connection, addresses, None)
     }
 
-    /// Begins a batch that arrived for a connection, or does all of it. True if what was begun is to be
-    /// [absorbed](Self::absorb) before more is begun.
+    /// Begins a batch that arrived for a connection, or processes all of it. Returns true if the
+    /// begun batches must be [absorbed](Self::absorb) before the next is begun.
     pub fn begin(&mut self, now: Instant, index: usize, connection: &mut Connection, arrival: Arrival) -> bool {
         let Arrival { addresses, mut data, stride } = arrival;
-        if self.staging.halved {
+        if self.staging.detached {
             match self.take_apart(now, index, connection, addresses, data, stride) {
                 Ok(()) => return false,
                 Err(strange) => data = strange,
@@ -268,7 +276,7 @@ impl Stages {
             self.done.opened_many += u64::from(is_opened && data.len() > stride);
             let key_updates = connection.stats().send.key_updates;
             let raw = (!is_opened).then_some((addresses, stride));
-            self.begun.push_back(Begun { at: now, connection: index, key_updates, job, data, raw });
+            self.begun.push_back(PendingBatch { at: now, connection: index, key_updates, job, data, raw });
             return self.staging.hold.is_zero();
         }
         let is_begun =
@@ -282,22 +290,23 @@ impl Stages {
         let key_updates = connection.stats().send.key_updates;
         let is_settled = job.path().is_none_or(|id| is_settled(connection, &addresses, Some(id)));
         self.done.unsettled += u64::from(!is_settled);
-        self.begun.push_back(Begun { at: now, connection: index, key_updates, job, data, raw: None });
+        self.begun.push_back(PendingBatch { at: now, connection: index, key_updates, job, data, raw: None });
         self.staging.hold.is_zero() && (!self.staging.together || !is_settled)
     }
 
-    /// Opens what was begun and is due, and hands it back in the order in which it was begun.
+    /// Opens the begun batches that are due, and absorbs them in the order in which they were
+    /// begun.
     pub fn absorb(&mut self, now: Instant, connections: &mut [Option<Connection>]) {
         let due = self.begun.iter().take_while(|begun| begun.at + self.staging.hold <= now).count();
         if due == 0 {
             return;
         }
-        let mut batches: Vec<Begun> = self.begun.drain(..due).collect();
+        let mut batches: Vec<PendingBatch> = self.begun.drain(..due).collect();
         let is_lent = matches!(self.staging.by, By::Leases);
         if !is_lent {
             self.open(&mut batches);
         }
-        for Begun { connection: index, key_updates, mut job, data, raw, .. } in batches {
+        for PendingBatch { connection: index, key_updates, mut job, data, raw, .. } in batches {
             let Some(connection) = &mut connections[index] else { continue };
             if self.rng.chance(self.staging.lose) {
                 self.done.lost += 1;
@@ -308,26 +317,26 @@ impl Stages {
                 self.lend(index, connection, &data);
                 connection.handle_datagrams(now, addresses, data, stride);
             } else if is_lent {
-                connection.handle_opened_there(now, &mut job, &data.freeze());
+                connection.handle_leased(now, &mut job, &data.freeze());
             } else {
                 connection.handle_opened(now, &mut job, &data.freeze());
             }
         }
     }
 
-    /// Lends what opens those that follow, one lease for each path.
+    /// Grants the leases that open later datagrams, one for each path.
     fn lend(&mut self, index: usize, connection: &mut Connection, data: &[u8]) {
         let Some(id) = short_id(data) else { return };
         if self.leases.iter().any(|lent| lent.connection == index && lent.id == id) {
             return;
         }
-        if let (Some(terms), Some(lease)) = (connection.lease_terms(), connection.lend_opening(data)) {
+        if let (Some(terms), Some(lease)) = (connection.lease_terms(), connection.grant_lease(data)) {
             self.leases.retain(|lent| lent.connection != index || lent.lease.path() != lease.path());
-            self.leases.push(Lent { connection: index, id, terms, lease });
+            self.leases.push(HeldLease { connection: index, id, terms, lease });
         }
     }
 
-    /// A plan was made and leaves now: holders of leases learn what has changed.
+    /// A plan was made and leaves now: lease holders learn what has changed.
     pub fn note_planned(&mut self, index: usize, connection: &Connection) {
         if self.leases.is_empty() {
             return;
@@ -336,32 +345,32 @@ impl Stages {
         self.leases.retain(|lent| lent.connection != index || Some(lent.terms) == terms);
         self.done.leases_ended += (before - self.leases.len()) as u64;
         for lent in self.leases.iter_mut().filter(|lent| lent.connection == index) {
-            if let Some(largest) = connection.largest_heard(lent.lease.path()) {
-                lent.lease.note_heard(largest);
+            if let Some(largest) = connection.largest_received(lent.lease.path()) {
+                lent.lease.note_received(largest);
             }
         }
     }
 
-    fn open(&mut self, batches: &mut [Begun]) {
+    fn open(&mut self, batches: &mut [PendingBatch]) {
         let mut order: Vec<usize> = (0..batches.len()).collect();
         if self.staging.together {
             shuffle(&mut self.rng, &mut order);
         }
-        if let By::Workers(crew) = &self.staging.by {
+        if let By::Workers(pool) = &self.staging.by {
             let take = |at: &usize| {
                 let batch = &mut batches[*at];
                 (*at, Task::Open(std::mem::take(&mut batch.job), std::mem::take(&mut batch.data)))
             };
             let tasks = order.iter().map(take).collect();
             order.clear();
-            for (at, task) in crew.carry_out(tasks) {
+            for (at, task) in pool.execute(tasks) {
                 let Task::Open(job, data) = task else { unreachable!("a worker keeps the kind of its task") };
                 (batches[at].job, batches[at].data) = (job, data);
                 order.push(at);
             }
         } else {
             for at in &order {
-                let Begun { job, data, .. } = &mut batches[*at];
+                let PendingBatch { job, data, .. } = &mut batches[*at];
                 job.open(data);
             }
         }
@@ -372,9 +381,9 @@ impl Stages {
     /// Seals a plan.
     pub fn seal(&mut self, plan: &mut Plan, sealed: &mut Vec<u8>) {
         self.done.sealed += u64::from(!matches!(self.staging.by, By::Caller));
-        if let By::Workers(crew) = &self.staging.by {
+        if let By::Workers(pool) = &self.staging.by {
             let task = Task::Seal(std::mem::take(plan), std::mem::take(sealed));
-            let Some((_, Task::Seal(theirs, bytes))) = crew.carry_out(vec![(0, task)]).pop() else {
+            let Some((_, Task::Seal(theirs, bytes))) = pool.execute(vec![(0, task)]).pop() else {
                 unreachable!("a worker keeps the kind of its task")
             };
             (*plan, *sealed) = (theirs, bytes);
@@ -383,13 +392,14 @@ impl Stages {
         }
         if self.staging.together {
             seal(plan, &mut self.again);
-            assert_eq!(*sealed, self.again, "a plan gives the same bytes, whoever seals it and how often");
+            assert_eq!(*sealed, self.again, "a plan gives the same bytes however often and wherever it is sealed");
         }
     }
 
-    // ── Halves ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── Halves ───────────────────────────────────────────────────────────────────────────────────
 
-    /// The receive half takes a batch, apart from the rest; gives it back if it cannot be apart.
+    /// The detached receive half processes a batch; the batch is returned if the half cannot be
+    /// detached.
     fn take_apart(
         &mut self,
         now: Instant,
@@ -400,12 +410,12 @@ impl Stages {
         stride: usize,
     ) -> Result<(), BytesMut> {
         if let Entry::Vacant(vacant) = self.parts.entry(index) {
-            let Some(part) = connection.part() else { return Err(data) };
+            let Some(part) = connection.detach() else { return Err(data) };
             vacant.insert(part);
         }
         self.exchange(now, index, connection);
-        let part = self.parts.get_mut(&index).expect("it is there");
-        let Err(Strange(data)) = part.handle_datagrams(now, addresses, data, stride) else {
+        let part = self.parts.get_mut(&index).expect("it was just inserted");
+        let Err(NeedsConnection(data)) = part.handle_datagrams(now, addresses, data, stride) else {
             self.done.apart += 1;
             self.exchange(now, index, connection);
             return Ok(());
@@ -415,43 +425,43 @@ impl Stages {
         Err(data)
     }
 
-    /// Both halves hear what they have for each other, until that is nothing.
+    /// Exchanges the values that the halves have for each other, until there are none.
     pub fn exchange(&mut self, now: Instant, index: usize, connection: &mut Connection) {
         self.now = now;
         let Some(part) = self.parts.get_mut(&index) else { return };
         loop {
-            let is_told = connection.poll_orders(&mut self.orders);
+            let is_told = connection.poll_commands(&mut self.orders);
             if is_told {
-                part.handle_orders(now, &mut self.orders);
+                part.handle_commands(now, &mut self.orders);
             }
-            if part.poll_findings(&mut self.findings) {
-                connection.handle_findings(now, &mut self.findings);
+            if part.poll_report(&mut self.findings) {
+                connection.handle_report(now, &mut self.findings);
             } else if !is_told {
                 return;
             }
         }
     }
 
-    /// A connection is whole again, if it was not.
+    /// Attaches the receive half of a connection, if it is detached.
     pub fn rejoin(&mut self, index: usize, connection: &mut Connection) {
         if let Some(part) = self.parts.remove(&index) {
-            connection.rejoin(self.now, part);
+            connection.attach(self.now, part);
         }
     }
 
-    /// What a receive half that is apart has to say to the application.
+    /// The next application event of a detached receive half.
     pub fn poll_event(&mut self, index: usize) -> Option<quic::Event> {
         self.parts.get_mut(&index)?.poll_event()
     }
 
-    /// When arrivals are looked at, or the next batch comes back.
+    /// When arrivals are due, or the next batch returns.
     pub fn timeout(&self) -> Option<Instant> {
         let back = self.begun.front().map(|begun| begun.at + self.staging.hold);
         [back, self.turn_at].into_iter().flatten().min()
     }
 }
 
-/// Whether the path between these ends, and of this ID if it is known, is there and validated.
+/// Whether the path between these ends, with this ID if it is known, is open and validated.
 fn is_settled(connection: &Connection, addresses: &Addresses, id: Option<PathId>) -> bool {
     let is_valid = |path: &PathStats| matches!(path.state, PathState::Active | PathState::Silent);
     let ends = |addresses: &Addresses| (addresses.remote, addresses.socket);
@@ -459,16 +469,16 @@ fn is_settled(connection: &Connection, addresses: &Addresses, id: Option<PathId>
     connection.path_stats().iter().any(|path| is_it(path) && is_valid(path))
 }
 
-/// Any order, all equally likely.
+/// Shuffles; all orders are equally likely.
 pub fn shuffle<T>(rng: &mut Rng, items: &mut [T]) {
     for last in (1..items.len()).rev() {
         items.swap(last, rng.below(last as u64 + 1) as usize);
     }
 }
 
-// ── Workers ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Workers ──────────────────────────────────────────────────────────────────────────────────────
 
-/// What a worker does.
+/// The work of a worker.
 enum Task {
     Seal(Plan, Vec<u8>),
     Open(OpenJob, BytesMut),
@@ -483,17 +493,17 @@ impl Task {
     }
 }
 
-/// Threads that take tasks in turn. Whoever gives them some waits for all of them.
-pub struct Crew {
+/// Threads that take tasks in turn. The caller of `execute` waits for all of them.
+pub struct WorkerPool {
     tasks: Vec<Sender<(usize, Task)>>,
     results: Receiver<(usize, Task)>,
     threads: Vec<JoinHandle<()>>,
     next: std::cell::Cell<usize>,
 }
 
-impl Crew {
-    /// A crew of `count` threads.
-    #[expect(clippy::disallowed_methods, reason = "real threads are what is put to the test")]
+impl WorkerPool {
+    /// Starts a pool of `count` threads.
+    #[expect(clippy::disallowed_methods, reason = "the test needs real threads")]
     pub fn start(count: usize) -> Rc<Self> {
         let (done, results) = channel();
         let (tasks, threads) = (0..count)
@@ -514,18 +524,18 @@ impl Crew {
         Rc::new(Self { tasks, results, threads, next: std::cell::Cell::new(0) })
     }
 
-    /// All tasks, done, in the order in which they were finished.
-    fn carry_out(&self, tasks: Vec<(usize, Task)>) -> Vec<(usize, Task)> {
+    /// Executes all tasks; returns them in order of completion.
+    fn execute(&self, tasks: Vec<(usize, Task)>) -> Vec<(usize, Task)> {
         let count = tasks.len();
         for task in tasks {
             let worker = self.next.replace((self.next.get() + 1) % self.tasks.len());
-            self.tasks[worker].send(task).expect("the workers live as long as the crew");
+            self.tasks[worker].send(task).expect("the workers live as long as the pool");
         }
         (0..count).map(|_| self.results.recv().expect("every task comes back")).collect()
     }
 }
 
-impl Drop for Crew {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         self.tasks.clear();
         for thread in self.threads.drain(..) {

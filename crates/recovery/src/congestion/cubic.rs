@@ -1,8 +1,9 @@
-//! CUBIC (RFC 9438) with HyStart++ in the first slow start: a window that grows by the time since the last congestion
-//! event instead of by round trips, so that long paths are not at a disadvantage.
+//! CUBIC (RFC 9438) with HyStart++ in the first slow start. The window grows with the time since
+//! the last congestion event instead of with round trips, so that long paths are not at a
+//! disadvantage.
 //!
-//! The RFC counts in segments and seconds. Here windows are bytes and time is in ticks of 1024 ns, and the cubic function
-//! is evaluated in fixed point: see `Curve`.
+//! The RFC counts in segments and seconds. Here windows are in bytes and time is in ticks of 1024
+//! ns, and the cubic function is evaluated in fixed point: see `Curve`.
 
 use units::{Duration, Instant};
 
@@ -12,24 +13,27 @@ use super::{AckEvent, Algorithm, CongestionController, CongestionSnapshot, LossE
 use crate::RttEstimator;
 use crate::cube_root::cube_root;
 
-/// `beta_cubic` is 0.7: what is left of the window after a congestion event (section 4.6).
+/// `beta_cubic` is 0.7: the factor applied to the window at a congestion event (section 4.6).
 const BETA: (u64, u64) = (7, 10);
-/// `(1 + beta_cubic) / 2`: what is left of `W_max` under fast convergence (section 4.7).
+/// `(1 + beta_cubic) / 2`: the factor applied to `W_max` under fast convergence (section 4.7).
 const FAST_CONVERGENCE: (u64, u64) = (17, 20);
-/// `alpha_cubic` is `3 * (1 - beta) / (1 + beta)` = 9/17 (section 4.3): the growth, in segments a round trip, at which a
-/// Reno flow that backs off by beta only gets the same share as one that backs off by half.
+/// `alpha_cubic` is `3 * (1 - beta) / (1 + beta)` = 9/17 (section 4.3): the growth, in segments per
+/// round trip, with which a Reno flow that reduces by beta gets the same share as one that halves
+/// its window.
 const ALPHA: (u64, u64) = (9, 17);
 
-/// Spans on the curve are cut here: 2^31 ticks, 36 minutes. The cubic function has long left [`WINDOW_MAX`] by then, for
-/// any segment above 64 bytes.
+/// Times on the curve are limited to 2^31 ticks, 36 minutes. The cubic function exceeds
+/// [`WINDOW_MAX`] long before, for any segment above 64 bytes.
 const TICKS_MAX: u64 = 1 << 31;
 
-/// `W_cubic` without its offset: `C * t^3` with C = 0.4 segments/s^3 (section 5.1), and its inverse.
+/// `W_cubic` without its offset, `C * t^3` with C = 0.4 segments/s^3 (section 5.1), and its
+/// inverse.
 ///
-/// A tick is 2^10 ns, so that converting is a shift; its cube is 2^30 * 10^-27 s^3. In ticks and bytes, C becomes
-/// `2/5 * segment * 2^30 / 10^27`, about 6e-16: a fraction with 96 bits after the point holds it, for one byte of
-/// segment, to ten digits. Evaluation drops the lowest 32 of the 93 bits of `t^3` (1 byte of window needs far more)
-/// and takes the upper half of the 128-bit product: together those 96 bits.
+/// A tick is 2^10 ns, so that the conversion is a shift; its cube is 2^30 * 10^-27 s^3. In ticks
+/// and bytes, C becomes `2/5 * segment * 2^30 / 10^27`, about 6e-16. A fraction with 96 bits after
+/// the point holds it to ten digits for a segment of one byte. The evaluation drops the lowest 32
+/// of the 93 bits of `t^3` (one byte of window needs far more) and takes the upper half of the
+/// 128-bit product, which accounts for the 96 bits.
 #[derive(Debug, Clone, Copy)]
 struct Curve {
     coefficient: u64,
@@ -43,16 +47,17 @@ impl Curve {
         Self { coefficient: Self::PER_BYTE * segment }
     }
 
-    /// Bytes of window that the curve rises over `ticks` from its flat point.
+    /// Bytes by which the curve rises in `ticks` from its plateau.
     const fn rise(self, ticks: u64) -> u64 {
         let ticks = if ticks > TICKS_MAX { TICKS_MAX } else { ticks } as u128;
         let cube = (ticks * ticks * ticks) >> 32;
         ((cube * self.coefficient as u128) >> 64) as u64
     }
 
-    /// Ticks over which the curve rises by `bytes`: K of section 4.2. Rounded down to the tick.
+    /// Ticks in which the curve rises by `bytes`: K of section 4.2, rounded down.
     fn ticks_to_rise(self, bytes: u64) -> u64 {
-        // `bytes` is at most WINDOW_MAX, 2^38, and the coefficient at least 2^34: the quotient has 68 bits.
+        // `bytes` is at most WINDOW_MAX, 2^38, and the coefficient at least 2^34: the quotient has
+        // 68 bits.
         let cube = ((u128::from(bytes) << 64) / u128::from(self.coefficient)) << 32;
         cube_root(cube).min(TICKS_MAX)
     }
@@ -62,20 +67,21 @@ const fn ticks(span: Duration) -> u64 {
     span.as_nanos() >> 10
 }
 
-/// One stage of congestion avoidance: from the first growth after a congestion event to the next event.
+/// One congestion avoidance stage: from the first growth after a congestion event to the next
+/// event.
 #[derive(Debug, Clone)]
 struct Epoch {
-    /// Moved later by the time in which the window was not in use.
+    /// Start of the stage, moved forward by the time in which the window was not fully used.
     started: Instant,
-    /// `W_max`: the height of the flat point, bytes.
+    /// `W_max`: the window at the plateau, in bytes.
     plateau: u64,
-    /// `K`: when the flat point is reached.
+    /// `K`: the time of the plateau.
     plateau_ticks: u64,
-    /// `W_est`: the window of a Reno flow (section 4.3), bytes.
+    /// `W_est`: the window of a Reno flow (section 4.3), in bytes.
     reno: u64,
-    /// What division left over from `reno`, in 17ths of a window-th of a byte; less than 17 windows.
+    /// Division remainder of `reno`, in units of 1/(17 * window) byte; less than 17 windows.
     reno_parts: u64,
-    /// What division left over from the growth of the window, in window-ths of a byte; less than a window.
+    /// Division remainder of the window growth, in units of 1/window byte; less than one window.
     growth_parts: u64,
 }
 
@@ -90,12 +96,13 @@ impl Epoch {
     }
 }
 
-/// What a reduction changed, kept until it can no longer turn out to be wrong (section 4.9).
+/// The state before a reduction, kept until the reduction can no longer turn out to be spurious
+/// (section 4.9).
 #[derive(Debug, Clone)]
 struct Undo {
-    /// Bytes lost in this congestion event that have not been acknowledged after all.
+    /// Bytes lost in this congestion event and not acknowledged since.
     lost_bytes: u64,
-    /// Packets sent at this moment or before belong to an earlier event.
+    /// Packets sent at or before this time belong to an earlier event.
     after: Option<Instant>,
     window: u64,
     threshold: Option<u64>,
@@ -111,16 +118,17 @@ pub struct Cubic {
     window: Window,
     hystart: HyStart,
     curve: Curve,
-    /// `W_max`; zero while no congestion event has set it, or after a collapse. The curve then starts at its flat point
-    /// (sections 4.8 and 4.10).
+    /// `W_max`; zero before the first congestion event and after a collapse. The curve then starts
+    /// at its plateau (sections 4.8 and 4.10).
     plateau: u64,
     /// `cwnd_prior`: the window before the last reduction (section 4.3).
     prior: u64,
     epoch: Option<Epoch>,
-    /// Since when acknowledgements show that the window was not in use.
+    /// Since when the window was not fully used, according to acknowledgements.
     limited_since: Option<Instant>,
-    /// Since when nothing is in flight, unless `limited_since` covers it. The next packet sent ends it.
-    quiet_since: Option<Instant>,
+    /// Since when nothing is in flight, unless `limited_since` covers it. The next packet sent ends
+    /// it.
+    idle_since: Option<Instant>,
     undo: Option<Undo>,
 }
 
@@ -135,14 +143,14 @@ impl Cubic {
             prior: 0,
             epoch: None,
             limited_since: None,
-            quiet_since: None,
+            idle_since: None,
             undo: None,
             window,
         }
     }
 
-    /// Takes `span` out of the time that the curve sees (sections 4.2 and 5.8).
-    fn stop_clock_for(&mut self, span: Duration) {
+    /// Excludes `span` from the time of the curve (sections 4.2 and 5.8).
+    fn exclude_time(&mut self, span: Duration) {
         if let Some(epoch) = &mut self.epoch {
             epoch.started += span;
         }
@@ -152,10 +160,10 @@ impl Cubic {
         if event.app_limited {
             self.limited_since.get_or_insert(event.now);
         } else if let Some(since) = self.limited_since.take() {
-            self.stop_clock_for(event.now.saturating_since(since));
+            self.exclude_time(event.now.saturating_since(since));
         }
         if event.in_flight == 0 && self.limited_since.is_none() {
-            self.quiet_since = Some(event.now);
+            self.idle_since = Some(event.now);
         }
     }
 
@@ -163,7 +171,7 @@ impl Cubic {
         match self.hystart.on_ack(event.latest_rtt, event.round_ended) {
             Growth::DividedBy(divisor) => self.window.slow_start(bytes / divisor),
             Growth::Exit => {
-                // Section 4.10: no loss has set W_max, so the curve starts at its flat point.
+                // Section 4.10: no loss has set W_max, so the curve starts at its plateau.
                 self.prior = self.window.bytes();
                 self.window.set_threshold(Some(self.window.bytes()));
             }
@@ -179,13 +187,14 @@ impl Cubic {
         Epoch { started: now, plateau, plateau_ticks, reno: window, reno_parts: 0, growth_parts: 0 }
     }
 
-    fn avoid_congestion(&mut self, now: Instant, bytes: u64, smoothed: Duration) {
+    fn congestion_avoidance(&mut self, now: Instant, bytes: u64, smoothed: Duration) {
         let mut epoch = self.epoch.take().unwrap_or_else(|| self.begin_epoch(now));
         let (window, segment, curve) = (self.window.bytes(), self.window.segment(), self.curve);
         let elapsed = now.saturating_since(epoch.started);
 
-        // Section 4.3: W_est grows by alpha segments for each window acknowledged, and by whole segments once it has
-        // caught up with the window before the reduction. At most 2^38 * 2^16 * 17 + 17 * 2^38, so 59 bits.
+        // Section 4.3: W_est grows by alpha segments per acknowledged window, and by whole segments
+        // once it has reached the window before the reduction. At most 2^38 * 2^16 * 17 + 17 *
+        // 2^38, which is 59 bits.
         let alpha = if epoch.reno >= self.prior { ALPHA.1 } else { ALPHA.0 };
         let parts = bytes * segment * alpha + epoch.reno_parts;
         let whole = ALPHA.1 * window;
@@ -196,7 +205,8 @@ impl Cubic {
             self.window.set(window.max(epoch.reno));
             epoch.growth_parts = 0;
         } else {
-            // Sections 4.4 and 4.5: towards where the curve will be in a round trip, but at most half a window up.
+            // Sections 4.4 and 4.5: towards the curve's value one round trip ahead, but at most by
+            // half a window.
             let target = epoch.height(curve, elapsed + smoothed).clamp(window, window + window / 2);
             let (grown, left) = mul_add_div(bytes, target - window, epoch.growth_parts, window);
             epoch.growth_parts = left;
@@ -208,10 +218,12 @@ impl Cubic {
     fn multiply(&mut self) {
         let window = self.window.bytes();
         self.prior = window;
-        // Section 4.7: a flow that did not get back to its old plateau gives room to others.
+        // Section 4.7: fast convergence. A flow that did not regain its old plateau yields
+        // bandwidth to other flows.
         self.plateau = if window < self.plateau { window * FAST_CONVERGENCE.0 / FAST_CONVERGENCE.1 } else { window };
-        // Section 4.6, with the window in place of the flight size. That is safe only because the window never grows
-        // while it is not in use (RFC 9002, section 7.8), which `Window::creditable` sees to.
+        // Section 4.6, with the window in place of the flight size. That is safe only because the
+        // window never grows while it is not in use (RFC 9002, section 7.8); `Window::creditable`
+        // enforces it.
         let reduced = window * BETA.0 / BETA.1;
         self.window.set_threshold(Some(reduced));
         self.window.set(reduced);
@@ -220,8 +232,9 @@ impl Cubic {
     }
 }
 
-/// `(a * b + c) / divisor` and the remainder. The product is rarely wider than 64 bits, and a 128-bit division costs
-/// several times as much, hence the two ways. The quotient must fit 64 bits: here `a <= divisor`.
+/// `(a * b + c) / divisor` and the remainder. The product rarely exceeds 64 bits, and a 128-bit
+/// division takes several times as long, hence the two branches. The quotient must fit 64 bits:
+/// here `a <= divisor`.
 fn mul_add_div(a: u64, b: u64, c: u64, divisor: u64) -> (u64, u64) {
     if let Some(sum) = a.checked_mul(b).and_then(|product| product.checked_add(c)) {
         return (sum / divisor, sum % divisor);
@@ -232,8 +245,8 @@ fn mul_add_div(a: u64, b: u64, c: u64, divisor: u64) -> (u64, u64) {
 
 impl CongestionController for Cubic {
     fn on_sent(&mut self, now: Instant, _bytes: u64, _in_flight: u64) {
-        if let Some(since) = self.quiet_since.take() {
-            self.stop_clock_for(now.saturating_since(since));
+        if let Some(since) = self.idle_since.take() {
+            self.exclude_time(now.saturating_since(since));
         }
     }
 
@@ -241,14 +254,15 @@ impl CongestionController for Cubic {
         self.note_limits(event);
         let bytes = self.window.creditable(event);
         if self.window.threshold().is_none() {
-            // Rounds go on while the window rests, so HyStart++ hears of every acknowledgement.
+            // Rounds continue while the window is not in use, so HyStart++ processes every
+            // acknowledgement.
             self.first_slow_start(event, bytes);
         } else if bytes == 0 {
             // In recovery, or the window was not in use.
         } else if self.window.in_slow_start() {
             self.window.slow_start(bytes);
         } else {
-            self.avoid_congestion(event.now, bytes, rtt.smoothed());
+            self.congestion_avoidance(event.now, bytes, rtt.smoothed());
         }
     }
 
@@ -271,19 +285,20 @@ impl CongestionController for Cubic {
             undo.lost_bytes = undo.lost_bytes.saturating_add(event.bytes);
         }
         if event.ecn || event.persistent {
-            // A mark is never spurious, and an outage is answered the careful way.
+            // An ECN mark is never spurious, and an outage is not undone.
             self.undo = None;
         }
         if reduction.collapse {
-            // Section 4.8: the first stage after a timeout starts at the flat point of its curve.
+            // Section 4.8: the first stage after a timeout starts at the plateau of its curve.
             self.window.set(0);
             self.plateau = 0;
             self.epoch = None;
         }
     }
 
-    /// Takes the last reduction back once everything lost in it has turned up (section 4.9.2). What was lost in one event
-    /// is only counted, so losses that the caller no longer remembers keep the reduction in force.
+    /// Undoes the last reduction once everything lost in it was acknowledged (section 4.9.2). Only
+    /// the sum of lost bytes is kept, so losses that the caller no longer tracks keep the reduction
+    /// in force.
     fn on_spurious_loss(&mut self, event: &SpuriousLossEvent) {
         if !self.window.predates_reduction(event.newest_sent_at) {
             return;
@@ -297,7 +312,7 @@ impl CongestionController for Cubic {
             return;
         }
         let Some(undo) = self.undo.take() else { return };
-        // Section 4.9.2: a window that has outgrown the old one meanwhile stays, with its state.
+        // Section 4.9.2: a window that has grown past the old one stays, with its state.
         if self.window.bytes() >= undo.window {
             return;
         }
@@ -320,7 +335,7 @@ impl CongestionController for Cubic {
 
     fn set_segment_size(&mut self, bytes: u64) {
         self.window.set_segment(bytes);
-        // The curve is steeper with larger segments; a new stage keeps it from jumping.
+        // The curve is steeper with larger segments; a new stage avoids a jump of the window.
         self.curve = Curve::new(self.window.segment());
         self.epoch = None;
     }

@@ -1,4 +1,4 @@
-//! HyStart++: leaving slow start when the round trip grows, before the queue overflows (RFC 9406).
+//! HyStart++: leaves slow start when the round trip grows, before the queue overflows (RFC 9406).
 //!
 //! ```text
 //!                  round trip up by the threshold              CSS_ROUNDS rounds
@@ -8,31 +8,32 @@
 //!       any loss or mark ────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Used in the first slow start only, as section 4.3 recommends: later ones know their threshold. Growth per
-//! acknowledgement has no limit L: section 4.3 sets L to infinity where sending is paced, and ours always is.
+//! Used in the first slow start only, as section 4.3 recommends: later ones know their threshold.
+//! The growth per acknowledgement has no limit L: section 4.3 sets L to infinity for paced senders,
+//! and all senders here are paced.
 
 use units::Duration;
 
-/// The smallest growth of the round trip that counts (section 4.3).
+/// The smallest increase of the round trip that counts (section 4.3).
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
-/// The largest growth waited for (section 4.3).
+/// The largest increase required (section 4.3).
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
-/// In between, the threshold is this part of the last round's minimum (section 4.3).
+/// Between these bounds, the threshold is this fraction of the last round's minimum (section 4.3).
 const MIN_RTT_DIVISOR: u64 = 8;
-/// Samples a round must have before its minimum is trusted (section 4.3).
+/// Samples required before the minimum of a round is used (section 4.3).
 const N_RTT_SAMPLE: u32 = 8;
-/// How much slower conservative slow start grows (section 4.3).
+/// The factor by which conservative slow start grows more slowly (section 4.3).
 const CSS_GROWTH_DIVISOR: u64 = 4;
-/// How many rounds conservative slow start lasts (section 4.3).
+/// Rounds of conservative slow start (section 4.3).
 const CSS_ROUNDS: u32 = 5;
 
-/// A round whose minimum is not known.
+/// The minimum of a round without samples.
 const NO_SAMPLE: Duration = Duration::MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     SlowStart,
-    /// `baseline` is the minimum of the round that led here; `rounds` have ended since.
+    /// `baseline` is the minimum of the round that began this phase; `rounds` have ended since.
     Conservative {
         baseline: Duration,
         rounds: u32,
@@ -40,12 +41,12 @@ enum Phase {
     Done,
 }
 
-/// What to do with the bytes of one acknowledgement.
+/// The effect of one acknowledgement on the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Growth {
-    /// Grow the window by the bytes acknowledged divided by this.
+    /// Grow the window by the acknowledged bytes divided by this number.
     DividedBy(u64),
-    /// Leave slow start: the present window is the threshold.
+    /// Leave slow start: the current window becomes the threshold.
     Exit,
 }
 
@@ -59,20 +60,21 @@ pub struct HyStart {
 }
 
 impl HyStart {
-    /// At the start of a connection.
+    /// The state at the start of a connection.
     pub const fn new() -> Self {
         Self { phase: Phase::SlowStart, last_round_min: NO_SAMPLE, round_min: NO_SAMPLE, round_samples: 0 }
     }
 
-    /// Takes the round-trip sample of one acknowledgement in slow start (section 4.2). `round_began`: it is the first of
-    /// a new round.
+    /// Processes the round-trip sample of one acknowledgement in slow start (section 4.2).
+    /// `round_began` is true for the first acknowledgement of a round.
     pub fn on_ack(&mut self, latest_rtt: Duration, round_began: bool) -> Growth {
         if round_began {
             self.last_round_min = self.round_min;
             self.round_min = NO_SAMPLE;
             self.round_samples = 0;
             if let Phase::Conservative { rounds, .. } = &mut self.phase {
-                // The round in which the phase began counts although it was not whole (section 4.2).
+                // The round in which the phase began counts, although it was not complete (section
+                // 4.2).
                 *rounds += 1;
                 if *rounds >= CSS_ROUNDS {
                     self.phase = Phase::Done;
@@ -89,7 +91,7 @@ impl HyStart {
                 Growth::DividedBy(CSS_GROWTH_DIVISOR)
             }
             Phase::Conservative { baseline, .. } if trusted && self.round_min < baseline => {
-                // It was jitter, not a queue (section 4.2).
+                // The increase was jitter, not a queue (section 4.2).
                 self.phase = Phase::SlowStart;
                 Growth::DividedBy(1)
             }
@@ -127,7 +129,7 @@ impl Default for HyStart {
 mod tests {
     use super::*;
 
-    /// One round of `count` samples of `millis` each; the growth of the last.
+    /// One round of `count` samples of `millis` each; returns the growth of the last.
     fn round(hystart: &mut HyStart, count: u32, millis: u64) -> Growth {
         (0..count).map(|i| hystart.on_ack(Duration::from_millis(millis), i == 0)).last().expect("a round has samples")
     }
@@ -138,18 +140,18 @@ mod tests {
         assert_eq!(round(&mut hystart, 10, 50), Growth::DividedBy(1));
         // The threshold is 50 / 8 = 6.25 ms.
         assert_eq!(round(&mut hystart, 10, 56), Growth::DividedBy(1));
-        assert_eq!(round(&mut hystart, 7, 63), Growth::DividedBy(1), "seven samples are not trusted");
+        assert_eq!(round(&mut hystart, 7, 63), Growth::DividedBy(1), "seven samples are not enough");
         assert_eq!(hystart.on_ack(Duration::from_millis(63), false), Growth::DividedBy(4));
         for _ in 0..4 {
             assert_eq!(round(&mut hystart, 10, 70), Growth::DividedBy(4));
         }
         assert_eq!(hystart.on_ack(Duration::from_millis(70), true), Growth::Exit);
-        assert_eq!(round(&mut hystart, 10, 700), Growth::DividedBy(1), "once only");
+        assert_eq!(round(&mut hystart, 10, 700), Growth::DividedBy(1), "slow start ends only once");
         assert!(!hystart.is_conservative());
     }
 
     #[test]
-    fn jitter_is_forgiven() {
+    fn jitter_returns_to_slow_start() {
         let mut hystart = HyStart::new();
         round(&mut hystart, 10, 50);
         round(&mut hystart, 10, 60);
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threshold_has_a_floor_and_a_ceiling() {
+    fn the_threshold_has_a_minimum_and_a_maximum() {
         for (first, second, grew) in [(1, 4, false), (1, 5, true), (400, 415, false), (400, 416, true)] {
             let mut hystart = HyStart::new();
             round(&mut hystart, 8, first);
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_round_has_nothing_to_compare_with() {
+    fn the_first_round_never_leaves_slow_start() {
         let mut hystart = HyStart::new();
         assert_eq!(round(&mut hystart, 100, 500), Growth::DividedBy(1));
     }

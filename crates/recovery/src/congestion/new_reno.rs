@@ -1,5 +1,5 @@
-//! NewReno as RFC 9002 defines it (section 7.3 and appendix B): the simplest controller that is safe, and the yardstick
-//! for the others.
+//! NewReno as defined in RFC 9002 (section 7.3 and appendix B): the simplest safe controller, and
+//! the baseline for the others.
 
 use units::Instant;
 
@@ -7,7 +7,7 @@ use super::window::Window;
 use super::{AckEvent, Algorithm, CongestionController, CongestionSnapshot, LossEvent};
 use crate::RttEstimator;
 
-/// NewReno: one segment more each round trip, half the window at each congestion event.
+/// NewReno: adds one segment per round trip and halves the window at each congestion event.
 #[derive(Debug, Clone)]
 pub struct NewReno {
     window: Window,
@@ -34,8 +34,8 @@ impl CongestionController for NewReno {
             self.window.slow_start(bytes);
             return;
         }
-        // RFC 9002, section 7.3.3: at most one segment for each window acknowledged. `bytes` is at most a window, so
-        // this loop runs twice at most.
+        // RFC 9002, section 7.3.3: at most one segment per acknowledged window. `bytes` is at most
+        // one window, so this loop runs at most twice.
         self.acked_bytes += bytes;
         while self.acked_bytes >= self.window.bytes() {
             self.acked_bytes -= self.window.bytes();

@@ -1,4 +1,4 @@
-//! What must hold for every controller, and for every one that goes by losses.
+//! Properties of every controller, and of every loss-based controller.
 
 use super::*;
 use proptest::prelude::*;
@@ -71,7 +71,8 @@ fn packets_of_one_round_reduce_the_window_once() {
         assert!(reduced < 24_000 && !controller.in_slow_start());
         controller.on_loss(&loss(at_ms(110), at_ms(100)));
         assert_eq!(controller.window(), reduced, "sent before the reduction: {controller:?}");
-        // Nothing sent before it makes the window grow either (RFC 9002, section 7.3.2).
+        // Packets sent before the reduction do not grow the window either (RFC 9002, section
+        // 7.3.2).
         controller
             .on_ack(&AckEvent { newest_sent_at: at_ms(100), ..ack(at_ms(120), reduced) }, &RttEstimator::default());
         assert_eq!((controller.window(), controller.snapshot().phase), (reduced, "recovery"));
@@ -81,7 +82,7 @@ fn packets_of_one_round_reduce_the_window_once() {
 }
 
 #[test]
-fn a_mark_counts_like_a_loss() {
+fn an_ecn_mark_counts_like_a_loss() {
     each(|mut controller| {
         let mut marked = controller.fresh();
         controller.on_loss(&loss(at_ms(100), at_ms(50)));
@@ -117,14 +118,14 @@ fn persistent_congestion_collapses_the_window_and_keeps_the_threshold() {
         controller.on_loss(&LossEvent { persistent: true, ..loss(at_ms(5000), at_ms(90)) });
         assert_eq!(controller.window(), minimum_window(SEGMENT));
         assert_eq!(controller.snapshot().slow_start_threshold, threshold, "the same event: {controller:?}");
-        // RFC 9002, appendix B.8: slow start begins at once, there is no recovery period.
+        // RFC 9002, appendix B.8: slow start begins at once, without a recovery period.
         controller.on_ack(&AckEvent { newest_sent_at: at_ms(95), ..ack(at_ms(5001), 2400) }, &RttEstimator::default());
         assert_eq!((controller.window(), controller.in_slow_start()), (4800, true));
     });
 }
 
 #[test]
-fn a_new_segment_size_sets_the_initial_window_anew_only_at_the_start() {
+fn a_new_segment_size_sets_the_initial_window_only_at_the_start() {
     each(|mut controller| {
         controller.set_segment_size(1400);
         assert_eq!(controller.window(), 14_000);
@@ -150,18 +151,18 @@ fn the_pacing_rate_is_twice_the_window_in_slow_start_and_five_quarters_after() {
 }
 
 #[test]
-fn names_are_read_as_they_are_printed() {
+fn names_round_trip_through_display_and_parse() {
     for algorithm in Algorithm::ALL {
         assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
         assert_eq!(algorithm.build(SEGMENT).snapshot().name, algorithm.name());
     }
     assert_eq!("NewReno".parse(), Ok(Algorithm::NewReno));
     assert_eq!(Algorithm::default(), Algorithm::Cubic);
-    let error = "vegas".parse::<Algorithm>().expect_err("not ours").to_string();
+    let error = "vegas".parse::<Algorithm>().expect_err("not a known algorithm").to_string();
     assert!(error.contains("vegas") && error.contains("cubic"), "{error}");
 }
 
-/// Anything a transport could tell a controller, in any order.
+/// Any call that a transport could make, in any order.
 #[derive(Debug, Clone)]
 enum Action {
     Wait(u64),
@@ -172,7 +173,7 @@ enum Action {
     Resize(u64),
 }
 
-/// Mostly ordinary numbers, sometimes any.
+/// Mostly ordinary numbers, sometimes extreme ones.
 fn number(ordinary: u64) -> impl Strategy<Value = u64> {
     prop_oneof![8 => 0..=ordinary, 1 => any::<u64>(), 1 => Just(u64::MAX), 1 => Just(0)]
 }
@@ -235,9 +236,9 @@ fn apply(controller: &mut dyn CongestionController, now: &mut Instant, action: &
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Overflow would panic here: tests are built with the checks on.
+    /// Overflow would panic here: tests are built with overflow checks.
     #[test]
-    fn the_window_of_one_that_goes_by_losses_stays_within_its_bounds_whatever_happens(
+    fn the_window_of_a_loss_based_controller_stays_within_its_bounds(
         algorithm in prop::sample::select(LOSS_BASED.to_vec()), actions in prop::collection::vec(action(), 1..200),
     ) {
         let (mut controller, mut now, mut segment) = (algorithm.build(SEGMENT), Instant::ZERO, SEGMENT);

@@ -1,29 +1,32 @@
-//! What every loss-based controller has in common: the window, its bounds, the slow-start threshold, the recovery period.
+//! The state shared by loss-based controllers: the window, its bounds, the slow-start threshold,
+//! the recovery period.
 
 use units::Instant;
 
 use super::{AckEvent, LossEvent};
 
-/// No window grows beyond this: 256 GiB, twenty seconds at 100 Gb/s. It bounds the arithmetic, not any real path.
+/// The largest window: 256 GiB, twenty seconds at 100 Gb/s. It bounds the arithmetic, not any real
+/// path.
 pub const WINDOW_MAX: u64 = 1 << 38;
 
-/// The initial window is ten segments (RFC 9002, section 7.2) ...
+/// The initial window in segments (RFC 9002, section 7.2).
 const INITIAL_SEGMENTS: u64 = 10;
-/// ... but at most this many bytes, or two segments if those are more.
+/// The limit of the initial window in bytes, unless two segments are more (RFC 9002, section 7.2).
 const INITIAL_BYTES_MAX: u64 = 14_720;
 /// `kMinimumWindow` is two segments (RFC 9002, section 7.2).
 const MINIMUM_SEGMENTS: u64 = 2;
 
-/// Segment sizes are taken to lie here. An IP packet is no larger; a zero would stop all growth.
+/// Segment sizes are clamped to 1..=this. No IP packet is larger, and a size of zero would stop all
+/// growth.
 const SEGMENT_MAX: u64 = 65_535;
 
-/// The window to start with, for packets of at most `segment_size` bytes (RFC 9002, section 7.2).
+/// The initial window for packets of at most `segment_size` bytes (RFC 9002, section 7.2).
 pub fn initial_window(segment_size: u64) -> u64 {
     let segment = clamp_segment(segment_size);
     (INITIAL_SEGMENTS * segment).min(INITIAL_BYTES_MAX.max(2 * segment))
 }
 
-/// The window is never smaller than this (RFC 9002, section 7.2).
+/// The minimum window (RFC 9002, section 7.2).
 pub fn minimum_window(segment_size: u64) -> u64 {
     MINIMUM_SEGMENTS * clamp_segment(segment_size)
 }
@@ -37,23 +40,23 @@ pub(super) fn clamp_segment(bytes: u64) -> u64 {
 pub(super) struct Window {
     bytes: u64,
     segment: u64,
-    /// `None` stands for "as high as it goes", its value before the first congestion event.
+    /// `None` means infinite, the value before the first congestion event.
     threshold: Option<u64>,
-    /// When the window was last reduced. Packets sent at this moment or before belong to that event (RFC 9002,
-    /// section 7.3.2).
+    /// Time of the last reduction. Packets sent at or before this time belong to that event (RFC
+    /// 9002, section 7.3.2).
     recovery_from: Option<Instant>,
-    /// Between a reduction and the first acknowledgement of a packet sent after it.
+    /// True from a reduction to the first acknowledgement of a packet sent after it.
     in_recovery: bool,
-    /// Nothing acknowledged or lost yet, so a new segment size means a new initial window.
+    /// No packet was acknowledged or lost yet, so a new segment size changes the initial window.
     pristine: bool,
 }
 
-/// What a loss or a mark calls for. Both may be due, or neither.
+/// The reductions that a loss or a mark requires: none, one or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reduction {
-    /// A new congestion event: multiply the window and set the threshold.
+    /// A new congestion event: reduce the window by the controller's factor and set the threshold.
     pub(super) multiply: bool,
-    /// An outage: fall to the minimum and start over towards the threshold.
+    /// Persistent congestion: set the window to the minimum and slow-start towards the threshold.
     pub(super) collapse: bool,
 }
 
@@ -90,7 +93,7 @@ impl Window {
         self.recovery_from.is_some_and(|from| sent_at <= from)
     }
 
-    /// When the last reduction took place, unless it was taken back or ended by a collapse.
+    /// Time of the last reduction, unless it was undone or ended by a collapse.
     pub(super) const fn reduced_at(&self) -> Option<Instant> {
         self.recovery_from
     }
@@ -102,7 +105,7 @@ impl Window {
         self.set(kept);
     }
 
-    /// Puts the window to `bytes`, within the bounds.
+    /// Sets the window to `bytes`, within the bounds.
     pub(super) fn set(&mut self, bytes: u64) {
         self.bytes = bytes.clamp(minimum_window(self.segment), WINDOW_MAX);
     }
@@ -115,9 +118,9 @@ impl Window {
         self.threshold = bytes.map(|bytes| bytes.max(minimum_window(self.segment)));
     }
 
-    /// Notes an acknowledgement and says how many of its bytes may make the window grow: none in recovery (RFC 9002,
-    /// section 7.3.2), none while the window was not in use (section 7.8), and never more than a whole window, so that
-    /// one event counts as one round at most.
+    /// Processes an acknowledgement and returns the number of bytes by which the window may grow:
+    /// none in recovery (RFC 9002, section 7.3.2), none while the window was not fully used
+    /// (section 7.8), and at most one window, so that one event counts as at most one round.
     pub(super) fn creditable(&mut self, event: &AckEvent) -> u64 {
         self.pristine = false;
         if self.predates_reduction(event.newest_sent_at) {
@@ -127,18 +130,18 @@ impl Window {
         if event.app_limited { 0 } else { event.bytes.min(self.bytes) }
     }
 
-    /// Grows by what was acknowledged, up to the threshold (RFC 9002, section 7.3.1).
+    /// Grows by the acknowledged bytes, up to the threshold (RFC 9002, section 7.3.1).
     pub(super) fn slow_start(&mut self, bytes: u64) {
         let room = self.threshold.map_or(u64::MAX, |threshold| threshold.saturating_sub(self.bytes));
         self.grow_by(bytes.min(room));
     }
 
-    /// Decides what a loss or a mark calls for, and starts or ends the recovery period accordingly.
+    /// Determines the reductions for a loss or a mark, and begins or ends the recovery period.
     pub(super) fn on_loss(&mut self, event: &LossEvent) -> Reduction {
         self.pristine = false;
         let multiply = !self.predates_reduction(event.newest_lost_sent_at);
         if event.persistent {
-            // RFC 9002, appendix B.8: the recovery period ends, so that slow start may begin at once.
+            // RFC 9002, appendix B.8: the recovery period ends, so that slow start begins at once.
             self.cancel_recovery();
         } else if multiply {
             self.recovery_from = Some(event.now);
@@ -147,13 +150,13 @@ impl Window {
         Reduction { multiply, collapse: event.persistent }
     }
 
-    /// Ends the recovery period because its reason was none.
+    /// Ends the recovery period because its losses were spurious.
     pub(super) fn cancel_recovery(&mut self) {
         self.recovery_from = None;
         self.in_recovery = false;
     }
 
-    /// The phase for a snapshot, of a controller without phases of its own.
+    /// The phase for a snapshot of a controller without phases of its own.
     pub(super) fn phase(&self) -> &'static str {
         if self.in_recovery {
             "recovery"

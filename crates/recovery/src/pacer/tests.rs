@@ -15,7 +15,8 @@ fn emptied(rate: Rate) -> Pacer {
     pacer
 }
 
-/// Sends whatever may leave, in segments, whenever told to wake up, and returns the bytes and the wake-ups.
+/// Sends all permitted bytes, in segments, at each wake-up, and returns the bytes and the number of
+/// wake-ups.
 fn drive(pacer: &mut Pacer, rate: Rate, until: Instant, late: Duration) -> (u64, u64) {
     let (mut now, mut sent, mut wakes) = (Instant::ZERO, 0, 0);
     while now < until {
@@ -24,7 +25,7 @@ fn drive(pacer: &mut Pacer, rate: Rate, until: Instant, late: Duration) -> (u64,
         sent += segments * SEGMENT;
         wakes += 1;
         let next = pacer.next_release(now, rate, SEGMENT);
-        assert!(next > now, "it just sent all that may leave");
+        assert!(next > now, "all permitted bytes were just sent");
         now = next + late;
     }
     (sent, wakes)
@@ -47,7 +48,7 @@ fn a_slow_path_starts_with_ten_segments_and_then_sends_one_at_a_time() {
 fn a_fast_path_sends_batches_of_a_millisecond() {
     let rate = Rate::from_mbps(10_000);
     let pacer = emptied(rate);
-    assert_eq!(pacer.next_release(Instant::ZERO, rate, SEGMENT), at_us(1000), "not after a packet's 1.2 us");
+    assert_eq!(pacer.next_release(Instant::ZERO, rate, SEGMENT), at_us(1000), "a batch, not a packet of 1.2 us");
     let (sent, wakes) = drive(&mut emptied(rate), rate, at_us(1_000_000), Duration::ZERO);
     assert!(wakes <= 1002, "{wakes} wake-ups in a second");
     assert!((1_245_000_000..=1_250_000_000).contains(&sent), "{sent} bytes in a second at 10 Gb/s");
@@ -64,18 +65,18 @@ fn a_timer_late_by_less_than_a_batch_costs_no_throughput() {
 }
 
 #[test]
-fn after_a_rest_two_batches_may_leave_and_no_more() {
+fn after_an_idle_period_two_batches_may_be_sent() {
     let rate = Rate::from_mbps(1000);
     let mut pacer = emptied(rate);
     assert_eq!(pacer.budget(at_us(10_000_000), rate), 250_000);
-    assert_eq!(pacer.next_release(at_us(10_000_000), rate, SEGMENT), at_us(10_000_000), "it may leave at once");
+    assert_eq!(pacer.next_release(at_us(10_000_000), rate, SEGMENT), at_us(10_000_000), "it may be sent at once");
 }
 
 #[test]
-fn what_leaves_beyond_the_budget_is_paid_back() {
+fn bytes_sent_beyond_the_budget_are_paid_back() {
     let rate = Rate::from_mbps(12);
     let mut pacer = emptied(rate);
-    // A probe, which waits for no pacer.
+    // A probe, which does not wait for the pacer.
     pacer.on_sent(Instant::ZERO, 3000);
     assert_eq!(pacer.budget(at_us(2000), rate), 0);
     assert_eq!(pacer.next_release(at_us(2000), rate, SEGMENT), at_us(3000));
@@ -83,7 +84,7 @@ fn what_leaves_beyond_the_budget_is_paid_back() {
 }
 
 #[test]
-fn what_leaves_unasked_after_a_rest_is_counted_against_a_full_bucket() {
+fn bytes_sent_without_asking_after_idle_are_subtracted_from_a_full_bucket() {
     let (rate, later) = (Rate::from_mbps(1000), at_us(10_000_000));
     let mut pacer = Pacer::new(Some(RateCap { rate, burst: 50_000 }));
     assert_eq!(pacer.budget(Instant::ZERO, rate), 50_000);
@@ -92,11 +93,12 @@ fn what_leaves_unasked_after_a_rest_is_counted_against_a_full_bucket() {
 }
 
 #[test]
-fn parts_of_a_byte_shorten_the_wait_and_do_not_overfill() {
+fn fractional_credit_shortens_the_wait_and_does_not_overfill() {
     let (rate, at_ns) = (Rate::from_mbps(1000), Instant::from_nanos);
     let mut pacer = emptied(rate);
     assert_eq!(pacer.budget(at_ns(7), rate), 0);
-    // 125,000 bytes, a batch, since the start: not since the seventh nanosecond, which held 7/8 of a byte already.
+    // 125,000 bytes, one batch, since the start, not since the seventh nanosecond, when 7/8 of a
+    // byte were already there.
     assert_eq!(pacer.next_release(at_ns(7), rate, SEGMENT), at_ns(1_000_000));
     // Full after 2 ms. Another 7 ns are 7/8 of a byte that does not fit.
     let full = at_ns(2_000_007);
@@ -106,7 +108,7 @@ fn parts_of_a_byte_shorten_the_wait_and_do_not_overfill() {
 }
 
 #[test]
-fn a_cap_of_zero_lets_one_burst_out() {
+fn a_cap_of_zero_releases_one_burst() {
     let mut pacer = Pacer::new(Some(RateCap { rate: Rate::ZERO, burst: 4000 }));
     assert_eq!(pacer.budget(at_us(5), Rate::MAX), 4000);
     pacer.on_sent(at_us(5), 4000);
@@ -115,7 +117,7 @@ fn a_cap_of_zero_lets_one_burst_out() {
 }
 
 #[test]
-fn a_burst_smaller_than_a_packet_still_lets_packets_through() {
+fn a_burst_below_a_packet_still_releases_packets() {
     let rate = Rate::from_mbps(12);
     let mut pacer = Pacer::new(Some(RateCap { rate, burst: 10 }));
     let (sent, _) = drive(&mut pacer, Rate::MAX, at_us(1_000_000), Duration::ZERO);
@@ -123,7 +125,7 @@ fn a_burst_smaller_than_a_packet_still_lets_packets_through() {
 }
 
 #[test]
-fn the_tighter_of_cap_and_congestion_rules() {
+fn the_lower_of_cap_and_congestion_rate_applies() {
     let cap = RateCap { rate: Rate::from_mbps(100), burst: 100_000 };
     for (congestion, expected) in [(50, 50), (100, 100), (800, 100)] {
         let mut pacer = Pacer::new(Some(cap));
@@ -136,7 +138,7 @@ fn the_tighter_of_cap_and_congestion_rules() {
 }
 
 #[test]
-fn lifting_the_cap_frees_and_setting_it_binds() {
+fn setting_and_removing_the_cap_takes_effect_at_once() {
     let cap = RateCap { rate: Rate::from_mbps(8), burst: 3000 };
     let mut pacer = Pacer::new(Some(cap));
     assert_eq!((pacer.cap(), pacer.budget(at_us(0), Rate::from_mbps(8000))), (Some(cap), 3000));
@@ -147,8 +149,9 @@ fn lifting_the_cap_frees_and_setting_it_binds() {
 }
 
 #[test]
-fn no_credit_is_lost_to_rounding_however_often_it_looks() {
-    // 1 Gb/s gives an eighth of a byte per nanosecond; look at odd moments for one millisecond.
+fn no_credit_is_lost_to_rounding_with_frequent_refills() {
+    // 1 Gb/s gives an eighth of a byte per nanosecond; refill at irregular times for one
+    // millisecond.
     let rate = Rate::from_mbps(1000);
     let (mut pacer, mut now) = (emptied(rate), Instant::ZERO);
     while now < at_us(1000) {
@@ -177,7 +180,7 @@ fn extreme_values_do_not_overflow() {
 #[derive(Debug, Clone)]
 enum Action {
     Wait(u64),
-    /// Send this share, in 256ths, of what may leave.
+    /// Send this share, in 256ths, of the permitted bytes.
     Send(u64),
     /// Wait for a packet of this size.
     Sleep(u64),
@@ -197,7 +200,7 @@ fn action() -> impl Strategy<Value = Action> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// The promise of [`RateCap`], over every pair of sends.
+    /// The guarantee of [`RateCap`], over every pair of sends.
     #[test]
     fn the_cap_holds_over_every_interval(
         bps in prop_oneof![Just(0_u64), 1_u64..100_000, 1_u64..100_000_000_000],
@@ -238,9 +241,9 @@ proptest! {
         }
     }
 
-    /// A change of the cap, looked at late, never releases more than the larger of both promises.
+    /// A change of the cap that is noticed late never releases more than the larger of both limits.
     #[test]
-    fn the_cap_holds_over_a_change(
+    fn the_cap_holds_across_a_change(
         old in 1_u64..1_000_000_000, new in 1_u64..1_000_000_000, change_at in 0_u64..1_000_000, look_after in 0_u64..1_000_000,
     ) {
         let cap = |bps| RateCap { rate: Rate::from_bps(bps), burst: 10_000_000 };

@@ -1,4 +1,4 @@
-//! The bottleneck: a rate, a delay, a drop-tail queue, and what can go wrong with them.
+//! The bottleneck: a rate, a delay, a drop-tail queue, and optional impairments.
 
 use std::collections::VecDeque;
 
@@ -9,27 +9,27 @@ pub(crate) struct Link {
     rate: Rate,
     one_way: Duration,
     queue_bytes_max: u64,
-    /// Everything sent in this span is lost, and acknowledgements are not.
+    /// Packets sent in this interval are lost; acknowledgements are not.
     outage: Option<(Instant, Instant)>,
-    /// At each of these moments the next packet is lost. In order.
+    /// At each of these times the next packet is lost. In order.
     drop_next_at: VecDeque<Instant>,
-    /// From each of these moments on the link has that rate. In order.
+    /// From each of these times on the link has that rate. In order.
     rate_changes: VecDeque<(Instant, Rate)>,
     random_loss: Ratio,
     rng: Rng,
-    /// Acknowledgements come back in bunches, at multiples of this span.
+    /// Acknowledgements are aggregated and arrive at multiples of this interval.
     ack_slot: Option<Duration>,
     busy_until: Instant,
     pub(crate) overflowed: u64,
     pub(crate) dropped_on_purpose: u64,
     pub(crate) queue_bytes_peak: u64,
-    /// Over the packets offered, what each found queued: bytes, and packets.
+    /// Sums over the offered packets: bytes that each found queued, and packets.
     queued_sum: u64,
     offered: u64,
 }
 
 impl Link {
-    /// A link with a queue of `queue_percent` of its rate times the round trip.
+    /// A link with a queue of `queue_percent` of its bandwidth-delay product.
     pub(crate) fn new(rate: Rate, round_trip: Duration, queue_percent: u64) -> Self {
         Self {
             rate,
@@ -55,8 +55,8 @@ impl Link {
         self
     }
 
-    pub(crate) fn losing_one_packet_at(mut self, moments: &[Instant]) -> Self {
-        self.drop_next_at = moments.iter().copied().collect();
+    pub(crate) fn losing_one_packet_at(mut self, times: &[Instant]) -> Self {
+        self.drop_next_at = times.iter().copied().collect();
         self
     }
 
@@ -65,14 +65,14 @@ impl Link {
         self
     }
 
-    /// The queue keeps its size in bytes. What is queued at the change still leaves at the old rate, and what comes after
-    /// waits as if it had not.
+    /// The queue keeps its size in bytes. Data queued at the change still leaves at the old rate,
+    /// and packets that arrive later wait accordingly.
     pub(crate) fn changing_rate(mut self, changes: &[(Instant, Rate)]) -> Self {
         self.rate_changes = changes.iter().copied().collect();
         self
     }
 
-    pub(crate) fn bunching_acks(mut self, slot: Duration) -> Self {
+    pub(crate) fn aggregating_acks(mut self, slot: Duration) -> Self {
         self.ack_slot = Some(slot);
         self
     }
@@ -81,12 +81,12 @@ impl Link {
         self.rate
     }
 
-    /// What fits into the link without a queue, bytes.
+    /// The bandwidth-delay product in bytes: the data that fits into the link without a queue.
     pub(crate) fn bdp(&self) -> u64 {
         self.rate.bytes_in(self.one_way * 2)
     }
 
-    /// What packets found queued on average since the last call, bytes.
+    /// The average queue found by packets since the last call, in bytes.
     pub(crate) fn take_mean_queue(&mut self) -> u64 {
         let mean = self.queued_sum / self.offered.max(1);
         (self.queued_sum, self.offered) = (0, 0);
@@ -108,7 +108,7 @@ impl Link {
         }
     }
 
-    /// When a packet offered now is acknowledged; `None` if it is lost.
+    /// The time at which a packet offered now is acknowledged; `None` if it is lost.
     pub(crate) fn offer(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
         self.change_rate(now);
         if self.drop_next_at.front().is_some_and(|&at| at <= now) {

@@ -1,13 +1,14 @@
-//! A bottleneck in simulated time, with senders that are made of this crate's parts and nothing else.
+//! A bottleneck in simulated time, with senders built only from this crate's parts.
 //!
 //! ```text
 //!   flow 0 ─┐
-//!   flow 1 ─┼─► [ drop-tail queue │ rate ] ──► delay ──► receiver acknowledges each packet ──► delay ──► flow
+//!   flow 1 ─┼─► [ drop-tail queue │ rate ] ──► delay ──► receiver ──► delay ──► flow
 //!   ...    ─┘
 //! ```
 //!
-//! The queue is first in, first out, and nothing is lost behind it, so a packet's acknowledgement time is known in closed
-//! form when it is sent: one event per packet. Runs are deterministic: what is random comes from seeds.
+//! The queue is first in, first out, and no packet is lost after it. The acknowledgement time of a
+//! packet is therefore known when it is sent, with one event per packet. Runs are deterministic:
+//! random choices come from seeds.
 
 mod link;
 
@@ -24,11 +25,11 @@ pub(crate) use link::Link;
 
 pub(crate) const SEGMENT: u64 = 1200;
 
-/// The receiver answers at once.
+/// The receiver acknowledges at once.
 const MAX_ACK_DELAY: Duration = Duration::ZERO;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Fate {
+enum PacketState {
     Outstanding,
     Acked,
     Lost,
@@ -37,17 +38,18 @@ enum Fate {
 struct Sent {
     sent_at: Instant,
     stamp: SendStamp,
-    fate: Fate,
+    state: PacketState,
 }
 
-/// An application that makes data at a rate. What it made while the sender was slower is not sent later.
+/// An application that produces data at a rate. Data produced while the sender was slower is not
+/// sent later.
 struct Application {
     rate: Rate,
-    /// When the next segment is there.
+    /// The time of the next segment.
     next_at: Instant,
 }
 
-/// A sender with always more to send, unless an application limits it.
+/// A sender with unlimited data, unless an application limits it.
 pub(crate) struct Flow {
     pub(crate) controller: Box<dyn CongestionController>,
     pub(crate) rtt: RttEstimator,
@@ -55,7 +57,7 @@ pub(crate) struct Flow {
     pub(crate) lost_packets: u64,
     pub(crate) probes: u64,
     pub(crate) persistent_events: u64,
-    /// Packets that the link had lost when conservative slow start was first seen.
+    /// Packets lost by the link when conservative slow start was first seen.
     pub(crate) lost_before_conservative: Option<u64>,
     /// The window when slow start, conservative or not, was first seen to be over.
     pub(crate) window_after_slow_start: Option<u64>,
@@ -117,10 +119,10 @@ impl Flow {
         let Some(sent) = number.checked_sub(self.log_base).and_then(|index| self.log.get_mut(index as usize)) else {
             return;
         };
-        let (sent_at, stamp, fate) = (sent.sent_at, sent.stamp, sent.fate);
-        sent.fate = Fate::Acked;
+        let (sent_at, stamp, state) = (sent.sent_at, sent.stamp, sent.state);
+        sent.state = PacketState::Acked;
         self.delivered_bytes += SEGMENT;
-        if fate == Fate::Lost {
+        if state == PacketState::Lost {
             self.controller.on_spurious_loss(&SpuriousLossEvent { now, newest_sent_at: sent_at, bytes: SEGMENT });
             return;
         }
@@ -172,12 +174,12 @@ impl Flow {
         let (base, mut all_decided) = (self.log_base, true);
         for number in self.undecided_from.max(base)..largest.max(base) {
             let sent = &mut self.log[(number - base) as usize];
-            match sent.fate {
-                Fate::Acked => search.on_acked(),
-                Fate::Lost => {}
-                Fate::Outstanding => match detector.verdict(number, sent.sent_at) {
+            match sent.state {
+                PacketState::Acked => search.on_acked(),
+                PacketState::Lost => {}
+                PacketState::Outstanding => match detector.verdict(number, sent.sent_at) {
                     Verdict::Lost => {
-                        sent.fate = Fate::Lost;
+                        sent.state = PacketState::Lost;
                         search.on_lost(sent.sent_at);
                         newest = sent.sent_at;
                         lost.push((number, sent.stamp));
@@ -192,23 +194,23 @@ impl Flow {
                 self.undecided_from = number + 1;
             }
         }
-        // Lost packets are remembered for a while, in case their acknowledgement comes after all.
+        // Lost packets are kept for a while, in case their acknowledgement arrives late.
         let keep_from = now.saturating_sub(self.rtt.pto_base());
-        while self.log.front().is_some_and(|sent| match sent.fate {
-            Fate::Outstanding => false,
-            Fate::Acked => true,
-            Fate::Lost => sent.sent_at < keep_from,
+        while self.log.front().is_some_and(|sent| match sent.state {
+            PacketState::Outstanding => false,
+            PacketState::Acked => true,
+            PacketState::Lost => sent.sent_at < keep_from,
         }) {
             self.log.pop_front();
             self.log_base += 1;
         }
         if !lost.is_empty() {
             let persistent = search.is_established(&self.rtt, MAX_ACK_DELAY);
-            self.tell_of_losses(now, newest, persistent, &lost);
+            self.report_losses(now, newest, persistent, &lost);
         }
     }
 
-    fn tell_of_losses(&mut self, now: Instant, newest: Instant, persistent: bool, lost: &[(u64, SendStamp)]) {
+    fn report_losses(&mut self, now: Instant, newest: Instant, persistent: bool, lost: &[(u64, SendStamp)]) {
         let bytes = lost.len() as u64 * SEGMENT;
         self.in_flight -= bytes;
         self.lost_packets += lost.len() as u64;
@@ -226,11 +228,11 @@ impl Flow {
         });
         for (number, stamp) in lost {
             let loss = self.delivery.on_lost(stamp, *number..number + 1, SEGMENT);
-            self.controller.on_row_lost(now, &loss);
+            self.controller.on_run_lost(now, &loss);
         }
     }
 
-    /// When the application has a segment to send; `now` if it has.
+    /// The time at which the application has a segment to send; `now` if it has one.
     fn data_at(&self, now: Instant) -> Instant {
         self.application.as_ref().map_or(now, |application| application.next_at.max(now))
     }
@@ -246,7 +248,7 @@ impl Flow {
         let number = self.next_number();
         self.in_flight += SEGMENT;
         let stamp = self.delivery.on_sent(now, SEGMENT, self.in_flight);
-        self.log.push_back(Sent { sent_at: now, stamp, fate: Fate::Outstanding });
+        self.log.push_back(Sent { sent_at: now, stamp, state: PacketState::Outstanding });
         if let Some(application) = &mut self.application {
             application.next_at = application.next_at.max(now) + application.rate.time_for(SEGMENT);
         }
@@ -264,16 +266,16 @@ enum Event {
 }
 
 /// The flows, the link and the clock.
-pub(crate) struct World {
+pub(crate) struct Simulation {
     pub(crate) link: Link,
     pub(crate) flows: Vec<Flow>,
     now: Instant,
-    /// Ties break by insertion number.
+    /// Events at the same time are ordered by this insertion number.
     events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     event_count: u64,
 }
 
-impl World {
+impl Simulation {
     pub(crate) fn new(link: Link) -> Self {
         Self { link, flows: Vec::new(), now: Instant::ZERO, events: BinaryHeap::new(), event_count: 0 }
     }
@@ -292,7 +294,7 @@ impl World {
         self.event_count += 1;
     }
 
-    /// From now on the application of `flow` makes data at `rate`; `None` for without end.
+    /// From now on the application of `flow` produces data at `rate`; `None` means without limit.
     pub(crate) fn limit_application(&mut self, flow: usize, rate: Option<Rate>) {
         self.flows[flow].application =
             rate.map(|rate| Application { rate, next_at: self.now + rate.time_for(SEGMENT) });
@@ -338,7 +340,7 @@ impl World {
         }
     }
 
-    /// Sends what window and pacer allow, then arranges to be woken.
+    /// Sends what window and pacer permit, then schedules the next wake-up.
     fn pump(&mut self, index: usize) {
         let now = self.now;
         let (mut release_at, mut data_at) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
@@ -369,7 +371,8 @@ impl World {
         }
     }
 
-    /// Runs to `end` and returns the share of the link's rate, in thousandths, that each flow got from now to then.
+    /// Runs to `end` and returns the share of the link's rate, in thousandths, that each flow got
+    /// in that time.
     pub(crate) fn shares_until(&mut self, end: Instant) -> Vec<u64> {
         let from = self.now;
         let before: Vec<u64> = self.flows.iter().map(|flow| flow.delivered_bytes).collect();

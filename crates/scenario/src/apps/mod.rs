@@ -1,11 +1,12 @@
-//! The applications at both ends of a connection, without IO: they write, read and check what the scenario says.
+//! The applications at both ends of a connection, sans-I/O: they write, read and check the workload
+//! of the scenario.
 //!
-//! The sending host opens all streams. Everything that travels has a stream of its own and names itself
-//! ([`crate::content`]), so the receiving host needs the scenario and nothing else. Used by every world, so that all do the
-//! same work.
+//! The sending host opens all streams. Each item has its own stream and names itself in a header
+//! ([`crate::content`]), so the receiving host needs only the scenario. All worlds use these
+//! applications, so that all do the same work.
 
-mod due;
 mod reader;
+mod schedule;
 mod streams;
 mod writer;
 
@@ -14,31 +15,32 @@ use std::collections::BTreeMap;
 use quic::{Dir, Event, StreamId};
 use units::{Instant, Rng};
 
-use crate::content::Name;
+use crate::content::ItemName;
+use crate::measurements::Measurements;
 use crate::model::{Scenario, Work};
-use crate::recorder::Recorder;
-use crate::world::Stages;
-use due::Items;
+use crate::world::PayloadMode;
 use reader::{Read, Reader};
+use schedule::Items;
 use writer::{Writer, Written};
 
 pub use streams::Streams;
 
-/// The application of one host. Whoever owns the connection tells it what happens there ([`App::on_event`]): it takes what has
-/// arrived and goes on with what it writes, as the engine does by itself out of what the application left there. And it calls
-/// [`App::pump`] after that and at [`App::timeout`]: then the application does what only itself can, it begins and it answers.
+/// The application of one host. The owner of the connection calls [`App::on_event`] for each event:
+/// the application reads what has arrived and continues its writes. Afterwards, and at
+/// [`App::timeout`], the owner calls [`App::pump`]: the application begins due items and answers
+/// requests.
 #[derive(Debug)]
 pub struct App {
-    /// What this host begins: all parts at the sending host, none at the other.
+    /// The items that this host begins: all parts at the sending host, none at the receiving host.
     items: Vec<Items>,
     works: Vec<(Work, i32)>,
     writers: BTreeMap<StreamId, Writer>,
     readers: BTreeMap<StreamId, Reader>,
-    /// Requests that have arrived whole and were not answered: bounded by the streams that the peer may open.
-    unanswered: Vec<(StreamId, Name)>,
-    /// The peer may allow more streams.
+    /// Complete requests that are not answered yet; bounded by the streams that the peer may open.
+    unanswered: Vec<(StreamId, ItemName)>,
+    /// False after a failed attempt to open a stream, until the peer allows more.
     may_open: bool,
-    stages: Stages,
+    payload_mode: PayloadMode,
 }
 
 impl App {
@@ -48,7 +50,7 @@ impl App {
         Self { items, ..Self::receiving(scenario) }
     }
 
-    /// The application of the other one.
+    /// The application of the receiving host.
     pub fn receiving(scenario: &Scenario) -> Self {
         Self {
             items: Vec::new(),
@@ -57,12 +59,12 @@ impl App {
             readers: BTreeMap::new(),
             unanswered: Vec::new(),
             may_open: true,
-            stages: Stages::Bytes,
+            payload_mode: PayloadMode::Bytes,
         }
     }
 
-    /// One that begins nothing and answers nothing.
-    pub(crate) fn nobody() -> Self {
+    /// An application without work, used while the real one is moved out.
+    pub(crate) fn placeholder() -> Self {
         Self {
             items: Vec::new(),
             works: Vec::new(),
@@ -70,42 +72,43 @@ impl App {
             readers: BTreeMap::new(),
             unanswered: Vec::new(),
             may_open: false,
-            stages: Stages::Lengths,
+            payload_mode: PayloadMode::Lengths,
         }
     }
 
-    /// Whether payload is made and checked; it is unless told otherwise. Both ends must do the same.
+    /// Sets whether payload is generated and checked; the default is [`PayloadMode::Bytes`]. Both
+    /// ends must use the same mode.
     #[must_use]
-    pub fn with_stages(self, stages: Stages) -> Self {
-        Self { stages, ..self }
+    pub fn with_payload_mode(self, payload_mode: PayloadMode) -> Self {
+        Self { payload_mode, ..self }
     }
 
-    /// The connection can be used from now on.
+    /// The connection is established.
     pub fn on_connected(&mut self, now: Instant) {
         for items in &mut self.items {
             items.on_connected(now);
         }
     }
 
-    /// When [`App::pump`] has something to do without an event before.
+    /// When to call [`App::pump`] next without an event.
     pub fn timeout(&self) -> Option<Instant> {
         self.items.iter().filter_map(Items::timeout).min()
     }
 
-    /// Answers what was asked, and begins what is due.
-    pub fn pump(&mut self, now: Instant, connection: &mut dyn Streams, recorder: &mut Recorder) {
+    /// Answers complete requests, and begins due items.
+    pub fn pump(&mut self, now: Instant, connection: &mut dyn Streams, measurements: &mut Measurements) {
         for (id, name) in std::mem::take(&mut self.unanswered) {
-            self.answer(id, name, connection, recorder);
+            self.answer(id, name, connection, measurements);
         }
         for index in 0..self.items.len() {
-            self.items[index].pump(now, recorder);
+            self.items[index].pump(now, measurements);
             while self.may_open && self.items[index].has_next() {
-                self.open_next(index, connection, recorder);
+                self.open_next(index, connection, measurements);
             }
         }
     }
 
-    fn open_next(&mut self, index: usize, connection: &mut dyn Streams, recorder: &mut Recorder) {
+    fn open_next(&mut self, index: usize, connection: &mut dyn Streams, measurements: &mut Measurements) {
         let (work, priority) = &self.works[index];
         let asks = matches!(work, Work::RequestResponse { .. });
         let Some(id) = connection.open(if asks { Dir::Bi } else { Dir::Uni }) else {
@@ -113,51 +116,63 @@ impl App {
             return;
         };
         let item = self.items[index].take_next();
-        let name = Name { part: index as u16, is_answer: false, item };
-        let writer = Writer::new(name, work.item_len(item), *priority, self.stages);
+        let name = ItemName { part: index as u16, is_answer: false, item };
+        let writer = Writer::new(name, work.item_len(item), *priority, self.payload_mode);
         if asks {
-            self.readers.insert(id, Reader::new(self.stages));
+            self.readers.insert(id, Reader::new(self.payload_mode));
         }
-        self.write(id, writer, connection, recorder);
+        self.write(id, writer, connection, measurements);
     }
 
-    fn write(&mut self, id: StreamId, mut writer: Writer, connection: &mut dyn Streams, recorder: &mut Recorder) {
-        match writer.pump(id, connection, recorder) {
-            Written::All => {
+    fn write(
+        &mut self,
+        id: StreamId,
+        mut writer: Writer,
+        connection: &mut dyn Streams,
+        measurements: &mut Measurements,
+    ) {
+        match writer.pump(id, connection, measurements) {
+            Written::Done => {
                 let name = writer.name();
                 if let Some(items) = self.items.get_mut(usize::from(name.part)).filter(|_| !name.is_answer) {
                     items.on_written();
                 }
             }
-            Written::Part => {
+            Written::Blocked => {
                 self.writers.insert(id, writer);
             }
         }
     }
 
-    /// Reacts to what the connection says.
-    pub fn on_event(&mut self, now: Instant, event: &Event, connection: &mut dyn Streams, recorder: &mut Recorder) {
+    /// Handles an event of the connection.
+    pub fn on_event(
+        &mut self,
+        now: Instant,
+        event: &Event,
+        connection: &mut dyn Streams,
+        measurements: &mut Measurements,
+    ) {
         match event {
             Event::StreamsAvailable(_) => self.may_open = true,
             Event::Writable(id) => {
                 if let Some(writer) = self.writers.remove(id) {
-                    self.write(*id, writer, connection, recorder);
+                    self.write(*id, writer, connection, measurements);
                 }
             }
             Event::Opened(dir) => {
                 while let Some(id) = connection.accept(*dir) {
-                    self.readers.insert(id, Reader::new(self.stages));
-                    self.read(now, id, connection, recorder);
+                    self.readers.insert(id, Reader::new(self.payload_mode));
+                    self.read(now, id, connection, measurements);
                 }
             }
-            Event::Readable(id) => self.read(now, *id, connection, recorder),
+            Event::Readable(id) => self.read(now, *id, connection, measurements),
             _ => {}
         }
     }
 
-    fn read(&mut self, now: Instant, id: StreamId, connection: &mut dyn Streams, recorder: &mut Recorder) {
+    fn read(&mut self, now: Instant, id: StreamId, connection: &mut dyn Streams, measurements: &mut Measurements) {
         let Some(reader) = self.readers.get_mut(&id) else { return };
-        match reader.pump(now, id, connection, recorder) {
+        match reader.pump(now, id, connection, measurements) {
             Read::Blocked => {}
             Read::Foreign => {
                 self.readers.remove(&id);
@@ -169,15 +184,15 @@ impl App {
         }
     }
 
-    /// What a whole request deserves.
-    fn answer(&mut self, id: StreamId, name: Name, connection: &mut dyn Streams, recorder: &mut Recorder) {
+    /// Writes the response to a complete request.
+    fn answer(&mut self, id: StreamId, name: ItemName, connection: &mut dyn Streams, measurements: &mut Measurements) {
         let Some((Work::RequestResponse { response, .. }, priority)) = self.works.get(usize::from(name.part)) else {
             return;
         };
         if name.is_answer || !self.items.is_empty() {
             return;
         }
-        let writer = Writer::new(Name { is_answer: true, ..name }, Some(*response), *priority, self.stages);
-        self.write(id, writer, connection, recorder);
+        let writer = Writer::new(ItemName { is_answer: true, ..name }, Some(*response), *priority, self.payload_mode);
+        self.write(id, writer, connection, measurements);
     }
 }

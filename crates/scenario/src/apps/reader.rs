@@ -1,12 +1,12 @@
-//! Reads one stream, finds out what it is, and checks every byte.
+//! Reads one stream, identifies its item by the header, and checks every byte.
 
 use quic::{Chunk, ReadError, StreamId};
 use units::Instant;
 
 use super::Streams;
-use crate::content::{HEADER_BYTES, Name};
-use crate::recorder::Recorder;
-use crate::world::Stages;
+use crate::content::{HEADER_BYTES, ItemName};
+use crate::measurements::Measurements;
+use crate::world::PayloadMode;
 
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -14,59 +14,59 @@ pub(super) struct Reader {
     /// Bytes read.
     offset: u64,
     known: Option<Known>,
-    stages: Stages,
+    payload_mode: PayloadMode,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    name: Name,
-    /// `None` is without end.
+    name: ItemName,
+    /// `None` has no end.
     len: Option<u64>,
     counts: bool,
 }
 
-/// How far it got.
+/// The state of a stream after reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// More will come.
+    /// No more data now.
     Blocked,
-    /// To the end of this thing.
-    End(Name),
-    /// It is nothing that was sent, or it broke off.
+    /// The item arrived completely.
+    End(ItemName),
+    /// The stream is not an expected item, or it ended early.
     Foreign,
 }
 
 impl Reader {
-    pub(super) fn new(stages: Stages) -> Self {
-        Self { header: [0; HEADER_BYTES as usize], offset: 0, known: None, stages }
+    pub(super) fn new(payload_mode: PayloadMode) -> Self {
+        Self { header: [0; HEADER_BYTES as usize], offset: 0, known: None, payload_mode }
     }
 
-    /// Reads until nothing is left.
+    /// Reads all available data.
     pub(super) fn pump(
         &mut self,
         now: Instant,
         id: StreamId,
         connection: &mut dyn Streams,
-        recorder: &mut Recorder,
+        measurements: &mut Measurements,
     ) -> Read {
         loop {
             match connection.read(now, id) {
                 Ok(Chunk::Bytes(bytes)) => {
                     for piece in bytes.pieces() {
-                        if !self.take(now, piece, recorder) {
+                        if !self.take(now, piece, measurements) {
                             return Read::Foreign;
                         }
                     }
                 }
-                Ok(Chunk::End) => return self.end(now, recorder),
+                Ok(Chunk::End) => return self.end(now, measurements),
                 Err(ReadError::Blocked) => return Read::Blocked,
                 Err(_) => return Read::Foreign,
             }
         }
     }
 
-    /// False if it is nothing that was sent.
-    fn take(&mut self, now: Instant, bytes: &[u8], recorder: &mut Recorder) -> bool {
+    /// Processes bytes; false if the stream is not an expected item.
+    fn take(&mut self, now: Instant, bytes: &[u8], measurements: &mut Measurements) -> bool {
         let mut fresh = bytes;
         if self.known.is_none() {
             let want = (self.header.len() - self.offset as usize).min(bytes.len());
@@ -75,48 +75,48 @@ impl Reader {
                 self.offset += want as u64;
                 return true;
             }
-            let Some(name) = Name::from_header(&self.header) else {
-                recorder.on_foreign();
+            let Some(name) = ItemName::from_header(&self.header) else {
+                measurements.on_foreign();
                 return false;
             };
-            let Ok(len) = recorder.on_begun(name) else { return false };
-            self.known = Some(Known { name, len, counts: recorder.counts(name) });
-            // Those of the header count with the first that follow.
+            let Ok(len) = measurements.on_begun(name) else { return false };
+            self.known = Some(Known { name, len, counts: measurements.counts(name) });
+            // The header counts as delivered together with the first bytes after it.
             let header = self.header;
-            self.check(now, 0, &header, recorder);
+            self.check(now, 0, &header, measurements);
             self.offset = HEADER_BYTES;
             fresh = &bytes[want..];
         }
-        self.check(now, self.offset, fresh, recorder);
+        self.check(now, self.offset, fresh, measurements);
         self.offset += fresh.len() as u64;
         true
     }
 
-    fn check(&self, now: Instant, offset: u64, bytes: &[u8], recorder: &mut Recorder) {
+    fn check(&self, now: Instant, offset: u64, bytes: &[u8], measurements: &mut Measurements) {
         let Some(known) = self.known else { return };
         let part = usize::from(known.name.part);
         let room = known.len.map_or(u64::MAX, |len| len.saturating_sub(offset));
         let (good, surplus) = bytes.split_at(room.min(bytes.len() as u64) as usize);
-        recorder.on_surplus(part, surplus.len() as u64);
-        let wrong = if self.stages == Stages::Bytes { known.name.count_wrong(offset, good) } else { 0 };
+        measurements.on_surplus(part, surplus.len() as u64);
+        let wrong = if self.payload_mode == PayloadMode::Bytes { known.name.count_wrong(offset, good) } else { 0 };
         if known.counts {
-            recorder.on_bytes(now, part, good.len() as u64, wrong);
+            measurements.on_bytes(now, part, good.len() as u64, wrong);
         } else {
-            recorder.on_wrong(part, wrong);
+            measurements.on_wrong(part, wrong);
         }
     }
 
-    fn end(&self, now: Instant, recorder: &mut Recorder) -> Read {
+    fn end(&self, now: Instant, measurements: &mut Measurements) -> Read {
         let Some(known) = self.known else {
-            recorder.on_foreign();
+            measurements.on_foreign();
             return Read::Foreign;
         };
         if known.len.is_some_and(|len| self.offset < len) {
-            // It ended too early: what is missing is counted in the end.
+            // The stream ended too early. The missing bytes are counted at the end of the run.
             return Read::Foreign;
         }
         if known.counts {
-            recorder.on_item(now, known.name);
+            measurements.on_item(now, known.name);
         }
         Read::End(known.name)
     }

@@ -1,48 +1,50 @@
-//! A connection as applications see it.
+//! The connection interface that applications use.
 
 use bytes::Bytes;
 use quic::{Chunk, Connection, Dir, ReadError, StreamId, WriteError};
 use units::Instant;
 
-/// Bytes read at a time.
+/// Maximum bytes of one read.
 const READ_BYTES: usize = 1 << 20;
 
-/// The streams of a connection. No call waits: what cannot be done now is tried again after an [`Event`](quic::Event).
+/// The streams of a connection. No call blocks; an application retries after an
+/// [`Event`](quic::Event).
 ///
-/// [`quic::Connection`] is one; worlds with sockets bring their own.
+/// [`quic::Connection`] implements it; worlds with sockets have their own implementations.
 pub trait Streams {
-    /// Opens a stream of ours; none if there is none yet, and then [`StreamsAvailable`](quic::Event::StreamsAvailable)
-    /// follows as soon as there is.
+    /// Opens a stream. `None` if the limit is reached;
+    /// [`StreamsAvailable`](quic::Event::StreamsAvailable) follows when the peer raises it.
     fn open(&mut self, dir: Dir) -> Option<StreamId>;
 
-    /// The next stream of the peer; none if there is none yet, and then [`Opened`](quic::Event::Opened) follows.
+    /// The next stream that the peer opened. `None` if there is none;
+    /// [`Opened`](quic::Event::Opened) follows.
     fn accept(&mut self, dir: Dir) -> Option<StreamId>;
 
-    /// Streams of a higher number go first.
+    /// Sets the priority of a stream. Streams with higher priority are sent first.
     fn set_priority(&mut self, id: StreamId, priority: i32);
 
-    /// Takes bytes off the front of `data`, not necessarily all of them.
+    /// Writes bytes from the front of `data`, possibly not all of them.
     ///
     /// # Errors
-    /// `Blocked` if it takes no more now, and then [`Writable`](quic::Event::Writable) follows. After the others it never
-    /// will.
+    /// `Blocked` if the stream takes no more now; [`Writable`](quic::Event::Writable) follows. All
+    /// other errors are final.
     fn write(&mut self, id: StreamId, data: &mut Bytes) -> Result<(), WriteError>;
 
-    /// Ends a stream after what was written. Does nothing if it is over.
+    /// Ends a stream after the written bytes. No effect on a closed stream.
     fn finish(&mut self, id: StreamId);
 
-    /// Whether all that was written to a stream has gone into the connection; if not, [`Writable`](quic::Event::Writable) follows, perhaps
-    /// before it has. True where nobody can tell.
+    /// Whether the connection has taken all bytes written to a stream. If not,
+    /// [`Writable`](quic::Event::Writable) follows, possibly early. True where this is unknown.
     fn is_taken(&mut self, id: StreamId) -> bool {
-        let _nobody_asks = id;
+        let _unused = id;
         true
     }
 
     /// The next bytes.
     ///
     /// # Errors
-    /// `Blocked` if there are none now, and then [`Readable`](quic::Event::Readable) follows. After the others nothing
-    /// comes.
+    /// `Blocked` if no data is available; [`Readable`](quic::Event::Readable) follows. All other
+    /// errors are final.
     fn read(&mut self, now: Instant, id: StreamId) -> Result<Chunk, ReadError>;
 }
 
@@ -56,7 +58,7 @@ impl Streams for Connection {
     }
 
     fn set_priority(&mut self, id: StreamId, priority: i32) {
-        // A stream that is over needs none.
+        // A closed stream needs no priority.
         let _is_open = self.set_priority(id, priority);
     }
 

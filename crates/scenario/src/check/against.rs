@@ -1,15 +1,17 @@
-//! Several paths against the best of them alone.
+//! Compares several paths with the best single path.
 
 use super::one::{always, goodput};
 use super::{Bound, Value, Verdict};
 use crate::model::{Check, CheckKind, Scenario};
 use crate::outcome::{Outcome, PartOutcome};
 
-/// The verdicts of [`CheckKind::AgainstBestPath`] on a run with several paths, with the runs over each of them alone; and
-/// those that are made of every run, but for faults: a subset of the paths may be done before one comes.
+/// The verdicts of [`CheckKind::AgainstBestPath`] on a run with several paths, given the runs over
+/// each single path; and the verdicts that apply to every run, except those on faults, because a
+/// run over a subset may complete before a fault begins.
 ///
-/// The value is the goodput together over the best alone; for messages and requests, the best latency alone over that
-/// together. Of those alone that did not deliver everything, a latency says nothing and is left out.
+/// The value is the goodput of all paths divided by the best goodput of a single path; for messages
+/// and requests, the best latency of a single path divided by the latency of all. Latencies of
+/// single-path runs that did not deliver everything are ignored.
 pub fn against_best(scenario: &Scenario, together: &Outcome, alone: &[&Outcome]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     always(scenario, together, &mut verdicts);
@@ -37,7 +39,7 @@ fn parts_of(scenario: &Scenario, check: &Check) -> impl Iterator<Item = usize> {
 fn bulk_ratio(together: &Outcome, alone: &[&Outcome], index: usize) -> Option<f64> {
     let bps = |outcome: &Outcome| goodput(outcome, &outcome.parts[index]).map(|rate| rate.as_bps() as f64);
     let best = alone.iter().filter_map(|outcome| bps(outcome)).fold(0.0, f64::max);
-    // Against nothing, anything is enough.
+    // Without a goodput to compare with, any goodput passes.
     let together = bps(together)?;
     Some(if best > 0.0 { together / best } else { 1.0 })
 }

@@ -1,4 +1,4 @@
-//! Checks of one run.
+//! The checks on a single run.
 
 use units::{Duration, Instant, Rate};
 
@@ -7,8 +7,9 @@ use crate::capacity::capacity_bytes;
 use crate::model::{Check, CheckKind, Counter, Scenario, Window, Work};
 use crate::outcome::{Outcome, PartOutcome};
 
-/// The verdicts on a run: those that are made always, then the file's in its order. [`CheckKind::AgainstBestPath`] needs
-/// other runs: see [`super::against_best`]. A check about a path or a link that the run did not use is left out.
+/// The verdicts on a run: first those that apply to every run, then the file's in order.
+/// [`CheckKind::AgainstBestPath`] needs other runs: see [`super::against_best`]. Checks of unused
+/// paths and links are omitted.
 pub fn verdicts(scenario: &Scenario, outcome: &Outcome) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     always(scenario, outcome, &mut verdicts);
@@ -19,7 +20,7 @@ pub fn verdicts(scenario: &Scenario, outcome: &Outcome) -> Vec<Verdict> {
     verdicts
 }
 
-/// The verdicts on every run, whatever the file says.
+/// The verdicts that apply to every run.
 pub(super) fn always(scenario: &Scenario, outcome: &Outcome, verdicts: &mut Vec<Verdict>) {
     let failures = Some(Value::Count(u64::from(outcome.failure.is_some())));
     verdicts.push(Verdict::new("connection", "", failures, Bound::at_most(Value::Count(0)), None));
@@ -32,7 +33,7 @@ pub(super) fn always(scenario: &Scenario, outcome: &Outcome, verdicts: &mut Vec<
     verdicts.push(Verdict::new("content", "", wrong, Bound::at_most(Value::Count(0)), None));
 }
 
-/// One verdict for each fault on the links in use: packets met it.
+/// One verdict for each fault of the links in use: it must have affected packets.
 fn faults(scenario: &Scenario, outcome: &Outcome, verdicts: &mut Vec<Verdict>) {
     for met in &outcome.fault_outcomes {
         let fault = &scenario.faults[met.fault];
@@ -78,7 +79,7 @@ fn judge(scenario: &Scenario, outcome: &Outcome, check: &Check, verdicts: &mut V
     }
 }
 
-/// The part, and what else tells two checks of a kind apart.
+/// The name of the part, and the percentile or window that distinguishes checks of one kind.
 fn of(part: &str, kind: &CheckKind) -> String {
     match kind {
         CheckKind::Latency { percentile_hundredths, .. } => {
@@ -97,7 +98,7 @@ fn of(part: &str, kind: &CheckKind) -> String {
 
 type Judged = (&'static str, Option<Value>, Bound);
 
-/// What a check says about a part; `None` if it is not about such parts.
+/// Evaluates a check on a part; `None` if the check does not apply to such parts.
 fn judge_part(
     scenario: &Scenario,
     outcome: &Outcome,
@@ -122,12 +123,12 @@ fn judge_part(
             ("goodput", value, Bound::at_least(Value::Rate(*at_least)))
         }
         CheckKind::Gap { at_most, window } if work.is_bulk() => {
-            // Where there was no time, there was no gap either, and that proves nothing.
+            // An empty span has no gap, which is not evidence: the check fails.
             let value = span(outcome, part, *window).and_then(|_| part.delivered.longest_gap(*window)).map(Value::Time);
             ("gap", value, Bound::at_most(Value::Time(*at_most)))
         }
         CheckKind::Latency { percentile_hundredths, at_most } if work.times().is_some() => {
-            // What never came is late beyond all bounds.
+            // A message that did not arrive has no latency: the check fails.
             let value = if part.missing_bytes() > 0 { None } else { part.latency(*percentile_hundredths) };
             ("latency", value.map(Value::Time), Bound::at_most(Value::Time(*at_most)))
         }
@@ -146,7 +147,7 @@ fn judge_part(
     })
 }
 
-/// The part's time within the window; `None` if that is no time at all.
+/// The intersection of the part's time and the window; `None` if it is empty.
 fn span(outcome: &Outcome, part: &PartOutcome, window: Window) -> Option<(Instant, Instant)> {
     let at = |since: Duration| Instant::ZERO + since;
     let end = part.finished_at.unwrap_or(outcome.ended_at);
@@ -157,13 +158,13 @@ fn span(outcome: &Outcome, part: &PartOutcome, window: Window) -> Option<(Instan
 
 fn bytes_between(part: &PartOutcome, from: Instant, until: Instant) -> u64 {
     let delivered = &part.delivered;
-    // The last bytes end the time exactly, not evenly over their step.
+    // At the end of the part, use the exact total instead of interpolating within the last bin.
     let by_end =
         if part.finished_at.is_some_and(|at| at <= until) { delivered.bytes } else { delivered.bytes_by(until) };
     by_end.saturating_sub(if part.started_at == Some(from) { 0 } else { delivered.bytes_by(from) })
 }
 
-/// Goodput of a part over its whole time.
+/// The goodput of a part from its beginning to its end.
 pub(super) fn goodput(outcome: &Outcome, part: &PartOutcome) -> Option<Rate> {
     let (from, until) = span(outcome, part, Window::default())?;
     Rate::from_transfer(bytes_between(part, from, until), until - from)

@@ -27,7 +27,8 @@ fn deliveries_with_gaps(scenario: &Scenario, part: usize) -> Deliveries {
     delivered
 }
 
-/// A run over both paths whose first part began at 100 ms and got `bytes` evenly until `millis`.
+/// A run over both paths whose first part began at 100 ms and received `bytes` evenly until
+/// `millis`.
 fn outcome(scenario: &Scenario, bytes: u64, millis: u64) -> Outcome {
     let bins = millis / 10;
     let part = |index| PartOutcome {
@@ -66,7 +67,7 @@ fn outcome(scenario: &Scenario, bytes: u64, millis: u64) -> Outcome {
     }
 }
 
-/// The verdicts of the checks in `body` on that run, those that are made always left out.
+/// The verdicts of the checks in `body` on that run, without those that apply to every run.
 fn file_verdicts(body: &str, change: impl Fn(&mut Outcome)) -> Vec<Verdict> {
     let scenario = scenario(&format!("{LINKS}{body}"));
     let mut outcome = outcome(&scenario, 20_000_000, 1100);
@@ -81,9 +82,9 @@ fn value(body: &str) -> f64 {
 }
 
 #[test]
-fn shares_goodputs_and_gaps_are_of_their_window() {
+fn shares_goodputs_and_gaps_are_measured_in_their_window() {
     let share = |window: &str| value(&format!("[[check]]\nkind = 'share-of-capacity'\nat-least = 0.5\n{window}"));
-    // 20 MB in a second over what 160 Mb/s carry for applications.
+    // 20 MB in a second, divided by the application bytes that 160 Mb/s carry.
     let whole = 20_000_000.0 / (20_000_000.0 * 1448.0 / 1514.0);
     assert!((share("") - whole).abs() < 1e-6, "{}", share(""));
     assert!((share("from = '500ms'\nuntil = '700ms'") - whole).abs() < 1e-3);
@@ -94,9 +95,9 @@ fn shares_goodputs_and_gaps_are_of_their_window() {
 }
 
 #[test]
-fn where_there_was_no_time_to_measure_nothing_holds() {
+fn checks_of_an_empty_window_fail() {
     for check in ["gap'\nat-most = '1s'", "goodput'\nat-least = '0.001Mb/s'", "share-of-capacity'\nat-least = 0"] {
-        // The part lives from 100 ms to 1100 ms.
+        // The part lasts from 100 ms to 1100 ms.
         for (window, passes) in [("from = '1099ms'", true), ("from = '1100ms'", false), ("until = '100ms'", false)] {
             let verdicts = file_verdicts(&format!("[[check]]\nkind = '{check}\n{window}"), |_| {});
             let found = (verdicts.len(), verdicts[0].passes, verdicts[0].value.is_some());
@@ -106,7 +107,7 @@ fn where_there_was_no_time_to_measure_nothing_holds() {
 }
 
 #[test]
-fn work_without_end_has_no_end_to_be_in_time_for() {
+fn completion_checks_skip_work_without_end() {
     let body = "[[workload]]\nname = 'goes-on'\nkind = 'stream'\n[[workload]]\nkind = 'file'\nsize = '20MB'\n\
                 [[check]]\nkind = 'nothing-lost'\n[[check]]\nkind = 'complete'\nwithin = '1s'";
     let found: Vec<_> = file_verdicts(body, |_| {}).into_iter().map(|verdict| (verdict.kind, verdict.of)).collect();
@@ -114,7 +115,7 @@ fn work_without_end_has_no_end_to_be_in_time_for() {
 }
 
 #[test]
-fn bounds_decide() {
+fn verdicts_follow_the_bounds() {
     for (check, passes) in [
         ("kind = 'gap'\nat-most = '80ms'", true),
         ("kind = 'gap'\nat-most = '79ms'", false),
@@ -133,7 +134,7 @@ fn bounds_decide() {
 }
 
 #[test]
-fn latency_fails_when_something_never_came() {
+fn latency_fails_when_a_message_did_not_arrive() {
     let body = "[[workload]]\nkind = 'messages'\nsize = '20B'\ncount = 100\nevery = '1ms'\n\
                 [[check]]\nkind = 'latency'\npercentile = 95\nat-most = '95ms'";
     let verdicts = file_verdicts(body, |_| {});
@@ -143,7 +144,7 @@ fn latency_fails_when_something_never_came() {
 }
 
 #[test]
-fn every_run_must_be_done_right_and_show_its_faults() {
+fn every_run_must_complete_correctly_and_show_its_faults() {
     let scenario = scenario(&format!("{LINKS}[[fault]]\nlink = 'a'\nat = '1s'\nstate = 'silent'\n"));
     let fine = {
         let mut outcome = outcome(&scenario, 1000, 1100);
@@ -166,7 +167,7 @@ fn every_run_must_be_done_right_and_show_its_faults() {
 }
 
 #[test]
-fn order_is_about_streams_and_lost_bytes_are_counted() {
+fn order_applies_to_streams_and_missing_bytes_are_counted() {
     let body = "[[workload]]\nkind = 'stream'\nsize = '20MB'\n[[workload]]\nkind = 'file'\nsize = '20MB'\n\
                 [[check]]\nkind = 'order-kept'\n[[check]]\nkind = 'nothing-lost'\nof = 'file'";
     let change = |outcome: &mut Outcome| {
@@ -180,7 +181,7 @@ fn order_is_about_streams_and_lost_bytes_are_counted() {
 }
 
 #[test]
-fn several_paths_are_measured_against_the_best_alone() {
+fn several_paths_are_compared_with_the_best_single_path() {
     let body = format!(
         "{LINKS}[[workload]]\nkind = 'file'\nsize = '20MB'\n\
          [[workload]]\nkind = 'messages'\nsize = '20B'\ncount = 100\nevery = '1ms'\n[[check]]\nkind = 'against-best-path'"

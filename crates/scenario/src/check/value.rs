@@ -1,24 +1,24 @@
-//! What can be measured, and what can be demanded of it.
+//! Measured values and their bounds.
 
 use core::fmt;
 
 use units::{Duration, Rate};
 
-/// Something measured.
+/// A measured value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// A part of a whole, or one thing over another.
+    /// A share or a ratio.
     Share(f64),
-    /// Bits a second.
+    /// Bits per second.
     Rate(Rate),
-    /// A span.
+    /// A duration.
     Time(Duration),
-    /// A number of bytes, packets or other things.
+    /// A number of bytes, packets or other items.
     Count(u64),
 }
 
 impl Value {
-    /// As a number: a share, bits a second, seconds, or a count.
+    /// The value as a number: a share, bits per second, seconds, or a count.
     pub fn number(self) -> f64 {
         match self {
             Self::Share(share) => share,
@@ -28,7 +28,7 @@ impl Value {
         }
     }
 
-    /// What [`Value::number`] counts: `share`, `bit/s`, `s` or `count`.
+    /// The unit of [`Value::number`]: `share`, `bit/s`, `s` or `count`.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Share(_) => "share",
@@ -50,22 +50,22 @@ impl fmt::Display for Value {
     }
 }
 
-/// What is allowed: values of one kind.
+/// A range of allowed values of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bound {
-    /// Not less.
+    /// The minimum.
     pub at_least: Option<Value>,
-    /// Not more.
+    /// The maximum.
     pub at_most: Option<Value>,
 }
 
 impl Bound {
-    /// Not less than `value`.
+    /// At least `value`.
     pub const fn at_least(value: Value) -> Self {
         Self { at_least: Some(value), at_most: None }
     }
 
-    /// Not more than `value`.
+    /// At most `value`.
     pub const fn at_most(value: Value) -> Self {
         Self { at_least: None, at_most: Some(value) }
     }

@@ -2,7 +2,7 @@ use netem::LineState;
 use units::{Instant, Rate};
 
 use super::*;
-use crate::testing::{parsed, scenario, whole};
+use crate::testing::{parsed, scenario, with_head};
 
 const LINK: &str = "[[link]]\nname = 'a'\nrate = '100Mb/s'\ndelay = '10ms'\n";
 
@@ -16,11 +16,11 @@ fn with(faults: &str) -> Scenario {
 
 /// The settings in force at a moment.
 fn at(scenario: &Scenario, direction: usize, millis: u64) -> LinkConfig {
-    scheduled(scenario, 0, direction).in_force_at(Instant::ZERO + ms(millis))
+    scheduled(scenario, 0, direction).effective_at(Instant::ZERO + ms(millis))
 }
 
 #[test]
-fn an_end_puts_back_what_was_before() {
+fn an_end_restores_the_previous_settings() {
     let scenario = with(
         "
         [[fault]]
@@ -67,7 +67,7 @@ fn a_fault_repeats_until_the_run_ends() {
 }
 
 #[test]
-fn faults_may_follow_each_other_and_not_overlap() {
+fn faults_may_follow_each_other_but_not_overlap() {
     let steps = |second_at: &str| {
         format!(
             "{LINK}[[fault]]\nlink = 'a'\nat = '1s'\nuntil = '2s'\nloss = '1%'\n\
@@ -77,21 +77,22 @@ fn faults_may_follow_each_other_and_not_overlap() {
     let fine = scenario(&steps("2s"));
     assert_eq!(at(&fine, 0, 2500).loss, units::Ratio::from_millionths(20_000));
     assert_eq!(at(&fine, 0, 3500).loss, units::Ratio::ZERO);
-    let error = parsed(&whole(&steps("1.5s"))).unwrap_err().to_string();
+    let error = parsed(&with_head(&steps("1.5s"))).unwrap_err().to_string();
     assert_eq!(
         error,
-        "test.toml:15: fault.at: overlaps with the fault in line 10, which sets the same and has not ended"
+        "test.toml:15: fault.at: overlaps the fault in line 10, which changes the same setting and has not ended"
     );
 }
 
 #[test]
-fn what_no_link_can_be_is_told_with_the_fault() {
+fn invalid_link_settings_are_reported_at_the_fault() {
     let text = "[[link]]\nname = 'a'\ntrace = 'one-a-millisecond'\n[[fault]]\nlink = 'a'\nat = '1s'\nrate = '1Mb/s'\n";
-    let error = parsed(&whole(text)).unwrap_err().to_string();
-    assert!(error.starts_with("test.toml:9: fault.rate: link \"a\" cannot be so: a link has a rate"), "{error}");
+    let error = parsed(&with_head(text)).unwrap_err().to_string();
+    assert!(error.starts_with("test.toml:9: fault.rate: link \"a\" would be invalid: a link has a rate"), "{error}");
 }
 
-/// So many links, and so many faults on them in turn: each sets nine things some ten thousand times.
+/// `links` links and `faults` faults, distributed round robin. Each fault changes nine settings
+/// about ten thousand times.
 fn crowded(links: usize, faults: usize) -> String {
     let mut body: String = (0..links).map(|link| format!("[[link]]\nname = 'l{link}'\n")).collect();
     for fault in 0..faults {
@@ -106,11 +107,16 @@ fn crowded(links: usize, faults: usize) -> String {
 }
 
 #[test]
-fn changes_are_counted_before_they_are_made() {
-    // Of all, 46 million each way: they would take gigabytes.
+fn changes_are_counted_before_they_are_allocated() {
+    // In total 46 million changes in each direction, which would take gigabytes.
     let refused = |links, faults| {
-        let text = whole(&crowded(links, faults));
-        parsed(&text).unwrap_err().problems.into_iter().map(|problem| (problem.key, problem.words)).collect::<Vec<_>>()
+        let text = with_head(&crowded(links, faults));
+        parsed(&text)
+            .unwrap_err()
+            .problems
+            .into_iter()
+            .map(|problem| (problem.key, problem.message))
+            .collect::<Vec<_>>()
     };
     let one = refused(1, 256);
     assert_eq!((one.len(), one[0].0.as_str()), (1, "fault.every"), "{one:?}");
@@ -120,8 +126,9 @@ fn changes_are_counted_before_they_are_made() {
 }
 
 #[test]
-fn the_changes_of_all_links_have_a_bound_together() {
-    // Three settings, both ways, both edges: 12 a time, of which 5000 times on five links are too many, and on four not.
+fn the_total_number_of_changes_is_bounded() {
+    // Three settings, both directions, both edges: 12 changes per occurrence. 5000 occurrences on
+    // five links are too many, on four links not.
     let text = |links: usize| {
         let link = |link| {
             format!(
@@ -133,13 +140,13 @@ fn the_changes_of_all_links_have_a_bound_together() {
     };
     let fine = scenario(&text(4));
     assert_eq!(occurrences(&fine).len(), 4 * 5000);
-    let error = parsed(&whole(&text(5))).unwrap_err();
+    let error = parsed(&with_head(&text(5))).unwrap_err();
     assert_eq!((error.problems.len(), error.problems[0].key.as_str()), (1, "fault.every"), "{error}");
-    assert!(error.problems[0].words.contains("more than 262144 times together"), "{error}");
+    assert!(error.problems[0].message.contains("more than 262144 times together"), "{error}");
 }
 
 #[test]
-fn counts_are_those_of_the_times_that_happen() {
+fn counts_match_the_listed_occurrences() {
     let end = ms(10_000);
     for (at, every) in [("0", "2ms"), ("1s", "3s"), ("1s", "4.5s"), ("9999999us", "2ms"), ("3ms", "1.5ms")] {
         let fault = with(&format!(
@@ -151,13 +158,13 @@ fn counts_are_those_of_the_times_that_happen() {
 }
 
 #[test]
-fn what_never_happens_or_too_often_is_refused() {
-    for (fault, words) in [
-        ("at = '10s'\nstate = 'held'", "test.toml:10: fault.at: comes after the end"),
+fn faults_that_occur_never_or_too_often_are_refused() {
+    for (fault, message) in [
+        ("at = '10s'\nstate = 'held'", "test.toml:10: fault.at: must be before the end"),
         ("at = '0'\nuntil = '1us'\nevery = '2us'\nstate = 'held'", "test.toml:10: fault.every: would happen more than"),
     ] {
         let text = format!("{LINK}[[fault]]\nlink = 'a'\n{fault}\n");
-        let error = parsed(&whole(&text)).unwrap_err().to_string();
-        assert!(error.starts_with(words), "{error}");
+        let error = parsed(&with_head(&text)).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
     }
 }

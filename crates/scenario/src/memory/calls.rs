@@ -1,5 +1,5 @@
-//! What an application has of its connection under `inline`: a call that asks for something does a turn of the host before it returns,
-//! as the engine's calls do there (`engine/src/inline.rs`).
+//! The connection handles under `inline`: a call that makes a request runs a turn of the host
+//! before it returns, as in the engine (`engine/src/inline.rs`).
 
 use bytes::Bytes;
 use quic::{Chunk, Dir, ReadError, StreamId, WriteError};
@@ -7,47 +7,47 @@ use units::Instant;
 
 use super::cells::Handles;
 use super::run::Run;
-use super::turns::Tails;
+use super::turns::Flush;
 use crate::apps::{App, Streams};
-use crate::recorder::Recorder;
+use crate::measurements::Measurements;
 
-/// The connection of one host, with everything that a turn needs.
+/// The connection of one host, with the run that a turn needs.
 struct Calls<'a> {
     run: &'a mut Run,
     host: usize,
 }
 
 impl Run {
-    /// Lets the application of a host do what it can, in calls that do turns.
+    /// Runs a host's application with calls that run turns.
     pub(super) fn pump_inline(&mut self, host: usize) {
         if self.nodes[host].connection.is_none() {
             return;
         }
-        // Turns within calls have nothing to do with either.
-        let mut app = std::mem::replace(&mut self.apps[host], App::nobody());
-        let mut recorder = std::mem::replace(&mut self.recorder, Recorder::of_nothing());
-        while let Some(event) = self.cells[host].pop_news() {
-            app.on_event(self.now, &event, &mut Calls { run: self, host }, &mut recorder);
+        // Turns within calls use neither.
+        let mut app = std::mem::replace(&mut self.apps[host], App::placeholder());
+        let mut measurements = std::mem::replace(&mut self.measurements, Measurements::empty());
+        while let Some(event) = self.cells[host].pop_event() {
+            app.on_event(self.now, &event, &mut Calls { run: self, host }, &mut measurements);
         }
         let now = self.now;
-        app.pump(now, &mut Calls { run: self, host }, &mut recorder);
-        (self.apps[host], self.recorder) = (app, recorder);
+        app.pump(now, &mut Calls { run: self, host }, &mut measurements);
+        (self.apps[host], self.measurements) = (app, measurements);
     }
 }
 
 impl Calls<'_> {
-    fn turn(&mut self, tails: Tails) {
-        self.run.is_owed_turn[self.host] = self.run.turn(self.host, tails);
+    fn turn(&mut self, flush: Flush) {
+        self.run.is_owed_turn[self.host] = self.run.turn(self.host, flush);
     }
 
-    /// Does what the application calls for, and a turn if the host has something to serve that it had not before.
-    fn call<T>(&mut self, tails: Tails, call: impl FnOnce(&mut Handles<'_>) -> T) -> T {
+    /// Makes a call, then runs a turn if the call added a change for the host to serve.
+    fn call<T>(&mut self, flush: Flush, call: impl FnOnce(&mut Handles<'_>) -> T) -> T {
         let host = self.host;
         let had_changed = self.run.cells[host].has_changed();
         let connection = self.run.nodes[host].connection.as_mut().expect("it had one when the application began");
-        let result = call(&mut self.run.cells[host].over(connection));
+        let result = call(&mut self.run.cells[host].handles(connection));
         if self.run.cells[host].has_changed() && !had_changed {
-            self.turn(tails);
+            self.turn(flush);
         }
         result
     }
@@ -55,37 +55,37 @@ impl Calls<'_> {
 
 impl Streams for Calls<'_> {
     fn open(&mut self, dir: Dir) -> Option<StreamId> {
-        let id = self.call(Tails::Sent, |handles| handles.open(dir));
+        let id = self.call(Flush::Now, |handles| handles.open(dir));
         if id.is_some() {
-            // Whoever takes a stream asks for the next.
-            self.turn(Tails::Sent);
+            // The engine requests another stream when one is taken.
+            self.turn(Flush::Now);
         }
         id
     }
 
     fn accept(&mut self, dir: Dir) -> Option<StreamId> {
-        self.call(Tails::Sent, |handles| handles.accept(dir))
+        self.call(Flush::Now, |handles| handles.accept(dir))
     }
 
     fn set_priority(&mut self, id: StreamId, priority: i32) {
-        self.call(Tails::Sent, |handles| handles.set_priority(id, priority));
-        self.turn(Tails::Sent);
+        self.call(Flush::Now, |handles| handles.set_priority(id, priority));
+        self.turn(Flush::Now);
     }
 
     fn write(&mut self, id: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
-        // More is to be expected, and what fills no batch waits for it.
-        self.call(Tails::Held, |handles| handles.write(id, data))
+        // More writes usually follow, so a partial batch is corked.
+        self.call(Flush::Cork, |handles| handles.write(id, data))
     }
 
     fn finish(&mut self, id: StreamId) {
-        self.call(Tails::Sent, |handles| handles.finish(id));
+        self.call(Flush::Now, |handles| handles.finish(id));
     }
 
     fn is_taken(&mut self, id: StreamId) -> bool {
-        self.call(Tails::Sent, |handles| handles.is_taken(id))
+        self.call(Flush::Now, |handles| handles.is_taken(id))
     }
 
     fn read(&mut self, now: Instant, id: StreamId) -> Result<Chunk, ReadError> {
-        self.call(Tails::Sent, |handles| handles.read(now, id))
+        self.call(Flush::Now, |handles| handles.read(now, id))
     }
 }

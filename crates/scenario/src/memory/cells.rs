@@ -1,40 +1,43 @@
-//! What stands between a host's application and its connection: as the cells of the engine, so that the application is done with its
-//! bytes long before they leave, and a host goes on with what was written and with what has arrived while the application waits.
+//! The buffers between a host's application and its connection, as the cells of the engine. A write
+//! completes when its bytes are in an outbox. The host sends from outboxes and fills inboxes
+//! independently of the application.
 //!
 //! ```text
-//!   application ── write ─▶ outbox ── serve ─▶ connection ── tell ─▶ inbox ── read ─▶ application
+//!   application ── write ─▶ outbox ── serve ─▶ connection ── events ─▶ inbox ── read ─▶ application
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use quic::{Chunk, Connection, Dir, Event, ReadError, StreamId, Strip, WriteError};
+use quic::{Chunk, Connection, Dir, Event, ReadError, StreamId, StridedBytes, WriteError};
 use units::Instant;
 
 use crate::apps::Streams;
 
-/// Bytes that a stream's outbox and its inbox hold: as much as in an engine by default. The chunk that reaches the bound may go beyond.
+/// Maximum bytes of a stream's outbox and inbox, as the engine's default. The chunk that reaches
+/// the bound may exceed it.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
 const INBOX_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes taken from a stream in one call, as the engine does.
+/// Maximum bytes of one read from a stream, as in the engine.
 const READ_LEN_MAX: usize = 64 << 10;
 
 /// The cells of a host's connection.
 #[derive(Debug, Default)]
 pub(crate) struct Cells {
-    /// Of streams that are written and read, as many as the applications have begun.
+    /// Buffers of the streams that are being written and read.
     outboxes: BTreeMap<StreamId, Outbox>,
     inboxes: BTreeMap<StreamId, Inbox>,
-    /// The peer's streams that the application has not taken.
+    /// Streams opened by the peer that the application has not accepted.
     accepted: [VecDeque<StreamId>; 2],
-    /// What the application has changed and the host has not served, each once, in the order of the changes.
+    /// Changes by the application that the host has not served, in order, without duplicates.
     changed: Vec<Changed>,
-    /// What the application is to hear, in the order in which it happened.
-    news: VecDeque<Event>,
-    /// Bytes that the application has the time to read, if its reading takes any; below zero if what it read last was more.
+    /// Events for the application, in order.
+    events: VecDeque<Event>,
+    /// Bytes that the application may read, if its reading is limited. Negative after a larger
+    /// read.
     allowance: Option<i64>,
-    /// Streams that it would read if it had more of that.
+    /// Streams whose reading the allowance stopped.
     unread: Vec<StreamId>,
 }
 
@@ -48,101 +51,104 @@ enum Changed {
 struct Outbox {
     chunks: VecDeque<Bytes>,
     bytes: usize,
-    /// Nothing follows.
+    /// The application has ended the stream.
     is_finished: bool,
     is_changed: bool,
-    /// The writer found no room.
+    /// The writer is blocked.
     has_writer: bool,
-    /// The peer does not want it, or the connection is over.
+    /// The peer stopped the stream, or the connection has closed.
     is_over: bool,
 }
 
 #[derive(Debug, Default)]
 struct Inbox {
-    strips: VecDeque<Strip>,
+    strips: VecDeque<StridedBytes>,
     bytes: usize,
-    /// It is full, and the host waits until half of it is free.
+    /// The inbox is full; the host waits until half of it is free.
     is_paused: bool,
-    /// After the strips: the end, or why nothing comes.
+    /// After the buffered bytes: the end of the stream, or the error.
     end: Option<Result<(), ReadError>>,
 }
 
 impl Cells {
-    /// What the application sees of the connection.
-    pub(crate) const fn over<'a>(&'a mut self, connection: &'a mut Connection) -> Handles<'a> {
+    /// The application's handles of the connection.
+    pub(crate) const fn handles<'a>(&'a mut self, connection: &'a mut Connection) -> Handles<'a> {
         Handles { cells: self, connection }
     }
 
-    /// Something has happened to the connection.
+    /// Handles an event of the connection.
     pub(crate) fn on_event(&mut self, now: Instant, event: Event, connection: &mut Connection) {
         match event {
             Event::Opened(dir) => {
                 while let Some(id) = connection.accept(dir) {
                     self.inboxes.insert(id, Inbox::default());
-                    self.move_in(now, id, INBOX_BYTES_MAX, connection);
+                    self.fill_inbox(now, id, INBOX_BYTES_MAX, connection);
                     self.accepted[dir.index()].push_back(id);
                 }
-                self.news.push_back(event);
+                self.events.push_back(event);
             }
             Event::Readable(id) => {
-                self.move_in(now, id, INBOX_BYTES_MAX, connection);
-                self.news.push_back(event);
+                self.fill_inbox(now, id, INBOX_BYTES_MAX, connection);
+                self.events.push_back(event);
             }
-            // The writer hears of it when there is room where it writes to.
+            // The writer is notified when its outbox has space.
             Event::Writable(id) => self.serve_outbox(id, connection),
-            Event::Closed(_) => self.bring_all(now, connection),
-            event => self.news.push_back(event),
+            Event::Closed(_) => self.fill_all_inboxes(now, connection),
+            event => self.events.push_back(event),
         }
     }
 
-    /// The connection is over: what has arrived goes to the application without heed of bounds, which flow control has bounded.
-    fn bring_all(&mut self, now: Instant, connection: &mut Connection) {
+    /// The connection has closed: moves all arrived data to the inboxes, regardless of their bound.
+    /// Flow control bounds the amount.
+    fn fill_all_inboxes(&mut self, now: Instant, connection: &mut Connection) {
         let streams: Vec<_> = self.inboxes.keys().copied().collect();
         for id in streams {
-            self.move_in(now, id, usize::MAX, connection);
-            self.news.push_back(Event::Readable(id));
+            self.fill_inbox(now, id, usize::MAX, connection);
+            self.events.push_back(Event::Readable(id));
         }
     }
 
-    /// The application has had the time to read so many bytes, of all that it reads. From the first call on it reads no more than it was
-    /// allowed to.
+    /// Allows the application to read `bytes` more bytes over all streams. Reading is limited from
+    /// the first call on.
     pub(crate) fn allow_reading(&mut self, bytes: usize) {
-        // What it finds nothing for is saved up: bytes behind a gap can be read only when that is filled.
+        // Unused allowance accumulates, because bytes behind a gap become readable only when the
+        // gap is filled.
         self.allowance = Some(self.allowance.unwrap_or(0).saturating_add_unsigned(bytes as u64));
-        // In turn: who was first last time would have all of it each time.
+        // Round robin, so that the first stream does not use the whole allowance every time.
         if !self.unread.is_empty() {
             self.unread.rotate_left(1);
         }
-        self.news.extend(self.unread.drain(..).map(Event::Readable));
+        self.events.extend(self.unread.drain(..).map(Event::Readable));
     }
 
-    /// What the application is to hear next.
-    pub(crate) fn pop_news(&mut self) -> Option<Event> {
-        self.news.pop_front()
+    /// The next event for the application.
+    pub(crate) fn pop_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
     }
 
-    /// The application has written, ended what it wrote, or made room, since it was last [served](Self::serve).
+    /// Whether the application has written, ended a stream, or freed inbox space since the last
+    /// [`serve`](Self::serve).
     pub(crate) const fn has_changed(&self) -> bool {
         !self.changed.is_empty()
     }
 
-    /// Does what the application has asked for since the last call.
+    /// Applies the application's changes since the last call.
     pub(crate) fn serve(&mut self, now: Instant, connection: &mut Connection) {
         let mut changed = std::mem::take(&mut self.changed);
         for change in changed.drain(..) {
             match change {
                 Changed::Outbox(id) => self.serve_outbox(id, connection),
                 Changed::Inbox(id) => {
-                    self.move_in(now, id, INBOX_BYTES_MAX, connection);
-                    self.news.push_back(Event::Readable(id));
+                    self.fill_inbox(now, id, INBOX_BYTES_MAX, connection);
+                    self.events.push_back(Event::Readable(id));
                 }
             }
         }
-        // Nothing is changed by serving; the memory is used again.
+        // Serving adds no changes, so the memory can be reused.
         self.changed = changed;
     }
 
-    /// Gives the connection as much of a stream as it takes.
+    /// Writes as much of an outbox to the connection as it takes.
     fn serve_outbox(&mut self, id: StreamId, connection: &mut Connection) {
         let Some(outbox) = self.outboxes.get_mut(&id) else { return };
         outbox.is_changed = false;
@@ -162,20 +168,20 @@ impl Cells {
                 }
             }
         }
-        // A writer is woken for a worthwhile amount: when half of it is free or more.
+        // Wake the writer when at least half of the outbox is free.
         if outbox.has_writer && outbox.bytes <= OUTBOX_BYTES_MAX / 2 {
             outbox.has_writer = false;
-            self.news.push_back(Event::Writable(id));
+            self.events.push_back(Event::Writable(id));
         }
         if outbox.is_finished && outbox.chunks.is_empty() {
             self.outboxes.remove(&id);
-            // One that is over has ended otherwise.
+            // A stopped stream has already ended.
             let _is_open = connection.finish(id);
         }
     }
 
-    /// Moves what has arrived on a stream into its inbox, until that holds so many bytes.
-    fn move_in(&mut self, now: Instant, id: StreamId, bytes_max: usize, connection: &mut Connection) {
+    /// Moves arrived data of a stream into its inbox until it holds `bytes_max` bytes.
+    fn fill_inbox(&mut self, now: Instant, id: StreamId, bytes_max: usize, connection: &mut Connection) {
         let inbox = self.inboxes.entry(id).or_default();
         while inbox.end.is_none() {
             inbox.is_paused = inbox.bytes >= bytes_max;
@@ -195,14 +201,14 @@ impl Cells {
     }
 }
 
-/// A connection behind cells.
+/// The handles of a connection, backed by cells.
 pub(crate) struct Handles<'a> {
     cells: &'a mut Cells,
     connection: &'a mut Connection,
 }
 
 impl Handles<'_> {
-    /// Changes an outbox, which the host will look at.
+    /// Changes an outbox and marks it as changed.
     fn change(&mut self, id: StreamId, change: impl FnOnce(&mut Outbox)) {
         let outbox = self.cells.outboxes.entry(id).or_default();
         change(outbox);
@@ -259,7 +265,7 @@ impl Streams for Handles<'_> {
     }
 
     fn read(&mut self, _now: Instant, id: StreamId) -> Result<Chunk, ReadError> {
-        // What has no inbox is ours, and nothing has arrived on it.
+        // A stream without an inbox was opened here, and no data has arrived on it.
         let Some(inbox) = self.cells.inboxes.get_mut(&id) else { return Err(ReadError::Blocked) };
         if self.cells.allowance.is_some_and(|allowance| allowance <= 0) && !inbox.strips.is_empty() {
             if !self.cells.unread.contains(&id) {

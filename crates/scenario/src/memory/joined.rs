@@ -1,18 +1,19 @@
-//! Which datagrams a socket hands over as one batch.
+//! Joins received datagrams into batches.
 //!
-//! Where a host lets datagrams wait for each other, its system joins those that come one behind the other from one address, as receive
-//! offload does: all as long as the first, but the last, which may be shorter. Otherwise they come one by one.
+//! A host that coalesces interrupts joins consecutive datagrams from one address, as generic
+//! receive offload (GRO) does: all have the length of the first, except the last, which may be
+//! shorter. Other hosts receive datagrams one at a time.
 
 use std::collections::VecDeque;
 
 use netem::Packet;
 use quic::{PLAN_BYTES_MAX, PLAN_DATAGRAMS_MAX};
 
-use super::frame::Frame;
+use super::datagram::Datagram;
 
-/// How many datagrams from the front of a path's socket are one batch, and how many bytes, which are not counted of one that would be
-/// alone anyway; none if there are none.
-pub(super) fn batch(waiting: &VecDeque<Frame>, joins: bool) -> Option<(usize, usize)> {
+/// The number of datagrams at the front of a path's socket that form one batch, and their bytes
+/// (not counted if the host does not join). `None` if the socket is empty.
+pub(super) fn batch(waiting: &VecDeque<Datagram>, joins: bool) -> Option<(usize, usize)> {
     let first = waiting.front()?;
     if !joins {
         return Some((1, 0));
@@ -35,12 +36,12 @@ pub(super) fn batch(waiting: &VecDeque<Frame>, joins: bool) -> Option<(usize, us
 mod tests {
     use super::*;
 
-    fn waiting(lens: &[usize]) -> VecDeque<Frame> {
-        lens.iter().map(|len| Frame::loose(0, vec![0; *len])).collect()
+    fn waiting(lens: &[usize]) -> VecDeque<Datagram> {
+        lens.iter().map(|len| Datagram::with_bytes(0, vec![0; *len])).collect()
     }
 
     #[test]
-    fn datagrams_of_one_length_are_a_batch_that_a_shorter_one_ends() {
+    fn datagrams_of_equal_length_are_joined_up_to_a_shorter_one() {
         assert_eq!(batch(&waiting(&[]), true), None);
         assert_eq!(batch(&waiting(&[100]), true), Some((1, 100)));
         assert_eq!(batch(&waiting(&[100, 100, 40, 40]), true), Some((3, 240)));
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_has_no_more_datagrams_and_bytes_than_a_system_joins() {
+    fn a_batch_is_bounded_in_datagrams_and_bytes() {
         assert_eq!(batch(&waiting(&[100; 70]), true), Some((64, 6_400)));
         assert_eq!(batch(&waiting(&[1472; 64]), true), Some((44, 44 * 1472)));
     }

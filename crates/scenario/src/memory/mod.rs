@@ -1,18 +1,18 @@
-//! The world in memory: two hosts in virtual time, connected by link models.
+//! The world `memory`: two hosts in virtual time, connected by link models.
 //!
 //! ```text
 //!   app ─ connection ─ socket 0 ══ path 0 ══ link "wifi" ══ socket 0 ─ connection ─ app
 //!   (a)              └ socket 1 ══ path 1 ══ link "lte"  ══ socket 1 ┘              (b)
 //! ```
 //!
-//! The protocol is the real one, with deterministic sessions in place of TLS; nothing costs time but the links. The same
-//! scenario, paths and seed give the same outcome to the byte. Links draw from generators of their own names, so a link
-//! does to its packets what it would do if the others were not there.
+//! The protocol is the real one, with deterministic sessions in place of TLS. Only the links take
+//! time. Equal scenarios, paths and seeds give byte-identical outcomes. Each link draws from a
+//! generator derived from its own name, so other links do not change what it does to its packets.
 
-pub(crate) mod books;
+pub(crate) mod accounting;
 mod calls;
 mod cells;
-pub(crate) mod frame;
+pub(crate) mod datagram;
 mod joined;
 pub(crate) mod network;
 pub(crate) mod node;
@@ -21,10 +21,10 @@ mod turns;
 
 use crate::model::Scenario;
 use crate::outcome::Outcome;
-use crate::timeless::check_time;
-use crate::world::{Order, Stages, Watch, World, WorldError};
+use crate::world::{OnProgress, PayloadMode, RunPlan, World, WorldError};
+use crate::zero_time::check_time;
 
-/// The world in memory.
+/// The world `memory`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory;
 
@@ -33,10 +33,10 @@ impl World for Memory {
         "memory"
     }
 
-    fn run(&mut self, scenario: &Scenario, order: &Order, watch: Watch<'_>) -> Result<Outcome, WorldError> {
-        let run = run::Run::new(scenario, order, Stages::Bytes)?;
-        check_time(scenario, &order.paths, None).map_err(WorldError::Unsuitable)?;
-        run.finish(watch)
+    fn run(&mut self, scenario: &Scenario, plan: &RunPlan, on_progress: OnProgress<'_>) -> Result<Outcome, WorldError> {
+        let run = run::Run::new(scenario, plan, PayloadMode::Bytes)?;
+        check_time(scenario, &plan.paths, None).map_err(WorldError::Unsuitable)?;
+        run.finish(on_progress)
     }
 }
 

@@ -1,4 +1,5 @@
-//! One host: an endpoint, its one connection, and what a driver does for it.
+//! One host: an endpoint with one connection, and the sending and receiving that a driver does for
+//! it.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -15,13 +16,13 @@ use quic::{
 };
 use units::Instant;
 
-use super::frame::{Body, Frame, Parcel};
-use crate::begin::transport_config;
+use super::datagram::{Body, Datagram, InFlightBatch};
+use crate::connection_setup::transport_config;
 use crate::model::Scenario;
 use crate::packets::{HostSeeds, host_seeds};
-use crate::world::{Stages, WorldError};
+use crate::world::{PayloadMode, WorldError};
 
-/// The name that each endpoint gives its only connection.
+/// The key of the only connection of each endpoint.
 const KEY: ConnectionKey = ConnectionKey(0);
 
 pub(crate) struct Node {
@@ -29,32 +30,33 @@ pub(crate) struct Node {
     endpoint: Endpoint,
     pub(crate) connection: Option<Connection>,
     factory: Arc<dyn SessionFactory>,
-    stages: Stages,
+    payload_mode: PayloadMode,
     plan: Plan,
-    /// The last plan had all the datagrams that it could.
+    /// Whether the last plan had the maximum number of datagrams.
     was_full: bool,
     sealed: Vec<u8>,
-    /// Datagrams that came to it, and those of them that belong to no connection.
+    /// Received datagrams, and those of them that belong to no connection.
     taken: u64,
     unrouted: u64,
-    /// Those that were sent last: memory for others once nobody has them any more.
-    parcels: VecDeque<Rc<Parcel>>,
-    /// Where datagrams of rows were last sent to that were for the connection, as long as the endpoint's routes stay as they are.
+    /// The batches that were sent last. Their memory is reused when all references are gone.
+    batches: VecDeque<Rc<InFlightBatch>>,
+    /// Cache of the last destination ID of a packet run that was routed to the connection, until
+    /// the endpoint's routes change.
     routed: Option<ConnectionId>,
 }
 
-/// Datagrams of a host.
+/// Datagram counts of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodeTally {
-    /// As its connection has counted those it planned.
+pub(crate) struct NodeCounts {
+    /// Planned, by the connection's count.
     pub(crate) planned: u64,
-    /// That came to it.
+    /// Received.
     pub(crate) taken: u64,
-    /// Of these, what its connection has counted, and what belongs to none.
+    /// Received and counted by the connection, or belonging to no connection.
     pub(crate) accounted: u64,
 }
 
-/// A datagram as it came; nothing is copied.
+/// A received datagram, passed without a copy.
 struct Arrived(Vec<u8>);
 
 impl ReceiveBuffer for Arrived {
@@ -67,35 +69,36 @@ impl ReceiveBuffer for Arrived {
     }
 }
 
-/// The ends of a path, the sending host's first: each path has a network, and a socket at each host, of its own.
+/// The addresses of a path's ends, the sending host's first. Each path has its own network and its
+/// own socket at each host.
 pub(crate) fn ends(path: usize) -> [SocketAddrV4; 2] {
     let ip = |host| Ipv4Addr::new(10, 0, path as u8, host);
     [SocketAddrV4::new(ip(1), 1000), SocketAddrV4::new(ip(2), 2000)]
 }
 
-/// The ends of a path as one side sees them.
+/// The addresses of a path as seen by one side.
 fn addresses(path: usize, side: Side) -> Addresses {
     let [client, server] = ends(path).map(SocketAddr::V4);
     let (here, there) = if side == Side::Client { (client, server) } else { (server, client) };
     Addresses { remote: there, local_ip: Some(here.ip()), socket: path as u16 }
 }
 
-/// A plan that leaves or is about to, never sealed.
-pub(crate) struct Flight {
-    pub(crate) parcel: Rc<Parcel>,
+/// An unsealed plan that is about to be sent.
+pub(crate) struct PlannedBatch {
+    pub(crate) in_flight: Rc<InFlightBatch>,
     receipt: Receipt,
 }
 
-/// Parcels kept for their memory, at most: those of a long path are under way anyway, and a new one costs five allocations.
-const PARCELS_KEPT_MAX: usize = 256;
+/// Maximum number of batches kept for reuse. A new batch costs five allocations.
+const BATCHES_KEPT_MAX: usize = 256;
 
-/// A parcel that nobody else has: the oldest, if all of it has arrived.
-fn spare(parcels: &mut VecDeque<Rc<Parcel>>) -> Rc<Parcel> {
-    let is_free = parcels.front().is_some_and(|oldest| Rc::strong_count(oldest) == 1);
-    if !is_free && parcels.len() <= PARCELS_KEPT_MAX {
+/// An unshared batch: the oldest, if all of it has arrived, or a new one.
+fn spare(batches: &mut VecDeque<Rc<InFlightBatch>>) -> Rc<InFlightBatch> {
+    let is_free = batches.front().is_some_and(|oldest| Rc::strong_count(oldest) == 1);
+    if !is_free && batches.len() <= BATCHES_KEPT_MAX {
         return Rc::default();
     }
-    parcels.pop_front().filter(|_| is_free).unwrap_or_default()
+    batches.pop_front().filter(|_| is_free).unwrap_or_default()
 }
 
 impl Node {
@@ -103,7 +106,7 @@ impl Node {
         scenario: &Scenario,
         side: Side,
         path_count: usize,
-        stages: Stages,
+        payload_mode: PayloadMode,
         seed: u64,
         shards: usize,
     ) -> Result<Self, WorldError> {
@@ -112,7 +115,7 @@ impl Node {
         let factory: Arc<dyn SessionFactory> = Arc::new(DeterministicFactory::new(side, sessions));
         let listening = (side == Side::Server).then(|| factory.clone());
         let secrets = SecretSource::new(&secret);
-        // The first of several endpoints has a share of the IDs.
+        // With several endpoints, the first has a share of the connection IDs.
         let secrets = if shards > 1 { secrets.split_for(0, shards) } else { secrets };
         let endpoint = Endpoint::new(transport_config(scenario, host, path_count), listening, secrets)
             .map_err(|error| WorldError::Unsuitable(error.to_string()))?;
@@ -121,18 +124,18 @@ impl Node {
             endpoint,
             connection: None,
             factory,
-            stages,
+            payload_mode,
             plan: Plan::new(),
             was_full: false,
             sealed: Vec::new(),
             taken: 0,
             unrouted: 0,
-            parcels: VecDeque::new(),
+            batches: VecDeque::new(),
             routed: None,
         })
     }
 
-    /// The client begins, over this path.
+    /// Begins the client's handshake over this path.
     pub(crate) fn connect(&mut self, now: Instant, path: usize) -> Result<(), WorldError> {
         let connection = self
             .endpoint
@@ -149,24 +152,24 @@ impl Node {
         connection.open_path(now, addresses(path, self.side), is_backup).map_err(|error| error.to_string())
     }
 
-    /// Makes the path that the connection began on a backup.
+    /// Marks the path on which the connection began as a backup.
     pub(crate) fn set_first_backup(&mut self, now: Instant) {
         if let Some(connection) = &mut self.connection {
             connection.set_path_backup(now, PathId::ZERO, true);
         }
     }
 
-    /// A datagram arrives.
-    pub(crate) fn receive(&mut self, now: Instant, frame: Frame) {
-        match frame.body() {
-            Body::Unsealed(parcel, datagram) => self.receive_batch(now, parcel, datagram..datagram + 1),
+    /// Receives a datagram.
+    pub(crate) fn receive(&mut self, now: Instant, datagram: Datagram) {
+        match datagram.body() {
+            Body::Unsealed(in_flight, index) => self.receive_batch(now, in_flight, index..index + 1),
             Body::Bytes(bytes) => {
-                self.receive_bytes(now, addresses(frame.path(), self.side), bytes.to_vec(), bytes.len());
+                self.receive_bytes(now, addresses(datagram.path(), self.side), bytes.to_vec(), bytes.len());
             }
         }
     }
 
-    /// Datagrams that arrived together from one address, all `stride` bytes long but the last.
+    /// Receives joined datagrams from one address, all `stride` bytes long except the last.
     fn receive_bytes(&mut self, now: Instant, addresses: Addresses, mut bytes: Vec<u8>, stride: usize) {
         self.taken += bytes.len().div_ceil(stride) as u64;
         while !bytes.is_empty() {
@@ -197,48 +200,49 @@ impl Node {
         }
     }
 
-    /// What went through it, so that nothing is lost on the way.
-    pub(crate) fn tally(&self) -> NodeTally {
+    /// The datagram counts, for conservation checks.
+    pub(crate) fn counts(&self) -> NodeCounts {
         let stats = self.connection.as_ref().map(Connection::stats);
         let (planned, known) = stats.map_or((0, 0), |stats| {
             (stats.send.datagrams_sent, stats.receive.datagrams_received + stats.receive.datagrams_stray)
         });
-        NodeTally { planned, taken: self.taken, accounted: known + self.unrouted }
+        NodeCounts { planned, taken: self.taken, accounted: known + self.unrouted }
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.connection.as_mut()?.poll_event()
     }
 
-    /// A batch arrives: datagrams of one path, as long as each other but for the last, which may be shorter.
-    pub(crate) fn receive_joined(&mut self, now: Instant, path: usize, frames: impl Iterator<Item = Frame>) {
-        if self.stages == Stages::Lengths {
-            return self.receive_rows(now, frames);
+    /// Receives a batch of one path: datagrams of equal length, except the last, which may be
+    /// shorter.
+    pub(crate) fn receive_joined(&mut self, now: Instant, path: usize, datagrams: impl Iterator<Item = Datagram>) {
+        if self.payload_mode == PayloadMode::Lengths {
+            return self.receive_rows(now, datagrams);
         }
         let (mut joined, mut stride) = (Vec::new(), 0);
-        for frame in frames {
-            let Body::Bytes(bytes) = frame.body() else { unreachable!("everything is sealed here") };
+        for datagram in datagrams {
+            let Body::Bytes(bytes) = datagram.body() else { unreachable!("in this mode every datagram has bytes") };
             stride = stride.max(bytes.len());
             joined.extend(bytes);
         }
         self.receive_bytes(now, addresses(path, self.side), joined, stride);
     }
 
-    fn receive_rows(&mut self, now: Instant, frames: impl Iterator<Item = Frame>) {
-        let mut frames = frames.peekable();
-        while let Some(frame) = frames.next() {
-            let Body::Unsealed(parcel, first) = frame.body() else {
-                self.receive(now, frame);
+    fn receive_rows(&mut self, now: Instant, datagrams: impl Iterator<Item = Datagram>) {
+        let mut datagrams = datagrams.peekable();
+        while let Some(datagram) = datagrams.next() {
+            let Body::Unsealed(in_flight, first) = datagram.body() else {
+                self.receive(now, datagram);
                 continue;
             };
-            let unsealed = parcel.unsealed();
+            let unsealed = in_flight.unsealed();
             let mut end = first + 1;
-            // Packets of one plan, one behind the other, are one row.
+            // Consecutive packets of one plan are one packet run.
             while !unsealed.is_sealed(first)
-                && frames
+                && datagrams
                     .next_if(|next| match next.body() {
-                        Body::Unsealed(other, datagram) => {
-                            datagram == end && Rc::ptr_eq(other, parcel) && !unsealed.is_sealed(end)
+                        Body::Unsealed(other, index) => {
+                            index == end && Rc::ptr_eq(other, in_flight) && !unsealed.is_sealed(end)
                         }
                         Body::Bytes(_) => false,
                     })
@@ -246,15 +250,15 @@ impl Node {
             {
                 end += 1;
             }
-            self.receive_batch(now, parcel, first..end);
+            self.receive_batch(now, in_flight, first..end);
         }
     }
 
-    /// Datagrams of a plan that arrived together over a path.
-    pub(crate) fn receive_batch(&mut self, now: Instant, parcel: &Parcel, datagrams: Range<usize>) {
-        let (addresses, unsealed) = (addresses(parcel.path(), self.side), parcel.unsealed());
+    /// Receives consecutive datagrams of one plan.
+    pub(crate) fn receive_batch(&mut self, now: Instant, in_flight: &InFlightBatch, datagrams: Range<usize>) {
+        let (addresses, unsealed) = (addresses(in_flight.path(), self.side), in_flight.unsealed());
         if unsealed.is_sealed(datagrams.start) {
-            debug_assert_eq!(datagrams.len(), 1, "what has bytes comes alone");
+            debug_assert_eq!(datagrams.len(), 1, "a sealed datagram is received alone");
             let len = unsealed.len_bytes(datagrams.start);
             let mut bytes = Vec::with_capacity(len);
             unsealed.seal_datagram(datagrams.start, &mut bytes);
@@ -275,8 +279,9 @@ impl Node {
         self.apply_routes();
     }
 
-    /// What may leave now, at most `datagrams_max` datagrams of it; [`Self::emitted`] says when it does.
-    pub(crate) fn next_flight(&mut self, now: Instant, datagrams_max: usize) -> Option<Flight> {
+    /// Plans the next batch of at most `datagrams_max` datagrams. Call [`Self::emitted`] when it is
+    /// sent.
+    pub(crate) fn next_planned_batch(&mut self, now: Instant, datagrams_max: usize) -> Option<PlannedBatch> {
         let connection = self.connection.as_mut()?;
         while connection.poll_plan(now, datagrams_max, &mut self.plan) {
             let receipt = self.plan.receipt();
@@ -285,42 +290,42 @@ impl Node {
                 continue;
             };
             self.was_full = self.plan.is_full(PLAN_DATAGRAMS_MAX);
-            let mut parcel = spare(&mut self.parcels);
-            let empty = Rc::get_mut(&mut parcel).expect("nobody else has a spare one");
+            let mut in_flight = spare(&mut self.batches);
+            let empty = Rc::get_mut(&mut in_flight).expect("a spare batch is not shared");
             empty.fill(usize::from(addresses.socket), &mut self.plan);
-            self.parcels.push_back(Rc::clone(&parcel));
-            return Some(Flight { parcel, receipt });
+            self.batches.push_back(Rc::clone(&in_flight));
+            return Some(PlannedBatch { in_flight, receipt });
         }
         None
     }
 
-    /// A flight leaves.
-    pub(crate) fn emitted(&mut self, now: Instant, flight: &Flight) {
+    /// Records that a planned batch was sent.
+    pub(crate) fn emitted(&mut self, now: Instant, planned: &PlannedBatch) {
         if let Some(connection) = &mut self.connection {
-            connection.handle_emitted(now, &flight.receipt);
+            connection.handle_emitted(now, &planned.receipt);
         }
         self.apply_routes();
     }
 
-    /// Sends what may leave now, so many plans of it at most; how many there were. If it `holds_tails`, what follows a full plan and fills
-    /// no other stays, and counts as the rest of them.
+    /// Sends at most `plans_max` plans and returns their number. If it `corks`, data after a full plan
+    /// that does not fill another is held back, and `plans_max` is returned.
     pub(crate) fn send(
         &mut self,
         now: Instant,
         plans_max: usize,
-        holds_tails: bool,
-        mut emit: impl FnMut(Frame),
+        corks: bool,
+        mut emit: impl FnMut(Datagram),
     ) -> usize {
         let mut plans = 0;
         while plans < plans_max {
-            if holds_tails && plans > 0 && self.has_only_a_tail() {
+            if corks && plans > 0 && self.has_only_a_tail() {
                 plans = plans_max;
                 break;
             }
-            if self.stages == Stages::Lengths {
-                let Some(flight) = self.next_flight(now, PLAN_DATAGRAMS_MAX) else { break };
-                self.emitted(now, &flight);
-                Parcel::frames(&flight.parcel).for_each(&mut emit);
+            if self.payload_mode == PayloadMode::Lengths {
+                let Some(planned) = self.next_planned_batch(now, PLAN_DATAGRAMS_MAX) else { break };
+                self.emitted(now, &planned);
+                InFlightBatch::datagrams(&planned.in_flight).for_each(&mut emit);
             } else if !self.send_bytes(now, &mut emit) {
                 break;
             }
@@ -330,14 +335,14 @@ impl Node {
         plans
     }
 
-    /// Whether the last plan was full and what is left fills none.
+    /// Whether the last plan was full and the remaining data does not fill another.
     fn has_only_a_tail(&mut self) -> bool {
         let connection = self.connection.as_mut();
         self.was_full && connection.is_some_and(|connection| connection.has_only_a_tail(PLAN_DATAGRAMS_MAX))
     }
 
-    /// Sends a plan, sealed; false if there is nothing to send.
-    fn send_bytes(&mut self, now: Instant, emit: &mut impl FnMut(Frame)) -> bool {
+    /// Sends one sealed plan; false if there is nothing to send.
+    fn send_bytes(&mut self, now: Instant, emit: &mut impl FnMut(Datagram)) -> bool {
         let Some(connection) = &mut self.connection else { return false };
         if !connection.poll_plan(now, PLAN_DATAGRAMS_MAX, &mut self.plan) {
             return false;
@@ -347,8 +352,8 @@ impl Node {
         let Some(addresses) = self.plan.addresses else { return true };
         let path = usize::from(addresses.socket);
         seal(&self.plan, &mut self.sealed);
-        for datagram in self.sealed.chunks(self.plan.segment_size) {
-            emit(Frame::loose(path, datagram.to_vec()));
+        for index in self.sealed.chunks(self.plan.segment_size) {
+            emit(Datagram::with_bytes(path, index.to_vec()));
         }
         true
     }

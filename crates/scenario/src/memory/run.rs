@@ -1,130 +1,132 @@
-//! One run, step by step.
+//! One run of two hosts in virtual time, event by event.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use driver::Placement;
 use quic::{Event, Side};
 use units::{Instant, Rng};
 
-use super::books::{Inside, check_host};
+use super::accounting::{Backlog, check_host_conservation};
 use super::cells::Cells;
-use super::frame::Frame;
+use super::datagram::Datagram;
 use super::network::Network;
 use super::node::Node;
 use crate::apps::App;
-use crate::begin::PathPlan;
+use crate::connection_setup::PathPlan;
+use crate::measurements::Measurements;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
-use crate::placement::Placement;
 use crate::proof::Proof;
-use crate::recorder::Recorder;
-use crate::tape::Tape;
-use crate::world::{Order, Progress, Stages, Watch, WorldError};
+use crate::recording::RecordingWriter;
+use crate::world::{OnProgress, PayloadMode, Progress, RunPlan, WorldError};
 
-/// Steps without time passing after which somebody spins: far more than what can happen in one moment.
-const SPIN_MAX: u32 = 1_000_000;
+/// Number of steps without progress of virtual time that counts as a livelock: far more than can
+/// happen at one time.
+const STALLED_STEPS_MAX: u32 = 1_000_000;
 
-/// Datagrams that wait for others at a host, at most: as many as a call takes.
+/// Maximum number of coalesced datagrams at a host: as many as one receive call takes.
 pub(crate) const COALESCED_MAX: usize = 64;
 
-/// Steps between two looks of whoever watches: one may move a whole window.
-const STEPS_BETWEEN_WATCHES: u64 = 256;
+/// Steps between two progress reports. One step may move a whole window.
+const STEPS_PER_PROGRESS: u64 = 256;
 
 pub(crate) struct Run {
     scenario: Rc<Scenario>,
-    order: Order,
-    /// Which placements the hosts behave as while nothing costs time.
+    plan: RunPlan,
+    /// The placements whose turns the hosts reproduce, without cost in time.
     pub(super) placements: [Placement; 2],
-    /// The last turn within a call of the application has left something to do.
+    /// Whether the last turn within a call of the application left work to do.
     pub(super) is_owed_turn: [bool; 2],
     pub(crate) now: Instant,
     pub(crate) end: Instant,
-    /// The sending host, then the other.
+    /// The sending host and the receiving host.
     pub(crate) nodes: [Node; 2],
     pub(super) apps: [App; 2],
     pub(super) cells: [Cells; 2],
     pub(crate) network: Network,
-    pub(super) recorder: Recorder,
+    pub(super) measurements: Measurements,
     proof: Proof,
-    plan: PathPlan,
+    path_plan: PathPlan,
     connected_at: Option<Instant>,
     failure: Option<String>,
-    /// Hosts at which something has happened since they were visited.
+    /// Hosts with events since their last turn.
     touched: [bool; 2],
-    /// When the connections want to be called, as of their last visits.
+    /// The timeouts of the connections, as of their last turns.
     pub(super) timeouts: [Option<Instant>; 2],
-    /// Datagrams that have arrived now and were not taken, by host and path.
-    pub(super) sockets: [Vec<VecDeque<Frame>>; 2],
-    /// Datagrams that wait for others at each host, and when it looks at them.
-    waiting: [Vec<Frame>; 2],
+    /// Datagrams that have arrived and are not processed, by host and path.
+    pub(super) sockets: [Vec<VecDeque<Datagram>>; 2],
+    /// Coalesced datagrams at each host, and the time of its interrupt.
+    waiting: [Vec<Datagram>; 2],
     look_at: [Option<Instant>; 2],
-    spins: u32,
+    stalled_steps: u32,
     steps: u64,
 }
 
 impl Run {
-    pub(crate) fn new(scenario: &Scenario, order: &Order, stages: Stages) -> Result<Self, WorldError> {
-        Self::placed(scenario, order, stages, [Placement::Thread; 2])
+    pub(crate) fn new(scenario: &Scenario, plan: &RunPlan, payload_mode: PayloadMode) -> Result<Self, WorldError> {
+        Self::placed(scenario, plan, payload_mode, [Placement::Thread; 2])
     }
 
-    /// Of hosts that do their turns as under these placements.
+    /// A run of hosts that take turns as under these placements.
     pub(crate) fn placed(
         scenario: &Scenario,
-        order: &Order,
-        stages: Stages,
+        plan: &RunPlan,
+        payload_mode: PayloadMode,
         placements: [Placement; 2],
     ) -> Result<Self, WorldError> {
-        order.validate(scenario)?;
-        let root = Rng::from_seed(order.seed);
+        plan.validate(scenario)?;
+        let root = Rng::from_seed(plan.seed);
         let node = |side: Side| {
-            let shards = placements[usize::from(side == Side::Server)].shard_count();
-            Node::new(scenario, side, order.paths.len(), stages, order.seed, shards)
+            let shards = placements[usize::from(side == Side::Server)].driver_count();
+            Node::new(scenario, side, plan.paths.len(), payload_mode, plan.seed, shards)
         };
-        let links = scenario.links_under(&order.paths);
+        let links = scenario.links_under(&plan.paths);
         Ok(Self {
             scenario: Rc::new(scenario.clone()),
-            order: order.clone(),
+            plan: plan.clone(),
             placements,
             is_owed_turn: [false; 2],
             now: Instant::ZERO,
             end: Instant::ZERO + scenario.duration,
             nodes: [node(Side::Client)?, node(Side::Server)?],
-            apps: [App::sending(scenario, &root), App::receiving(scenario)].map(|app| app.with_stages(stages)),
+            apps: [App::sending(scenario, &root), App::receiving(scenario)]
+                .map(|app| app.with_payload_mode(payload_mode)),
             cells: Default::default(),
-            network: Network::new(scenario, &order.paths, order.seed),
-            recorder: Recorder::new(scenario),
+            network: Network::new(scenario, &plan.paths, plan.seed),
+            measurements: Measurements::new(scenario),
             proof: Proof::new(scenario, &links),
-            plan: PathPlan::new(scenario, &order.paths),
+            path_plan: PathPlan::new(scenario, &plan.paths),
             connected_at: None,
             failure: None,
             touched: [true, false],
             timeouts: [None, None],
-            sockets: [(); 2].map(|()| order.paths.iter().map(|_| VecDeque::new()).collect()),
+            sockets: [(); 2].map(|()| plan.paths.iter().map(|_| VecDeque::new()).collect()),
             waiting: [Vec::new(), Vec::new()],
             look_at: [None, None],
-            spins: 0,
+            stalled_steps: 0,
             steps: 0,
         })
     }
 
-    pub(crate) fn finish(mut self, watch: Watch<'_>) -> Result<Outcome, WorldError> {
-        self.go(watch)?;
-        let inside = self.inside();
-        Ok(self.into_outcome(inside))
+    pub(crate) fn finish(mut self, on_progress: OnProgress<'_>) -> Result<Outcome, WorldError> {
+        self.go(on_progress)?;
+        let backlog = self.backlog();
+        Ok(self.into_outcome(backlog))
     }
 
-    /// Whether datagrams wait for each other at a host, and are joined.
+    /// Whether a host coalesces datagrams and joins them into batches.
     pub(super) fn joins(&self, host: usize) -> bool {
         !self.scenario.hosts[host].coalesce.is_zero()
     }
 
-    /// How many paths it has.
+    /// The number of paths.
     pub(crate) fn path_count(&self) -> usize {
-        self.order.paths.len()
+        self.plan.paths.len()
     }
 
-    /// Runs to the end.
-    pub(crate) fn go(&mut self, watch: Watch<'_>) -> Result<(), WorldError> {
+    /// Runs until the end.
+    pub(crate) fn go(&mut self, on_progress: OnProgress<'_>) -> Result<(), WorldError> {
         self.begin()?;
         loop {
             self.settle_touched();
@@ -133,68 +135,69 @@ impl Run {
                 return Ok(());
             }
             self.steps += 1;
-            if self.steps.is_multiple_of(STEPS_BETWEEN_WATCHES) {
-                self.show(watch)?;
+            if self.steps.is_multiple_of(STEPS_PER_PROGRESS) {
+                self.report_progress(on_progress)?;
             }
         }
     }
 
-    /// The sending host begins.
+    /// Begins the handshake at the sending host.
     pub(crate) fn begin(&mut self) -> Result<(), WorldError> {
-        self.nodes[0].connect(self.now, self.plan.first)
+        self.nodes[0].connect(self.now, self.path_plan.first)
     }
 
-    /// All is done, or nothing more can be.
+    /// Whether all work is complete or the connection has failed.
     pub(crate) fn is_over(&self) -> bool {
-        self.failure.is_some() || self.recorder.is_done()
+        self.failure.is_some() || self.measurements.is_done()
     }
 
-    /// Writes down from now on what happens.
-    pub(crate) fn record(&mut self, tape: Box<Tape>) {
-        self.network.tape = Some(tape);
+    /// Records the run from now on.
+    pub(crate) fn record(&mut self, recording: Box<RecordingWriter>) {
+        self.network.recording = Some(recording);
     }
 
-    /// What was written down, for its end.
-    pub(crate) fn take_tape(&mut self) -> Option<Box<Tape>> {
-        self.network.tape.take()
+    /// Takes the recording, to finish it.
+    pub(crate) fn take_recording(&mut self) -> Option<Box<RecordingWriter>> {
+        self.network.recording.take()
     }
 
-    /// Tells whoever watches how far it is.
+    /// Reports the progress of the run.
     ///
     /// # Errors
-    /// If that wants no more, or what is written down cannot be written.
-    pub(crate) fn show(&self, watch: Watch<'_>) -> Result<(), WorldError> {
-        if let Some(tape) = &self.network.tape {
-            tape.check()?;
+    /// If the callback stops the run, or the recording failed.
+    pub(crate) fn report_progress(&self, on_progress: OnProgress<'_>) -> Result<(), WorldError> {
+        if let Some(recording) = &self.network.recording {
+            recording.check()?;
         }
-        let delivered_bytes = self.recorder.delivered_bytes();
+        let delivered_bytes = self.measurements.delivered_bytes();
         let progress = Progress { now: self.now, duration: self.scenario.duration, delivered_bytes };
-        if watch(&progress) { Ok(()) } else { Err(WorldError::Stopped) }
+        if on_progress(&progress) { Ok(()) } else { Err(WorldError::Stopped) }
     }
 
-    /// When faults begin or end.
+    /// When the next fault begins or ends.
     pub(crate) fn proof_timeout(&self) -> Option<Instant> {
         self.proof.timeout()
     }
 
-    /// Looks at the counters of links whose faults begin or end now.
+    /// Samples the counters of links whose faults begin or end now.
     pub(crate) fn look_at_faults(&mut self) {
         if self.proof.timeout().is_none_or(|at| at > self.now) {
             return;
         }
         self.network.catch_up(self.now);
         let network = &self.network;
-        self.proof.look(self.now, &self.scenario, |link| network.stats(link));
+        self.proof.observe(self.now, &self.scenario, |link| network.stats(link));
     }
 
-    /// When a host's application begins something.
+    /// When a host's application begins its next item.
     pub(crate) fn app_timeout(&self, host: usize) -> Option<Instant> {
         self.apps[host].timeout()
     }
 
-    /// Lets a host's application react and begin what is due, and gives the connection what it writes.
+    /// Passes events to a host's application, lets it begin due items, and passes its writes to the
+    /// connection.
     pub(crate) fn visit(&mut self, host: usize) {
-        self.tell(host);
+        self.process_events(host);
         self.pump(host);
         while self.cells[host].has_changed() {
             self.serve(host);
@@ -202,43 +205,44 @@ impl Run {
         }
     }
 
-    /// A host's application has had the time to read so many bytes more, and no more than that.
+    /// Allows a host's application to read `bytes` more bytes.
     pub(crate) fn allow_reading(&mut self, host: usize, bytes: usize) {
         self.cells[host].allow_reading(bytes);
     }
 
-    /// Does what a host's application has asked for: its connection gets what was written.
+    /// Passes the application's writes to the connection.
     pub(super) fn serve(&mut self, host: usize) {
         if let Some(connection) = &mut self.nodes[host].connection {
             self.cells[host].serve(self.now, connection);
         }
     }
 
-    /// Tells what happened at a host. What has arrived for the application lies ready for it then.
-    pub(crate) fn tell(&mut self, host: usize) {
+    /// Processes the events of a host's connection, which makes arrived data available to the
+    /// application.
+    pub(crate) fn process_events(&mut self, host: usize) {
         while let Some(event) = self.nodes[host].poll_event() {
-            self.react(host, event);
+            self.handle_event(host, event);
         }
     }
 
-    /// Lets a host's application do what it can: hear what happened, go on with what it reads and writes, answer, and begin what is
-    /// due.
+    /// Lets a host's application handle its events, continue reads and writes, answer requests, and
+    /// begin due items.
     pub(super) fn pump(&mut self, host: usize) {
         if self.placements[host] == Placement::Inline {
             return self.pump_inline(host);
         }
         let Some(connection) = &mut self.nodes[host].connection else { return };
-        let (app, recorder) = (&mut self.apps[host], &mut self.recorder);
-        while let Some(event) = self.cells[host].pop_news() {
-            app.on_event(self.now, &event, &mut self.cells[host].over(connection), recorder);
+        let (app, measurements) = (&mut self.apps[host], &mut self.measurements);
+        while let Some(event) = self.cells[host].pop_event() {
+            app.on_event(self.now, &event, &mut self.cells[host].handles(connection), measurements);
         }
-        app.pump(self.now, &mut self.cells[host].over(connection), recorder);
-        if let Some(tape) = &mut self.network.tape {
-            tape.connection(self.now, host, connection);
+        app.pump(self.now, &mut self.cells[host].handles(connection), measurements);
+        if let Some(recording) = &mut self.network.recording {
+            recording.connection(self.now, host, connection);
         }
     }
 
-    /// Advances to the next thing that happens; false at the end.
+    /// Advances to the next event; false at the end of the run.
     fn step(&mut self) -> Result<bool, WorldError> {
         let app_at = self.apps[0].timeout();
         let mut next = self.end;
@@ -251,14 +255,14 @@ impl Run {
         let next = next.max(self.now);
         if next >= self.end {
             self.now = self.end;
-            // The deliveries of the last moment.
+            // Deliveries at the end time still count.
             self.receive();
             self.settle_touched();
             return Ok(false);
         }
-        self.spins = if next > self.now { 0 } else { self.spins + 1 };
-        if self.spins > SPIN_MAX {
-            return Err(WorldError::Spins { at: self.now });
+        self.stalled_steps = if next > self.now { 0 } else { self.stalled_steps + 1 };
+        if self.stalled_steps > STALLED_STEPS_MAX {
+            return Err(WorldError::Livelock { at: self.now });
         }
         self.now = next;
         self.receive();
@@ -272,16 +276,16 @@ impl Run {
 
     fn receive(&mut self) {
         let now = self.now;
-        self.network.receive(now, |direction, frame| {
+        self.network.receive(now, |direction, datagram| {
             let host = 1 - direction;
             let coalesce = self.scenario.hosts[host].coalesce;
             if coalesce.is_zero() {
                 self.touched[host] = true;
-                self.sockets[host][frame.path()].push_back(frame);
+                self.sockets[host][datagram.path()].push_back(datagram);
                 return;
             }
             self.look_at[host].get_or_insert(now + coalesce);
-            self.waiting[host].push(frame);
+            self.waiting[host].push(datagram);
             if self.waiting[host].len() >= COALESCED_MAX {
                 self.look_at[host] = Some(now);
             }
@@ -290,15 +294,15 @@ impl Run {
             if self.look_at[host].is_some_and(|at| at <= self.now) {
                 self.look_at[host] = None;
                 self.touched[host] = true;
-                for frame in self.waiting[host].drain(..) {
-                    self.sockets[host][frame.path()].push_back(frame);
+                for datagram in self.waiting[host].drain(..) {
+                    self.sockets[host][datagram.path()].push_back(datagram);
                 }
             }
         }
     }
 
-    /// Visits the hosts at which something has happened, as a driver does: what may leave in a while leaves then, and not
-    /// bit by bit whenever anything happens anywhere.
+    /// Runs the turns of the hosts that have events. As with a driver, pacing releases data at the
+    /// host's own events, not at events elsewhere.
     fn settle_touched(&mut self) {
         for host in 0..2 {
             if std::mem::take(&mut self.touched[host]) {
@@ -307,9 +311,9 @@ impl Run {
         }
     }
 
-    fn react(&mut self, host: usize, event: Event) {
-        if let Some(tape) = &mut self.network.tape {
-            tape.event(self.now, host, &event);
+    fn handle_event(&mut self, host: usize, event: Event) {
+        if let Some(recording) = &mut self.network.recording {
+            recording.event(self.now, host, &event);
         }
         match &event {
             Event::Connected if host == 0 => {
@@ -328,54 +332,54 @@ impl Run {
     }
 
     fn open_paths(&mut self) {
-        for &(place, is_backup) in &self.plan.others {
+        for &(place, is_backup) in &self.path_plan.others {
             if let Err(error) = self.nodes[0].open_path(self.now, place, is_backup) {
-                let name = &self.scenario.paths[self.order.paths[place]].name;
+                let name = &self.scenario.paths[self.plan.paths[place]].name;
                 self.failure.get_or_insert_with(|| format!("path {name:?} cannot be opened: {error}"));
             }
         }
-        if self.plan.is_first_backup {
+        if self.path_plan.is_first_backup {
             self.nodes[0].set_first_backup(self.now);
         }
     }
 
-    /// Datagrams that are on their way inside the hosts, where those take no time.
-    pub(crate) fn inside(&self) -> [Inside; 2] {
+    /// Datagrams inside the hosts, for hosts that take no time.
+    pub(crate) fn backlog(&self) -> [Backlog; 2] {
         [0, 1].map(|host| {
             let in_sockets: usize = self.sockets[host].iter().map(VecDeque::len).sum();
-            Inside { unsent: 0, untaken: (in_sockets + self.waiting[host].len()) as u64 }
+            Backlog { unsent: 0, untaken: (in_sockets + self.waiting[host].len()) as u64 }
         })
     }
 
-    /// That nothing was lost or made where nothing may be: in links, and between these and the connections.
-    fn check_books(&self, inside: [Inside; 2]) -> Result<(), String> {
-        self.network.check_books(self.now)?;
-        for (host, inside) in inside.into_iter().enumerate() {
+    /// Checks that no datagram was lost or invented in links, or between links and connections.
+    fn check_conservation(&self, backlog: [Backlog; 2]) -> Result<(), String> {
+        self.network.check_conservation(self.now)?;
+        for (host, backlog) in backlog.into_iter().enumerate() {
             let [sent, arrived] = self.network.totals(host);
-            check_host(self.nodes[host].tally(), inside, sent, arrived)
-                .map_err(|words| format!("host {}: {words}", self.scenario.hosts[host].name))?;
+            check_host_conservation(self.nodes[host].counts(), backlog, sent, arrived)
+                .map_err(|message| format!("host {}: {message}", self.scenario.hosts[host].name))?;
         }
         Ok(())
     }
 
-    /// What came of it; `inside` is what is on its way inside the hosts.
+    /// The outcome of the run, given the datagrams inside the hosts.
     ///
     /// # Panics
-    /// If a packet is unaccounted for.
-    pub(crate) fn into_outcome(self, inside: [Inside; 2]) -> Outcome {
-        if let Err(words) = self.check_books(inside) {
-            panic!("{words}");
+    /// If a datagram is unaccounted for.
+    pub(crate) fn into_outcome(self, backlog: [Backlog; 2]) -> Outcome {
+        if let Err(message) = self.check_conservation(backlog) {
+            panic!("{message}");
         }
         let network = self.network;
         let fault_outcomes = self.proof.finish(&self.scenario, |link| network.stats(link));
         let (path_outcomes, link_outcomes) = network.outcomes();
         let components = network.components(&self.scenario, self.now);
-        let (parts, foreign_streams) = self.recorder.finish(self.now, self.failure.is_some());
+        let (parts, foreign_streams) = self.measurements.finish(self.now, self.failure.is_some());
         Outcome {
             scenario: self.scenario.name.clone(),
             world: "memory",
-            seed: self.order.seed,
-            paths: self.order.paths.clone(),
+            seed: self.plan.seed,
+            paths: self.plan.paths.clone(),
             connected_at: self.connected_at,
             ended_at: self.now,
             failure: self.failure,

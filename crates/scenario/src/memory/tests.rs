@@ -7,8 +7,8 @@ use crate::testing::scenario;
 
 fn outcome(body: &str, paths: &[usize], seed: u64) -> Outcome {
     let scenario = scenario(body);
-    let order = Order { paths: paths.to_vec(), seed };
-    Memory.run(&scenario, &order, &mut |_| true).expect("it runs")
+    let plan = RunPlan { paths: paths.to_vec(), seed };
+    Memory.run(&scenario, &plan, &mut |_| true).expect("the run completes")
 }
 
 const TWO: &str = "
@@ -25,7 +25,7 @@ const TWO: &str = "
 ";
 
 #[test]
-fn a_file_arrives_whole_and_in_the_time_its_link_takes() {
+fn a_file_arrives_completely_at_the_rate_of_its_link() {
     let outcome = outcome(&format!("{TWO}[[workload]]\nkind = 'file'\nsize = '10MB'\n"), &[0], 1);
     assert!(outcome.is_complete(), "{outcome:?}");
     let part = &outcome.parts[0];
@@ -52,7 +52,7 @@ fn the_same_seed_gives_the_same_outcome_and_another_seed_another() {
 }
 
 #[test]
-fn messages_and_answers_take_a_one_way_and_a_round_trip() {
+fn messages_take_a_one_way_delay_and_requests_a_round_trip() {
     let body = format!(
         "{TWO}[[workload]]\nkind = 'messages'\nsize = '200B'\nevery = '10ms'\ncount = 50\narrivals = 'poisson'\n\
          [[workload]]\nkind = 'request-response'\nrequest = '100B'\nresponse = '2000B'\nevery = '20ms'\ncount = 30\n"
@@ -80,7 +80,7 @@ fn work_without_end_ends_with_the_run() {
 }
 
 #[test]
-fn a_connection_that_dies_does_not_hold_though_its_work_has_no_end() {
+fn a_failed_connection_fails_its_checks_even_if_the_work_has_no_end() {
     let body = format!(
         "{TWO}[transport]\nidle-timeout = '1s'\n[[fault]]\nlink = 'a'\nat = '2s'\nstate = 'silent'\n\
          [[workload]]\nkind = 'stream'\n"
@@ -94,7 +94,7 @@ fn a_connection_that_dies_does_not_hold_though_its_work_has_no_end() {
 }
 
 #[test]
-fn a_cut_is_met_and_measured() {
+fn a_silent_link_affects_packets_and_causes_a_measured_gap() {
     let body = format!(
         "{TWO}[[fault]]\nlink = 'a'\nat = '500ms'\nuntil = '1500ms'\nstate = 'silent'\n\
          [[workload]]\nkind = 'stream'\nsize = '10MB'\n"
@@ -109,29 +109,29 @@ fn a_cut_is_met_and_measured() {
 }
 
 #[test]
-fn a_link_that_is_never_there_leaves_everything_missing() {
+fn a_link_that_is_always_silent_delivers_nothing() {
     let body = format!("{TWO}[[fault]]\nlink = 'a'\nat = '0'\nstate = 'silent'\n");
     let outcome = outcome(&body, &[0], 1);
     assert!(!outcome.is_complete());
     assert_eq!((outcome.connected_at, outcome.parts[0].missing_bytes()), (None, 1_000_000));
 }
 
-/// Ten million packets would go in no time, until a key is worn out.
+/// Otherwise ten million packets would be sent at one virtual time, up to the limit of a key.
 #[test]
-fn a_link_that_takes_no_time_is_refused_before_anything_goes_over_it() {
+fn a_link_that_takes_no_time_is_refused_before_the_run() {
     let scenario = scenario("[[link]]\nname = 'a'\n[[workload]]\nkind = 'stream'\n");
-    let order = Order { paths: vec![0], seed: 1 };
-    let refused = Memory.run(&scenario, &order, &mut |_| panic!("it runs"));
-    let Err(WorldError::Unsuitable(words)) = refused else { panic!("{refused:?}") };
-    assert!(words.starts_with("link.rate: link \"a\" takes no time"), "{words}");
+    let plan = RunPlan { paths: vec![0], seed: 1 };
+    let refused = Memory.run(&scenario, &plan, &mut |_| panic!("the run must not start"));
+    let Err(WorldError::Unsuitable(message)) = refused else { panic!("{refused:?}") };
+    assert!(message.starts_with("link.rate: link \"a\" takes no time"), "{message}");
 }
 
 #[test]
-fn whoever_watches_can_stop_it() {
+fn the_progress_callback_can_stop_a_run() {
     let scenario = scenario(&format!("{TWO}[[workload]]\nkind = 'file'\n"));
-    let order = Order { paths: vec![0], seed: 1 };
+    let plan = RunPlan { paths: vec![0], seed: 1 };
     let mut looks = 0;
-    let stopped = Memory.run(&scenario, &order, &mut |progress| {
+    let stopped = Memory.run(&scenario, &plan, &mut |progress| {
         looks += 1;
         progress.now.since_start() < Duration::from_secs(1)
     });

@@ -1,18 +1,18 @@
-//! `[[check]]`.
+//! Parses `[[check]]`.
 
 use super::read_index;
 use super::reader::Table;
 use crate::model::{Check, CheckKind, Counter, Link, Part, Window, Work};
 use crate::outcome::GAP_MIN;
 
-/// What checks can speak of.
+/// The names that checks can refer to.
 pub(super) struct Known<'a> {
     pub(super) parts: &'a [Part],
     pub(super) paths: &'a [&'a str],
     pub(super) links: &'a [Link],
 }
 
-/// The parts that a check can be about.
+/// The kind of workload parts to which a check applies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum About {
     Bulk,
@@ -50,11 +50,11 @@ const KINDS: [(Kind, &str); 10] = [
     (Kind::Against, "against-best-path"),
 ];
 
-/// What `against-best-path` demands, if the file does not say: one who adds a path must not lose by it.
+/// Default bound of `against-best-path`: an additional path must not reduce performance.
 const AGAINST_AT_LEAST: f64 = 0.97;
 
 pub(super) fn read(table: &Table<'_, '_>, known: &Known<'_>) -> Option<Check> {
-    let Some(kind) = table.required("kind", table.word("kind", &KINDS)) else {
+    let Some(kind) = table.required("kind", table.keyword("kind", &KINDS)) else {
         table.finish_unknown_kind(&[
             "of",
             "at-least",
@@ -87,9 +87,9 @@ fn read_kind(table: &Table<'_, '_>, kind: Kind, known: &Known<'_>) -> Option<Che
     Some(match kind {
         Kind::Share => {
             if let Some(link) = known.links.iter().find(|link| !has_rate(link)) {
-                let words =
+                let message =
                     format!("share-of-capacity needs the capacity: link {:?} has no rate and no trace", link.name);
-                table.complain("kind", words);
+                table.add_problem("kind", message);
             }
             let window = read_window(table);
             CheckKind::ShareOfCapacity { at_least: table.required("at-least", table.share("at-least"))?, window }
@@ -102,12 +102,13 @@ fn read_kind(table: &Table<'_, '_>, kind: Kind, known: &Known<'_>) -> Option<Che
             let window = read_window(table);
             let at_most = table.required("at-most", table.duration("at-most"));
             if at_most.is_some_and(|at_most| at_most < GAP_MIN) {
-                table.complain("at-most", format!("must be at least {GAP_MIN}: shorter gaps are not measured"));
+                table.add_problem("at-most", format!("must be at least {GAP_MIN}: shorter gaps are not measured"));
             }
             CheckKind::Gap { at_most: at_most?, window }
         }
         Kind::Latency => {
-            // Both are read before either is missed: what is not read counts as unknown.
+            // Read both keys before returning, because keys that are not read are reported as
+            // unknown.
             let percentile = table.required("percentile", table.hundredths("percentile", 10_000));
             let at_most = table.required("at-most", table.duration_above_zero("at-most"));
             CheckKind::Latency { percentile_hundredths: percentile?, at_most: at_most? }
@@ -120,19 +121,19 @@ fn read_kind(table: &Table<'_, '_>, kind: Kind, known: &Known<'_>) -> Option<Che
         Kind::PathShare => {
             let path = table.required("path", read_index(table, "path", "path", known.paths));
             if !table.has("at-least") && !table.has("at-most") {
-                table.complain("at-least", "is missing: give at-least, at-most or both");
+                table.add_problem("at-least", "is missing: give at-least, at-most or both");
             }
             let at_least = table.share("at-least").unwrap_or(0.0);
             let at_most = table.share("at-most").unwrap_or(1.0);
             if at_least > 1.0 || at_most < at_least {
-                table.complain("at-least", "must not exceed at-most, and neither may exceed 1");
+                table.add_problem("at-least", "must not exceed at-most, and neither may exceed 1");
             }
             CheckKind::PathShare { path: path?, at_least, at_most }
         }
         Kind::Happened => {
             let names: Vec<_> = known.links.iter().map(|link| link.name.as_str()).collect();
             let link = table.required("link", read_index(table, "link", "link", &names));
-            let counter = table.required("counter", table.word("counter", &Counter::ALL));
+            let counter = table.required("counter", table.keyword("counter", &Counter::ALL));
             let at_least = table.integer("at-least", 1..1 << 40).unwrap_or(1);
             CheckKind::Happened { link: link?, counter: counter?, at_least }
         }
@@ -147,7 +148,7 @@ const fn has_rate(link: &Link) -> bool {
     link.forward.rate.is_some() || link.forward.trace.is_some()
 }
 
-/// The part that `of` names, if it does; and there must be one to which the check applies.
+/// The part that `of` names. Reports a problem if the check applies to no part.
 fn read_of(table: &Table<'_, '_>, about: About, parts: &[Part]) -> Option<usize> {
     let applies = |part: &Part| match about {
         About::Bulk => part.work.is_bulk(),
@@ -165,10 +166,10 @@ fn read_of(table: &Table<'_, '_>, about: About, parts: &[Part]) -> Option<usize>
     };
     let names: Vec<_> = parts.iter().map(|part| part.name.as_str()).collect();
     let of = read_index(table, "of", "part of the workload", &names);
-    // A workload that could not be read has been complained about.
+    // An invalid workload has already been reported.
     let misses = !parts.is_empty() && !parts.iter().any(applies);
     if of.is_some_and(|of| !applies(&parts[of])) || (of.is_none() && misses) {
-        table.complain(if of.is_some() { "of" } else { "kind" }, format!("this check is about {wanted}"));
+        table.add_problem(if of.is_some() { "of" } else { "kind" }, format!("this check applies to {wanted}"));
     }
     of
 }
@@ -178,7 +179,7 @@ fn read_window(table: &Table<'_, '_>) -> Window {
     if let Window { from, until: Some(until) } = window
         && until <= from.unwrap_or_default()
     {
-        table.complain("until", "must be later than from");
+        table.add_problem("until", "must be later than from");
     }
     window
 }

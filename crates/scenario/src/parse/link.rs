@@ -1,13 +1,13 @@
-//! `[[link]]`.
+//! Parses `[[link]]`.
 
-use netem::{BurstLoss, CoDel, ConfigError, Discipline, Jitter, LinkConfig, Spread};
+use netem::{BurstLoss, CoDel, ConfigError, Discipline, Distribution, Jitter, LinkConfig};
 use units::{ByteSize, Duration, Ratio};
 
 use super::reader::Table;
 use super::{FindTrace, read_name};
 use crate::model::{Link, OVERHEAD_BYTES};
 
-/// The longest queue in bytes.
+/// Maximum queue size in bytes.
 const QUEUE_BYTES_MAX: u64 = 1 << 32;
 
 pub(super) fn read(table: &Table<'_, '_>, trace: FindTrace<'_>) -> Option<Link> {
@@ -24,30 +24,30 @@ pub(super) fn read(table: &Table<'_, '_>, trace: FindTrace<'_>) -> Option<Link> 
     };
     table.finish();
     if let Err(error) = forward.validate() {
-        let (key, words) = explain(&error);
-        table.complain(key, words);
+        let (key, message) = explain(&error);
+        table.add_problem(key, message);
     } else if let Err(error) = back.validate() {
-        let (key, words) = explain(&error);
-        table.complain("back", format!("{key}: {words}"));
+        let (key, message) = explain(&error);
+        table.add_problem("back", format!("{key}: {message}"));
     }
     Some(Link { name: name?, forward, back, line: table.line })
 }
 
-/// The key at fault, and what is wrong with it in the words of the format.
+/// The key of a configuration error, and a message in terms of the format.
 pub(crate) fn explain(error: &ConfigError) -> (&'static str, String) {
-    let (key, words) = match error {
+    let (key, message) = match error {
         ConfigError::ZeroRate => ("rate", "must be above zero"),
         ConfigError::RateAndTrace => ("rate", "a link has a rate or a trace, not both"),
         ConfigError::QueueDelayWithoutRate => ("queue", "a time needs a rate or a trace; without one, give a size"),
         ConfigError::CoDel => ("codel", "target must be at most interval"),
         ConfigError::BurstLoss => ("bursts", "enter, leave and loss must be above zero"),
-        ConfigError::ReorderedByNothing => ("reorder", "by must be above zero"),
+        ConfigError::ZeroReorderDelay => ("reorder", "by must be above zero"),
         other => return ("link", other.to_string()),
     };
-    (key, words.to_owned())
+    (key, message.to_owned())
 }
 
-/// The settings of one direction: those of `config`, where the table does not say otherwise.
+/// The settings of one direction; keys that are missing keep the values of `config`.
 fn read_direction(table: &Table<'_, '_>, mut config: LinkConfig, trace: FindTrace<'_>) -> LinkConfig {
     let config_before = config.clone();
     if let Some(rate) = table.rate("rate") {
@@ -55,7 +55,7 @@ fn read_direction(table: &Table<'_, '_>, mut config: LinkConfig, trace: FindTrac
     }
     if let Some(found) = table.parsed("trace", |name| check_file_name(name).and_then(|()| trace(name))) {
         if table.has("rate") {
-            table.complain("trace", "a link has a rate or a trace, not both");
+            table.add_problem("trace", "a link has a rate or a trace, not both");
         }
         (config.rate, config.trace) = (None, Some(found));
     }
@@ -80,7 +80,8 @@ fn read_direction(table: &Table<'_, '_>, mut config: LinkConfig, trace: FindTrac
     config
 }
 
-/// A scenario names files beside it or in folders there, wherever it stands, and no others of the one who runs it.
+/// Restricts file names to the scenario's folder and its subfolders, so that a scenario from
+/// elsewhere cannot read other files.
 fn check_file_name(name: &str) -> Result<(), String> {
     let is_plain = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['\\', ':', '\0']);
     if name.split('/').all(is_plain) {
@@ -89,7 +90,7 @@ fn check_file_name(name: &str) -> Result<(), String> {
     Err(format!("{name:?} must name a file beside this one or in a folder there: no \"..\", no absolute path"))
 }
 
-/// A size or a time: their units tell them apart.
+/// A size or a time, distinguished by the unit.
 fn read_queue(table: &Table<'_, '_>, config: &mut LinkConfig) {
     enum Bound {
         Bytes(u64),
@@ -112,7 +113,7 @@ fn read_queue(table: &Table<'_, '_>, config: &mut LinkConfig) {
     }
 }
 
-/// `{ distribution = "none" }` is no jitter, for `back` and for faults.
+/// `{ distribution = "none" }` disables jitter, in `back` and in faults.
 pub(super) fn read_jitter(table: &Table<'_, '_>) -> Option<Jitter> {
     #[derive(Clone, Copy)]
     enum Kind {
@@ -121,8 +122,9 @@ pub(super) fn read_jitter(table: &Table<'_, '_>) -> Option<Jitter> {
         Normal,
         Pareto,
     }
-    let words = [(Kind::None, "none"), (Kind::Uniform, "uniform"), (Kind::Normal, "normal"), (Kind::Pareto, "pareto")];
-    let kind = table.required("distribution", table.word("distribution", &words));
+    let keywords =
+        [(Kind::None, "none"), (Kind::Uniform, "uniform"), (Kind::Normal, "normal"), (Kind::Pareto, "pareto")];
+    let kind = table.required("distribution", table.keyword("distribution", &keywords));
     let span = |key| table.required(key, table.duration_above_zero(key));
     let Some(kind) = kind else {
         table.finish_unknown_kind(&["max", "deviation", "scale", "shape", "cap", "reorders"]);
@@ -130,12 +132,12 @@ pub(super) fn read_jitter(table: &Table<'_, '_>) -> Option<Jitter> {
     };
     let spread = match kind {
         Kind::None => None,
-        Kind::Uniform => span("max").map(|max| Spread::Uniform { max }),
-        Kind::Normal => span("deviation").map(|deviation| Spread::Normal { deviation }),
+        Kind::Uniform => span("max").map(|max| Distribution::Uniform { max }),
+        Kind::Normal => span("deviation").map(|deviation| Distribution::Normal { deviation }),
         Kind::Pareto => {
             let shape = table.required("shape", table.hundredths("shape", netem::PARETO_SHAPE_HUNDREDTHS_MAX));
             let (scale, cap) = (span("scale"), span("cap"));
-            scale.zip(shape).zip(cap).map(|((scale, shape_hundredths), cap)| Spread::Pareto {
+            scale.zip(shape).zip(cap).map(|((scale, shape_hundredths), cap)| Distribution::Pareto {
                 scale,
                 shape_hundredths,
                 cap,
@@ -144,10 +146,10 @@ pub(super) fn read_jitter(table: &Table<'_, '_>) -> Option<Jitter> {
     };
     let reorders = !matches!(kind, Kind::None) && table.boolean("reorders").unwrap_or(false);
     table.finish();
-    Some(Jitter { spread: spread?, reorders })
+    Some(Jitter { distribution: spread?, reorders })
 }
 
-/// `{ enter = "0" }` is no bursts, for `back` and for faults.
+/// `{ enter = "0" }` disables bursts, in `back` and in faults.
 pub(super) fn read_bursts(table: &Table<'_, '_>) -> Option<BurstLoss> {
     let enter = table.required("enter", table.ratio("enter"));
     let leave = table.ratio("leave");
@@ -178,7 +180,7 @@ fn read_codel(table: &Table<'_, '_>) -> CoDel {
     let codel = CoDel {
         target: table.duration_above_zero("target").unwrap_or(usual.target),
         interval: table.duration_above_zero("interval").unwrap_or(usual.interval),
-        // No sender here says that it understands marks, so none could be set.
+        // Senders do not announce ECN support, so packets cannot be marked.
         ecn: false,
     };
     table.finish();

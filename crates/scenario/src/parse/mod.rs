@@ -1,10 +1,10 @@
-//! From text to [`Scenario`]: every key, its bounds, and what its absence means. The format stands in
-//! `docs/spec/scenario.md`.
+//! Parses a file into a [`Scenario`]: every key, its bounds and its default. The format is defined
+//! in `docs/spec/scenario.md`.
 
 mod check;
 mod fault;
+mod infeasible;
 mod link;
-mod possible;
 mod problem;
 mod quantity;
 mod reader;
@@ -28,46 +28,46 @@ pub(crate) use link::explain;
 pub use problem::{PROBLEMS_MAX, ParseError, Problem};
 use reader::{Source, Table};
 
-/// The version of the format that is read.
+/// The supported version of the format.
 pub const VERSION: u64 = 1;
 
-/// The longest file that is read, in bytes.
+/// Maximum size of a file, in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// The longest name.
+/// Maximum length of a name.
 const NAME_LEN_MAX: usize = 32;
 
-/// Seeds of a check, if the file does not say.
+/// Default number of seeds.
 const SEEDS: u32 = 10;
 
-/// What a host allows for, if the file does not say: more than any link here has on the way.
+/// Default receive window and send buffer of a host: more than the shipped links have in flight.
 const WINDOW_BYTES: u64 = 64 << 20;
 
-/// What it may allow for: from 64KiB to 1TiB.
+/// Allowed receive windows and send buffers: 64 KiB to 1 TiB.
 const HOST_BYTES: Range<u64> = 64 << 10..(1 << 40) + 1;
 
-/// The longest that a host may let datagrams wait: a hundred times what drivers do.
+/// Maximum interrupt coalescing of a host: a hundred times the usual setting of drivers.
 const COALESCE_MAX: Duration = Duration::from_millis(10);
 
-/// Finds the traces that a file names.
+/// Loads a trace by the name in the file.
 pub type FindTrace<'a> = &'a dyn Fn(&str) -> Result<Trace, String>;
 
-/// Reads a scenario. `file` is what messages call it; `trace` finds what a link's `trace` names.
+/// Parses a scenario. `file` is its name in messages; `trace` loads the trace that a link names.
 ///
 /// # Errors
-/// All that is wrong, each with its line and key, up to [`PROBLEMS_MAX`].
+/// All problems, each with its line and key, up to [`PROBLEMS_MAX`].
 pub fn parse(file: &str, text: &str, trace: FindTrace<'_>) -> Result<Scenario, ParseError> {
     if text.len() > FILE_BYTES_MAX {
-        let words = format!("the file is longer than {FILE_BYTES_MAX} bytes");
-        return Err(ParseError::new(file, vec![Problem { line: 1, key: String::new(), words }]));
+        let message = format!("the file is longer than {FILE_BYTES_MAX} bytes");
+        return Err(ParseError::new(file, vec![Problem { line: 1, key: String::new(), message }]));
     }
     let source = Source::new(text);
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         let line = error.span().map_or(1, |span| source.line(span.start));
-        source.complain(line, "", error.message());
+        source.add_problem(line, "", error.message());
     }
-    // What follows a broken line would only be found missing.
+    // After a syntax error, later keys would only be reported as missing.
     let scenario = if errors.is_empty() {
         let root = Table::new(&source, String::new(), 0..0, document.get_ref());
         read(&root, trace)
@@ -83,18 +83,18 @@ pub fn parse(file: &str, text: &str, trace: FindTrace<'_>) -> Result<Scenario, P
 fn read(root: &Table<'_, '_>, trace: FindTrace<'_>) -> Option<Scenario> {
     let version = root.required("version", root.integer("version", 0..u64::MAX));
     if let Some(version) = version.filter(|version| *version != VERSION) {
-        root.complain("version", format!("is {version}; this program reads version {VERSION}"));
+        root.add_problem("version", format!("is {version}; this program supports version {VERSION}"));
         return None;
     }
     let head = root.table("scenario");
     if head.is_none() && !root.has("scenario") {
-        root.complain("scenario", "is missing: begin with [scenario] and its name");
+        root.add_problem("scenario", "is missing: add [scenario] with a name");
     }
     let head = head.map(|head| read_head(&head));
     let hosts = read_hosts(root);
     let links: Vec<_> = root.tables("link", LINKS_MAX).iter().filter_map(|table| link::read(table, trace)).collect();
     if !root.has("link") {
-        root.complain("link", "is missing: describe at least one link as [[link]]");
+        root.add_problem("link", "is missing: add at least one [[link]]");
     }
     require_unique(root, "link", links.iter().map(|link| (link.name.as_str(), link.line)));
     let names: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
@@ -102,7 +102,7 @@ fn read(root: &Table<'_, '_>, trace: FindTrace<'_>) -> Option<Scenario> {
     let transport = read_transport(root);
     let parts: Vec<_> = root.tables("workload", PARTS_MAX).iter().filter_map(work::read).collect();
     if !root.has("workload") {
-        root.complain("workload", "is missing: say what the application does as [[workload]]");
+        root.add_problem("workload", "is missing: add at least one [[workload]]");
     }
     require_unique(root, "workload", parts.iter().map(|part| (part.name.as_str(), part.line)));
     let faults: Vec<_> =
@@ -116,14 +116,14 @@ fn read(root: &Table<'_, '_>, trace: FindTrace<'_>) -> Option<Scenario> {
         .collect();
     root.finish();
     let (name, about, duration, seeds) = head??;
-    // Half a scenario would only bring messages about what is missing in it.
+    // An incomplete scenario would only cause follow-up messages.
     if root.source.has_problems() {
         return None;
     }
     let scenario =
         Scenario { name, about, duration, seeds, hosts, links, paths, transport, parts, faults, checks, subsets };
-    for problem in faults::problems(&scenario).into_iter().chain(possible::problems(&scenario)) {
-        root.source.complain(problem.line, problem.key, problem.words);
+    for problem in faults::problems(&scenario).into_iter().chain(infeasible::problems(&scenario)) {
+        root.source.add_problem(problem.line, problem.key, problem.message);
     }
     Some(scenario)
 }
@@ -133,19 +133,19 @@ fn read_head(head: &Table<'_, '_>) -> Option<(String, String, Duration, u32)> {
     let about = head.required("about", head.text("about").map(|text| text.trim().to_owned()));
     let duration = head.required("duration", head.duration_above_zero("duration"));
     if duration.is_some_and(|duration| duration > DURATION_MAX) {
-        head.complain("duration", format!("must be at most {DURATION_MAX}"));
+        head.add_problem("duration", format!("must be at most {DURATION_MAX}"));
     }
     let seeds = head.integer("seeds", 1..u64::from(SEEDS_MAX) + 1).unwrap_or(u64::from(SEEDS)) as u32;
     head.finish();
     Some((name?, about?, duration?, seeds))
 }
 
-/// A name that can stand on a command line.
+/// A name that needs no quotes on a command line.
 fn read_name(table: &Table<'_, '_>, key: &'static str) -> Option<String> {
     table.parsed(key, |text| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if text.is_empty() || text.len() > NAME_LEN_MAX || !text.bytes().all(is_plain) {
-            return Err(format!("{text:?} is no name: use 1 to {NAME_LEN_MAX} letters, digits, - and _"));
+            return Err(format!("{text:?} is not a valid name: use 1 to {NAME_LEN_MAX} letters, digits, - and _"));
         }
         Ok(text.to_owned())
     })
@@ -155,7 +155,7 @@ fn require_unique<'a>(root: &Table<'_, '_>, key: &str, names: impl Iterator<Item
     let mut seen: Vec<&str> = Vec::new();
     for (name, line) in names {
         if seen.contains(&name) {
-            root.source.complain(line, format!("{key}.name"), format!("{name:?} is taken: names must differ"));
+            root.source.add_problem(line, format!("{key}.name"), format!("{name:?} is taken: names must be unique"));
         }
         seen.push(name);
     }
@@ -181,9 +181,9 @@ fn read_hosts(root: &Table<'_, '_>) -> [Host; 2] {
     let both = [read("a"), read("b")];
     if let Some(hosts) = hosts {
         if both[0].name == both[1].name {
-            // The file names one of them at least, and that is b unless both are called as b is without a name.
+            // At least one name is in the file. It is b's, unless both have b's default name.
             if let Some(host) = hosts.table(if both[1].name == "b" { "a" } else { "b" }) {
-                host.complain("name", format!("{:?} is taken: names must differ", both[0].name));
+                host.add_problem("name", format!("{:?} is taken: names must differ", both[0].name));
             }
         }
         hosts.finish();
@@ -191,7 +191,7 @@ fn read_hosts(root: &Table<'_, '_>) -> [Host; 2] {
     both
 }
 
-/// Without any, every link makes a path.
+/// Without `[[path]]`, every link is one path.
 fn read_paths(root: &Table<'_, '_>, links: &[&str]) -> Vec<Path> {
     if !root.has("path") {
         let path = |(link, name): (usize, &&str)| Path { name: (*name).to_owned(), link, is_backup: false };
@@ -202,7 +202,7 @@ fn read_paths(root: &Table<'_, '_>, links: &[&str]) -> Vec<Path> {
     let lines = tables.iter().map(|table| table.line);
     require_unique(root, "path", paths.iter().map(|path| path.name.as_str()).zip(lines));
     if paths.iter().all(|path| path.is_backup) && !paths.is_empty() {
-        root.complain("path", "all paths are backups: at least one must not be");
+        root.add_problem("path", "all paths are backups: at least one must not be");
     }
     paths
 }
@@ -215,7 +215,7 @@ fn read_path(table: &Table<'_, '_>, links: &[&str]) -> Option<Path> {
     Some(Path { name: name?, link: link?, is_backup })
 }
 
-/// The place of what a key names.
+/// The index of the name that a key refers to.
 fn read_index(table: &Table<'_, '_>, key: &'static str, what: &str, names: &[&str]) -> Option<usize> {
     table.parsed(key, |text| {
         names
@@ -267,12 +267,12 @@ fn read_subset(table: &Table<'_, '_>, paths: &[&str]) -> Option<Vec<usize>> {
     for name in names? {
         match paths.iter().position(|path| *path == name) {
             Some(path) if !subset.contains(&path) => subset.push(path),
-            Some(_) => table.complain("paths", format!("{name:?} stands there twice")),
-            None => table.complain("paths", format!("there is no path {name:?}; there are {}", paths.join(", "))),
+            Some(_) => table.add_problem("paths", format!("{name:?} is listed twice")),
+            None => table.add_problem("paths", format!("there is no path {name:?}; there are {}", paths.join(", "))),
         }
     }
     if subset.len() < 2 {
-        table.complain("paths", "a subset needs at least two paths: each alone is run anyway");
+        table.add_problem("paths", "a subset needs at least two paths; single paths are always run");
         return None;
     }
     subset.sort_unstable();

@@ -1,28 +1,29 @@
-//! What is wrong with a file, and where.
+//! The problems of a file, with their lines.
 
 use core::fmt;
 use std::error::Error;
 
-/// Problems that are told at a time: more only hide the first.
+/// Maximum number of reported problems.
 pub const PROBLEMS_MAX: usize = 20;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// From one.
+    /// The line, from 1.
     pub line: usize,
-    /// The key with those above it: `link.jitter.max`. Empty if the text is no TOML at all.
+    /// The full key, such as `link.jitter.max`. Empty if the file is not valid TOML.
     pub key: String,
-    /// What is wrong and what is allowed.
-    pub words: String,
+    /// What is wrong, and what is allowed.
+    pub message: String,
 }
 
-/// Why a text is no scenario. Shown as `FILE:LINE: KEY: WORDS`, one problem a line, in the order of the file.
+/// The problems of an invalid file. Displayed as `FILE:LINE: KEY: MESSAGE`, one problem per line,
+/// in file order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// As the caller calls it.
+    /// The name of the file, as the caller gave it.
     pub file: String,
-    /// Not empty, ascending lines, at most [`PROBLEMS_MAX`].
+    /// Not empty, by ascending line, at most [`PROBLEMS_MAX`].
     pub problems: Vec<Problem>,
 }
 
@@ -39,7 +40,7 @@ impl fmt::Display for ParseError {
         for (index, problem) in self.problems.iter().enumerate() {
             let (line_break, file) = (if index > 0 { "\n" } else { "" }, &self.file);
             let colon = if problem.key.is_empty() { "" } else { ": " };
-            write!(f, "{line_break}{file}:{}: {}{colon}{}", problem.line, problem.key, problem.words)?;
+            write!(f, "{line_break}{file}:{}: {}{colon}{}", problem.line, problem.key, problem.message)?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Probabilities and shares as people write them. Rates, sizes and times are read by `units`.
+//! Parses probabilities and shares. Rates, sizes and times are parsed by `units`.
 
 use units::Ratio;
 
-/// A probability in percent, exact to a millionth: `"0.1%"`, `"0"`, `"100%"`.
+/// A probability in percent, with a resolution of one millionth: `"0.1%"`, `"0"`, `"100%"`.
 pub(super) fn parse_ratio(text: &str) -> Result<Ratio, String> {
     let error = || format!("cannot read {text:?}: expected a percentage from 0% to 100% such as 0.5%");
     if text.trim() == "0" {
@@ -18,7 +18,7 @@ pub(super) fn parse_ratio(text: &str) -> Result<Ratio, String> {
     if millionths > 1_000_000 { Err(error()) } else { Ok(Ratio::from_millionths(millionths)) }
 }
 
-/// A share in percent, which may exceed all: `"97%"`.
+/// A share in percent, which may exceed 100%: `"97%"`.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     number
@@ -37,13 +37,13 @@ mod tests {
         assert_eq!(parse_ratio("0.0001%"), Ok(Ratio::from_millionths(1)));
         assert_eq!(parse_ratio("0"), Ok(Ratio::ZERO));
         for bad in ["", "%", "-1%", "101%", "1", "x%", "1.23456%", "1.2.3%", "1e1%", "+5%"] {
-            let words = parse_ratio(bad).expect_err(bad);
-            assert!(words.contains("percentage"), "{words}");
+            let message = parse_ratio(bad).expect_err(bad);
+            assert!(message.contains("percentage"), "{message}");
         }
     }
 
     #[test]
-    fn shares_may_exceed_all() {
+    fn shares_may_exceed_one() {
         assert_eq!(parse_share("97%"), Ok(0.97));
         assert_eq!(parse_share("150%"), Ok(1.5));
         assert!(parse_share("0.97").is_err());

@@ -1,7 +1,8 @@
-//! Reads tables key by key and remembers where everything stands.
+//! Reads tables key by key, with the line of every key.
 //!
-//! A table is read with one call a key, and [`Table::finish`] reports the keys that no call asked for. So one list of calls
-//! is the definition of what is allowed, and problems are collected instead of ending at the first.
+//! A table is read with one call per key, and [`Table::finish`] reports the keys that no call
+//! requested. So the calls define the allowed keys. Problems are collected; parsing does not end at
+//! the first.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -13,10 +14,10 @@ use units::{ByteSize, Duration, Rate, Ratio};
 use super::problem::{PROBLEMS_MAX, Problem};
 use super::quantity::{parse_ratio, parse_share};
 
-/// A file being read.
+/// The file, with the problems found so far.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// Where lines end.
+    /// Offsets of the line ends.
     line_ends: Vec<usize>,
     problems: RefCell<Vec<Problem>>,
 }
@@ -27,15 +28,15 @@ impl Source {
         Self { line_ends, problems: RefCell::default() }
     }
 
-    /// The line of a byte, from one.
+    /// The line number of a byte offset, from 1.
     pub(super) fn line(&self, at: usize) -> usize {
         1 + self.line_ends.partition_point(|end| *end < at)
     }
 
-    /// Notes a problem. Of very many, those of the first lines are kept.
-    pub(super) fn complain(&self, line: usize, key: impl Into<String>, words: impl Into<String>) {
+    /// Records a problem. If there are very many, only those of the first lines are kept.
+    pub(super) fn add_problem(&self, line: usize, key: impl Into<String>, message: impl Into<String>) {
         let mut problems = self.problems.borrow_mut();
-        problems.push(Problem { line, key: key.into(), words: words.into() });
+        problems.push(Problem { line, key: key.into(), message: message.into() });
         if problems.len() >= 64 * PROBLEMS_MAX {
             problems.sort_by_key(|problem| problem.line);
             problems.truncate(PROBLEMS_MAX);
@@ -51,12 +52,12 @@ impl Source {
     }
 }
 
-/// A table being read.
+/// A table of the file.
 #[derive(Debug)]
 pub(super) struct Table<'s, 'i> {
     pub(super) source: &'s Source,
     table: &'i DeTable<'i>,
-    /// The keys above, for messages.
+    /// The keys of the enclosing tables, for messages.
     path: String,
     pub(super) line: usize,
     asked: RefCell<Vec<&'static str>>,
@@ -68,7 +69,7 @@ impl<'s, 'i> Table<'s, 'i> {
         Self { source, table, path, line, asked: RefCell::default() }
     }
 
-    /// The key with those above it.
+    /// The key with those of the enclosing tables.
     pub(super) fn full(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
@@ -82,24 +83,24 @@ impl<'s, 'i> Table<'s, 'i> {
         self.value(key).is_some()
     }
 
-    /// The line of a key, or of the table where it is missing.
+    /// The line of a key, or of the table if the key is missing.
     pub(super) fn line_of(&self, key: &str) -> usize {
         self.table.get_key_value(key).map_or(self.line, |(key, _)| self.source.line(key.span().start))
     }
 
-    /// Says what is wrong with a key.
-    pub(super) fn complain(&self, key: &str, words: impl Into<String>) {
-        self.source.complain(self.line_of(key), self.full(key), words);
+    /// Records a problem of a key.
+    pub(super) fn add_problem(&self, key: &str, message: impl Into<String>) {
+        self.source.add_problem(self.line_of(key), self.full(key), message);
     }
 
     fn wrong_type(&self, key: &str, value: &DeValue<'_>, expected: &str) {
-        self.complain(key, format!("expected {expected}, found {}", type_name(value)));
+        self.add_problem(key, format!("expected {expected}, found {}", type_name(value)));
     }
 
-    /// A value that must be there.
+    /// A required value.
     pub(super) fn required<T>(&self, key: &'static str, found: Option<T>) -> Option<T> {
         if found.is_none() && self.table.get(key).is_none() {
-            self.source.complain(self.line, self.full(key), "is missing");
+            self.source.add_problem(self.line, self.full(key), "is missing");
         }
         found
     }
@@ -109,16 +110,16 @@ impl<'s, 'i> Table<'s, 'i> {
         match value.get_ref() {
             DeValue::String(text) => Some(text.as_ref()),
             other => {
-                self.wrong_type(key, other, "a text in quotes");
+                self.wrong_type(key, other, "a string in quotes");
                 None
             }
         }
     }
 
-    /// A text that `parse` understands.
+    /// A string that `parse` converts.
     pub(super) fn parsed<T>(&self, key: &'static str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         let text = self.text(key)?;
-        parse(text).map_err(|words| self.complain(key, words)).ok()
+        parse(text).map_err(|message| self.add_problem(key, message)).ok()
     }
 
     pub(super) fn rate(&self, key: &'static str) -> Option<Rate> {
@@ -139,7 +140,7 @@ impl<'s, 'i> Table<'s, 'i> {
     pub(super) fn duration_up_to(&self, key: &'static str, max: Duration) -> Option<Duration> {
         let duration = self.duration(key)?;
         if duration > max {
-            self.complain(key, format!("must be at most {max}"));
+            self.add_problem(key, format!("must be at most {max}"));
             return None;
         }
         Some(duration)
@@ -147,7 +148,7 @@ impl<'s, 'i> Table<'s, 'i> {
 
     fn above_zero<T>(&self, key: &str, value: T, is_zero: bool) -> Option<T> {
         if is_zero {
-            self.complain(key, "must be above zero");
+            self.add_problem(key, "must be above zero");
             return None;
         }
         Some(value)
@@ -175,9 +176,9 @@ impl<'s, 'i> Table<'s, 'i> {
                 return None;
             }
         };
-        let share = parsed.map_err(|words| self.complain(key, words)).ok()?;
+        let share = parsed.map_err(|message| self.add_problem(key, message)).ok()?;
         if !(share.is_finite() && (0.0..=1000.0).contains(&share)) {
-            self.complain(key, "a share must lie between 0 and 1000, where 1 is all");
+            self.add_problem(key, "a share must lie between 0 and 1000, where 1 means 100%");
             return None;
         }
         Some(share)
@@ -193,7 +194,7 @@ impl<'s, 'i> Table<'s, 'i> {
                 return None;
             }
         };
-        // What does not fit is out of bounds, too.
+        // A number that does not fit is out of bounds.
         self.within(key, parsed.unwrap_or(u64::MAX), allowed, "")
     }
 
@@ -209,7 +210,7 @@ impl<'s, 'i> Table<'s, 'i> {
         };
         let parsed = parsed.filter(|value| (-bound..=bound).contains(value));
         if parsed.is_none() {
-            self.complain(key, format!("must lie between -{bound} and {bound}"));
+            self.add_problem(key, format!("must lie between -{bound} and {bound}"));
         }
         parsed
     }
@@ -219,7 +220,7 @@ impl<'s, 'i> Table<'s, 'i> {
             return Some(value);
         }
         let space = if unit.is_empty() { "" } else { " " };
-        self.complain(key, format!("must lie between {} and {}{space}{unit}", allowed.start, allowed.end - 1));
+        self.add_problem(key, format!("must lie between {} and {}{space}{unit}", allowed.start, allowed.end - 1));
         None
     }
 
@@ -232,7 +233,7 @@ impl<'s, 'i> Table<'s, 'i> {
         };
         let hundredths = (number * 100.0).round();
         if !(1.0..=f64::from(max)).contains(&hundredths) {
-            self.complain(key, format!("must lie between 0.01 and {}", f64::from(max) / 100.0));
+            self.add_problem(key, format!("must lie between 0.01 and {}", f64::from(max) / 100.0));
             return None;
         }
         Some(hundredths as u32)
@@ -246,28 +247,28 @@ impl<'s, 'i> Table<'s, 'i> {
         value.as_bool()
     }
 
-    /// One of several words.
-    pub(super) fn word<T: Clone>(&self, key: &'static str, words: &[(T, &'static str)]) -> Option<T> {
+    /// One of several keywords.
+    pub(super) fn keyword<T: Clone>(&self, key: &'static str, keywords: &[(T, &'static str)]) -> Option<T> {
         self.parsed(key, |text| {
-            words.iter().find(|(_, word)| *word == text).map(|(value, _)| value.clone()).ok_or_else(|| {
-                let known: Vec<_> = words.iter().map(|(_, word)| *word).collect();
-                format!("{text:?} is none of {}", known.join(", "))
+            keywords.iter().find(|(_, word)| *word == text).map(|(value, _)| value.clone()).ok_or_else(|| {
+                let known: Vec<_> = keywords.iter().map(|(_, word)| *word).collect();
+                format!("{text:?} is not one of {}", known.join(", "))
             })
         })
     }
 
-    /// A list of texts.
+    /// A list of strings.
     pub(super) fn texts(&self, key: &'static str) -> Option<Vec<&'i str>> {
         let value = self.value(key)?.get_ref();
         let texts: Option<Vec<_>> =
             value.as_array().and_then(|array| array.iter().map(|value| value.get_ref().as_str()).collect());
         if texts.is_none() {
-            self.wrong_type(key, value, "a list of texts such as [\"a\", \"b\"]");
+            self.wrong_type(key, value, "a list of strings such as [\"a\", \"b\"]");
         }
         texts
     }
 
-    /// A table inside.
+    /// A nested table.
     pub(super) fn table(&self, key: &'static str) -> Option<Self> {
         let value = self.value(key)?;
         let Some(table) = value.get_ref().as_table() else {
@@ -278,7 +279,7 @@ impl<'s, 'i> Table<'s, 'i> {
         Some(Self { line, ..Self::new(self.source, self.full(key), value.span(), table) })
     }
 
-    /// Tables inside, `[[key]]`, at most `max`. None if there is no such key.
+    /// An array of nested tables, `[[key]]`, of at most `max`. Empty if the key is missing.
     pub(super) fn tables(&self, key: &'static str, max: usize) -> Vec<Self> {
         let Some(value) = self.value(key) else { return Vec::new() };
         let Some(array) = value.get_ref().as_array() else {
@@ -286,7 +287,7 @@ impl<'s, 'i> Table<'s, 'i> {
             return Vec::new();
         };
         if array.len() > max {
-            self.complain(key, format!("there are {}, and at most {max} are allowed", array.len()));
+            self.add_problem(key, format!("there are {}; at most {max} are allowed", array.len()));
             return Vec::new();
         }
         let mut tables = Vec::new();
@@ -299,14 +300,13 @@ impl<'s, 'i> Table<'s, 'i> {
         tables
     }
 
-    /// As [`finish`](Self::finish), where it could not be found out which of several kinds the table is: what any of them
-    /// has is fine.
+    /// As [`finish`](Self::finish), for a table of unknown kind: allows the keys of every kind.
     pub(super) fn finish_unknown_kind(&self, keys: &[&'static str]) {
         self.asked.borrow_mut().extend(keys);
         self.finish();
     }
 
-    /// Reports the keys that nobody asked for. Call it last.
+    /// Reports the keys that were not requested. Call it last.
     pub(super) fn finish(&self) {
         let mut asked = self.asked.borrow().clone();
         asked.sort_unstable();
@@ -315,8 +315,8 @@ impl<'s, 'i> Table<'s, 'i> {
             let name = key.get_ref().as_ref();
             if !asked.contains(&name) {
                 let line = self.source.line(key.span().start);
-                let words = format!("unknown key; allowed here: {}", asked.join(", "));
-                self.source.complain(line, self.full(name), words);
+                let message = format!("unknown key; allowed here: {}", asked.join(", "));
+                self.source.add_problem(line, self.full(name), message);
             }
         }
     }
@@ -334,7 +334,7 @@ fn number(value: &DeValue<'_>) -> Option<f64> {
 
 fn type_name(value: &DeValue<'_>) -> &'static str {
     match value {
-        DeValue::String(_) => "a text",
+        DeValue::String(_) => "a string",
         DeValue::Integer(_) => "a whole number",
         DeValue::Float(_) => "a number",
         DeValue::Boolean(_) => "true or false",

@@ -1,21 +1,21 @@
-use netem::{Discipline, Jitter, Spread};
+use netem::{Discipline, Distribution, Jitter};
 use units::{Rate, Ratio};
 
 use crate::model::{CheckKind, Work};
-use crate::testing::{parsed, scenario, whole};
+use crate::testing::{parsed, scenario, with_head};
 
 use super::*;
 
-/// Lines before the body that [`whole`] adds.
+/// Lines before the body that [`with_head`] adds.
 const HEAD_LINES: usize = 5;
 const ENDLESS: &str = "[[workload]]\nkind = 'stream'\n";
 const LINK: &str = "[[link]]\nname = 'a'\nrate = '10Mb/s'\n";
 
-/// The problems of a body, with the line within it.
+/// The problems of a body, with lines relative to it.
 fn problems(body: &str) -> Vec<(usize, String, String)> {
-    let error = parsed(&whole(body)).expect_err(body);
+    let error = parsed(&with_head(body)).expect_err(body);
     assert!(error.to_string().starts_with("test.toml:"));
-    error.problems.into_iter().map(|problem| (problem.line - HEAD_LINES, problem.key, problem.words)).collect()
+    error.problems.into_iter().map(|problem| (problem.line - HEAD_LINES, problem.key, problem.message)).collect()
 }
 
 /// The only problem.
@@ -25,8 +25,8 @@ fn problem(body: &str) -> (usize, String, String) {
     all.remove(0)
 }
 
-/// Everything that can be said, said.
-const WHOLE: &str = "
+/// A file that uses most keys.
+const FULL_FILE: &str = "
     seeds = 3
     [hosts.a]
     name = 'laptop'
@@ -81,15 +81,19 @@ const WHOLE: &str = "
 ";
 
 #[test]
-fn links_are_read_whole() {
-    let scenario = scenario(WHOLE);
+fn all_link_settings_are_parsed() {
+    let scenario = scenario(FULL_FILE);
     let [wifi, lte] = &scenario.links[..] else { panic!("two links") };
     assert_eq!((wifi.forward.rate, wifi.back.rate), (Some(Rate::from_mbps(200)), Some(Rate::from_mbps(50))));
     let pareto =
-        Spread::Pareto { scale: Duration::from_millis(1), shape_hundredths: 150, cap: Duration::from_millis(50) };
-    assert_eq!(wifi.forward.jitter, Some(Jitter { spread: pareto, reorders: true }));
+        Distribution::Pareto { scale: Duration::from_millis(1), shape_hundredths: 150, cap: Duration::from_millis(50) };
+    assert_eq!(wifi.forward.jitter, Some(Jitter { distribution: pareto, reorders: true }));
     assert_eq!((wifi.back.jitter, wifi.back.burst_loss), (None, None));
-    assert_eq!(wifi.back.loss, Ratio::from_millionths(5000), "what back does not say is as forward");
+    assert_eq!(
+        wifi.back.loss,
+        Ratio::from_millionths(5000),
+        "missing keys of `back` are those of the forward direction"
+    );
     assert!(
         matches!(wifi.forward.discipline, Discipline::CoDel(codel) if codel.interval == Duration::from_millis(100))
     );
@@ -99,8 +103,8 @@ fn links_are_read_whole() {
 }
 
 #[test]
-fn all_but_links_is_read_whole() {
-    let scenario = scenario(WHOLE);
+fn all_other_settings_are_parsed() {
+    let scenario = scenario(FULL_FILE);
     assert!(scenario.paths[1].is_backup && scenario.paths[1].name == "mobile" && scenario.paths[0].name == "wifi");
     assert_eq!((scenario.hosts[0].name.as_str(), scenario.hosts[1].name.as_str()), ("laptop", "b"));
     assert_eq!(scenario.hosts[0].send_buffer, 4 << 20);
@@ -114,7 +118,7 @@ fn all_but_links_is_read_whole() {
 }
 
 #[test]
-fn unknown_keys_are_named_in_every_table() {
+fn unknown_keys_are_reported_in_every_table() {
     for (body, line, key) in [
         (format!("{LINK}speed = '1Mb/s'"), 4, "link.speed"),
         (format!("{LINK}jitter = {{ distribution = 'uniform', max = '1ms', min = '1ms' }}"), 4, "link.jitter.min"),
@@ -140,28 +144,29 @@ fn unknown_keys_are_named_in_every_table() {
             "subset.x",
         ),
     ] {
-        let (at, found, words) = problem(&body);
+        let (at, found, message) = problem(&body);
         assert_eq!((at, found.as_str()), (line, key), "{body}");
-        assert!(words.starts_with("unknown key; allowed here: "), "{words}");
+        assert!(message.starts_with("unknown key; allowed here: "), "{message}");
     }
 }
 
-/// Each body has one problem: in this line, with this key, in words that have these among them.
+/// Asserts that each body has one problem, in this line, with this key and a message that contains
+/// this text.
 #[track_caller]
 fn assert_problems<const N: usize>(cases: [(String, usize, &str, &str); N]) {
     for (body, line, key, expected) in cases {
-        let (at, found, words) = problem(&body);
-        assert_eq!((at, found.as_str()), (line, key), "{body}: {words}");
-        assert!(words.contains(expected), "{body}: {words}");
+        let (at, found, message) = problem(&body);
+        assert_eq!((at, found.as_str()), (line, key), "{body}: {message}");
+        assert!(message.contains(expected), "{body}: {message}");
     }
 }
 
 #[test]
-fn impossible_values_of_links_say_what_is_allowed() {
+fn invalid_link_settings_are_reported() {
     assert_problems([
         ("[[link]]\nname = 'a'\nrate = 'fast'".to_owned(), 3, "link.rate", "400Mb/s"),
         ("[[link]]\nname = 'a'\nrate = '0'".to_owned(), 3, "link.rate", "above zero"),
-        ("[[link]]\nname = 'a'\nrate = 100".to_owned(), 3, "link.rate", "a text in quotes, found a whole number"),
+        ("[[link]]\nname = 'a'\nrate = 100".to_owned(), 3, "link.rate", "a string in quotes, found a whole number"),
         ("[[link]]\nrate = '1Mb/s'".to_owned(), 1, "link.name", "is missing"),
         ("[[link]]\nname = 'a b'".to_owned(), 2, "link.name", "letters, digits"),
         (format!("{LINK}trace = 'one-a-millisecond'"), 4, "link.trace", "a rate or a trace"),
@@ -180,7 +185,7 @@ fn impossible_values_of_links_say_what_is_allowed() {
 }
 
 #[test]
-fn impossible_values_of_what_links_do_to_packets_say_what_is_allowed() {
+fn invalid_link_impairments_are_reported() {
     assert_problems([
         (format!("{LINK}jitter = {{ distribution = 'gauss' }}"), 4, "link.jitter.distribution", "normal, pareto"),
         (format!("{LINK}jitter = {{ distribution = 'normal' }}"), 4, "link.jitter.deviation", "is missing"),
@@ -200,7 +205,7 @@ fn impossible_values_of_what_links_do_to_packets_say_what_is_allowed() {
 }
 
 #[test]
-fn impossible_values_of_paths_hosts_and_transport_say_what_is_allowed() {
+fn invalid_paths_hosts_and_transport_are_reported() {
     assert_problems([
         (format!("{LINK}{LINK}"), 4, "link.name", "is taken"),
         (format!("{LINK}[[path]]\nlink = 'b'"), 5, "path.link", "there are a"),
@@ -213,15 +218,15 @@ fn impossible_values_of_paths_hosts_and_transport_say_what_is_allowed() {
         (format!("{LINK}[hosts.b]\nsend-buffer = '1025GiB'"), 5, "hosts.b.send-buffer", "and 1099511627776 bytes"),
         (format!("{LINK}[transport]\ncongestion = 'reno'"), 5, "transport.congestion", "reno"),
         (format!("{LINK}[transport]\nscheduler = 'best'"), 5, "transport.scheduler", "round-robin"),
-        (format!("{LINK}[transport]\nscheduler = 'earliest:3'"), 5, "transport.scheduler", "no scheduler"),
+        (format!("{LINK}[transport]\nscheduler = 'earliest:3'"), 5, "transport.scheduler", "unknown scheduler"),
         (format!("{LINK}[transport]\npolicy = 'DCRA'"), 5, "transport.policy", "DRDA, DRCA, CRDA and CRCA"),
-        (format!("{LINK}[transport]\npolicy = 1"), 5, "transport.policy", "text"),
+        (format!("{LINK}[transport]\npolicy = 1"), 5, "transport.policy", "string"),
         (format!("{LINK}[transport]\ndatagram-size = '900B'"), 5, "transport.datagram-size", "between 1200"),
     ]);
 }
 
 #[test]
-fn impossible_values_of_workloads_say_what_is_allowed() {
+fn invalid_workloads_are_reported() {
     assert_problems([
         (format!("{LINK}[[workload]]\nkind = 'video'"), 5, "workload.kind", "request-response"),
         (format!("{LINK}[[workload]]\nkind = 'file'\nsize = '3B'"), 6, "workload.size", "between 16"),
@@ -248,7 +253,7 @@ fn impossible_values_of_workloads_say_what_is_allowed() {
 }
 
 #[test]
-fn impossible_values_of_faults_say_what_is_allowed() {
+fn invalid_faults_are_reported() {
     assert_problems([
         (format!("{LINK}[[fault]]\nat = '1s'\nstate = 'held'"), 4, "fault.link", "is missing"),
         (format!("{LINK}[[fault]]\nlink = 'a'\nat = '1s'"), 4, "fault", "changes nothing"),
@@ -276,7 +281,7 @@ fn impossible_values_of_faults_say_what_is_allowed() {
 }
 
 #[test]
-fn impossible_values_of_checks_say_what_is_allowed() {
+fn invalid_checks_are_reported() {
     assert_problems([
         (format!("{LINK}[[check]]\nkind = 'speed'"), 5, "check.kind", "share-of-capacity"),
         (format!("{LINK}[[check]]\nkind = 'latency'\npercentile = 99\nat-most = '1s'"), 5, "check.kind", "messages or"),
@@ -309,9 +314,9 @@ fn impossible_values_of_checks_say_what_is_allowed() {
     ]);
 }
 
-/// [`whole`] makes runs of 10 s.
+/// [`with_head`] sets a duration of 10 s.
 #[test]
-fn what_no_run_could_come_to_is_refused() {
+fn times_after_the_end_of_the_run_are_refused() {
     let check = |rest: &str| format!("{LINK}[[check]]\nkind = {rest}");
     assert_problems([
         (format!("{LINK}{ENDLESS}start = '10s'"), 4, "workload.start", "before the end of the run, which is 10"),
@@ -325,9 +330,9 @@ fn what_no_run_could_come_to_is_refused() {
     }
 }
 
-/// Each counter with what of a link, and what of a fault, makes it count.
+/// Each counter with a link setting and a fault that increase it.
 #[test]
-fn a_counter_that_can_never_count_is_refused() {
+fn a_counter_that_can_never_increase_is_refused() {
     let body = |of_link: &str, of_fault: &str, counter: &str| {
         let fault = if of_fault.is_empty() { "" } else { "[[fault]]\nlink = 'a'\nat = '1s'\n" };
         format!(
@@ -345,8 +350,8 @@ fn a_counter_that_can_never_count_is_refused() {
         ("vanished", "", "state = 'silent'"),
     ] {
         for delay in ["", "delay = '1ms'"] {
-            let (_, key, words) = problem(&body(delay, delay, counter));
-            assert_eq!((key.as_str(), words.contains(counter)), ("check.counter", true), "{counter}: {words}");
+            let (_, key, message) = problem(&body(delay, delay, counter));
+            assert_eq!((key.as_str(), message.contains(counter)), ("check.counter", true), "{counter}: {message}");
         }
         for (of_link, of_fault) in [(of_link, ""), ("", of_fault)] {
             if of_link != of_fault {
@@ -358,9 +363,9 @@ fn a_counter_that_can_never_count_is_refused() {
 }
 
 #[test]
-fn one_mistake_hides_no_other_and_makes_none() {
+fn one_mistake_neither_hides_nor_causes_others() {
     for (body, expected) in [
-        // A key that is right stays right beside one that is missing or wrong.
+        // Valid keys are accepted beside missing and wrong ones.
         (
             format!("{LINK}[[workload]]\nkin = 'file'\nsize = '1MB'\nchunk = '1MiB'"),
             &["workload.kind", "workload.kin"][..],
@@ -393,7 +398,7 @@ fn one_mistake_hides_no_other_and_makes_none() {
 }
 
 #[test]
-fn every_problem_is_told_at_once_in_the_order_of_the_file() {
+fn all_problems_are_reported_at_once_in_file_order() {
     let found = problems("[[link]]\nname = 'a'\nrate = 'x'\nspeed = 3\nloss = '200%'\n[[fault]]\nat = 'soon'");
     let keys: Vec<_> = found.iter().map(|(line, key, _)| (*line, key.as_str())).collect();
     assert!(keys.starts_with(&[(3, "link.rate"), (4, "link.speed"), (5, "link.loss")]), "{keys:?}");
@@ -401,17 +406,17 @@ fn every_problem_is_told_at_once_in_the_order_of_the_file() {
 }
 
 #[test]
-fn a_file_without_the_essentials_says_what_to_write() {
+fn missing_required_tables_are_reported() {
     let error = parsed("").unwrap_err().to_string();
-    for words in ["test.toml:1: version: is missing", "[scenario]", "[[link]]", "[[workload]]"] {
-        assert!(error.contains(words), "{error}");
+    for message in ["test.toml:1: version: is missing", "[scenario]", "[[link]]", "[[workload]]"] {
+        assert!(error.contains(message), "{error}");
     }
     let error = parsed("version = 2").unwrap_err().to_string();
-    assert_eq!(error, "test.toml:1: version: is 2; this program reads version 1");
+    assert_eq!(error, "test.toml:1: version: is 2; this program supports version 1");
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_its_line() {
+fn toml_syntax_errors_are_reported_with_their_line() {
     let error = parsed("version = 1\n[scenario\nname = 'x'\n").unwrap_err();
     assert_eq!(error.problems[0].line, 2, "{error}");
     assert!(error.to_string().starts_with("test.toml:2: "), "{error}");
@@ -420,24 +425,24 @@ fn what_is_no_toml_is_told_with_its_line() {
 }
 
 #[test]
-fn a_file_without_bounds_is_refused() {
+fn a_file_that_is_too_large_is_refused() {
     let error = parsed(&" ".repeat(FILE_BYTES_MAX + 1)).unwrap_err().to_string();
     assert!(error.contains("longer than"), "{error}");
-    let error = parsed(&whole(&LINK.repeat(LINKS_MAX + 1))).unwrap_err();
-    assert!(error.problems[0].words.contains("at most 32"), "{error}");
+    let error = parsed(&with_head(&LINK.repeat(LINKS_MAX + 1))).unwrap_err();
+    assert!(error.problems[0].message.contains("at most 32"), "{error}");
 }
 
 #[test]
-fn of_very_many_problems_those_of_the_first_lines_are_told() {
-    // The keys come sorted by name, not by line.
+fn of_very_many_problems_those_of_the_first_lines_are_reported() {
+    // Keys are visited by name, not by line.
     let keys: String = (0..20_000).map(|index| format!("k{:05} = 0\n", 99_999 - index)).collect();
-    let error = parsed(&whole(&format!("{LINK}{keys}"))).unwrap_err();
+    let error = parsed(&with_head(&format!("{LINK}{keys}"))).unwrap_err();
     let lines: Vec<_> = error.problems.iter().map(|problem| problem.line - HEAD_LINES).collect();
     assert_eq!(lines, (4..4 + PROBLEMS_MAX).collect::<Vec<_>>());
 }
 
 #[test]
-fn hosts_may_allow_for_as_much_as_is_documented() {
+fn windows_and_buffers_accept_the_documented_range() {
     let scenario = scenario(&format!("{LINK}[hosts.a]\nreceive-window = '64KiB'\nsend-buffer = '1TiB'"));
     assert_eq!((scenario.hosts[0].receive_window, scenario.hosts[0].send_buffer), (65_536, 1 << 40));
 }

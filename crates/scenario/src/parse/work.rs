@@ -1,4 +1,4 @@
-//! `[[workload]]`.
+//! Parses `[[workload]]`.
 
 use units::Duration;
 
@@ -7,14 +7,14 @@ use super::reader::Table;
 use crate::content::HEADER_BYTES;
 use crate::model::{Arrivals, COUNT_MAX, Part, SIZE_MAX, Times, Work};
 
-/// Bytes of a chunk, if the file does not say.
+/// Default bytes of a chunk.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Streams of a file at a time, if the file does not say.
+/// Default number of concurrent streams of a file.
 const PARALLEL: u64 = 8;
-/// The most of either.
+/// Maximum of either.
 const CHUNK_BYTES_MAX: u64 = 1 << 26;
 const PARALLEL_MAX: u64 = 256;
-/// The longest message, in bytes.
+/// Maximum length of a message, in bytes.
 const MESSAGE_BYTES_MAX: u64 = 1 << 26;
 
 pub(super) fn read(table: &Table<'_, '_>) -> Option<Part> {
@@ -25,17 +25,17 @@ pub(super) fn read(table: &Table<'_, '_>) -> Option<Part> {
         Messages,
         Requests,
     }
-    let words = [
+    let keywords = [
         (Kind::File, "file"),
         (Kind::Stream, "stream"),
         (Kind::Messages, "messages"),
         (Kind::Requests, "request-response"),
     ];
-    let kind = table.required("kind", table.word("kind", &words));
+    let kind = table.required("kind", table.keyword("kind", &keywords));
     let name = if table.has("name") {
         read_name(table, "name")
     } else {
-        // One part needs no name.
+        // The default name is the kind.
         table.text("kind").map(str::to_owned)
     };
     let start = table.duration("start").unwrap_or(Duration::ZERO);
@@ -71,7 +71,7 @@ pub(super) fn read(table: &Table<'_, '_>) -> Option<Part> {
     if let Work::File { size: Some(size), chunk, .. } = work
         && (1..HEADER_BYTES).contains(&(size % chunk))
     {
-        table.complain("size", format!("leaves a last chunk of less than {HEADER_BYTES} bytes"));
+        table.add_problem("size", format!("leaves a last chunk of less than {HEADER_BYTES} bytes"));
     }
     Some(Part { name: name?, work, start, priority, line: table.line })
 }
@@ -83,7 +83,7 @@ fn read_message(table: &Table<'_, '_>, key: &'static str) -> Option<u64> {
 fn read_times(table: &Table<'_, '_>) -> Option<Times> {
     let every = table.required("every", table.duration_above_zero("every"));
     let count = table.required("count", table.integer("count", 1..COUNT_MAX + 1));
-    let words = [(Arrivals::Even, "even"), (Arrivals::Poisson, "poisson")];
-    let arrivals = table.word("arrivals", &words).unwrap_or(Arrivals::Even);
+    let keywords = [(Arrivals::Even, "even"), (Arrivals::Poisson, "poisson")];
+    let arrivals = table.keyword("arrivals", &keywords).unwrap_or(Arrivals::Even);
     Some(Times { every: every?, count: count?, arrivals })
 }

@@ -1,4 +1,4 @@
-//! The result as JSON.
+//! Results as JSON.
 
 use netem::LinkStats;
 use serde::Serialize;
@@ -10,14 +10,14 @@ use crate::model::{Scenario, Transport};
 use crate::outcome::{BIN, Outcome, PartOutcome};
 use crate::suite::Judgement;
 
-/// What `format` says.
+/// The value of `format`.
 pub const FORMAT: &str = "litz-scenario-result";
-/// What `version` says.
+/// The value of `version`.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// A result file.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct ResultFile {
     format: &'static str,
     version: u32,
     world: &'static str,
@@ -25,20 +25,20 @@ pub struct Report {
     scenarios: Vec<Json>,
 }
 
-impl Report {
-    /// Without any scenario.
+impl ResultFile {
+    /// A result file without scenarios.
     pub const fn new(world: &'static str) -> Self {
         Self { format: FORMAT, version: FORMAT_VERSION, world, passes: true, scenarios: Vec::new() }
     }
 
-    /// Adds what [`scenario_json`] made.
+    /// Adds the value that [`scenario_json`] returned.
     pub fn push(&mut self, scenario: Json) {
         self.passes &= scenario["passes"].as_bool().unwrap_or(false);
         self.scenarios.push(scenario);
     }
 }
 
-/// A scenario's part of the result: its verdicts, and what every run measured.
+/// One scenario of the result: its verdicts and the measurements of every run.
 pub fn scenario_json<'a>(
     scenario: &Scenario,
     file: &str,
@@ -46,8 +46,8 @@ pub fn scenario_json<'a>(
     outcomes: impl IntoIterator<Item = &'a Outcome>,
 ) -> Json {
     let checks = judgements.iter().flat_map(|judgement| {
-        let paths = scenario.path_names(&judgement.order.paths);
-        judgement.verdicts.iter().map(move |verdict| check_json(verdict, judgement.order.seed, &paths))
+        let paths = scenario.path_names(&judgement.plan.paths);
+        judgement.verdicts.iter().map(move |verdict| check_json(verdict, judgement.plan.seed, &paths))
     });
     json!({
         "name": scenario.name,
@@ -60,7 +60,7 @@ pub fn scenario_json<'a>(
     })
 }
 
-/// What was in force, wherever it was said.
+/// The effective transport settings, including defaults.
 fn transport_json(transport: &Transport) -> Json {
     json!({
         "scheduler": transport.scheduler.to_string(),

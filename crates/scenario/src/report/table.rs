@@ -1,4 +1,4 @@
-//! A table for people: a row for each check, over all seeds.
+//! The result as a text table: one row for each check, over all seeds.
 
 use core::fmt::Write;
 
@@ -14,7 +14,8 @@ struct Row<'a> {
     failed_seeds: Vec<u64>,
 }
 
-/// The verdicts on a scenario as aligned text, with a line at its end. Of several seeds, the least and the largest value.
+/// The verdicts on a scenario as aligned text, ending with a newline. With several seeds, the value
+/// is the range from minimum to maximum.
 pub fn table(scenario: &Scenario, judgements: &[Judgement]) -> String {
     let rows = rows(scenario, judgements);
     let cells: Vec<[String; 5]> = rows.iter().map(cells).collect();
@@ -41,10 +42,10 @@ pub fn table(scenario: &Scenario, judgements: &[Judgement]) -> String {
 fn rows<'a>(scenario: &Scenario, judgements: &'a [Judgement]) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = Vec::new();
     for judgement in judgements {
-        let paths = if judgement.order.paths == scenario.all_paths() {
+        let paths = if judgement.plan.paths == scenario.all_paths() {
             "all".to_owned()
         } else {
-            scenario.path_names(&judgement.order.paths).join("+")
+            scenario.path_names(&judgement.plan.paths).join("+")
         };
         for verdict in &judgement.verdicts {
             let is_same = |row: &&mut Row<'_>| {
@@ -61,11 +62,11 @@ fn rows<'a>(scenario: &Scenario, judgements: &'a [Judgement]) -> Vec<Row<'a>> {
             };
             row.values.push(verdict.value);
             if !verdict.passes {
-                row.failed_seeds.push(judgement.order.seed);
+                row.failed_seeds.push(judgement.plan.seed);
             }
         }
     }
-    // Sets of paths together, in the order in which they came.
+    // Group rows by set of paths, in order of first appearance.
     let mut sets: Vec<String> = Vec::new();
     for row in &rows {
         if !sets.contains(&row.paths) {
@@ -94,16 +95,16 @@ fn cells(row: &Row<'_>) -> [String; 5] {
     [row.paths.clone(), check, range(&row.values), allowed, result]
 }
 
-/// The least and the largest value, once if they look alike.
+/// The minimum and the maximum; one value if both print the same.
 fn range(values: &[Option<Value>]) -> String {
     let mut found: Vec<Value> = values.iter().flatten().copied().collect();
     found.sort_by(|one, other| one.number().total_cmp(&other.number()));
     let shown = match (found.first(), found.last()) {
         (Some(least), Some(most)) if least.to_string() != most.to_string() => format!("{least} to {most}"),
         (Some(only), _) => only.to_string(),
-        _ => return "nothing was measured".to_owned(),
+        _ => return "not measured".to_owned(),
     };
-    if found.len() < values.len() { format!("{shown}, or nothing") } else { shown }
+    if found.len() < values.len() { format!("{shown}, some not measured") } else { shown }
 }
 
 #[cfg(test)]
@@ -111,18 +112,18 @@ mod tests {
     use super::*;
     use crate::check::Bound;
     use crate::testing::scenario;
-    use crate::world::Order;
+    use crate::world::RunPlan;
 
     fn judgement(seed: u64, share: Option<f64>) -> Judgement {
         let bound = Bound::at_least(Value::Share(0.9));
         let value = share.map(Value::Share);
         let passes = value.is_some_and(|value| bound.allows(value));
         let verdict = Verdict { kind: "share-of-capacity", of: "file".to_owned(), value, bound, passes, line: Some(3) };
-        Judgement { order: Order { paths: vec![0], seed }, verdicts: vec![verdict] }
+        Judgement { plan: RunPlan { paths: vec![0], seed }, verdicts: vec![verdict] }
     }
 
     #[test]
-    fn seeds_are_one_row_and_failures_name_theirs() {
+    fn all_seeds_share_a_row_that_names_the_failed_ones() {
         let scenario = scenario("[[link]]\nname = 'a'\n");
         let text = table(&scenario, &[judgement(1, Some(0.95)), judgement(2, Some(0.8)), judgement(3, None)]);
         let lines: Vec<_> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
@@ -130,11 +131,11 @@ mod tests {
             lines,
             [
                 "paths check value allowed result",
-                "all share-of-capacity file 0.800 to 0.950, or nothing >= 0.900 FAILED 2 of 3: seed 2, 3"
+                "all share-of-capacity file 0.800 to 0.950, some not measured >= 0.900 FAILED 2 of 3: seed 2, 3"
             ]
         );
         assert!(table(&scenario, &[judgement(1, Some(0.95))]).trim_end().ends_with("ok"));
         let text = table(&scenario, &[judgement(1, None)]);
-        assert!(text.contains("nothing was measured") && text.trim_end().ends_with("FAILED"), "{text}");
+        assert!(text.contains("not measured") && text.trim_end().ends_with("FAILED"), "{text}");
     }
 }

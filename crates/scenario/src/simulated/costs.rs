@@ -1,7 +1,8 @@
-//! What each task of a host costs, from a profile of a machine (`docs/spec/profile.md`).
+//! The costs of a host's tasks, from a profile of a machine (`docs/spec/profile.md`).
 //!
-//! A profile books all costs to packets with application data, at the end that sends them and at the end that receives them; what
-//! acknowledgements cost is in there too. So simulated processors are charged for packets with data, and bare acknowledgements are free.
+//! A profile attributes all costs to packets with application data, at the sending and at the
+//! receiving end, including the costs of acknowledgements. So simulated processors are charged for
+//! packets with data, and pure acknowledgements are free.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -9,35 +10,36 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use units::Duration;
 
-/// The format that is read, and its version.
+/// The supported format and its version.
 const FORMAT: (&str, u64) = ("litz-profile", 1);
 
-/// The longest cost that is believed, in nanoseconds a packet: a second.
+/// Maximum plausible cost of a packet in nanoseconds: one second.
 const NS_MAX: f64 = 1e9;
 
-/// The longest profile that is read, in bytes.
+/// Maximum size of a profile, in bytes.
 pub const PROFILE_BYTES_MAX: usize = 1 << 20;
 
-/// What a host does for a packet with data.
+/// A task of a host for a packet with data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Task {
     /// The application and the library's calls.
     Application,
-    /// What is serial of a connection and belongs to the direction of the data: planning or absorbing.
+    /// The serial work of a connection in the direction of the data: planning or absorbing.
     Serial,
     /// Sealing or opening.
     Stage,
-    /// The system call that sends or receives it.
+    /// The system call that sends or receives the packet.
     Call,
-    /// What goes the other way for it: acknowledgements, heard by who sends and given by who receives.
+    /// The acknowledgements in the opposite direction: processed by the sender, sent by the
+    /// receiver.
     Answer,
 }
 
 impl Task {
-    /// All of them.
+    /// All tasks.
     pub const ALL: [Self; 5] = [Self::Application, Self::Serial, Self::Stage, Self::Call, Self::Answer];
 
-    /// Its name in results.
+    /// The name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Application => "application",
@@ -49,27 +51,28 @@ impl Task {
     }
 }
 
-/// Which end of the data.
+/// An end of the data transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It sends them.
+    /// The end that sends data.
     Sending,
-    /// It receives them.
+    /// The end that receives data.
     Receiving,
 }
 
-/// Costs of both ends.
+/// The costs at both ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Costs {
     sending: [Curve; 5],
     receiving: [Curve; 5],
-    /// What it takes to wake a thread that sleeps, in nanoseconds: giving a batch to one that is awake costs nothing.
-    pub hand_over_ns: f64,
-    /// Why the profile itself says that it may be wrong.
+    /// The time to wake a sleeping thread, in nanoseconds. Passing a batch to a running thread
+    /// costs nothing.
+    pub wake_ns: f64,
+    /// Warnings in the profile.
     pub warnings: Vec<String>,
 }
 
-/// For each end what each task costs, as pairs of a size and nanoseconds a packet.
+/// For each end and task: pairs of datagram size and nanoseconds per packet.
 impl Serialize for Costs {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -84,12 +87,12 @@ impl Serialize for Costs {
     }
 }
 
-/// Nanoseconds a packet by the size of its datagram: straight lines between the sizes that were measured, and beyond them as between
-/// the last two.
+/// Nanoseconds per packet by datagram size: linear interpolation between the measured sizes, and
+/// linear extrapolation from the last two.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct Curve(Vec<(f64, f64)>);
 
-/// Why a profile is no use.
+/// Why a profile is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError(String);
 
@@ -106,7 +109,7 @@ struct Profile {
     format: String,
     version: u64,
     memory: Table,
-    // Older profiles have neither.
+    // Older profiles have neither field.
     wake_ns: Option<f64>,
     #[serde(default)]
     warnings: Vec<String>,
@@ -130,16 +133,16 @@ struct Point {
 }
 
 impl Costs {
-    /// Reads the JSON that `litz profile --json` has printed.
+    /// Parses the output of `litz profile --json`.
     ///
     /// # Errors
-    /// If it is something else, or holds costs that cannot be: each too long, or all zero, with which nothing would ever be busy.
+    /// If the text is not a profile, or its costs are implausible: one too long, or all zero.
     pub fn from_profile(text: &str) -> Result<Self, ProfileError> {
-        let failed = |words: String| ProfileError(words);
+        let failed = |message: String| ProfileError(message);
         if text.len() > PROFILE_BYTES_MAX {
             return Err(failed(format!("the profile is longer than {PROFILE_BYTES_MAX} bytes")));
         }
-        let profile: Profile = serde_json::from_str(text).map_err(|error| failed(format!("no profile: {error}")))?;
+        let profile: Profile = serde_json::from_str(text).map_err(|error| failed(format!("not a profile: {error}")))?;
         if (profile.format.as_str(), profile.version) != FORMAT {
             let (format, version) = (profile.format, profile.version);
             return Err(failed(format!(
@@ -149,19 +152,19 @@ impl Costs {
         }
         let wake_ns = profile.wake_ns.unwrap_or(0.0);
         if !(0.0..=NS_MAX).contains(&wake_ns) {
-            return Err(failed(format!("wake_ns: {wake_ns} ns cannot be")));
+            return Err(failed(format!("wake_ns: {wake_ns} ns is out of range")));
         }
         let mut costs = Self {
             sending: curves(End::Sending, &profile.memory.sending)?,
             receiving: curves(End::Receiving, &profile.memory.receiving)?,
-            hand_over_ns: wake_ns,
+            wake_ns,
             warnings: profile.warnings,
         };
         if profile.wake_ns.is_none() {
-            costs.warnings.push("it does not say what waking a thread takes, so that is taken for nothing".to_owned());
+            costs.warnings.push("it has no cost of waking a thread, which is assumed to be zero".to_owned());
         }
         let mut points = profile.memory.sending.points.iter().chain(&profile.memory.receiving.points);
-        if points.all(|point| costs.are_nothing_at(point.datagram_bytes as usize)) {
+        if points.all(|point| costs.are_zero_at(point.datagram_bytes as usize)) {
             return Err(failed(
                 "no packet takes any time at either end: take the profile again, with `litz profile --json`".to_owned(),
             ));
@@ -169,29 +172,30 @@ impl Costs {
         Ok(costs)
     }
 
-    /// Whether a packet with a datagram of so many bytes takes no time at either end, in whole nanoseconds. Over a link without rate and
-    /// delay such packets would come and go for ever at one time.
-    pub fn are_nothing_at(&self, bytes: usize) -> bool {
+    /// Whether a packet with a datagram of `bytes` bytes costs less than half a nanosecond at both
+    /// ends. Over a link without rate and delay, such packets would be exchanged for ever at one
+    /// virtual time.
+    pub fn are_zero_at(&self, bytes: usize) -> bool {
         [End::Sending, End::Receiving]
             .into_iter()
             .all(|end| Task::ALL.into_iter().all(|task| self.of(end, task, 1, bytes).is_zero()))
     }
 
-    /// What `packets` datagrams of so many bytes each cost.
+    /// The cost of `packets` datagrams of `bytes` bytes each.
     pub fn of(&self, end: End, task: Task, packets: usize, bytes: usize) -> Duration {
         let ns = self.packet_ns(end, task, bytes) * packets as f64;
         Duration::from_nanos(ns.round() as u64)
     }
 
-    /// Nanoseconds for a packet with a datagram of so many bytes.
+    /// Nanoseconds for a packet with a datagram of `bytes` bytes.
     pub fn packet_ns(&self, end: End, task: Task, bytes: usize) -> f64 {
         let curves = if end == End::Sending { &self.sending } else { &self.receiving };
-        // Lines that are drawn on beyond the sizes measured may lead anywhere.
+        // Extrapolation may give any value.
         curves[task as usize].at(bytes as f64).min(NS_MAX)
     }
 }
 
-/// Which task a row of the profile belongs to.
+/// The task to which a row of the profile belongs.
 fn task_of(end: End, row: &str) -> Option<Task> {
     let stage = row.split_once('.').map_or(row, |(stage, _)| stage);
     Some(match (end, stage) {
@@ -204,21 +208,21 @@ fn task_of(end: End, row: &str) -> Option<Task> {
         (End::Receiving, "recv_call" | "poll") => Task::Call,
         (End::Receiving, "plan" | "seal" | "report" | "send_call") => Task::Answer,
         (_, "serve" | "timers" | "hand_over" | "plan" | "report" | "route") => Task::Serial,
-        // The format allows rows that are not known yet; files are not simulated.
+        // The format allows unknown rows; file access is not simulated.
         _ => return None,
     })
 }
 
 fn curves(end: End, side: &Side) -> Result<[Curve; 5], ProfileError> {
     if side.points.is_empty() {
-        return Err(ProfileError("points: there are none".to_owned()));
+        return Err(ProfileError("points: the list is empty".to_owned()));
     }
     let mut curves: [Curve; 5] = Default::default();
     for point in &side.points {
         let mut sums = [0.0; 5];
         for (row, ns) in &point.ns {
             if !ns.is_finite() || ns.abs() > NS_MAX {
-                return Err(ProfileError(format!("{row}: {ns} ns a packet cannot be")));
+                return Err(ProfileError(format!("{row}: {ns} ns per packet is out of range")));
             }
             if let Some(task) = task_of(end, row) {
                 sums[task as usize] += ns;
@@ -229,7 +233,7 @@ fn curves(end: End, side: &Side) -> Result<[Curve; 5], ProfileError> {
             if curve.0.last().is_some_and(|(last, _)| *last >= bytes) {
                 return Err(ProfileError("points: sizes must ascend".to_owned()));
             }
-            // A rest may be a little below zero; no task is.
+            // A remainder may be slightly negative; the cost of a task is not.
             curve.0.push((bytes, ns.max(0.0)));
         }
     }
@@ -267,8 +271,8 @@ mod tests {
         \"open_absorb\":3,\"new.row\":9}},{\"datagram_bytes\":2000,\"ns\":{\"plan\":20,\"seal.cipher\":200,\"seal.rest\":-1}}]";
 
     #[test]
-    fn rows_become_tasks_and_sizes_between_are_interpolated() {
-        let costs = Costs::from_profile(&profile(ROWS, ROWS)).expect("it is one");
+    fn rows_map_to_tasks_and_sizes_are_interpolated() {
+        let costs = Costs::from_profile(&profile(ROWS, ROWS)).expect("a valid profile");
         let sending = |task, bytes| costs.packet_ns(End::Sending, task, bytes);
         assert_eq!(
             (sending(Task::Serial, 1000), sending(Task::Serial, 1500), sending(Task::Serial, 2000)),
@@ -278,15 +282,15 @@ mod tests {
             (sending(Task::Stage, 1000), sending(Task::Call, 1000), sending(Task::Answer, 1000)),
             (100.0, 80.0, 3.0)
         );
-        // Beyond the sizes as between the last two, and never below zero.
+        // Extrapolated from the last two sizes, and never below zero.
         assert_eq!((sending(Task::Serial, 3000), sending(Task::Call, 3000)), (25.0, 0.0));
-        // Who receives plans and seals acknowledgements.
+        // The receiver plans and seals acknowledgements.
         assert_eq!(costs.packet_ns(End::Receiving, Task::Answer, 1000), 190.0);
         assert_eq!(costs.of(End::Sending, Task::Stage, 44, 1500), Duration::from_nanos((149.5 * 44.0) as u64));
     }
 
     #[test]
-    fn what_is_no_profile_is_refused_with_its_key() {
+    fn invalid_profiles_are_refused_with_the_key() {
         let error = |text: &str| Costs::from_profile(text).expect_err("it is none").to_string();
         assert!(error("{}").contains("format"));
         assert!(error(&profile("[]", ROWS)).contains("points"));
@@ -299,29 +303,29 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_in_which_nothing_costs_anything_is_refused_with_what_to_do() {
+    fn a_profile_without_costs_is_refused_with_advice() {
         let free = "[{\"datagram_bytes\":1472,\"ns\":{\"plan\":0,\"seal.rest\":-3,\"new.row\":9,\"recv_call\":0.4}}]";
         let error = Costs::from_profile(&profile(free, free)).expect_err("nothing would be busy").to_string();
         assert!(error.contains("take the profile again"), "{error}");
-        // One end alone is enough to be limited by.
+        // Costs at one end suffice.
         for (sending, receiving) in [(ROWS, free), (free, ROWS)] {
             assert!(Costs::from_profile(&profile(sending, receiving)).is_ok());
         }
     }
 
     #[test]
-    fn costs_that_rise_beyond_the_sizes_measured_stay_believable() {
+    fn extrapolated_costs_are_bounded() {
         let rising = "[{\"datagram_bytes\":1000,\"ns\":{\"plan\":0}},{\"datagram_bytes\":1001,\"ns\":{\"plan\":1e9}}]";
-        let costs = Costs::from_profile(&profile(rising, rising)).expect("it is one");
+        let costs = Costs::from_profile(&profile(rising, rising)).expect("a valid profile");
         assert_eq!(costs.packet_ns(End::Sending, Task::Serial, 65_000), NS_MAX);
         assert_eq!(costs.of(End::Sending, Task::Serial, 64, 65_000), Duration::from_secs(64));
     }
 
     #[test]
-    fn costs_that_fall_to_zero_beyond_the_sizes_measured_are_nothing_there() {
+    fn extrapolated_costs_may_reach_zero() {
         let falling =
             "[{\"datagram_bytes\":1000,\"ns\":{\"plan\":100}},{\"datagram_bytes\":2000,\"ns\":{\"plan\":50}}]";
-        let costs = Costs::from_profile(&profile(falling, falling)).expect("it is one");
-        assert_eq!([1000, 2900, 3000, 9000].map(|bytes| costs.are_nothing_at(bytes)), [false, false, true, true]);
+        let costs = Costs::from_profile(&profile(falling, falling)).expect("a valid profile");
+        assert_eq!([1000, 2900, 3000, 9000].map(|bytes| costs.are_zero_at(bytes)), [false, false, true, true]);
     }
 }

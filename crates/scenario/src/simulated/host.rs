@@ -1,4 +1,5 @@
-//! What the threads of a host do: they take what has arrived, let the connection work, and send.
+//! The processes of a simulated host: they receive batches, pass them to the connection, and send
+//! planned batches.
 //!
 //! ```text
 //!   link ──▶ socket ── Call ── Stage ─┬─ Serial ──▶ connection ──▶ Application
@@ -7,82 +8,85 @@
 //!          in order ┘
 //! ```
 //!
-//! Each arrow takes the time that the task costs, on the threads that the placement gives it.
+//! Each task takes its cost in time, on the threads that the placement assigns to it.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
+use driver::Placement;
 use quic::{PLAN_DATAGRAMS_MAX, Unsealed};
 use sim::kernel::TaskId;
 use sim::{Sim, Store};
 use units::{Duration, Instant};
 
-use super::alarm::{Alarm, pause};
 use super::costs::{End, Task};
-use super::machine::Machine;
+use super::machine::{Machine, threads_of};
+use super::process_waker::{ProcessWaker, wait_for_wake};
 use super::processors::{Step, Threads};
-use super::socket::{Batch, Socket};
+use super::socket::{ReceivedBatch, Socket};
 use crate::components::Component;
-use crate::memory::books::Inside;
-use crate::memory::frame::Parcel;
-use crate::memory::node::Flight;
+use crate::memory::accounting::Backlog;
+use crate::memory::datagram::InFlightBatch;
+use crate::memory::node::PlannedBatch;
 use crate::memory::run::Run;
-use crate::placement::Placement;
+use crate::placement::ThreadCounts as _;
 
-/// Batches begun and not done for each thread that seals and opens, those that are sent and those of each socket: as many as each of the
-/// engine's workers has at a time.
+/// Maximum batches in progress for each thread that seals and opens, separately for sent batches
+/// and for each socket. The engine's workers have the same bound.
 const BATCHES_MAX: usize = 4;
 
-/// Batches done but for their answers, each way, beside those begun. The next one keeps its place among those begun until there is room:
-/// a thread for which nothing else waits, as under `split`, would otherwise never limit the host, and would have ever more to do.
+/// Maximum batches, in each direction, that are complete except for their acknowledgements. A
+/// further batch remains in progress until there is space. Otherwise a thread that only processes
+/// acknowledgements, as under `split`, would not limit the host, and its backlog would grow without
+/// bound.
 const ANSWERS_MAX: usize = 4;
 
-/// Visits in one moment after which somebody spins.
-const SPIN_MAX: u32 = 100_000;
+/// Number of visits without progress of virtual time that counts as a livelock.
+const STALLED_VISITS_MAX: u32 = 100_000;
 
 /// One host.
 pub(crate) struct Host {
     pub(crate) threads: Threads,
     placement: Placement,
     batches_max: usize,
-    /// One a path.
+    /// One for each path.
     pub(crate) sockets: Vec<Socket>,
-    /// Datagrams on their way from the plan to a link, and from a socket to the connection.
+    /// Datagrams between plan and link, and between socket and connection.
     unsent: Cell<u64>,
     unabsorbed: Cell<u64>,
-    /// The process that plans.
-    sender: Alarm,
-    /// Batches begun and not done.
+    /// Wakes the process that plans.
+    sender: ProcessWaker,
+    /// Batches in progress.
     sending: Cell<usize>,
-    /// Places of batches with answers to hear and to give.
+    /// Slots of batches whose acknowledgements are to be processed, and to be sent.
     to_hear: Store<()>,
     to_give: Store<()>,
-    /// Batches keep their order per path, whichever thread had them: both ways.
-    order_out: Vec<Order>,
-    order_in: Vec<Order>,
+    /// Keep batches in order per path regardless of their thread, in each direction.
+    order_out: Vec<Sequencer>,
+    order_in: Vec<Sequencer>,
 }
 
-/// A line that is left in the order in which it was joined.
+/// A queue whose members leave in the order in which they joined.
 #[derive(Default)]
-struct Order {
+struct Sequencer {
     joined: Cell<u64>,
     left: Cell<u64>,
     waiting: RefCell<Vec<TaskId>>,
 }
 
-/// What the processes of a run share.
+/// The shared state of a run's processes.
 pub(crate) struct Shared {
     pub(crate) sim: Sim,
     pub(crate) run: RefCell<Run>,
     pub(crate) machine: Machine,
     pub(crate) hosts: [Host; 2],
-    pub(crate) wire: Alarm,
-    /// Something was due again and again at this time.
-    pub(crate) spins: Cell<Option<Instant>>,
+    pub(crate) wire: ProcessWaker,
+    /// The time of a livelock.
+    pub(crate) livelock_at: Cell<Option<Instant>>,
 }
 
-/// What a trace calls it.
+/// The name of a task in traces.
 const fn name_of(end: End, task: Task) -> &'static str {
     match (end, task) {
         (End::Sending, Task::Application) => "write",
@@ -98,23 +102,23 @@ const fn name_of(end: End, task: Task) -> &'static str {
     }
 }
 
-/// Counts `more`.
+/// Adds `more` to `count`.
 fn add(count: &Cell<u64>, more: usize) {
     count.set(count.get() + more as u64);
 }
 
-impl Order {
+impl Sequencer {
     fn join(&self) -> u64 {
         let place = self.joined.get();
         self.joined.set(place + 1);
         place
     }
 
-    /// Waits until all before have left.
+    /// Waits until all earlier members have left.
     async fn wait(&self, sim: &Sim, place: u64) {
         while self.left.get() < place {
             self.waiting.borrow_mut().push(sim.current_task());
-            pause().await;
+            wait_for_wake().await;
         }
     }
 
@@ -133,7 +137,7 @@ impl Host {
         paths: usize,
         coalesce: Duration,
     ) -> Self {
-        let orders = || (0..paths).map(|_| Order::default()).collect();
+        let sequencers = || (0..paths).map(|_| Sequencer::default()).collect();
         let queue = |what: &str, batches_max| Store::new(sim, &format!("host {name}, {what}"), batches_max);
         Self {
             threads,
@@ -142,31 +146,31 @@ impl Host {
             sockets: (0..paths).map(|path| Socket::new(name, path, coalesce)).collect(),
             unsent: Cell::new(0),
             unabsorbed: Cell::new(0),
-            sender: Alarm::default(),
+            sender: ProcessWaker::default(),
             sending: Cell::new(0),
             to_hear: queue("answers to hear", ANSWERS_MAX),
             to_give: queue("answers to give", ANSWERS_MAX),
-            order_out: orders(),
-            order_in: orders(),
+            order_out: sequencers(),
+            order_in: sequencers(),
         }
     }
 
-    /// How busy its threads, its sockets, and the places before slow parts were.
+    /// The statistics of its threads, sockets and bounded queues.
     pub(crate) fn components(&self, now: Instant) -> Vec<Component> {
         let sockets = self.sockets.iter().map(|socket| socket.component(now));
-        let places = [&self.to_hear, &self.to_give].map(|store| Component::places(&store.report()));
+        let places = [&self.to_hear, &self.to_give].map(|store| Component::bounded_queue(&store.report()));
         self.threads.components().chain(sockets).chain(places).collect()
     }
 
-    /// Datagrams that found a socket full.
+    /// Datagrams dropped because a socket was full.
     pub(crate) fn overflowed(&self) -> u64 {
         self.sockets.iter().map(Socket::overflowed).sum()
     }
 
-    /// What is on its way inside it, and what never came to its connection.
-    pub(crate) fn inside(&self) -> Inside {
+    /// Datagrams inside the host, including those that were dropped before the connection.
+    pub(crate) fn backlog(&self) -> Backlog {
         let untaken = self.sockets.iter().map(Socket::untaken).sum::<u64>() + self.unabsorbed.get();
-        Inside { unsent: self.unsent.get(), untaken }
+        Backlog { unsent: self.unsent.get(), untaken }
     }
 
     fn is_inline(&self) -> bool {
@@ -175,14 +179,14 @@ impl Host {
 }
 
 impl Shared {
-    /// The run, with its clock set.
+    /// The run, with its clock set to the current time.
     pub(crate) fn run_now(&self) -> std::cell::RefMut<'_, Run> {
         let mut run = self.run.borrow_mut();
         run.now = self.sim.now();
         run
     }
 
-    /// What `task` is for these datagrams: those with payload cost something.
+    /// The step of `task` for these datagrams. Only datagrams with payload have a cost.
     fn step(
         &self,
         host: &Host,
@@ -193,35 +197,42 @@ impl Shared {
         datagrams: Range<usize>,
     ) -> Step {
         let (mut packets, mut bytes) = (0, 0);
-        for datagram in datagrams.filter(|datagram| unsealed.has_data(*datagram)) {
+        for index in datagrams.filter(|index| unsealed.has_data(*index)) {
             packets += 1;
-            bytes += unsealed.len_bytes(datagram);
+            bytes += unsealed.len_bytes(index);
         }
         let cost = match packets {
             0 => Duration::ZERO,
             _ => self.machine.costs.of(end, task, packets, bytes / packets),
         };
-        Step { threads: host.placement.threads_of(end, task, path), cost, what: name_of(end, task) }
+        Step { threads: threads_of(host.placement, end, task, path), cost, what: name_of(end, task) }
     }
 
-    /// The process that plans: at each visit what is due, then what may leave.
+    /// The process that plans. Each visit handles timers and due application work, then plans
+    /// batches.
     pub(crate) async fn send(self: Rc<Self>, number: usize) {
         let host = &self.hosts[number];
-        host.sender.claim(&self.sim);
+        host.sender.register(&self.sim);
         let (mut last, mut visits) = (self.sim.now(), 0);
         loop {
             self.do_what_is_due(number);
             while host.sending.get() < host.batches_max {
-                let flight = self.run_now().nodes[number].next_flight(self.sim.now(), PLAN_DATAGRAMS_MAX);
-                let Some(flight) = flight else { break };
+                let planned = self.run_now().nodes[number].next_planned_batch(self.sim.now(), PLAN_DATAGRAMS_MAX);
+                let Some(planned) = planned else { break };
                 host.sending.set(host.sending.get() + 1);
-                let all = 0..flight.parcel.unsealed().datagram_count();
+                let all = 0..planned.in_flight.unsealed().datagram_count();
                 add(&host.unsent, all.len());
-                let step =
-                    self.step(host, End::Sending, Task::Serial, flight.parcel.path(), flight.parcel.unsealed(), all);
+                let step = self.step(
+                    host,
+                    End::Sending,
+                    Task::Serial,
+                    planned.in_flight.path(),
+                    planned.in_flight.unsealed(),
+                    all,
+                );
                 let thread = host.threads.run(step, None).await;
-                let place = host.order_out[flight.parcel.path()].join();
-                let emission = Rc::clone(&self).emit(number, flight, place, thread);
+                let place = host.order_out[planned.in_flight.path()].join();
+                let emission = Rc::clone(&self).emit(number, planned, place, thread);
                 if host.is_inline() {
                     emission.await;
                 } else {
@@ -234,20 +245,20 @@ impl Shared {
                 (run.nodes[number].timeout(), run.app_timeout(number))
             };
             if let Some(at) = timeout.into_iter().chain(app_at).min() {
-                host.sender.set(&self.sim, at);
+                host.sender.wake_at(&self.sim, at);
             }
             visits = if self.sim.now() > last { 0 } else { visits + 1 };
             last = self.sim.now();
-            if visits > SPIN_MAX {
-                self.spins.set(Some(last));
+            if visits > STALLED_VISITS_MAX {
+                self.livelock_at.set(Some(last));
                 self.sim.stop();
                 return;
             }
-            pause().await;
+            wait_for_wake().await;
         }
     }
 
-    /// Timers and the application.
+    /// Handles due timers and the application.
     fn do_what_is_due(&self, number: usize) {
         let mut run = self.run_now();
         let now = self.sim.now();
@@ -263,60 +274,62 @@ impl Shared {
         }
     }
 
-    /// A plan on its way to the link.
-    async fn emit(self: Rc<Self>, number: usize, flight: Flight, place: u64, planned_by: usize) {
+    /// Carries a planned batch to its link.
+    async fn emit(self: Rc<Self>, number: usize, planned: PlannedBatch, place: u64, planned_by: usize) {
         let host = &self.hosts[number];
-        let Flight { parcel, .. } = &flight;
-        let all = 0..parcel.unsealed().datagram_count();
-        let step = |task| self.step(host, End::Sending, task, parcel.path(), parcel.unsealed(), all.clone());
-        // Writing it was before the plan; on a thread of its own it is beside the others all the same.
+        let PlannedBatch { in_flight, .. } = &planned;
+        let all = 0..in_flight.unsealed().datagram_count();
+        let step = |task| self.step(host, End::Sending, task, in_flight.path(), in_flight.unsealed(), all.clone());
+        // The application wrote the data before it was planned. On its own thread, the order makes
+        // no difference.
         host.threads.run(step(Task::Application), Some(planned_by)).await;
         let thread = host.threads.run(step(Task::Stage), Some(planned_by)).await;
-        let order = &host.order_out[parcel.path()];
-        order.wait(&self.sim, place).await;
+        let sequencer = &host.order_out[in_flight.path()];
+        sequencer.wait(&self.sim, place).await;
         host.threads.run(step(Task::Call), Some(thread)).await;
-        order.leave(&self.sim);
+        sequencer.leave(&self.sim);
         {
             let mut run = self.run_now();
             let now = self.sim.now();
-            run.nodes[number].emitted(now, &flight);
-            Parcel::frames(parcel).for_each(|frame| run.network.send(now, number, frame));
+            run.nodes[number].emitted(now, &planned);
+            InFlightBatch::datagrams(in_flight).for_each(|datagram| run.network.send(now, number, datagram));
             host.unsent.set(host.unsent.get() - all.len() as u64);
         }
-        self.wire.ring(&self.sim);
+        self.wire.wake(&self.sim);
         host.to_hear.put(()).await;
         host.sending.set(host.sending.get() - 1);
-        host.sender.ring(&self.sim);
+        host.sender.wake(&self.sim);
         host.threads.run(step(Task::Answer), None).await;
-        host.to_hear.try_take().expect("who has a place gives it back");
+        host.to_hear.try_take().expect("this batch has a slot");
     }
 
-    /// The process that takes what arrives on a path. What has arrived is taken when the thread gets to it, not before: the busier it is,
-    /// the more it finds.
+    /// The process that receives on a path. It takes datagrams when its thread is free, so a busy
+    /// thread finds larger batches.
     pub(crate) async fn receive(self: Rc<Self>, number: usize, path: usize) {
         let host = &self.hosts[number];
         let socket = &host.sockets[path];
-        let calling = host.placement.threads_of(End::Receiving, Task::Call, path).start;
-        socket.receiver.claim(&self.sim);
+        let calling = threads_of(host.placement, End::Receiving, Task::Call, path).start;
+        socket.receiver.register(&self.sim);
         loop {
             while socket.receiving.get() < host.batches_max && !socket.is_empty() {
-                let turn = host.threads.turn(calling).await;
+                let acquired = host.threads.acquire(calling).await;
                 let Some(batch) = socket.take_batch(&self.sim) else {
-                    turn.pass();
+                    acquired.release();
                     break;
                 };
                 socket.receiving.set(socket.receiving.get() + 1);
                 add(&host.unabsorbed, batch.datagrams.len());
                 let place = host.order_in[path].join();
-                turn.work(self.step(
-                    host,
-                    End::Receiving,
-                    Task::Call,
-                    path,
-                    batch.parcel.unsealed(),
-                    batch.datagrams.clone(),
-                ))
-                .await;
+                acquired
+                    .execute(self.step(
+                        host,
+                        End::Receiving,
+                        Task::Call,
+                        path,
+                        batch.in_flight.unsealed(),
+                        batch.datagrams.clone(),
+                    ))
+                    .await;
                 let absorption = Rc::clone(&self).absorb(number, batch, place);
                 if host.is_inline() {
                     absorption.await;
@@ -324,34 +337,34 @@ impl Shared {
                     self.sim.spawn(absorption);
                 }
             }
-            pause().await;
+            wait_for_wake().await;
         }
     }
 
-    /// A batch on its way to the application.
-    async fn absorb(self: Rc<Self>, number: usize, batch: Batch, place: u64) {
+    /// Carries a received batch to the application.
+    async fn absorb(self: Rc<Self>, number: usize, batch: ReceivedBatch, place: u64) {
         let host = &self.hosts[number];
-        let Batch { parcel, datagrams } = batch;
-        let (path, unsealed) = (parcel.path(), parcel.unsealed());
+        let ReceivedBatch { in_flight, datagrams } = batch;
+        let (path, unsealed) = (in_flight.path(), in_flight.unsealed());
         let step = |task| self.step(host, End::Receiving, task, path, unsealed, datagrams.clone());
-        let calling = host.placement.threads_of(End::Receiving, Task::Call, path).start;
+        let calling = threads_of(host.placement, End::Receiving, Task::Call, path).start;
         let thread = host.threads.run(step(Task::Stage), Some(calling)).await;
-        let order = &host.order_in[path];
-        order.wait(&self.sim, place).await;
+        let sequencer = &host.order_in[path];
+        sequencer.wait(&self.sim, place).await;
         let thread = host.threads.run(step(Task::Serial), Some(thread)).await;
-        order.leave(&self.sim);
-        self.run_now().nodes[number].receive_batch(self.sim.now(), &parcel, datagrams.clone());
+        sequencer.leave(&self.sim);
+        self.run_now().nodes[number].receive_batch(self.sim.now(), &in_flight, datagrams.clone());
         host.unabsorbed.set(host.unabsorbed.get() - datagrams.len() as u64);
-        self.run_now().tell(number);
-        host.sender.ring(&self.sim);
+        self.run_now().process_events(number);
+        host.sender.wake(&self.sim);
         host.to_give.put(()).await;
         let socket = &host.sockets[path];
         socket.receiving.set(socket.receiving.get() - 1);
-        socket.receiver.ring(&self.sim);
-        let bytes = datagrams.clone().filter(|datagram| unsealed.has_data(*datagram));
+        socket.receiver.wake(&self.sim);
+        let bytes = datagrams.clone().filter(|index| unsealed.has_data(*index));
         let reading = Rc::clone(&self).read(
             number,
-            bytes.map(|datagram| unsealed.data_len_bytes(datagram)).sum(),
+            bytes.map(|index| unsealed.data_len_bytes(index)).sum(),
             step(Task::Application),
             thread,
         );
@@ -361,11 +374,11 @@ impl Shared {
             self.sim.spawn(reading);
         }
         host.threads.run(step(Task::Answer), None).await;
-        host.to_give.try_take().expect("who has a place gives it back");
+        host.to_give.try_take().expect("this batch has a slot");
     }
 
-    /// The application reads what a batch has brought. If it is slow, its inboxes fill, and then the receive window: so many batches
-    /// wait for it at most, and it holds back who sends, not who receives.
+    /// Lets the application read the data of a batch. If it is slow, its inboxes and then the
+    /// receive window fill, which limits the sender instead of the receiving host.
     async fn read(self: Rc<Self>, number: usize, bytes: usize, step: Step, absorbed_by: usize) {
         let host = &self.hosts[number];
         host.threads.run(step, Some(absorbed_by)).await;
@@ -377,26 +390,26 @@ impl Shared {
                 self.sim.stop();
             }
         }
-        host.sender.ring(&self.sim);
+        host.sender.wake(&self.sim);
     }
 
-    /// The process of all links.
+    /// The process that delivers the datagrams of all links.
     pub(crate) async fn carry(self: Rc<Self>) {
-        self.wire.claim(&self.sim);
+        self.wire.register(&self.sim);
         loop {
             let next = {
                 let mut run = self.run_now();
                 let now = self.sim.now();
-                run.network.receive(now, |direction, frame| {
-                    self.hosts[1 - direction].sockets[frame.path()].arrive(&self.sim, frame);
+                run.network.receive(now, |direction, datagram| {
+                    self.hosts[1 - direction].sockets[datagram.path()].arrive(&self.sim, datagram);
                 });
                 run.look_at_faults();
                 run.network.timeout().into_iter().chain(run.proof_timeout()).min()
             };
             if let Some(at) = next {
-                self.wire.set(&self.sim, at);
+                self.wire.wake_at(&self.sim, at);
             }
-            pause().await;
+            wait_for_wake().await;
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Simulated machines: processors, the threads on them, and which thread does what.
+//! Simulated machines: processors, threads, and the assignment of tasks to threads.
 
 use serde_json::{Value as Json, json};
 
 use super::costs::{Costs, End, Task};
-use crate::placement::{PROCESSORS_MAX, Placement};
+use driver::placement::{PROCESSORS_MAX, Placement};
 
-/// Threads are numbered within a host: the application's, the one of what is serial, the others.
+/// Threads are numbered within a host: the application's, the driver's (serial work), then workers.
 pub(crate) const APPLICATION: usize = 0;
 const DRIVER: usize = 1;
 
-/// What a thread of this number is, for people.
+/// The role of a thread, for display.
 pub(crate) const fn thread_role(number: usize) -> &'static str {
     match number {
         APPLICATION => "application",
@@ -18,65 +18,66 @@ pub(crate) const fn thread_role(number: usize) -> &'static str {
     }
 }
 
-impl Placement {
-    /// The threads of which any may do this task for a packet of this path.
-    pub(crate) fn threads_of(self, end: End, task: Task, path: usize) -> core::ops::Range<usize> {
-        let thread = match (self, task) {
-            (Self::Inline, _) | (_, Task::Application) => APPLICATION,
-            (Self::Packet(count), Task::Stage) => return DRIVER..DRIVER + count.max(1),
-            (Self::Path(count), Task::Stage | Task::Call) => DRIVER + path % count.max(1),
-            // Data that arrive, and acknowledgements that do.
-            (Self::Split, Task::Serial | Task::Stage | Task::Call) if end == End::Receiving => DRIVER + 1,
-            (Self::Split, Task::Answer) if end == End::Sending => DRIVER + 1,
-            _ => DRIVER,
-        };
-        thread..thread + 1
-    }
+/// The threads that may do this task for a packet of this path, under this placement.
+pub(crate) fn threads_of(placement: Placement, end: End, task: Task, path: usize) -> core::ops::Range<usize> {
+    let thread = match (placement, task) {
+        (Placement::Inline, _) | (_, Task::Application) => APPLICATION,
+        (Placement::Packet(count), Task::Stage) => return DRIVER..DRIVER + count.max(1),
+        (Placement::Path(count), Task::Stage | Task::Call) => DRIVER + path % count.max(1),
+        // Incoming data and incoming acknowledgements.
+        (Placement::Split, Task::Serial | Task::Stage | Task::Call) if end == End::Receiving => DRIVER + 1,
+        (Placement::Split, Task::Answer) if end == End::Sending => DRIVER + 1,
+        _ => DRIVER,
+    };
+    thread..thread + 1
 }
 
-/// The machines that a scenario's hosts are.
+/// The machines of a scenario's hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// What the tasks cost.
+    /// The costs of the tasks.
     pub costs: Costs,
-    /// The sending host's, and the receiving one's.
+    /// The placements of the sending host and of the receiving host.
     pub placements: [Placement; 2],
-    /// Processors of the sending host, and of the receiving one.
+    /// The numbers of processors of the sending host and of the receiving host.
     pub processors: [usize; 2],
-    /// Both hosts have the first's together.
+    /// Whether both hosts share the processors of the first.
     pub is_shared: bool,
 }
 
 impl Machine {
-    /// All of its parameters, as results have them. Placements are those of the sending host and of the receiving one.
+    /// All parameters, as the JSON object in results.
     pub fn json(&self) -> Json {
         json!({
             "processors": self.processors,
             "is_shared": self.is_shared,
             "placements": self.placements.map(|placement| placement.to_string()),
-            "hand_over_ns": self.costs.hand_over_ns,
+            "hand_over_ns": self.costs.wake_ns,
             "costs": self.costs,
         })
     }
 
-    /// Whether it can be.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// In words, naming the value.
+    /// A message that names the invalid value.
     pub fn validate(&self) -> Result<(), String> {
         if let Some(count) = self.processors.iter().find(|count| !(1..=PROCESSORS_MAX).contains(*count)) {
-            return Err(format!("processors is {count}: from 1 to {PROCESSORS_MAX}"));
+            return Err(format!("processors is {count}: must be between 1 and {PROCESSORS_MAX}"));
         }
         for placement in self.placements {
+            if placement == Placement::Auto {
+                return Err("auto depends on the real machine: choose a placement for a simulated host".to_owned());
+            }
             let (Placement::Packet(count) | Placement::Path(count) | Placement::Connection(count)) = placement else {
                 continue;
             };
             if !(1..=PROCESSORS_MAX).contains(&count) {
-                return Err(format!("the placement {placement} has no number from 1 to {PROCESSORS_MAX}"));
+                return Err(format!("the number of placement {placement} must be between 1 and {PROCESSORS_MAX}"));
             }
         }
-        if !(0.0..1e9).contains(&self.costs.hand_over_ns) {
-            return Err(format!("hand_over_ns is {}: from 0 to a second", self.costs.hand_over_ns));
+        if !(0.0..1e9).contains(&self.costs.wake_ns) {
+            return Err(format!("hand_over_ns is {}: must be between 0 and 1 s", self.costs.wake_ns));
         }
         Ok(())
     }
@@ -85,9 +86,10 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::ThreadCounts;
 
     #[test]
-    fn every_task_has_threads_that_exist() {
+    fn every_task_is_assigned_to_existing_threads() {
         for placement in [
             Placement::Inline,
             Placement::Thread,
@@ -101,8 +103,8 @@ mod tests {
                 .flat_map(|end| Task::ALL.map(|task| (end, task)))
                 .flat_map(|(end, task)| [0, 1, 2].map(|path| (end, task, path)))
             {
-                let threads = placement.threads_of(end, task, path);
-                assert!(!threads.is_empty() && threads.end <= placement.thread_count(), "{placement} {task:?}");
+                let threads = threads_of(placement, end, task, path);
+                assert!(!threads.is_empty() && threads.end <= placement.host_thread_count(), "{placement} {task:?}");
             }
         }
     }

@@ -1,80 +1,82 @@
-//! The simulated world: the world in memory without the bytes.
+//! The world `sim`: the world `memory` without payload bytes, and optionally with simulated
+//! processors.
 //!
-//! The protocol is the real one and so is every decision; what is done for each byte is not done. Rows of data packets are never
-//! sealed ([`quic::Unsealed`]), payload is neither made nor checked, and so a run takes a sixth of the time. Packet for packet it is the
-//! run in memory: `tests/simulated.rs` compares them for every shipped scenario.
+//! The protocol and all its decisions are the real ones; per-byte work is omitted. Packet runs are
+//! never sealed ([`quic::Unsealed`]), and payload is neither generated nor checked, so a run takes
+//! a sixth of the time. It sends the same packets as the world `memory`:
+//! `tests/worlds/memory_and_sim.rs` compares them for every shipped scenario.
 //!
-//! With a [`Machine`] hosts have processors too, and everything that a host does takes the time that a profile of a machine says, on the
-//! thread that a placement gives it. What is planned when, and how much of it together, depends on it then.
+//! With a [`Machine`], hosts have processors. Each task takes the time given by a profile, on the
+//! thread given by the placement, which influences when and in what batches packets are planned.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `costs` | what tasks cost, read from `litz profile --json` |
-//! | `machine` | processors, threads, and which of them a placement gives what |
-//! | `processors`, `socket`, `host`, `run`, `alarm` | a run on machines, by processes of the crate `sim` |
+//! | `costs` | the cost of each task, read from `litz profile --json` |
+//! | `machine` | processors, threads, and the threads of each task under a placement |
+//! | `processors`, `socket`, `host`, `run`, `process_waker` | a run on simulated machines, as processes of the crate `sim` |
 
-mod alarm;
 mod costs;
 mod host;
 mod machine;
+mod process_waker;
 mod processors;
 mod run;
 mod socket;
 
-pub use crate::placement::{PROCESSORS_MAX, Placement};
 pub use costs::{Costs, End, PROFILE_BYTES_MAX, ProfileError, Task};
+pub use driver::placement::{PROCESSORS_MAX, Placement};
 pub use machine::Machine;
-pub use run::{Simulated, simulate, simulate_recorded, simulate_several};
+pub use run::{SimulatedRun, simulate, simulate_recorded, simulate_several};
 
 use ::sim::Simulation;
 
 use crate::memory::run::Run;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
-use crate::tape::{Recording, Tape};
-use crate::timeless::check_time;
-use crate::world::{Order, Stages, Watch, World, WorldError};
+use crate::recording::{Recording, RecordingWriter};
+use crate::world::{OnProgress, PayloadMode, RunPlan, World, WorldError};
+use crate::zero_time::check_time;
 
-/// The simulated world.
+/// The world `sim`.
 #[derive(Clone, Debug, Default)]
 pub struct Sim {
-    /// What the hosts are; without, nothing but links takes time.
+    /// The simulated machines of the hosts. Without them, only links take time.
     pub machine: Option<Machine>,
 }
 
 impl Sim {
-    /// Runs `scenario` once and writes down what happens, which changes nothing of it.
+    /// Runs `scenario` once and records it. Recording does not change the run.
     ///
     /// # Errors
-    /// As [`World::run`], and [`WorldError::Broken`] if it cannot be written.
+    /// As [`World::run`], and [`WorldError::Failed`] if the recording cannot be written.
     pub fn run_recorded(
         &self,
         scenario: &Scenario,
-        order: &Order,
+        plan: &RunPlan,
         recording: Recording,
-        watch: Watch<'_>,
+        on_progress: OnProgress<'_>,
     ) -> Result<Outcome, WorldError> {
         if let Some(machine) = &self.machine {
-            let simulated = simulate_recorded(scenario, order, machine, Some(recording), watch)?;
+            let simulated = simulate_recorded(scenario, plan, machine, Some(recording), on_progress)?;
             return Ok(simulated.outcome);
         }
-        // Nothing is simulated in it: it keeps the trace.
-        let keeper = Simulation::new(order.seed, 0);
-        let mut run = new_run(scenario, order, None)?;
-        run.record(Box::new(Tape::new(recording, scenario, &order.paths, &keeper)?));
-        run.go(watch)?;
-        if let Some(tape) = run.take_tape() {
-            tape.finish(run.now, &keeper)?;
+        // This simulation has no processes. It owns the trace.
+        let keeper = Simulation::new(plan.seed, 0);
+        let mut run = new_run(scenario, plan, None)?;
+        run.record(Box::new(RecordingWriter::new(recording, scenario, &plan.paths, &keeper)?));
+        run.go(on_progress)?;
+        if let Some(recording) = run.take_recording() {
+            recording.finish(run.now, &keeper)?;
         }
-        let inside = run.inside();
-        Ok(Outcome { world: self.name(), ..run.into_outcome(inside) })
+        let backlog = run.backlog();
+        Ok(Outcome { world: self.name(), ..run.into_outcome(backlog) })
     }
 }
 
-/// A run in which time passes.
-fn new_run(scenario: &Scenario, order: &Order, costs: Option<&Costs>) -> Result<Run, WorldError> {
-    let run = Run::new(scenario, order, Stages::Lengths)?;
-    check_time(scenario, &order.paths, costs).map_err(WorldError::Unsuitable)?;
+/// A new run, after checking that virtual time advances.
+fn new_run(scenario: &Scenario, plan: &RunPlan, costs: Option<&Costs>) -> Result<Run, WorldError> {
+    let run = Run::new(scenario, plan, PayloadMode::Lengths)?;
+    check_time(scenario, &plan.paths, costs).map_err(WorldError::Unsuitable)?;
     Ok(run)
 }
 
@@ -83,11 +85,11 @@ impl World for Sim {
         "sim"
     }
 
-    fn run(&mut self, scenario: &Scenario, order: &Order, watch: Watch<'_>) -> Result<Outcome, WorldError> {
+    fn run(&mut self, scenario: &Scenario, plan: &RunPlan, on_progress: OnProgress<'_>) -> Result<Outcome, WorldError> {
         if let Some(machine) = &self.machine {
-            return simulate(scenario, order, machine, watch).map(|simulated| simulated.outcome);
+            return simulate(scenario, plan, machine, on_progress).map(|simulated| simulated.outcome);
         }
-        let outcome = new_run(scenario, order, None)?.finish(watch)?;
+        let outcome = new_run(scenario, plan, None)?.finish(on_progress)?;
         Ok(Outcome { world: self.name(), ..outcome })
     }
 }

@@ -1,4 +1,4 @@
-//! One run on simulated machines.
+//! Runs on simulated machines.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,121 +6,126 @@ use std::rc::Rc;
 use sim::{Facility, Simulation};
 use units::{Duration, Instant};
 
-use super::alarm::Alarm;
 use super::host::{Host, Shared};
 use super::machine::Machine;
+use super::process_waker::ProcessWaker;
 use super::processors::Threads;
 use crate::components::Component;
 use crate::memory::run::Run;
 use crate::model::Scenario;
 use crate::outcome::Outcome;
-use crate::placement::PROCESSORS_MAX;
-use crate::tape::{Recording, Tape};
-use crate::world::{Order, Watch, WorldError};
+use driver::placement::PROCESSORS_MAX;
 
-/// Virtual time between two looks of whoever watches.
-const WATCH_EVERY: Duration = Duration::from_millis(20);
+use crate::placement::ThreadCounts as _;
+use crate::recording::{Recording, RecordingWriter};
+use crate::world::{OnProgress, RunPlan, WorldError};
 
-/// What came of it.
+/// Virtual time between two progress reports.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The result of a run on simulated machines.
 #[derive(Clone, Debug)]
-pub struct Simulated {
-    /// As of any world.
+pub struct SimulatedRun {
+    /// The outcome, as in any world.
     pub outcome: Outcome,
-    /// Processor time of each thread of each host: the application's first.
+    /// Processor time of each thread of each host, the application's first.
     pub busy: [Vec<Duration>; 2],
-    /// Datagrams that found the socket of each host full.
+    /// Datagrams dropped because a socket of the host was full.
     pub overflowed: [u64; 2],
-    /// How often a process of the simulation was resumed; of several connections, of all of them.
+    /// The number of resumed processes of the simulation, over all connections.
     pub events: u64,
 }
 
-/// Runs `scenario` on `machine`. The same arguments give the same result.
+/// Runs `scenario` on `machine`. Equal arguments give equal results.
 ///
 /// # Errors
-/// As of any world.
+/// As [`World::run`](crate::world::World::run).
 pub fn simulate(
     scenario: &Scenario,
-    order: &Order,
+    plan: &RunPlan,
     machine: &Machine,
-    watch: Watch<'_>,
-) -> Result<Simulated, WorldError> {
-    simulate_recorded(scenario, order, machine, None, watch)
+    on_progress: OnProgress<'_>,
+) -> Result<SimulatedRun, WorldError> {
+    simulate_recorded(scenario, plan, machine, None, on_progress)
 }
 
-/// The same, written down while it goes on, which changes nothing of it.
+/// As [`simulate`], with a recording, which does not change the run.
 ///
 /// # Errors
-/// As of any world, and if it cannot be written.
+/// As [`World::run`](crate::world::World::run), and if the recording cannot be written.
 pub fn simulate_recorded(
     scenario: &Scenario,
-    order: &Order,
+    plan: &RunPlan,
     machine: &Machine,
     recording: Option<Recording>,
-    watch: Watch<'_>,
-) -> Result<Simulated, WorldError> {
+    on_progress: OnProgress<'_>,
+) -> Result<SimulatedRun, WorldError> {
     machine.validate().map_err(WorldError::Unsuitable)?;
-    let mut run = super::new_run(scenario, order, Some(&machine.costs))?;
-    let simulation = Simulation::new(order.seed, 0);
+    let mut run = super::new_run(scenario, plan, Some(&machine.costs))?;
+    let simulation = Simulation::new(plan.seed, 0);
     if let Some(recording) = recording {
-        run.record(Box::new(Tape::new(recording, scenario, &order.paths, &simulation)?));
+        run.record(Box::new(RecordingWriter::new(recording, scenario, &plan.paths, &simulation)?));
     }
-    let mut simulated = run_all(simulation, vec![run], scenario, machine, watch)?;
+    let mut simulated = run_all(simulation, vec![run], scenario, machine, on_progress)?;
     Ok(simulated.remove(0))
 }
 
-/// Runs `count` connections beside each other, which do the work of `scenario` each, over links of their own, with seeds that follow
-/// each other. They share the processors of both hosts and nothing else: each has threads of its own, as under `connection(count)`. Ends
-/// with the first that is done. What the processors did stands with the first. `watch` hears of one after the other.
+/// Runs `count` connections concurrently. Each does the work of `scenario` over its own links, with
+/// consecutive seeds, and has its own threads, as under `connection(count)`. They share only the
+/// processors of both hosts. The run ends when the first connection is complete. The statistics of
+/// the processors are in the first result. `on_progress` receives the progress of each connection
+/// in turn.
 ///
 /// # Errors
-/// As of any world, and if it is another number than 1 to [`PROCESSORS_MAX`].
+/// As [`World::run`](crate::world::World::run), and if `count` is not between 1 and
+/// [`PROCESSORS_MAX`].
 pub fn simulate_several(
     scenario: &Scenario,
-    order: &Order,
+    plan: &RunPlan,
     machine: &Machine,
     count: usize,
-    watch: Watch<'_>,
-) -> Result<Vec<Simulated>, WorldError> {
+    on_progress: OnProgress<'_>,
+) -> Result<Vec<SimulatedRun>, WorldError> {
     machine.validate().map_err(WorldError::Unsuitable)?;
     if !(1..=PROCESSORS_MAX).contains(&count) {
-        return Err(WorldError::Unsuitable(format!("{count} connections: from 1 to {PROCESSORS_MAX}")));
+        return Err(WorldError::Unsuitable(format!("{count} connections: must be between 1 and {PROCESSORS_MAX}")));
     }
     let run = |number: usize| {
-        let order = Order { seed: order.seed.wrapping_add(number as u64), ..order.clone() };
-        super::new_run(scenario, &order, Some(&machine.costs))
+        let plan = RunPlan { seed: plan.seed.wrapping_add(number as u64), ..plan.clone() };
+        super::new_run(scenario, &plan, Some(&machine.costs))
     };
     let runs = (0..count).map(run).collect::<Result<Vec<_>, _>>()?;
-    run_all(Simulation::new(order.seed, 0), runs, scenario, machine, watch)
+    run_all(Simulation::new(plan.seed, 0), runs, scenario, machine, on_progress)
 }
 
-/// Runs them at the same time, on the same processors.
+/// Runs the connections concurrently on the same processors.
 fn run_all(
     mut simulation: Simulation,
     mut runs: Vec<Run>,
     scenario: &Scenario,
     machine: &Machine,
-    watch: Watch<'_>,
-) -> Result<Vec<Simulated>, WorldError> {
+    on_progress: OnProgress<'_>,
+) -> Result<Vec<SimulatedRun>, WorldError> {
     runs.iter_mut().try_for_each(Run::begin)?;
-    let end = runs.iter().map(|run| run.end).max().expect("there is one");
+    let end = runs.iter().map(|run| run.end).max().expect("at least one run");
     let (all, processors) = set_up(&simulation, runs, scenario, machine);
     let mut until = Instant::ZERO;
     while all.iter().all(|shared| !shared.run.borrow().is_over()) && until < end {
-        until = (until + WATCH_EVERY).min(end);
+        until = (until + PROGRESS_INTERVAL).min(end);
         simulation.run_until(until);
-        if let Some(at) = all.iter().find_map(|shared| shared.spins.get()) {
-            return Err(WorldError::Spins { at });
+        if let Some(at) = all.iter().find_map(|shared| shared.livelock_at.get()) {
+            return Err(WorldError::Livelock { at });
         }
-        all.iter().try_for_each(|shared| shared.run_now().show(watch))?;
+        all.iter().try_for_each(|shared| shared.run_now().report_progress(on_progress))?;
     }
     for shared in &all {
-        let tape = shared.run_now().take_tape();
-        tape.map_or(Ok(()), |tape| tape.finish(shared.sim.now(), &simulation))?;
+        let recording = shared.run_now().take_recording();
+        recording.map_or(Ok(()), |recording| recording.finish(shared.sim.now(), &simulation))?;
     }
     Ok(results(simulation, all, &processors, scenario))
 }
 
-/// The hosts of each run and their processes, and the processors of all.
+/// Spawns the hosts' processes of each run, and creates the shared processors.
 fn set_up(
     simulation: &Simulation,
     runs: Vec<Run>,
@@ -141,7 +146,7 @@ fn set_up(
         let (name, placement) = (names[number], machine.placements[number]);
         let name = if count > 1 { format!("{name}, connection {connection}") } else { name.to_owned() };
         let processors = processors[number.min(processors.len() - 1)].clone();
-        let threads = Threads::new(&sim, &name, placement.thread_count(), processors, machine.costs.hand_over_ns);
+        let threads = Threads::new(&sim, &name, placement.host_thread_count(), processors, machine.costs.wake_ns);
         Host::new(&sim, &name, placement, threads, paths, scenario.hosts[number].coalesce)
     };
     let begin = |(connection, run): (usize, Run)| {
@@ -151,8 +156,8 @@ fn set_up(
             run: RefCell::new(run),
             machine: machine.clone(),
             hosts: [host(connection, 0, paths), host(connection, 1, paths)],
-            wire: Alarm::default(),
-            spins: Cell::new(None),
+            wire: ProcessWaker::default(),
+            livelock_at: Cell::new(None),
         });
         simulation.spawn(Rc::clone(&shared).carry());
         for number in 0..2 {
@@ -166,20 +171,20 @@ fn set_up(
     (runs.into_iter().enumerate().map(begin).collect(), processors)
 }
 
-/// What came of them.
+/// The results of all runs.
 fn results(
     simulation: Simulation,
     all: Vec<Rc<Shared>>,
     processors: &[Facility],
     scenario: &Scenario,
-) -> Vec<Simulated> {
-    // The last moment, for which the runs' books are closed.
+) -> Vec<SimulatedRun> {
+    // Advance the links to the end time, at which conservation is checked.
     for shared in &all {
         let mut run = shared.run_now();
         let now = run.now;
         run.network.catch_up(now);
     }
-    // Little's law in every component, to the nanosecond, or it panics.
+    // Checks Little's law in every component to the nanosecond, and panics on a violation.
     drop(simulation.reports());
     let mut shown: Vec<_> = processors.iter().map(|processors| Component::processors(&processors.report())).collect();
     let components = |shared: &Rc<Shared>| {
@@ -188,21 +193,21 @@ fn results(
     };
     let components: Vec<Vec<_>> = all.iter().map(components).collect();
     let events = simulation.events();
-    // Processes hold the shared state: they go first.
+    // Processes hold references to the shared state, so drop them first.
     drop(simulation);
     let result = |(shared, components)| result(shared, components, events, scenario);
     all.into_iter().zip(components).map(result).collect()
 }
 
-fn result(shared: Rc<Shared>, components: Vec<Component>, events: u64, scenario: &Scenario) -> Simulated {
-    let shared = Rc::into_inner(shared).expect("all processes are gone");
-    let inside = shared.hosts.each_ref().map(Host::inside);
+fn result(shared: Rc<Shared>, components: Vec<Component>, events: u64, scenario: &Scenario) -> SimulatedRun {
+    let shared = Rc::into_inner(shared).expect("all processes were dropped");
+    let backlog = shared.hosts.each_ref().map(Host::backlog);
     let busy = shared.hosts.each_ref().map(|host| host.threads.busy());
     let overflowed = shared.hosts.each_ref().map(Host::overflowed);
-    let mut outcome = Outcome { world: "sim", ..shared.run.into_inner().into_outcome(inside) };
+    let mut outcome = Outcome { world: "sim", ..shared.run.into_inner().into_outcome(backlog) };
     outcome.components.extend(components);
     for (host, lost) in scenario.hosts.iter().zip(overflowed).filter(|(_, lost)| *lost > 0) {
-        outcome.notes.push(format!("host {} was too slow: its sockets were full for {lost} datagrams", host.name));
+        outcome.notes.push(format!("host {} was too slow: its full sockets dropped {lost} datagrams", host.name));
     }
-    Simulated { outcome, busy, overflowed, events }
+    SimulatedRun { outcome, busy, overflowed, events }
 }

@@ -1,4 +1,4 @@
-//! Writing the lines of a trace: `docs/spec/scheduler-trace.md` is what they look like.
+//! Encoding of trace lines, as specified in `docs/spec/scheduler-trace.md`.
 
 use core::fmt::Write;
 
@@ -6,14 +6,14 @@ use units::Instant;
 
 use crate::{Choice, Demand, PathView, Straggler, Strategy};
 
-/// The first line of every trace: the format's name and version.
+/// The first line of a trace: name and version of the format.
 pub const VERSION_LINE: &str = "litz-scheduler-trace 1";
 
-/// Longest line, without its line feed: 32 paths of at most 180 bytes each (eight numbers of 20 digits, the ID and the
-/// flags, and what separates them), and some 200 for the rest.
+/// Length of the longest line without its line feed: 32 paths of at most 180 bytes each (eight
+/// numbers of 20 digits, ID, flags and separators), and about 200 for the rest.
 pub const LINE_BYTES_MAX: usize = 8192;
 
-/// Between the sections of a line.
+/// The separator between the sections of a line.
 pub(super) const SECTION: &str = " | ";
 
 pub(super) fn write_strategy(line: &mut String, strategy: Strategy) {
@@ -41,7 +41,7 @@ pub(super) fn write_reinject(
     put(line, format_args!("reinject {} {path} {} {bytes} {on}", now.as_nanos(), sent_at.as_nanos()));
     write_paths(line, paths);
     line.push_str(SECTION);
-    line.push_str(verdict_text(reinjects));
+    line.push_str(answer_text(reinjects));
 }
 
 fn write_paths(line: &mut String, paths: &[PathView]) {
@@ -73,15 +73,15 @@ fn write_choice(line: &mut String, choice: Choice) {
     }
 }
 
-/// A choice as in a line.
+/// The text of a choice in a line.
 pub(super) fn choice_text(choice: Choice) -> String {
     let mut text = String::new();
     write_choice(&mut text, choice);
     text
 }
 
-/// The answer about a straggler as in a line.
-pub(super) const fn verdict_text(reinjects: bool) -> &'static str {
+/// The text of an answer about a straggler in a line.
+pub(super) const fn answer_text(reinjects: bool) -> &'static str {
     if reinjects { "yes" } else { "no" }
 }
 

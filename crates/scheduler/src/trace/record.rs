@@ -1,4 +1,4 @@
-//! Reading one line of a trace.
+//! Parsing of a trace line.
 
 use core::str::FromStr;
 
@@ -8,29 +8,29 @@ use super::format::SECTION;
 use super::replay::TraceErrorKind;
 use crate::{Choice, Demand, PATHS_MAX, PathView, Straggler};
 
-/// One recorded call and its answer.
+/// A recorded call with its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
     /// [`crate::Scheduler::choose`].
     Choose {
-        /// When it was asked.
+        /// Time of the call.
         now: Instant,
-        /// What waited.
+        /// The demand.
         demand: Demand,
-        /// What was known of the paths; at most [`PATHS_MAX`].
+        /// The paths; at most [`PATHS_MAX`].
         paths: Vec<PathView>,
         /// The answer.
         choice: Choice,
     },
     /// [`crate::Scheduler::reinjects`].
     Reinject {
-        /// When it was asked.
+        /// Time of the call.
         now: Instant,
-        /// What was late.
+        /// The late data.
         straggler: Straggler,
-        /// Index of the path that had room.
+        /// Index of the path that may send.
         on: usize,
-        /// What was known of the paths; at most [`PATHS_MAX`].
+        /// The paths; at most [`PATHS_MAX`].
         paths: Vec<PathView>,
         /// The answer.
         reinjects: bool,
@@ -38,7 +38,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// Reads a line that is not part of the header. Fails with the name of the first field that is wrong.
+    /// Parses a line that is not part of the header. The error names the first invalid field.
     pub fn parse(line: &str) -> Result<Self, TraceErrorKind> {
         let mut sections: Vec<&str> = line.splitn(PATHS_MAX + 3, SECTION).collect();
         let answer = sections.pop().filter(|_| !sections.is_empty()).ok_or(TraceErrorKind::Missing("answer"))?;
@@ -59,7 +59,7 @@ impl Record {
                 let sent_at = Instant::from_nanos(call.number("sent_at")?);
                 let straggler = Straggler { path, sent_at, bytes: call.number("bytes")? };
                 let on = call.number("on")?;
-                Self::Reinject { now, straggler, on, paths, reinjects: parse_verdict(answer)? }
+                Self::Reinject { now, straggler, on, paths, reinjects: parse_answer(answer)? }
             }
             _ => return Err(TraceErrorKind::Invalid("call")),
         };
@@ -68,7 +68,7 @@ impl Record {
     }
 }
 
-/// The fields of one section, taken one after the other. One space between two fields.
+/// The fields of one section, in order, separated by single spaces.
 struct Fields<'a>(core::str::Split<'a, char>);
 
 impl<'a> Fields<'a> {
@@ -85,11 +85,12 @@ impl<'a> Fields<'a> {
     }
 
     fn finish(mut self) -> Result<(), TraceErrorKind> {
-        self.0.next().map_or(Ok(()), |_| Err(TraceErrorKind::Surplus))
+        self.0.next().map_or(Ok(()), |_| Err(TraceErrorKind::ExtraField))
     }
 }
 
-/// Plain digits only: a sign or a leading zero would make two lines of one record.
+/// Plain digits only: with a sign or a leading zero, two different lines would encode the same
+/// record.
 fn parse_number<T: FromStr>(word: &str, name: &'static str) -> Result<T, TraceErrorKind> {
     let is_plain = word.bytes().all(|byte| byte.is_ascii_digit()) && (word == "0" || !word.starts_with('0'));
     word.parse().ok().filter(|_| is_plain).ok_or(TraceErrorKind::Invalid(name))
@@ -154,7 +155,7 @@ fn parse_choice(section: &str) -> Result<Choice, TraceErrorKind> {
     Ok(choice)
 }
 
-fn parse_verdict(section: &str) -> Result<bool, TraceErrorKind> {
+fn parse_answer(section: &str) -> Result<bool, TraceErrorKind> {
     match section {
         "yes" => Ok(true),
         "no" => Ok(false),

@@ -1,39 +1,39 @@
-//! Making the recorded calls again and comparing the answers.
+//! Replay: repeats the recorded calls and compares the answers.
 
 use core::fmt;
 use std::error::Error;
 use std::io::{self, BufRead, Read};
 
-use super::format::{LINE_BYTES_MAX, VERSION_LINE, choice_text, verdict_text};
+use super::format::{LINE_BYTES_MAX, VERSION_LINE, answer_text, choice_text};
 use super::record::Record;
 use crate::{Scheduler, Strategy};
 
-/// Most differences kept in full; more are only counted.
+/// Number of differences kept; further ones are only counted.
 pub const DIFFERENCES_KEPT_MAX: usize = 16;
 
-/// What a replay found.
+/// The result of a replay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replay {
-    /// The strategy that the header names.
+    /// The strategy named in the header.
     pub strategy: Strategy,
-    /// Calls made again, of both kinds.
+    /// Number of repeated calls of both kinds.
     pub decisions: u64,
-    /// The answers that differ, in order: the first [`DIFFERENCES_KEPT_MAX`] of them. Empty if the trace is genuine and
-    /// this build decides as the one that wrote it. One difference may cause others, as a scheduler remembers its
-    /// choices.
+    /// The differing answers, in order: the first [`DIFFERENCES_KEPT_MAX`] of them. Empty if the
+    /// trace is unmodified and this build decides like the build that wrote it. One difference may
+    /// cause others, because a scheduler keeps state.
     pub differences: Vec<Difference>,
-    /// All answers that differ.
+    /// The number of all differing answers.
     pub differences_count: u64,
 }
 
-/// A recorded answer that this build does not give.
+/// A recorded answer that differs from this build's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     /// Line of the trace, counted from 1.
     pub line: u64,
-    /// The answer in the trace, as in a line.
+    /// The recorded answer, as in a line.
     pub recorded: String,
-    /// The answer now, as in a line.
+    /// This build's answer, as in a line.
     pub replayed: String,
 }
 
@@ -43,50 +43,50 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Why a trace could not be replayed.
+/// A trace that could not be replayed.
 #[derive(Debug)]
 pub struct TraceError {
     /// Line of the trace, counted from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The error in this line.
     pub why: TraceErrorKind,
 }
 
-/// What can be wrong with a line.
+/// An error in a trace line.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TraceErrorKind {
-    /// It could not be read.
+    /// The line could not be read.
     Io(io::Error),
-    /// It is longer than [`LINE_BYTES_MAX`].
+    /// The line is longer than [`LINE_BYTES_MAX`].
     TooLong,
-    /// It is not UTF-8.
-    NotText,
-    /// It ends without a line feed: the trace was cut off in the middle of a line.
-    CutOff,
-    /// It should be [`VERSION_LINE`], and is not: another version, or no trace at all.
-    NotThisVersion,
-    /// This field is not there.
+    /// The line is not UTF-8.
+    InvalidUtf8,
+    /// The line has no line feed: the trace is truncated.
+    Truncated,
+    /// The line is not [`VERSION_LINE`]: the file has another version or is not a trace.
+    WrongVersion,
+    /// A field is missing.
     Missing(&'static str),
-    /// This field holds something that it cannot hold.
+    /// A field has an invalid value.
     Invalid(&'static str),
-    /// A section has more fields than it should.
-    Surplus,
-    /// More than [`crate::PATHS_MAX`] paths.
+    /// A section has too many fields.
+    ExtraField,
+    /// There are more than [`crate::PATHS_MAX`] paths.
     TooManyPaths,
 }
 
 impl fmt::Display for TraceErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(error) => write!(f, "cannot be read: {error}"),
+            Self::Io(error) => write!(f, "I/O error: {error}"),
             Self::TooLong => write!(f, "longer than {LINE_BYTES_MAX} bytes"),
-            Self::NotText => f.write_str("not UTF-8"),
-            Self::CutOff => f.write_str("cut off before its line feed"),
-            Self::NotThisVersion => write!(f, "expected {VERSION_LINE:?}"),
+            Self::InvalidUtf8 => f.write_str("not UTF-8"),
+            Self::Truncated => f.write_str("truncated before its line feed"),
+            Self::WrongVersion => write!(f, "expected {VERSION_LINE:?}"),
             Self::Missing(field) => write!(f, "field {field} is missing"),
             Self::Invalid(field) => write!(f, "field {field} is invalid"),
-            Self::Surplus => f.write_str("a section has too many fields"),
+            Self::ExtraField => f.write_str("a section has too many fields"),
             Self::TooManyPaths => f.write_str("too many paths"),
         }
     }
@@ -107,14 +107,15 @@ impl Error for TraceError {
     }
 }
 
-/// Builds the strategy that the header of `trace` names, makes every recorded call again in order, and compares the
-/// answers. Reads line by line; memory is bounded by one line and [`DIFFERENCES_KEPT_MAX`] differences.
+/// Builds the strategy named in the header of `trace`, repeats every recorded call in order, and
+/// compares the answers. Reads line by line; memory is bounded by one line and
+/// [`DIFFERENCES_KEPT_MAX`] differences.
 ///
-/// Fails at the first line that cannot be read or is not of the format. Answers that differ are no failure.
+/// Fails at the first line that cannot be read or parsed. Differing answers are not an error.
 pub fn replay(trace: impl BufRead) -> Result<Replay, TraceError> {
     let mut lines = Lines { input: trace, line: Vec::new(), number: 0 };
     if !lines.advance()? || lines.text()? != VERSION_LINE {
-        return Err(lines.error(TraceErrorKind::NotThisVersion));
+        return Err(lines.error(TraceErrorKind::WrongVersion));
     }
     let has_strategy = lines.advance()?;
     let name = lines.text()?.strip_prefix("strategy ").filter(|_| has_strategy);
@@ -135,7 +136,7 @@ pub fn replay(trace: impl BufRead) -> Result<Replay, TraceError> {
     Ok(found)
 }
 
-/// Makes the recorded call again: the recorded answer and the one given now, if they differ.
+/// Repeats a recorded call and returns the recorded and the new answer, if they differ.
 fn difference(scheduler: &mut dyn Scheduler, record: &Record) -> Option<(String, String)> {
     match record {
         Record::Choose { now, demand, paths, choice } => {
@@ -144,22 +145,22 @@ fn difference(scheduler: &mut dyn Scheduler, record: &Record) -> Option<(String,
         }
         Record::Reinject { now, straggler, on, paths, reinjects } => {
             let replayed = scheduler.reinjects(*now, straggler, *on, paths);
-            let text = |reinjects| verdict_text(reinjects).to_owned();
+            let text = |reinjects| answer_text(reinjects).to_owned();
             (replayed != *reinjects).then(|| (text(*reinjects), text(replayed)))
         }
     }
 }
 
-/// The lines of a trace, one in memory at a time.
+/// The lines of a trace, with one line in memory at a time.
 struct Lines<R> {
     input: R,
     line: Vec<u8>,
-    /// Of the line in memory, counted from 1.
+    /// Number of the current line, counted from 1.
     number: u64,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Reads the next line into memory, without its line feed; false at the end of the trace.
+    /// Reads the next line, without its line feed. Returns false at the end of the trace.
     fn advance(&mut self) -> Result<bool, TraceError> {
         self.line.clear();
         self.number += 1;
@@ -173,12 +174,12 @@ impl<R: BufRead> Lines<R> {
                 Ok(true)
             }
             Some(_) if self.line.len() > LINE_BYTES_MAX => Err(self.error(TraceErrorKind::TooLong)),
-            Some(_) => Err(self.error(TraceErrorKind::CutOff)),
+            Some(_) => Err(self.error(TraceErrorKind::Truncated)),
         }
     }
 
     fn text(&self) -> Result<&str, TraceError> {
-        core::str::from_utf8(&self.line).map_err(|_| self.error(TraceErrorKind::NotText))
+        core::str::from_utf8(&self.line).map_err(|_| self.error(TraceErrorKind::InvalidUtf8))
     }
 
     fn error(&self, why: TraceErrorKind) -> TraceError {

@@ -6,13 +6,13 @@ use units::{Duration, Instant};
 use super::*;
 use crate::tests::{any_paths, any_strategy, path};
 
-/// A traced scheduler, and the text it has written so far.
+/// A traced scheduler, and the text written so far.
 fn traced(strategy: Strategy) -> (Traced, Arc<Mutex<String>>) {
     let text = Arc::new(Mutex::new(String::new()));
     let written = Arc::clone(&text);
     let sink = move |line: &str| {
         assert!(line.len() <= LINE_BYTES_MAX && !line.contains('\n'), "{} bytes", line.len());
-        let mut written = written.lock().expect("nobody panics here");
+        let mut written = written.lock().expect("the lock is not poisoned");
         written.push_str(line);
         written.push('\n');
     };
@@ -20,12 +20,12 @@ fn traced(strategy: Strategy) -> (Traced, Arc<Mutex<String>>) {
 }
 
 fn text_of(text: &Arc<Mutex<String>>) -> String {
-    text.lock().expect("nobody panics here").clone()
+    text.lock().expect("the lock is not poisoned").clone()
 }
 
 const DEMAND: Demand = Demand { ready_bytes: 300_000, is_last: true };
 
-/// Two choices and one verdict over two paths.
+/// Two choices and one reinjection answer over two paths.
 fn sample() -> String {
     let (mut scheduler, text) = traced(Strategy::EarliestDelivery);
     let mut paths = [path(0, 10, 100), path(1, 60, 50)];
@@ -39,9 +39,9 @@ fn sample() -> String {
     text_of(&text)
 }
 
-/// The example in `docs/spec/scheduler-trace.md`, word for word.
+/// The example in `docs/spec/scheduler-trace.md`, verbatim.
 #[test]
-fn a_trace_looks_as_its_page_says() {
+fn a_trace_matches_the_specification() {
     let page = include_str!("../../../../docs/spec/scheduler-trace.md");
     let sample = sample();
     assert!(page.contains(&sample), "not on the page:\n{sample}");
@@ -49,14 +49,14 @@ fn a_trace_looks_as_its_page_says() {
 }
 
 #[test]
-fn a_replay_of_a_genuine_trace_finds_no_difference() {
+fn replaying_an_unmodified_trace_finds_no_difference() {
     let found = replay(sample().as_bytes()).expect("well-formed");
     assert_eq!((found.strategy, found.decisions, found.differences_count), (Strategy::EarliestDelivery, 3, 0));
     assert_eq!(found.differences, []);
 }
 
 #[test]
-fn a_replay_of_a_tampered_trace_names_the_line_and_both_answers() {
+fn replaying_a_modified_trace_reports_the_line_and_both_answers() {
     let tampered = sample().replacen("send 0 76800 0", "send 1 76800 0", 1).replacen("| no", "| yes", 1);
     assert_ne!(tampered, sample());
     let found = replay(tampered.as_bytes()).expect("well-formed");
@@ -66,13 +66,13 @@ fn a_replay_of_a_tampered_trace_names_the_line_and_both_answers() {
         Difference { line: 3, recorded: "send 1 76800 0".into(), replayed: "send 0 76800 0".into() }
     );
     assert_eq!(found.differences[1].to_string(), "line 5: recorded \"yes\", replayed \"no\"");
-    // Another strategy decides otherwise.
+    // Another strategy makes other decisions.
     let other = sample().replacen("strategy earliest", "strategy round-robin", 1);
     assert!(replay(other.as_bytes()).expect("well-formed").differences_count > 0);
 }
 
 #[test]
-fn differences_beyond_the_bound_are_counted_but_not_kept() {
+fn differences_beyond_the_limit_are_counted_but_not_kept() {
     let wrong = "choose 5 100 1 | wait 9\n".repeat(1000);
     let found = replay(format!("{VERSION_LINE}\nstrategy lowest-rtt\n{wrong}").as_bytes()).expect("well-formed");
     assert_eq!((found.decisions, found.differences_count), (1000, 1000));
@@ -95,7 +95,7 @@ fn errors_name_the_line_and_the_field() {
         (genuine.replacen(" 1200 |", " 1200 1 |", 1), "line 3: a section has too many fields"),
         (genuine.replacen("| send", "| sent", 1), "line 3: field choice is invalid"),
         (genuine.replacen("| no", "| maybe", 1), "line 5: field verdict is invalid"),
-        (genuine.trim_end().to_owned(), "line 5: cut off before its line feed"),
+        (genuine.trim_end().to_owned(), "line 5: truncated before its line feed"),
         (genuine.replacen("300000", &"3".repeat(LINE_BYTES_MAX), 1), "line 3: longer than 8192 bytes"),
         (genuine.replacen(" | ", &" | 1".repeat(40), 1), "line 3: too many paths"),
     ];
@@ -111,7 +111,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_is_traced_replays_without_a_difference(
+    fn every_trace_replays_without_a_difference(
         strategy in any_strategy(),
         calls in prop::collection::vec(
             (any_paths(), any::<u64>(), any::<bool>(), 0..u64::MAX / 16, any::<bool>()),
@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_reader_panic(
+    fn the_parser_never_panics(
         bytes in prop::collection::vec(any::<u8>(), 0..400),
         line in "[a-z0-9 |\\-]{0,80}",
     ) {

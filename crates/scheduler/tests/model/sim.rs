@@ -1,8 +1,10 @@
-//! A sender, some paths and a receiver in virtual time: enough of a transport to close the loop around a scheduler.
+//! A sender, paths and a receiver in virtual time: the minimum of a transport for closed-loop
+//! tests.
 //!
-//! A path is a rate, a one-way delay each way and a first-in first-out queue as large as the fixed window needs, so
-//! nothing is lost by overflow. Acknowledgements come one for each datagram and take no capacity. There is no loss
-//! recovery at all: what a dying path swallows arrives only if the scheduler has it sent again.
+//! A path has a rate, a one-way delay in each direction and a FIFO queue large enough for the fixed
+//! window, so no packet is lost by overflow. Each datagram is acknowledged separately, and
+//! acknowledgements take no capacity. There is no loss recovery: data lost on a failing path
+//! arrives only if the scheduler has it resent.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -12,22 +14,24 @@ use units::{Duration, Instant, Rate};
 
 pub(crate) const DATAGRAM_BYTES: u64 = 1200;
 
-/// When every run begins: not at zero, so that a time since the start and a moment are never the same number.
+/// Start time of every run. Not zero, so that a duration since the start and a time are never the
+/// same number.
 pub(crate) const START: Instant = Instant::from_nanos(1_000_000_000);
 
-/// Longer than any transfer here may take: a run that never ends fails instead.
+/// Longer than any transfer may take: an endless run fails instead.
 const RUN_MAX: Duration = Duration::from_secs(1_000);
 
-/// One path as it is.
+/// The true properties of a path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Link {
     pub(crate) rate: Rate,
     pub(crate) one_way: Duration,
     pub(crate) window_bytes: u64,
-    /// Paced at 5/4 of the rate, in batches of 1 ms or ten datagrams; otherwise the window alone holds back.
+    /// Whether the path is paced at 5/4 of the rate, in batches of 1 ms or ten datagrams; otherwise
+    /// only the window limits it.
     pub(crate) is_paced: bool,
     pub(crate) dies_at: Option<Instant>,
-    /// The capacity the scheduler is told, in percent of the true one.
+    /// The capacity reported to the scheduler, in percent of the true one.
     pub(crate) told_percent: u64,
 }
 
@@ -41,26 +45,27 @@ impl Link {
     }
 }
 
-/// What is to be moved.
+/// The data to transfer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transfer {
     pub(crate) bytes: u64,
-    /// An ordered stream whose receiver grants this much beyond what it has read in order; `None`: no limit.
+    /// The flow-control credit of an ordered stream beyond the data read in order; `None`: no
+    /// limit.
     pub(crate) credit_bytes: Option<u64>,
 }
 
-/// How it went.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// When the last byte arrived; `None`: never, nothing was left to happen.
+    /// Arrival time of the last byte; `None` if the run ended without it.
     pub(crate) completed_at: Option<Instant>,
     /// Datagrams sent, by path.
     pub(crate) sent: Vec<u64>,
-    /// Datagrams sent again on another path.
+    /// Datagrams resent on another path.
     pub(crate) copies: u64,
-    /// Of those, the ones whose original came too.
+    /// Of these, the ones whose original arrived too.
     pub(crate) duplicates: u64,
-    /// When each further tenth had arrived.
+    /// Arrival time of each further tenth.
     pub(crate) tenths: Vec<Instant>,
 }
 
@@ -77,7 +82,7 @@ struct Sent {
     chunk: u64,
     at: Instant,
     bytes: u64,
-    /// Sent again on another path since.
+    /// Resent on another path since.
     is_copied: bool,
 }
 
@@ -102,9 +107,9 @@ pub(crate) struct Sim<'a> {
     next_chunk: u64,
     arrived: Vec<bool>,
     arrived_count: u64,
-    /// First chunk the receiver lacks.
+    /// The first chunk that the receiver lacks.
     read_chunk: u64,
-    /// What the sender knows of it.
+    /// The same, as known to the sender.
     granted_bytes: u64,
     acked: Vec<bool>,
     outcome: Outcome,
@@ -130,7 +135,8 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// Runs until everything has arrived or nothing is left to happen. Times in the outcome count from the first send.
+    /// Runs until everything has arrived or no event is left. Times in the outcome count from the
+    /// first send.
     pub(crate) fn run(mut self) -> Outcome {
         self.send();
         while self.outcome.completed_at.is_none() {
@@ -169,7 +175,7 @@ impl<'a> Sim<'a> {
             }
         }
         for path in &mut self.paths {
-            path.judge(self.now);
+            path.update_suspect(self.now);
         }
     }
 
@@ -210,7 +216,7 @@ impl<'a> Sim<'a> {
             match self.scheduler.choose(self.now, &demand, &views) {
                 Choice::Wait { until: None } => return,
                 Choice::Wait { until: Some(until) } => {
-                    assert!(until > self.now, "a wait until {until:?} at {:?} would spin", self.now);
+                    assert!(until > self.now, "a wait until {until:?} at {:?} is not in the future", self.now);
                     return self.schedule(until, Event::Wake);
                 }
                 Choice::Send { path, bytes_max, copies } => {
@@ -237,7 +243,8 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// Nothing else to send: asks about the oldest data outstanding on each path, for each path that has room.
+    /// With no new data to send: asks about the oldest outstanding data of each path, for each path
+    /// that may send.
     fn send_stragglers(&mut self) {
         for on in 0..self.paths.len() {
             for from in (0..self.paths.len()).filter(|from| *from != on) {
@@ -257,7 +264,7 @@ impl<'a> Sim<'a> {
                 }
             }
         }
-        // A pacer or a late answer may change the verdict without any acknowledgement.
+        // The answer may change with time, without an acknowledgement.
         if self.paths.iter().any(|path| !path.outstanding.is_empty()) && self.events.is_empty() {
             let is_hopeless = self.paths.iter().all(|path| path.view.is_suspect);
             if !is_hopeless {
@@ -273,7 +280,7 @@ impl<'a> Sim<'a> {
         if let Some(at) = arrives_at {
             self.schedule(at, Event::Arrival { path, number });
         }
-        // The probe timeout after which silence makes the path suspect.
+        // The probe timeout after which a path without acknowledgements becomes suspect.
         let wake_at = self.now + self.paths[path].probe_timeout() + Duration::from_nanos(1);
         self.schedule(wake_at, Event::Wake);
     }
@@ -308,7 +315,7 @@ impl Path {
     }
 
     fn probe_timeout(&self) -> Duration {
-        // The queue that a full window makes has not been measured when the first of it is sent.
+        // The queue of a full window is not measured yet when the first datagram is sent.
         let queue = self.link.rate.time_for(self.link.window_bytes);
         self.view.srtt + queue + (self.view.rttvar * 4).max(Duration::from_millis(1))
     }
@@ -321,25 +328,25 @@ impl Path {
         self.log.push(Sent { number, chunk, at: now, bytes, is_copied: false });
         self.outstanding.insert(number);
         self.view.in_flight_bytes += bytes;
-        self.pace(now);
+        self.apply_pacing(now);
         self.free_at = self.free_at.max(now) + self.link.rate.time_for(bytes);
         let arrives_at = self.free_at + self.link.one_way;
         let is_alive = self.link.dies_at.is_none_or(|dies_at| arrives_at < dies_at);
         (number, is_alive.then_some(arrives_at))
     }
 
-    fn pace(&mut self, now: Instant) {
+    fn apply_pacing(&mut self, now: Instant) {
         if !self.link.is_paced {
             return;
         }
-        let pace = self.link.rate.mul_ratio(5, 4);
+        let apply_pacing = self.link.rate.mul_ratio(5, 4);
         if self.batch_left == 0 {
-            self.batch_left = pace.bytes_in(Duration::from_millis(1)).max(10 * DATAGRAM_BYTES) / DATAGRAM_BYTES;
+            self.batch_left = apply_pacing.bytes_in(Duration::from_millis(1)).max(10 * DATAGRAM_BYTES) / DATAGRAM_BYTES;
         }
         self.batch_left -= 1;
         if self.batch_left == 0 {
-            let batch = pace.bytes_in(Duration::from_millis(1)).max(10 * DATAGRAM_BYTES);
-            self.view.release_at = now + pace.time_for(batch);
+            let batch = apply_pacing.bytes_in(Duration::from_millis(1)).max(10 * DATAGRAM_BYTES);
+            self.view.release_at = now + apply_pacing.time_for(batch);
         }
     }
 
@@ -358,7 +365,7 @@ impl Path {
         self.view.srtt = (self.view.srtt * 7 + sample) / 8;
     }
 
-    fn judge(&mut self, now: Instant) {
+    fn update_suspect(&mut self, now: Instant) {
         let is_silent = now > self.heard_at + self.probe_timeout();
         self.view.is_suspect |= is_silent && !self.outstanding.is_empty();
     }

@@ -1,11 +1,13 @@
-//! ATM lines: frames of several circuits cut into cells that take turns on the line (AAL5, ITU-T I.363.5).
+//! ATM lines: frames of several circuits are segmented into cells that take turns on the line
+//! (AAL5, ITU-T I.363.5).
 //!
-//! A frame gets a trailer of 8 bytes (length and CRC among them), is padded to whole cells of 48 bytes of payload, and is there when
-//! its last cell is. Circuits with frames take turns, a cell each. As long as no circuit gets or runs out of frames, the turns repeat,
-//! so the end of a frame is a multiplication away and a train of cells is one event.
+//! A frame gets a trailer of 8 bytes (with length and CRC), is padded to whole cells of 48 payload
+//! bytes, and has arrived when its last cell has. Circuits with frames take turns, one cell each.
+//! While the set of circuits with frames does not change, the turns repeat, so the end of a frame
+//! is computed by a multiplication and a train of cells is one event.
 //!
-//! A lost cell spoils its frame: the CRC does not fit. If the last cell is lost, which alone marks the end, the frame runs into the
-//! next one of its circuit and spoils that as well.
+//! A lost cell corrupts its frame: the CRC fails. The last cell alone marks the end of a frame. If
+//! it is lost, the frame is joined with the next one of its circuit and corrupts that one as well.
 
 mod train;
 
@@ -17,30 +19,30 @@ use std::task::Poll;
 use units::{Duration, Instant, Rate};
 
 use crate::hardware::ConfigError;
-use crate::hardware::driver::{Driven, Driver};
-use crate::hardware::lane::{Lane, Queued};
+use crate::hardware::component_process::{ComponentProcess, TimedComponent};
+use crate::hardware::frame_queue::{FrameQueue, Queued};
 use crate::kernel::Sim;
-use crate::observe::{Observed, Report};
+use crate::observe::{ComponentReport, Observed};
 use crate::store::Store;
 
 use train::State;
 
-/// A cell on the line.
+/// Size of a cell on the line.
 pub const CELL_BYTES: u64 = 53;
 
-/// What of it is payload.
+/// Payload of a cell.
 pub const CELL_PAYLOAD_BYTES: u64 = 48;
 
-/// AAL5's trailer: user byte, part indicator, length (2), CRC-32 (4).
+/// AAL5 trailer: user byte, part indicator, length (2), CRC-32 (4).
 pub const TRAILER_BYTES: u64 = 8;
 
-/// The longest frame: its length field has 16 bits.
+/// Maximum frame size: the length field has 16 bits.
 pub const FRAME_BYTES_MAX: u64 = 65_535;
 
-/// Circuits that a line has at most.
+/// Maximum number of circuits of a line.
 pub const CIRCUITS_MAX: usize = 65_536;
 
-/// Cells of a frame of `bytes` bytes.
+/// Number of cells of a frame of `bytes` bytes.
 pub const fn cells(bytes: u64) -> u64 {
     (bytes + TRAILER_BYTES).div_ceil(CELL_PAYLOAD_BYTES)
 }
@@ -48,36 +50,37 @@ pub const fn cells(bytes: u64) -> u64 {
 /// One direction of an ATM line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AtmConfig {
-    /// What the line carries in cells, headers included. STM-1 and OC-3c: 149.76 Mb/s.
+    /// Line rate in cells, including headers. STM-1 and OC-3c: 149.76 Mb/s.
     pub rate: Rate,
-    /// From the moment a cell's last bit has left until it is there.
+    /// Propagation delay, from the end of a cell's transmission to its arrival.
     pub delay: Duration,
     /// Circuits, numbered from 0.
     pub circuits: usize,
-    /// Frames that a circuit holds, with the one that is being sent.
+    /// Queue limit per circuit, including the frame in transmission.
     pub queue_frames: usize,
-    /// The probability that a cell is lost, each by itself.
+    /// Probability that a cell is lost, independently of all others.
     pub cell_loss: f64,
 }
 
 impl AtmConfig {
-    /// An OC-3c with `circuits` circuits of 64 frames each, without loss, and with `delay`.
+    /// A lossless OC-3c line with `circuits` circuits of 64 frames each and propagation delay
+    /// `delay`.
     pub const fn oc3(circuits: usize, delay: Duration) -> Self {
         Self { rate: Rate::from_bps(149_760_000), delay, circuits, queue_frames: 64, cell_loss: 0.0 }
     }
 
-    /// Whether such a line can be.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the key that cannot be.
+    /// Names the invalid key.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        ConfigError::require(!self.rate.is_zero(), "rate", || "a line without a rate carries nothing".to_owned())?;
+        ConfigError::require(!self.rate.is_zero(), "rate", || "must not be zero".to_owned())?;
         ConfigError::require((1..=CIRCUITS_MAX).contains(&self.circuits), "circuits", || {
             format!("{} is not between 1 and {CIRCUITS_MAX}", self.circuits)
         })?;
-        ConfigError::require(self.queue_frames > 0, "queue_frames", || "a circuit needs room for a frame".to_owned())?;
+        ConfigError::require(self.queue_frames > 0, "queue_frames", || "must be at least one frame".to_owned())?;
         ConfigError::require((0.0..=1.0).contains(&self.cell_loss), "cell_loss", || {
-            format!("{} is no probability", self.cell_loss)
+            format!("{} is not a probability", self.cell_loss)
         })
     }
 }
@@ -89,9 +92,9 @@ pub struct AtmFrame<T> {
     pub circuit: usize,
     /// Its length in bytes, without trailer and padding.
     pub bytes: u64,
-    /// When the circuit took it into its queue.
+    /// When the circuit accepted it into its queue.
     pub queued: Instant,
-    /// What it carries.
+    /// Payload of the model.
     pub item: T,
 }
 
@@ -105,14 +108,14 @@ impl<T> Queued for AtmFrame<T> {
     }
 }
 
-/// What an ATM line did since the warm-up, beside its [`Report`].
+/// Statistics of an ATM line since the end of the warm-up, in addition to its [`ComponentReport`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtmReport {
-    /// Cells of the frames that were sent.
+    /// Cells of the frames sent.
     pub cells: u64,
-    /// Frames that were sent.
+    /// Frames sent.
     pub frames: u64,
-    /// Frames that a lost cell spoiled.
+    /// Frames corrupted by cell loss.
     pub spoiled: u64,
 }
 
@@ -130,14 +133,14 @@ impl<T> Clone for AtmLine<T> {
 struct Inner<T> {
     sim: Sim,
     state: RefCell<State<T>>,
-    driver: Driver<AtmFrame<T>>,
+    process: ComponentProcess<AtmFrame<T>>,
 }
 
 impl<T: 'static> AtmLine<T> {
-    /// An idle line called `name`. Its losses draw from the stream `name losses`.
+    /// An idle line called `name`. Cell losses use the random stream `name losses`.
     ///
     /// # Errors
-    /// If [`AtmConfig::validate`] refuses `config`.
+    /// If [`AtmConfig::validate`] rejects `config`.
     ///
     /// # Panics
     /// If the model already has a component of this name.
@@ -147,15 +150,15 @@ impl<T: 'static> AtmLine<T> {
         let inner = Rc::new(Inner {
             sim: sim.clone(),
             state: RefCell::new(State::new(name, config, sim.stream(&format!("{name} losses")))),
-            driver: Driver::new(sim),
+            process: ComponentProcess::new(sim),
         });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
-        Driver::start(&inner, circuits);
+        ComponentProcess::start(&inner, circuits);
         Ok(Self { inner })
     }
 
-    /// Sends a frame of `bytes` bytes on `circuit`, waiting for room in its queue, and until its last cell has left. Who gives up
-    /// waiting does not take the frame back.
+    /// Sends a frame of `bytes` bytes on `circuit`. Waits for space in its queue and until the last
+    /// cell has been sent. Dropping this future does not withdraw the frame.
     ///
     /// # Panics
     /// See [`enqueue`](Self::enqueue).
@@ -163,19 +166,19 @@ impl<T: 'static> AtmLine<T> {
         let number = self.push(circuit, bytes, item);
         let inner = &*self.inner;
         poll_fn(|_| {
-            let has_left = inner.state.borrow_mut().lane(circuit).has_left(number, inner.sim.current_task());
+            let has_left = inner.state.borrow_mut().queue(circuit).has_left(number, inner.sim.current_task());
             if has_left { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
 
-    /// Queues a frame of `bytes` bytes on `circuit`, or gives `item` back if the queue is full.
+    /// Queues a frame of `bytes` bytes on `circuit`.
     ///
     /// # Errors
-    /// The item, if there is no room.
+    /// Returns `item` if the queue is full.
     ///
     /// # Panics
-    /// If there is no such circuit, or the frame is longer than [`FRAME_BYTES_MAX`].
+    /// If the circuit does not exist, or the frame is longer than [`FRAME_BYTES_MAX`].
     pub fn enqueue(&self, circuit: usize, bytes: u64, item: T) -> Result<(), T> {
         if !self.has_room(circuit) {
             return Err(item);
@@ -184,51 +187,53 @@ impl<T: 'static> AtmLine<T> {
         Ok(())
     }
 
-    /// True if `circuit` has room for another frame.
+    /// True if `circuit` has space for another frame.
     pub fn has_room(&self, circuit: usize) -> bool {
-        self.inner.state.borrow_mut().lane(circuit).has_room()
+        self.inner.state.borrow_mut().queue(circuit).has_room()
     }
 
-    /// Frames of `circuit` that have not left, those outside its queue and the one that is being sent included.
+    /// Number of unsent frames of `circuit`, including the one in transmission and those of
+    /// processes that wait for space.
     pub fn queue_frames(&self, circuit: usize) -> usize {
-        Lane::len(self.inner.state.borrow_mut().lane(circuit))
+        FrameQueue::len(self.inner.state.borrow_mut().queue(circuit))
     }
 
-    /// Their bytes, without trailers and padding.
+    /// Number of unsent bytes of `circuit`, without trailers and padding.
     pub fn queue_bytes(&self, circuit: usize) -> u64 {
-        Lane::bytes(self.inner.state.borrow_mut().lane(circuit))
+        FrameQueue::bytes(self.inner.state.borrow_mut().queue(circuit))
     }
 
-    /// Calls `receiver` with each frame of `circuit`, when its last cell is there. It replaces the one before. A frame without a
-    /// receiver is refused and gone.
+    /// Calls `receiver` with each frame of `circuit` when its last cell arrives. Replaces the
+    /// previous receiver. Frames of a circuit without a receiver are refused and dropped.
     pub fn on_delivery(&self, circuit: usize, receiver: impl FnMut(AtmFrame<T>) + 'static) {
-        self.inner.driver.set_receiver(circuit, receiver);
+        self.inner.process.set_receiver(circuit, receiver);
     }
 
-    /// Puts each frame of `circuit` into `store`; one that finds it full is refused and gone.
+    /// Puts each frame of `circuit` into `store`. Frames that find it full are refused and dropped.
     pub fn deliver_into(&self, circuit: usize, store: Store<AtmFrame<T>>) {
         let inner = Rc::downgrade(&self.inner);
         self.on_delivery(circuit, move |frame| {
             if store.try_put(frame).is_err()
                 && let Some(inner) = inner.upgrade()
             {
-                inner.driver.refuse();
+                inner.process.refuse();
             }
         });
     }
 
-    /// Frames that came to a circuit without a receiver or to a full store, since the run began.
+    /// Number of frames refused since the start of the run, because their circuit had no receiver
+    /// or its store was full.
     pub fn refused(&self) -> u64 {
-        self.inner.driver.refused()
+        self.inner.process.refused()
     }
 
-    /// What was done since the warm-up ended: customers are frames, from being queued until their last cell has left; they wait until
-    /// their first one leaves.
-    pub fn report(&self) -> Report {
+    /// Statistics since the end of the warm-up. Customers are frames, from their arrival in the
+    /// queue until their last cell has been sent; their wait ends when their first cell is sent.
+    pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
 
-    /// Cells and spoiled frames since the warm-up ended.
+    /// Numbers of cells and frames since the end of the warm-up.
     pub fn atm_report(&self) -> AtmReport {
         self.inner.state.borrow().counts
     }
@@ -241,14 +246,14 @@ impl<T: 'static> AtmLine<T> {
         let number = state.push(now, AtmFrame { circuit, bytes, queued: now, item }, &self.inner.sim);
         let next = state.next_event();
         drop(state);
-        self.inner.driver.arm(next);
+        self.inner.process.arm(next);
         number
     }
 }
 
-impl<T: 'static> Driven<AtmFrame<T>> for Inner<T> {
-    fn driver(&self) -> &Driver<AtmFrame<T>> {
-        &self.driver
+impl<T: 'static> TimedComponent<AtmFrame<T>> for Inner<T> {
+    fn process(&self) -> &ComponentProcess<AtmFrame<T>> {
+        &self.process
     }
 
     fn advance(&self, now: Instant) {
@@ -256,7 +261,7 @@ impl<T: 'static> Driven<AtmFrame<T>> for Inner<T> {
     }
 
     fn pop_arrival(&self, now: Instant) -> Option<(usize, AtmFrame<T>)> {
-        self.state.borrow_mut().flight.pop(now).map(|frame| (frame.circuit, frame))
+        self.state.borrow_mut().in_flight.pop(now).map(|frame| (frame.circuit, frame))
     }
 
     fn next_event(&self) -> Option<Instant> {
@@ -269,7 +274,7 @@ impl<T> Observed for Inner<T> {
         self.state.borrow_mut().reset(now);
     }
 
-    fn report(&self, now: Instant) -> Report {
+    fn report(&self, now: Instant) -> ComponentReport {
         self.state.borrow().report(now)
     }
 }

@@ -1,47 +1,50 @@
-//! Buses: what processors, memories and devices of a machine have in common.
+//! Buses that connect processors, memories and devices.
 
 use units::{Duration, Rate};
 
 use crate::hardware::{ConfigError, Memory};
 use crate::resource::Resource;
-use crate::{Facility, Report, Sim, join};
+use crate::{ComponentReport, Facility, Sim, join};
 
-/// What happens on the bus while a memory works.
+/// Use of the bus while a memory works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transactions {
-    /// Who asks keeps the bus until all is moved; memory and bus work at the same time.
+    /// The requester holds the bus until the transfer is complete. Memory and bus work in parallel.
     Held,
-    /// Who asks gives the bus free while the memory works; words go over the bus as the memory has them.
+    /// The bus is released while the memory works. Words are transferred as the memory delivers
+    /// them.
     Split,
-    /// Split, and word by word: a word is asked for when the one before is there, nothing overlaps.
+    /// Split, one word at a time: each word is requested after the previous one has arrived,
+    /// without overlap.
     Single,
 }
 
 /// A bus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BusConfig {
-    /// Bits per second while words are moved.
+    /// Transfer rate in bits per second.
     pub rate: Rate,
-    /// Bits that it moves in a cycle.
+    /// Bits per cycle.
     pub width_bits: u64,
-    /// What happens while a memory works.
+    /// Use of the bus while a memory works.
     pub transactions: Transactions,
-    /// Cycles of a word under [`Transactions::Single`], its own included: to be granted the bus, to name the address.
+    /// Cycles per word under [`Transactions::Single`], including the transfer itself: arbitration,
+    /// address, data.
     pub single_cycles: u64,
 }
 
 impl BusConfig {
-    /// Whether such a bus can be.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the key that cannot be.
+    /// Names the invalid key.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        ConfigError::require(!self.rate.is_zero(), "rate", || "a bus without a rate moves nothing".to_owned())?;
-        ConfigError::require(self.width_bits > 0, "width_bits", || "a bus has lines".to_owned())?;
-        ConfigError::require(self.single_cycles > 0, "single_cycles", || "a word takes its own cycle".to_owned())
+        ConfigError::require(!self.rate.is_zero(), "rate", || "must not be zero".to_owned())?;
+        ConfigError::require(self.width_bits > 0, "width_bits", || "must not be zero".to_owned())?;
+        ConfigError::require(self.single_cycles > 0, "single_cycles", || "must be at least one cycle".to_owned())
     }
 
-    /// The time in which `words` words of `word_bits` bits cross it, without asking.
+    /// Time to transfer `words` words of `word_bits` bits, without arbitration.
     fn time_for(&self, words: u64, word_bits: u64) -> Duration {
         let cycles = (words * word_bits).div_ceil(self.width_bits);
         let bits = match self.transactions {
@@ -52,7 +55,7 @@ impl BusConfig {
     }
 }
 
-/// A bus, first come, first served. Cheap to clone: all clones are the same bus.
+/// A first-come, first-served bus. Cheap to clone: all clones are the same bus.
 #[derive(Clone)]
 pub struct Bus {
     sim: Sim,
@@ -62,8 +65,8 @@ pub struct Bus {
 
 #[derive(Clone)]
 enum Lines {
-    /// Kept until the memory is done: for how long is not known beforehand.
-    Kept(Resource),
+    /// Held until the memory is done; the time is not known in advance.
+    Exclusive(Resource),
     Shared(Facility),
 }
 
@@ -71,14 +74,14 @@ impl Bus {
     /// A bus called `name`.
     ///
     /// # Errors
-    /// If [`BusConfig::validate`] refuses `config`.
+    /// If [`BusConfig::validate`] rejects `config`.
     ///
     /// # Panics
     /// If the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, config: BusConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let lines = match config.transactions {
-            Transactions::Held => Lines::Kept(Resource::new(sim, name)),
+            Transactions::Held => Lines::Exclusive(Resource::new(sim, name)),
             Transactions::Split | Transactions::Single => Lines::Shared(Facility::new(sim, name, 1)),
         };
         Ok(Self { sim: sim.clone(), config, lines })
@@ -89,7 +92,7 @@ impl Bus {
         for burst in memory.bursts(words) {
             let span = self.config.time_for(burst, memory.config().word_bits);
             match &self.lines {
-                Lines::Kept(lines) => {
+                Lines::Exclusive(lines) => {
                     let _held = lines.acquire().await;
                     join(memory.burst(burst), self.sim.sleep(span)).await;
                 }
@@ -104,13 +107,13 @@ impl Bus {
         }
     }
 
-    /// Moves `words` words from one memory to another over this bus, burst by burst of the first. What is read is written as it
-    /// comes, except under [`Transactions::Single`].
+    /// Copies `words` words from one memory to another over this bus, in bursts of the source.
+    /// Words are written as they are read, except under [`Transactions::Single`].
     pub async fn copy(&self, from: &Memory, to: &Memory, words: u64) {
         for burst in from.bursts(words) {
             let span = self.config.time_for(burst, from.config().word_bits);
             match &self.lines {
-                Lines::Kept(lines) => {
+                Lines::Exclusive(lines) => {
                     let _held = lines.acquire().await;
                     join(join(from.burst(burst), to.burst(burst)), self.sim.sleep(span)).await;
                 }
@@ -126,10 +129,10 @@ impl Bus {
         }
     }
 
-    /// What was done since the warm-up ended.
-    pub fn report(&self) -> Report {
+    /// Statistics since the end of the warm-up.
+    pub fn report(&self) -> ComponentReport {
         match &self.lines {
-            Lines::Kept(lines) => lines.report(),
+            Lines::Exclusive(lines) => lines.report(),
             Lines::Shared(lines) => lines.report(),
         }
     }
@@ -144,7 +147,8 @@ mod tests {
     use crate::Simulation;
     use crate::hardware::MemoryConfig;
 
-    /// When two that each read 100 words of a memory of their own at 80 ns a word are done; a word crosses the bus in 40 ns.
+    /// Completion times of two readers, each reading 100 words of its own memory at 80 ns per word;
+    /// a word crosses the bus in 40 ns.
     fn ends(transactions: Transactions) -> Vec<u64> {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
@@ -165,16 +169,18 @@ mod tests {
     }
 
     #[test]
-    fn a_held_bus_waits_for_the_memory_and_a_split_one_does_not() {
+    fn a_held_bus_waits_for_the_memory_and_a_split_bus_does_not() {
         assert_eq!(ends(Transactions::Held), [8_000, 16_000]);
-        // Both memories work at once; the second's words cross behind the first's.
+        // Both memories work in parallel. The second reader's words follow the first reader's on
+        // the bus.
         assert_eq!(ends(Transactions::Split), [8_000, 8_000]);
-        // Three cycles of 40 ns a word, then 80 ns: nothing overlaps for one, but the other has the bus meanwhile.
+        // Three cycles of 40 ns per word, then 80 ns. One reader has no overlap, but the other uses
+        // the bus meanwhile.
         assert_eq!(ends(Transactions::Single), [20_000, 32_000]);
     }
 
     #[test]
-    fn a_bus_that_cannot_be_is_refused_by_name() {
+    fn an_invalid_bus_is_rejected_by_key() {
         let config = BusConfig { rate: Rate::ZERO, width_bits: 32, transactions: Transactions::Held, single_cycles: 1 };
         assert_eq!(config.validate().unwrap_err().key, "rate");
         let rate = Rate::from_mbps(1);

@@ -1,7 +1,8 @@
-//! Message links as transputers have them: synchronous and unbuffered.
+//! Message channels as in transputers: synchronous and unbuffered.
 //!
-//! Who sends waits until somebody receives, and both until the last byte is across. Between processes of one processor such a
-//! channel costs nothing here: what it takes is part of the work of its processes.
+//! The sender waits until a process receives, and both wait until the last byte is transferred. A
+//! channel between processes of one processor is modelled with no cost of its own; its cost is part
+//! of the work of its processes.
 
 use units::Duration;
 
@@ -12,7 +13,7 @@ use crate::store::Store;
 /// A one-way channel for messages of type `T`. Cheap to clone: all clones are the same channel.
 pub struct Channel<T> {
     offers: Store<(T, u64)>,
-    /// A token for each message that is across, for its sender.
+    /// One token per transferred message, for its sender.
     across: Store<()>,
     wire: Facility,
     byte: Duration,
@@ -26,7 +27,7 @@ impl<T> Clone for Channel<T> {
 }
 
 impl<T: 'static> Channel<T> {
-    /// A channel called `name` that takes `byte` for each byte of a message.
+    /// A channel called `name` that takes `byte` per byte of a message.
     ///
     /// # Panics
     /// If the model already has a channel of this name.
@@ -39,13 +40,14 @@ impl<T: 'static> Channel<T> {
         }
     }
 
-    /// Sends `message`, which is `bytes` long, and waits until it is across. Senders take turns.
+    /// Sends `message` with a length of `bytes` and waits until it is transferred. Senders are
+    /// served in order.
     pub async fn send(&self, message: T, bytes: u64) {
         self.offers.put((message, bytes)).await;
         self.across.take().await;
     }
 
-    /// Waits for a message, and until it is across.
+    /// Waits for a message and its transfer.
     pub async fn receive(&self) -> T {
         let (message, bytes) = self.offers.take().await;
         let time = self.byte.saturating_mul(bytes);
@@ -66,7 +68,7 @@ mod tests {
     use crate::kernel::Simulation;
 
     #[test]
-    fn sender_and_receiver_meet_and_leave_together() {
+    fn sender_and_receiver_synchronise() {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
         let channel = Channel::new(&sim, "link", Duration::from_nanos(5));
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_past_a_receiver_that_does_not_listen() {
+    fn senders_wait_while_nothing_is_received() {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
         let channel = Channel::new(&sim, "link", Duration::ZERO);

@@ -1,26 +1,26 @@
-//! What is wrong with a machine's description.
+//! Errors in hardware configurations.
 
 use std::fmt;
 
-/// A parameter that cannot be, or that contradicts others.
+/// An invalid parameter, or one that contradicts others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The parameter's name, as in its structure or file.
     pub key: String,
-    /// Why it cannot be, with the values.
+    /// Why it is invalid, with the values.
     pub why: String,
 }
 
 impl ConfigError {
-    /// `key` cannot be as it is, because of `why`.
+    /// An error at `key` for the reason `why`.
     pub fn new(key: impl Into<String>, why: impl Into<String>) -> Self {
         Self { key: key.into(), why: why.into() }
     }
 
-    /// `Ok` if `holds`, this error otherwise.
+    /// Returns `Ok` if `holds` and this error otherwise.
     ///
     /// # Errors
-    /// If it does not hold.
+    /// If `holds` is false.
     pub fn require(holds: bool, key: &str, why: impl FnOnce() -> String) -> Result<(), Self> {
         if holds { Ok(()) } else { Err(Self::new(key, why())) }
     }

@@ -1,12 +1,13 @@
-//! DMA engines: they move words between a memory and a device, or between memories, and no processor waits.
+//! DMA engines, which move words between a memory and a device or between memories without a
+//! processor.
 
 use units::Duration;
 
-use crate::hardware::{Bus, Home, Memory};
+use crate::hardware::{AttachedMemory, Bus, Memory};
 use crate::resource::Resource;
-use crate::{Report, Sim};
+use crate::{ComponentReport, Sim};
 
-/// An engine that does one transfer at a time. Cheap to clone: all clones are the same engine.
+/// An engine that performs one transfer at a time. Cheap to clone: all clones are the same engine.
 #[derive(Clone)]
 pub struct Dma {
     sim: Sim,
@@ -23,22 +24,22 @@ impl Dma {
         Self { sim: sim.clone(), unit: Resource::new(sim, name), setup }
     }
 
-    /// Moves `words` words between `home` and its device.
-    pub async fn transfer(&self, home: &Home, words: u64) {
+    /// Moves `words` words between `memory` and the device.
+    pub async fn transfer(&self, memory: &AttachedMemory, words: u64) {
         let _held = self.unit.acquire().await;
         self.sim.sleep(self.setup).await;
-        home.access(words).await;
+        memory.access(words).await;
     }
 
-    /// Moves `words` words from one memory to another over `bus`.
+    /// Copies `words` words from one memory to another over `bus`.
     pub async fn copy(&self, bus: &Bus, from: &Memory, to: &Memory, words: u64) {
         let _held = self.unit.acquire().await;
         self.sim.sleep(self.setup).await;
         bus.copy(from, to, words).await;
     }
 
-    /// What was done since the warm-up ended.
-    pub fn report(&self) -> Report {
+    /// Statistics since the end of the warm-up.
+    pub fn report(&self) -> ComponentReport {
         self.unit.report()
     }
 }
@@ -52,7 +53,7 @@ mod tests {
     use crate::hardware::{BusConfig, MemoryConfig, Transactions};
 
     #[test]
-    fn transfers_of_one_engine_follow_each_other_and_a_copy_is_as_slow_as_its_slowest_part() {
+    fn transfers_are_sequential_and_a_copy_is_as_slow_as_its_slowest_part() {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
         let memory = |name, word_ns| {
@@ -67,11 +68,12 @@ mod tests {
         };
         let bus = Bus::new(&sim, "bus", config).unwrap();
         let dma = Dma::new(&sim, "dma", Duration::from_nanos(500));
-        let (first, home) = (dma.clone(), Home { bus: Some(bus.clone()), memory: fast.clone(), watch: None });
+        let (first, memory) =
+            (dma.clone(), AttachedMemory { bus: Some(bus.clone()), memory: fast.clone(), stopwatch: None });
         simulation.spawn(async move { first.copy(&bus, &slow, &fast, 100).await });
-        simulation.spawn(async move { dma.transfer(&home, 100).await });
+        simulation.spawn(async move { dma.transfer(&memory, 100).await });
         simulation.run();
-        // 500 and 100 words of 80 ns; then 500 and 100 words of 40 ns, the bus's own time.
+        // 500 and 100 words of 80 ns; then 500 and 100 words of 40 ns, limited by the bus.
         assert_eq!(sim.now().as_nanos(), 8_500 + 4_500);
     }
 }

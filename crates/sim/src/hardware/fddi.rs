@@ -1,16 +1,17 @@
-//! FDDI rings by the rules of the timed token (ANSI X3.139).
+//! FDDI rings with the timed-token protocol (ANSI X3.139).
 //!
-//! Each station measures how long the token takes to come again. If it comes before the target (`TTRT`) has passed, the station may
-//! begin asynchronous frames for as long as the token was early; a late token it passes on. Synchronous frames it may send at each
-//! token, early or late, for an allowance of its own. The frame that has begun is finished in any case. So no rotation takes twice
-//! the target.
+//! Each station measures the time until the token returns. If it returns before the target token
+//! rotation time (`TTRT`), the station may start asynchronous frames for the time by which the
+//! token was early; it passes a late token on. It may send synchronous frames at every token, early
+//! or late, within an allowance of its own. A started frame is always completed. Thus no rotation
+//! takes more than twice the target.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | [`config`] | stations, fibre, target, what others send |
-//! | `token` | the token's way |
+//! | [`config`] | stations, fibre, target rotation time, background load |
+//! | `token` | the movement of the token |
 //! | `station` | queues and timers |
-//! | `background` | what others send |
+//! | `background` | background load |
 
 mod background;
 pub mod config;
@@ -25,54 +26,54 @@ use std::task::Poll;
 use units::{Duration, Instant};
 
 use crate::hardware::ConfigError;
-use crate::hardware::driver::{Driven, Driver};
-use crate::hardware::lane::Lane;
+use crate::hardware::component_process::{ComponentProcess, TimedComponent};
+use crate::hardware::frame_queue::FrameQueue;
 use crate::kernel::Sim;
-use crate::observe::{Observed, Report};
+use crate::observe::{ComponentReport, Observed};
 use crate::store::Store;
 
-use background::Others;
+use background::BackgroundStation;
 use token::State;
 
 pub use background::BackgroundReport;
 pub use config::{Arrivals, Background, RingConfig};
 
-/// What a frame carries, and its way and times.
+/// A frame with its addresses and times.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame<T> {
-    /// The station that sends it.
+pub struct FddiFrame<T> {
+    /// The sending station.
     pub from: usize,
-    /// The station that gets it.
+    /// The receiving station.
     pub to: usize,
     /// Its length in bytes, without the ring's overhead.
     pub bytes: u64,
-    /// When its station took it into its queue.
+    /// When the sending station accepted it into its queue.
     pub queued: Instant,
-    /// When its first bit left; before that, when it was queued.
+    /// When its first bit was sent; before that, equal to `queued`.
     pub began: Instant,
-    /// What it carries.
+    /// Payload of the model.
     pub item: T,
 }
 
-/// With what right a frame is sent.
+/// Service class of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// At each token, for the station's allowance.
+    /// Sent at every token, within the station's allowance.
     Synchronous,
-    /// While the token is early.
+    /// Sent while the token is early.
     Asynchronous,
 }
 
-/// What a ring did since the warm-up, beside its [`Report`].
+/// Statistics of a ring since the end of the warm-up, in addition to its [`ComponentReport`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct RingReport {
-    /// How often the token came to station 0.
+    /// Number of token arrivals at station 0.
     pub rotations: u64,
-    /// The longest time that the token took to come again to any station.
+    /// The longest rotation seen by any station.
     pub rotation_max: Duration,
-    /// Tokens that came late to a station.
+    /// Token arrivals that were late.
     pub late_tokens: u64,
-    /// What others sent.
+    /// The background load.
     pub background: BackgroundReport,
 }
 
@@ -91,14 +92,15 @@ struct Inner<T> {
     sim: Sim,
     name: String,
     state: RefCell<State<T>>,
-    driver: Driver<Frame<T>>,
+    process: ComponentProcess<FddiFrame<T>>,
 }
 
 impl<T: 'static> Ring<T> {
-    /// A ring called `name`; the token is about to come to station 0. Its background draws from the stream `name background`.
+    /// A ring called `name`. The token is about to arrive at station 0. The background uses the
+    /// random stream `name background`.
     ///
     /// # Errors
-    /// If [`RingConfig::validate`] refuses `config`.
+    /// If [`RingConfig::validate`] rejects `config`.
     ///
     /// # Panics
     /// If the model already has a component of this name.
@@ -106,20 +108,21 @@ impl<T: 'static> Ring<T> {
         config.validate()?;
         let stations = config.positions_m.len();
         let stream = sim.stream(&format!("{name} background"));
-        let others = config.background.clone().map(|others| Others::new(others, &config, stream, sim.now()));
+        let background =
+            config.background.clone().map(|background| BackgroundStation::new(background, &config, stream, sim.now()));
         let inner = Rc::new(Inner {
             sim: sim.clone(),
             name: name.to_owned(),
-            state: RefCell::new(State::new(name, config, others)),
-            driver: Driver::new(sim),
+            state: RefCell::new(State::new(name, config, background)),
+            process: ComponentProcess::new(sim),
         });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
-        Driver::start(&inner, stations);
+        ComponentProcess::start(&inner, stations);
         Ok(Self { inner })
     }
 
-    /// Sends `bytes` bytes from `from` to `to` as an asynchronous frame, waiting for room in the queue, and until it has left. Who
-    /// gives up waiting does not take the frame back.
+    /// Sends `bytes` bytes from `from` to `to` as an asynchronous frame. Waits for space in the
+    /// queue and until the frame has been sent. Dropping this future does not withdraw the frame.
     ///
     /// # Panics
     /// See [`enqueue`](Self::enqueue).
@@ -127,7 +130,7 @@ impl<T: 'static> Ring<T> {
         self.send_as(Class::Asynchronous, from, to, bytes, item).await;
     }
 
-    /// Sends with the right of `class`; otherwise as [`send`](Self::send).
+    /// Like [`send`](Self::send), with a frame of class `class`.
     ///
     /// # Panics
     /// See [`enqueue`](Self::enqueue).
@@ -136,7 +139,7 @@ impl<T: 'static> Ring<T> {
         let inner = &*self.inner;
         poll_fn(|_| {
             let mut state = inner.state.borrow_mut();
-            if state.stations[from].lane(class).has_left(number, inner.sim.current_task()) {
+            if state.stations[from].queue(class).has_left(number, inner.sim.current_task()) {
                 Poll::Ready(())
             } else {
                 Poll::Pending
@@ -145,24 +148,26 @@ impl<T: 'static> Ring<T> {
         .await;
     }
 
-    /// Queues an asynchronous frame of `bytes` bytes from `from` to `to`, or gives `item` back if the queue is full.
+    /// Queues an asynchronous frame of `bytes` bytes from `from` to `to`.
     ///
     /// # Errors
-    /// The item, if there is no room.
+    /// Returns `item` if the queue is full.
     ///
     /// # Panics
-    /// If a station does not exist, is the background's, or both are the same; if the frame is empty or longer than the ring carries.
+    /// If a station does not exist or is the background's, if both are the same, or if the frame is
+    /// empty or longer than the ring allows.
     pub fn enqueue(&self, from: usize, to: usize, bytes: u64, item: T) -> Result<(), T> {
         self.enqueue_as(Class::Asynchronous, from, to, bytes, item)
     }
 
-    /// Queues a frame with the right of `class`; otherwise as [`enqueue`](Self::enqueue).
+    /// Like [`enqueue`](Self::enqueue), with a frame of class `class`.
     ///
     /// # Errors
-    /// The item, if there is no room.
+    /// Returns `item` if the queue is full.
     ///
     /// # Panics
-    /// As [`enqueue`](Self::enqueue), and if a synchronous frame is longer than its station's allowance.
+    /// As [`enqueue`](Self::enqueue), and if a synchronous frame is longer than its station's
+    /// allowance.
     pub fn enqueue_as(&self, class: Class, from: usize, to: usize, bytes: u64, item: T) -> Result<(), T> {
         if !self.has_room(from, class) {
             return Err(item);
@@ -171,101 +176,105 @@ impl<T: 'static> Ring<T> {
         Ok(())
     }
 
-    /// True if `station` has room for another frame of `class`.
+    /// True if `station` has space for another frame of `class`.
     pub fn has_room(&self, station: usize, class: Class) -> bool {
-        self.inner.state.borrow().stations[station].lanes[class as usize].has_room()
+        self.inner.state.borrow().stations[station].queues[class as usize].has_room()
     }
 
-    /// Calls `receiver` with each frame for `station`, when its last bit is there. It replaces the one before. A frame for a station
-    /// without a receiver is gone.
-    pub fn on_delivery(&self, station: usize, receiver: impl FnMut(Frame<T>) + 'static) {
-        self.inner.driver.set_receiver(station, receiver);
+    /// Calls `receiver` with each frame for `station` when its last bit arrives. Replaces the
+    /// previous receiver. Frames for a station without a receiver are dropped.
+    pub fn on_delivery(&self, station: usize, receiver: impl FnMut(FddiFrame<T>) + 'static) {
+        self.inner.process.set_receiver(station, receiver);
     }
 
-    /// Puts each frame for `station` into `store`; one that finds it full is refused and gone.
-    pub fn deliver_into(&self, station: usize, store: Store<Frame<T>>) {
+    /// Puts each frame for `station` into `store`. Frames that find it full are refused and
+    /// dropped.
+    pub fn deliver_into(&self, station: usize, store: Store<FddiFrame<T>>) {
         let inner = Rc::downgrade(&self.inner);
         self.on_delivery(station, move |frame| {
             if store.try_put(frame).is_err()
                 && let Some(inner) = inner.upgrade()
             {
-                inner.driver.refuse();
+                inner.process.refuse();
             }
         });
     }
 
-    /// Frames of `station` that have not left, those outside its queue and the one that is being sent included.
+    /// Number of unsent frames of `station`, including the one in transmission and those of
+    /// processes that wait for space.
     pub fn queue_frames(&self, station: usize) -> usize {
-        self.inner.state.borrow().stations[station].lanes.iter().map(Lane::len).sum()
+        self.inner.state.borrow().stations[station].queues.iter().map(FrameQueue::len).sum()
     }
 
-    /// Their bytes, without overhead.
+    /// Number of unsent bytes of `station`, without overhead.
     pub fn queue_bytes(&self, station: usize) -> u64 {
-        self.inner.state.borrow().stations[station].lanes.iter().map(Lane::bytes).sum()
+        self.inner.state.borrow().stations[station].queues.iter().map(FrameQueue::bytes).sum()
     }
 
-    /// Frames whose last bit has left and is not yet there.
+    /// Number of frames that have been sent and have not arrived.
     pub fn frames_in_flight(&self) -> usize {
-        self.inner.state.borrow().flight.len()
+        self.inner.state.borrow().in_flight.len()
     }
 
-    /// How long the token took to come to `station` again when it last came: what an adaptive scheduler reads.
+    /// The latest rotation time at `station`: the input of an adaptive scheduler.
     pub fn last_rotation(&self, station: usize) -> Duration {
         self.current().stations[station].timers.last_rotation
     }
 
-    /// Lets the background ask for `share` of the ring from now on.
+    /// Sets the offered background load to `share` of the ring from now on.
     ///
     /// # Panics
     /// If the ring has no background, or `share` is not between 0 and 100.
     pub fn set_background(&self, share: f64) {
-        assert!((0.0..=100.0).contains(&share), "{share} is no share of a ring");
+        assert!((0.0..=100.0).contains(&share), "{share} is not between 0 and 100");
         let now = self.inner.sim.now();
         let mut state = self.current();
-        state.others.as_mut().expect("the ring has a background").set_share(now, share);
+        state.background.as_mut().expect("the ring has a background").set_share(now, share);
         let next = state.next_event();
         drop(state);
-        self.inner.driver.arm(next);
+        self.inner.process.arm(next);
     }
 
-    /// What the token takes for the way round if nobody sends.
+    /// The rotation time of the token if no station sends.
     pub fn latency(&self) -> Duration {
         self.inner.state.borrow().latency()
     }
 
-    /// From the moment the last bit leaves `from` until it is at `to`.
+    /// Propagation delay from `from` to `to`.
     pub fn distance(&self, from: usize, to: usize) -> Duration {
         self.inner.state.borrow().distance(from, to)
     }
 
-    /// Frames that came to a station without a receiver or to a full store, since the run began.
+    /// Number of frames refused since the start of the run, because their station had no receiver
+    /// or its store was full.
     pub fn refused(&self) -> u64 {
-        self.inner.driver.refused()
+        self.inner.process.refused()
     }
 
-    /// What was done since the warm-up ended: customers are the frames of the model's stations, from being queued to having left; the
-    /// utilisation counts all frames, the background's too, with their overhead.
-    pub fn report(&self) -> Report {
+    /// Statistics since the end of the warm-up. Customers are the frames of the model's stations,
+    /// from their arrival in the queue to the end of transmission. The utilisation counts all
+    /// frames, including the background's, with their overhead.
+    pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
 
-    /// Rotations and background since the warm-up ended.
+    /// Rotations and background load since the end of the warm-up.
     pub fn ring_report(&self) -> RingReport {
         let now = self.inner.sim.now();
         let mut state = self.current();
-        let background = state.others.as_mut().map(|others| {
-            others.take_in(now);
-            others.report()
+        let background = state.background.as_mut().map(|background| {
+            background.process_arrivals(now);
+            background.report()
         });
         RingReport {
-            rotations: state.books.rotations,
-            rotation_max: state.books.rotation_max,
-            late_tokens: state.books.late_tokens,
+            rotations: state.stats.rotations,
+            rotation_max: state.stats.rotation_max,
+            late_tokens: state.stats.late_tokens,
             background: background.unwrap_or_default(),
         }
     }
 
-    /// The state with all worked out that happened before now.
+    /// The state, brought up to date.
     fn current(&self) -> std::cell::RefMut<'_, State<T>> {
         let mut state = self.inner.state.borrow_mut();
         state.catch_up(self.inner.sim.now(), &self.inner.sim);
@@ -276,33 +285,33 @@ impl<T: 'static> Ring<T> {
         let now = self.inner.sim.now();
         let mut state = self.current();
         let stations = state.stations.len();
-        assert!(from < stations && to < stations && from != to, "no way from station {from} to {to} of {stations}");
-        let is_free = state.others.as_ref().is_none_or(|others| others.station() != from);
-        assert!(is_free, "station {from} is the background's");
+        assert!(from < stations && to < stations && from != to, "invalid stations: from {from} to {to} of {stations}");
+        let is_free = state.background.as_ref().is_none_or(|background| background.station() != from);
+        assert!(is_free, "station {from} belongs to the background");
         let config = state.config();
         assert!((1..=config.frame_bytes_max).contains(&bytes), "a frame of {bytes} bytes");
         let fits = class == Class::Asynchronous || config.frame_time(bytes) <= state.stations[from].allowance;
-        assert!(fits, "{bytes} bytes are more than the synchronous allowance of station {from}");
-        let frame = Frame { from, to, bytes, queued: now, began: now, item };
+        assert!(fits, "{bytes} bytes exceed the synchronous allowance of station {from}");
+        let frame = FddiFrame { from, to, bytes, queued: now, began: now, item };
         let number = state.push(now, class, frame, &self.inner.sim);
         let next = state.next_event();
         drop(state);
-        self.inner.driver.arm(next);
+        self.inner.process.arm(next);
         number
     }
 }
 
-impl<T: 'static> Driven<Frame<T>> for Inner<T> {
-    fn driver(&self) -> &Driver<Frame<T>> {
-        &self.driver
+impl<T: 'static> TimedComponent<FddiFrame<T>> for Inner<T> {
+    fn process(&self) -> &ComponentProcess<FddiFrame<T>> {
+        &self.process
     }
 
     fn advance(&self, now: Instant) {
         self.state.borrow_mut().advance(now, &self.sim);
     }
 
-    fn pop_arrival(&self, now: Instant) -> Option<(usize, Frame<T>)> {
-        self.state.borrow_mut().flight.pop(now).map(|frame| (frame.to, frame))
+    fn pop_arrival(&self, now: Instant) -> Option<(usize, FddiFrame<T>)> {
+        self.state.borrow_mut().in_flight.pop(now).map(|frame| (frame.to, frame))
     }
 
     fn next_event(&self) -> Option<Instant> {
@@ -314,18 +323,18 @@ impl<T> Observed for Inner<T> {
     fn reset(&self, now: Instant) {
         let mut state = self.state.borrow_mut();
         state.catch_up(now, &self.sim);
-        state.books.reset(now);
-        if let Some(others) = &mut state.others {
-            others.take_in(now);
-            others.reset();
+        state.stats.reset(now);
+        if let Some(background) = &mut state.background {
+            background.process_arrivals(now);
+            background.reset();
         }
     }
 
-    fn report(&self, now: Instant) -> Report {
+    fn report(&self, now: Instant) -> ComponentReport {
         let mut state = self.state.borrow_mut();
         state.catch_up(now, &self.sim);
-        let busy_ns = state.books.busy_ns(now);
-        state.books.ledger.report(&self.name, now, None, busy_ns)
+        let busy_ns = state.stats.busy_ns(now);
+        state.stats.accounting.report(&self.name, now, None, busy_ns)
     }
 }
 

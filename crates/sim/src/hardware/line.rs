@@ -1,4 +1,5 @@
-//! Point-to-point links: one direction, on the model of [`netem`], so with its queue, line, faults, delays and schedules.
+//! Point-to-point links: one direction, with the link model of [`netem`] and thus its queue, rate,
+//! faults, delays and schedules.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,28 +8,28 @@ use netem::{Ecn, Link, LinkConfig, LinkStats, Packet};
 use units::{Duration, Instant, Rng};
 
 use crate::hardware::ConfigError;
-use crate::hardware::driver::{Driven, Driver};
+use crate::hardware::component_process::{ComponentProcess, TimedComponent};
 use crate::kernel::Sim;
-use crate::observe::{Ledger, Observed, Report, Tally};
+use crate::observe::{Accounting, ComponentReport, Observed, Tally};
 use crate::store::Store;
 
-/// What arrives at the end of a line.
+/// A packet that arrives at the end of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered<T> {
     /// Its length in bytes, without the line's overhead.
     pub bytes: usize,
     /// When it was offered.
     pub sent: Instant,
-    /// True if a fault has hit it.
+    /// True if a fault corrupted it.
     pub corrupted: bool,
-    /// Whether and how it takes part in congestion notification.
+    /// Its ECN codepoint.
     pub ecn: Ecn,
-    /// What it carries; of a packet that arrives twice, each has its own.
+    /// Payload of the model. A duplicated packet has its own clone.
     pub item: T,
 }
 
-/// One direction of a link. Cheap to clone: all clones are the same line. Packets carry a `T`, which is cloned where the line makes
-/// copies.
+/// One direction of a link. Cheap to clone: all clones are the same line. Packets carry a `T`,
+/// which is cloned when the line duplicates a packet.
 pub struct Line<T: Clone + 'static> {
     inner: Rc<Inner<T>>,
 }
@@ -43,39 +44,40 @@ struct Inner<T: Clone + 'static> {
     sim: Sim,
     name: String,
     link: RefCell<Link<Carried<T>>>,
-    books: Rc<RefCell<Books>>,
-    driver: Driver<Delivered<T>>,
+    stats: Rc<RefCell<LineStats>>,
+    process: ComponentProcess<Delivered<T>>,
 }
 
-/// What the packets write down themselves: a link does not say which ones it drops.
+/// Statistics maintained by the packets: a link does not report which packets it drops.
 #[derive(Default)]
-struct Books {
-    ledger: Ledger,
+struct LineStats {
+    accounting: Accounting,
     sojourns: Tally,
     /// The link's counters at the end of the warm-up.
     before: LinkStats,
     since: Instant,
 }
 
-/// A packet on its way. When it is dropped, by the link or because it has arrived, it leaves the books.
+/// A packet on the line. When it is dropped, by the link or after its arrival, it is counted as
+/// departed.
 struct Carried<T> {
     packet: Delivered<T>,
-    /// When this one came to be: a copy does on the way.
+    /// When it was created; a duplicate is created during the transfer.
     began: Instant,
     sim: Sim,
-    books: Rc<RefCell<Books>>,
+    stats: Rc<RefCell<LineStats>>,
 }
 
 impl<T: Clone> Carried<T> {
-    fn new(packet: Delivered<T>, sim: &Sim, books: &Rc<RefCell<Books>>) -> Self {
-        books.borrow_mut().ledger.arrive(sim.now());
-        Self { packet, began: sim.now(), sim: sim.clone(), books: Rc::clone(books) }
+    fn new(packet: Delivered<T>, sim: &Sim, stats: &Rc<RefCell<LineStats>>) -> Self {
+        stats.borrow_mut().accounting.arrive(sim.now());
+        Self { packet, began: sim.now(), sim: sim.clone(), stats: Rc::clone(stats) }
     }
 }
 
 impl<T> Drop for Carried<T> {
     fn drop(&mut self) {
-        self.books.borrow_mut().ledger.depart(self.sim.now(), self.began);
+        self.stats.borrow_mut().accounting.depart(self.sim.now(), self.began);
     }
 }
 
@@ -85,7 +87,7 @@ impl<T: Clone> Packet for Carried<T> {
     }
 
     fn duplicate(&self) -> Self {
-        Self::new(self.packet.clone(), &self.sim, &self.books)
+        Self::new(self.packet.clone(), &self.sim, &self.stats)
     }
 
     fn corrupt(&mut self, _rng: &mut Rng) {
@@ -102,10 +104,10 @@ impl<T: Clone> Packet for Carried<T> {
 }
 
 impl<T: Clone + 'static> Line<T> {
-    /// A line called `name`. Its faults draw from the stream `name faults`.
+    /// A line called `name`. Its faults use the random stream `name faults`.
     ///
     /// # Errors
-    /// If [`LinkConfig::validate`] refuses `config`; `why` names the field.
+    /// If [`LinkConfig::validate`] rejects `config`; `why` names the field.
     ///
     /// # Panics
     /// If the model already has a component of this name.
@@ -116,77 +118,82 @@ impl<T: Clone + 'static> Line<T> {
             sim: sim.clone(),
             name: name.to_owned(),
             link: RefCell::new(Link::new(config, rng)),
-            books: Rc::default(),
-            driver: Driver::new(sim),
+            stats: Rc::default(),
+            process: ComponentProcess::new(sim),
         });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
-        Driver::start(&inner, 1);
+        ComponentProcess::start(&inner, 1);
         Ok(Self { inner })
     }
 
-    /// Offers a packet of `bytes` bytes that takes no part in congestion notification. Whether the link takes it
-    /// [`stats`](Self::stats) tells.
+    /// Offers a packet of `bytes` bytes that is not ECN-capable. [`stats`](Self::stats) shows
+    /// whether the link accepted it.
     pub fn send(&self, bytes: usize, item: T) {
         self.send_with(bytes, Ecn::Incapable, item);
     }
 
     /// Offers a packet of `bytes` bytes.
     pub fn send_with(&self, bytes: usize, ecn: Ecn, item: T) {
-        let Inner { sim, books, link, driver, .. } = &*self.inner;
+        let Inner { sim, stats, link, process, .. } = &*self.inner;
         let packet = Delivered { bytes, sent: sim.now(), corrupted: false, ecn, item };
-        let carried = Carried::new(packet, sim, books);
+        let carried = Carried::new(packet, sim, stats);
         link.borrow_mut().send(sim.now(), carried);
         self.inner.trace_held();
-        driver.arm(self.inner.next_event());
+        process.arm(self.inner.next_event());
     }
 
-    /// Calls `receiver` with each packet that arrives. It replaces the one before; without one, packets are refused.
+    /// Calls `receiver` with each packet that arrives. Replaces the previous receiver. Without a
+    /// receiver, packets are refused.
     pub fn on_delivery(&self, receiver: impl FnMut(Delivered<T>) + 'static) {
-        self.inner.driver.set_receiver(0, receiver);
+        self.inner.process.set_receiver(0, receiver);
     }
 
-    /// Puts each packet that arrives into `store`; one that finds it full is refused and gone.
+    /// Puts each packet that arrives into `store`. Packets that find it full are refused and
+    /// dropped.
     pub fn deliver_into(&self, store: Store<Delivered<T>>) {
         let inner = Rc::downgrade(&self.inner);
         self.on_delivery(move |packet| {
             if store.try_put(packet).is_err()
                 && let Some(inner) = inner.upgrade()
             {
-                inner.driver.refuse();
+                inner.process.refuse();
             }
         });
     }
 
-    /// Changes the settings from now on, as [`Link::set_config`] does.
+    /// Changes the configuration from now on, as [`Link::set_config`] does.
     ///
     /// # Errors
-    /// If [`LinkConfig::validate`] refuses `config`.
+    /// If [`LinkConfig::validate`] rejects `config`.
     pub fn set_config(&self, config: LinkConfig) -> Result<(), ConfigError> {
         config.validate().map_err(|error| ConfigError::new(self.inner.name.clone(), error.to_string()))?;
         self.inner.link.borrow_mut().set_config(self.inner.sim.now(), config);
-        self.inner.driver.arm(self.inner.next_event());
+        self.inner.process.arm(self.inner.next_event());
         Ok(())
     }
 
-    /// The link's counters since the run began, as of the last time that something happened there.
+    /// The link's counters since the start of the run, as of its last event.
     pub fn stats(&self) -> LinkStats {
         *self.inner.link.borrow().stats()
     }
 
-    /// Packets waiting, on the line and in flight, as of then.
+    /// Number of packets queued, in transmission and in flight, as of the last event.
     pub fn held(&self) -> usize {
         self.inner.link.borrow().held()
     }
 
-    /// Packets that arrived where nobody was, or found the store full, since the run began.
+    /// Number of packets refused since the start of the run, because there was no receiver or the
+    /// store was full.
     pub fn refused(&self) -> u64 {
-        self.inner.driver.refused()
+        self.inner.process.refused()
     }
 
-    /// What was done since the warm-up ended: `served` and `mean_sojourn` are of packets that arrived, `mean_wait` of those that
-    /// the line began to carry; the numbers count lost ones, too, until the link works out that they are. The utilisation is the share
-    /// of time that packets which have left the line were on it, at whatever rates; zero for lines without a rate or by a trace.
-    pub fn report(&self) -> Report {
+    /// Statistics since the end of the warm-up. `served` and `mean_sojourn` cover packets that
+    /// arrived, `mean_wait` those whose transmission started. The numbers present include lost
+    /// packets until the link determines their loss. The utilisation is the share of time in which
+    /// sent packets occupied the line, at the rates of that time. It is zero for lines without a
+    /// rate or with a trace.
+    pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
 }
@@ -197,9 +204,9 @@ impl<T: Clone + 'static> Inner<T> {
     }
 }
 
-impl<T: Clone + 'static> Driven<Delivered<T>> for Inner<T> {
-    fn driver(&self) -> &Driver<Delivered<T>> {
-        &self.driver
+impl<T: Clone + 'static> TimedComponent<Delivered<T>> for Inner<T> {
+    fn process(&self) -> &ComponentProcess<Delivered<T>> {
+        &self.process
     }
 
     fn advance(&self, _now: Instant) {}
@@ -207,7 +214,7 @@ impl<T: Clone + 'static> Driven<Delivered<T>> for Inner<T> {
     fn pop_arrival(&self, now: Instant) -> Option<(usize, Delivered<T>)> {
         let carried = self.link.borrow_mut().poll_deliver(now)?;
         self.trace_held();
-        self.books.borrow_mut().sojourns.add(now.saturating_since(carried.packet.sent).as_nanos() as f64);
+        self.stats.borrow_mut().sojourns.add(now.saturating_since(carried.packet.sent).as_nanos() as f64);
         Some((0, carried.packet.clone()))
     }
 
@@ -218,27 +225,28 @@ impl<T: Clone + 'static> Driven<Delivered<T>> for Inner<T> {
 
 impl<T: Clone + 'static> Observed for Inner<T> {
     fn reset(&self, now: Instant) {
-        let mut books = self.books.borrow_mut();
-        books.ledger.reset(now);
-        books.sojourns = Tally::default();
-        books.before = *self.link.borrow().stats();
-        books.since = now;
+        let mut stats = self.stats.borrow_mut();
+        stats.accounting.reset(now);
+        stats.sojourns = Tally::default();
+        stats.before = *self.link.borrow().stats();
+        stats.since = now;
     }
 
-    fn report(&self, now: Instant) -> Report {
-        let books = self.books.borrow();
-        let (stats, before) = (*self.link.borrow().stats(), books.before);
-        // By a trace packets take no time when their moment has come: that says nothing of how busy it was.
+    fn report(&self, now: Instant) -> ComponentReport {
+        let stats = self.stats.borrow();
+        let (counters, before) = (*self.link.borrow().stats(), stats.before);
+        // With a trace, packets take no time at their opportunity, which says nothing about
+        // utilisation.
         let has_trace = self.link.borrow().config().trace.is_some();
-        let on_line = if has_trace { Duration::ZERO } else { stats.on_line.saturating_sub(before.on_line) };
-        let mut report = books.ledger.report(&self.name, now, None, u128::from(on_line.as_nanos()));
-        // The packet that was on the line when the warm-up ended counts whole when it has left, so a look that is shorter than it
-        // could find more than all.
+        let on_line = if has_trace { Duration::ZERO } else { counters.on_line.saturating_sub(before.on_line) };
+        let mut report = stats.accounting.report(&self.name, now, None, u128::from(on_line.as_nanos()));
+        // A packet in transmission at the end of the warm-up is counted in full, so a short
+        // measurement could exceed 1.
         report.utilisation = report.utilisation.min(1.0);
-        report.served = books.sojourns.count();
-        report.mean_sojourn = Duration::from_nanos(books.sojourns.mean().round() as u64);
-        let waited = stats.queue_delay_sum.saturating_sub(before.queue_delay_sum);
-        report.mean_wait = waited / (stats.carried - before.carried).max(1);
+        report.served = stats.sojourns.count();
+        report.mean_sojourn = Duration::from_nanos(stats.sojourns.mean().round() as u64);
+        let waited = counters.queue_delay_sum.saturating_sub(before.queue_delay_sum);
+        report.mean_wait = waited / (counters.carried - before.carried).max(1);
         report
     }
 }
@@ -276,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_arrive_when_the_link_alone_says() {
+    fn packets_arrive_at_the_times_of_the_bare_link() {
         let mut simulation = Simulation::new(5, 2);
         let sim = simulation.sim();
         let line = Line::new(&sim, "line", faulty()).unwrap();
@@ -291,7 +299,7 @@ mod tests {
             }
         });
         simulation.run();
-        // The same link, without a simulator around it.
+        // The same link without a simulator.
         let mut link: Link<LengthOnly> = Link::new(faulty(), sim.stream("line faults").into_rng());
         let mut expected = Vec::new();
         let mut to_come = offers().into_iter().peekable();
@@ -313,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn its_report_is_that_of_a_line_of_this_rate() {
+    fn the_report_matches_the_rate() {
         let config = LinkConfig { loss: Ratio::ZERO, duplicate: Ratio::ZERO, reorder: Ratio::ZERO, ..faulty() };
         let mut simulation = Simulation::new(5, 2);
         let (sim, clock) = (simulation.sim(), simulation.sim());
@@ -322,7 +330,7 @@ mod tests {
         line.deliver_into(store);
         simulation.spawn(async move {
             loop {
-                // Two at once, each of 1 ms; so the second waits for one.
+                // Two at a time, 1 ms each; the second one waits.
                 for _ in 0..2 {
                     sender.send(1_250, ());
                 }
@@ -339,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_whose_rate_changes_was_busy_for_as_long_as_its_packets_took_then() {
+    fn utilisation_uses_the_rate_at_the_time_of_sending() {
         for (before_mbps, after_mbps, expected) in [(10, 20, 0.375), (20, 10, 0.375), (10, 5, 0.75)] {
             let of =
                 |mbps| LinkConfig { rate: Some(Rate::from_mbps(mbps)), queue_bytes: 20_000, ..LinkConfig::default() };
@@ -349,7 +357,7 @@ mod tests {
             line.on_delivery(|_| {});
             let sender = line.clone();
             simulation.spawn(async move {
-                // 1 ms at 10 Mb/s, in every 2 ms.
+                // 1 ms at 10 Mb/s, every 2 ms.
                 for packet in 0..400 {
                     if packet == 200 {
                         sender.set_config(of(after_mbps)).unwrap();
@@ -365,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_cannot_be_is_refused() {
+    fn an_invalid_link_is_rejected() {
         let simulation = Simulation::new(1, 0);
         let config = LinkConfig { rate: Some(Rate::from_bps(0)), ..LinkConfig::default() };
         let error = Line::<()>::new(&simulation.sim(), "uplink", config).err().unwrap();

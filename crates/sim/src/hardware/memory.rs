@@ -1,42 +1,42 @@
-//! Memories: so many nanoseconds a word, through one or more ports.
+//! Memories: nanoseconds per word, one or more ports.
 
 use units::Duration;
 
 use crate::hardware::ConfigError;
-use crate::{Facility, Report, Sim};
+use crate::{ComponentReport, Facility, Sim};
 
-/// Words of the longest burst, so that one access keeps nobody waiting for ever.
+/// Maximum burst length in words, so that one access does not block the others for long.
 pub const BURST_WORDS_MAX: u64 = 1 << 16;
 
-/// A memory.
+/// The configuration of a memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryConfig {
-    /// Time for a word to be read or written, in nanoseconds.
+    /// Nanoseconds to read or write a word.
     pub word_ns: u64,
-    /// Bits of a word.
+    /// Bits per word.
     pub word_bits: u64,
-    /// Words that are read or written in one go, before another may have the port.
+    /// Words that are read or written in one burst, before another access may use the port.
     pub burst_words: u64,
-    /// Accesses that may be under way at once.
+    /// Number of simultaneous accesses.
     pub ports: usize,
 }
 
 impl MemoryConfig {
-    /// Whether such a memory can be.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the key that cannot be.
+    /// Names the invalid key.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        ConfigError::require(self.word_ns > 0, "word_ns", || "a word takes time".to_owned())?;
-        ConfigError::require(self.word_bits > 0, "word_bits", || "a word has bits".to_owned())?;
+        ConfigError::require(self.word_ns > 0, "word_ns", || "must not be zero".to_owned())?;
+        ConfigError::require(self.word_bits > 0, "word_bits", || "must not be zero".to_owned())?;
         ConfigError::require((1..=BURST_WORDS_MAX).contains(&self.burst_words), "burst_words", || {
             format!("{} is not between 1 and {BURST_WORDS_MAX}", self.burst_words)
         })?;
-        ConfigError::require(self.ports > 0, "ports", || "a memory without ports is never read".to_owned())
+        ConfigError::require(self.ports > 0, "ports", || "must not be zero".to_owned())
     }
 }
 
-/// A memory, first come, first served. Cheap to clone: all clones are the same memory.
+/// A first-come, first-served memory. Cheap to clone: all clones are the same memory.
 #[derive(Clone)]
 pub struct Memory {
     config: MemoryConfig,
@@ -47,7 +47,7 @@ impl Memory {
     /// A memory called `name`.
     ///
     /// # Errors
-    /// If [`MemoryConfig::validate`] refuses `config`.
+    /// If [`MemoryConfig::validate`] rejects `config`.
     ///
     /// # Panics
     /// If the model already has a component of this name.
@@ -57,29 +57,29 @@ impl Memory {
         Ok(Self { config, ports })
     }
 
-    /// Words that hold `bits` bits.
+    /// Number of words that hold `bits` bits.
     pub const fn words(&self, bits: u64) -> u64 {
         bits.div_ceil(self.config.word_bits)
     }
 
-    /// What it is made of.
+    /// The configuration.
     pub const fn config(&self) -> &MemoryConfig {
         &self.config
     }
 
-    /// Reads or writes `words` words in one go, waiting for a port before.
+    /// Reads or writes `words` words in one burst, after waiting for a port.
     pub async fn burst(&self, words: u64) {
         self.ports.serve(Duration::from_nanos(self.config.word_ns) * words).await;
     }
 
-    /// The lengths of the bursts that move `words` words: as equal as can be, none above the longest.
+    /// Lengths of the bursts for `words` words: as equal as possible, none above the maximum.
     pub fn bursts(&self, words: u64) -> impl Iterator<Item = u64> + use<> {
         let count = words.div_ceil(self.config.burst_words);
         (0..count).map(move |index| words * (index + 1) / count - words * index / count)
     }
 
-    /// What was done since the warm-up ended. Customers are bursts.
-    pub fn report(&self) -> Report {
+    /// Statistics since the end of the warm-up. Customers are bursts.
+    pub fn report(&self) -> ComponentReport {
         self.ports.report()
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     const CONFIG: MemoryConfig = MemoryConfig { word_ns: 20, word_bits: 32, burst_words: 100, ports: 1 };
 
     #[test]
-    fn bursts_move_every_word_once_and_none_is_too_long() {
+    fn bursts_cover_every_word_and_respect_the_maximum() {
         let simulation = Simulation::new(1, 0);
         let memory = Memory::new(&simulation.sim(), "memory", CONFIG).unwrap();
         for words in [0, 1, 99, 100, 101, 1125] {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_that_cannot_be_is_refused_by_name() {
+    fn an_invalid_memory_is_rejected_by_key() {
         let key = |config: MemoryConfig| config.validate().unwrap_err().key;
         assert_eq!(key(MemoryConfig { word_ns: 0, ..CONFIG }), "word_ns");
         assert_eq!(key(MemoryConfig { word_bits: 0, ..CONFIG }), "word_bits");

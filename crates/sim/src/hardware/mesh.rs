@@ -1,11 +1,12 @@
-//! What joins the processors of a machine with distributed memory: a linear array, a mesh, a crossbar.
+//! Interconnects of machines with distributed memory: linear array, mesh, crossbar.
 //!
-//! Messages go from neighbour to neighbour over links that carry one message at a time, each way by itself. On the way through a mesh
-//! they follow the row first and then the column, so no two of them wait for each other in a circle; in an array or a mesh with
-//! wrap-around they take the shorter way round.
+//! Messages travel between neighbours over links that carry one message at a time per direction. In
+//! a mesh they follow the row first and then the column, so messages never deadlock. In an array or
+//! a mesh with wrap-around they take the shorter direction.
 //!
-//! The order of a link is that of asking for it. Under [`Forwarding::Wormhole`] a message asks for all its links when it sets out and
-//! keeps each from the moment its head is there until its tail has arrived: its way is known at once, and it costs one event.
+//! Links are assigned in the order of requests. Under [`Forwarding::Wormhole`] a message requests
+//! all its links when it is sent and holds each from the arrival of its head until its tail has
+//! reached the destination. Its times are known at once, and it costs one event.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,55 +15,55 @@ use units::{Duration, Instant, Rate};
 
 use crate::hardware::ConfigError;
 use crate::kernel::Sim;
-use crate::observe::{Ledger, Observed, Report};
+use crate::observe::{Accounting, ComponentReport, Observed};
 
-/// Who has whom for a neighbour.
+/// Which processors are neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Topology {
-    /// One behind the other.
+    /// A line.
     LinearArray {
-        /// How many.
+        /// Number of processors.
         processors: usize,
-        /// Whether the last is the first one's left neighbour.
+        /// Whether the first and the last processor are neighbours.
         wraps: bool,
     },
-    /// In rows; processor `row * columns + column`.
+    /// A grid; processor `row * columns + column`.
     Mesh {
-        /// Processors of a row.
+        /// Processors per row.
         columns: usize,
         /// Rows.
         rows: usize,
-        /// Whether the ends of each row and each column are neighbours.
+        /// Whether the two ends of each row and column are neighbours.
         wraps: bool,
     },
-    /// Each with each. A processor sends one message at a time, and takes one at a time.
+    /// All-to-all. A processor sends one message and receives one message at a time.
     Crossbar {
-        /// How many.
+        /// Number of processors.
         processors: usize,
     },
 }
 
-/// How a message gets over several links.
+/// How a message crosses several links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forwarding {
-    /// Each processor on the way takes it whole and then hands it on.
+    /// Each processor on the path receives the whole message and then forwards it.
     StoreAndForward,
-    /// It stretches over its links.
+    /// The message occupies several links at once.
     Wormhole,
 }
 
-/// A network of processors.
+/// The configuration of a network of processors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MeshConfig {
-    /// Who has whom for a neighbour.
+    /// Which processors are neighbours.
     pub topology: Topology,
-    /// How a message gets over several links.
+    /// How a message crosses several links.
     pub forwarding: Forwarding,
-    /// What a link carries.
+    /// Link rate.
     pub rate: Rate,
-    /// What a message takes above its bytes, once, at its first link.
+    /// Time per message at its first link, in addition to its bytes.
     pub startup: Duration,
-    /// What it takes above its bytes at each link.
+    /// Time per message at each link, in addition to its bytes.
     pub hop: Duration,
 }
 
@@ -79,41 +80,41 @@ struct Inner {
     state: RefCell<State>,
 }
 
-/// The links of a message on its way, each with the time from which the message has it.
-type Kept = Vec<(usize, Instant)>;
+/// The links of a message in transit, each with the time from which the message holds it.
+type HeldLinks = Vec<(usize, Instant)>;
 
 struct State {
     links: Vec<Link>,
-    /// Memory of ways that were gone, for messages to come: never more of them than messages were under way at once.
-    spare: Vec<Kept>,
-    ledger: Ledger,
+    /// Buffers of completed paths, for reuse. There are never more than simultaneous messages.
+    spare_buffers: Vec<HeldLinks>,
+    accounting: Accounting,
     since: Instant,
 }
 
 #[derive(Clone, Default)]
 struct Link {
-    /// When it will have carried all it was given.
+    /// When the link will have carried all accepted messages.
     free_at: Instant,
-    /// Nanoseconds that messages which have arrived kept it, since the last reset.
+    /// Time in nanoseconds since the last reset for which messages that have arrived held the link.
     busy_ns: u128,
 }
 
-/// From a processor towards another: four directions of a mesh, out of and into a crossbar.
+/// Direction of a link from a processor: four in a mesh, out and in for a crossbar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum Direction {
     Right,
     Left,
     Down,
     Up,
 }
 
-const WAYS: usize = 4;
+const DIRECTIONS: usize = 4;
 
-/// Processors of a network at most: the links of so many take 8 MiB.
+/// Maximum number of processors: their links take 8 MiB.
 pub const PROCESSORS_MAX: usize = 1 << 16;
 
 impl Topology {
-    /// How many processors it has; `usize::MAX` if there are more, which no [`Mesh`] has.
+    /// Number of processors; `usize::MAX` on overflow, which no [`Mesh`] accepts.
     pub const fn processors(self) -> usize {
         match self {
             Self::LinearArray { processors, .. } | Self::Crossbar { processors } => processors,
@@ -121,7 +122,7 @@ impl Topology {
         }
     }
 
-    /// How many links a message from `from` to `to` crosses. A crossbar counts as one.
+    /// Number of links between `from` and `to`. A crossbar counts as one.
     pub fn hops(self, from: usize, to: usize) -> usize {
         if let Self::Crossbar { .. } = self {
             return usize::from(from != to);
@@ -135,45 +136,45 @@ impl Topology {
         .count()
     }
 
-    /// The first step from `at` to `to`, and where it leads.
-    fn step(self, at: usize, to: usize) -> Option<(Way, usize)> {
+    /// Direction of the first link from `at` to `to`, and the processor it leads to.
+    fn step(self, at: usize, to: usize) -> Option<(Direction, usize)> {
         let (columns, rows, wraps) = match self {
             Self::LinearArray { processors, wraps } => (processors, 1, wraps),
             Self::Mesh { columns, rows, wraps } => (columns, rows, wraps),
-            Self::Crossbar { .. } => return (at != to).then_some((Way::Right, to)),
+            Self::Crossbar { .. } => return (at != to).then_some((Direction::Right, to)),
         };
         let (row, column) = (at / columns, at % columns);
-        if let Some((forwards, next)) = along(column, to % columns, columns, wraps) {
-            return Some((if forwards { Way::Right } else { Way::Left }, row * columns + next));
+        if let Some((is_forward, next)) = along(column, to % columns, columns, wraps) {
+            return Some((if is_forward { Direction::Right } else { Direction::Left }, row * columns + next));
         }
-        let (forwards, next) = along(row, to / columns, rows, wraps)?;
-        Some((if forwards { Way::Down } else { Way::Up }, next * columns + column))
+        let (is_forward, next) = along(row, to / columns, rows, wraps)?;
+        Some((if is_forward { Direction::Down } else { Direction::Up }, next * columns + column))
     }
 }
 
-/// The next place on the way from `at` to `to` of `count` in a line, and whether it goes forwards. The shorter way, forwards if both
-/// are alike.
+/// The next position from `at` to `to` on a line of `count`, and whether it is forwards. Takes the
+/// shorter direction, forwards if both are equal.
 fn along(at: usize, to: usize, count: usize, wraps: bool) -> Option<(bool, usize)> {
     if at == to {
         return None;
     }
     let ahead = (to + count - at) % count;
-    let forwards = if wraps { ahead * 2 <= count } else { to > at };
-    Some((forwards, if forwards { (at + 1) % count } else { (at + count - 1) % count }))
+    let is_forward = if wraps { ahead * 2 <= count } else { to > at };
+    Some((is_forward, if is_forward { (at + 1) % count } else { (at + count - 1) % count }))
 }
 
 impl MeshConfig {
-    /// Whether such a network can be.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the key that cannot be.
+    /// Names the invalid key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let processors = self.topology.processors();
-        ConfigError::require(processors >= 2, "topology", || format!("{processors} processors need no network"))?;
+        ConfigError::require(processors >= 2, "topology", || format!("{processors} is fewer than two processors"))?;
         ConfigError::require(processors <= PROCESSORS_MAX, "topology", || {
             format!("{:?} has more than {PROCESSORS_MAX} processors", self.topology)
         })?;
-        ConfigError::require(!self.rate.is_zero(), "rate", || "a link without a rate carries nothing".to_owned())
+        ConfigError::require(!self.rate.is_zero(), "rate", || "must not be zero".to_owned())
     }
 }
 
@@ -181,163 +182,167 @@ impl Mesh {
     /// A network called `name`.
     ///
     /// # Errors
-    /// If [`MeshConfig::validate`] refuses `config`.
+    /// If [`MeshConfig::validate`] rejects `config`.
     ///
     /// # Panics
     /// If the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, config: MeshConfig) -> Result<Self, ConfigError> {
         config.validate()?;
-        let links = vec![Link::default(); config.topology.processors() * WAYS];
-        let state = State { links, spare: Vec::new(), ledger: Ledger::default(), since: sim.now() };
+        let links = vec![Link::default(); config.topology.processors() * DIRECTIONS];
+        let state = State { links, spare_buffers: Vec::new(), accounting: Accounting::default(), since: sim.now() };
         let inner = Rc::new(Inner { sim: sim.clone(), name: name.to_owned(), config, state: RefCell::new(state) });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
         Ok(Self { inner })
     }
 
-    /// Who is joined.
+    /// The topology.
     pub fn topology(&self) -> Topology {
         self.inner.config.topology
     }
 
-    /// Moves `bytes` bytes from `from` to `to` and waits until they are there. At once if both are the same.
+    /// Sends `bytes` bytes from `from` to `to` and waits for their arrival. Returns at once if both
+    /// are the same.
     ///
     /// # Panics
     /// If a processor does not exist.
     pub async fn transfer(&self, from: usize, to: usize, bytes: u64) {
         let processors = self.topology().processors();
-        assert!(from < processors && to < processors, "no way from {from} to {to} of {processors}");
+        assert!(from < processors && to < processors, "invalid processors: from {from} to {to} of {processors}");
         if from == to {
             return;
         }
         let inner = &*self.inner;
         let asked = inner.sim.now();
-        inner.state.borrow_mut().ledger.arrive(asked);
-        let alone = inner.config.alone(from, to, bytes);
+        inner.state.borrow_mut().accounting.arrive(asked);
+        let unloaded_time = inner.config.unloaded_time(from, to, bytes);
         match (inner.config.topology, inner.config.forwarding) {
             (Topology::LinearArray { .. } | Topology::Mesh { .. }, Forwarding::StoreAndForward) => {
-                inner.forward(from, to, bytes).await;
+                inner.store_and_forward(from, to, bytes).await;
             }
-            _ => inner.stretch(from, to, bytes).await,
+            _ => inner.wormhole(from, to, bytes).await,
         }
         let arrived = inner.sim.now();
         let mut state = inner.state.borrow_mut();
-        state.ledger.begin(arrived.saturating_since(asked).saturating_sub(alone));
-        state.ledger.depart(arrived, asked);
+        state.accounting.begin(arrived.saturating_since(asked).saturating_sub(unloaded_time));
+        state.accounting.depart(arrived, asked);
     }
 
-    /// The share of time in which the link from `from` to its neighbour `to` was kept, since the warm-up ended. A message counts
-    /// when it has arrived.
+    /// Share of the time since the end of the warm-up in which the link from `from` to its
+    /// neighbour `to` was held. Messages are counted on arrival.
     ///
     /// # Panics
-    /// If they are no neighbours, or this is a crossbar, which has no such links.
+    /// If they are not neighbours, or this is a crossbar, which has no such links.
     pub fn link_utilisation(&self, from: usize, to: usize) -> f64 {
         let topology = self.topology();
         let is_crossbar = matches!(topology, Topology::Crossbar { .. });
         let step = topology.step(from, to).filter(|&(_, next)| next == to && !is_crossbar);
-        let (way, _) = step.unwrap_or_else(|| panic!("no link from {from} to {to}"));
+        let (direction, _) = step.unwrap_or_else(|| panic!("no link from {from} to {to}"));
         let state = self.inner.state.borrow();
         let span = self.inner.sim.now().saturating_since(state.since).as_nanos();
-        if span == 0 { 0.0 } else { state.links[link(from, way)].busy_ns as f64 / span as f64 }
+        if span == 0 { 0.0 } else { state.links[link(from, direction)].busy_ns as f64 / span as f64 }
     }
 
-    /// What was done since the warm-up ended: customers are messages, the utilisation is that of the mean link.
-    pub fn report(&self) -> Report {
+    /// Statistics since the end of the warm-up. Customers are messages; the utilisation is the mean
+    /// over the links.
+    pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
 }
 
 impl MeshConfig {
-    /// What a message takes from `from` to `to` if nobody else is under way.
-    fn alone(&self, from: usize, to: usize, bytes: u64) -> Duration {
+    /// Time of a message from `from` to `to` in an otherwise idle network.
+    fn unloaded_time(&self, from: usize, to: usize, bytes: u64) -> Duration {
         let hops = self.topology.hops(from, to) as u64;
         let times = if self.forwarding == Forwarding::StoreAndForward { hops } else { 1 };
         self.startup + self.hop * hops + self.rate.time_for(bytes) * times
     }
 
-    /// How many links there are.
+    /// Number of links.
     const fn links(&self) -> u64 {
         match self.topology {
-            Topology::LinearArray { processors, wraps } => both_ways(processors, wraps),
+            Topology::LinearArray { processors, wraps } => line_links(processors, wraps),
             Topology::Mesh { columns, rows, wraps } => {
-                both_ways(columns, wraps) * rows as u64 + both_ways(rows, wraps) * columns as u64
+                line_links(columns, wraps) * rows as u64 + line_links(rows, wraps) * columns as u64
             }
             Topology::Crossbar { processors } => 2 * processors as u64,
         }
     }
 }
 
-/// Links of `count` in a line, both ways.
-const fn both_ways(count: usize, wraps: bool) -> u64 {
-    // Two of them are neighbours once, with or without the way round.
+/// Number of links of a line of `count`, counting both directions.
+const fn line_links(count: usize, wraps: bool) -> u64 {
+    // Two processors are neighbours only once, with or without wrap-around.
     let pairs = if wraps && count > 2 { count } else { count - 1 };
     2 * pairs as u64
 }
 
-const fn link(from: usize, way: Way) -> usize {
-    from * WAYS + way as usize
+const fn link(from: usize, direction: Direction) -> usize {
+    from * DIRECTIONS + direction as usize
 }
 
 impl Inner {
-    /// Link by link, whole.
-    async fn forward(&self, from: usize, to: usize, bytes: u64) {
+    /// Store-and-forward: one link after the other.
+    async fn store_and_forward(&self, from: usize, to: usize, bytes: u64) {
         let mut at = from;
         let mut extra = self.config.startup;
-        while let Some((way, next)) = self.config.topology.step(at, to) {
+        while let Some((direction, next)) = self.config.topology.step(at, to) {
             let span = extra + self.config.hop + self.config.rate.time_for(bytes);
             let (begin, end) = {
-                let link = &mut self.state.borrow_mut().links[link(at, way)];
+                let link = &mut self.state.borrow_mut().links[link(at, direction)];
                 let begin = link.free_at.max(self.sim.now());
                 link.free_at = begin + span;
                 (begin, link.free_at)
             };
             self.sim.sleep_until(end).await;
-            self.keep(link(at, way), begin, end);
+            self.add_held_time(link(at, direction), begin, end);
             (at, extra) = (next, Duration::ZERO);
         }
     }
 
-    /// All links at once: each from the coming of the head to that of the tail at the end.
-    async fn stretch(&self, from: usize, to: usize, bytes: u64) {
-        let (mut kept, end) = self.reserve(from, to, bytes);
+    /// Wormhole: holds each link from the arrival of the head until the tail reaches the
+    /// destination.
+    async fn wormhole(&self, from: usize, to: usize, bytes: u64) {
+        let (mut held, end) = self.reserve(from, to, bytes);
         self.sim.sleep_until(end).await;
-        for &(link, begin) in &kept {
-            self.keep(link, begin, end);
+        for &(link, begin) in &held {
+            self.add_held_time(link, begin, end);
         }
-        kept.clear();
-        self.state.borrow_mut().spare.push(kept);
+        held.clear();
+        self.state.borrow_mut().spare_buffers.push(held);
     }
 
-    /// The links with the times from which the message has them, and when it has arrived.
-    fn reserve(&self, from: usize, to: usize, bytes: u64) -> (Kept, Instant) {
+    /// Reserves the links of a path. Returns them with the times from which they are held, and the
+    /// arrival time.
+    fn reserve(&self, from: usize, to: usize, bytes: u64) -> (HeldLinks, Instant) {
         let state = &mut *self.state.borrow_mut();
         let hop = self.config.hop;
         let mut head = self.sim.now() + self.config.startup;
-        let mut kept = state.spare.pop().unwrap_or_default();
+        let mut held = state.spare_buffers.pop().unwrap_or_default();
         let links = &state.links;
-        let mut ask = |link: usize, hop: Duration| {
+        let mut request = |link: usize, hop: Duration| {
             let begin = head.max(links[link].free_at);
-            kept.push((link, begin));
+            held.push((link, begin));
             head = begin + hop;
         };
         if let Topology::Crossbar { .. } = self.config.topology {
-            // Both ports are one hop.
-            ask(link(from, Way::Right), Duration::ZERO);
-            ask(link(to, Way::Left), hop);
+            // The two ports of a crossbar count as one hop.
+            request(link(from, Direction::Right), Duration::ZERO);
+            request(link(to, Direction::Left), hop);
         } else {
             let mut at = from;
-            while let Some((way, next)) = self.config.topology.step(at, to) {
-                ask(link(at, way), hop);
+            while let Some((direction, next)) = self.config.topology.step(at, to) {
+                request(link(at, direction), hop);
                 at = next;
             }
         }
         let end = head + self.config.rate.time_for(bytes);
-        for &(link, _) in &kept {
+        for &(link, _) in &held {
             state.links[link].free_at = end;
         }
-        (kept, end)
+        (held, end)
     }
 
-    fn keep(&self, link: usize, begin: Instant, end: Instant) {
+    fn add_held_time(&self, link: usize, begin: Instant, end: Instant) {
         let state = &mut *self.state.borrow_mut();
         let counted = end.saturating_since(begin.max(state.since));
         state.links[link].busy_ns += u128::from(counted.as_nanos());
@@ -347,17 +352,17 @@ impl Inner {
 impl Observed for Inner {
     fn reset(&self, now: Instant) {
         let mut state = self.state.borrow_mut();
-        state.ledger.reset(now);
+        state.accounting.reset(now);
         state.since = now;
         for link in &mut state.links {
             link.busy_ns = 0;
         }
     }
 
-    fn report(&self, now: Instant) -> Report {
+    fn report(&self, now: Instant) -> ComponentReport {
         let state = self.state.borrow();
         let busy_ns = state.links.iter().map(|link| link.busy_ns).sum();
-        state.ledger.report(&self.name, now, Some(self.config.links()), busy_ns)
+        state.accounting.report(&self.name, now, Some(self.config.links()), busy_ns)
     }
 }
 

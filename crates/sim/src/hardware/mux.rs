@@ -1,54 +1,55 @@
-//! Which way out: the network scheduler, and the device that holds it if there is one for all.
+//! Network schedulers, which choose an outlet per packet, and a device that all packets pass.
 
 use units::Duration;
 
-use crate::{Facility, Report, Sim};
+use crate::{ComponentReport, Facility, Sim};
 
-/// A rule for choosing among outlets.
+/// A scheduling policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Schedule {
-    /// Each in turn.
+    /// Each outlet in turn.
     RoundRobin,
-    /// The one that is free first: the shortest queue, in turn among equals.
+    /// The shortest queue; round-robin among equals.
     FirstFree,
-    /// The shortest queue, and among equals where the token came round fastest.
+    /// The shortest queue; among equals, the one with the fastest token rotation.
     QueueThenRotation,
-    /// The one where the packet is expected to leave first: packets before it times the time of one, and a rotation of the token.
+    /// The outlet with the earliest expected departure: packets in the queue times the packet time,
+    /// plus one token rotation.
     Adaptive,
-    /// The one with the least product of rotation time and packets, this one included.
+    /// The outlet with the smallest product of rotation time and packets, including this one.
     AdaptiveProduct,
 }
 
-/// What a scheduler knows of an outlet.
+/// State of an outlet as seen by a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlet {
-    /// False if it has failed: it is never chosen.
+    /// False if it has failed; it is then never chosen.
     pub works: bool,
-    /// Packets that wait there or are being sent.
+    /// Packets that wait there or are in transmission.
     pub queue: u64,
-    /// How long the token took for its last rotation.
+    /// The latest token rotation time.
     pub last_rotation: Duration,
 }
 
-/// A rule and where it stands.
+/// A scheduling policy and its state.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     schedule: Schedule,
-    /// Time of one packet at an outlet.
+    /// Transmission time of a packet.
     packet_time: Duration,
     next: usize,
 }
 
 impl Chooser {
-    /// Begins at outlet `first`; a packet takes `packet_time` at an outlet.
+    /// Starts with outlet `first`; `packet_time` is the transmission time of a packet.
     pub const fn new(schedule: Schedule, packet_time: Duration, first: usize) -> Self {
         Self { schedule, packet_time, next: first }
     }
 
-    /// The outlet of the next packet; `None` if none works.
+    /// The outlet of the next packet; `None` if all have failed.
     pub fn choose(&mut self, outlets: &[Outlet]) -> Option<usize> {
         let count = outlets.len();
-        // From the next in turn on, so that equals are taken in turn.
+        // In round-robin order, so that equal outlets take turns.
         let in_turn = (0..count).map(|offset| (self.next + offset) % count).filter(|&index| outlets[index].works);
         let chosen = match self.schedule {
             Schedule::RoundRobin => in_turn.into_iter().next(),
@@ -69,7 +70,8 @@ impl Chooser {
     }
 }
 
-/// The device through which all packets of a machine go, one at a time. Cheap to clone: all clones are the same device.
+/// A device that all packets of a machine pass, one at a time. Cheap to clone: all clones are the
+/// same device.
 #[derive(Clone)]
 pub struct Mux {
     unit: Facility,
@@ -77,7 +79,7 @@ pub struct Mux {
 }
 
 impl Mux {
-    /// A device called `name` that takes `service` for each packet.
+    /// A device called `name` that takes `service` per packet.
     ///
     /// # Panics
     /// If the model already has a component of this name.
@@ -85,13 +87,13 @@ impl Mux {
         Self { unit: Facility::new(sim, name, 1), service }
     }
 
-    /// Lets a packet through, in turn.
+    /// Waits for the device and passes a packet through it.
     pub async fn pass(&self) {
         self.unit.serve(self.service).await;
     }
 
-    /// What was done since the warm-up ended.
-    pub fn report(&self) -> Report {
+    /// Statistics since the end of the warm-up.
+    pub fn report(&self) -> ComponentReport {
         self.unit.report()
     }
 }
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn round_robin_asks_nothing_but_whether_an_outlet_works() {
+    fn round_robin_depends_only_on_working_outlets() {
         let mut chooser = Chooser::new(Schedule::RoundRobin, Duration::from_micros(360), 1);
         let mut outlets = outlets(&[(0, 100), (9, 900), (0, 100)]);
         let chosen: Vec<_> = (0..4).map(|_| chooser.choose(&outlets).unwrap()).collect();
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn adaptive_rules_weigh_queue_against_rotation() {
-        // One packet more, but a token that comes 500 us earlier: 360 + 100 < 0 + 600.
+        // One packet more, but a rotation that is 500 us shorter: 360 + 100 < 0 + 600.
         let states = outlets(&[(0, 600), (1, 100)]);
         assert_eq!(Chooser::new(Schedule::Adaptive, Duration::from_micros(360), 0).choose(&states), Some(1));
         assert_eq!(Chooser::new(Schedule::AdaptiveProduct, Duration::from_micros(360), 0).choose(&states), Some(1));
@@ -128,7 +130,7 @@ mod tests {
         assert_eq!(Chooser::new(Schedule::QueueThenRotation, Duration::ZERO, 0).choose(&states), Some(0));
         let same_queues = outlets(&[(1, 600), (1, 100), (2, 50)]);
         assert_eq!(Chooser::new(Schedule::QueueThenRotation, Duration::ZERO, 0).choose(&same_queues), Some(1));
-        // Equal ones are taken in turn.
+        // Equal outlets take turns.
         let equal = outlets(&[(1, 100), (1, 100), (1, 100)]);
         let mut chooser = Chooser::new(Schedule::Adaptive, Duration::from_micros(360), 2);
         let chosen: Vec<_> = (0..4).map(|_| chooser.choose(&equal).unwrap()).collect();

@@ -1,34 +1,34 @@
-//! Processors: instructions per second, caches that miss, one thing at a time.
+//! Processors: instructions per second, cache misses, one task at a time.
 
 use units::Duration;
 
 use crate::hardware::{Bus, ConfigError, Memory};
 use crate::resource::{Held, Resource};
-use crate::{Report, Sim, Watch};
+use crate::{ComponentReport, Sim, Stopwatch};
 
-/// A processor.
+/// The configuration of a processor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessorConfig {
     /// Millions of instructions per second.
     pub mips: f64,
-    /// Share of the instructions that its cache holds. The others are fetched from memory, a word each.
+    /// Instruction cache hit rate. Each miss fetches one word from memory.
     pub instruction_hits: f64,
-    /// Share of the data words that its cache holds.
+    /// Data cache hit rate.
     pub data_hits: f64,
-    /// Instructions to go on with another process. Each [`Processor::run`] counts as one.
+    /// Instructions of a context switch. Each [`Processor::run`] counts as one.
     pub context_switch_instructions: u64,
     /// Instructions to take an interrupt and return from it.
     pub interrupt_instructions: u64,
 }
 
 impl ProcessorConfig {
-    /// Whether such a processor can be.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the key that cannot be.
+    /// Names the invalid key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let is_rate = self.mips.is_finite() && self.mips > 0.0;
-        ConfigError::require(is_rate, "mips", || format!("{} is no speed", self.mips))?;
+        ConfigError::require(is_rate, "mips", || format!("{} is not a positive number", self.mips))?;
         for (key, share) in [("instruction_hits", self.instruction_hits), ("data_hits", self.data_hits)] {
             ConfigError::require((0.0..=1.0).contains(&share), key, || format!("{share} is not between 0 and 1"))?;
         }
@@ -36,34 +36,34 @@ impl ProcessorConfig {
     }
 }
 
-/// What an operation takes of a processor and of the memory behind it.
+/// Demand of an operation on the processor and its memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Instructions.
+    /// Number of instructions.
     pub instructions: u64,
-    /// Words of data that they refer to, one by one: headers, tables, stack.
+    /// Data words accessed one by one: headers, tables, stack.
     pub data_words: u64,
-    /// Words that are streamed past the cache: payload.
+    /// Payload words that bypass the cache.
     pub stream_words: u64,
 }
 
-/// Where a processor's words are: a memory, and the bus on the way if there is one.
+/// The memory of a processor or device, and the bus in between, if there is one.
 #[derive(Clone)]
-pub struct Home {
-    /// The bus on the way; `None` for a memory of the processor's own.
+pub struct AttachedMemory {
+    /// The bus; `None` if the memory is attached directly.
     pub bus: Option<Bus>,
     /// The memory.
     pub memory: Memory,
-    /// Times every burst, with its way over the bus, if that is wanted.
-    pub watch: Option<Watch>,
+    /// Times every burst, including its bus transfer, if set.
+    pub stopwatch: Option<Stopwatch>,
 }
 
-impl Home {
+impl AttachedMemory {
     /// Reads or writes `words` words, burst by burst.
     pub async fn access(&self, words: u64) {
         for burst in self.memory.bursts(words) {
-            match &self.watch {
-                Some(watch) => watch.time(self.burst(burst)).await,
+            match &self.stopwatch {
+                Some(stopwatch) => stopwatch.time(self.burst(burst)).await,
                 None => self.burst(burst).await,
             }
         }
@@ -77,62 +77,64 @@ impl Home {
     }
 }
 
-/// A processor. It waits for its memory. Cheap to clone: all clones are the same processor.
+/// A processor. It stalls during memory accesses. Cheap to clone: all clones are the same
+/// processor.
 #[derive(Clone)]
 pub struct Processor {
     sim: Sim,
     config: ProcessorConfig,
-    home: Home,
+    memory: AttachedMemory,
     unit: Resource,
 }
 
 impl Processor {
-    /// A processor called `name` whose words are in `home`.
+    /// A processor called `name` with memory `memory`.
     ///
     /// # Errors
-    /// If [`ProcessorConfig::validate`] refuses `config`.
+    /// If [`ProcessorConfig::validate`] rejects `config`.
     ///
     /// # Panics
     /// If the model already has a component of this name.
-    pub fn new(sim: &Sim, name: &str, config: ProcessorConfig, home: Home) -> Result<Self, ConfigError> {
+    pub fn new(sim: &Sim, name: &str, config: ProcessorConfig, memory: AttachedMemory) -> Result<Self, ConfigError> {
         config.validate()?;
-        Ok(Self { sim: sim.clone(), config, home, unit: Resource::new(sim, name) })
+        Ok(Self { sim: sim.clone(), config, memory, unit: Resource::new(sim, name) })
     }
 
-    /// Where its words are.
-    pub const fn home(&self) -> &Home {
-        &self.home
+    /// Its memory.
+    pub const fn memory(&self) -> &AttachedMemory {
+        &self.memory
     }
 
-    /// Does `work` when it is this one's turn.
+    /// Performs `work` in first-come, first-served order.
     pub async fn run(&self, work: Work) {
         let held = self.unit.acquire().await;
         self.work(&held, self.config.context_switch_instructions, work).await;
     }
 
-    /// Does `work` before all that is not urgent, after what it does now.
+    /// Performs `work` before all other waiting work, after the current one.
     pub async fn interrupt(&self, work: Work) {
         let held = self.unit.acquire_urgently().await;
         self.work(&held, self.config.interrupt_instructions, work).await;
     }
 
-    /// Waits for its turn and keeps the processor, for what it does itself with buses and memories.
+    /// Waits for the processor and holds it, for a caller that accesses buses and memories itself.
     pub async fn acquire(&self) -> Held {
         self.unit.acquire().await
     }
 
-    /// What is waiting or being done.
+    /// Number of tasks present, including the current one.
     pub fn present(&self) -> u64 {
         self.unit.present()
     }
 
-    /// The time of so many instructions that miss no cache.
+    /// Execution time of `instructions` instructions without cache misses.
     pub fn compute_time(&self, instructions: u64) -> Duration {
         Duration::from_nanos((instructions as f64 * 1e3 / self.config.mips).round() as u64)
     }
 
-    /// What was done since the warm-up ended. A processor that waits for its memory counts as busy.
-    pub fn report(&self) -> Report {
+    /// Statistics since the end of the warm-up. A processor that stalls on its memory counts as
+    /// busy.
+    pub fn report(&self) -> ComponentReport {
         self.unit.report()
     }
 
@@ -141,8 +143,8 @@ impl Processor {
         self.sim.sleep(self.compute_time(instructions)).await;
         let fetched = instructions as f64 * (1.0 - self.config.instruction_hits);
         let missed = work.data_words as f64 * (1.0 - self.config.data_hits);
-        self.home.access((fetched + missed).round() as u64).await;
-        self.home.access(work.stream_words).await;
+        self.memory.access((fetched + missed).round() as u64).await;
+        self.memory.access(work.stream_words).await;
     }
 }
 
@@ -164,17 +166,18 @@ mod tests {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
         let memory = MemoryConfig { word_ns: 80, word_bits: 32, burst_words: 16, ports: 1 };
-        let home = Home { bus: None, memory: Memory::new(&sim, "memory", memory).unwrap(), watch: None };
-        let processor = Processor::new(&sim, "processor", config, home).unwrap();
+        let memory =
+            AttachedMemory { bus: None, memory: Memory::new(&sim, "memory", memory).unwrap(), stopwatch: None };
+        let processor = Processor::new(&sim, "processor", config, memory).unwrap();
         simulation.spawn(async move { processor.run(work).await });
         simulation.run();
         sim.now().as_nanos()
     }
 
     #[test]
-    fn work_takes_its_instructions_and_what_misses_the_caches() {
+    fn the_duration_of_work_is_instructions_plus_cache_misses() {
         let work = Work { instructions: 100, data_words: 50, stream_words: 30 };
-        // 100 at 40 ns, 50 + 30 words at 80 ns.
+        // 100 instructions of 40 ns, 50 + 30 words of 80 ns.
         assert_eq!(time_of(CONFIG, work), 4_000 + 6_400);
         assert_eq!(time_of(ProcessorConfig { data_hits: 0.5, ..CONFIG }, work), 4_000 + 4_400);
         assert_eq!(time_of(ProcessorConfig { instruction_hits: 0.9, ..CONFIG }, work), 4_000 + 6_400 + 800);
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_that_cannot_be_is_refused_by_name() {
+    fn an_invalid_processor_is_rejected_by_key() {
         assert_eq!(ProcessorConfig { mips: 0.0, ..CONFIG }.validate().unwrap_err().key, "mips");
         assert_eq!(ProcessorConfig { mips: f64::NAN, ..CONFIG }.validate().unwrap_err().key, "mips");
         assert_eq!(ProcessorConfig { data_hits: 1.5, ..CONFIG }.validate().unwrap_err().key, "data_hits");

@@ -1,7 +1,8 @@
-//! A transputer: one processor that runs processes of two priorities, one at a time.
+//! Transputers: processors that run processes of two priorities, one at a time.
 //!
-//! Processes of low priority run in turn, each until it waits. Those of high priority run as soon as they have work, and who was
-//! interrupted goes on where it was. Time slices are left out: no process of a protocol works for as long as one lasts.
+//! Low-priority processes run in turn, each until it waits. High-priority processes preempt them as
+//! soon as they have work; the preempted process then resumes. Time slices are not modelled: no
+//! protocol process runs for as long as one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,14 +13,14 @@ use std::task::Poll;
 use units::{Duration, Instant};
 
 use crate::kernel::{Sim, TaskId};
-use crate::observe::{Ledger, Observed, Report};
+use crate::observe::{Accounting, ComponentReport, Observed};
 
-/// Who goes first.
+/// Scheduling priority of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Priority {
-    /// Runs when nothing of high priority can; first come, first served.
+    /// Runs when no high-priority process can run; first come, first served.
     Low,
-    /// Interrupts what is of low priority, never what is of high.
+    /// Preempts low-priority processes, never high-priority ones.
     High,
 }
 
@@ -29,18 +30,18 @@ pub struct Transputer {
     inner: Rc<Inner>,
 }
 
-/// A process that has its place on one processor. Cheap to clone.
+/// A process placed on one processor. Cheap to clone.
 #[derive(Clone)]
 pub struct Process {
     processor: Rc<Inner>,
     priority: Priority,
     index: usize,
-    books: Rc<Books>,
+    stats: Rc<ProcessStats>,
 }
 
-/// What one process has done.
+/// Statistics of one process.
 #[derive(Default)]
-struct Books {
+struct ProcessStats {
     worked_ns: Cell<u64>,
     times: Cell<u64>,
 }
@@ -48,7 +49,7 @@ struct Books {
 struct Inner {
     sim: Sim,
     name: String,
-    /// What it costs to go on with another process than the last one.
+    /// Cost of switching to another process than the last one.
     switch: Duration,
     state: RefCell<State>,
 }
@@ -61,8 +62,8 @@ struct State {
     last: Option<usize>,
     next_ticket: u64,
     processes: usize,
-    books: Vec<Rc<Books>>,
-    ledger: Ledger,
+    stats: Vec<Rc<ProcessStats>>,
+    accounting: Accounting,
     busy_ns: u128,
 }
 
@@ -80,13 +81,13 @@ struct Job {
 struct Running {
     job: Job,
     since: Instant,
-    /// When changing to its process is over and its own work begins.
+    /// When the switch to its process is complete and its own work starts.
     works_from: Instant,
     until: Instant,
 }
 
 impl Transputer {
-    /// A processor called `name` that takes `switch` to change from a process to another.
+    /// A processor called `name` that takes `switch` for each change of process.
     ///
     /// # Panics
     /// If the model already has a component of this name.
@@ -98,8 +99,8 @@ impl Transputer {
             last: None,
             next_ticket: 0,
             processes: 0,
-            books: Vec::new(),
-            ledger: Ledger::default(),
+            stats: Vec::new(),
+            accounting: Accounting::default(),
             busy_ns: 0,
         };
         let inner = Rc::new(Inner { sim: sim.clone(), name: name.to_owned(), switch, state: RefCell::new(state) });
@@ -107,55 +108,56 @@ impl Transputer {
         Self { inner }
     }
 
-    /// A new process with its place here.
+    /// A new process on this processor.
     pub fn process(&self, priority: Priority) -> Process {
         let mut state = self.inner.state.borrow_mut();
-        let (index, books) = (state.processes, Rc::new(Books::default()));
+        let (index, stats) = (state.processes, Rc::new(ProcessStats::default()));
         state.processes += 1;
-        state.books.push(Rc::clone(&books));
-        Process { processor: Rc::clone(&self.inner), priority, index, books }
+        state.stats.push(Rc::clone(&stats));
+        Process { processor: Rc::clone(&self.inner), priority, index, stats }
     }
 
-    /// What was done since the warm-up ended. A customer is a stretch of work that a process asked for.
-    pub fn report(&self) -> Report {
+    /// Statistics since the end of the warm-up. A customer is one call of [`Process::run`].
+    pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
 }
 
 impl Process {
-    /// Works for `work` on the processor, waiting for it as its priority demands. Changing processes is not part of `work`.
+    /// Works for `work` on the processor, after waiting for it according to the priority. The
+    /// process switch is not part of `work`.
     pub async fn run(&self, work: Duration) {
         if work.is_zero() {
             return;
         }
         let processor = &*self.processor;
-        let ticket = processor.join(self, work);
+        let ticket = processor.submit(self, work);
         let guard = Guard { processor, ticket };
         poll_fn(|_| if processor.is_done(ticket) { Poll::Ready(()) } else { Poll::Pending }).await;
-        // The end is in the books already.
+        // `is_done` has already recorded the end.
         std::mem::forget(guard);
-        self.books.worked_ns.set(self.books.worked_ns.get() + work.as_nanos());
-        self.books.times.set(self.books.times.get() + 1);
+        self.stats.worked_ns.set(self.stats.worked_ns.get() + work.as_nanos());
+        self.stats.times.set(self.stats.times.get() + 1);
     }
 
-    /// Whether both have their place on one processor.
-    pub fn is_beside(&self, other: &Self) -> bool {
+    /// Whether both processes are on the same processor.
+    pub fn is_on_same_processor(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.processor, &other.processor)
     }
 
-    /// What it has worked since the warm-up ended.
+    /// Work done since the end of the warm-up.
     pub fn worked(&self) -> Duration {
-        Duration::from_nanos(self.books.worked_ns.get())
+        Duration::from_nanos(self.stats.worked_ns.get())
     }
 
-    /// How many stretches of work it has done since the warm-up ended.
+    /// Number of completed calls of [`run`](Self::run) since the end of the warm-up.
     pub fn times(&self) -> u64 {
-        self.books.times.get()
+        self.stats.times.get()
     }
 }
 
 impl Inner {
-    fn join(&self, process: &Process, work: Duration) -> u64 {
+    fn submit(&self, process: &Process, work: Duration) -> u64 {
         let now = self.sim.now();
         let mut state = self.state.borrow_mut();
         let ticket = state.next_ticket;
@@ -169,7 +171,7 @@ impl Inner {
             remaining: work,
             has_begun: false,
         };
-        state.ledger.arrive(now);
+        state.accounting.arrive(now);
         match process.priority {
             Priority::Low => state.low.push_back(job),
             Priority::High => {
@@ -181,7 +183,7 @@ impl Inner {
         ticket
     }
 
-    /// True once the work is done; then the next one has the processor.
+    /// True once the work is done; the next job is then dispatched.
     fn is_done(&self, ticket: u64) -> bool {
         let now = self.sim.now();
         let mut state = self.state.borrow_mut();
@@ -192,15 +194,15 @@ impl Inner {
         ended
     }
 
-    /// Who runs leaves the processor for good.
+    /// Removes the running job from the processor.
     fn leave(&self, state: &mut State, now: Instant) {
         let Some(running) = state.running.take() else { return };
         state.busy_ns += u128::from(now.saturating_since(running.since).as_nanos());
-        state.ledger.depart(now, running.job.arrived);
+        state.accounting.depart(now, running.job.arrived);
         self.dispatch(state, now);
     }
 
-    /// Gives an idle processor to who is next.
+    /// Assigns an idle processor to the next job.
     fn dispatch(&self, state: &mut State, now: Instant) {
         if state.running.is_some() {
             return;
@@ -208,7 +210,7 @@ impl Inner {
         let Some(mut job) = state.high.pop_front().or_else(|| state.low.pop_front()) else { return };
         if !job.has_begun {
             job.has_begun = true;
-            state.ledger.begin(now.saturating_since(job.arrived));
+            state.accounting.begin(now.saturating_since(job.arrived));
         }
         let switch = if state.last == Some(job.process) { Duration::ZERO } else { self.switch };
         state.last = Some(job.process);
@@ -220,19 +222,19 @@ impl Inner {
 }
 
 impl State {
-    /// Takes the processor from work of low priority, which goes on later, before all others of its kind.
+    /// Preempts low-priority work. It resumes later, before all other low-priority jobs.
     fn interrupt(&mut self, now: Instant) {
-        // At its end nothing is left to go on with: its process is about to leave.
+        // A job at its end has nothing left to resume: its process is about to remove it.
         let can = |running: &mut Running| running.job.priority == Priority::Low && running.until > now;
         let Some(Running { mut job, since, works_from, .. }) = self.running.take_if(can) else { return };
         self.busy_ns += u128::from(now.saturating_since(since).as_nanos());
-        // Changing to it, even in part, has to be done again.
+        // A process switch, even a partial one, is repeated.
         job.remaining = job.remaining.saturating_sub(now.saturating_since(works_from));
         self.low.push_front(job);
     }
 }
 
-/// Takes work back that nobody waits for any more.
+/// Removes work whose future is dropped.
 struct Guard<'a> {
     processor: &'a Inner,
     ticket: u64,
@@ -247,11 +249,11 @@ impl Drop for Guard<'_> {
             processor.leave(&mut state, now);
             return;
         }
-        let State { low, high, ledger, .. } = &mut *state;
+        let State { low, high, accounting, .. } = &mut *state;
         for queue in [low, high] {
             if let Some(index) = queue.iter().position(|job| job.ticket == ticket) {
-                let job = queue.remove(index).expect("it was found there");
-                ledger.depart(now, job.arrived);
+                let job = queue.remove(index).expect("the index was just found");
+                accounting.depart(now, job.arrived);
             }
         }
     }
@@ -260,24 +262,24 @@ impl Drop for Guard<'_> {
 impl Observed for Inner {
     fn reset(&self, now: Instant) {
         let mut state = self.state.borrow_mut();
-        state.ledger.reset(now);
+        state.accounting.reset(now);
         state.busy_ns = 0;
         if let Some(running) = &mut state.running {
             running.since = now;
         }
-        for books in &state.books {
-            books.worked_ns.set(0);
-            books.times.set(0);
+        for stats in &state.stats {
+            stats.worked_ns.set(0);
+            stats.times.set(0);
         }
     }
 
-    fn report(&self, now: Instant) -> Report {
+    fn report(&self, now: Instant) -> ComponentReport {
         let state = self.state.borrow();
         let running = state
             .running
             .as_ref()
             .map_or(0, |running| now.min(running.until).saturating_since(running.since).as_nanos());
-        state.ledger.report(&self.name, now, Some(1), state.busy_ns + u128::from(running))
+        state.accounting.report(&self.name, now, Some(1), state.busy_ns + u128::from(running))
     }
 }
 

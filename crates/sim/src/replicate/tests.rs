@@ -1,28 +1,28 @@
-//! Deciding how many runs are enough, on any number of threads.
+//! Tests of the number of runs, on any number of threads, and of warm-up removal.
 
 use units::Instant;
 
 use super::*;
 use crate::{Facility, Stream};
 
-/// A little queue: its mean sojourn in nanoseconds, and the events it took.
+/// A short simulation of a queue: its mean sojourn time in nanoseconds and its number of events.
 fn queue(seed: u64, run: u64) -> (f64, u64) {
     let mut simulation = Simulation::new(seed, run);
     let sim = simulation.sim();
-    let desk = Facility::new(&sim, "desk", 1);
-    let customers = desk.clone();
+    let server = Facility::new(&sim, "desk", 1);
+    let customers = server.clone();
     simulation.spawn(async move {
         let (mut gaps, mut work) = (sim.stream("gaps"), sim.stream("work"));
         loop {
             sim.sleep(gaps.exponential(Duration::from_nanos(2_000))).await;
-            let (desk, service) = (customers.clone(), work.exponential(Duration::from_nanos(1_000)));
+            let (server, service) = (customers.clone(), work.exponential(Duration::from_nanos(1_000)));
             sim.spawn(async move {
-                desk.serve(service).await;
+                server.serve(service).await;
             });
         }
     });
     simulation.run_measured(Duration::from_micros(20), Duration::from_micros(200));
-    (desk.report().mean_sojourn.as_nanos() as f64, simulation.events())
+    (server.report().mean_sojourn.as_nanos() as f64, simulation.events())
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn runs_are_added_until_every_figure_is_precise_and_the_bound_holds() {
 }
 
 #[test]
-fn a_panic_of_a_run_is_not_swallowed() {
+fn a_panic_in_a_run_propagates() {
     for threads in [1, 3] {
         let plan = Replications { threads, ..Replications::new(1, 8) };
         let outcome = std::panic::catch_unwind(|| plan.run(|_, run| assert_ne!(run, 5)));
@@ -64,19 +64,19 @@ fn a_panic_of_a_run_is_not_swallowed() {
 }
 
 #[test]
-fn a_measurement_begins_when_the_warm_up_is_over() {
+fn a_measurement_begins_at_the_end_of_the_warm_up() {
     let mut simulation = Simulation::new(1, 0);
-    let desk = Facility::new(&simulation.sim(), "desk", 1);
-    let customer = desk.clone();
+    let server = Facility::new(&simulation.sim(), "desk", 1);
+    let customer = server.clone();
     simulation.spawn(async move {
         customer.serve(Duration::from_nanos(150)).await;
     });
     simulation.run_measured(Duration::from_nanos(100), Duration::from_nanos(100));
     assert_eq!(simulation.sim().now(), Instant::from_nanos(200));
-    assert!((desk.report().utilisation - 0.5).abs() < 1e-12);
+    assert!((server.report().utilisation - 0.5).abs() < 1e-12);
 }
 
-/// Values that remember: each is 0.9 times the last one and something new of variance 1.
+/// Autocorrelated values: each is 0.9 times the previous one plus noise of variance 1.
 fn remembering(count: usize, start: f64) -> Vec<f64> {
     let mut stream = Stream::new(11, 0, "values");
     let mut value = start;
@@ -90,15 +90,16 @@ fn remembering(count: usize, start: f64) -> Vec<f64> {
 }
 
 #[test]
-fn batches_must_be_longer_than_what_the_values_remember() {
+fn batches_must_be_longer_than_the_autocorrelation() {
     let values = remembering(40_000, 0.0);
     let short = batch_means(&values, 20_000, 0.95).unwrap();
     let long = batch_means(&values, 20, 0.95).unwrap();
     assert!(short.correlation > 0.7 && long.correlation.abs() < 0.5, "{short:?} {long:?}");
-    // The true one: the sum of a value's consequences is 10, so 1.96 * 10 / sqrt(40000) = 0.098.
+    // The true half-width: the autocorrelations sum to a factor of 10, so 1.96 * 10 / sqrt(40000) =
+    // 0.098.
     let half = |of: BatchMeans| of.estimate.plus_minus.unwrap();
     assert!((0.06..0.16).contains(&half(long)), "{long:?}");
-    assert!(half(short) < 0.04, "too sure of itself: {short:?}");
+    assert!(half(short) < 0.04, "the interval is too narrow: {short:?}");
     assert!(long.estimate.range().0 < 0.0 && 0.0 < long.estimate.range().1);
     assert_eq!(
         (batch_means(&values[..3], 4, 0.95), batch_means(&values, 1, 0.95), batch_means(&[], 0, 0.95)),
@@ -107,13 +108,13 @@ fn batches_must_be_longer_than_what_the_values_remember() {
 }
 
 #[test]
-fn a_warm_up_is_found_where_it_ends() {
-    // From 200 down to nothing with a half-life of 6.6 values: lost in the noise after some 40.
+fn the_end_of_the_warm_up_is_detected() {
+    // Decays from 200 with a half-life of 6.6 values and is below the noise after some 40.
     let cut = mser5(&remembering(2_000, 200.0)).unwrap();
     assert!((25..=100).contains(&cut), "{cut}");
-    // Without one, little is cut.
+    // Without a warm-up, little is cut.
     assert!(mser5(&remembering(2_000, 0.0)).unwrap() < 400);
-    // A run that is all warm-up tells nothing.
+    // A run that consists of warm-up only gives no result.
     let climbing: Vec<f64> = (0..1_000).map(f64::from).collect();
     assert_eq!(mser5(&climbing), None);
 }

@@ -1,4 +1,4 @@
-//! What deciders may use.
+//! The input of deciders.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -8,7 +8,8 @@ use measure::Estimate;
 use crate::outcome::{Cell, Check, Column, Outcome};
 use crate::study::Options;
 
-/// Options, and what studies found under them: each runs once, when the first decider asks. Several threads may ask.
+/// Options, and the outcomes of studies under them. Each study runs once, when the first decider
+/// requests it. Threads may share a context.
 #[derive(Debug)]
 pub struct Context {
     /// How models and studies are run.
@@ -16,10 +17,10 @@ pub struct Context {
     outcomes: Arc<Outcomes>,
 }
 
-/// What studies found, by their names.
+/// Outcomes by study ID.
 type Outcomes = Mutex<BTreeMap<&'static str, Arc<OnceLock<Found>>>>;
 
-/// What a study found, with its name for the words of a panic.
+/// The outcome of a study, with its ID for panic messages.
 #[derive(Clone, Debug)]
 pub struct Found {
     id: &'static str,
@@ -27,21 +28,22 @@ pub struct Found {
 }
 
 impl Context {
-    /// Nothing has run yet.
+    /// A context without outcomes.
     pub fn new(options: Options) -> Self {
         Self { options, outcomes: Arc::default() }
     }
 
-    /// The same, with the same outcomes, for one who may use so many threads: they change no outcome.
+    /// The same context, with the same outcomes, for a caller that may use `threads` threads. The
+    /// number of threads does not affect outcomes.
     #[must_use]
     pub fn with_threads(&self, threads: usize) -> Self {
         Self { options: Options { threads, ..self.options }, outcomes: Arc::clone(&self.outcomes) }
     }
 
-    /// What the study of this name finds.
+    /// The outcome of the study with this ID.
     ///
     /// # Panics
-    /// If there is no such study: deciders name those of this crate.
+    /// If there is no such study: deciders use IDs of this crate.
     pub fn study(&self, id: &'static str) -> Found {
         let cell = {
             let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +56,7 @@ impl Context {
         cell.get_or_init(run).clone()
     }
 
-    /// What all studies found that were asked for.
+    /// The outcomes of all studies that were requested.
     #[cfg(test)]
     pub(super) fn outcomes(&self) -> Vec<Found> {
         let outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,24 +65,24 @@ impl Context {
 }
 
 impl Found {
-    /// All of it.
+    /// The whole outcome.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// The first cell in a row and a column of these names, and its column.
+    /// The first cell with this row label and column name, and its column.
     ///
     /// # Panics
-    /// If there is none: names of studies and deciders have to fit.
+    /// If there is none: the names in deciders must match those of the studies.
     pub fn cell(&self, row: &str, column: &str) -> (&Column, &Cell) {
         self.find(row, |candidate| candidate.name == column)
             .unwrap_or_else(|| panic!("{} has no row {row:?} with a column {column:?}", self.id))
     }
 
-    /// Our value there, of the column with this name and this unit.
+    /// Our value in the column with this name and unit.
     ///
     /// # Panics
-    /// If there is no such cell, or nothing was found.
+    /// If there is no such cell, or it has no value.
     pub fn ours_in(&self, row: &str, column: &str, unit: &str) -> Estimate {
         let cell = self.find(row, |candidate| candidate.name == column && candidate.unit == unit);
         let ours = cell.and_then(|(_, cell)| cell.ours);
@@ -95,7 +97,7 @@ impl Found {
         })
     }
 
-    /// The points of the first curve of this name.
+    /// The points of the first series of this name.
     ///
     /// # Panics
     /// If there is none.
@@ -104,16 +106,16 @@ impl Found {
         &curve.unwrap_or_else(|| panic!("{} has no curve {series:?}", self.id)).points
     }
 
-    /// Our value there.
+    /// Our value in this cell.
     ///
     /// # Panics
-    /// As [`cell`](Self::cell), and if nothing was found.
+    /// As [`cell`](Self::cell), and if it has no value.
     pub fn ours(&self, row: &str, column: &str) -> Estimate {
         let ours = self.cell(row, column).1.ours;
         ours.unwrap_or_else(|| panic!("{} found nothing in row {row:?}, column {column:?}", self.id))
     }
 
-    /// Whether ours is within the tolerance that the study promises there; false if it promises nothing.
+    /// Whether our value is within the tolerance of the cell; false if it has none.
     ///
     /// # Panics
     /// As [`cell`](Self::cell).
@@ -121,10 +123,10 @@ impl Found {
         self.cell(row, column).1.is_within() == Some(true)
     }
 
-    /// The value of a curve at a place.
+    /// The value of a series at `at`.
     ///
     /// # Panics
-    /// If there is no such picture, curve or point.
+    /// If there is no such plot, series or point.
     pub fn point(&self, title: &str, series: &str, at: f64) -> Estimate {
         let plot = self.outcome.plots.iter().find(|plot| plot.title == title);
         let curve = plot.and_then(|plot| plot.series.iter().find(|candidate| candidate.name == series));
@@ -132,7 +134,7 @@ impl Found {
         point.unwrap_or_else(|| panic!("{} has no point {at} of {series:?} in {title:?}", self.id)).1
     }
 
-    /// The check whose statement begins so.
+    /// The check whose statement starts with `beginning`.
     ///
     /// # Panics
     /// If there is none.

@@ -1,10 +1,10 @@
-//! Small models for claims that no study covers: as much as the claim speaks of, and no more.
+//! Minimal models for claims that no study covers.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | [`node`] | processors before channels, a closed network of queues |
-//! | [`pacing`] | bursts and even spacing at a small buffer |
-//! | [`small_writes`] | Nagle and delayed acknowledgements over a large MTU |
+//! | [`node`] | processors in front of channels, a closed queueing network |
+//! | [`pacing`] | bursts and paced cells at a small buffer |
+//! | [`small_writes`] | Nagle's algorithm and delayed acknowledgements over a large MTU |
 
 pub(super) mod node;
 pub(super) mod pacing;

@@ -1,4 +1,5 @@
-//! What document 000 does not say: one list for its studies, tried on each one's headline figure.
+//! Parameters that Nahum et al. 1996 do not give. All studies share the list; alternatives are
+//! evaluated on the main figure of each study.
 
 use measure::Estimate;
 
@@ -8,16 +9,17 @@ use super::speedup::{Assumed, setup_with};
 use crate::Choice;
 use crate::study::Options;
 
-/// A figure of a study that shows how much hangs on a choice: of the setup that these assumptions and options make.
+/// A figure of a study that shows its sensitivity to a choice, as a function of these assumptions
+/// and options.
 #[derive(Clone, Copy)]
-pub(super) struct Headline {
-    /// With its unit.
+pub(super) struct MainFigure {
+    /// The name with its unit.
     pub(super) name: &'static str,
     pub(super) ours: fn(&Assumed, &Options) -> Estimate,
 }
 
-impl Headline {
-    /// `choice`, which might be `value` as well, with `change`.
+impl MainFigure {
+    /// Adds the alternative `value`, made by `change`, to `choice`.
     pub(super) fn or(self, choice: Choice, value: &'static str, change: impl Fn(&mut Assumed)) -> Choice {
         let mut assumed = Assumed::default();
         change(&mut assumed);
@@ -25,7 +27,7 @@ impl Headline {
     }
 }
 
-/// How many times faster than one all processors of the paper are, with `stack` of its stacks.
+/// Speedup of all processors of the paper over one, for one of its stacks.
 pub(super) fn speedup_of(stack: fn(&Throughput) -> &Stack, assumed: &Assumed, options: &Options) -> Estimate {
     let paper = Throughput::load();
     let rate = |processors| {
@@ -35,26 +37,29 @@ pub(super) fn speedup_of(stack: fn(&Throughput) -> &Stack, assumed: &Assumed, op
     scaled(rate(paper.processors_max), 1.0 / rate(1).mean)
 }
 
-/// All that the paper's stacks rest on.
-pub(super) fn choices(headline: Headline) -> Vec<Choice> {
+/// All assumptions about the paper's stacks.
+pub(super) fn choices(main_figure: MainFigure) -> Vec<Choice> {
     let serial = Choice::new(
         "serial share",
         "all of the stack without security is done under the connection's lock",
-        "the paper says that handling the connection's state is most of it, and prints no share; no number was fitted",
+        "the paper says that handling the connection's state dominates and prints no share; nothing was fitted",
     );
-    let serial = headline.or(serial, "96 %", |assumed| assumed.serial_share = 0.96);
-    let serial = headline.or(serial, "80 %", |assumed| assumed.serial_share = 0.8);
-    let serial = headline.or(serial, "50 %", |assumed| assumed.serial_share = 0.5);
-    let hand_over = Choice::new(
-        "hand_over_us",
-        "0 us to pass the lock to who waits",
-        "not given; in the time on one processor there is none",
+    let serial = main_figure.or(serial, "96 %", |assumed| assumed.serial_share = 0.96);
+    let serial = main_figure.or(serial, "80 %", |assumed| assumed.serial_share = 0.8);
+    let serial = main_figure.or(serial, "50 %", |assumed| assumed.serial_share = 0.5);
+    let handoff = Choice::new(
+        "handoff_us",
+        "0 us to pass the lock to a waiting processor",
+        "not given; it is not part of the time on one processor",
     );
-    let hand_over = headline.or(hand_over, "5 us", |assumed| assumed.hand_over_us = 5.0);
-    let hand_over = headline.or(hand_over, "20 us", |assumed| assumed.hand_over_us = 20.0);
-    let spread =
-        Choice::new("spread", "ciphers and digests take their mean, give or take 10 %", "not given; caches and memory");
-    let spread = headline.or(spread, "1 %", |assumed| assumed.spread = 0.01);
-    let spread = headline.or(spread, "50 %", |assumed| assumed.spread = 0.5);
-    vec![serial, hand_over, spread]
+    let handoff = main_figure.or(handoff, "5 us", |assumed| assumed.handoff_us = 5.0);
+    let handoff = main_figure.or(handoff, "20 us", |assumed| assumed.handoff_us = 20.0);
+    let spread = Choice::new(
+        "spread",
+        "ciphers and digests take their mean time +-10 %",
+        "not given; caches and memory cause variation",
+    );
+    let spread = main_figure.or(spread, "1 %", |assumed| assumed.spread = 0.01);
+    let spread = main_figure.or(spread, "50 %", |assumed| assumed.spread = 0.5);
+    vec![serial, handoff, spread]
 }

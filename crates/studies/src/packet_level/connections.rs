@@ -1,8 +1,8 @@
-//! 000-connections: more connections, each with a lock of its own.
+//! 000-connections: several connections, each with its own lock.
 
 use measure::Estimate;
 
-use super::assumptions::{self, Headline};
+use super::assumptions::{self, MainFigure};
 use super::curves::table_and_plot;
 use super::model::{Setup, Share, replicate, scaled};
 use super::paper::{Stack, Throughput};
@@ -14,7 +14,8 @@ use crate::{Choice, choices};
 /// The study.
 pub(super) struct Connections;
 
-/// What twelve processors bring to `connections` connections together, by what one brings to one.
+/// Throughput of twelve processors with `connections` connections, relative to one processor with
+/// one connection.
 fn gain(
     paper: &Throughput,
     stack: &Stack,
@@ -34,7 +35,7 @@ impl Study for Connections {
     }
 
     fn title(&self) -> &'static str {
-        "Twelve processors and one to twelve connections: what one connection cannot use"
+        "One to twelve connections on twelve processors"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -42,7 +43,7 @@ impl Study for Connections {
     }
 
     fn choices(&self) -> Vec<Choice> {
-        let headline = Headline {
+        let main_figure = MainFigure {
             name: "gain without security, four connections",
             ours: |assumed, options| {
                 let paper = Throughput::load();
@@ -57,13 +58,17 @@ impl Study for Connections {
         };
         let share = Choice::new(
             "share",
-            "the next packet is of any connection, all alike",
-            "not given; packets of a network come in no order of connections",
+            "the next packet belongs to any connection with equal probability",
+            "not given; packets arrive from a network in no order of connections",
         )
-        .or("a processor stays with its connection", headline.name, bound(4))
-        .or("a processor stays with its connection", "gain without security, twelve connections", bound(12));
+        .or("a processor is assigned to its connection", main_figure.name, bound(4))
+        .or(
+            "a processor is assigned to its connection",
+            "gain without security, twelve connections",
+            bound(12),
+        );
         let mut all = vec![share];
-        all.extend(assumptions::choices(headline));
+        all.extend(assumptions::choices(main_figure));
         all
     }
 
@@ -76,11 +81,11 @@ impl Study for Connections {
         let (bare, digest) = (paper.bare(), paper.digest());
         let curves = [
             ("without security, packets of any connection", curve(bare, Share::AtRandom)),
-            ("without security, a processor stays with its connection", curve(bare, Share::Bound)),
+            ("without security, a processor is assigned to its connection", curve(bare, Share::Bound)),
             ("MD5, packets of any connection", curve(digest, Share::AtRandom)),
         ];
         let (table, plot) = table_and_plot(
-            "Throughput of so many connections on twelve processors, by one on one",
+            "Throughput on twelve processors relative to one connection on one processor",
             Column::new("connections", ""),
             &counts,
             Column::new("gain", ""),
@@ -96,19 +101,20 @@ impl Study for Connections {
             assumptions: choices::assumptions(&self.choices(), options),
             checks: vec![
                 Check::new(
-                    "more connections bring what one cannot",
+                    "more connections reach throughputs that one cannot",
                     grows(mixed) && last > 3.0 * first,
                     format!("{first:.2} with one, {last:.2} with twelve"),
                 ),
                 Check::new(
-                    "processors that stay with a connection never wait for each other",
+                    "processors assigned to connections never wait for each other",
                     bound > last && bound > 0.98 * paper.processors_max as f64,
                     format!("{bound:.2} with twelve connections"),
                 ),
             ],
             notes: vec![
-                "Memory is not modelled: a real machine would reach its end earlier.".to_owned(),
-                "The paper has no numbers for more than one connection, only that they help.".to_owned(),
+                "Memory is not modelled; a real machine would saturate earlier.".to_owned(),
+                "The paper gives no numbers for more than one connection; it only says that more connections help."
+                    .to_owned(),
             ],
         }
     }

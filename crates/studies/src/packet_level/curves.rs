@@ -1,10 +1,11 @@
-//! Some curves over one list of places, as a table and as a picture of the same numbers.
+//! Several curves over the same x values, as a table and as a plot of the same numbers.
 
 use measure::Estimate;
 
 use crate::outcome::{Cell, Column, Plot, Row, Series, Table};
 
-/// A row for each of `places`, a column and a line for each curve, which has a value for each place in the unit of `y`.
+/// One row per entry of `places`, and one column and one series per curve. Each curve has one value
+/// per place, in the unit of `y`.
 pub(super) fn table_and_plot(
     title: &str,
     x: Column,

@@ -1,7 +1,8 @@
-//! Processors that take packets, one each at a time, through the steps of a stack.
+//! Processors that take packets, one at a time each, through the steps of a stack.
 //!
-//! Steps without a lock run on all processors at once. A step of a connection is done by one processor at a time, in the order in
-//! which they came to the lock; who waits does nothing else. That is the parallel x-kernel of document 000, one processor a packet.
+//! Steps without a lock run on all processors in parallel. A step of a connection is executed by
+//! one processor at a time, in order of arrival at the lock; a waiting processor does nothing else.
+//! This is the parallel x-kernel of Nahum et al. 1996 with one processor per packet.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use sim::hardware::ConfigError;
 use sim::{Facility, Sim, Simulation, Stream};
 use units::{Duration, Instant};
 
-use crate::conserved::{assert_conserved, check_books};
+use crate::conserved::{assert_conserved, check_accounting};
 use crate::replicate as replications;
 use crate::study::{Effort, Options};
 use crate::warm_up::Series;
@@ -23,32 +24,33 @@ pub(super) struct Step {
     pub(super) lock: Lock,
 }
 
-/// What a step must hold.
+/// The lock that a step needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lock {
-    /// Nothing: any number of processors at once.
+    /// None: any number of processors in parallel.
     None,
-    /// Its connection's state. Here packets get their numbers on the way out, and are expected in order on the way in.
+    /// The state of its connection. Outgoing packets are numbered here, and incoming packets are
+    /// expected in order.
     Connection,
-    /// Its connection's application.
+    /// The application of its connection.
     Application,
 }
 
-/// Which way packets go.
+/// Direction of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
-    /// Numbered at the connection's lock; looked at when they leave the processor.
+pub(super) enum Direction {
+    /// Numbered at the connection's lock; their order is checked when they leave the processor.
     Out,
-    /// Numbered when a processor takes them; looked at at the connection's lock.
+    /// Numbered when a processor takes them; their order is checked at the connection's lock.
     In,
 }
 
-/// How packets are shared out.
+/// Assignment of packets to processors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Share {
-    /// The next packet is of any connection, all alike.
+    /// The next packet belongs to any connection with equal probability.
     AtRandom,
-    /// A processor stays with its connection.
+    /// A processor is assigned to one connection.
     Bound,
 }
 
@@ -56,54 +58,55 @@ pub(super) enum Share {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Setup {
     pub(super) steps: Vec<Step>,
-    pub(super) way: Way,
+    pub(super) direction: Direction,
     pub(super) processors: usize,
     pub(super) connections: usize,
     pub(super) share: Share,
-    /// Steps without a lock take their mean time, give or take so much of it, uniformly.
+    /// Steps without a lock take their mean time plus or minus this fraction, uniformly
+    /// distributed.
     pub(super) spread: f64,
-    /// What passing a lock to who waits for it adds to the step, in microseconds.
-    pub(super) hand_over_us: f64,
-    /// Until queues at the locks are as they stay.
+    /// Microseconds added to a step when its lock is passed to a waiting processor.
+    pub(super) handoff_us: f64,
+    /// Warm-up until the queues at the locks are in steady state.
     pub(super) warm_up: Duration,
     pub(super) measured: Duration,
 }
 
-/// What came of one run.
+/// Counts of one run.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(super) struct Counts {
-    /// From the beginning of the run on.
+    /// Since the start of the run.
     taken: u64,
     pub(super) packets: u64,
-    /// Packets that a later one of their connection had overtaken where order is looked at.
+    /// Packets overtaken by a later one of their connection at the point where order is checked.
     pub(super) overtaken: u64,
     /// Mean share of time that a connection's lock was held.
     pub(super) lock_utilisation: f64,
 }
 
-/// One connection: its locks, and where its packets are.
+/// A connection: its locks and the numbering of its packets.
 struct Connection {
     state: Facility,
     application: Facility,
-    order: RefCell<Order>,
+    order: RefCell<Numbering>,
 }
 
 #[derive(Default)]
-struct Order {
+struct Numbering {
     next: u64,
-    /// One more than the highest number seen where order is looked at.
+    /// One more than the highest number seen where order is checked.
     seen: u64,
 }
 
-impl Order {
+impl Numbering {
     const fn number(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
         number
     }
 
-    /// Whether a later one was here before.
-    fn look_at(&mut self, number: u64) -> bool {
+    /// Whether a later packet was seen before.
+    fn observe(&mut self, number: u64) -> bool {
         let overtaken = number < self.seen;
         self.seen = self.seen.max(number + 1);
         overtaken
@@ -117,7 +120,7 @@ struct Processor {
     counts: Rc<RefCell<Counts>>,
     index: usize,
     stream: Stream,
-    /// Ends of packets and how long after the one before, if somebody wants to know.
+    /// If set, records the completion times of packets and the time since the previous one.
     log: Option<Rc<RefCell<Series>>>,
 }
 
@@ -140,9 +143,9 @@ impl Processor {
     async fn packet(&mut self, connection: &Connection) {
         let setup = Rc::clone(&self.setup);
         self.counts.borrow_mut().taken += 1;
-        let mut number = match setup.way {
-            Way::In => connection.order.borrow_mut().number(),
-            Way::Out => 0,
+        let mut number = match setup.direction {
+            Direction::In => connection.order.borrow_mut().number(),
+            Direction::Out => 0,
         };
         let mut overtaken = false;
         for step in &setup.steps {
@@ -153,19 +156,19 @@ impl Processor {
                 }
                 Lock::Application => self.hold(&connection.application, step).await,
                 Lock::Connection => {
-                    if setup.way == Way::In {
-                        // The lock is given in the order of coming.
-                        overtaken = connection.order.borrow_mut().look_at(number);
+                    if setup.direction == Direction::In {
+                        // The lock is granted in order of arrival.
+                        overtaken = connection.order.borrow_mut().observe(number);
                     }
                     self.hold(&connection.state, step).await;
-                    if setup.way == Way::Out {
+                    if setup.direction == Direction::Out {
                         number = connection.order.borrow_mut().number();
                     }
                 }
             }
         }
-        if setup.way == Way::Out {
-            overtaken = connection.order.borrow_mut().look_at(number);
+        if setup.direction == Direction::Out {
+            overtaken = connection.order.borrow_mut().observe(number);
         }
         if let Some(log) = &self.log {
             let (now, mut log) = (self.sim.now(), log.borrow_mut());
@@ -179,7 +182,7 @@ impl Processor {
 
     async fn hold(&self, lock: &Facility, step: &Step) {
         let passed_on = lock.present() > 0;
-        let extra = if passed_on { self.setup.hand_over_us } else { 0.0 };
+        let extra = if passed_on { self.setup.handoff_us } else { 0.0 };
         lock.serve(micros(step.mean_us + extra)).await;
     }
 }
@@ -189,45 +192,45 @@ fn micros(us: f64) -> Duration {
 }
 
 impl Setup {
-    /// Whether such a machine can be.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the key that cannot be.
+    /// Names the invalid key.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
-        ConfigError::require(self.processors > 0, "processors", || "nobody would take a packet".to_owned())?;
-        ConfigError::require(self.connections > 0, "connections", || "there would be no packet to take".to_owned())?;
+        ConfigError::require(self.processors > 0, "processors", || "must not be zero".to_owned())?;
+        ConfigError::require(self.connections > 0, "connections", || "must not be zero".to_owned())?;
         ConfigError::require(self.share != Share::Bound || self.connections <= self.processors, "connections", || {
-            format!("{} cannot each have a processor of {} that stays with it", self.connections, self.processors)
+            format!("{} connections cannot each be assigned one of {} processors", self.connections, self.processors)
         })?;
         let is_time = |us: f64| us.is_finite() && us >= 0.0;
         ConfigError::require(self.steps.iter().all(|step| is_time(step.mean_us)), "steps", || {
-            format!("{:?} are no times", self.steps)
+            format!("{:?} has an invalid time", self.steps)
         })?;
         ConfigError::require(self.steps.iter().any(|step| step.mean_us > 0.0), "steps", || {
-            "packets that take no time would be endlessly many at once".to_owned()
+            "at least one step must take time".to_owned()
         })?;
         ConfigError::require((0.0..=1.0).contains(&self.spread), "spread", || {
-            format!("{} is no share of a time", self.spread)
+            format!("{} is not between 0 and 1", self.spread)
         })?;
-        ConfigError::require(is_time(self.hand_over_us), "hand_over_us", || {
-            format!("{} is no time", self.hand_over_us)
+        ConfigError::require(is_time(self.handoff_us), "handoff_us", || {
+            format!("{} is not a valid time", self.handoff_us)
         })?;
-        ConfigError::require(!self.measured.is_zero(), "measured", || "no time, no throughput".to_owned())
+        ConfigError::require(!self.measured.is_zero(), "measured", || "must not be zero".to_owned())
     }
 }
 
 /// One run.
 ///
 /// # Panics
-/// If the setup cannot be: studies make their own.
+/// If the setup is invalid. Studies use valid ones.
 pub(super) fn run(setup: &Setup, seed: u64, number: u64) -> Counts {
-    simulate(setup, seed, number).unwrap_or_else(|error| panic!("a study's own setup: {error}"))
+    simulate(setup, seed, number).unwrap_or_else(|error| panic!("invalid setup of a study: {error}"))
 }
 
 /// One run.
 ///
 /// # Errors
-/// Names the key of `setup` that cannot be.
+/// Names the invalid key of `setup`.
 pub(super) fn simulate(setup: &Setup, seed: u64, number: u64) -> Result<Counts, ConfigError> {
     setup.validate()?;
     let mut simulation = Simulation::new(seed, number);
@@ -236,7 +239,7 @@ pub(super) fn simulate(setup: &Setup, seed: u64, number: u64) -> Result<Counts, 
     simulation.reset_statistics();
     let before = *counts.borrow();
     simulation.run_until(Instant::ZERO + setup.warm_up + setup.measured);
-    check_books(&simulation);
+    check_accounting(&simulation);
     let locks: f64 = connections.iter().map(|connection| connection.state.report().utilisation).sum();
     let after = *counts.borrow();
     check_conservation(&after, &connections, setup);
@@ -248,13 +251,14 @@ pub(super) fn simulate(setup: &Setup, seed: u64, number: u64) -> Result<Counts, 
     })
 }
 
-/// When packets are done in a run without a warm-up, as long as with it, and how long after the one before in nanoseconds.
+/// Completion times of packets in a run without a warm-up, with the nanoseconds since the previous
+/// one. The run is as long as one with a warm-up.
 pub(super) fn completions(setup: &Setup, seed: u64, number: u64) -> Series {
     let mut simulation = Simulation::new(seed, number);
     let log = Rc::new(RefCell::new(Series::new()));
     let (connections, counts) = start(&simulation, setup, Some(&log));
     simulation.run_until(Instant::ZERO + setup.warm_up + setup.measured);
-    check_books(&simulation);
+    check_accounting(&simulation);
     check_conservation(&counts.borrow(), &connections, setup);
     log.take()
 }
@@ -288,32 +292,33 @@ fn start(
     (connections, counts)
 }
 
-/// Each packet that was taken is done, or a processor has it; each was numbered once, or has its number still to come.
+/// Checks that each packet taken is done or being processed, and that each was numbered once or is
+/// still to be numbered.
 ///
 /// # Panics
-/// If one is not: the model loses or invents packets.
+/// If this does not hold: the model loses or duplicates packets.
 fn check_conservation(counts: &Counts, connections: &[Connection], setup: &Setup) {
     let places = [("done", counts.packets), ("processors have", setup.processors as u64)];
     assert_conserved("packets", counts.taken, &places);
     let numbered: u64 = connections.iter().map(|connection| connection.order.borrow().next).sum();
-    let is_numbered = match setup.way {
-        Way::In => numbered == counts.taken,
-        Way::Out => (counts.packets..=counts.taken).contains(&numbered),
+    let is_numbered = match setup.direction {
+        Direction::In => numbered == counts.taken,
+        Direction::Out => (counts.packets..=counts.taken).contains(&numbered),
     };
     assert!(is_numbered, "numbers are not conserved: {numbered} were given to {counts:?}");
 }
 
-/// What independent runs say.
+/// Estimates over independent runs.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
-    /// Packets a second.
+    /// Packets per second.
     pub(super) rate: Estimate,
-    /// Overtaken packets, as a share of all.
+    /// Overtaken packets, as a fraction of all.
     pub(super) overtaken: Estimate,
     pub(super) lock_utilisation: Estimate,
 }
 
-/// Independent runs, as many as `options` says.
+/// Independent runs as specified by `options`.
 pub(super) fn replicate(setup: &Setup, options: &Options) -> Measured {
     let one = |seed, number| run(setup, seed, number);
     let runs = replications::replicate(options, one, |counts| vec![counts.packets as f64]);
@@ -327,13 +332,14 @@ pub(super) fn replicate(setup: &Setup, options: &Options) -> Measured {
     }
 }
 
-/// `estimate` times `factor`.
+/// `estimate` multiplied by `factor`.
 pub(super) fn scaled(estimate: Estimate, factor: f64) -> Estimate {
     Estimate { mean: estimate.mean * factor, plus_minus: estimate.plus_minus.map(|half| half * factor) }
 }
 
-/// Warm-up and measured time for packets of so many microseconds, as long as the paper's where that is affordable: its thirty seconds
-/// of 237 us are some 126,000 packets on one processor.
+/// Warm-up and measured time for packets of `packet_us` microseconds, close to the paper's where
+/// affordable: its thirty seconds with packets of 237 us are about 126,000 packets on one
+/// processor.
 pub(super) fn spans(packet_us: f64, effort: Effort) -> (Duration, Duration) {
     let packets = match effort {
         Effort::Quick => 300.0,
@@ -349,19 +355,19 @@ mod tests {
     fn setup() -> Setup {
         Setup {
             steps: vec![Step { mean_us: 10.0, lock: Lock::Connection }],
-            way: Way::Out,
+            direction: Direction::Out,
             processors: 3,
             connections: 1,
             share: Share::AtRandom,
             spread: 0.0,
-            hand_over_us: 0.0,
+            handoff_us: 0.0,
             warm_up: Duration::ZERO,
             measured: Duration::from_millis(1),
         }
     }
 
     #[test]
-    fn machines_that_cannot_be_are_refused_by_name() {
+    fn invalid_machines_are_rejected_by_key() {
         let key = |change: fn(&mut Setup)| {
             let mut setup = setup();
             change(&mut setup);
@@ -373,21 +379,21 @@ mod tests {
         assert_eq!(key(|setup| setup.steps[0].mean_us = f64::NAN), "steps");
         assert_eq!(key(|setup| setup.steps[0].mean_us = 0.0), "steps");
         assert_eq!(key(|setup| setup.spread = 1.5), "spread");
-        assert_eq!(key(|setup| setup.hand_over_us = -1.0), "hand_over_us");
+        assert_eq!(key(|setup| setup.handoff_us = -1.0), "handoff_us");
         assert_eq!(key(|setup| setup.measured = Duration::ZERO), "measured");
         simulate(&setup(), 1, 0).unwrap();
     }
 
     #[test]
     #[should_panic(expected = "packets are not conserved")]
-    fn a_packet_that_no_processor_has_ends_the_run() {
+    fn a_lost_packet_fails_the_run() {
         let counts = simulate(&setup(), 1, 0).unwrap();
         check_conservation(&Counts { taken: counts.taken + 1, ..counts }, &[], &setup());
     }
 
     #[test]
     #[should_panic(expected = "numbers are not conserved")]
-    fn a_packet_without_a_number_ends_the_run() {
+    fn a_packet_without_a_number_fails_the_run() {
         let counts = simulate(&setup(), 1, 0).unwrap();
         check_conservation(&counts, &[], &setup());
     }

@@ -1,4 +1,4 @@
-//! What document 000 says, and what our own stack costs.
+//! The numbers of Nahum et al. 1996, and the costs of our own stack.
 
 use serde::Deserialize;
 
@@ -10,20 +10,21 @@ pub(super) struct Throughput {
     pub(super) stack: Vec<Stack>,
 }
 
-/// A stack of protocols, from the top.
+/// A protocol stack, from the top.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Stack {
     pub(super) name: String,
-    /// On one processor.
+    /// Throughput on one processor.
     pub(super) throughput_mbps: f64,
-    /// Whether a cipher works above TCP, before the lock on the way out, and a digest below it, after the lock.
+    /// Whether a cipher runs above TCP, before the lock for outgoing packets, and a digest below
+    /// it, after the lock.
     #[serde(default)]
     pub(super) above_tcp: bool,
     #[serde(default)]
     pub(super) below_tcp: bool,
-    /// With all processors, if it is printed.
+    /// Speedup with all processors, if printed.
     pub(super) speedup: Option<f64>,
-    /// How the text is read: at least and at most.
+    /// Interpretation of the text: minimum and maximum.
     pub(super) accepted: Option<[f64; 2]>,
 }
 
@@ -50,31 +51,31 @@ struct OurCosts {
 impl Throughput {
     pub(super) fn load() -> Self {
         toml::from_str(include_str!("../../data/000-throughput.toml")).expect(
-            "the project's own data are \
+            "the shipped data are \
             well-formed",
         )
     }
 
-    /// What a packet of this stack takes on one processor, in microseconds.
+    /// Time per packet of this stack on one processor, in microseconds.
     pub(super) fn packet_us(&self, stack: &Stack) -> f64 {
         self.packet_bytes as f64 * 8.0 / stack.throughput_mbps
     }
 
-    /// The stack without security, which is the first.
+    /// The stack without security, the first one.
     pub(super) fn bare(&self) -> &Stack {
         &self.stack[0]
     }
 
-    /// The stack with a digest alone.
+    /// The stack with only a digest.
     pub(super) fn digest(&self) -> &Stack {
         self.stack.iter().find(|stack| stack.below_tcp && !stack.above_tcp).expect("the paper has one")
     }
 }
 
-/// What [`Throughput`] is held against today.
+/// Measured costs of our own stack, for comparison with [`Throughput`].
 pub(super) fn our_sides() -> Vec<OurSide> {
     let costs: OurCosts = toml::from_str(include_str!("../../data/000-our-costs.toml")).expect(
-        "the project's own data are \
+        "the shipped data are \
             well-formed",
     );
     costs.side

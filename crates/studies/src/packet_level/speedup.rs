@@ -2,8 +2,8 @@
 
 use measure::Estimate;
 
-use super::assumptions::{self, Headline};
-use super::model::{Lock, Measured, Setup, Share, Step, Way, completions, replicate, scaled, spans};
+use super::assumptions::{self, MainFigure};
+use super::model::{Direction, Lock, Measured, Setup, Share, Step, completions, replicate, scaled, spans};
 use super::paper::{Stack, Throughput};
 use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
@@ -12,16 +12,17 @@ use crate::{Choice, choices, warm_up};
 /// The study.
 pub(super) struct Speedup;
 
-/// The part of the stack without security that is done under the lock.
+/// The part of the stack without security that runs under the lock.
 const SERIAL_SHARE: f64 = 1.0;
 
-/// How much ciphers and digests vary from packet to packet.
+/// Variation of ciphers and digests from packet to packet.
 const SPREAD: f64 = 0.1;
 
-/// "Minimal": what the stack without security may gain at most.
+/// "Minimal": upper limit for the speedup of the stack without security.
 const MINIMAL: f64 = 2.0;
 
-/// A stack's steps on the way out, of which `serial_share` of the bare stack under the lock.
+/// The steps of a stack for outgoing packets, with `serial_share` of the stack without security
+/// under the lock.
 fn steps(paper: &Throughput, stack: &Stack, serial_share: f64) -> Vec<Step> {
     let bare = paper.packet_us(paper.bare());
     let digest = if stack.below_tcp { paper.packet_us(paper.digest()) - bare } else { 0.0 };
@@ -34,20 +35,20 @@ fn steps(paper: &Throughput, stack: &Stack, serial_share: f64) -> Vec<Step> {
     ]
 }
 
-/// What the paper does not say of its stacks.
+/// Parameters of the stacks that the paper does not give.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Assumed {
-    /// The part of the stack without security that is done under the lock.
+    /// The part of the stack without security that runs under the lock.
     pub(super) serial_share: f64,
-    /// How much ciphers and digests vary from packet to packet.
+    /// Variation of ciphers and digests from packet to packet.
     pub(super) spread: f64,
-    /// What passing the lock on takes.
-    pub(super) hand_over_us: f64,
+    /// Time to pass the lock to a waiting processor.
+    pub(super) handoff_us: f64,
 }
 
 impl Default for Assumed {
     fn default() -> Self {
-        Self { serial_share: SERIAL_SHARE, spread: SPREAD, hand_over_us: 0.0 }
+        Self { serial_share: SERIAL_SHARE, spread: SPREAD, handoff_us: 0.0 }
     }
 }
 
@@ -67,18 +68,18 @@ pub(super) fn setup_with(
     let (warm_up, measured) = spans(paper.packet_us(stack), options.effort);
     Setup {
         steps: steps(paper, stack, assumed.serial_share),
-        way: Way::Out,
+        direction: Direction::Out,
         processors,
         connections: 1,
         share: Share::AtRandom,
         spread: assumed.spread,
-        hand_over_us: assumed.hand_over_us,
+        handoff_us: assumed.handoff_us,
         warm_up,
         measured,
     }
 }
 
-/// A stack's runs on one processor, two and so on.
+/// The runs of a stack on one processor, two and so on.
 struct Curve<'a> {
     stack: &'a Stack,
     points: Vec<Measured>,
@@ -93,7 +94,7 @@ impl Curve<'_> {
         self.speedup(self.points.len())
     }
 
-    /// The whole time of a packet by its time under the lock, or the number of processors.
+    /// The bound: packet time divided by the time under the lock, at most the number of processors.
     fn bound(&self, paper: &Throughput) -> f64 {
         let serial = paper.packet_us(paper.bare()) * SERIAL_SHARE;
         (paper.packet_us(self.stack) / serial).min(self.points.len() as f64)
@@ -102,7 +103,8 @@ impl Curve<'_> {
     fn row(&self, paper: &Throughput) -> Row {
         let bits = paper.packet_bytes as f64 * 8.0 / 1e6;
         let at = |processors: usize| scaled(self.points[processors - 1].rate, bits);
-        // The paper's number, and how far from it the accepted range goes upwards, which is the nearer end.
+        // The paper's number, and the distance to the upper end of the accepted range, which is the
+        // nearer one.
         let speedup = match (self.stack.speedup, self.stack.accepted) {
             (Some(printed), Some([_, most])) => Cell::compared(printed, self.last(), most / printed - 1.0),
             _ => Cell::ours(self.last()),
@@ -127,7 +129,7 @@ impl Study for Speedup {
     }
 
     fn title(&self) -> &'static str {
-        "Four protocol stacks on up to twelve processors, one connection behind one lock"
+        "Four protocol stacks on up to twelve processors, one connection with one lock"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -135,7 +137,7 @@ impl Study for Speedup {
     }
 
     fn choices(&self) -> Vec<Choice> {
-        assumptions::choices(Headline {
+        assumptions::choices(MainFigure {
             name: "speedup of TCP, MD5",
             ours: |assumed, options| assumptions::speedup_of(Throughput::digest, assumed, options),
         })
@@ -153,7 +155,7 @@ impl Study for Speedup {
             Column::new("one processor", "Mb/s"),
             Column::new("twelve processors", "Mb/s"),
             Column::new("speedup", ""),
-            Column::new("bound: packet by serial time", ""),
+            Column::new("bound: packet time / serial time", ""),
             Column::new("lock held, twelve processors", "%"),
         ];
         let title = "Throughput and speedup, send side, one connection".to_owned();
@@ -163,11 +165,11 @@ impl Study for Speedup {
             assumptions: choices::assumptions(&self.choices(), options),
             checks: checks(&paper, &curves).into_iter().chain([warm_up_check(&paper, options)]).collect(),
             notes: vec![
-                "What a packet takes on one processor is the paper's, so the first column comes back by \
+                "The time per packet on one processor is the paper's, so the first column agrees by \
                  construction. Speedups are not fitted to anything."
                     .to_owned(),
-                "The print has a speedup of 8 for the digest, a little more than the bound 7.7 of a stack that is \
-                 serial as a whole: then at least 4 % of the bare stack ran in parallel."
+                "The printed speedup of 8 for the digest is slightly above the bound of 7.7 for a stack that is \
+                 entirely serial: at least 4 % of the stack without security must have run in parallel."
                     .to_owned(),
             ],
         }
@@ -180,14 +182,14 @@ fn plot(curves: &[Curve<'_>]) -> Plot {
         points: (1..=curve.points.len()).map(|count| (count as f64, curve.speedup(count))).collect(),
     };
     Plot {
-        title: "Speedup by processors, send side, one connection".to_owned(),
+        title: "Speedup by number of processors, send side, one connection".to_owned(),
         x: Column::new("processors", ""),
         y: Column::new("speedup", ""),
         series: curves.iter().map(series).collect(),
     }
 }
 
-/// Whether the warm-up suffices where processors wait most, and where hardly any does.
+/// Checks the warm-up with the most and with the least waiting.
 fn warm_up_check(paper: &Throughput, options: &Options) -> Check {
     let mut runs = Vec::new();
     for stack in [paper.digest(), &paper.stack[2]] {
@@ -210,28 +212,28 @@ fn checks(paper: &Throughput, curves: &[Curve<'_>]) -> Vec<Check> {
             format!("{speedup:.2}"),
         ));
     }
-    // The paper has the stacks from the fastest to the slowest.
+    // The paper lists the stacks from the fastest to the slowest.
     let speedups: Vec<_> = curves.iter().map(|curve| curve.last().mean).collect();
     let rates: Vec<_> = curves.iter().map(|curve| curve.points[0].rate.mean).collect();
     let opposite =
         (1..curves.len()).all(|index| rates[index] < rates[index - 1] && speedups[index] > speedups[index - 1] * 0.999);
     checks.push(Check::new(
-        "the more a stack computes for a packet, the slower it is and the better its speedup (equal at the number \
+        "the more a stack computes per packet, the slower it is and the better its speedup (which may equal the number \
          of processors)",
         opposite,
         speedups.iter().map(|speedup| format!("{speedup:.2}")).collect::<Vec<_>>().join(", "),
     ));
     let furthest = curves.iter().map(|curve| 1.0 - curve.last().mean / curve.bound(paper)).fold(0.0, f64::max);
     checks.push(Check::new(
-        "each speedup is its bound, the packet's time by its serial time, to 3 %",
+        "each speedup is its bound, packet time divided by serial time, to 3 %",
         furthest < 0.03,
         format!("at most {:.1} % below", furthest * 100.0),
     ));
     let [bare, digest, des, triple] = [0, 1, 2, 3].map(|index| paper.stack[index].throughput_mbps);
     let orders = (bare / des).log10();
     checks.push(Check::new(
-        "a digest costs nearly one order of magnitude of throughput, a cipher more, three times that cipher three \
-         times more",
+        "a digest costs nearly one order of magnitude of throughput, a cipher more, and three times that cipher \
+         another factor of three",
         (bare / digest).log10() > 0.8 && orders > 1.0 && (des / triple - 3.0).abs() < 0.5,
         format!(
             "{:.1}, {:.0} and {:.2} times; the text's \"nearly two\" for a cipher are {orders:.1} orders",

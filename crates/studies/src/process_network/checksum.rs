@@ -1,6 +1,6 @@
-//! 002-checksum: what TCP's checksum in software would do.
+//! 002-checksum: the effect of computing TCP's checksum in software.
 
-use super::assumptions::{self, Headline};
+use super::assumptions::{self, MainFigure};
 use super::paper::{Figures, Table1};
 use super::run::{exact, run};
 use super::scenarios::TOLERANCE;
@@ -32,18 +32,19 @@ impl Study for Checksum {
     fn choices(&self) -> Vec<Choice> {
         let table = Table1::load();
         let us = Figures::load().checksum_us(&table);
-        let headline = Headline::rate(
+        let main_figure = MainFigure::rate(
             "scenario 2, checksum in software, segments/s",
             with_checksum(Setup::scenario_2(&table), us),
         );
-        let who = Choice::new(
-            "who computes it",
-            "tcp_recv and xtask, each over the whole segment, data not yet in their hands otherwise",
+        let location = Choice::new(
+            "location of the checksum",
+            "tcp_recv and xtask, each over the whole segment, in a separate pass",
             "it was not implemented",
         );
-        let who = headline.or(who, "half of it hidden in copying", move |setup| setup.costs.checksum_us /= 2.0);
-        let mut all = vec![headline.or(who, "ten times faster", move |setup| setup.costs.checksum_us /= 10.0)];
-        all.extend(assumptions::choices(&table, headline));
+        let location =
+            main_figure.or(location, "half of it hidden in copying", move |setup| setup.costs.checksum_us /= 2.0);
+        let mut all = vec![main_figure.or(location, "ten times faster", move |setup| setup.costs.checksum_us /= 10.0)];
+        all.extend(assumptions::choices(&table, main_figure));
         all
     }
 
@@ -54,7 +55,7 @@ impl Study for Checksum {
         let rate = |setup: &Setup| run(setup, options).segments_per_second;
         let (hardware, software) = (rate(&base), rate(&with_checksum(base, us)));
         let adapter = rate(&with_checksum(Setup::scenario_1(&table), us));
-        // What the text's 3 us for 16 bits leave if nothing else took any time.
+        // The rate if the 3 us per 16 bits of the text were the only cost.
         let cap = 1e6 / us;
         let mbps = |rate: f64| Cell::ours(exact(rate * table.segment_bits() / 1e6));
         let row = |label: &str, cell: Cell, rate: f64| Row { label: label.to_owned(), cells: vec![cell, mbps(rate)] };
@@ -71,13 +72,13 @@ impl Study for Checksum {
             }],
             assumptions: choices::assumptions(&self.choices(), options),
             checks: vec![Check::new(
-                "the checksum in software is ruinous: less than a tenth of the throughput is left",
+                "the checksum in software is ruinous: less than a tenth of the throughput remains",
                 software * 10.0 < hardware,
                 format!("{software:.0} of {hardware:.0} segments/s"),
             )],
             notes: vec![format!(
-                "The paper gives 3 us for 16 bits, that is {us:.0} us for a segment; the number compared is what \
-                 that alone would leave, {cap:.0} segments/s."
+                "The paper gives 3 us per 16 bits, that is {us:.0} us per segment; the compared number is the rate if \
+                 that were the only cost, {cap:.0} segments/s."
             )],
             ..Outcome::default()
         }

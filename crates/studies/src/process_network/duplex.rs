@@ -1,6 +1,7 @@
-//! 002-duplex: one processor that receives and one that transmits, against one for both, with data both ways.
+//! 002-duplex: one receive and one transmit processor, compared with one for both, with data in
+//! both directions.
 
-use super::assumptions::{self, Headline};
+use super::assumptions::{self, MainFigure};
 use super::paper::{Figures, Table1};
 use super::run::{exact, run};
 use super::scenarios::TOLERANCE;
@@ -12,7 +13,8 @@ use crate::{Choice, choices};
 /// The study.
 pub(super) struct Duplex;
 
-/// Throughput of both directions on one processor an adapter and on two, in segments a second.
+/// Throughput of both directions together with one and with two processors per adapter, in segments
+/// per second.
 struct Compared {
     one: f64,
     two: f64,
@@ -36,7 +38,7 @@ impl Compared {
     }
 }
 
-/// `setup` with a network that is never in the way.
+/// `setup` with a network that is never the limit.
 pub(super) fn on_a_fast_network(setup: Setup) -> Setup {
     Setup { costs: Costs { network_word_us: 0.0, ..setup.costs }, ..setup }
 }
@@ -47,7 +49,7 @@ impl Study for Duplex {
     }
 
     fn title(&self) -> &'static str {
-        "Data both ways: a processor for each side of the connection against one for both"
+        "Data in both directions: one processor per side of the connection against one for both"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -58,7 +60,7 @@ impl Study for Duplex {
         let table = Table1::load();
         let setup = Setup { traffic: Traffic::BothWays, ..Setup::scenario_2(&table) };
         let gain = |setup: &Setup, options: &Options| exact(Compared::of(setup, options).gain());
-        assumptions::choices(&table, Headline { name: "gain, both ways, scenario 2", setup, figure: gain })
+        assumptions::choices(&table, MainFigure { name: "gain, both directions, scenario 2", setup, figure: gain })
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -77,22 +79,23 @@ impl Study for Duplex {
         ];
         let rows = vec![
             lean.row(
-                "both ways, the protocol alone: no socket layer, no pokes, no network in the way",
+                "both directions, protocol only: no socket layer, no pokes, no network limit",
                 Some(figures.duplex_gain),
             ),
-            line.row("both ways, the protocol alone over the 118 Mb/s line", None),
-            real.row("both ways, scenario 2 with socket layer and pokes", None),
-            copying.row("both ways, scenario 1: the adapter copies", None),
-            one_way.row("one way, scenario 2", None),
+            line.row("both directions, protocol only over the 118 Mb/s line", None),
+            real.row("both directions, scenario 2 with socket layer and pokes", None),
+            copying.row("both directions, scenario 1: the adapter copies", None),
+            one_way.row("one direction, scenario 2", None),
         ];
         let checks = vec![
             Check::new(
-                "the split pays with data both ways even where it costs pokes",
+                "the split pays with data in both directions, even with the cost of pokes",
                 real.gain() > 1.4,
                 format!("{:.2}", real.gain()),
             ),
             Check::new(
-                "with data one way it does not pay: pokes cost more than the little work that moves away",
+                "with data in one direction it does not pay: pokes cost more than the work that moves to the other \
+                 processor",
                 one_way.gain() < 1.0,
                 format!("{:.2}", one_way.gain()),
             ),
@@ -103,10 +106,10 @@ impl Study for Duplex {
             assumptions: choices::assumptions(&self.choices(), options),
             checks,
             notes: vec![
-                "The printed 1.7 is the ratio of the protocol's work alone, (267 + 187) / 267. It leaves out what \
-                 the split itself costs, and the line. With both of them the gain is less."
+                "The printed 1.7 is the ratio of the protocol work alone, (267 + 187) / 267. It excludes the costs of \
+                 the split itself and the line. With both, the gain is smaller."
                     .to_owned(),
-                "One processor needs no pokes: both sides see one state.".to_owned(),
+                "One processor needs no pokes: both sides share one state.".to_owned(),
             ],
             ..Outcome::default()
         }

@@ -1,6 +1,7 @@
-//! 002-interface: the workstation behind the prototype's bus, and what calling the adapter may cost.
+//! 002-interface: the workstation behind the prototype's bus, and the acceptable cost of calling
+//! the adapter.
 
-use super::assumptions::{self, Headline};
+use super::assumptions::{self, MainFigure};
 use super::paper::{Figures, Table1};
 use super::run::{Measured, exact, run};
 use super::scenarios::{TOLERANCE, with_workstation};
@@ -15,7 +16,7 @@ pub(super) struct Interface;
 /// Transputers have words of 32 bits.
 const BITS_PER_WORD: f64 = 32.0;
 
-/// What the workstation spends on calling the adapter, in microseconds for a segment and end.
+/// Time that the workstation spends on calling the adapter, in microseconds per segment and end.
 const CALLS_US: [f64; 8] = [0.0, 50.0, 100.0, 200.0, 300.0, 500.0, 700.0, 1000.0];
 
 impl Study for Interface {
@@ -37,10 +38,11 @@ impl Study for Interface {
         let figure = |setup: &Setup, options: &Options| {
             exact(run(setup, options).segments_per_second * setup.costs.words as f64 * BITS_PER_WORD / 1e6)
         };
-        let headline = Headline { name: "integrated system, Mb/s", setup: with_workstation(&table, copy_us), figure };
+        let main_figure =
+            MainFigure { name: "integrated system, Mb/s", setup: with_workstation(&table, copy_us), figure };
         let call = Choice::new(
             "call",
-            "0 us of the workstation for a segment and end",
+            "0 us on the workstation per segment and end",
             "not given; the upper half of the socket layer runs there",
         );
         let taking = |us: f64| {
@@ -48,9 +50,9 @@ impl Study for Interface {
                 setup.application = Application::OnWorkstation { us_per_segment: copy_us + us };
             }
         };
-        let call = headline.or(call, "50 us", taking(50.0));
-        let mut all = vec![headline.or(call, "100 us", taking(100.0))];
-        all.extend(assumptions::choices(&table, headline));
+        let call = main_figure.or(call, "50 us", taking(50.0));
+        let mut all = vec![main_figure.or(call, "100 us", taking(100.0))];
+        all.extend(assumptions::choices(&table, main_figure));
         all
     }
 
@@ -68,10 +70,10 @@ impl Study for Interface {
         let expected = Cell { paper: Some(figures.integrated_mbps), ..Cell::ours(integrated) };
         let rows = vec![
             Row {
-                label: "as fast as the bus lets the workstation copy".to_owned(),
+                label: "copying by the workstation at the rate of the bus".to_owned(),
                 cells: vec![Cell::compared(figures.workstation_copy_mbps, integrated, TOLERANCE)],
             },
-            Row { label: "as the paper expects, around".to_owned(), cells: vec![expected] },
+            Row { label: "as expected in the paper".to_owned(), cells: vec![expected] },
         ];
         let columns = vec![Column::new("throughput", "Mb/s")];
         Outcome {
@@ -80,19 +82,19 @@ impl Study for Interface {
             assumptions: choices::assumptions(&self.choices(), options),
             checks: checks(&behind_bus, &calls, on_adapter),
             notes: vec![
-                "The printed 30 is an expectation (\"around\"), and below what copying alone allows by a tenth. \
-                 The second table says which cost of calling would explain it."
+                "The printed 30 is an expectation (\"around\") and a tenth below what copying alone allows. \
+                 The second table shows which cost of a call would explain it."
                     .to_owned(),
             ],
         }
     }
 }
 
-/// Throughput in Mb/s by what a call takes, in the order of [`CALLS_US`].
+/// Throughput in Mb/s by duration of a call, in the order of [`CALLS_US`].
 struct Calls {
-    /// If copying takes no time.
+    /// Copying takes no time.
     free: [f64; 8],
-    /// If the workstation copies through the bus.
+    /// The workstation copies through the bus.
     bus: [f64; 8],
 }
 
@@ -107,7 +109,7 @@ impl Calls {
             cells: self.series().map(|(_, curve)| Cell::ours(exact(curve[index]))).to_vec(),
         });
         Table {
-            title: "By what a call of the adapter takes".to_owned(),
+            title: "Throughput by duration of an adapter call".to_owned(),
             columns: self.series().map(|(name, _)| Column::new(name, "Mb/s")).to_vec(),
             rows: rows.collect(),
         }
@@ -119,7 +121,7 @@ impl Calls {
             points: CALLS_US.iter().zip(curve).map(|(&call, &mbps)| (call, exact(mbps))).collect(),
         });
         Plot {
-            title: "Throughput by what a call of the adapter takes".to_owned(),
+            title: "Throughput by duration of an adapter call".to_owned(),
             x: Column::new("call", "us"),
             y: Column::new("throughput", "Mb/s"),
             series: series.to_vec(),
@@ -142,11 +144,11 @@ fn checks(behind_bus: &Measured, calls: &Calls, on_adapter: f64) -> Vec<Check> {
             ),
         ),
         Check::new(
-            "a call of the adapter that is dear enough takes the whole gain over scenario 1",
+            "an adapter call that is expensive enough cancels the whole gain over scenario 1",
             vanishes.is_some(),
             vanishes.map_or_else(
-                || "not within the calls tried".to_owned(),
-                |call| format!("at {call} us a call and end; scenario 1 has {on_adapter:.1} Mb/s"),
+                || "not within the durations tried".to_owned(),
+                |call| format!("at {call} us per call and end; scenario 1 has {on_adapter:.1} Mb/s"),
             ),
         ),
     ]

@@ -1,7 +1,7 @@
-//! 002-memories: one shared memory against one for each side, with data both ways at the line's rate.
+//! 002-memories: one shared memory against one per side, with data in both directions at line rate.
 //!
-//! Every word of a direction is written into a shared memory and read out of it: by the network's interface at the pace of the line,
-//! which does not wait, and by the workstation, which does.
+//! Every word of a direction is written to a shared memory and read from it: by the network
+//! interface at line rate, which cannot wait, and by the workstation, which can.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use units::{Duration, Instant};
 
 use super::paper::Table1;
 use super::run::exact;
-use crate::conserved::{assert_conserved, check_books};
+use crate::conserved::{assert_conserved, check_accounting};
 use crate::outcome::{Cell as TableCell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Effort, Options, Study};
 use crate::{Choice, choices};
@@ -19,24 +19,24 @@ use crate::{Choice, choices};
 /// The study.
 pub(super) struct Memories;
 
-/// Where words wait.
+/// Buffer sizes.
 #[derive(Clone, Copy)]
 struct Buffers {
-    /// Blocks that the network's interface holds while the memory is busy. One more is lost.
+    /// Blocks that the network interface holds while the memory is busy. Further blocks are lost.
     interface_blocks: usize,
     /// Blocks of a direction that wait in memory.
     waiting_blocks: usize,
-    /// Words that are moved in one turn of a memory.
+    /// Words per memory access.
     block_words: u64,
 }
 
-/// Sixteen words, as a burst of a bus; four segments in memory.
+/// Sixteen words, as in a bus burst; four segments in memory.
 const BUFFERS: Buffers = Buffers { interface_blocks: 2, waiting_blocks: 256, block_words: 16 };
 
-/// Cycles that are tried, in nanoseconds a word.
+/// Cycle times in nanoseconds per word.
 const CYCLES_NS: [u64; 12] = [30, 40, 50, 60, 65, 70, 80, 100, 120, 130, 140, 160];
 
-/// How many memories the two directions have, and how fast they are.
+/// Number and speed of the memories for the two directions.
 #[derive(Clone, Copy)]
 struct Setup {
     memories: usize,
@@ -45,7 +45,7 @@ struct Setup {
     buffers: Buffers,
 }
 
-/// A direction: words go from one to the other through its memory.
+/// A direction: words pass from one end to the other through its memory.
 struct Direction {
     sim: Sim,
     memory: Facility,
@@ -55,9 +55,9 @@ struct Direction {
     /// Blocks in the interface's own buffer.
     interface: Store<()>,
     moved: Rc<Cell<u64>>,
-    /// Blocks that came in, those that somebody moves, and those that went out, from the beginning of the run on.
+    /// Blocks that entered, that are being moved, and that left, since the start of the run.
     entered: Cell<u64>,
-    in_hand: Cell<u64>,
+    in_progress: Cell<u64>,
     left: Cell<u64>,
 }
 
@@ -74,7 +74,8 @@ impl Direction {
         self.memory.serve(Duration::from_nanos(self.setup.cycle_ns * self.setup.buffers.block_words)).await;
     }
 
-    /// The line brings a block each so many nanoseconds, or wants one; what finds no room, or nothing, is lost.
+    /// The line delivers, or requests, one block per block time. A block is lost if the buffer is
+    /// full, or empty.
     async fn line(self: Rc<Self>, is_receive: bool) {
         let mut due = Instant::ZERO;
         loop {
@@ -89,32 +90,32 @@ impl Direction {
         }
     }
 
-    /// The interface moves blocks between its buffer and memory.
+    /// The interface moves blocks between its buffer and the memory.
     async fn interface(self: Rc<Self>, is_receive: bool) {
         loop {
             if is_receive {
                 self.interface.take().await;
-                up(&self.in_hand);
+                up(&self.in_progress);
                 self.access().await;
                 self.waiting.put(()).await;
             } else {
                 self.waiting.take().await;
-                up(&self.in_hand);
+                up(&self.in_progress);
                 self.access().await;
                 self.interface.put(()).await;
             }
-            down(&self.in_hand);
+            down(&self.in_progress);
         }
     }
 
-    /// The workstation takes blocks out of memory, or puts them in, as fast as it can.
+    /// The workstation moves blocks from or to the memory as fast as possible.
     async fn workstation(self: Rc<Self>, is_receive: bool) {
         loop {
             if is_receive {
                 self.waiting.take().await;
-                up(&self.in_hand);
+                up(&self.in_progress);
                 self.access().await;
-                down(&self.in_hand);
+                down(&self.in_progress);
                 up(&self.left);
             } else {
                 self.access().await;
@@ -124,22 +125,23 @@ impl Direction {
         }
     }
 
-    /// Each block that came in waits, is moved or has gone out; what the line lost never came in.
+    /// Checks that each block that entered is waiting, being moved or has left. Blocks lost on the
+    /// line never entered.
     ///
     /// # Panics
-    /// If one does not.
+    /// If this does not hold.
     fn check_conservation(&self) {
         let places = [
             ("in memory", self.waiting.len() as u64),
             ("in the interface", self.interface.len() as u64),
-            ("moved", self.in_hand.get()),
-            ("gone", self.left.get()),
+            ("moved", self.in_progress.get()),
+            ("left", self.left.get()),
         ];
         assert_conserved("blocks", self.entered.get(), &places);
     }
 }
 
-/// What both directions move, as a share of what two lines carry.
+/// Throughput of both directions as a fraction of the capacity of two lines.
 fn share_of_line(setup: Setup, options: &Options) -> f64 {
     let blocks: u64 = match options.effort {
         Effort::Quick => 2_000,
@@ -160,7 +162,7 @@ fn share_of_line(setup: Setup, options: &Options) -> f64 {
             interface: Store::new(&sim, &format!("interface {index}"), setup.buffers.interface_blocks),
             moved: Rc::clone(&moved),
             entered: Cell::new(0),
-            in_hand: Cell::new(0),
+            in_progress: Cell::new(0),
             left: Cell::new(0),
         });
         simulation.spawn(Rc::clone(&direction).line(is_receive));
@@ -173,23 +175,24 @@ fn share_of_line(setup: Setup, options: &Options) -> f64 {
     simulation.run_until(warm_up);
     let before = moved.get();
     simulation.run_until(warm_up + Duration::from_nanos(block_ns * blocks));
-    check_books(&simulation);
+    check_accounting(&simulation);
     directions.iter().for_each(|direction| direction.check_conservation());
     (moved.get() - before) as f64 / (2 * blocks) as f64
 }
 
-/// What the line takes for a word.
+/// Line time per word.
 fn word_ns() -> u64 {
     (Table1::load().of("driver_send").us_per_word * 1000.0).round() as u64
 }
 
-/// The slowest memory with which nothing is lost, to the nanosecond.
+/// The slowest memory without loss, to the nanosecond.
 fn slowest_ns(memories: usize, buffers: Buffers, word_ns: u64, options: &Options) -> u64 {
     let keeps_up = |cycle_ns: u64| {
-        // A block may be under way at either edge of the time that counts.
+        // One block may be in transit at either end of the measured interval.
         share_of_line(Setup { memories, cycle_ns, word_ns, buffers }, options) > 0.9995
     };
-    // Halved between a memory that surely keeps up and one that cannot: slower than the line itself.
+    // Bisection between a memory that certainly keeps up and one that cannot because it is slower
+    // than the line.
     let (mut good, mut bad) = (1, word_ns + 1);
     while bad - good > 1 {
         let middle = u64::midpoint(good, bad);
@@ -208,7 +211,7 @@ impl Study for Memories {
     }
 
     fn title(&self) -> &'static str {
-        "One shared memory for both sides against one for each, with data both ways at the line's rate"
+        "One shared memory for both sides against one for each, with data in both directions at line rate"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -227,17 +230,17 @@ impl Study for Memories {
         vec![
             Choice::new(
                 "interface",
-                format!("{interface_blocks} blocks in the interface's own buffer"),
-                "not given; with none the line would have to find the memory idle each time",
+                format!("{interface_blocks} blocks in the interface's buffer"),
+                "not given; without a buffer the memory would have to be idle at every access",
             )
             .or("1 block", figure, with(1, waiting_blocks, block_words))
             .or("8 blocks", figure, with(8, waiting_blocks, block_words)),
-            Choice::new("block", format!("{block_words} words at once"), "not given; as a burst of a bus")
+            Choice::new("block", format!("{block_words} words per access"), "not given; as in a bus burst")
                 .or("4 words", figure, with(interface_blocks, waiting_blocks, 4))
                 .or("64 words", figure, with(interface_blocks, waiting_blocks, 64)),
             Choice::new(
                 "waiting",
-                format!("{waiting_blocks} blocks of a direction in memory"),
+                format!("{waiting_blocks} blocks per direction in memory"),
                 "not given; four segments",
             )
             .or("one segment", figure, with(interface_blocks, waiting_blocks / 4, block_words))
@@ -262,13 +265,13 @@ impl Study for Memories {
         let ratio = two as f64 / one as f64;
         Outcome {
             tables: vec![Table {
-                title: "The slowest memory with which the line loses nothing".to_owned(),
-                columns: vec![Column::new("cycle of a word", "ns")],
+                title: "The slowest memory with which the line reaches its full rate".to_owned(),
+                columns: vec![Column::new("cycle time per word", "ns")],
                 rows: vec![row(names[0], one), row(names[1], two)],
             }],
             plots: vec![Plot {
-                title: "Both directions by the memory's cycle".to_owned(),
-                x: Column::new("cycle of a word", "ns"),
+                title: "Throughput of both directions by memory cycle".to_owned(),
+                x: Column::new("cycle time per word", "ns"),
                 y: Column::new("share of the line", "%"),
                 series: names
                     .iter()
@@ -278,12 +281,12 @@ impl Study for Memories {
             }],
             assumptions: choices::assumptions(&self.choices(), options),
             checks: vec![Check::new(
-                "two memories do with half the speed of one",
+                "two memories need half the speed of one",
                 (1.7..=2.3).contains(&ratio),
                 format!("{one} and {two} ns, {ratio:.2} times as slow"),
             )],
             notes: vec![
-                "The paper gives no numbers for this, only the argument: each word is written and read once, in either \
+                "The paper gives no numbers for this, only the argument: each word is written and read once per \
                  direction."
                     .to_owned(),
             ],

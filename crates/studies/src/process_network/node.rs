@@ -1,4 +1,4 @@
-//! An adapter: its processors, its processes and the state they share.
+//! An adapter: its processors, processes and shared state.
 //!
 //! ```text
 //!   network ─▶ input ─▶ ip_intrsvc ─▶ ip_demux ─▶ tcp_recv ─▶ received ─▶ user_task ─▶ read ─▶ workstation      receive side
@@ -7,8 +7,8 @@
 //!   network ◀─ output ◀───────── ip_send ◀───────── xtask ◀──────── write ◀─────── workstation                 transmit side
 //! ```
 //!
-//! Arrows between processes are synchronous channels but for `input`, `received`, `read` and `output`, which are bounded queues in
-//! shared memory.
+//! Arrows between processes are synchronous channels, except for `input`, `received`, `read` and
+//! `output`, which are bounded queues in shared memory.
 
 mod receive;
 mod transmit;
@@ -23,60 +23,62 @@ use units::{Duration, Instant};
 use super::setup::{Placement, Setup, micros};
 use crate::conserved::assert_conserved;
 
-/// Packets that the receive memory holds for `ip_intrsvc`. Twice a window and its acknowledgements fit, so that none is lost.
+/// Packets that the receive memory holds for `ip_intrsvc`. Two windows with their acknowledgements
+/// fit, so no packet is lost.
 pub(super) const RECEIVE_BUFFERS: usize = 64;
 
-/// Packets that wait for the network interface. With one it would idle between two packets.
+/// Packets that wait for the network interface. With one, it would idle between packets.
 const TRANSMIT_BUFFERS: usize = 2;
 
-/// Windows that the send buffer holds.
+/// Size of the send buffer in windows.
 const SEND_BUFFER_WINDOWS: u32 = 2;
 
 /// Words of an IP and a TCP header without options.
 const HEADER_WORDS: u64 = 10;
 
-/// Words in a remote call, and in its answer: what is wanted, and whether it was done.
+/// Words of a remote call and of its answer: the request, and whether it was done.
 const CALL_WORDS: u64 = 1;
 
-/// When the timer of `rtask` acknowledges what nobody else did (RFC 1122, 4.2.3.2: less than half a second).
+/// Delay after which the timer of `rtask` acknowledges data that are not yet acknowledged (RFC
+/// 1122, 4.2.3.2: less than half a second).
 const ACKNOWLEDGE_AFTER: Duration = Duration::from_millis(200);
 
 const WORD_BYTES: u64 = 4;
 
-/// What is on its way from an adapter to the other.
+/// A packet in transit between adapters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Packet {
     pub(super) has_data: bool,
     /// Segments that the sender of this packet has received.
     acknowledged: u64,
-    /// Segments that it has room for, counted from the first one.
+    /// Segments that its sender can accept, counted from the first one.
     edge: u64,
 }
 
-/// What one side has written into its copy of the connection's state.
+/// Fields that one side has written into its copy of the connection state.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Fields {
-    /// Segments received in order, and those that the application has read.
+    /// Segments received in order, and segments read by the application.
     received: u64,
     read: u64,
-    /// What the peer has acknowledged, and how far it lets us send.
+    /// Segments acknowledged by the peer, and the right edge of its window.
     acknowledged: u64,
     edge: u64,
 }
 
-/// Why an acknowledgement left in a packet of its own.
+/// Why an acknowledgement was sent in a packet of its own.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Acknowledgements {
-    /// Enough was received.
+    /// Enough segments were received.
     pub(super) by_receipt: u64,
     /// The application read enough to open the window.
     pub(super) by_reading: u64,
-    /// Nobody else did in time.
+    /// The timer expired first.
     pub(super) by_timer: u64,
 }
 
 impl Acknowledgements {
-    /// Those after `before`.
+    /// The counts since `before`.
     pub(super) const fn since(self, before: Self) -> Self {
         Self {
             by_receipt: self.by_receipt - before.by_receipt,
@@ -85,13 +87,13 @@ impl Acknowledgements {
         }
     }
 
-    /// All of them.
+    /// The total.
     pub(super) const fn total(self) -> u64 {
         self.by_receipt + self.by_reading + self.by_timer
     }
 }
 
-/// An adapter and its workstation. All processes hold it.
+/// An adapter and its workstation, shared by all processes.
 pub(super) struct Node {
     sim: Sim,
     setup: Setup,
@@ -111,31 +113,32 @@ pub(super) struct Node {
     send_buffer: Store<()>,
     unsent: Cell<u64>,
     sent: Cell<u64>,
-    /// A token: something has changed for `xtask`.
+    /// A token: the state of `xtask` has changed.
     doorbell: Store<()>,
     must_acknowledge: Cell<bool>,
     receive_side: RefCell<Fields>,
     /// The transmit side's copy of what the receive side has written.
     transmit_side: RefCell<Fields>,
-    /// What the last packet acknowledged, and how much of the read it told: as the receive side knows it.
-    told: Cell<u64>,
-    told_read: Cell<u64>,
-    told_at: Cell<Instant>,
+    /// What the last packet acknowledged, and how much reading it reported, as known at the receive
+    /// side.
+    reported: Cell<u64>,
+    reported_read: Cell<u64>,
+    reported_at: Cell<Instant>,
     pub(super) workstation: Facility,
     pub(super) delivered: Cell<u64>,
-    /// When the last one was.
+    /// When the last one was delivered.
     pub(super) delivered_at: Cell<Instant>,
     pub(super) dropped: Cell<u64>,
-    /// Segments that the application has begun to write, and those that somebody has who writes or hands them up.
+    /// Segments that the application has begun to write, and segments being written or passed up.
     written: Cell<u64>,
-    in_hand: Cell<u64>,
-    /// Places in the send buffer that were given back, and segments on their way up.
+    in_progress: Cell<u64>,
+    /// Slots of the send buffer that were released, and segments being passed up.
     freed: Cell<u64>,
-    handed_up: Cell<u64>,
+    being_delivered: Cell<u64>,
     pub(super) acknowledgements: Cell<Acknowledgements>,
 }
 
-/// The processes that work, in Table 1's words.
+/// The processes with work, named as in Table 1.
 pub(super) struct Work {
     pub(super) ip_intrsvc: Process,
     pub(super) ip_demux: Process,
@@ -144,15 +147,15 @@ pub(super) struct Work {
     pub(super) write: Process,
     pub(super) xtask: Process,
     pub(super) ip_send: Process,
-    /// Of the receive side, and of the transmit side.
+    /// On the receive side and on the transmit side.
     pub(super) peek_poke: [Process; 2],
     pub(super) rpc_process: Process,
 }
 
 impl Work {
-    /// Gives every process its processor. Names begin with `node`.
+    /// Assigns every process to a processor. Component names begin with `node`.
     fn place(sim: &Sim, node: &str, setup: &Setup) -> (Vec<Transputer>, Self) {
-        // Of ip_intrsvc, ip_demux, tcp_recv, user_task, write, xtask, ip_send.
+        // Processors of ip_intrsvc, ip_demux, tcp_recv, user_task, write, xtask, ip_send.
         let seats: [usize; 7] = match setup.placement {
             Placement::One => [0; 7],
             Placement::Two => [0, 0, 0, 0, 1, 1, 1],
@@ -211,49 +214,49 @@ impl Node {
             must_acknowledge: Cell::new(false),
             receive_side: RefCell::new(fields),
             transmit_side: RefCell::new(fields),
-            told: Cell::new(0),
-            told_read: Cell::new(0),
-            told_at: Cell::default(),
+            reported: Cell::new(0),
+            reported_read: Cell::new(0),
+            reported_at: Cell::default(),
             workstation: Facility::new(sim, &called("workstation"), 1),
             delivered: Cell::new(0),
             delivered_at: Cell::default(),
             dropped: Cell::new(0),
             written: Cell::new(0),
-            in_hand: Cell::new(0),
+            in_progress: Cell::new(0),
             freed: Cell::new(0),
-            handed_up: Cell::new(0),
+            being_delivered: Cell::new(0),
             acknowledgements: Cell::default(),
         })
     }
 
-    /// Segments from here to `peer`, and room in the send buffer: none is lost, and none comes from nowhere. Packets carry no numbers,
-    /// so the two sides' books are held against each other.
+    /// Checks that segments from this node to `peer`, and slots of the send buffer, are neither
+    /// lost nor duplicated. Packets carry no numbers, so the accounts of both sides are compared.
     ///
     /// # Panics
-    /// If one is or does.
+    /// If this does not hold.
     pub(super) fn check_conservation(&self, peer: &Self) {
         let received = peer.receive_side.borrow().received;
         let on_the_way = self.sent.get().checked_sub(received + peer.dropped.get());
         let on_the_way =
             on_the_way.unwrap_or_else(|| panic!("{received} segments were received, {} sent", self.sent.get()));
-        // Nobody sends beyond the window.
-        assert!(on_the_way <= u64::from(self.setup.window), "{on_the_way} segments are on the way: more than a window");
+        // The window is never exceeded.
+        assert!(on_the_way <= u64::from(self.setup.window), "{on_the_way} segments are in flight: more than a window");
         let places = [
-            ("being written", self.in_hand.get()),
+            ("being written", self.in_progress.get()),
             ("unsent", self.unsent.get()),
-            ("on the way", on_the_way),
+            ("in flight", on_the_way),
             ("dropped", peer.dropped.get()),
-            ("received", peer.received.len() as u64 + peer.read.len() as u64 + peer.handed_up.get()),
+            ("received", peer.received.len() as u64 + peer.read.len() as u64 + peer.being_delivered.get()),
             ("delivered", peer.delivered.get()),
         ];
         assert_conserved("segments", self.written.get(), &places);
         let buffered = self.written.get() - self.freed.get();
-        assert_conserved("places in the send buffer", buffered, &[("taken", self.send_buffer.len() as u64)]);
+        assert_conserved("slots of the send buffer", buffered, &[("taken", self.send_buffer.len() as u64)]);
         let known = self.transmit_side.borrow().acknowledged;
         assert!(known <= received, "{known} segments are acknowledged, {received} received");
     }
 
-    /// Starts all processes; what is sent goes to `peer`.
+    /// Starts all processes. Packets are sent to `peer`.
     pub(super) fn start(self: &Rc<Self>, peer: &Rc<Self>, sends: bool) {
         let sim = &self.sim;
         sim.spawn(Rc::clone(self).ip_intrsvc());
@@ -273,23 +276,23 @@ impl Node {
         }
     }
 
-    /// Whether the two sides have a processor in common, and so one memory and one state.
+    /// Whether both sides share a processor, and therefore memory and state.
     fn is_whole(&self) -> bool {
         self.setup.placement == Placement::One
     }
 
-    /// Passes a packet's address on.
-    async fn hand_over(&self, from: &Process, to: &Process, channel: &Channel<Packet>, packet: Packet) {
-        if !from.is_beside(to) {
-            from.run(micros(self.setup.hand_over_us)).await;
+    /// Passes the address of a packet to another process.
+    async fn handoff(&self, from: &Process, to: &Process, channel: &Channel<Packet>, packet: Packet) {
+        if !from.is_on_same_processor(to) {
+            from.run(micros(self.setup.handoff_us)).await;
         }
         channel.send(packet, WORD_BYTES).await;
     }
 
-    async fn take_over(&self, from: &Process, to: &Process, channel: &Channel<Packet>) -> Packet {
+    async fn receive_handoff(&self, from: &Process, to: &Process, channel: &Channel<Packet>) -> Packet {
         let packet = channel.receive().await;
-        if !from.is_beside(to) {
-            to.run(micros(self.setup.hand_over_us)).await;
+        if !from.is_on_same_processor(to) {
+            to.run(micros(self.setup.handoff_us)).await;
         }
         packet
     }

@@ -1,4 +1,4 @@
-//! What document 002 says.
+//! The numbers of Ruetsche and Kaiserswerth 1992.
 
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ pub(super) struct Table1 {
     pub(super) scenario_2: Scenario2,
 }
 
-/// What a process takes.
+/// The time of a process.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct TimeRow {
     pub(super) process: String,
@@ -42,7 +42,7 @@ pub(super) struct Figures {
     pub(super) t9000_link_mbps: f64,
 }
 
-/// A process and what it is for.
+/// A process and its task.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Role {
     pub(super) name: String,
@@ -57,23 +57,23 @@ struct Roles {
 
 impl Table1 {
     pub(super) fn load() -> Self {
-        toml::from_str(include_str!("../../data/002-table-1.toml")).expect("the project's own data are well-formed")
+        toml::from_str(include_str!("../../data/002-table-1.toml")).expect("the shipped data are well-formed")
     }
 
     /// The row of `process`.
     ///
     /// # Panics
-    /// If there is none: the file is the project's own.
+    /// If there is none: the file is part of this crate.
     pub(super) fn of(&self, process: &str) -> &TimeRow {
         self.row.iter().find(|row| row.process == process).unwrap_or_else(|| panic!("Table 1 has no row {process}"))
     }
 
-    /// Words of 32 bits in a segment.
+    /// Words of 32 bits per segment.
     pub(super) const fn words(&self) -> u64 {
         self.segment_bytes / self.word_bytes
     }
 
-    /// Application bits in a segment.
+    /// Application bits per segment.
     pub(super) fn segment_bits(&self) -> f64 {
         self.segment_bytes as f64 * 8.0
     }
@@ -81,10 +81,10 @@ impl Table1 {
 
 impl Figures {
     pub(super) fn load() -> Self {
-        toml::from_str(include_str!("../../data/002-figures.toml")).expect("the project's own data are well-formed")
+        toml::from_str(include_str!("../../data/002-figures.toml")).expect("the shipped data are well-formed")
     }
 
-    /// A segment's software checksum, in microseconds.
+    /// Time of the software checksum per segment, in microseconds.
     pub(super) fn checksum_us(&self, table: &Table1) -> f64 {
         self.checksum_us_per_halfword * (table.segment_bytes / 2) as f64
     }
@@ -93,7 +93,7 @@ impl Figures {
 /// The processes, receive side first.
 pub(super) fn roles() -> Vec<Role> {
     let roles: Roles = toml::from_str(include_str!("../../data/002-processes.toml")).expect(
-        "the project's own data are \
+        "the shipped data are \
             well-formed",
     );
     roles.process
@@ -104,12 +104,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tables_rows_add_up_to_the_printed_duplex_factor() {
+    fn the_rows_of_table_1_give_the_printed_duplex_factor() {
         let table = Table1::load();
         let sum = |processes: &[&str]| processes.iter().map(|process| table.of(process).us_per_segment).sum::<f64>();
         let receive = sum(&["tcp_recv", "ip_demux", "ip_intrsvc"]);
         let transmit = sum(&["tcp_snd_data", "ip_send", "driver_send"]);
-        // A row that was matched to a wrong number would break this.
+        // A row with a wrong number would break this.
         assert!(((receive + transmit) / receive / Figures::load().duplex_gain - 1.0).abs() < 0.005);
     }
 

@@ -9,49 +9,51 @@ use super::node::{Acknowledgements, Node};
 use super::setup::{Setup, Traffic};
 use crate::study::{Effort, Options};
 
-/// Until windows and queues are as they stay: some hundred segments.
+/// Until windows and queues are in steady state: some hundred segments.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// What came of it. Nothing in the model is left to chance: the same setup always gives the same.
+/// Results. The model is deterministic: the same setup always gives the same results.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
-    /// Segments of both directions that their applications have.
+    /// Segments delivered to the applications of both directions.
     pub(super) segments_per_second: f64,
-    /// Of the first adapter, which sends, and of the second, which receives; by processor.
+    /// Utilisation by processor, of the first adapter, which sends, and of the second, which
+    /// receives.
     pub(super) utilisations: [Vec<f64>; 2],
-    /// Of the workstation that sends, and of the one that receives.
+    /// Utilisation of the sending and of the receiving workstation.
     pub(super) workstations: [f64; 2],
-    /// Work of each process for a delivered segment, in microseconds: of the sending adapter, and of the receiving one.
+    /// Work of each process per delivered segment, in microseconds, on the sending and on the
+    /// receiving adapter.
     pub(super) work_us: [Vec<(&'static str, f64)>; 2],
-    /// Acknowledgements that the second adapter asked for; for each segment it received.
+    /// Acknowledgements that the second adapter requested; per segment received.
     pub(super) acknowledgements: Acknowledgements,
-    /// Packets that found no room.
+    /// Packets that found no space.
     pub(super) dropped: u64,
 }
 
 impl Measured {
-    /// Without an interval: another run would be the same.
+    /// Without an interval, because all runs are equal.
     pub(super) const fn rate(&self) -> Estimate {
         exact(self.segments_per_second)
     }
 
-    /// How busy the busiest processor is.
+    /// Utilisation of the busiest processor.
     pub(super) fn busiest(&self) -> f64 {
         self.utilisations.iter().flatten().copied().fold(0.0, f64::max)
     }
 
-    /// Work of one process of an adapter for a segment, in microseconds.
+    /// Work of one process of an adapter per segment, in microseconds.
     pub(super) fn work_of(&self, adapter: usize, process: &str) -> f64 {
         self.work_us[adapter].iter().find(|(name, _)| *name == process).map_or(0.0, |(_, us)| *us)
     }
 }
 
-/// A number that no other run would change.
+/// A deterministic number.
 pub(super) const fn exact(mean: f64) -> Estimate {
     Estimate { mean, plus_minus: None }
 }
 
-/// How long a run counts, in virtual time.
+/// Measured time of a run, in virtual time.
 pub(super) const fn counted(options: &Options) -> Duration {
     match options.effort {
         Effort::Quick => Duration::from_millis(300),
@@ -62,24 +64,24 @@ pub(super) const fn counted(options: &Options) -> Duration {
 /// Two adapters back to back, after the warm-up.
 ///
 /// # Panics
-/// If the setup cannot be: studies make their own.
+/// If the setup is invalid. Studies use valid ones.
 pub(super) fn run(setup: &Setup, options: &Options) -> Measured {
-    simulate(setup, options).unwrap_or_else(|error| panic!("a study's own setup: {error}"))
+    simulate(setup, options).unwrap_or_else(|error| panic!("invalid setup of a study: {error}"))
 }
 
 /// The same.
 ///
 /// # Errors
-/// Names the key of `setup` that cannot be.
+/// Names the invalid key of `setup`.
 pub(super) fn simulate(setup: &Setup, options: &Options) -> Result<Measured, ConfigError> {
     simulate_after(WARM_UP, setup, options)
 }
 
-/// Segments a second after the warm-up, and after twice as long a one.
+/// Segments per second after the warm-up, and after one twice as long.
 pub(super) fn rates_after_warm_ups(setup: &Setup, options: &Options) -> [f64; 2] {
     [WARM_UP, WARM_UP * 2].map(|warm_up| match simulate_after(warm_up, setup, options) {
         Ok(measured) => measured.segments_per_second,
-        Err(error) => panic!("a study's own setup: {error}"),
+        Err(error) => panic!("invalid setup of a study: {error}"),
     })
 }
 
@@ -97,7 +99,7 @@ fn simulate_after(warm_up: Duration, setup: &Setup, options: &Options) -> Result
     let acknowledged_before = nodes[1].acknowledgements.get();
     simulation.run_until(Instant::ZERO + warm_up + span);
     let delivered: u64 = nodes.iter().zip(before).map(|(node, (count, _))| node.delivered.get() - count).sum();
-    // Every component checks its books when it is asked for them.
+    // Every component checks its accounting when it reports.
     let reports = simulation.reports();
     debug_assert!(reports.iter().all(|report| report.utilisation <= 1.0 + 1e-9));
     let utilisations =
@@ -114,8 +116,9 @@ fn simulate_after(warm_up: Duration, setup: &Setup, options: &Options) -> Result
     })
 }
 
-/// Segments a second that `node` was brought since `before`: how many it had then, and when the last of them came. From delivery to
-/// delivery, so that no part of one is lost at the edges.
+/// Segments per second delivered to `node` since `before`, the number delivered by then and the
+/// time of the last one. Measured from delivery to delivery, so that no partial segment is lost at
+/// the ends.
 fn rate(node: &Node, before: (u64, Instant)) -> f64 {
     let (count, since) = before;
     match node.delivered_at.get().saturating_since(since) {
@@ -124,7 +127,7 @@ fn rate(node: &Node, before: (u64, Instant)) -> f64 {
     }
 }
 
-/// What each process worked for a segment, in microseconds.
+/// Work of each process per segment, in microseconds.
 fn work(node: &Node, delivered: u64) -> Vec<(&'static str, f64)> {
     let per_segment = |process: &Process| process.worked().as_nanos() as f64 / 1000.0 / delivered.max(1) as f64;
     let work = &node.work;
@@ -151,7 +154,7 @@ mod tests {
         Options { seed: 1, replications: 1, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
 
     #[test]
-    fn networks_that_cannot_be_are_refused_by_name() {
+    fn invalid_networks_are_rejected_by_key() {
         let key = |change: fn(&mut Setup)| {
             let mut setup = Setup::scenario_2(&Table1::load());
             change(&mut setup);
@@ -171,7 +174,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "segments are not conserved")]
-    fn a_segment_that_is_delivered_twice_ends_the_run() {
+    fn a_segment_delivered_twice_fails_the_run() {
         let mut simulation = Simulation::new(1, 0);
         let (sim, setup) = (simulation.sim(), Setup::scenario_2(&Table1::load()));
         let [first, second] = ["first", "second"].map(|name| Node::new(&sim, name, &setup));

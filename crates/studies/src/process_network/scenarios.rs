@@ -1,6 +1,7 @@
-//! 002-scenarios: segments a second where the adapter copies (scenario 1) and where the workstation does (scenario 2).
+//! 002-scenarios: segments per second with copying by the adapter (scenario 1) and by the
+//! workstation (scenario 2).
 
-use super::assumptions::{self, Headline};
+use super::assumptions::{self, MainFigure};
 use super::paper::{Figures, Table1};
 use super::run::{Measured, exact, rates_after_warm_ups, run};
 use super::setup::{Application, Setup};
@@ -11,10 +12,11 @@ use crate::{Choice, choices, warm_up};
 /// The study.
 pub(super) struct Scenarios;
 
-/// Of the paper's headline figures.
+/// Tolerance of the paper's main figures.
 pub(super) const TOLERANCE: f64 = 0.05;
 
-/// The most that pokes may take of the receive processor for claim 002-08 ("far less than expected") to hold.
+/// Largest share of the receive processor that pokes may take for claim 002-08 ("far less than
+/// expected") to hold.
 const POKES_SHARE_MAX: f64 = 0.25;
 
 impl Study for Scenarios {
@@ -23,7 +25,7 @@ impl Study for Scenarios {
     }
 
     fn title(&self) -> &'static str {
-        "TCP/IP on four transputers: who copies, the adapter (scenario 1) or the workstation beside it (scenario 2)"
+        "TCP/IP on four transputers: copying by the adapter (scenario 1) or by the workstation in parallel (scenario 2)"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -32,7 +34,7 @@ impl Study for Scenarios {
 
     fn choices(&self) -> Vec<Choice> {
         let table = Table1::load();
-        assumptions::choices(&table, Headline::rate("scenario 2, segments/s", Setup::scenario_2(&table)))
+        assumptions::choices(&table, MainFigure::rate("scenario 2, segments/s", Setup::scenario_2(&table)))
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -50,7 +52,7 @@ impl Study for Scenarios {
                 cells: vec![Cell::ours(first.rate()), Cell::ours(mbps(&first)), Cell::ours(exact(1.0))],
             },
             Row {
-                label: "scenario 2: the workstation copies, beside the protocol".to_owned(),
+                label: "scenario 2: the workstation copies in parallel with the protocol".to_owned(),
                 cells: vec![
                     Cell::compared(figures.segments_per_second, second.rate(), TOLERANCE).fitted(),
                     Cell::compared(derived_mbps, mbps(&second), TOLERANCE).fitted(),
@@ -61,7 +63,7 @@ impl Study for Scenarios {
         let mut checks = checks(&table, &figures, &first, &second, &trickle);
         let twice = |name, setup: &Setup| (name, rates_after_warm_ups(setup, options));
         let pairs = [twice("scenario 1", &Setup::scenario_1(&table)), twice("scenario 2", &Setup::scenario_2(&table))];
-        checks.push(warm_up::check_twice("segments a second", &pairs));
+        checks.push(warm_up::check_twice("segments per second", &pairs));
         Outcome {
             tables: vec![
                 Table { title: "Throughput end to end".to_owned(), columns, rows },
@@ -70,11 +72,11 @@ impl Study for Scenarios {
             assumptions: choices::assumptions(&self.choices(), options),
             checks,
             notes: vec![
-                "Nothing in the model is left to chance: a second run is the first one, so there are no \
+                "The model is deterministic: all runs are equal, so there are no \
                  intervals."
                     .to_owned(),
-                "The number of pokes was chosen so that scenario 2 is as fast as printed. The gain over scenario \
-                 1, and all other studies of this document, use it as it is."
+                "The number of pokes was calibrated so that scenario 2 is as fast as printed. The gain over scenario \
+                 1 and all other studies of this paper use it unchanged."
                     .to_owned(),
             ],
             ..Outcome::default()
@@ -82,7 +84,7 @@ impl Study for Scenarios {
     }
 }
 
-/// An application that has twenty segments a second: then the timer acknowledges.
+/// An application with twenty segments per second: the timer then acknowledges.
 fn trickle(table: &Table1, options: &Options) -> Measured {
     run(&Setup { pause_us: 50_000.0, ..Setup::scenario_2(table) }, options)
 }
@@ -91,12 +93,13 @@ fn processors(first: &Measured, second: &Measured) -> Table {
     let columns = ["IP, transmit", "TCP, transmit", "TCP, receive", "IP, receive"];
     let row = |label: &str, measured: &Measured| {
         let [sender, receiver] = &measured.utilisations;
-        // The prototype's processors are IP and TCP of the receive side, then TCP and IP of the transmit side.
+        // The prototype's processors are IP and TCP of the receive side, then TCP and IP of the
+        // transmit side.
         let cells = [sender[3], sender[2], receiver[1], receiver[0]];
         Row { label: label.to_owned(), cells: cells.map(|share| Cell::ours(exact(share * 100.0))).to_vec() }
     };
     Table {
-        title: "How busy the processors are that data pass, at the sender and at the receiver".to_owned(),
+        title: "Utilisation of the processors on the data path, at sender and receiver".to_owned(),
         columns: columns.map(|name| Column::new(name, "%")).to_vec(),
         rows: vec![row("scenario 1", first), row("scenario 2", second)],
     }
@@ -110,7 +113,7 @@ fn checks(table: &Table1, figures: &Figures, first: &Measured, second: &Measured
     let (bulk, slow) = (second.acknowledgements, trickle.acknowledgements);
     vec![
         Check::new(
-            "scenario 2 passes more than 3300 segments/s",
+            "scenario 2 exceeds 3300 segments/s",
             rate > figures.segments_per_second,
             format!("{rate:.0} segments/s"),
         ),
@@ -126,14 +129,14 @@ fn checks(table: &Table1, figures: &Figures, first: &Measured, second: &Measured
         Check::new(
             "shared state by pokes takes less than a quarter of the receive processor",
             of_segment < POKES_SHARE_MAX,
-            format!("{:.0} % in scenario 2, with {} pokes for a segment", of_segment * 100.0, setup.pokes),
+            format!("{:.0} % in scenario 2, with {} pokes per segment", of_segment * 100.0, setup.pokes),
         ),
         Check::new(
             "in steady state the timer never acknowledges",
             bulk.by_timer == 0 && bulk.total() > 0 && slow.by_timer > 0,
             format!(
-                "{} acknowledgements by receipt and {} by the timer in bulk; {} by the timer where twenty segments \
-                 come a second",
+                "{} acknowledgements by receipt and {} by the timer with bulk data; {} by the timer with twenty \
+                 segments per second",
                 bulk.by_receipt, bulk.by_timer, slow.by_timer
             ),
         ),
@@ -145,7 +148,7 @@ fn checks(table: &Table1, figures: &Figures, first: &Measured, second: &Measured
     ]
 }
 
-/// The workstation as far from the protocol as scenario 2 has it, at `us_per_segment` for each end.
+/// The workstation as in scenario 2, taking `us_per_segment` at each end.
 pub(super) fn with_workstation(table: &Table1, us_per_segment: f64) -> Setup {
     Setup { application: Application::OnWorkstation { us_per_segment }, ..Setup::scenario_2(table) }
 }

@@ -1,11 +1,11 @@
-//! One experiment: which machine, which processes where, what they cost.
+//! An experiment: the machine, the placement of processes, their costs.
 
 use sim::hardware::ConfigError;
 use units::Duration;
 
 use super::paper::{Figures, Table1};
 
-/// What each step takes on one generation of processors.
+/// The time of each step on one generation of processors.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Costs {
     pub(super) ip_intrsvc_us: f64,
@@ -20,7 +20,7 @@ pub(super) struct Costs {
     pub(super) driver_send_us: f64,
     /// One word from the transmit memory to the network.
     pub(super) network_word_us: f64,
-    /// What a poke takes of who calls it.
+    /// Time of a poke on the calling processor.
     pub(super) poke_us: f64,
     /// One word over a link between processors.
     pub(super) link_word_us: f64,
@@ -29,41 +29,42 @@ pub(super) struct Costs {
     pub(super) words: u64,
 }
 
-/// Which process runs on which processor of an adapter.
+/// Placement of processes on the processors of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Placement {
     /// All on one.
     One,
     /// One for each side.
     Two,
-    /// On each side one for IP and one for TCP and what is above it: the prototype.
+    /// One for IP and one for TCP and above, on each side: the prototype.
     Four,
-    /// One for each process that works.
+    /// One per process with work.
     Seven,
 }
 
-/// Who sends.
+/// Direction of the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Traffic {
     OneWay,
     BothWays,
 }
 
-/// Where the application is.
+/// Location of the application.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Application {
-    /// Scenario 1: on the adapter. Its processors copy.
+    /// Scenario 1: on the adapter, whose processors copy.
     OnAdapter,
-    /// Scenario 2: on the workstation, which copies, beside the protocol: so many microseconds for each segment and end.
+    /// Scenario 2: on the workstation, which copies in parallel with the protocol and takes this
+    /// many microseconds per segment and end.
     OnWorkstation { us_per_segment: f64 },
-    /// There is no socket layer: what the protocol alone can do.
+    /// No socket layer: the protocol alone.
     None,
 }
 
-/// Who moves packets from the transmit memory to the network.
+/// Component that moves packets from the transmit memory to the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mover {
-    /// The network interface, beside the processor.
+    /// The network interface, in parallel with the processor.
     Interface,
     /// The processor, word by word.
     Processor,
@@ -77,39 +78,42 @@ pub(super) struct Setup {
     pub(super) traffic: Traffic,
     pub(super) application: Application,
     pub(super) mover: Mover,
-    /// Shared fields that the receive side writes for each segment that comes in, a poke each. None: then the sides see each other's
-    /// fields at no cost.
+    /// Shared fields that the receive side writes per incoming segment, one poke each. With zero,
+    /// the sides see each other's fields at no cost.
     pub(super) pokes: u32,
-    /// The same of the transmit side, for each segment that goes out.
+    /// The same for the transmit side, per outgoing segment.
     pub(super) pokes_back: u32,
-    /// What a poke takes of the processor that it goes to, in microseconds.
+    /// Time of a poke on the processor that is poked, in microseconds.
     pub(super) poked_us: f64,
-    /// What handing a packet to a process on another processor takes of both, beyond what Table 1 holds, in microseconds.
-    pub(super) hand_over_us: f64,
-    /// Changing from a process to another, beyond what Table 1 holds, in microseconds.
+    /// Time of passing a packet to a process on another processor, on both, in addition to Table 1,
+    /// in microseconds.
+    pub(super) handoff_us: f64,
+    /// Time of a process switch, in addition to Table 1, in microseconds.
     pub(super) switch_us: f64,
-    /// Segments that may be under way.
+    /// Segments that may be in flight.
     pub(super) window: u32,
-    /// Segments that have come in, or were read, for an acknowledgement of its own.
+    /// Segments received, or read, per separate acknowledgement.
     pub(super) acknowledge_every: u32,
-    /// Between segments of the application, in microseconds; 0 if it always has more.
+    /// Interval between segments of the application, in microseconds; 0 if data are always
+    /// available.
     pub(super) pause_us: f64,
 }
 
-/// Segments of a window at most: it and its acknowledgements fit into the receive memory.
+/// Maximum window in segments: the window and its acknowledgements fit in the receive memory.
 const WINDOW_SEGMENTS_MAX: u32 = super::node::RECEIVE_BUFFERS as u32 / 2 - 2;
 
 /// The largest window of TCP without scaling (RFC 793), in bytes.
 const WINDOW_BYTES: u64 = 65_535;
 
-/// The share of the window that is received before it is acknowledged, as a divisor.
+/// Divisor of the window that gives the number of segments per acknowledgement.
 const THRESHOLD_DIVISOR: u32 = 2;
 
-/// Shared fields that the receive side writes for each segment: for data what is expected next and the window granted, for
-/// acknowledgements what is acknowledged and the window got.
+/// Shared fields that the receive side writes per segment: for data the next expected segment and
+/// the granted window, for acknowledgements the acknowledged segment and the received window.
 pub(super) const POKES: u32 = 2;
 
-/// Shared fields that the transmit side writes: what was sent last, with what it acknowledged.
+/// Shared field that the transmit side writes: the last segment sent, with the acknowledgement it
+/// carried.
 const POKES_BACK: u32 = 1;
 
 impl Costs {
@@ -134,12 +138,13 @@ impl Costs {
         }
     }
 
-    /// The same with less contention for the shared memory. The network and the links are what they are.
+    /// The same with less contention for the shared memory. Network and links are unchanged.
     pub(super) fn of_scenario_2(table: &Table1) -> Self {
         Self::of_scenario_1(table).with_processors_times(1.0 - table.scenario_2.percent_lower / 100.0)
     }
 
-    /// All that processors do for a segment takes `factor` times as long; pokes, links and the network what they took.
+    /// Multiplies the processor time per segment by `factor`. Pokes, links and the network are
+    /// unchanged.
     pub(super) fn with_processors_times(self, factor: f64) -> Self {
         Self {
             ip_intrsvc_us: self.ip_intrsvc_us * factor,
@@ -156,7 +161,7 @@ impl Costs {
         }
     }
 
-    /// Each with its name.
+    /// All times with their names.
     const fn times(&self) -> [(&'static str, f64); 13] {
         [
             ("ip_intrsvc_us", self.ip_intrsvc_us),
@@ -175,38 +180,38 @@ impl Costs {
         ]
     }
 
-    /// Copying a segment's data.
+    /// Time to copy the data of a segment.
     pub(super) fn copy_us(&self) -> f64 {
         self.copy_word_us * self.words as f64
     }
 
-    /// What the receive side does for a segment but for the socket layer and pokes.
+    /// Time of the receive side per segment, without socket layer and pokes.
     pub(super) fn receive_us(&self) -> f64 {
         self.ip_intrsvc_us + self.ip_demux_us + self.tcp_recv_us
     }
 
-    /// What the transmit side does for a segment but for the socket layer and moving data.
+    /// Time of the transmit side per segment, without socket layer and data movement.
     pub(super) fn transmit_us(&self) -> f64 {
         self.tcp_snd_data_us + self.ip_send_us + self.driver_send_us
     }
 }
 
 impl Setup {
-    /// Whether such a network can be.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the key that cannot be.
+    /// Names the invalid key.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
-        // A window and its acknowledgements find room: what is lost is never sent again here.
+        // A window and its acknowledgements must fit: lost packets are not retransmitted here.
         ConfigError::require((1..=WINDOW_SEGMENTS_MAX).contains(&self.window), "window", || {
             format!("{} segments are not between 1 and {WINDOW_SEGMENTS_MAX}, half of the receive memory", self.window)
         })?;
         ConfigError::require((1..=self.window).contains(&self.acknowledge_every), "acknowledge_every", || {
-            format!("{} segments are none, or never come with a window of {}", self.acknowledge_every, self.window)
+            format!("{} is not between 1 and the window of {}", self.acknowledge_every, self.window)
         })?;
         let mut times = vec![
             ("poked_us", self.poked_us),
-            ("hand_over_us", self.hand_over_us),
+            ("handoff_us", self.handoff_us),
             ("switch_us", self.switch_us),
             ("pause_us", self.pause_us),
         ];
@@ -215,7 +220,7 @@ impl Setup {
         }
         times.extend(self.costs.times());
         for (key, us) in times {
-            ConfigError::require(us.is_finite() && us >= 0.0, key, || format!("{us} is no time"))?;
+            ConfigError::require(us.is_finite() && us >= 0.0, key, || format!("{us} is not a valid time"))?;
         }
         Ok(())
     }
@@ -232,7 +237,7 @@ impl Setup {
             pokes: POKES,
             pokes_back: POKES_BACK,
             poked_us: 0.0,
-            hand_over_us: 0.0,
+            handoff_us: 0.0,
             switch_us: 0.0,
             window,
             acknowledge_every: window.div_ceil(THRESHOLD_DIVISOR),
@@ -240,7 +245,7 @@ impl Setup {
         }
     }
 
-    /// Scenario 2 on the prototype: the workstation copies, and is as fast as can be.
+    /// Scenario 2 on the prototype: the workstation copies and is never the limit.
     pub(super) fn scenario_2(table: &Table1) -> Self {
         Self {
             costs: Costs::of_scenario_2(table),
@@ -260,8 +265,8 @@ impl Setup {
         }
     }
 
-    /// Scenario 2 with T9000s: processors `t9000_factor` times as fast, links as much faster as theirs are, a network that is never in
-    /// the way, checksums and header extraction in hardware.
+    /// Scenario 2 with T9000s: processors `t9000_factor` times as fast, links faster by their own
+    /// ratio, a network that is never the limit, checksums and header extraction in hardware.
     pub(super) fn t9000(table: &Table1, figures: &Figures) -> Self {
         let base = Self::scenario_2(table);
         let faster = base.costs.with_processors_times(1.0 / figures.t9000_factor);
@@ -275,7 +280,7 @@ impl Setup {
     }
 }
 
-/// Microseconds as a span of time, to the nanosecond.
+/// Microseconds as a duration, to the nanosecond.
 pub(super) fn micros(us: f64) -> Duration {
     Duration::from_nanos((us * 1000.0).round() as u64)
 }

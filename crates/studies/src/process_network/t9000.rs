@@ -1,6 +1,6 @@
-//! 002-t9000: the same architecture on processors ten times as fast, whose links are not.
+//! 002-t9000: the same architecture with processors ten times as fast, but not the links.
 
-use super::assumptions::{self, Headline};
+use super::assumptions::{self, MainFigure};
 use super::paper::{Figures, Table1};
 use super::run::{exact, run};
 use super::scenarios::TOLERANCE;
@@ -18,7 +18,7 @@ impl Study for T9000 {
     }
 
     fn title(&self) -> &'static str {
-        "Two T9000 with hardware for checksums and header extraction; what still pays when processors outrun links"
+        "Two T9000 with hardware for checksums and header extraction, and the gain of more processors with slower links"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -27,19 +27,19 @@ impl Study for T9000 {
 
     fn choices(&self) -> Vec<Choice> {
         let table = Table1::load();
-        let headline = Headline::rate("two T9000, segments/s", Setup::t9000(&table, &Figures::load()));
-        let Costs { poke_us, link_word_us, .. } = headline.setup.costs;
+        let main_figure = MainFigure::rate("two T9000, segments/s", Setup::t9000(&table, &Figures::load()));
+        let Costs { poke_us, link_word_us, .. } = main_figure.setup.costs;
         let poke = Choice::new(
             "poke_us, link_word_us",
-            format!("{poke_us:.2} us and {link_word_us:.2} us a word"),
-            "what the processor does for a poke is ten times as fast, its word goes over links of 100 instead of 20 Mb/s; the paper \
-             says only that communication does not get ten times as fast",
+            format!("{poke_us:.2} us and {link_word_us:.2} us per word"),
+            "the processor work of a poke is ten times as fast, and its word is sent over links of 100 instead of 20 \
+             Mb/s; the paper only says that communication does not become ten times as fast",
         );
-        let poke = headline.or(poke, "a poke ten times as fast, its word too", |setup| setup.costs.link_word_us /= 2.0);
-        let poke = headline.or(poke, "a poke five times as fast", |setup| setup.costs.poke_us *= 2.0);
-        let poke = headline.or(poke, "a poke as slow as on a T425", |setup| setup.costs.poke_us *= 10.0);
+        let poke = main_figure.or(poke, "poke and word ten times as fast", |setup| setup.costs.link_word_us /= 2.0);
+        let poke = main_figure.or(poke, "a poke five times as fast", |setup| setup.costs.poke_us *= 2.0);
+        let poke = main_figure.or(poke, "a poke as slow as on a T425", |setup| setup.costs.poke_us *= 10.0);
         let mut all = vec![poke];
-        all.extend(assumptions::choices(&table, headline));
+        all.extend(assumptions::choices(&table, main_figure));
         all
     }
 
@@ -50,8 +50,8 @@ impl Study for T9000 {
         let printed = Cell::compared(figures.t9000_segments_per_second, rate(&two), TOLERANCE);
         let row = |label: &str, cell: Cell| Row { label: label.to_owned(), cells: vec![cell] };
         let rows = vec![
-            row("two T9000, header extraction spares nothing", printed),
-            row("header extraction spares all of ip_demux", Cell::ours(rate(&without_demux(two)))),
+            row("two T9000, header extraction removes nothing", printed),
+            row("header extraction removes all of ip_demux", Cell::ours(rate(&without_demux(two)))),
             row("the first, over a line of 1 Gb/s", Cell::ours(rate(&over_line(two, 1000.0)))),
             row("the first, over ATM of 622 Mb/s", Cell::ours(rate(&over_line(two, 622.0)))),
         ];
@@ -64,22 +64,22 @@ impl Study for T9000 {
                 rows,
             },
             Table {
-                title: "What more processors gain where handing a packet over takes as long as a poke".to_owned(),
+                title: "Gain of more processors where passing a packet takes as long as a poke".to_owned(),
                 columns: vec![
-                    Column::new("four against two, one way", ""),
-                    Column::new("two against one, both ways", ""),
+                    Column::new("four against two, one direction", ""),
+                    Column::new("two against one, both directions", ""),
                 ],
                 rows: vec![old.row("T425"), new.row("T9000, ten times as fast, messages five times")],
             },
         ];
         let checks = vec![
             Check::new(
-                "faster processors make dividing layers pay less",
+                "with faster processors, separating layers pays less",
                 new.pipeline < old.pipeline,
                 format!("{:.2} against {:.2}", new.pipeline, old.pipeline),
             ),
             Check::new(
-                "dividing sender and receiver still pays, though less",
+                "separating sender and receiver still pays, though less",
                 new.split > 1.2 && new.split > new.pipeline,
                 format!("{:.2} against {:.2}", new.split, old.split),
             ),
@@ -89,7 +89,7 @@ impl Study for T9000 {
             assumptions: choices::assumptions(&self.choices(), options),
             checks,
             notes: vec![
-                "The paper's number is a first evaluation, \"over\" 30,000, on paper. 4096 bytes 30,000 times a \
+                "The paper's number is a first estimate, \"over\" 30,000. 4096 bytes 30,000 times per \
                  second are 983 Mb/s."
                     .to_owned(),
             ],
@@ -98,7 +98,7 @@ impl Study for T9000 {
     }
 }
 
-/// All that a message takes, at processors and on the way, is faster by as much as links are, and by no more.
+/// Speeds up all parts of a message, on processors and links, by the ratio of the link rates only.
 fn with_slow_messages(two: &Setup, table: &Table1, figures: &Figures) -> Setup {
     let poke_us = table.of("poke").us_per_segment * figures.t425_link_mbps / figures.t9000_link_mbps;
     Setup { costs: Costs { poke_us, ..two.costs }, ..*two }
@@ -108,12 +108,12 @@ fn without_demux(setup: Setup) -> Setup {
     Setup { costs: Costs { ip_demux_us: 0.0, ..setup.costs }, ..setup }
 }
 
-/// The same over a line of so many Mb/s.
+/// The same over a line of `mbps` Mb/s.
 fn over_line(setup: Setup, mbps: f64) -> Setup {
     Setup { costs: Costs { network_word_us: 32.0 / mbps, ..setup.costs }, ..setup }
 }
 
-/// What more processors gain if a hand-over costs as much as a poke.
+/// Gains of more processors if a handoff costs as much as a poke.
 struct Gains {
     pipeline: f64,
     split: f64,
@@ -121,9 +121,9 @@ struct Gains {
 
 impl Gains {
     fn of(setup: &Setup, options: &Options) -> Self {
-        // A network in the way would hide what processors gain.
+        // A network limit would hide the gains of more processors.
         let costs = Costs { network_word_us: 0.0, ..setup.costs };
-        let setup = Setup { costs, hand_over_us: costs.poke_us, ..*setup };
+        let setup = Setup { costs, handoff_us: costs.poke_us, ..*setup };
         let rate = |placement, traffic| run(&Setup { placement, traffic, ..setup }, options).segments_per_second;
         Self {
             pipeline: rate(Placement::Four, Traffic::OneWay) / rate(Placement::Two, Traffic::OneWay),

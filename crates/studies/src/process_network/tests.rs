@@ -1,4 +1,4 @@
-//! Laws of the process network, at little effort.
+//! Properties of the process network, in quick runs.
 
 use super::paper::{Figures, Table1};
 use super::run::{counted, run};
@@ -9,7 +9,7 @@ const OPTIONS: Options =
     Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
 
 #[test]
-fn the_slowest_processor_decides_and_is_never_idle() {
+fn the_slowest_processor_is_the_limit_and_never_idle() {
     let table = Table1::load();
     for setup in [Setup::scenario_1(&table), Setup::scenario_2(&table), Setup::t9000(&table, &Figures::load())] {
         let measured = run(&setup, &OPTIONS);
@@ -19,7 +19,7 @@ fn the_slowest_processor_decides_and_is_never_idle() {
 }
 
 #[test]
-fn throughput_falls_with_pokes_and_never_passes_the_work_of_a_segment() {
+fn throughput_falls_with_pokes_and_respects_the_work_per_segment() {
     let table = Table1::load();
     let mut last = f64::INFINITY;
     for pokes in [2, 3, 4, 6] {
@@ -27,14 +27,14 @@ fn throughput_falls_with_pokes_and_never_passes_the_work_of_a_segment() {
         let rate = run(&setup, &OPTIONS).segments_per_second;
         let costs = setup.costs;
         let bound = 1e6 / (costs.tcp_recv_us + costs.user_task_us + f64::from(pokes) * costs.poke_us);
-        // At the edges of the counted time one segment more may come.
+        // One more segment may arrive at the ends of the measured time.
         assert!(rate < last && rate < bound + 1.0, "{pokes} pokes: {rate}, bound {bound}");
         last = rate;
     }
 }
 
 #[test]
-fn dividing_sides_pays_both_ways_only() {
+fn separating_sides_pays_with_data_in_both_directions_only() {
     let table = Table1::load();
     let rate = |placement, traffic| {
         run(&Setup { placement, traffic, ..Setup::scenario_2(&table) }, &OPTIONS).segments_per_second
@@ -55,7 +55,7 @@ fn a_window_of_one_segment_waits_for_each_acknowledgement() {
 }
 
 #[test]
-fn every_check_holds_at_little_effort() {
+fn every_check_holds_in_a_quick_run() {
     for study in super::studies() {
         let outcome = study.run(&OPTIONS);
         for check in &outcome.checks {

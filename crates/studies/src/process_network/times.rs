@@ -1,7 +1,7 @@
-//! 002-table-1: what the processes take for a segment, measured in the running model as the paper's monitor did, and what copying
-//! costs beside the protocol.
+//! 002-table-1: time of the processes per segment, measured in the running model as by the paper's
+//! monitor, and the cost of copying relative to the protocol.
 
-use super::assumptions::{self, Headline};
+use super::assumptions::{self, MainFigure};
 use super::paper::{Figures, Table1, roles};
 use super::run::{Measured, exact, run};
 use super::setup::{Costs, Setup};
@@ -18,7 +18,7 @@ impl Study for Times {
     }
 
     fn title(&self) -> &'static str {
-        "Where the time of a segment goes in scenario 1, and what copying costs beside the protocol"
+        "Processing times of a segment in scenario 1, and the cost of copying relative to the protocol"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -29,7 +29,7 @@ impl Study for Times {
         let table = Table1::load();
         let figure = |setup: &Setup, options: &Options| exact(run(setup, options).work_of(1, "tcp_recv"));
         let name = "work of tcp_recv with its pokes, us/segment";
-        assumptions::choices(&table, Headline { name, setup: Setup::scenario_1(&table), figure })
+        assumptions::choices(&table, MainFigure { name, setup: Setup::scenario_1(&table), figure })
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -47,7 +47,7 @@ impl Study for Times {
                     format!("{:.2}", ratios.receive),
                 ),
                 Check::new(
-                    "what the model's processes work is what Table 1 gives them, and acknowledgements beside it",
+                    "the processes of the model work as long as in Table 1, plus acknowledgements",
                     adds_up(&setup.costs, &measured),
                     format!(
                         "tcp_recv {:.1} us with its pokes, ip_demux {:.1} us, ip_intrsvc {:.1} us",
@@ -58,11 +58,11 @@ impl Study for Times {
                 ),
             ],
             notes: vec![
-                "Table 1 is input: its rows come back by construction. What is new is what the running system \
-                 adds: pokes, remote calls and the acknowledgements that go the other way. A poke is booked to who \
-                 calls it."
+                "Table 1 is an input: its rows agree by construction. New are the additions of the running system: \
+                 pokes, remote calls and the acknowledgements in the opposite direction. The time of a poke is \
+                 counted for its caller."
                     .to_owned(),
-                "The printed factor of two is that of the receive side, rounded. Of the transmit side it is \
+                "The printed factor of two is that of the receive side, rounded. On the transmit side it is \
                  three."
                     .to_owned(),
             ],
@@ -71,7 +71,7 @@ impl Study for Times {
     }
 }
 
-/// Copying and managing buffers by protocol processing, for each side and both.
+/// Time of copying and buffer management relative to protocol processing, for each side and both.
 struct Ratios {
     receive: f64,
     transmit: f64,
@@ -86,7 +86,7 @@ impl Ratios {
     }
 }
 
-/// What Table 1 has for a process of the model.
+/// The time of a process of the model in Table 1.
 fn printed(costs: &Costs, process: &str) -> Option<f64> {
     Some(match process {
         "ip_intrsvc" => costs.ip_intrsvc_us,
@@ -103,7 +103,8 @@ fn printed(costs: &Costs, process: &str) -> Option<f64> {
 fn processes(costs: &Costs, measured: &Measured) -> Table {
     let columns = vec![Column::new("sending adapter", "us/segment"), Column::new("receiving adapter", "us/segment")];
     let row = |role: super::paper::Role| {
-        // What the paper has is of the adapter that sends for the transmit side, and of the other for the receive side.
+        // The paper's numbers for the transmit side belong to the sending adapter, those for the
+        // receive side to the other one.
         let cell = |adapter: usize, is_its: bool| {
             let ours = exact(measured.work_of(adapter, &role.name));
             Cell { paper: printed(costs, &role.name).filter(|_| is_its), ..Cell::ours(ours) }
@@ -111,17 +112,18 @@ fn processes(costs: &Costs, measured: &Measured) -> Table {
         let cells = vec![cell(0, role.side == "transmit"), cell(1, role.side == "receive")];
         Row { label: format!("{}: {}", role.name, role.role), cells }
     };
-    // rtask works only where nobody else acknowledges, and peek_poke does what its callers pay for.
+    // rtask works only if no other process acknowledges, and the work of peek_poke is counted for
+    // its callers.
     let worked = |role: &super::paper::Role| measured.work_of(0, &role.name) + measured.work_of(1, &role.name) > 0.0;
     let rows = roles().into_iter().filter(worked).map(row).collect();
-    Table { title: "Work for a delivered segment".to_owned(), columns, rows }
+    Table { title: "Work per delivered segment".to_owned(), columns, rows }
 }
 
 fn copying(figures: &Figures, ratios: &Ratios) -> Table {
     let row = |label: &str, cell| Row { label: label.to_owned(), cells: vec![cell] };
     let printed = Cell { paper: Some(figures.copy_cost_ratio), ..Cell::ours(exact(ratios.receive)) };
     Table {
-        title: "Copying and managing buffers, by protocol processing".to_owned(),
+        title: "Copying and buffer management, relative to protocol processing".to_owned(),
         columns: vec![Column::new("ratio", "")],
         rows: vec![
             row("receive side", printed),
@@ -131,7 +133,8 @@ fn copying(figures: &Figures, ratios: &Ratios) -> Table {
     }
 }
 
-/// Whether each process of the data's way works at least what Table 1 says and no more than a tenth beyond, pokes apart.
+/// Whether each process on the data path works at least as long as in Table 1 and at most a tenth
+/// longer, except for pokes.
 fn adds_up(costs: &Costs, measured: &Measured) -> bool {
     let pokes = f64::from(super::setup::POKES) * costs.poke_us;
     let expected = [
@@ -145,7 +148,7 @@ fn adds_up(costs: &Costs, measured: &Measured) -> bool {
     expected.iter().all(|&(adapter, process, extra)| {
         let table = printed(costs, process).unwrap_or(0.0) + extra;
         let found = measured.work_of(adapter, process);
-        // A segment at the edges of the counted time may be worked on and not delivered.
+        // A segment at the ends of the measured time may be processed and not delivered.
         found >= table * 0.999 && found <= table * 1.1
     })
 }

@@ -1,10 +1,12 @@
-//! Tables and curves as CSV (RFC 4180, lines that end in LF), a value a line: easy to filter, and no column changes its meaning.
+//! Tables and curves as CSV (RFC 4180, with LF line endings). Each line has one value, so lines are
+//! easy to filter and columns keep their meaning.
 
 use measure::Estimate;
 
 use crate::outcome::{Plot, Table};
 
-/// A line for each cell. Empty is what is not printed, not run or not promised; differences and tolerances are shares.
+/// One line per cell. A field is empty if there is no value. Differences and tolerances are
+/// fractions.
 pub fn table(table: &Table) -> String {
     let mut out = "row,quantity,unit,paper,ours,plus_minus,difference,tolerance,within,fitted\n".to_owned();
     for row in &table.rows {
@@ -30,7 +32,7 @@ pub fn table(table: &Table) -> String {
     out
 }
 
-/// A line for each point.
+/// One line per point.
 pub fn plot(plot: &Plot) -> String {
     let mut out = String::new();
     let axis = |column: &crate::Column| match column.unit.as_str() {
@@ -51,7 +53,7 @@ fn parts(estimate: Option<&Estimate>) -> [String; 2] {
     [number(estimate.map(|estimate| estimate.mean)), number(estimate.and_then(|estimate| estimate.plus_minus))]
 }
 
-/// With as many digits as it takes to read the same number again.
+/// With enough digits to restore the same number.
 fn number(value: Option<f64>) -> String {
     value.filter(|value| value.is_finite()).map(|value| value.to_string()).unwrap_or_default()
 }
@@ -76,7 +78,7 @@ mod tests {
     use crate::outcome::{Cell, Column, Row, Series};
 
     #[test]
-    fn a_cell_is_a_line_and_commas_do_not_break_it() {
+    fn a_cell_is_a_line_and_commas_are_quoted() {
         let ours = Estimate { mean: 210.0, plus_minus: Some(1.5) };
         let text = table(&Table {
             title: "t".to_owned(),
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_is_a_line_and_its_axes_have_units() {
+    fn a_point_is_a_line_and_axes_have_units() {
         let exact = Estimate { mean: 2.5, plus_minus: None };
         let text = plot(&Plot {
             title: "p".to_owned(),

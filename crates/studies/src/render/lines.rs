@@ -1,9 +1,10 @@
-//! Text in columns and in lines of a length that people read.
+//! Layout of text in columns and wrapped lines.
 
-/// Of a line of words, in characters.
+/// Line width in characters.
 const WIDTH: usize = 118;
 
-/// Rows as lines: the first column to the left, the others as `left` says, all as wide as their widest cell.
+/// Formats rows with aligned columns. The first column and those in `left` are left-aligned, the
+/// others right-aligned.
 pub(super) fn columns(rows: &[Vec<String>], left: &[usize]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width =
@@ -13,10 +14,10 @@ pub(super) fn columns(rows: &[Vec<String>], left: &[usize]) -> String {
     for row in rows {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
-            let room = " ".repeat(widths[column] - length(cell));
+            let padding = " ".repeat(widths[column] - length(cell));
             let is_left = column == 0 || left.contains(&column);
             line += "  ";
-            line += &if is_left { format!("{cell}{room}") } else { format!("{room}{cell}") };
+            line += &if is_left { format!("{cell}{padding}") } else { format!("{padding}{cell}") };
         }
         out += line.trim_end();
         out.push('\n');
@@ -24,7 +25,7 @@ pub(super) fn columns(rows: &[Vec<String>], left: &[usize]) -> String {
     out
 }
 
-/// Words in lines behind `head`; further lines begin below the first word.
+/// Wraps `text` after `head`. Further lines are indented to the first word.
 pub(super) fn wrapped(head: &str, text: &str) -> String {
     let indent = length(head);
     let (mut out, mut line) = (String::new(), head.to_owned());
@@ -45,12 +46,12 @@ pub(super) fn wrapped(head: &str, text: &str) -> String {
     out + line.trim_end() + "\n"
 }
 
-/// In characters, as a terminal counts them.
+/// Length in characters, as a terminal counts them.
 pub(super) fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Whether columns of these rows would be too wide for a line.
+/// Whether these rows are wider than a line.
 pub(super) fn is_too_wide(rows: &[Vec<String>]) -> bool {
     columns(rows, &[]).lines().any(|line| length(line) > WIDTH)
 }
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn words_go_on_below_the_first_word() {
+    fn wrapped_lines_are_indented_to_the_first_word() {
         let text = wrapped("  note  ", &"word ".repeat(40));
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 2);

@@ -1,14 +1,14 @@
-//! How many digits a number has: four that count, or as many as its interval has any use for.
+//! Formatting of numbers: four significant digits, or as many as the interval justifies.
 
 use measure::Estimate;
 
-/// Digits that count, where no interval says how many do.
+/// Significant digits of a number without an interval.
 const SIGNIFICANT: i32 = 4;
 
-/// No paper prints more characters for a number.
+/// Maximum number of characters that a paper prints for a number.
 const PRINTED_MAX: usize = 8;
 
-/// Behind the point, at most.
+/// Maximum number of decimals.
 const DECIMALS_MAX: i32 = 6;
 
 /// A value with four significant digits.
@@ -16,26 +16,28 @@ pub fn value(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
     }
-    // Counts have no digits behind the point.
+    // Counts have no decimals.
     if value.fract() == 0.0 {
         return with_decimals(value, 0);
     }
     with_decimals(value, decimals(value, SIGNIFICANT))
 }
 
-/// What a paper prints, digit by digit; what was worked out from that has four digits that count.
+/// A number as printed in a paper, with all digits. A number derived from printed ones has four
+/// significant digits.
 pub fn printed(number: f64) -> String {
     let digits = number.to_string();
     if digits.len() > PRINTED_MAX { value(number) } else { digits }
 }
 
-/// A mean and its interval, which has two significant digits unless it is less than a hundred-thousandth of the mean.
+/// A mean and its interval. The interval has two significant digits and is omitted below a
+/// hundred-thousandth of the mean.
 pub fn estimate(estimate: &Estimate) -> String {
     match estimate.plus_minus {
         None => value(estimate.mean),
         Some(half) if !half.is_finite() || !estimate.mean.is_finite() => value(estimate.mean),
         Some(half) => {
-            // Runs that all gave the same have an interval of nothing; rounding leaves a trace of it.
+            // Identical runs have an interval of zero, up to rounding errors.
             let is_exact = half <= estimate.mean.abs() * 1e-9;
             let most = decimals(estimate.mean, if is_exact { SIGNIFICANT } else { SIGNIFICANT + 1 });
             let decimals = if is_exact { most } else { decimals(half, 2).min(most) };
@@ -45,18 +47,18 @@ pub fn estimate(estimate: &Estimate) -> String {
     }
 }
 
-/// A share as a signed percentage.
+/// A fraction as a signed percentage.
 pub fn difference(share: f64) -> String {
     if share.is_finite() { format!("{:+.1} %", share * 100.0) } else { "-".to_owned() }
 }
 
-/// A share as a percentage without zeros behind the point.
+/// A fraction as a percentage without trailing zeros.
 pub fn percent(share: f64) -> String {
-    // To a thousandth of a percent, so that 0.05 is 5 and not 5.000000000000001.
+    // Rounded to a thousandth of a percent, so that 0.05 gives 5 and not 5.000000000000001.
     format!("{} %", (share * 1e5).round() / 1e3)
 }
 
-/// Digits behind the point, so that `count` digits count.
+/// Decimals for `count` significant digits.
 fn decimals(value: f64, count: i32) -> i32 {
     if value == 0.0 {
         return 0;
@@ -67,7 +69,7 @@ fn decimals(value: f64, count: i32) -> i32 {
 fn with_decimals(value: f64, decimals: i32) -> String {
     let decimals = usize::try_from(decimals).unwrap_or(0);
     let text = format!("{value:.decimals$}");
-    // Nothing has a sign.
+    // Zero has no sign.
     if text.trim_start_matches('-').chars().all(|digit| matches!(digit, '0' | '.')) {
         text.trim_start_matches('-').to_owned()
     } else {
@@ -80,14 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_digits_count_and_large_numbers_keep_all_they_have() {
+    fn numbers_have_four_significant_digits_and_large_numbers_all() {
         let texts: Vec<_> = [0.0, 1.0, 0.012_3, 323.456, 4097.2, 123_456.7, -2.5, -1e-9].map(value).into();
         assert_eq!(texts, ["0", "1", "0.01230", "323.5", "4097", "123457", "-2.500", "0.000000"]);
         assert_eq!(value(f64::NAN), "-");
     }
 
     #[test]
-    fn an_interval_says_how_many_digits_have_a_meaning() {
+    fn the_interval_determines_the_number_of_digits() {
         let text = |mean, half| estimate(&Estimate { mean, plus_minus: half });
         assert_eq!(text(322.123_4, Some(0.456)), "322.12 ± 0.46");
         assert_eq!(text(322.123_4, Some(45.6)), "322 ± 46");

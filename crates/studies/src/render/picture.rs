@@ -1,10 +1,10 @@
-//! Curves as SVG.
+//! Plots of curves as SVG.
 
 use measure::plot::{Curve, Panel, svg};
 
 use crate::outcome::{Column, Plot};
 
-/// The text of an SVG file: one panel. `subtitle` says where it comes from.
+/// An SVG file with one panel. `subtitle` describes the source.
 pub fn render(plot: &Plot, subtitle: &str) -> String {
     let curve = |series: &crate::Series| Curve::measured(series.name.as_str(), series.points.clone());
     svg(&[Panel {

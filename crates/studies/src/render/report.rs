@@ -1,7 +1,8 @@
-//! What `litz study run --json` prints. What is serialised here is the format of `docs/spec/study.md`: a change of meaning is a
-//! new version.
+//! The output of `litz study run --json`. The types serialised here define the format of
+//! `docs/spec/study.md`; a change of meaning needs a new version.
 //!
-//! Nothing in it depends on when, where and on how many threads a study ran: the same program, seed and options give the same bytes.
+//! The output does not depend on time, place or number of threads: the same program, seed and
+//! options give the same bytes.
 
 use measure::Program;
 use serde::Serialize;
@@ -10,83 +11,83 @@ use crate::document::{self, Document};
 use crate::outcome::Outcome;
 use crate::study::{Effort, Options, Study};
 
-/// What `format` says.
+/// Value of `format`.
 pub const FORMAT: &str = "litz-study";
-/// What `version` says.
+/// Value of `version`.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// Studies that ran under the same conditions.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct StudiesReport {
     format: &'static str,
     version: u32,
-    /// How they ran.
+    /// How the studies were run.
     #[serde(flatten)]
     pub conditions: Conditions,
-    /// One for each, in the order asked for.
+    /// The studies, in the requested order.
     pub studies: Vec<StudyReport>,
 }
 
-/// What an outcome depends on beside the study itself.
+/// Everything apart from the study that determines an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Conditions {
     /// The program that ran them.
     #[serde(flatten)]
     pub program: Program,
-    /// What all randomness came from.
+    /// The seed.
     pub seed: u64,
-    /// Of each point.
+    /// Replications of each point.
     pub replications: u32,
-    /// Of all intervals, between 0 and 1.
+    /// Confidence level of all intervals, between 0 and 1.
     pub confidence: f64,
-    /// Up to which more replications were added, if that was asked for.
+    /// Requested precision, if more replications could be added.
     pub precision: Option<f64>,
     /// How long each replication was.
     pub effort: Effort,
 }
 
-/// A study that ran.
+/// A study and its outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct StudyReport {
-    /// Its name.
+    /// The study's ID.
     pub id: &'static str,
-    /// What it is about.
+    /// Its title.
     pub title: &'static str,
-    /// The paper; none if it is about no paper.
+    /// Its paper; `None` if it has none.
     pub document: Option<Document>,
-    /// The files of facts it read.
+    /// The data files it reads.
     pub data: &'static [&'static str],
-    /// How it went.
+    /// Counts of kept and missed tolerances and checks.
     pub summary: Summary,
-    /// What it said.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// How many promises were kept.
+/// Counts of kept and missed tolerances and checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Cells within their tolerance that were not fitted.
     pub cells_within: usize,
     /// Cells outside their tolerance, fitted or not.
     pub cells_outside: usize,
-    /// Cells within their tolerance for which a parameter was chosen.
+    /// Cells within their tolerance because a parameter was calibrated to them.
     pub cells_fitted: usize,
     /// Checks that hold.
     pub checks_hold: usize,
-    /// Checks that do not.
+    /// Checks that do not hold.
     pub checks_fail: usize,
 }
 
-impl Report {
-    /// Of these studies.
+impl StudiesReport {
+    /// A report on these studies.
     pub const fn new(conditions: Conditions, studies: Vec<StudyReport>) -> Self {
         Self { format: FORMAT, version: FORMAT_VERSION, conditions, studies }
     }
 }
 
 impl Conditions {
-    /// Of these options in this program; the number of threads is none.
+    /// The conditions for these options in this program. The number of threads is not a condition.
     pub const fn of(options: &Options, program: Program) -> Self {
         Self {
             program,
@@ -98,7 +99,7 @@ impl Conditions {
         }
     }
 
-    /// For people.
+    /// The conditions as text.
     pub fn words(&self) -> String {
         let effort = match self.effort {
             Effort::Quick => ", quick",
@@ -107,16 +108,16 @@ impl Conditions {
         let confidence = super::numbers::percent(self.confidence);
         let (seed, count) = (self.seed, self.replications);
         let more = match self.precision {
-            Some(share) => format!(" or more, to {}", super::numbers::percent(share)),
+            Some(share) => format!(" or more, for a precision of {}", super::numbers::percent(share)),
             None => String::new(),
         };
-        let program = self.program.words();
+        let program = self.program.summary();
         format!("{program}, seed {seed}, {count} replications{more}, intervals of {confidence}{effort}")
     }
 }
 
 impl StudyReport {
-    /// What a study said.
+    /// A report on a study with this outcome.
     pub fn new(study: &dyn Study, outcome: Outcome) -> Self {
         Self {
             id: study.id(),
@@ -130,7 +131,7 @@ impl StudyReport {
 }
 
 impl Summary {
-    /// Of an outcome.
+    /// Counts of an outcome.
     pub fn of(outcome: &Outcome) -> Self {
         let mut summary = Self::default();
         for cell in outcome.tables.iter().flat_map(|table| &table.rows).flat_map(|row| &row.cells) {
@@ -146,23 +147,23 @@ impl Summary {
         summary
     }
 
-    /// Whether every tolerance and every check holds.
+    /// Whether all tolerances and checks hold.
     pub const fn is_kept(&self) -> bool {
         self.cells_outside == 0 && self.checks_fail == 0
     }
 
-    /// For people.
+    /// The counts as text.
     pub fn words(&self) -> String {
         let mut parts = Vec::new();
         if self.cells_within + self.cells_outside + self.cells_fitted > 0 {
             parts.push(format!(
-                "cells: {} within their tolerance, {} outside, {} fitted",
+                "cells: {} within tolerance, {} outside, {} fitted",
                 self.cells_within, self.cells_outside, self.cells_fitted
             ));
         }
         if self.checks_hold + self.checks_fail > 0 {
             parts.push(format!("checks: {} hold, {} fail", self.checks_hold, self.checks_fail));
         }
-        if parts.is_empty() { "nothing is promised".to_owned() } else { parts.join("; ") }
+        if parts.is_empty() { "no tolerances or checks".to_owned() } else { parts.join("; ") }
     }
 }

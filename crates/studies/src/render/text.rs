@@ -1,4 +1,4 @@
-//! What a study says, for people.
+//! Studies as text.
 
 use super::lines::{columns, is_too_wide, length, wrapped};
 use super::numbers::{difference, estimate, percent, printed};
@@ -7,7 +7,7 @@ use crate::document;
 use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Table};
 use crate::study::Study;
 
-/// All of a study that ran.
+/// A study with its outcome.
 pub fn study(report: &StudyReport, conditions: &Conditions) -> String {
     let mut out = format!("{}  {}\n", report.id, report.title);
     if let Some(document) = &report.document {
@@ -19,7 +19,7 @@ pub fn study(report: &StudyReport, conditions: &Conditions) -> String {
     out
 }
 
-/// What is known of a study that has not run.
+/// A study before it runs.
 pub fn description(study: &dyn Study) -> String {
     let mut out = format!("{}  {}\n", study.id(), study.title());
     if let Some(document) = document::of(study.id()) {
@@ -31,9 +31,9 @@ pub fn description(study: &dyn Study) -> String {
     let known = study.assumptions();
     out += &assumptions(&known);
     out += &if known.is_empty() {
-        "\n  It assumes nothing beyond the paper\n".to_owned()
+        "\n  It makes no assumptions beyond the paper\n".to_owned()
     } else {
-        format!("\n  What others would give comes with its result: litz study run {}\n", study.id())
+        format!("\n  Results with alternative values: litz study run {}\n", study.id())
     };
     out
 }
@@ -54,11 +54,11 @@ fn outcome(outcome: &Outcome) -> String {
     out
 }
 
-/// Longer labels of rows stand on lines of their own, in characters.
+/// Row labels longer than this, in characters, get their own line.
 const LABEL_MAX: usize = 36;
 
-/// Where a paper prints something, a line for each cell, with the difference; otherwise rows and columns as they are, unless they
-/// are too wide.
+/// Compares cell by cell where the paper prints numbers, with the difference. Otherwise prints rows
+/// and columns, unless they are too wide.
 fn table(table: &Table) -> String {
     let is_compared = table.rows.iter().flat_map(|row| &row.cells).any(|cell| cell.paper.is_some());
     let grid = grid(table);
@@ -100,7 +100,7 @@ fn compared(table: &Table, is_compared: bool) -> String {
     out
 }
 
-/// Whether the promise is kept, in a word; fitted cells prove nothing, and say so.
+/// Whether the cell is within its tolerance, and whether it was fitted and thus is no evidence.
 fn mark(cell: &Cell) -> String {
     let kept = match (cell.is_within(), cell.tolerance) {
         (Some(true), Some(tolerance)) => format!("within {}", percent(tolerance)),
@@ -129,7 +129,7 @@ fn assumptions(assumptions: &[Assumption]) -> String {
     if assumptions.is_empty() {
         return String::new();
     }
-    let mut out = "\n  Assumptions: what the paper does not say\n".to_owned();
+    let mut out = "\n  Assumptions: values that the paper does not give\n".to_owned();
     for assumption in assumptions {
         out += &wrapped("    ", &format!("{} = {}: {}", assumption.key, assumption.value, assumption.reason));
         for other in &assumption.sensitivity {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_says_whether_it_keeps_its_promise_and_whether_it_was_fitted() {
+    fn each_cell_shows_its_tolerance_and_whether_it_was_fitted() {
         let ours = Estimate { mean: 310.0, plus_minus: Some(2.0) };
         let text = table(&of(vec![
             Cell::compared(301.0, ours, 0.05),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_has_sources_and_all_that_is_assumed() {
+    fn a_description_has_data_files_and_assumptions() {
         for study in crate::all() {
             let text = description(study.as_ref());
             for file in study.data() {
@@ -199,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_no_paper_prints_is_rows_and_columns() {
+    fn a_table_without_printed_numbers_has_rows_and_columns() {
         let text = table(&of(vec![Cell::ours(exact(1.5)), Cell::default()]));
         assert_eq!(text, "\n  t\n       q0, Mb/s  q1, Mb/s\n    r     1.500         -\n");
     }
 
     #[test]
-    fn assumptions_come_with_what_others_would_give_and_checks_with_their_numbers() {
+    fn assumptions_have_alternatives_and_checks_have_numbers() {
         let other = Sensitivity { value: "4 ms".to_owned(), figure: "throughput, Mb/s".to_owned(), ours: exact(99.0) };
         let text = outcome(&Outcome {
             assumptions: vec![Assumption {

@@ -1,4 +1,4 @@
-//! Claims and what was found out about them, as text and for JSON (`docs/spec/study.md`).
+//! Claims and their decisions, as text and as JSON (`docs/spec/study.md`).
 
 use serde::Serialize;
 
@@ -7,9 +7,9 @@ use super::lines::wrapped;
 use super::numbers::{estimate, printed};
 use crate::claims::{Claim, Decision, Figure, Verdict};
 
-/// What `format` says.
+/// Value of `format`.
 const FORMAT: &str = "litz-claims";
-/// What `version` says.
+/// Value of `version`.
 const FORMAT_VERSION: u32 = 1;
 
 /// Claims that were decided under the same conditions.
@@ -23,18 +23,18 @@ pub struct ClaimsReport {
     claims: Vec<ClaimReport>,
 }
 
-/// A claim and what was found out about it.
+/// A claim and its decision.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClaimReport {
-    /// What is said.
+    /// The claim.
     #[serde(flatten)]
     pub claim: Claim,
-    /// What was found out.
+    /// The decision.
     #[serde(flatten)]
     pub decision: Decision,
 }
 
-/// How many of each.
+/// Number of claims per verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     holds: usize,
@@ -43,7 +43,7 @@ pub struct Counts {
 }
 
 impl ClaimsReport {
-    /// Of these claims.
+    /// A report on these claims.
     pub fn new(conditions: Conditions, claims: Vec<ClaimReport>) -> Self {
         let mut counts = Counts::default();
         for claim in &claims {
@@ -52,7 +52,7 @@ impl ClaimsReport {
         Self { format: FORMAT, version: FORMAT_VERSION, conditions, counts, claims }
     }
 
-    /// How many of each, for people.
+    /// The counts as text.
     pub fn words(&self) -> String {
         let Counts { holds, refuted, not_decidable } = self.counts;
         let total = self.claims.len();
@@ -73,7 +73,7 @@ impl Counts {
     }
 }
 
-/// A claim, for people.
+/// A claim as text.
 pub fn text(report: &ClaimReport) -> String {
     let verdict = match report.decision.verdict {
         Verdict::Holds => "holds",
@@ -105,7 +105,7 @@ mod tests {
     use crate::{Effort, Options};
 
     #[test]
-    fn a_verdict_comes_with_its_reason_and_its_numbers() {
+    fn a_verdict_has_its_reason_and_numbers() {
         let claim = claims::all()[0].clone();
         let decision = Decision::of(false, "yes", "no")
             .with("gain", "", 1.7, exact(1.25))

@@ -1,60 +1,61 @@
-//! What each level takes of a message, solved from printed numbers.
+//! The costs of each level, solved from printed numbers.
 //!
-//! Three processors work for a message at either end: the host, the board that runs XTP and moves data to and from the network card, and
-//! the ring between them. What is solved from which number:
+//! At each end a message is processed by the host, by the board that runs XTP and moves data to and
+//! from the network card, and by the ring between them. Sources of the costs:
 //!
-//! | cost | from |
+//! | cost | source |
 //! |---|---|
-//! | card, fixed | b of MAC, in equal halves |
-//! | card, a byte | MAC's asymptote, taken for the throughput of the longest frame |
-//! | XTP, a byte | a of transport |
-//! | XTP, fixed: latency | b of transport, in equal halves |
-//! | XTP, fixed: work | transport's asymptote, of the longest frame; the rest of the latency is waiting |
-//! | host, a byte and fixed | a and b of user, in equal halves |
+//! | card, fixed | b at MAC level, in equal halves |
+//! | card, per byte | the asymptote at MAC level, taken as the throughput of the longest frame |
+//! | XTP, per byte | a at transport level |
+//! | XTP, fixed: latency | b at transport level, in equal halves |
+//! | XTP, fixed: work | the asymptote at transport level, for the longest frame; the rest of the latency is waiting |
+//! | host, per byte and fixed | a and b at user level, in equal halves |
 //! | group, waiting | b of multicast |
 //!
-//! The other numbers come out: a of MAC, the user's asymptote, a and the asymptote of multicast.
+//! The other numbers are results: a at MAC level, the asymptote at user level, a and the asymptote
+//! of multicast.
 
 use sim::hardware::fddi::RingConfig;
 
 use super::paper::Paper;
 
-/// At either end. All times in microseconds.
+/// Costs at either end. All times in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Costs {
     pub(super) card_us: f64,
     pub(super) card_byte_us: f64,
-    /// What XTP keeps the board busy for, a frame.
+    /// Busy time of the board for XTP per frame.
     pub(super) xtp_work_us: f64,
     pub(super) xtp_byte_us: f64,
-    /// What a message waits at the board besides: interrupts, polling.
+    /// Additional waiting time of a message at the board: interrupts, polling.
     pub(super) xtp_wait_us: f64,
     pub(super) host_us: f64,
     pub(super) host_byte_us: f64,
-    /// What a message to a group waits besides, at its receiver.
+    /// Additional waiting time of a multicast message at its receiver.
     pub(super) group_wait_us: f64,
-    /// What a message to a group keeps the sender's board busy for besides.
+    /// Additional busy time of the sender's board for a multicast message.
     pub(super) group_work_us: f64,
 }
 
-/// How the fixed costs are shared out where the paper does not say.
+/// Distribution of the fixed costs where the paper does not give it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Split {
-    /// The longest message that is a frame, in bytes of user data.
+    /// The longest message of one frame, in bytes of user data.
     pub(super) frame_bytes: u64,
-    /// The sender's share of what user level adds.
+    /// The sender's share of the cost that user level adds.
     pub(super) host_sender: f64,
-    /// Of the ring.
+    /// Circumference of the ring in metres.
     pub(super) ring_m: u64,
 }
 
-/// A ring of so many stations and metres.
+/// A ring with this number of stations and metres.
 pub(super) fn ring(stations: usize, metres: u64) -> RingConfig {
     RingConfig::even(stations, metres)
 }
 
 impl Costs {
-    /// Each with its name.
+    /// All costs with their names.
     pub(super) const fn all(&self) -> [(&'static str, f64); 9] {
         [
             ("card_us", self.card_us),
@@ -101,7 +102,7 @@ impl Costs {
 }
 
 impl Split {
-    /// Halves, the longest frame of the standard, and two chassis in one room.
+    /// Equal halves, the longest frame of the standard, and two adjacent chassis.
     pub(super) const fn even(paper: &Paper) -> Self {
         Self { frame_bytes: paper.frame_bytes, host_sender: 0.5, ring_m: 100 }
     }

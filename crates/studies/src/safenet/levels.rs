@@ -2,11 +2,11 @@
 
 use ::measure::Estimate;
 
-use super::assumptions::{self, Headline};
+use super::assumptions::{self, MainFigure};
 use super::costs::{Costs, Split};
 use super::measure::{Fit, latency_us, repetitions, throughput_mbps, throughputs_after_warm_ups};
 use super::paper::{Line, Paper};
-use super::pipeline::{Level, Rooms, Setup};
+use super::pipeline::{Level, QueueLimits, Setup};
 use super::rate::RateLimit;
 use crate::outcome::{Cell, Check, Column, Outcome, Plot, Row, Series, Table};
 use crate::study::{Options, Study};
@@ -15,18 +15,18 @@ use crate::{Choice, choices, warm_up};
 /// The study.
 pub(super) struct Levels;
 
-/// Of a, b and the asymptotes.
+/// Tolerance of a, b and the asymptotes.
 pub(super) const TOLERANCE: f64 = 0.05;
 
-/// Points of each curve, the longest frame the last.
+/// Points per curve; the last one is the longest frame.
 const POINTS: u64 = 8;
 
-/// A number that no other run would change.
+/// A deterministic number.
 pub(super) const fn exact(mean: f64) -> Estimate {
     Estimate { mean, plus_minus: None }
 }
 
-/// Two hosts, timed at `level`.
+/// Two hosts, measured at `level`.
 pub(super) fn setup(paper: &Paper, split: &Split, level: Level) -> Setup {
     let limit = RateLimit {
         burst_bytes: paper.burst_bytes,
@@ -40,12 +40,12 @@ pub(super) fn setup(paper: &Paper, split: &Split, level: Level) -> Setup {
         limit: (level == Level::User).then_some(limit),
         receivers: 1,
         is_group: false,
-        rooms: Rooms::default(),
+        queue_limits: QueueLimits::default(),
         ring_m: split.ring_m,
     }
 }
 
-/// Latency and throughput over sizes, at one level.
+/// Latency and throughput by message size at one level.
 pub(super) struct Measured {
     pub(super) latency_us: Vec<(f64, f64)>,
     pub(super) throughput_mbps: Vec<(f64, f64)>,
@@ -53,7 +53,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Up to `setup`'s longest frame; `printed` is how often the paper measured.
+    /// Measures up to the longest frame of `setup`; `printed` is the paper's number of repetitions.
     pub(super) fn of(setup: &Setup, printed: usize, options: &Options) -> Self {
         let count = repetitions(printed, options);
         let sizes = (1..=POINTS).map(|point| setup.frame_bytes * point / POINTS);
@@ -63,12 +63,12 @@ impl Measured {
         Self { fit: Fit::through(&latency), latency_us: latency, throughput_mbps: throughput.collect() }
     }
 
-    /// At the longest frame.
+    /// Throughput at the longest frame.
     pub(super) fn asymptote(&self) -> f64 {
         self.throughput_mbps.last().map_or(0.0, |point| point.1)
     }
 
-    /// Our a, b and asymptote beside the paper's; `fitted` says which of them something was solved from.
+    /// Our a, b and asymptote with the paper's; `fitted` marks those that were used to solve costs.
     pub(super) fn row(&self, label: &str, line: &Line, fitted: [bool; 3]) -> Row {
         let printed = [line.a_us_per_byte, line.b_us / 1000.0, line.asymptote_mbps];
         let ours = [self.fit.a, self.fit.b / 1000.0, self.asymptote()];
@@ -106,8 +106,8 @@ impl Study for Levels {
                 assumptions::asymptote(&setup, bytes, options)
             }
         };
-        let headline = Headline {
-            name: "the user's asymptote, Mb/s",
+        let main_figure = MainFigure {
+            name: "asymptote at user level, Mb/s",
             split: Split::even,
             setup: |_, setup| setup,
             figure: assumptions::asymptote,
@@ -123,14 +123,14 @@ impl Study for Levels {
         let longest = Choice::new(
             "longest message",
             "one frame",
-            "not given; with several frames on the way at once latency would be no line",
+            "not given; with several frames in flight latency would not be linear",
         )
-        .or("16,384 bytes", headline.name, long(16_384))
-        .or("65,536 bytes", headline.name, long(65_536))
+        .or("16,384 bytes", main_figure.name, long(16_384))
+        .or("65,536 bytes", main_figure.name, long(65_536))
         .or("frames of 4096 bytes", "a of MAC, us/byte", mac(4096))
         .or("frames of 2048 bytes", "a of MAC, us/byte", mac(2048));
         let mut all = vec![longest];
-        all.extend(assumptions::choices(headline));
+        all.extend(assumptions::choices(main_figure));
         all
     }
 
@@ -163,14 +163,13 @@ impl Study for Levels {
             assumptions: choices::assumptions(&self.choices(), options),
             checks,
             notes: vec![
-                "Marked values are those that costs were solved from; they come back by construction. MAC's a and \
-                 the user's asymptote were used for nothing."
+                "Marked values are those from which costs were solved; they agree by construction. a at MAC level \
+                 and the asymptote at user level were not used."
                     .to_owned(),
-                "An asymptote is read as the throughput of the longest message, for which one frame is taken: with \
-                 messages of several frames latency would not be a line, for their parts would be on the way at \
-                 once."
+                "An asymptote is taken as the throughput of the longest message, which is one frame: with messages \
+                 of several frames latency would not be linear, because several frames would be in flight."
                     .to_owned(),
-                "Nothing in the model is left to chance, so there are no intervals.".to_owned(),
+                "The model is deterministic, so there are no intervals.".to_owned(),
             ],
         }
     }
@@ -202,14 +201,14 @@ fn checks(paper: &Paper, measured: &[Measured; 3]) -> Vec<Check> {
     let printed = (paper.transport.b_us - paper.mac.b_us) / paper.transport.b_us;
     vec![
         Check::new(
-            "each level up costs throughput",
+            "each higher level reduces throughput",
             asymptotes[0] > asymptotes[1] && asymptotes[1] > asymptotes[2],
             asymptotes.map(|mbps| format!("{mbps:.1}")).join(", ") + " Mb/s",
         ),
         Check::new(
-            "latency is a line at every level",
+            "latency is linear at every level",
             worst < 0.02,
-            format!("no point is further than {:.2} % from it", worst * 100.0),
+            format!("no point deviates by more than {:.2} %", worst * 100.0),
         ),
         Check::new(
             "throughput rises towards its asymptote as messages grow",
@@ -217,7 +216,8 @@ fn checks(paper: &Paper, measured: &[Measured; 3]) -> Vec<Check> {
             "at all sizes of the three levels",
         ),
         Check::new(
-            "latency adds up stages, throughput is the slowest one's: 8 / a is below the asymptote at every level",
+            "latency is the sum of the stages, throughput that of the slowest one: 8 / a is below the asymptote at \
+             every level",
             slows,
             [mac, transport, user].map(|measured| format!("{:.1}", 8.0 / measured.fit.a)).join(", ") + " Mb/s",
         ),

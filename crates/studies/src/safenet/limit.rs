@@ -1,6 +1,6 @@
-//! 003-rate: whether the user's 12 Mb/s are the setting or the host.
+//! 003-rate: whether the 12 Mb/s at user level are caused by the setting or by the host.
 
-use super::assumptions::{self, Headline};
+use super::assumptions::{self, MainFigure};
 use super::costs::Split;
 use super::levels::{exact, setup};
 use super::measure::{repetitions, throughput_mbps};
@@ -14,10 +14,11 @@ use crate::{Choice, choices};
 /// The study.
 pub(super) struct Limit;
 
-/// Message sizes in bytes, beside the longest frame: around a third of a burst, a burst, and beyond.
+/// Message sizes in bytes, in addition to the longest frame: about a third of a burst, a burst, and
+/// more.
 const SIZES: [u64; 6] = [1024, 3333, 8192, 10_000, 16_384, 65_536];
 
-/// What the printed rate is multiplied with.
+/// Factors of the printed rate.
 const FACTORS: [u64; 3] = [1, 2, 4];
 
 fn with_limit(paper: &Paper, factor: Option<u64>) -> Setup {
@@ -36,7 +37,7 @@ impl Study for Limit {
     }
 
     fn title(&self) -> &'static str {
-        "The user's rate and burst: are the 12 Mb/s the setting or the host?"
+        "The user's rate and burst: are the 12 Mb/s caused by the setting or by the host?"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -44,7 +45,7 @@ impl Study for Limit {
     }
 
     fn choices(&self) -> Vec<Choice> {
-        assumptions::choices(Headline {
+        assumptions::choices(MainFigure {
             name: "throughput of messages of 65,536 bytes, Mb/s",
             split: Split::even,
             setup: |_, setup| setup,
@@ -64,7 +65,7 @@ impl Study for Limit {
             None => "no limit".to_owned(),
             Some(factor) => {
                 let (rate, burst) = (paper.rate_bytes_per_second * factor, paper.burst_bytes * factor);
-                format!("{} Mb/s, {burst} bytes at once", rate as f64 * 8.0 / 1e6)
+                format!("{} Mb/s, burst of {burst} bytes", rate as f64 * 8.0 / 1e6)
             }
         };
         let rate = |factor: &Option<u64>, bytes| throughput_mbps(&with_limit(&paper, *factor), bytes, count, options);
@@ -99,19 +100,20 @@ impl Study for Limit {
             assumptions: choices::assumptions(&self.choices(), options),
             checks: vec![
                 Check::new(
-                    "with messages of many frames the setting is the limit: twice the rate moves the asymptote",
+                    "with messages of many frames the setting is the limit: doubling the rate changes the asymptote",
                     (at(0, long) / paper.user.asymptote_mbps - 1.0).abs() < 0.01 && at(1, long) > 1.2 * at(0, long),
                     format!("{:.1} Mb/s, and {:.1} with twice the rate", at(0, long), at(1, long)),
                 ),
                 Check::new(
-                    "with messages of a frame the host is: no limit at all moves it by less than 5 %",
+                    "with messages of one frame the host is the limit: removing the setting changes the asymptote by \
+                     less than 5 %",
                     at(free, frame) < 1.05 * at(0, frame),
                     format!("{:.2} Mb/s, and {:.2} without a limit", at(0, frame), at(free, frame)),
                 ),
             ],
             notes: vec![
-                "So the two explanations of the 12 Mb/s give nearly the same number, and which one holds depends \
-                 on the longest message, which the paper does not say."
+                "Both explanations of the 12 Mb/s give nearly the same number. Which one holds depends on the \
+                 longest message, which the paper does not give."
                     .to_owned(),
             ],
         }

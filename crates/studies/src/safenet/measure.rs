@@ -1,4 +1,4 @@
-//! Latency by ping-pong, throughput by streams, as the paper defines them.
+//! Latency by ping-pong and throughput by streams, as defined in the paper.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -6,13 +6,13 @@ use std::rc::Rc;
 use sim::Simulation;
 
 use super::pipeline::{Setup, check_conservation, system};
-use crate::conserved::check_books;
+use crate::conserved::check_accounting;
 use crate::study::{Effort, Options};
 
-/// Messages before those that count: queues and the user's burst are as they stay then.
+/// Messages before the measurement: queues and the user's burst are then in steady state.
 const WARM_UP_MESSAGES: usize = 40;
 
-/// How many messages are measured; `printed` is how many the paper took.
+/// Number of measured messages; `printed` is the paper's.
 pub(super) const fn repetitions(printed: usize, options: &Options) -> usize {
     match options.effort {
         Effort::Quick => 40,
@@ -20,11 +20,12 @@ pub(super) const fn repetitions(printed: usize, options: &Options) -> usize {
     }
 }
 
-/// Half of the mean round trip of a message of `bytes` and its echo, in microseconds. With a group its last host answers.
+/// Half of the mean round trip of a message of `bytes` and its echo, in microseconds. In a group,
+/// the last host answers.
 pub(super) fn latency_us(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> f64 {
     let mut simulation = Simulation::new(options.seed, 0);
     let sim = simulation.sim();
-    let nodes = system(&sim, setup).unwrap_or_else(|error| panic!("a study's own setup: {error}"));
+    let nodes = system(&sim, setup).unwrap_or_else(|error| panic!("invalid setup of a study: {error}"));
     let last = Rc::clone(&nodes[nodes.len() - 1]);
     simulation.spawn(async move {
         loop {
@@ -44,17 +45,18 @@ pub(super) fn latency_us(setup: &Setup, bytes: u64, repetitions: usize, options:
         clock.stop();
     });
     simulation.run();
-    check_books(&simulation);
+    check_accounting(&simulation);
     check_conservation(&nodes);
     total_ns.get() as f64 / 2000.0 / repetitions as f64
 }
 
-/// Bits a microsecond that a sender of messages of `bytes` gets rid of, from the first SEND to the last, warm-up apart.
+/// Throughput in bits per microsecond of a sender of messages of `bytes`, from the first SEND after
+/// the warm-up to the last.
 pub(super) fn throughput_mbps(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> f64 {
     throughput_after(WARM_UP_MESSAGES, setup, bytes, repetitions, options)
 }
 
-/// The same after the warm-up, and after twice as long a one.
+/// The same after the warm-up, and after one twice as long.
 pub(super) fn throughputs_after_warm_ups(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> [f64; 2] {
     [1, 2].map(|times| throughput_after(WARM_UP_MESSAGES * times, setup, bytes, repetitions, options))
 }
@@ -62,7 +64,7 @@ pub(super) fn throughputs_after_warm_ups(setup: &Setup, bytes: u64, repetitions:
 fn throughput_after(messages: usize, setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> f64 {
     let mut simulation = Simulation::new(options.seed, 0);
     let sim = simulation.sim();
-    let nodes = system(&sim, setup).unwrap_or_else(|error| panic!("a study's own setup: {error}"));
+    let nodes = system(&sim, setup).unwrap_or_else(|error| panic!("invalid setup of a study: {error}"));
     for node in &nodes[1..] {
         let node = Rc::clone(node);
         simulation.spawn(async move {
@@ -85,12 +87,12 @@ fn throughput_after(messages: usize, setup: &Setup, bytes: u64, repetitions: usi
         clock.stop();
     });
     simulation.run();
-    check_books(&simulation);
+    check_accounting(&simulation);
     check_conservation(&nodes);
     (bytes * repetitions as u64) as f64 * 8000.0 / span_ns.get() as f64
 }
 
-/// The least-squares line through points, and how far the worst point lies from it as a share of its value.
+/// The least-squares line through points, and the largest relative deviation of a point.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fit {
     pub(super) a: f64,
@@ -99,7 +101,7 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    /// Through (x, y).
+    /// The line through points (x, y).
     pub(super) fn through(points: &[(f64, f64)]) -> Self {
         let count = points.len() as f64;
         let (mean_x, mean_y) = (

@@ -1,6 +1,6 @@
 //! 003-multicast: one message to a group of two.
 
-use super::assumptions::{self, Headline};
+use super::assumptions::{self, MainFigure};
 use super::costs::{Costs, Split};
 use super::levels::{Measured, columns, exact, setup};
 use super::paper::Paper;
@@ -22,7 +22,7 @@ impl Study for Multicast {
     }
 
     fn title(&self) -> &'static str {
-        "Multicast to two receivers beside unicast"
+        "Multicast to two receivers compared with unicast"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -30,7 +30,7 @@ impl Study for Multicast {
     }
 
     fn choices(&self) -> Vec<Choice> {
-        let headline = Headline {
+        let main_figure = MainFigure {
             name: "multicast asymptote, Mb/s",
             split: Split::even,
             setup: |paper, setup| Setup { receivers: paper.multicast.receivers, is_group: true, ..setup },
@@ -47,15 +47,16 @@ impl Study for Multicast {
         };
         let wait = Choice::new(
             "group_wait_us",
-            "1.225 ms of waiting at the receiver, no work",
-            "what b grows by; the paper does not say where it goes. Waiting of the receiver leaves throughput as it is, as printed",
+            "1.225 ms of waiting at the receiver, without work",
+            "the increase of b; the paper does not say where it is spent. Waiting at the receiver does not change \
+             the throughput, as printed",
         )
-        .or("half of it work of the sender's board", headline.name, with(|costs| board_works(costs, 0.5)))
-        .or("all of it work of the sender's board", headline.name, with(|costs| board_works(costs, 1.0)))
-        .or("half of it work of the sender's host", headline.name, with(|costs| host_works(costs, 0.5)))
-        .or("all of it work of the sender's host", headline.name, with(|costs| host_works(costs, 1.0)));
+        .or("half of it work of the sender's board", main_figure.name, with(|costs| board_works(costs, 0.5)))
+        .or("all of it work of the sender's board", main_figure.name, with(|costs| board_works(costs, 1.0)))
+        .or("half of it work of the sender's host", main_figure.name, with(|costs| host_works(costs, 0.5)))
+        .or("all of it work of the sender's host", main_figure.name, with(|costs| host_works(costs, 1.0)));
         let mut all = vec![wait];
-        all.extend(assumptions::choices(headline));
+        all.extend(assumptions::choices(main_figure));
         all
     }
 
@@ -68,7 +69,11 @@ impl Study for Multicast {
         let both = Measured { latency_us: one.latency_us, fit: one.fit, throughput_mbps: two.throughput_mbps };
         let rows: Vec<Row> = vec![
             unpromised(unicast.row("unicast", &paper.user, [true, true, false])),
-            both.row("multicast: latency to one, throughput to two", &paper.multicast.line(), [false, true, false]),
+            both.row(
+                "multicast: latency with one receiver, throughput with two",
+                &paper.multicast.line(),
+                [false, true, false],
+            ),
         ];
         let curve = |name: &str, points: &[(f64, f64)]| Series {
             name: name.to_owned(),
@@ -91,20 +96,20 @@ impl Study for Multicast {
             assumptions: choices::assumptions(&self.choices(), options),
             checks: vec![
                 Check::new(
-                    "a second receiver costs the sender nothing",
+                    "a second receiver adds no work at the sender",
                     (both.asymptote() / unicast.asymptote() - 1.0).abs() < 0.01,
                     format!("{:.2} and {:.2} Mb/s", unicast.asymptote(), both.asymptote()),
                 ),
                 Check::new(
-                    "multicast adds a fixed latency and almost nothing for a byte",
+                    "multicast adds a fixed latency and almost nothing per byte",
                     more_us > 1000.0 && (both.fit.a / unicast.fit.a - 1.0).abs() < 0.02,
-                    format!("{:.2} ms, and {:.4} us a byte", more_us / 1000.0, both.fit.a - unicast.fit.a),
+                    format!("{:.2} ms, and {:.4} us per byte", more_us / 1000.0, both.fit.a - unicast.fit.a),
                 ),
             ],
             notes: vec![
-                "A frame passes every station of the ring, so a group needs it once.".to_owned(),
-                "The row of unicast is that of 003-levels, where its tolerances are.".to_owned(),
-                "The printed asymptotes are equal, so little of what a group adds to latency can be work of the \
+                "A frame passes every station of the ring, so one frame reaches the whole group.".to_owned(),
+                "The unicast row repeats 003-levels, which has its tolerances.".to_owned(),
+                "The printed asymptotes are equal, so little of the latency that a group adds can be work of the \
                  sender: see the assumption."
                     .to_owned(),
             ],
@@ -112,7 +117,7 @@ impl Study for Multicast {
     }
 }
 
-/// The same row without promises: another study has made them, and none counts twice.
+/// The same row without tolerances, which another study already counts.
 fn unpromised(mut row: Row) -> Row {
     for cell in &mut row.cells {
         cell.tolerance = None;
@@ -120,7 +125,7 @@ fn unpromised(mut row: Row) -> Row {
     row
 }
 
-/// A share of what a group adds keeps the sender's board busy.
+/// Turns a share of the group's additional latency into work of the sender's board.
 fn board_works(costs: &mut [Costs; 2], share: f64) {
     for costs in costs {
         costs.group_work_us = costs.group_wait_us * share;
@@ -128,7 +133,7 @@ fn board_works(costs: &mut [Costs; 2], share: f64) {
     }
 }
 
-/// A share of it keeps the sender's host busy.
+/// Turns a share of it into work of the sender's host.
 fn host_works(costs: &mut [Costs; 2], share: f64) {
     costs[0].host_us += costs[0].group_wait_us * share;
 }

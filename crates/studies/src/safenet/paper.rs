@@ -1,8 +1,8 @@
-//! What document 003 says.
+//! The numbers of the SAFENET evaluation.
 
 use serde::Deserialize;
 
-/// All of it.
+/// All numbers.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Paper {
     pub(super) burst_bytes: u64,
@@ -16,7 +16,7 @@ pub(super) struct Paper {
     pub(super) multicast: Group,
 }
 
-/// Latency y = a x + b, and what throughput approaches.
+/// Latency y = a x + b, and the asymptote of the throughput.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Line {
     pub(super) a_us_per_byte: f64,
@@ -30,7 +30,7 @@ pub(super) struct Group {
     pub(super) a_us_per_byte: f64,
     pub(super) b_us: f64,
     pub(super) asymptote_mbps: f64,
-    /// That throughput was measured with.
+    /// Number of receivers in the throughput measurement.
     pub(super) receivers: usize,
 }
 
@@ -43,6 +43,6 @@ impl Group {
 
 impl Paper {
     pub(super) fn load() -> Self {
-        toml::from_str(include_str!("../../data/003-levels.toml")).expect("the project's own data are well-formed")
+        toml::from_str(include_str!("../../data/003-levels.toml")).expect("the shipped data are well-formed")
     }
 }

@@ -4,13 +4,14 @@
 //!   application ─▶ host ─▶ to_board ─▶ rate limit, board: XTP and card ─▶ wire ─▶ ring ═▶ inbound ─▶ board ─▶ from_board ─▶ host ─▶ received
 //! ```
 //!
-//! A message goes through the host whole and through board and ring in frames. Each box is one processor for both directions.
+//! Messages pass the host as a whole, and board and ring in frames. Each box is one processor for
+//! both directions.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use sim::hardware::ConfigError;
-use sim::hardware::fddi::{Frame, Ring};
+use sim::hardware::fddi::{FddiFrame, Ring};
 use sim::{Facility, Sim, Store};
 use units::{Duration, Instant};
 
@@ -18,31 +19,31 @@ use super::costs::{Costs, ring};
 use super::rate::{Limiter, RateLimit};
 use crate::conserved::assert_conserved;
 
-/// What waits where.
+/// Queue limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Rooms {
+pub(super) struct QueueLimits {
     /// Messages between host and board.
     pub(super) board_messages: usize,
     /// Frames between board and ring.
     pub(super) card_frames: usize,
-    /// Frames under way before the receiver must have taken one: XTP's window.
+    /// Frames in flight before the receiver must have taken one: XTP's window.
     pub(super) window_frames: usize,
 }
 
-impl Default for Rooms {
-    /// On the card one frame is filled while the other leaves.
+impl Default for QueueLimits {
+    /// The card fills one frame while it sends the other.
     fn default() -> Self {
         Self { board_messages: 4, card_frames: 2, window_frames: 16 }
     }
 }
 
-/// Windows that a card holds for its board: one of each sender, and there are no more than these.
+/// Windows that a card buffers for its board: one per sender, of which there are at most this many.
 const INBOUND_WINDOWS: usize = 4;
 
-/// Messages for an application that does not look.
+/// Messages buffered for an application that does not read.
 const RECEIVED: usize = 1 << 14;
 
-/// Where messages are timed.
+/// The level at which messages are timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Level {
     /// Frames, with no operating system.
@@ -57,18 +58,18 @@ pub(super) enum Level {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Setup {
     pub(super) level: Level,
-    /// At a sender, and at a receiver.
+    /// Costs at a sender and at a receiver.
     pub(super) costs: [Costs; 2],
     pub(super) frame_bytes: u64,
     pub(super) limit: Option<RateLimit>,
-    /// Hosts that a message goes to: the group, or one.
+    /// Number of hosts that receive a message: the group, or one.
     pub(super) receivers: usize,
     pub(super) is_group: bool,
-    pub(super) rooms: Rooms,
+    pub(super) queue_limits: QueueLimits,
     pub(super) ring_m: u64,
 }
 
-/// A message, or a part of it.
+/// A message or a part of it.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     bytes: u64,
@@ -76,7 +77,7 @@ struct Part {
     message_bytes: u64,
 }
 
-/// A message that the board may take from `ready_at` on.
+/// A message that the board may take at `ready_at`.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     bytes: u64,
@@ -94,26 +95,26 @@ pub(super) struct Node {
     wire: Store<Part>,
     inbound: Store<Part>,
     from_board: Store<Waiting>,
-    /// Messages that have come all the way: their bytes.
+    /// Delivered messages: their bytes.
     pub(super) received: Store<u64>,
-    /// For each peer, frames that it has room for.
+    /// For each peer, the number of frames that it can buffer.
     permits: Vec<Store<()>>,
     counts: Counts,
 }
 
-/// Where messages and frames are that are in no queue, from the beginning of the run on.
+/// Messages and frames that are in no queue, since the start of the run.
 #[derive(Default)]
 struct Counts {
-    /// Messages that were sent, and those that came all the way.
+    /// Messages sent and delivered.
     sent: Cell<u64>,
     delivered: Cell<u64>,
-    /// Messages that the board has on its way out, and the host on its way in.
+    /// Messages at the sending board and at the receiving host.
     at_board: Cell<u64>,
     at_host: Cell<u64>,
-    /// Messages of which the last frame has left the board, and those that have come whole.
+    /// Messages whose last frame has left the board, and messages received completely.
     left: Cell<u64>,
     came: Cell<u64>,
-    /// Frames that had a permit, and frames whose permit was given back.
+    /// Frames that had a permit, and frames whose permit was returned.
     permitted: Cell<u64>,
     released: Cell<u64>,
 }
@@ -127,41 +128,39 @@ fn down(count: &Cell<u64>) {
 }
 
 impl Setup {
-    /// Whether such a system can be.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the key that cannot be.
+    /// Names the invalid key.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
-        ConfigError::require(self.receivers > 0, "receivers", || "there is nobody to send to".to_owned())?;
+        ConfigError::require(self.receivers > 0, "receivers", || "must not be zero".to_owned())?;
         ConfigError::require(self.receivers == 1 || self.is_group, "receivers", || {
-            format!("{} without a group: a message is for one host", self.receivers)
+            format!("{} without a group: a message has one receiver", self.receivers)
         })?;
         let longest = ring(self.receivers + 1, self.ring_m).frame_bytes_max;
         ConfigError::require((1..=longest).contains(&self.frame_bytes), "frame_bytes", || {
             format!("{} is not between 1 and {longest}", self.frame_bytes)
         })?;
-        for (key, room) in [
-            ("board_messages", self.rooms.board_messages),
-            ("card_frames", self.rooms.card_frames),
-            ("window_frames", self.rooms.window_frames),
+        for (key, limit) in [
+            ("board_messages", self.queue_limits.board_messages),
+            ("card_frames", self.queue_limits.card_frames),
+            ("window_frames", self.queue_limits.window_frames),
         ] {
-            ConfigError::require(room > 0, key, || "nothing would ever pass".to_owned())?;
+            ConfigError::require(limit > 0, key, || "must not be zero".to_owned())?;
         }
         for (key, cost) in self.costs.iter().flat_map(Costs::all) {
-            ConfigError::require(cost.is_finite() && cost >= 0.0, key, || format!("{cost} is no time"))?;
+            ConfigError::require(cost.is_finite() && cost >= 0.0, key, || format!("{cost} is not a valid time"))?;
         }
         let Some(limit) = self.limit else { return Ok(()) };
-        ConfigError::require(limit.burst_bytes > 0, "burst_bytes", || "nothing would ever leave".to_owned())?;
-        ConfigError::require(limit.rate_bytes_per_second > 0, "rate_bytes_per_second", || {
-            "no burst would ever come back".to_owned()
-        })
+        ConfigError::require(limit.burst_bytes > 0, "burst_bytes", || "must not be zero".to_owned())?;
+        ConfigError::require(limit.rate_bytes_per_second > 0, "rate_bytes_per_second", || "must not be zero".to_owned())
     }
 }
 
-/// Hosts on a ring: the first sends, and each of the others answers it.
+/// Hosts on a ring. The first one sends, and each of the others answers it.
 ///
 /// # Errors
-/// Names the key of `setup` that cannot be.
+/// Names the invalid key of `setup`.
 pub(super) fn system(sim: &Sim, setup: &Setup) -> Result<Vec<Rc<Node>>, ConfigError> {
     setup.validate()?;
     let count = setup.receivers + 1;
@@ -172,21 +171,21 @@ pub(super) fn system(sim: &Sim, setup: &Setup) -> Result<Vec<Rc<Node>>, ConfigEr
         sim.spawn(Rc::clone(node).board_out());
         sim.spawn(Rc::clone(node).board_in(nodes.clone()));
         sim.spawn(Rc::clone(node).host_in());
-        // A frame passes every station on its way round; the last one of the group lets all of it have it.
+        // A frame passes every station of the ring; the last one of the group delivers it to all.
         let to = if node.station == 0 { count - 1 } else { 0 };
         sim.spawn(Rc::clone(node).wire_out(ring.clone(), to));
     }
     Ok(nodes)
 }
 
-/// Messages and permits: none is lost, and none comes from nowhere.
+/// Checks that messages and permits are neither lost nor duplicated.
 ///
 /// # Panics
-/// If one is or does.
+/// If this does not hold.
 pub(super) fn check_conservation(nodes: &[Rc<Node>]) {
     let (first, others) = (&nodes[0], &nodes[1..]);
     let last = &others[others.len() - 1];
-    // What the first one sends goes to all others, what the last one sends to the first.
+    // The first host sends to all others, the last one to the first.
     for (from, to) in others.iter().map(|to| (first, to)).chain([(last, first)]) {
         let on_the_ring = from.counts.left.get() - to.counts.came.get();
         let places = [
@@ -200,22 +199,22 @@ pub(super) fn check_conservation(nodes: &[Rc<Node>]) {
         assert_conserved("messages", from.counts.sent.get(), &places);
     }
     for (peer, permits) in first.permits.iter().enumerate() {
-        let under_way = first.counts.permitted.get() - others[peer].counts.released.get();
-        let places = [("free", permits.len() as u64), ("of frames", under_way)];
-        assert_conserved("permits", first.setup.rooms.window_frames as u64, &places);
+        let in_use = first.counts.permitted.get() - others[peer].counts.released.get();
+        let places = [("free", permits.len() as u64), ("in use", in_use)];
+        assert_conserved("permits", first.setup.queue_limits.window_frames as u64, &places);
     }
 }
 
-/// What the ring brings goes to the boards that it is for.
+/// Passes frames from the ring to the boards that receive them.
 fn connect(ring: &Ring<Part>, node: &Rc<Node>, nodes: &[Rc<Node>]) {
     let for_whom: Vec<_> = match node.station {
         0 => vec![Rc::clone(node)],
         station if station + 1 == nodes.len() => nodes[1..].to_vec(),
         _ => return,
     };
-    ring.on_delivery(node.station, move |frame: Frame<Part>| {
+    ring.on_delivery(node.station, move |frame: FddiFrame<Part>| {
         for node in &for_whom {
-            // Permits are fewer than buffers, so there is room.
+            // There are fewer permits than buffers, so there is space.
             node.inbound.try_put(frame.item).expect("a window fits into the card");
         }
     });
@@ -226,11 +225,11 @@ impl Node {
         let called = |what: &str| format!("{what} {station}");
         let peers = if station == 0 { setup.receivers } else { 1 };
         let permits: Vec<_> = (0..peers)
-            .map(|peer| Store::new(sim, &format!("permits of {station} from {peer}"), setup.rooms.window_frames))
+            .map(|peer| Store::new(sim, &format!("permits of {station} from {peer}"), setup.queue_limits.window_frames))
             .collect();
-        for _ in 0..setup.rooms.window_frames {
+        for _ in 0..setup.queue_limits.window_frames {
             for permits in &permits {
-                permits.try_put(()).expect("there is room for the window");
+                permits.try_put(()).expect("the store holds the whole window");
             }
         }
         Rc::new(Self {
@@ -239,9 +238,9 @@ impl Node {
             station,
             host: Facility::new(sim, &called("host"), 1),
             board: Facility::new(sim, &called("board"), 1),
-            to_board: Store::new(sim, &called("to board"), setup.rooms.board_messages),
-            wire: Store::new(sim, &called("wire"), setup.rooms.card_frames),
-            inbound: Store::new(sim, &called("inbound"), setup.rooms.window_frames * INBOUND_WINDOWS),
+            to_board: Store::new(sim, &called("to board"), setup.queue_limits.board_messages),
+            wire: Store::new(sim, &called("wire"), setup.queue_limits.card_frames),
+            inbound: Store::new(sim, &called("inbound"), setup.queue_limits.window_frames * INBOUND_WINDOWS),
             from_board: Store::new(sim, &called("from board"), RECEIVED),
             received: Store::new(sim, &called("received"), RECEIVED),
             permits,
@@ -249,12 +248,12 @@ impl Node {
         })
     }
 
-    /// What a message passes on its way out, and on its way in.
-    const fn costs(&self, way: usize) -> &Costs {
-        &self.setup.costs[way]
+    /// Costs of an outgoing or incoming message.
+    const fn costs(&self, direction: usize) -> &Costs {
+        &self.setup.costs[direction]
     }
 
-    /// Sends a message and returns when the host is through with it.
+    /// Sends a message and returns when the host has finished its work.
     pub(super) async fn send(&self, bytes: u64) {
         let costs = self.costs(0);
         if self.setup.level == Level::User {
@@ -313,10 +312,10 @@ impl Node {
         }
     }
 
-    /// The frame's buffer is free again. Only the first host and one other ever send to each other.
+    /// Returns the permit of a frame. Only the first host and one other ever send to each other.
     fn give_permit_back(&self, nodes: &[Rc<Self>]) {
         let permits = if self.station == 0 {
-            // An answer is the last host's.
+            // Answers come from the last host.
             &nodes[nodes.len() - 1].permits[0]
         } else {
             &nodes[0].permits[self.station - 1]
@@ -340,7 +339,7 @@ impl Node {
         }
     }
 
-    /// What a frame keeps the board busy for.
+    /// Busy time of the board per frame.
     fn board_us(&self, costs: &Costs, bytes: u64) -> f64 {
         let card = costs.card_us + costs.card_byte_us * bytes as f64;
         if self.setup.level == Level::Mac { card } else { card + costs.xtp_work_us + costs.xtp_byte_us * bytes as f64 }
@@ -366,18 +365,18 @@ mod tests {
     }
 
     #[test]
-    fn systems_that_cannot_be_are_refused_by_name() {
+    fn invalid_systems_are_rejected_by_key() {
         let key = |change: fn(&mut Setup)| {
             let mut setup = user();
             change(&mut setup);
-            system(&Simulation::new(1, 0).sim(), &setup).err().expect("it cannot be").key
+            system(&Simulation::new(1, 0).sim(), &setup).err().expect("the setup is invalid").key
         };
         assert_eq!(key(|setup| setup.receivers = 0), "receivers");
         assert_eq!(key(|setup| setup.receivers = 2), "receivers");
         assert_eq!(key(|setup| setup.frame_bytes = 4_501), "frame_bytes");
-        assert_eq!(key(|setup| setup.rooms.window_frames = 0), "window_frames");
-        assert_eq!(key(|setup| setup.rooms.card_frames = 0), "card_frames");
-        assert_eq!(key(|setup| setup.rooms.board_messages = 0), "board_messages");
+        assert_eq!(key(|setup| setup.queue_limits.window_frames = 0), "window_frames");
+        assert_eq!(key(|setup| setup.queue_limits.card_frames = 0), "card_frames");
+        assert_eq!(key(|setup| setup.queue_limits.board_messages = 0), "board_messages");
         assert_eq!(key(|setup| setup.costs[1].host_us = -0.5), "host_us");
         assert_eq!(key(|setup| setup.costs[0].xtp_byte_us = f64::NAN), "xtp_byte_us");
         assert_eq!(key(|setup| setup.limit.as_mut().unwrap().burst_bytes = 0), "burst_bytes");
@@ -386,7 +385,7 @@ mod tests {
         assert_eq!(key(|setup| setup.ring_m = 10_000_000), "ttrt");
     }
 
-    fn nodes_under_way() -> Vec<Rc<Node>> {
+    fn nodes_in_operation() -> Vec<Rc<Node>> {
         let mut simulation = Simulation::new(1, 0);
         let nodes = system(&simulation.sim(), &Setup { limit: None, ..user() }).unwrap();
         let first = Rc::clone(&nodes[0]);
@@ -402,16 +401,16 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "messages are not conserved")]
-    fn a_message_that_comes_twice_ends_the_run() {
-        let nodes = nodes_under_way();
+    fn a_message_received_twice_fails_the_run() {
+        let nodes = nodes_in_operation();
         up(&nodes[1].counts.delivered);
         check_conservation(&nodes);
     }
 
     #[test]
     #[should_panic(expected = "permits are not conserved")]
-    fn a_permit_that_nobody_has_ends_the_run() {
-        let nodes = nodes_under_way();
+    fn a_lost_permit_fails_the_run() {
+        let nodes = nodes_in_operation();
         down(&nodes[1].counts.released);
         check_conservation(&nodes);
     }

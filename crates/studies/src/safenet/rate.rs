@@ -1,20 +1,21 @@
-//! The user's limit, as XTP has it: so many bytes at once; what is used up comes back when the refresh timer runs out.
+//! The user's rate limit as in XTP: a burst of bytes whose credit is restored when the refresh
+//! timer expires.
 
 use sim::Sim;
 use units::{Duration, Instant};
 
-/// What the user sets.
+/// The parameters that the user sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RateLimit {
-    /// Bytes that may leave at once.
+    /// Bytes that may be sent at once.
     pub(super) burst_bytes: u64,
-    /// Bytes a second on average.
+    /// Mean rate in bytes per second.
     pub(super) rate_bytes_per_second: u64,
-    /// Whether a frame is cut where the burst ends; otherwise it waits until it fits whole.
+    /// Whether a frame is cut at the end of the burst; otherwise it waits until all of it fits.
     pub(super) cuts_frames: bool,
 }
 
-/// The limit at work.
+/// The state of a limit.
 pub(super) struct Limiter {
     sim: Sim,
     limit: Option<RateLimit>,
@@ -23,27 +24,28 @@ pub(super) struct Limiter {
 }
 
 impl RateLimit {
-    /// Between two refreshes.
+    /// Time between two refreshes.
     fn period(&self) -> Duration {
         Duration::from_secs(1).mul_ratio(self.burst_bytes, self.rate_bytes_per_second)
     }
 }
 
 impl Limiter {
-    /// With a full burst to begin with. Without a limit it never waits.
+    /// Starts with a full burst. Without a limit it never waits.
     pub(super) fn new(sim: &Sim, limit: Option<RateLimit>) -> Self {
         let credit_bytes = limit.map_or(u64::MAX, |limit| limit.burst_bytes);
         Self { sim: sim.clone(), limit, credit_bytes, refresh_at: Instant::ZERO }
     }
 
-    /// Waits until some of `wanted` bytes may leave, and says how many: all, or what the burst has left where frames are cut.
+    /// Waits until some of `wanted` bytes may be sent and returns their number: all, or the rest of
+    /// the burst if frames are cut.
     pub(super) async fn take(&mut self, wanted: u64) -> u64 {
         let Some(limit) = self.limit else { return wanted };
-        // A frame longer than a burst leaves alone.
+        // A frame longer than a burst is sent alone.
         let needed = if limit.cuts_frames { 1 } else { wanted.min(limit.burst_bytes) };
         loop {
             let now = self.sim.now();
-            // The timer begins with the first byte of a burst, so that idle time is not saved up.
+            // The timer starts with the first byte of a burst, so idle time is not accumulated.
             if now >= self.refresh_at && self.credit_bytes < limit.burst_bytes {
                 self.credit_bytes = limit.burst_bytes;
             }
@@ -69,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// When each of `sizes` bytes left, in milliseconds, and how many of them.
+    /// Departure times in milliseconds and sizes of messages of `sizes` bytes.
     fn departures(limit: RateLimit, sizes: &'static [u64]) -> Vec<(u64, u64)> {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_leaves_at_once_and_the_next_one_waits_for_the_timer() {
+    fn a_burst_is_sent_at_once_and_the_next_one_waits_for_the_timer() {
         let limit = RateLimit { burst_bytes: 1000, rate_bytes_per_second: 100_000, cuts_frames: true };
         let sent = departures(limit, &[600, 600, 600, 600]);
         assert_eq!(sent, [(0, 600), (0, 400), (10, 600), (10, 400)]);

@@ -1,4 +1,4 @@
-//! Laws of the three-level pipeline, at little effort.
+//! Properties of the three-level pipeline, in quick runs.
 
 use super::costs::{Costs, Split};
 use super::levels::setup;
@@ -11,13 +11,13 @@ const OPTIONS: Options =
     Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
 
 #[test]
-fn a_line_through_points_of_a_line_is_that_line() {
+fn a_fit_through_points_of_a_line_is_that_line() {
     let fit = Fit::through(&[(1.0, 5.0), (2.0, 7.0), (4.0, 11.0)]);
     assert!((fit.a - 2.0).abs() < 1e-12 && (fit.b - 3.0).abs() < 1e-12 && fit.worst_share < 1e-12);
 }
 
 #[test]
-fn every_cost_that_was_solved_is_a_cost() {
+fn solved_costs_are_positive() {
     let paper = Paper::load();
     for costs in Costs::solve(&paper, &Split::even(&paper)) {
         let all = [
@@ -46,7 +46,7 @@ fn latency_grows_by_level_and_throughput_falls() {
 }
 
 #[test]
-fn nothing_passes_the_users_limit_in_the_long_run() {
+fn the_long_term_rate_respects_the_users_limit() {
     let paper = Paper::load();
     let limited = setup(&paper, &Split::even(&paper), Level::User);
     for bytes in [500, 4475, 10_000, 50_000] {
@@ -58,7 +58,7 @@ fn nothing_passes_the_users_limit_in_the_long_run() {
 }
 
 #[test]
-fn every_check_holds_at_little_effort() {
+fn every_check_holds_in_a_quick_run() {
     for study in super::studies() {
         for check in &study.run(&OPTIONS).checks {
             assert!(check.holds, "{}: {} ({})", study.id(), check.statement, check.detail);

@@ -1,66 +1,71 @@
-//! What the document does not say of this machine, what the studies take, and what else might be.
+//! Parameters of this machine that the report does not give: the values used and alternatives.
 
 use units::{Duration, Rate};
 
 use measure::Estimate;
 
 use super::experiment::{Point, measure};
-use super::setup::{Acknowledgements, Assumed, Counted, Judgement, Rest, Setup, Stops};
+use super::setup::{Acknowledgements, Assumed, Counted, Rest, Rule, Setup, Stops};
 use crate::Choice;
 
-/// Another value, and the change that makes it.
-type Other = (&'static str, fn(&mut Setup));
+/// An alternative value, and the change that applies it.
+type Alternative = (&'static str, fn(&mut Setup));
 
-/// The figure of a study that shows how much hangs on a choice.
-pub(super) struct Headline {
-    /// With its unit.
+/// The figure of a study that shows its sensitivity to a choice.
+pub(super) struct MainFigure {
+    /// The name with its unit.
     pub(super) name: String,
     pub(super) setup: Setup,
     pub(super) figure: fn(&Point) -> Estimate,
 }
 
-/// Something assumed, before it is tried otherwise.
-pub(super) struct Given {
+/// An assumption before its alternatives are evaluated.
+pub(super) struct Parameter {
     key: &'static str,
     value: String,
     reason: &'static str,
-    others: Vec<Other>,
+    alternatives: Vec<Alternative>,
 }
 
-fn choice(key: &'static str, value: impl Into<String>, reason: &'static str, others: &[Other]) -> Given {
-    Given { key, value: value.into(), reason, others: others.to_vec() }
+fn choice(
+    key: &'static str,
+    value: impl Into<String>,
+    reason: &'static str,
+    alternatives: &[Alternative],
+) -> Parameter {
+    Parameter { key, value: value.into(), reason, alternatives: alternatives.to_vec() }
 }
 
-/// All that a study of this machine rests on, tried on its headline figure.
-pub(super) fn choices(headline: &Headline) -> Vec<Choice> {
-    let tried = |given: Given| {
-        let choice = Choice::new(given.key, given.value, given.reason);
-        given.others.into_iter().fold(choice, |choice, (value, change)| {
-            let (mut setup, figure) = (headline.setup.clone(), headline.figure);
+/// All assumptions of a study of this machine, evaluated on its main figure.
+pub(super) fn choices(main_figure: &MainFigure) -> Vec<Choice> {
+    let tried = |parameter: Parameter| {
+        let choice = Choice::new(parameter.key, parameter.value, parameter.reason);
+        parameter.alternatives.into_iter().fold(choice, |choice, (value, change)| {
+            let (mut setup, figure) = (main_figure.setup.clone(), main_figure.figure);
             change(&mut setup);
-            choice.or(value, headline.name.as_str(), move |options| figure(&measure(&setup, options)))
+            choice.or(value, main_figure.name.as_str(), move |options| figure(&measure(&setup, options)))
         })
     };
     all().into_iter().map(tried).collect()
 }
 
-/// All of it: first what was fitted, then what a part of the machine does, then what was taken as it is usual.
-fn all() -> Vec<Given> {
+/// All assumptions: fitted ones, then the behaviour of parts of the machine, then customary values.
+fn all() -> Vec<Parameter> {
     let assumed = Assumed::default();
     let mut choices = fitted(&assumed);
     choices.extend(behaviour());
-    choices.extend(usual(&assumed));
-    choices.extend(ways(&assumed));
+    choices.extend(customary(&assumed));
+    choices.extend(network(&assumed));
     choices
 }
 
-fn fitted(assumed: &Assumed) -> Vec<Given> {
+fn fitted(assumed: &Assumed) -> Vec<Parameter> {
     vec![
         choice(
             "distribution of the load over the generators",
-            format!("each offers {} of what the one before offers", assumed.share_ratio),
-            "fitted; without background fixed schedulers lose a third at 37 %, so the load must be uneven",
-            &[("all alike", |setup| setup.assumed.share_ratio = 1.0), ("0.6", |setup| setup.assumed.share_ratio = 0.6)],
+            format!("each offers {} times the load of the previous one", assumed.share_ratio),
+            "fitted; without background, fixed schedulers lose a third at 37 %, so the load must be uneven",
+            &[("all equal", |setup| setup.assumed.share_ratio = 1.0), ("0.6", |setup| setup.assumed.share_ratio = 0.6)],
         ),
         choice(
             "mean message of a generator",
@@ -74,7 +79,7 @@ fn fitted(assumed: &Assumed) -> Vec<Given> {
         choice(
             "HIGH",
             format!("{} bytes", assumed.high_bytes),
-            "fitted; its proportion to the message matters most",
+            "fitted; its ratio to the message length matters most",
             &[
                 ("20000 bytes", |setup| setup.assumed.high_bytes = 20_000),
                 ("60000 bytes", |setup| setup.assumed.high_bytes = 60_000),
@@ -91,9 +96,9 @@ fn fitted(assumed: &Assumed) -> Vec<Given> {
         ),
         choice(
             "target token rotation time",
-            format!("{} above the way round: 0.78 ms on 20 km", assumed.holding),
-            "fitted; less than the standard's least of 4 ms. With more, a background of 30 % slows a window by 30 % and no more, and \
-             the tables show nearly twice that",
+            format!("{} above the ring latency: 0.78 ms on 20 km", assumed.holding),
+            "fitted; below the standard's minimum of 4 ms. With larger values, a background of 30 % slows a window \
+             by only 30 %, and the tables show nearly twice that",
             &[
                 ("0.6 ms above", |setup| setup.assumed.holding = Duration::from_micros(600)),
                 ("1 ms above", |setup| setup.assumed.holding = Duration::from_millis(1)),
@@ -104,65 +109,67 @@ fn fitted(assumed: &Assumed) -> Vec<Given> {
     ]
 }
 
-fn behaviour() -> Vec<Given> {
+fn behaviour() -> Vec<Parameter> {
     vec![
         choice(
-            "whom a full queue stops under the fixed application scheduler",
+            "generators stopped by a full queue under the fixed application scheduler",
             "all generators, until that queue falls below LOW",
-            "the stop is a broadcast; where each stops its own only, overload of one ring cannot cost what it costs in the tables, \
-             more than a sixth",
+            "the stop is a broadcast; if each queue stopped only its own generator, overload of one ring could not \
+             have the effect shown in the tables, more than a sixth",
             &[
-                ("its own generator", |setup| setup.assumed.stops = Stops::Own),
-                ("its own, and the message goes on", |setup| {
-                    (setup.assumed.stops, setup.assumed.rest) = (Stops::Own, Rest::GoesOn);
+                ("only its own generator", |setup| setup.assumed.stops = Stops::Own),
+                ("only its own, and the message continues", |setup| {
+                    (setup.assumed.stops, setup.assumed.rest) = (Stops::Own, Rest::Continues);
                 }),
             ],
         ),
         choice(
             "rest of a message whose generator is stopped",
-            "given up",
-            "the generator does not generate while it is stopped; the alternative is that it goes on where it was",
+            "discarded",
+            "the generator does not generate while it is stopped; alternatively it continues where it was",
             &[
-                ("goes on", |setup| setup.assumed.rest = Rest::GoesOn),
-                ("goes on, and its generator alone is stopped", |setup| {
-                    (setup.assumed.rest, setup.assumed.stops) = (Rest::GoesOn, Stops::Own);
+                ("continues", |setup| setup.assumed.rest = Rest::Continues),
+                ("continues, and only its generator is stopped", |setup| {
+                    (setup.assumed.rest, setup.assumed.stops) = (Rest::Continues, Stops::Own);
                 }),
             ],
         ),
         choice(
-            "how the adaptive network scheduler chooses",
-            "to the right neighbour's unit if three frames are at the own one, which is most of a window",
-            "chosen by Table 6; this machine's application scheduler passes on by a threshold, too, and the document names no trigger. \
-             What it says of its other machine's, queue and last token rotation, moves more than half of all packets and loses where \
-             the document gains",
+            "rule of the adaptive network scheduler",
+            "to the right neighbour's unit if its own unit has three frames, which is most of a window",
+            "fitted to Table 6; this machine's application scheduler also uses a threshold, and the report names no \
+             trigger. The rule of its other machine, queue and last token rotation, moves more than half of all \
+             packets and loses where the report gains",
             &[
-                ("if two frames are there", |setup| setup.assumed.judgement = Judgement::OwnQueue(2)),
-                ("to where (frames + 1) x last rotation is less", |setup| setup.assumed.judgement = Judgement::Product),
-                ("to where frames x their time + last rotation is less", |setup| {
-                    setup.assumed.judgement = Judgement::Sum
+                ("if there are two frames", |setup| setup.assumed.rule = Rule::OwnQueue(2)),
+                ("to the unit with the smaller (frames + 1) x last rotation", |setup| {
+                    setup.assumed.rule = Rule::Product
+                }),
+                ("to the unit with the smaller frames x their time + last rotation", |setup| {
+                    setup.assumed.rule = Rule::Sum
                 }),
             ],
         ),
         choice(
-            "what it counts as a queue",
-            "frames that are at the network unit",
-            "it is known there; what others have sent on the way is not",
+            "queue length used by the rule",
+            "frames at the network unit",
+            "it is known locally; packets in transit from other gateways are not",
             &[
-                ("packets on their way as well", |setup| setup.assumed.counted = Counted::Coming),
-                ("packets on their way as well, by product", |setup| {
-                    (setup.assumed.counted, setup.assumed.judgement) = (Counted::Coming, Judgement::Product);
+                ("including packets in transit", |setup| setup.assumed.counted = Counted::WithTransit),
+                ("including packets in transit, by product", |setup| {
+                    (setup.assumed.counted, setup.assumed.rule) = (Counted::WithTransit, Rule::Product);
                 }),
             ],
         ),
         choice(
             "acknowledgements",
-            "cumulative, one for each packet, on the ring of the packet",
-            "TCP's: a packet on a slow ring holds up the window of all that went over a fast one",
+            "cumulative, one per packet, on the ring of the packet",
+            "as in TCP: a packet on a slow ring blocks the window for all packets on a fast one",
             &[
-                ("each frees its own place", |setup| setup.assumed.acknowledgements = Acknowledgements::Each),
-                ("each frees its own place, neighbour by product", |setup| {
+                ("each frees its own window slot", |setup| setup.assumed.acknowledgements = Acknowledgements::Each),
+                ("each frees its own window slot, neighbour by product", |setup| {
                     setup.assumed.acknowledgements = Acknowledgements::Each;
-                    setup.assumed.judgement = Judgement::Product;
+                    setup.assumed.rule = Rule::Product;
                 }),
             ],
         ),
@@ -170,12 +177,13 @@ fn behaviour() -> Vec<Given> {
 }
 
 /// Load and processors.
-fn usual(assumed: &Assumed) -> Vec<Given> {
+fn customary(assumed: &Assumed) -> Vec<Parameter> {
     vec![
         choice(
             "background of an overloaded channel",
-            format!("{:.0} % of the ring: it never runs dry", assumed.overload * 100.0),
-            "the word; with this target rotation time a ring that is asked for 60 % is as slow, so the level is no free parameter",
+            format!("{:.0} % of the ring, so its queue is never empty", assumed.overload * 100.0),
+            "the report says overloaded; with this target rotation time a ring with a load of 60 % is as slow, so \
+             the level is not a free parameter",
             &[
                 ("50 %", |setup| setup.assumed.overload = 0.5),
                 ("60 %", |setup| setup.assumed.overload = 0.6),
@@ -184,8 +192,9 @@ fn usual(assumed: &Assumed) -> Vec<Given> {
         ),
         choice(
             "available capacity",
-            "420 Mb/s: six rings of 100 less 30 % background",
-            "the document's own rule for its other machine, without the token's loss; the adaptive rows imply 415 and 431",
+            "420 Mb/s: six rings of 100 Mb/s minus 30 % background",
+            "the report's rule for its other machine, without the loss for the token; the adaptive rows imply 415 \
+             and 431",
             &[
                 ("415 Mb/s", |setup| setup.offered_mbps *= 415.0 / 420.0),
                 ("431 Mb/s", |setup| setup.offered_mbps *= 431.0 / 420.0),
@@ -193,28 +202,28 @@ fn usual(assumed: &Assumed) -> Vec<Given> {
         ),
         choice(
             "packet, segment and frame",
-            format!("{} bytes, all the same", assumed.packet_bytes),
-            "the largest that fills the windows of 4000, 8000 and 14000 bytes",
+            format!("{} bytes each", assumed.packet_bytes),
+            "the largest size that divides the windows of 4000, 8000 and 14000 bytes",
             &[
                 ("1000 bytes", |setup| setup.assumed.packet_bytes = 1_000),
                 ("4000 bytes", |setup| setup.assumed.packet_bytes = 4_000),
             ],
         ),
         choice(
-            "processor's work",
-            format!("{} for a packet, {} for an acknowledgement", assumed.packet_work, assumed.ack_work),
-            "some hundred instructions of a fast processor; the document gives no rate for this machine",
+            "processor work",
+            format!("{} per packet, {} per acknowledgement", assumed.packet_work, assumed.ack_work),
+            "some hundred instructions of a fast processor; the report gives no speed for this machine",
             &[
                 ("none", |setup| {
                     (setup.assumed.packet_work, setup.assumed.ack_work) = (Duration::ZERO, Duration::ZERO)
                 }),
-                ("25 us for a packet", |setup| setup.assumed.packet_work = Duration::from_micros(25)),
+                ("25 us per packet", |setup| setup.assumed.packet_work = Duration::from_micros(25)),
             ],
         ),
         choice(
-            "speed at which a message comes",
+            "rate at which a message is generated",
             format!("{} Mb/s", assumed.generator_rate.as_mbps_f64()),
-            "what a link of the real machine carries; application processors are not modelled",
+            "the link rate of the real machine; application processors are not modelled",
             &[
                 ("100 Mb/s", |setup| setup.assumed.generator_rate = Rate::from_mbps(100)),
                 ("800 Mb/s", |setup| setup.assumed.generator_rate = Rate::from_mbps(800)),
@@ -223,13 +232,13 @@ fn usual(assumed: &Assumed) -> Vec<Given> {
     ]
 }
 
-/// Links, rings and what goes over them.
-fn ways(assumed: &Assumed) -> Vec<Given> {
+/// Links, rings and their traffic.
+fn network(assumed: &Assumed) -> Vec<Parameter> {
     vec![
         choice(
             "links between gateways",
-            format!("{} Mb/s, {} more for each", assumed.link_rate.as_mbps_f64(), assumed.link_hop),
-            "the real machine's; the document used another time and does not give it",
+            format!("{} Mb/s, plus {} per hop", assumed.link_rate.as_mbps_f64(), assumed.link_hop),
+            "those of the real machine; the report used another time and does not give it",
             &[
                 ("100 Mb/s", |setup| setup.assumed.link_rate = Rate::from_mbps(100)),
                 ("800 Mb/s", |setup| setup.assumed.link_rate = Rate::from_mbps(800)),
@@ -237,8 +246,8 @@ fn ways(assumed: &Assumed) -> Vec<Given> {
         ),
         choice(
             "background frames",
-            format!("{} bytes at exponential intervals, one source a ring", assumed.background_frame_bytes),
-            "the longest; the document names one source a ring and no length",
+            format!("{} bytes at exponential intervals, one source per ring", assumed.background_frame_bytes),
+            "the maximum; the report mentions one source per ring and no length",
             &[
                 ("500 bytes", |setup| setup.assumed.background_frame_bytes = 500),
                 ("2000 bytes", |setup| setup.assumed.background_frame_bytes = 2_000),
@@ -246,17 +255,17 @@ fn ways(assumed: &Assumed) -> Vec<Given> {
         ),
         choice(
             "the peer's station",
-            "half way round; the background's is half way back",
+            "at half of the ring; the background's is half way back",
             "positions are not given",
             &[
                 ("the next one", |setup| setup.assumed.peer_station = 1),
-                ("three quarters of the way round", |setup| setup.assumed.peer_station = 15),
+                ("at three quarters of the ring", |setup| setup.assumed.peer_station = 15),
             ],
         ),
         choice(
             "stop and start signals",
             "take no time",
-            "a broadcast of a byte over links of 200 Mb/s; the document names it and no time",
+            "a broadcast of a byte over links of 200 Mb/s; the report gives no time",
             &[
                 ("10 us", |setup| setup.assumed.signal = Duration::from_micros(10)),
                 ("100 us", |setup| setup.assumed.signal = Duration::from_micros(100)),
@@ -265,16 +274,16 @@ fn ways(assumed: &Assumed) -> Vec<Given> {
         choice(
             "bit errors",
             "none",
-            "one bit in 10^9 hits one packet in 60,000; what is lost then is sent again",
+            "one bit error in 10^9 affects one packet in 60,000, which is retransmitted",
             &[
-                ("1e-9 a bit", |setup| setup.assumed.error_rate = 1e-9),
-                ("1e-7 a bit", |setup| setup.assumed.error_rate = 1e-7),
+                ("1e-9 per bit", |setup| setup.assumed.error_rate = 1e-9),
+                ("1e-7 per bit", |setup| setup.assumed.error_rate = 1e-7),
             ],
         ),
         choice(
             "bytes of an acknowledgement",
             format!("{}", assumed.ack_bytes),
-            "headers of IP and TCP",
+            "IP and TCP headers",
             &[("20", |setup| setup.assumed.ack_bytes = 20), ("80", |setup| setup.assumed.ack_bytes = 80)],
         ),
     ]

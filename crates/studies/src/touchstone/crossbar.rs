@@ -1,11 +1,12 @@
-//! 004-crossbar: the counter-experiment. Gateways that reach every network unit, not the neighbour's only.
+//! 004-crossbar: the counter-experiment, with gateways that reach every network unit instead of
+//! only the neighbour's.
 
 use units::{Duration, Rate};
 
-use super::assumptions::Headline;
+use super::assumptions::MainFigure;
 use super::experiment::{POLICIES, Point, label, measure};
 use super::paper::{Case, Throughputs};
-use super::setup::{Acknowledgements, Application, Joined, Network, Setup};
+use super::setup::{Acknowledgements, Application, Interconnect, Network, Setup};
 use super::table_5::NOTES;
 use crate::outcome::{Cell, Check, Column, Outcome, Row, Table};
 use crate::study::{Options, Study};
@@ -18,27 +19,27 @@ pub(super) struct Crossbar;
 const AT_ONCE: Rate = Rate::from_mbps(1_000_000);
 
 struct Variant {
-    joined: Joined,
+    interconnect: Interconnect,
     policy: (Application, Network),
     acknowledgements: Acknowledgements,
     moves_take_no_time: bool,
 }
 
-/// The first is what the others are held against.
+/// The first one is the reference for the others.
 const VARIANTS: [Variant; 6] = [
-    Variant::new(Joined::Array, POLICIES[1]),
-    Variant::new(Joined::Array, POLICIES[2]),
-    Variant::new(Joined::Crossbar, POLICIES[2]),
-    Variant { moves_take_no_time: true, ..Variant::new(Joined::Array, POLICIES[2]) },
-    Variant { moves_take_no_time: true, ..Variant::new(Joined::Crossbar, POLICIES[2]) },
+    Variant::new(Interconnect::Array, POLICIES[1]),
+    Variant::new(Interconnect::Array, POLICIES[2]),
+    Variant::new(Interconnect::Crossbar, POLICIES[2]),
+    Variant { moves_take_no_time: true, ..Variant::new(Interconnect::Array, POLICIES[2]) },
+    Variant { moves_take_no_time: true, ..Variant::new(Interconnect::Crossbar, POLICIES[2]) },
     Variant {
         moves_take_no_time: true,
         acknowledgements: Acknowledgements::Each,
-        ..Variant::new(Joined::Crossbar, POLICIES[2])
+        ..Variant::new(Interconnect::Crossbar, POLICIES[2])
     },
 ];
 
-// Places in it.
+// Indices into `VARIANTS`.
 const FIXED_NETWORK: usize = 0;
 const ARRAY: usize = 1;
 const CROSSBAR: usize = 2;
@@ -46,28 +47,28 @@ const CROSSBAR_AT_ONCE: usize = 4;
 const CROSSBAR_FREE: usize = 5;
 
 impl Variant {
-    const fn new(joined: Joined, policy: (Application, Network)) -> Self {
-        Self { joined, policy, acknowledgements: Acknowledgements::Cumulative, moves_take_no_time: false }
+    const fn new(interconnect: Interconnect, policy: (Application, Network)) -> Self {
+        Self { interconnect, policy, acknowledgements: Acknowledgements::Cumulative, moves_take_no_time: false }
     }
 
     fn label(&self) -> String {
-        let joined = match self.joined {
-            Joined::Array => "linear array",
-            Joined::Crossbar => "crossbar",
+        let interconnect = match self.interconnect {
+            Interconnect::Array => "linear array",
+            Interconnect::Crossbar => "crossbar",
         };
         let window = match self.acknowledgements {
             Acknowledgements::Cumulative => "",
-            Acknowledgements::Each => ", each acknowledgement frees its own place",
+            Acknowledgements::Each => ", each acknowledgement frees its own window slot",
         };
         let moves = if self.moves_take_no_time { ", moves take no time" } else { "" };
-        format!("{joined}, {}{moves}{window}", label(self.policy))
+        format!("{interconnect}, {}{moves}{window}", label(self.policy))
     }
 }
 
 fn setup(variant: &Variant, case: Case) -> Setup {
     let offered = Throughputs::table_6().offered_percent_of_capacity;
     let mut setup = Setup::new(offered, case).with(variant.policy.0, variant.policy.1);
-    setup.joined = variant.joined;
+    setup.interconnect = variant.interconnect;
     setup.assumed.acknowledgements = variant.acknowledgements;
     if variant.moves_take_no_time {
         (setup.assumed.link_rate, setup.assumed.link_hop) = (AT_ONCE, Duration::ZERO);
@@ -89,7 +90,7 @@ impl Study for Crossbar {
     }
 
     fn choices(&self) -> Vec<Choice> {
-        super::assumptions::choices(&Headline {
+        super::assumptions::choices(&MainFigure {
             name: "crossbar, adaptive/adaptive, one overloaded, Mb/s".to_owned(),
             setup: setup(&VARIANTS[CROSSBAR], Case::OneOverloaded),
             figure: |point| point.mbps,
@@ -114,12 +115,13 @@ impl Study for Crossbar {
             assumptions: choices::assumptions(&self.choices(), options),
             checks: checks(&points),
             notes: [
-                "The adaptive application scheduler still asks one queue after the other, as in the array; what changes is that the \
-                 network scheduler has all six network units in reach.",
-                "The document blames the linear array. In this model that is a part of it at most: who reaches all units loses more \
-                 over links of the real machine's speed, as all choose the same unit at the same time and wait for its port, and \
-                 loses still, if less, where moves take no time. Another part is order: it goes when each acknowledgement frees its \
-                 own place in the window. The rest is that places of a window, and tokens, are spent on slow rings.",
+                "The adaptive application scheduler still tries one queue after the other, as in the array; only the \
+                 network scheduler reaches all six network units.",
+                "The report attributes the loss to the linear array. In this model that is at most a part of it: \
+                 with all units in reach the loss is larger over links of the real machine's speed, because all \
+                 gateways choose the same unit at the same time and wait for its port. It is smaller, but not zero, \
+                 if moves take no time. Another part is reordering, which vanishes when each acknowledgement frees \
+                 its own window slot. The rest is caused by window slots and tokens that are spent on slow rings.",
             ]
             .iter()
             .chain(&NOTES)
@@ -152,7 +154,7 @@ fn checks(points: &[[Point; 4]]) -> Vec<Check> {
             format!("{:.1} against {fixed:.1} Mb/s", mbps(CROSSBAR_AT_ONCE)),
         ));
         checks.push(Check::new(
-            format!("{}: it vanishes if, besides, each acknowledgement frees its own place in the window", case.name()),
+            format!("{}: it vanishes if, in addition, each acknowledgement frees its own window slot", case.name()),
             mbps(CROSSBAR_FREE) >= fixed * 0.99,
             format!("{:.1} against {fixed:.1} Mb/s", mbps(CROSSBAR_FREE)),
         ));

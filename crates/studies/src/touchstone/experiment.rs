@@ -1,4 +1,4 @@
-//! Setups run as often as asked, and tables of them.
+//! Replicated runs of setups, and tables of them.
 
 use measure::Estimate;
 use units::Duration;
@@ -11,17 +11,17 @@ use crate::replicate::replicate;
 use crate::study::{Effort, Options};
 use crate::warm_up;
 
-/// The pairs of schedulers that the document compares, in the order of its rows.
+/// The pairs of schedulers that the report compares, in the order of its rows.
 pub(super) const POLICIES: [(Application, Network); 3] = [
     (Application::Fixed, Network::Fixed),
     (Application::Adaptive, Network::Fixed),
     (Application::Adaptive, Network::Adaptive),
 ];
 
-/// What a table of this document is promised to be within.
+/// Tolerance of the tables.
 pub(super) const TOLERANCE: f64 = 0.10;
 
-/// A setup's figures over all replications.
+/// The figures of a setup over all replications.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Point {
     pub(super) mbps: Estimate,
@@ -33,20 +33,20 @@ pub(super) struct Point {
     pub(super) gateway_mbps: Vec<Estimate>,
 }
 
-/// Which figure of a point.
+/// A figure of a point.
 pub(super) type Figure<'a> = &'a dyn Fn(&Point) -> Estimate;
 
-/// Before what counts, in full runs.
+/// Warm-up of full runs.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// Whether that suffices for `setups`, by the latencies of segments.
+/// Checks that it is long enough for `setups`, by the latencies of segments.
 pub(super) fn warm_up_check(setups: &[Setup], options: &Options) -> Check {
     let few = Options { replications: 2, precision: None, ..*options };
     let mut all = Vec::new();
     for setup in setups {
         let whole = |seed, number| match run(setup, seed, number, Duration::ZERO, WARM_UP * 5) {
             Ok(measured) => measured.latencies_us,
-            Err(error) => panic!("a study's own machine: {error}"),
+            Err(error) => panic!("invalid machine of a study: {error}"),
         };
         all.extend(replicate(&few, whole, |_| Vec::new()).into_iter().map(|series| (WARM_UP, series)));
     }
@@ -61,7 +61,7 @@ pub(super) fn measure(setup: &Setup, options: &Options) -> Point {
     };
     let one = |seed, number| match run(setup, seed, number, warm_up, span) {
         Ok(measured) => measured,
-        Err(error) => panic!("a study's own machine: {error}"),
+        Err(error) => panic!("invalid machine of a study: {error}"),
     };
     let runs = replicate(options, one, |run| vec![run.mbps, run.latency_us]);
     let estimate = |figure: &dyn Fn(&Measured) -> f64| {
@@ -77,7 +77,7 @@ pub(super) fn measure(setup: &Setup, options: &Options) -> Point {
     }
 }
 
-/// Every pair of schedulers in every case, at so much of the capacity.
+/// All pairs of schedulers in all cases, at one offered load.
 pub(super) struct Grid {
     /// By pair of schedulers, then by case.
     points: Vec<Vec<Point>>,
@@ -98,7 +98,8 @@ impl Grid {
         &self.points[row][column]
     }
 
-    /// The document's table beside it. `is_fitted` tells which cells parameters were chosen by.
+    /// The comparison with the report's table. `is_fitted` marks the cells that parameters were
+    /// fitted to.
     pub(super) fn compared(
         &self,
         paper: &Throughputs,
@@ -120,17 +121,17 @@ impl Grid {
         }
     }
 
-    /// What the runs were like: what explains the throughputs.
+    /// Internal figures that explain the throughputs.
     pub(super) fn explained(&self) -> Table {
         let percent = |share: Estimate| Estimate {
             mean: share.mean * 100.0,
             plus_minus: share.plus_minus.map(|half| half * 100.0),
         };
         let figures: [(&str, &str, Figure<'_>); 4] = [
-            ("from generator to acknowledgement", "us", &|point| point.latency_us),
+            ("latency from generator to acknowledgement", "us", &|point| point.latency_us),
             ("generators stopped", "%", &|point| percent(point.stopped)),
             ("packets moved to the neighbour's network unit", "%", &|point| percent(point.moved)),
-            ("frames at a ring's network units", "frames", &|point| point.interface_frames),
+            ("frames at the network units of a ring", "frames", &|point| point.interface_frames),
         ];
         let mut rows = Vec::new();
         for (title, unit, figure) in figures {
@@ -142,10 +143,11 @@ impl Grid {
             }
         }
         let columns = Case::ALL.map(|case| Column::new(case.name(), "")).to_vec();
-        Table { title: "What the runs were like".to_owned(), columns, rows }
+        Table { title: "Internal figures of the runs".to_owned(), columns, rows }
     }
 
-    /// An ordering that the document's table shows and ours must: `more` carries at least what `less` does.
+    /// An ordering of the report's table that ours must have: `more` carries at least as much as
+    /// `less` does.
     pub(super) fn ordered(
         &self,
         statement: &str,

@@ -1,4 +1,4 @@
-//! Flow control: full queues stop generators, queues that drain start them again.
+//! Flow control: full queues stop generators, and queues that drain restart them.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -9,19 +9,19 @@ use sim::{Level, Sim};
 
 use super::setup::Stops;
 
-/// What stopped a generator.
+/// The cause of a stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stopped {
-    /// The queue of this gateway: until it falls below LOW.
+    /// The queue of this gateway, until it falls below LOW.
     By(usize),
-    /// All queues: until any falls below LOW.
+    /// All queues, until any of them falls below LOW.
     ByAll,
 }
 
-/// Which generators run.
+/// The state of the generators.
 pub(super) struct Flow {
     sim: Sim,
-    /// Segments of a queue below which generators start again.
+    /// Queue length in segments below which generators restart.
     low: usize,
     stops: Stops,
     generators: RefCell<Vec<Generator>>,
@@ -30,25 +30,26 @@ pub(super) struct Flow {
 #[derive(Clone, Default)]
 struct Generator {
     stopped: Option<Stopped>,
-    /// Who waits for it to be started.
+    /// The process that waits for the restart.
     waiting: Option<TaskId>,
-    /// 1 while it is stopped.
+    /// 1 while stopped.
     level: Level,
 }
 
 impl Flow {
-    /// All of `count` generators run.
+    /// Creates `count` running generators.
     pub(super) fn new(sim: &Sim, count: usize, low: usize, stops: Stops) -> Self {
         let generators = RefCell::new(vec![Generator::default(); count]);
         Self { sim: sim.clone(), low, stops, generators }
     }
 
-    /// The queue at gateway `at` is full, and was the last hope of a segment. Under the fixed scheduler nobody asks other queues.
+    /// The queue at gateway `at` is full, and no further queue can take the segment. Under the
+    /// fixed scheduler no other queue is tried.
     pub(super) fn stop(&self, at: usize, is_fixed: bool) {
         let reason = if is_fixed { Stopped::By(at) } else { Stopped::ByAll };
         for (index, generator) in self.generators.borrow_mut().iter_mut().enumerate() {
             let is_meant = !is_fixed || self.stops == Stops::All || index == at;
-            // Who was stopped first, is started first.
+            // A generator keeps the first cause of its stop.
             if is_meant && generator.stopped.is_none() {
                 generator.stopped = Some(reason);
                 generator.level.set(self.sim.now(), 1);
@@ -56,7 +57,7 @@ impl Flow {
         }
     }
 
-    /// A segment has left the queue at gateway `at`, in which now `waiting` wait.
+    /// A segment has left the queue at gateway `at`, which now has `waiting` segments.
     pub(super) fn drained(&self, at: usize, waiting: usize) {
         if waiting >= self.low {
             return;
@@ -72,13 +73,13 @@ impl Flow {
         }
     }
 
-    /// True if generator `index` may not go on.
+    /// True if generator `index` is stopped.
     pub(super) fn is_stopped(&self, index: usize) -> bool {
         self.generators.borrow()[index].stopped.is_some()
     }
 
-    /// Waits until generator `index` may go on.
-    pub(super) async fn go(&self, index: usize) {
+    /// Waits until generator `index` may run.
+    pub(super) async fn wait_until_running(&self, index: usize) {
         poll_fn(|_| {
             let generator = &mut self.generators.borrow_mut()[index];
             if generator.stopped.is_none() {
@@ -90,14 +91,15 @@ impl Flow {
         .await;
     }
 
-    /// The warm-up is over.
+    /// Resets the statistics at the end of the warm-up.
     pub(super) fn reset(&self) {
         for generator in self.generators.borrow_mut().iter_mut() {
             generator.level.reset(self.sim.now());
         }
     }
 
-    /// The share of time in which generators were stopped since the warm-up ended, mean over them.
+    /// Share of the time since the end of the warm-up in which generators were stopped, averaged
+    /// over them.
     pub(super) fn stopped_share(&self) -> f64 {
         let generators = self.generators.borrow();
         generators.iter().map(|generator| generator.level.mean(self.sim.now())).sum::<f64>() / generators.len() as f64
@@ -118,13 +120,13 @@ mod tests {
         assert!((0..3).all(|index| flow.is_stopped(index)));
         flow.drained(0, 0);
         flow.drained(1, 2);
-        assert!(flow.is_stopped(0), "another queue is low, and its own is not yet");
+        assert!(flow.is_stopped(0), "another queue is below LOW, but not its own");
         flow.drained(1, 1);
         assert!((0..3).all(|index| !flow.is_stopped(index)));
     }
 
     #[test]
-    fn where_each_stops_its_own_the_others_go_on() {
+    fn if_each_queue_stops_its_own_generator_the_others_continue() {
         let simulation = Simulation::new(1, 0);
         let flow = Flow::new(&simulation.sim(), 3, 2, Stops::Own);
         flow.stop(1, true);
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn after_all_were_full_any_queue_that_drains_starts_all() {
+    fn after_all_queues_were_full_any_that_drains_restarts_all() {
         let simulation = Simulation::new(1, 0);
         let flow = Flow::new(&simulation.sim(), 3, 2, Stops::Own);
         flow.stop(2, false);

@@ -1,4 +1,4 @@
-//! What document 004 says of this machine, read from `data/`.
+//! The report's numbers for this machine, read from `data/`.
 
 use serde::Deserialize;
 
@@ -8,12 +8,12 @@ use super::setup::{Application, Network};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Throughputs {
-    /// What the generators offer, as a share of the available capacity.
+    /// Offered load as a share of the available capacity.
     pub(super) offered_percent_of_capacity: f64,
     row: Vec<ThroughputRow>,
 }
 
-/// What two schedulers give, in Mb/s.
+/// Throughput of a pair of schedulers, in Mb/s.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ThroughputRow {
@@ -24,11 +24,11 @@ pub(super) struct ThroughputRow {
     one_channel_overloaded: f64,
     two_channels_overloaded: f64,
     #[serde(default)]
-    #[expect(dead_code, reason = "for the reader of the file")]
+    #[expect(dead_code, reason = "documentation in the file")]
     note: String,
 }
 
-/// What the rings carry beside the machine's data.
+/// Background load of the rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Case {
@@ -42,7 +42,7 @@ pub(super) enum Case {
     TwoOverloaded,
 }
 
-/// What Tables 7 and 8 vary.
+/// The inputs of Tables 7 and 8.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Inputs {
@@ -74,7 +74,7 @@ pub(super) struct Table8 {
     pub(super) cases: Vec<Case>,
 }
 
-/// What is given of the machine.
+/// The parameters of the machine that are given.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Machine {
@@ -127,20 +127,20 @@ impl Case {
 }
 
 impl Throughputs {
-    /// Table 5: little is offered.
+    /// Table 5: low load.
     pub(super) fn table_5() -> Self {
         parse(include_str!("../../data/004-table-5.toml"))
     }
 
-    /// Table 6: much is offered.
+    /// Table 6: high load.
     pub(super) fn table_6() -> Self {
         parse(include_str!("../../data/004-table-6.toml"))
     }
 
-    /// What the table has for these schedulers in this case, in Mb/s.
+    /// The table's value for these schedulers in this case, in Mb/s.
     pub(super) fn mbps(&self, application: Application, network: Network, case: Case) -> f64 {
         let row = self.row.iter().find(|row| row.application == application && row.network == network);
-        let row = row.expect("the table has a row for each pair of schedulers that is asked for");
+        let row = row.expect("the table has a row for each pair of schedulers");
         match case {
             Case::Quiet => row.no_background,
             Case::Uniform => row.uniform_30,
@@ -161,14 +161,14 @@ impl Machine {
         parse(include_str!("../../data/004-touchstone.toml"))
     }
 
-    /// "Available capacity": what the rings have left beside their background, in Mb/s.
+    /// "Available capacity": the capacity of the rings minus their background, in Mb/s.
     pub(super) fn capacity_mbps(&self) -> f64 {
         self.gateways as f64 * self.capacity.ring_mbps * (1.0 - self.capacity.background_percent / 100.0)
     }
 }
 
 fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> T {
-    toml::from_str(text).expect("the files of data/ are tested")
+    toml::from_str(text).expect("a test parses the files of data/")
 }
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_say_what_the_document_says() {
+    fn the_files_contain_the_reports_numbers() {
         let (five, six, inputs, machine) =
             (Throughputs::table_5(), Throughputs::table_6(), Inputs::load(), Machine::load());
         assert_eq!((five.offered_percent_of_capacity, six.offered_percent_of_capacity), (37.0, 87.0));

@@ -1,6 +1,6 @@
-//! 004-table-7 and 004-table-8: predictions, made without the printed values.
+//! 004-table-7 and 004-table-8: predictions made without the printed values.
 
-use super::assumptions::Headline;
+use super::assumptions::MainFigure;
 use super::experiment::{Figure, POLICIES, Point, label, measure};
 use super::paper::{Case, Inputs, Table7 as Inputs7, Table8 as Inputs8};
 use super::setup::Setup;
@@ -15,11 +15,11 @@ pub(super) struct Table7;
 /// Latency by window.
 pub(super) struct Table8;
 
-/// What makes these tables predictions.
-const PREDICTION: &str = "A prediction: the printed values were kept apart from whoever built this model. Nothing in it was chosen \
-                          for this table.";
+/// Why these tables are predictions.
+const PREDICTION: &str = "A prediction: the printed values were not available to the authors of this model, and \
+    nothing in it was fitted to this table.";
 
-/// What a change of throughput must be at least to count.
+/// Smallest change of throughput that counts.
 const NOTABLE: f64 = 0.02;
 
 impl Study for Table7 {
@@ -36,7 +36,7 @@ impl Study for Table7 {
     }
 
     fn choices(&self) -> Vec<Choice> {
-        super::assumptions::choices(&headline_7(&Inputs::load().table_7))
+        super::assumptions::choices(&main_figure_7(&Inputs::load().table_7))
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -51,7 +51,9 @@ impl Study for Table7 {
         Outcome {
             tables: vec![
                 table("Throughput", columns("Mb/s"), &points, &|point| point.mbps),
-                table("Frames at a ring's network units", columns("frames"), &points, &|point| point.interface_frames),
+                table("Frames at the network units of a ring", columns("frames"), &points, &|point| {
+                    point.interface_frames
+                }),
             ],
             plots: points.iter().map(|(case, rows)| by_length(*case, &inputs.network_km, rows)).collect(),
             assumptions: choices::assumptions(&self.choices(), options),
@@ -67,9 +69,9 @@ fn setup_7(inputs: &Inputs7, km: u64, case: Case, policy: usize) -> Setup {
     setup
 }
 
-fn headline_7(inputs: &Inputs7) -> Headline {
+fn main_figure_7(inputs: &Inputs7) -> MainFigure {
     let longest = inputs.network_km.iter().copied().max().expect("lengths are given");
-    Headline {
+    MainFigure {
         name: format!("adaptive/adaptive, {longest} km, two overloaded, Mb/s"),
         setup: setup_7(inputs, longest, Case::TwoOverloaded, 2),
         figure: |point| point.mbps,
@@ -102,7 +104,8 @@ fn by_length(case: Case, lengths_km: &[u64], rows: &[Vec<Point>]) -> Plot {
     }
 }
 
-/// Claims 004-22 and 004-23: adaptive network scheduling pays on long networks, where queues build up, and not on short ones.
+/// Claims 004-22 and 004-23: adaptive network scheduling pays on long networks, where queues build
+/// up, and not on short ones.
 fn length_checks(points: &[(Case, Vec<Vec<Point>>)]) -> Vec<Check> {
     let mut checks = Vec::new();
     for (case, rows) in points {
@@ -144,7 +147,7 @@ impl Study for Table8 {
     }
 
     fn choices(&self) -> Vec<Choice> {
-        super::assumptions::choices(&headline_8(&Inputs::load().table_8))
+        super::assumptions::choices(&main_figure_8(&Inputs::load().table_8))
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -185,16 +188,17 @@ fn setup_8(inputs: &Inputs8, window: u64, case: Case) -> Setup {
     setup
 }
 
-fn headline_8(inputs: &Inputs8) -> Headline {
+fn main_figure_8(inputs: &Inputs8) -> MainFigure {
     let largest = inputs.window_bytes.iter().copied().max().expect("windows are given");
-    Headline {
+    MainFigure {
         name: format!("latency, window of {largest} bytes, two overloaded, us"),
         setup: setup_8(inputs, largest, Case::TwoOverloaded),
         figure: |point| point.latency_us,
     }
 }
 
-/// What can be said of latency without the printed values: overload lengthens it at every window.
+/// A property that can be checked without the printed values: overload increases the latency at
+/// every window.
 fn window_checks(cases: &[Case], points: &[Vec<Point>]) -> Vec<Check> {
     let mut checks = Vec::new();
     for (pair, rows) in cases.windows(2).zip(points.windows(2)) {

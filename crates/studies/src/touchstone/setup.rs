@@ -1,4 +1,4 @@
-//! An experiment: the machine, its schedulers, its load, and what had to be assumed.
+//! An experiment: the machine, its schedulers, its load and the assumptions.
 
 use serde::Deserialize;
 use sim::hardware::fddi::{Arrivals, Background, RingConfig};
@@ -7,16 +7,16 @@ use units::{Duration, Rate};
 
 use super::paper::{Case, Machine};
 
-/// Where a gateway's station is on its ring.
+/// Position of a gateway's station on its ring.
 pub(super) const SENDER: usize = 0;
 
 /// The scheduler between the application and the transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Application {
-    /// Data go to the own gateway's TCP.
+    /// Data are given to the TCP of their own gateway.
     Fixed,
-    /// What finds that queue full goes on to the right.
+    /// Data that find this queue full are passed to the right.
     Adaptive,
 }
 
@@ -24,114 +24,119 @@ pub(super) enum Application {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Network {
-    /// Packets go to the own network unit.
+    /// Packets are sent by their own network unit.
     Fixed,
-    /// Packets go to the better of the network units in reach.
+    /// Packets are sent by the better of the network units in reach.
     Adaptive,
 }
 
-/// What joins the gateways.
+/// Interconnect of the gateways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Joined {
-    /// A line that closes: data go to the right neighbour, and no farther in a step.
+pub(super) enum Interconnect {
+    /// A closed linear array: data move to the right neighbour only.
     Array,
-    /// Each with each: every network unit is in reach.
+    /// All-to-all: every network unit is in reach.
     Crossbar,
 }
 
-/// How the adaptive network scheduler judges a network unit of which `q` frames wait and whose token last took `r` to come again.
+/// How the adaptive network scheduler rates a network unit with `q` waiting frames and a last token
+/// rotation of `r`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Judgement {
+pub(super) enum Rule {
     /// By `(q + 1) r`.
     Product,
     /// By `q` times a packet's time on the ring, plus `r`.
     Sum,
-    /// Not at all: a packet that finds so many frames at the own unit goes to the neighbour. With a crossbar, to the shortest queue.
+    /// By a threshold: a packet that finds this many frames at its own unit goes to the neighbour
+    /// or, with a crossbar, to the shortest queue.
     OwnQueue(usize),
 }
 
-/// Whom a full queue stops under the fixed application scheduler.
+/// Generators that a full queue stops under the fixed application scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stops {
     /// All generators.
     All,
-    /// Its own.
+    /// Only its own.
     Own,
 }
 
-/// What becomes of a message whose generator is stopped.
+/// Treatment of a message whose generator is stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rest {
-    /// What is left of it is given up.
-    GivenUp,
-    /// It goes on when generators start again.
-    GoesOn,
+    /// The rest of it is discarded.
+    Discarded,
+    /// It continues when the generator restarts.
+    Continues,
 }
 
-/// What an adaptive network scheduler counts as a network unit's queue.
+/// Queue length of a network unit as seen by an adaptive network scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Counted {
-    /// Frames that are there.
-    There,
-    /// Packets on their way to it from other gateways as well.
-    Coming,
+    /// Frames at the unit.
+    AtUnit,
+    /// Also packets in transit to it from other gateways.
+    WithTransit,
 }
 
-/// What an acknowledgement says.
+/// Meaning of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Acknowledgements {
-    /// That all packets before one have come, as TCP's do: the oldest packet keeps the window.
+    /// All packets before a number have arrived, as in TCP: the oldest packet holds the window.
     Cumulative,
-    /// That one packet has come: its place in the window is free.
+    /// One packet has arrived: its window slot is free.
     Each,
 }
 
-/// What the document does not say. The values are those of all studies, but for [`super::assumptions`], which asks what others do.
+/// Parameters that the report does not give. All studies use these values; [`super::assumptions`]
+/// evaluates alternatives.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Assumed {
-    /// Each generator offers this much of what the one before offers.
+    /// Load of each generator relative to the previous one.
     pub(super) share_ratio: f64,
-    /// Mean length of a message; lengths are geometric.
+    /// Mean length of a message; lengths are geometrically distributed.
     pub(super) message_bytes: f64,
-    /// Bytes of a queue at which it takes no more.
+    /// HIGH: queue length in bytes at which a queue is full.
     pub(super) high_bytes: u64,
-    /// Bytes of a queue below which generators start again.
+    /// LOW: queue length in bytes below which generators restart.
     pub(super) low_bytes: u64,
-    /// What an overloaded ring's background asks for, as a share of the ring.
+    /// Background load of an overloaded ring, as a share of the ring.
     pub(super) overload: f64,
-    /// A processor's work for a packet, to send it or to take it.
+    /// Processor time per packet, for sending or receiving.
     pub(super) packet_work: Duration,
-    /// A processor's work for an acknowledgement that has come.
+    /// Processor time per received acknowledgement.
     pub(super) ack_work: Duration,
-    /// What acknowledgements say.
+    /// Meaning of acknowledgements.
     pub(super) acknowledgements: Acknowledgements,
-    /// A packet, which is a segment and a frame as well.
+    /// Packet size; a packet is also a segment and a frame.
     pub(super) packet_bytes: u64,
-    /// An acknowledgement with its headers.
+    /// Size of an acknowledgement with its headers.
     pub(super) ack_bytes: u64,
-    /// How fast a generator's message comes: what a link into the gateway carries.
+    /// Rate at which a generator's message arrives: that of a link into the gateway.
     pub(super) generator_rate: Rate,
-    /// What links between gateways carry.
+    /// Rate of the links between gateways.
     pub(super) link_rate: Rate,
-    /// What a message takes at each link above its bytes.
+    /// Time per message at each link, in addition to its bytes.
     pub(super) link_hop: Duration,
-    /// A ring's target token rotation time above what the token takes for the way round: what all stations may hold it together.
+    /// Target token rotation time in excess of the ring latency: the total holding time of all
+    /// stations.
     pub(super) holding: Duration,
-    /// Where the peer's station is, in stations behind the sender's; the background's is half way back.
+    /// Position of the peer's station, in stations after the sender's; the background's is half way
+    /// back.
     pub(super) peer_station: usize,
-    /// Bytes of a background frame.
+    /// Size of a background frame in bytes.
     pub(super) background_frame_bytes: u64,
-    /// How adaptive network schedulers judge.
-    pub(super) judgement: Judgement,
-    /// What they count as a queue.
+    /// Rule of adaptive network schedulers.
+    pub(super) rule: Rule,
+    /// Queue length used by the rule.
     pub(super) counted: Counted,
-    /// Whom a full queue stops under the fixed application scheduler.
+    /// Generators that a full queue stops under the fixed application scheduler.
     pub(super) stops: Stops,
-    /// What becomes of a message whose generator is stopped.
+    /// Treatment of a message whose generator is stopped.
     pub(super) rest: Rest,
-    /// What a stop or start signal takes to reach the generators.
+    /// Delay of a stop or start signal to the generators.
     pub(super) signal: Duration,
-    /// Of each bit of a packet on a ring.
+    /// Bit error rate of packets on a ring.
     pub(super) error_rate: f64,
 }
 
@@ -157,10 +162,10 @@ impl Default for Assumed {
             holding: Duration::from_nanos(666_300),
             peer_station: 10,
             background_frame_bytes: 4_500,
-            judgement: Judgement::OwnQueue(3),
-            counted: Counted::There,
+            rule: Rule::OwnQueue(3),
+            counted: Counted::AtUnit,
             stops: Stops::All,
-            rest: Rest::GivenUp,
+            rest: Rest::Discarded,
             signal: Duration::ZERO,
             error_rate: 0.0,
         }
@@ -170,23 +175,24 @@ impl Default for Assumed {
 /// An experiment.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Setup {
-    /// Gateways, each with a ring.
+    /// Number of gateways, each with a ring.
     pub(super) gateways: usize,
-    /// What joins them.
-    pub(super) joined: Joined,
+    /// Interconnect of the gateways.
+    pub(super) interconnect: Interconnect,
     /// Stations of a ring.
     pub(super) stations: usize,
-    /// What a ring carries.
+    /// Rate of a ring.
     pub(super) ring_rate: Rate,
-    /// The way round a ring.
+    /// Circumference of a ring.
     pub(super) network_km: u64,
-    /// What the rings carry beside this.
+    /// Background load of the rings.
     pub(super) case: Case,
-    /// What the background of a ring asks for that is not overloaded, if there is background, as a share of the ring.
+    /// Background load of a ring that is not overloaded, if there is background, as a share of the
+    /// ring.
     pub(super) uniform: f64,
-    /// What all generators offer while they run, in Mb/s.
+    /// Total load of all running generators, in Mb/s.
     pub(super) offered_mbps: f64,
-    /// Bytes of a connection that may be under way.
+    /// Window of a connection in bytes.
     pub(super) window_bytes: u64,
     pub(super) application: Application,
     pub(super) network: Network,
@@ -194,13 +200,13 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// The document's machine under so much of its capacity, with fixed schedulers.
+    /// The report's machine at this share of its capacity, with fixed schedulers.
     pub(super) fn new(offered_percent_of_capacity: f64, case: Case) -> Self {
         let machine = Machine::load();
-        assert!(machine.array_wraps, "a line that closes is what the model has");
+        assert!(machine.array_wraps, "the model has a closed array");
         Self {
             gateways: machine.gateways,
-            joined: Joined::Array,
+            interconnect: Interconnect::Array,
             stations: machine.ring.nodes,
             ring_rate: Rate::from_mbps(machine.ring.speed_mbps),
             network_km: machine.network_km,
@@ -221,54 +227,51 @@ impl Setup {
         self
     }
 
-    /// Whether such a machine can be, as far as its rings and links do not say so themselves.
+    /// Checks the configuration, apart from the checks of its rings and links.
     ///
     /// # Errors
-    /// Names the key that cannot be.
+    /// Names the invalid key.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         let assumed = &self.assumed;
-        ConfigError::require(self.gateways > 0, "gateways", || "there is no way out".to_owned())?;
+        ConfigError::require(self.gateways > 0, "gateways", || "must not be zero".to_owned())?;
         ConfigError::require((1..self.stations).contains(&assumed.peer_station), "peer_station", || {
             format!("{} is not one of the stations 1 to {} before the last", assumed.peer_station, self.stations)
         })?;
         ConfigError::require(self.receiver() != self.background_station(), "peer_station", || {
-            format!("{} is the background's station as well", self.receiver())
+            format!("{} is also the background's station", self.receiver())
         })?;
-        ConfigError::require(assumed.packet_bytes > 0, "packet_bytes", || {
-            "packets of nothing carry nothing".to_owned()
-        })?;
+        ConfigError::require(assumed.packet_bytes > 0, "packet_bytes", || "must not be zero".to_owned())?;
         ConfigError::require(self.window_packets() > 0, "window_bytes", || {
-            format!("a window of {} bytes holds no packet of {}", self.window_bytes, assumed.packet_bytes)
+            format!("a window of {} bytes is smaller than a packet of {}", self.window_bytes, assumed.packet_bytes)
         })?;
         ConfigError::require(assumed.low_bytes <= assumed.high_bytes, "low_bytes", || {
             format!(
-                "{} is above high_bytes, {}: who is stopped would start at once",
+                "{} is above high_bytes, {}: stopped generators would restart at once",
                 assumed.low_bytes, assumed.high_bytes
             )
         })?;
         ConfigError::require(self.offered_mbps.is_finite() && self.offered_mbps > 0.0, "offered_mbps", || {
-            format!("{} is no load", self.offered_mbps)
+            format!("{} is not a valid load", self.offered_mbps)
         })?;
         ConfigError::require(assumed.share_ratio.is_finite() && assumed.share_ratio > 0.0, "share_ratio", || {
-            format!("{} is no proportion", assumed.share_ratio)
+            format!("{} is not a valid ratio", assumed.share_ratio)
         })?;
         ConfigError::require(assumed.message_bytes >= assumed.packet_bytes as f64, "message_bytes", || {
             format!("{} is less than a packet, {}", assumed.message_bytes, assumed.packet_bytes)
         })?;
-        ConfigError::require(!assumed.generator_rate.is_zero(), "generator_rate", || {
-            "no message would ever come".to_owned()
-        })?;
+        ConfigError::require(!assumed.generator_rate.is_zero(), "generator_rate", || "must not be zero".to_owned())?;
         ConfigError::require((0.0..1.0).contains(&assumed.error_rate), "error_rate", || {
-            format!("{} is no probability", assumed.error_rate)
+            format!("{} is not a probability", assumed.error_rate)
         })
     }
 
-    /// Where the background is: half way back from the peer.
+    /// Station of the background: half way back from the peer.
     const fn background_station(&self) -> usize {
         usize::midpoint(self.receiver(), self.stations)
     }
 
-    /// What the background of ring `index` asks for. The first rings are those that are overloaded: their generators offer most.
+    /// Background load of ring `index`. The first rings are the overloaded ones: their generators
+    /// offer most.
     fn background(&self, index: usize) -> f64 {
         let (elsewhere, overloaded) = match self.case {
             Case::Quiet => (0.0, 0),
@@ -279,32 +282,32 @@ impl Setup {
         if index < overloaded { self.assumed.overload } else { elsewhere }
     }
 
-    /// The peer's station.
+    /// Station of the peer.
     pub(super) const fn receiver(&self) -> usize {
         self.assumed.peer_station
     }
 
-    /// Packets that a window holds.
+    /// Window in packets.
     pub(super) const fn window_packets(&self) -> u64 {
         self.window_bytes / self.assumed.packet_bytes
     }
 
-    /// Segments of a queue at which it takes no more.
+    /// Queue length in segments at which a queue is full.
     pub(super) fn high(&self) -> usize {
         (self.assumed.high_bytes / self.assumed.packet_bytes).max(1) as usize
     }
 
-    /// Segments of a queue below which generators start again; an empty queue is below any mark.
+    /// Queue length in segments below which generators restart; an empty queue is always below.
     pub(super) fn low(&self) -> usize {
         (self.assumed.low_bytes / self.assumed.packet_bytes).max(1) as usize
     }
 
-    /// Mean segments of a message.
+    /// Mean message length in segments.
     pub(super) fn message_segments(&self) -> f64 {
         self.assumed.message_bytes / self.assumed.packet_bytes as f64
     }
 
-    /// What each generator offers, as a share of all.
+    /// Load of each generator as a share of the total.
     pub(super) fn shares(&self) -> Vec<f64> {
         let weights: Vec<f64> = (0..self.gateways).map(|index| self.assumed.share_ratio.powi(index as i32)).collect();
         let sum: f64 = weights.iter().sum();
@@ -332,11 +335,11 @@ impl Setup {
         }
     }
 
-    /// What joins the gateways.
+    /// The interconnect of the gateways.
     pub(super) const fn mesh(&self) -> MeshConfig {
-        let topology = match self.joined {
-            Joined::Array => Topology::LinearArray { processors: self.gateways, wraps: true },
-            Joined::Crossbar => Topology::Crossbar { processors: self.gateways },
+        let topology = match self.interconnect {
+            Interconnect::Array => Topology::LinearArray { processors: self.gateways, wraps: true },
+            Interconnect::Crossbar => Topology::Crossbar { processors: self.gateways },
         };
         MeshConfig {
             topology,
@@ -348,5 +351,6 @@ impl Setup {
     }
 }
 
-/// Background frames that wait at a ring at most: no ring that is not asked for more than it has comes near it.
+/// Queue limit of the background on a ring. It is only reached with an offered load above the
+/// ring's capacity.
 const BACKGROUND_FRAMES_MAX: u64 = 10_000;

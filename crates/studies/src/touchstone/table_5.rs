@@ -1,6 +1,6 @@
-//! 004-table-5: schedulers where little is offered.
+//! 004-table-5: schedulers at low load.
 
-use super::assumptions::Headline;
+use super::assumptions::MainFigure;
 use super::experiment::{Grid, POLICIES, measure, warm_up_check};
 use super::paper::{Case, Throughputs};
 use super::setup::{Application, Network, Setup};
@@ -11,16 +11,17 @@ use crate::{Choice, choices};
 /// The study.
 pub(super) struct Table5;
 
-/// What every study of this machine says of its parameters.
+/// Notes on parameters, common to all studies of this machine.
 pub(super) const NOTES: [&str; 4] = [
-    "Six parameters (distribution of the load, message, HIGH, LOW, target rotation time, the network scheduler's threshold) were chosen \
-     so that the fixed/fixed rows of Tables 5 and 6 and three more cells of Table 6 fit (adaptive/fixed, uniform; adaptive/adaptive, \
-     no background and two overloaded): those cells are marked. All others follow. The rules of the model (whom a full queue stops, what becomes of a message, how acknowledgements \
-     count) were chosen with both tables in sight.",
-    "Bit errors and the time of a stop or start signal are left out; the assumptions have what they would do.",
-    "Generators are open while they run: what a stopped one would have sent is lost to the throughput, as in the tables, whose \
-     fixed rows carry far less than is offered.",
-    "Throughput counts what is acknowledged; a segment's latency runs from its generator to its acknowledgement.",
+    "Six parameters (distribution of the load, message, HIGH, LOW, target rotation time, threshold of the network \
+     scheduler) were fitted to the fixed/fixed rows of Tables 5 and 6 and to three more cells of Table 6 \
+     (adaptive/fixed, uniform; adaptive/adaptive, no background and two overloaded). Those cells are marked; all \
+     others are results. The rules of the model (generators stopped by a full queue, treatment of messages, meaning \
+     of acknowledgements) were chosen with both tables known.",
+    "Bit errors and the time of stop and start signals are not modelled; the assumptions show their effect.",
+    "Generators are open-loop while they run: the load of a stopped one is lost, as in the tables, whose \
+     fixed rows carry far less than the offered load.",
+    "Throughput counts acknowledged data; latency is the time from a segment's generation to its acknowledgement.",
 ];
 
 /// Fixed schedulers.
@@ -30,7 +31,7 @@ const APPLICATION: (Application, Network) = POLICIES[1];
 /// Both adaptive.
 const BOTH: (Application, Network) = POLICIES[2];
 
-/// The cells that parameters were chosen by, in both tables' fixed/fixed rows.
+/// The cells that parameters were fitted to, in the fixed/fixed rows of both tables.
 pub(super) fn is_fixed(policy: (Application, Network)) -> bool {
     policy == FIXED
 }
@@ -49,35 +50,35 @@ impl Study for Table5 {
     }
 
     fn choices(&self) -> Vec<Choice> {
-        super::assumptions::choices(&headline(&Throughputs::table_5()))
+        super::assumptions::choices(&main_figure(&Throughputs::table_5()))
     }
 
     fn run(&self, options: &Options) -> Outcome {
         let paper = Throughputs::table_5();
         let grid = Grid::run(paper.offered_percent_of_capacity, options);
-        let headline = headline(&paper).setup;
+        let main_figure = main_figure(&paper).setup;
         Outcome {
             tables: vec![grid.compared(&paper, &|policy, _| is_fixed(policy)), grid.explained()],
             assumptions: choices::assumptions(&self.choices(), options),
-            checks: checks(&grid, &headline, options),
+            checks: checks(&grid, &main_figure, options),
             notes: NOTES.map(str::to_owned).to_vec(),
             ..Outcome::default()
         }
     }
 }
 
-fn headline(paper: &Throughputs) -> Headline {
-    Headline {
+fn main_figure(paper: &Throughputs) -> MainFigure {
+    MainFigure {
         name: "fixed/fixed, no background, Mb/s".to_owned(),
         setup: Setup::new(paper.offered_percent_of_capacity, Case::Quiet),
         figure: |point| point.mbps,
     }
 }
 
-fn checks(grid: &Grid, headline: &Setup, options: &Options) -> Vec<Check> {
+fn checks(grid: &Grid, main_figure: &Setup, options: &Options) -> Vec<Check> {
     let mut checks = Vec::new();
     for pair in Case::ALL.windows(2) {
-        let statement = format!("fixed/fixed: {} carries at least what {} does", pair[0].name(), pair[1].name());
+        let statement = format!("fixed/fixed: {} carries at least as much as {}", pair[0].name(), pair[1].name());
         checks.push(grid.ordered(&statement, (FIXED, pair[0]), (FIXED, pair[1])));
     }
     for case in Case::ALL {
@@ -93,20 +94,21 @@ fn checks(grid: &Grid, headline: &Setup, options: &Options) -> Vec<Check> {
     let share = |policy, case| grid.at(policy, case).mbps.mean / grid.at(policy, Case::Quiet).mbps.mean;
     let kept = [APPLICATION, FIXED].map(|policy| share(policy, Case::TwoOverloaded));
     checks.push(Check::new(
-        "adaptive application scheduling keeps its throughput with two channels overloaded, fixed scheduling loses a quarter or more",
+        "adaptive application scheduling keeps its throughput with two channels overloaded, and fixed scheduling \
+         loses a quarter or more",
         kept[0] > 0.90 && kept[1] < 0.75,
-        format!("{:.0} % and {:.0} % of what goes through without background", kept[0] * 100.0, kept[1] * 100.0),
+        format!("{:.0} % and {:.0} % of the throughput without background", kept[0] * 100.0, kept[1] * 100.0),
     ));
-    let mut even = headline.clone();
+    let mut even = main_figure.clone();
     even.assumed.share_ratio = 1.0;
     let even = measure(&even, options).mbps.mean;
     let uneven = grid.at(FIXED, Case::Quiet).mbps.mean;
     checks.push(Check::new(
-        "fixed scheduling loses by bursts as well as by uneven generators",
-        even < headline.offered_mbps * 0.95 && even > uneven,
+        "fixed scheduling loses both by bursts and by uneven generators",
+        even < main_figure.offered_mbps * 0.95 && even > uneven,
         format!(
             "{even:.1} Mb/s with even generators, {uneven:.1} with uneven ones, of {:.1} offered",
-            headline.offered_mbps
+            main_figure.offered_mbps
         ),
     ));
     checks

@@ -1,11 +1,11 @@
-//! Orderings and laws at quick effort.
+//! Orderings and properties, in quick runs.
 
 use units::Duration;
 
 use super::experiment::{POLICIES, TOLERANCE, measure};
 use super::model::run;
 use super::paper::{Case, Throughputs};
-use super::setup::{Acknowledgements, Joined, Judgement, Setup};
+use super::setup::{Acknowledgements, Interconnect, Rule, Setup};
 use crate::study::{Effort, Options};
 
 const WARM_UP: Duration = Duration::from_millis(50);
@@ -27,18 +27,18 @@ fn adaptive_application_scheduling_carries_what_fixed_scheduling_loses() {
 }
 
 #[test]
-fn packets_moved_to_a_slow_ring_hold_up_those_that_went_over_a_fast_one() {
+fn packets_moved_to_a_slow_ring_block_those_on_a_fast_one() {
     let fixed = mbps(&setup(87.0, Case::OneOverloaded, 1));
     let both = setup(87.0, Case::OneOverloaded, 2);
     let moved = mbps(&both);
     assert!(moved < fixed * 0.95, "{moved} against {fixed} Mb/s");
     let mut free = both;
     free.assumed.acknowledgements = Acknowledgements::Each;
-    assert!(mbps(&free) > moved, "each acknowledgement frees its own place");
+    assert!(mbps(&free) > moved, "each acknowledgement frees its own slot");
 }
 
 #[test]
-fn no_more_is_carried_than_is_offered_and_no_ring_carries_more_than_its_rate() {
+fn throughput_exceeds_neither_the_load_nor_the_rate_of_the_rings() {
     for policy in 0..POLICIES.len() {
         let setup = Setup { offered_mbps: 5_000.0, ..setup(87.0, Case::Quiet, policy) };
         let measured = run(&setup, 1, 0, WARM_UP, SPAN).unwrap();
@@ -51,8 +51,8 @@ fn no_more_is_carried_than_is_offered_and_no_ring_carries_more_than_its_rate() {
 }
 
 #[test]
-fn a_window_and_the_time_for_it_bound_what_a_gateway_carries() {
-    // One packet under way: at most one for each time round the ring, its own time included.
+fn window_and_round_trip_limit_the_throughput_of_a_gateway() {
+    // One packet in flight: at most one per ring latency plus its own transmission time.
     let mut stop_and_wait = Setup { offered_mbps: 1_000.0, window_bytes: 2_000, ..setup(87.0, Case::Quiet, 1) };
     stop_and_wait.assumed.share_ratio = 1.0;
     let ring = stop_and_wait.ring(0);
@@ -67,9 +67,10 @@ fn a_window_and_the_time_for_it_bound_what_a_gateway_carries() {
 #[test]
 fn a_crossbar_reaches_further_than_the_neighbour() {
     let mut array = setup(87.0, Case::TwoOverloaded, 2);
-    // A threshold moves as many, wherever they may go; a judgement finds a better unit among more.
-    array.assumed.judgement = Judgement::Product;
-    let crossbar = Setup { joined: Joined::Crossbar, ..array.clone() };
+    // A threshold moves the same number of packets anywhere; a comparison finds a better unit among
+    // more.
+    array.assumed.rule = Rule::Product;
+    let crossbar = Setup { interconnect: Interconnect::Crossbar, ..array.clone() };
     let (array, crossbar) = (run(&array, 1, 0, WARM_UP, SPAN).unwrap(), run(&crossbar, 1, 0, WARM_UP, SPAN).unwrap());
     assert!(crossbar.moved > array.moved, "{} against {}", crossbar.moved, array.moved);
 }
@@ -90,7 +91,7 @@ fn the_same_seed_gives_the_same_run_on_any_number_of_threads() {
 }
 
 #[test]
-fn most_cells_are_near_the_document_even_in_short_runs() {
+fn most_cells_are_near_the_report_even_in_short_runs() {
     let (five, six) = (Throughputs::table_5(), Throughputs::table_6());
     let mut near = 0;
     for paper in [&five, &six] {
@@ -106,7 +107,7 @@ fn most_cells_are_near_the_document_even_in_short_runs() {
 }
 
 #[test]
-fn how_much_an_overloaded_ring_is_asked_for_does_not_matter() {
+fn the_offered_load_of_an_overloaded_ring_does_not_matter() {
     let overloaded = |share: f64| {
         let mut setup = setup(87.0, Case::TwoOverloaded, 1);
         setup.assumed.overload = share;
@@ -133,7 +134,7 @@ fn every_study_fills_its_tables() {
 }
 
 #[test]
-fn machines_that_cannot_be_are_refused_by_name() {
+fn invalid_machines_are_rejected_by_key() {
     let key = |change: fn(&mut Setup)| {
         let mut setup = setup(37.0, Case::Uniform, 2);
         change(&mut setup);

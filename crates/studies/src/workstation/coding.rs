@@ -1,9 +1,10 @@
-//! Coding across channels: of m channels, any m - l carry all the data.
+//! Coding across channels: any m - l of m channels carry all the data.
 //!
-//! A model of its own, without machines: a sender that always has something to send over m channels in step, a slot a packet. With
-//! coding, each slot holds m - l packets of data and l of parity, and is lost only if more than l of its packets are. Without, each
-//! channel has packets of data, and one that is lost is sent again with all that followed it in its window: go-back-N, as in the
-//! paper's machines.
+//! A separate model without machines: a saturated sender on m synchronous channels, with one packet
+//! per slot and channel. With coding, each slot has m - l packets of data and l of parity and is
+//! lost only if more than l of its packets are. Without coding, each channel carries data packets,
+//! and a lost packet is retransmitted with all that followed it in its window: go-back-N, as in the
+//! report's machines.
 
 use measure::Estimate;
 use sim::Stream;
@@ -15,11 +16,11 @@ use crate::outcome::{Column, Plot, Row, Series, Table};
 use crate::replicate::replicate;
 use crate::{Cell, Check, Choice, Effort, Options, Outcome, Study, choices};
 
-/// Microseconds that light takes for a kilometre of fibre, there and back.
+/// Round-trip propagation delay of fibre in microseconds per kilometre.
 const ROUND_TRIP_US_PER_KM: f64 = 2.0 * 5.085;
 const LENGTHS_KM: [f64; 4] = [20.0, 200.0, 2_000.0, 20_000.0];
 const ERROR_RATES: [f64; 4] = [1e-9, 1e-8, 1e-7, 1e-6];
-/// Packets of parity of each slot.
+/// Parity packets per slot.
 const PARITIES: [usize; 3] = [0, 1, 2];
 
 pub(super) struct Coding;
@@ -29,23 +30,24 @@ pub(super) struct Coding;
 struct Case {
     channels: usize,
     parity: usize,
-    /// Channels that carry nothing, from the beginning.
+    /// Channels that carry nothing from the start.
     broken: usize,
-    /// Of a packet.
+    /// Loss probability of a packet.
     loss: f64,
-    /// Of a packet after a lost one of its channel, if that is more.
-    again: f64,
-    /// Slots from sending a packet until its loss is known: all of them are sent again.
+    /// Loss probability of a packet after a lost one on its channel, if higher.
+    loss_after_loss: f64,
+    /// Slots from the transmission of a packet until its loss is known; all of them are
+    /// retransmitted.
     window: u64,
     slots: u64,
 }
 
-/// What came of it.
+/// Results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Carried {
-    /// Packets of data that arrived and were wanted, of all that could be sent.
+    /// Delivered new data packets as a fraction of the channel capacity.
     goodput: f64,
-    /// Packets that were sent again, per 1000 that arrived.
+    /// Retransmitted packets per 1000 delivered.
     resent: f64,
 }
 
@@ -63,7 +65,7 @@ impl Study for Coding {
     }
 
     fn choices(&self) -> Vec<Choice> {
-        let figure = "sent again with one of six for parity, 2000 km, 1e-7 a bit, per 1000";
+        let figure = "retransmitted with one of six for parity, 2000 km, 1e-7 per bit, per 1000";
         let with = |change: fn(&mut Case)| {
             move |options: &Options| {
                 let mut case = case(options, 2_000.0, 1e-7, 1, 0);
@@ -74,22 +76,22 @@ impl Study for Coding {
         vec![
             Choice::new(
                 "window",
-                "what a round trip holds, one packet at least",
-                "a sender that waits for nothing; a smaller window resends less and idles more",
+                "one round trip, at least one packet",
+                "the sender never waits; a smaller window retransmits less and idles more",
             )
             .or("half of it", figure, with(|case| case.window = (case.window / 2).max(1)))
             .or("twice as much", figure, with(|case| case.window *= 2))
-            .or("none: a lost slot is sent again alone", figure, with(|case| case.window = 1)),
+            .or("none: only the lost slot is retransmitted", figure, with(|case| case.window = 1)),
             Choice::new(
                 "errors",
-                "of bits, and so of packets, know nothing of each other",
-                "the paper has a rate and no law; errors that come together hit fewer packets",
+                "bit errors, and thus packet losses, are independent",
+                "the report gives a rate and no distribution; correlated errors affect fewer packets",
             )
             .or("ten bits at once", figure, with(|case| case.loss /= 10.0))
             .or(
                 "a packet after a lost one of its channel is lost with 50 %",
                 figure,
-                with(|case| case.again = 0.5),
+                with(|case| case.loss_after_loss = 0.5),
             ),
         ]
     }
@@ -108,7 +110,7 @@ impl Study for Coding {
                     .map(|&parity| estimate(options, case(options, km, error_rate, parity, 0)))
                     .collect();
                 let cells = results.iter().flatten().map(|&estimate| Cell::ours(estimate)).collect();
-                rows.push(Row { label: format!("{km} km, {error_rate:.0e} a bit"), cells });
+                rows.push(Row { label: format!("{km} km, {error_rate:.0e} per bit"), cells });
                 if (error_rate - 1e-7).abs() < 1e-12 {
                     for (curve, result) in curves.iter_mut().zip(&results) {
                         curve.points.push((km, result[0]));
@@ -116,7 +118,10 @@ impl Study for Coding {
                 }
                 if km >= 2_000.0 && error_rate >= 1e-7 {
                     checks.push(Check::new(
-                        format!("{km} km, {error_rate:.0e}: one of six for parity avoids more than nine in ten retransmissions"),
+                        format!(
+                            "{km} km, {error_rate:.0e}: one of six for parity avoids more than nine in ten \
+                             retransmissions"
+                        ),
                         results[1][1].mean < 0.1 * results[0][1].mean,
                         format!("{:.2} instead of {:.2} of 1000", results[1][1].mean, results[0][1].mean),
                     ));
@@ -127,13 +132,13 @@ impl Study for Coding {
         let columns = PARITIES.iter().flat_map(|parity| {
             [
                 Column::new(&format!("goodput, {parity} parity"), "share"),
-                Column::new(&format!("sent again, {parity} parity"), "per 1000"),
+                Column::new(&format!("retransmitted, {parity} parity"), "per 1000"),
             ]
         });
         Outcome {
             tables: vec![Table { title: "Six channels".to_owned(), columns: columns.collect(), rows }],
             plots: vec![Plot {
-                title: "Goodput of six channels at 1e-7 a bit".to_owned(),
+                title: "Goodput of six channels at 1e-7 per bit".to_owned(),
                 x: Column::new("length", "km"),
                 y: Column::new("goodput", "share of all channels"),
                 series: curves,
@@ -153,7 +158,7 @@ fn case(options: &Options, km: f64, error_rate: f64, parity: usize, broken: usiz
         parity,
         broken,
         loss: 1.0 - (1.0 - error_rate).powf(machine.packet_bits as f64),
-        again: 0.0,
+        loss_after_loss: 0.0,
         window: (km * ROUND_TRIP_US_PER_KM / packet_us).ceil().max(1.0) as u64,
         slots: match options.effort {
             Effort::Quick => 5_000,
@@ -173,30 +178,31 @@ fn estimate(options: &Options, case: Case) -> [Estimate; 2] {
 fn carry(case: &Case, stream: &mut Stream) -> Carried {
     let (arrived, resent) = if case.parity == 0 { go_back(case, stream) } else { coded(case, stream) };
     let carrying = case.channels - if case.parity == 0 { case.broken } else { case.parity };
-    let places = [("arrived", arrived), ("sent again", resent)];
-    assert_conserved("places for packets of data", case.slots * carrying as u64, &places);
+    let places = [("arrived", arrived), ("retransmitted", resent)];
+    assert_conserved("slots for data packets", case.slots * carrying as u64, &places);
     Carried {
         goodput: arrived as f64 / (case.slots * case.channels as u64) as f64,
         resent: 1e3 * resent as f64 / arrived.max(1) as f64,
     }
 }
 
-/// Whether a channel has just lost a packet.
+/// Whether the previous packet of a channel was lost.
 #[derive(Clone, Copy, Default)]
 struct Channel {
     has_lost: bool,
 }
 
 impl Channel {
-    /// Whether it loses its next packet.
+    /// Whether the next packet is lost.
     fn loses(&mut self, case: &Case, stream: &mut Stream) -> bool {
-        let probability = if self.has_lost { case.loss.max(case.again) } else { case.loss };
+        let probability = if self.has_lost { case.loss.max(case.loss_after_loss) } else { case.loss };
         self.has_lost = stream.chance(probability);
         self.has_lost
     }
 }
 
-/// Each working channel by itself: a loss is known after a window, and all sent meanwhile is sent again.
+/// Each working channel independently: a loss is known after a window, and everything sent since is
+/// retransmitted.
 fn go_back(case: &Case, stream: &mut Stream) -> (u64, u64) {
     let (mut arrived, mut resent) = (0, 0);
     for _ in case.broken..case.channels {
@@ -215,7 +221,8 @@ fn go_back(case: &Case, stream: &mut Stream) -> (u64, u64) {
     (arrived, resent)
 }
 
-/// All channels together: a slot that loses more than its parity is known after a window, and all since is sent again.
+/// All channels together: a slot that loses more than its parity is known after a window, and
+/// everything since is retransmitted.
 fn coded(case: &Case, stream: &mut Stream) -> (u64, u64) {
     let data = (case.channels - case.parity) as u64;
     let (mut arrived, mut resent, mut slot) = (0, 0, 0);
@@ -224,9 +231,9 @@ fn coded(case: &Case, stream: &mut Stream) -> (u64, u64) {
         let lost =
             case.broken + channels.iter_mut().filter_map(|channel| channel.loses(case, stream).then_some(())).count();
         if lost > case.parity {
-            let again = case.window.min(case.slots - slot);
-            resent += again * data;
-            slot += again;
+            let window = case.window.min(case.slots - slot);
+            resent += window * data;
+            slot += window;
         } else {
             arrived += data;
             slot += 1;
@@ -260,18 +267,19 @@ fn broken_channels(options: &Options) -> Vec<Check> {
 mod tests {
     use super::*;
 
-    const CASE: Case = Case { channels: 6, parity: 0, broken: 0, loss: 0.01, again: 0.0, window: 50, slots: 200_000 };
+    const CASE: Case =
+        Case { channels: 6, parity: 0, broken: 0, loss: 0.01, loss_after_loss: 0.0, window: 50, slots: 200_000 };
 
     #[test]
-    fn go_back_n_carries_what_its_formula_says() {
-        // A renewal: a packet takes 1 slot, a loss a window: (1 - p) / (1 - p + p w).
+    fn go_back_n_matches_its_formula() {
+        // A renewal process: a packet takes one slot, a loss a window: (1 - p) / (1 - p + p w).
         let carried = carry(&CASE, &mut Stream::new(1, 0, "losses"));
         let expected = 0.99 / (0.99 + 0.01 * 50.0);
         assert!((carried.goodput - expected).abs() < 0.01, "{carried:?}, not {expected}");
     }
 
     #[test]
-    fn parity_hides_as_many_losses_as_it_has_packets() {
+    fn parity_corrects_as_many_losses_as_it_has_packets() {
         let coded =
             |parity, broken, loss| carry(&Case { parity, broken, loss, ..CASE }, &mut Stream::new(1, 0, "losses"));
         assert_eq!(coded(1, 1, 0.0), Carried { goodput: 5.0 / 6.0, resent: 0.0 });

@@ -1,4 +1,5 @@
-//! A machine of the workstation study: the paper's parameters, and our choice of what the paper does not say.
+//! A machine of the workstation study: the report's parameters, and our choices for those that it
+//! does not give.
 
 use sim::hardware::fddi::Arrivals;
 use sim::hardware::{ConfigError, Schedule, Transactions, Work};
@@ -6,99 +7,100 @@ use units::Duration;
 
 use super::paper::{Cost, Costs, Kind, MachineFacts, costs, paper};
 
-/// What others send on the rings.
+/// Background load of the rings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Load {
-    /// The same share on all, from beginning to end.
+    /// The same constant share on all rings.
     Uniform(f64),
-    /// Shares of the first half of the rings, one after the other, evenly over the run; the second half has their mirror image about
-    /// the first of them.
+    /// Shares of the first half of the rings, in equal time intervals of the run. The second half
+    /// is mirrored about the first of them.
     Steps(Vec<f64>),
 }
 
-/// Who keeps timers and resends, who acknowledges.
+/// Location of retransmission and acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Scheme {
-    /// One window for all; processor 0 of the sender hands packets out and is told of acknowledgements.
+    /// One window for all. Processor 0 of the sender distributes packets and receives
+    /// acknowledgements.
     pub(crate) central_sender: bool,
-    /// Processor 0 of the receiver is told of packets and acknowledges them.
+    /// Processor 0 of the receiver is notified of packets and acknowledges them.
     pub(crate) central_receiver: bool,
 }
 
 /// RFC 793's retransmission timer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Timer {
-    /// What the old estimate of the round trip counts for.
+    /// Weight of the old estimate of the round trip.
     pub(crate) alpha: f64,
-    /// The timeout, in estimates.
+    /// Timeout as a multiple of the estimate.
     pub(crate) beta: f64,
-    /// The least timeout (the RFC's LBOUND).
-    pub(crate) least: Duration,
-    pub(crate) again: Again,
+    /// Minimum timeout (the RFC's LBOUND).
+    pub(crate) minimum: Duration,
+    pub(crate) retransmit: Retransmit,
 }
 
-/// What is sent again when a packet is late.
+/// Packets retransmitted when one is late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Again {
-    /// That packet alone.
-    Late,
-    /// All from it on, as after an error. Each packet's timer goes on until its turn comes: those that are late meanwhile have all after
-    /// them sent again, too.
+pub(crate) enum Retransmit {
+    /// Only that packet.
+    OnlyLate,
+    /// All from it on, as after an error. Each packet's timer continues until its turn; those that
+    /// expire in the meantime cause the packets after them to be retransmitted, too.
     FromLate,
-    /// The same, and all their timers begin anew at once.
+    /// The same, but all their timers restart together.
     FromLateTogether,
 }
 
-/// About what a packet takes on the two-bus machine; the paper names none.
-const LEAST_TIMEOUT: Duration = Duration::from_millis(2);
+/// About the time of a packet on the two-bus machine; the report gives none.
+const MINIMUM_TIMEOUT: Duration = Duration::from_millis(2);
 
 impl Timer {
-    /// With the paper's filter.
+    /// With the report's filter.
     pub(super) fn of_paper() -> Self {
         let common = &paper().common;
-        Self { alpha: common.alpha, beta: common.beta, least: LEAST_TIMEOUT, again: Again::FromLate }
+        Self { alpha: common.alpha, beta: common.beta, minimum: MINIMUM_TIMEOUT, retransmit: Retransmit::FromLate }
     }
 
     fn validate(self) -> Result<(), ConfigError> {
         ConfigError::require((0.0..1.0).contains(&self.alpha), "timer.alpha", || {
-            format!("{} leaves nothing for new round trips", self.alpha)
+            format!("{} gives new round trips no weight", self.alpha)
         })?;
         ConfigError::require(self.beta.is_finite() && self.beta >= 1.0, "timer.beta", || {
-            format!("{} times a round trip is over before an acknowledgement can be there", self.beta)
+            format!("{} round trips is shorter than any acknowledgement", self.beta)
         })
     }
 }
 
-/// Small messages beside the bulk of the data.
+/// Small messages in addition to the bulk data.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Small {
-    /// Mean time between them; they know nothing of each other.
+    /// Mean interval of a Poisson process.
     pub(crate) interval: Duration,
     pub(crate) bits: u64,
-    /// The last processor has them to itself.
+    /// The last processor serves only small messages.
     pub(crate) dedicated: bool,
 }
 
-/// What stops working when the warm-up is over.
+/// Components that fail at the end of the warm-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Failure {
     pub(crate) processors: usize,
     pub(crate) interfaces: usize,
 }
 
-/// What the paper does not say, the same for all machines unless it says otherwise.
+/// Parameters that the report does not give, equal for all machines unless it says otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Choices {
     pub(crate) costs: Costs,
-    /// Bits of a word of memory and bus.
+    /// Bits per word of memory and bus.
     pub(crate) word_bits: u64,
-    /// Words of a read or write.
+    /// Words per read or write.
     pub(crate) burst_words: u64,
-    /// Bus cycles of a single word, without pipelining (serial machine).
+    /// Bus cycles of a single word without pipelining (serial machine).
     pub(crate) single_cycles: u64,
-    /// Segments that are made and not yet taken, the one being made included.
+    /// Segments that are generated and not yet taken, including the one being generated.
     pub(crate) segments_ahead: usize,
-    /// True: acknowledgements wait for tokens like all frames. False: they are back at once.
+    /// True: acknowledgements wait for tokens like all frames. False: they return at once.
     pub(crate) acks_on_rings: bool,
     pub(crate) ack_bytes: u64,
     pub(crate) ttrt: Duration,
@@ -106,25 +108,26 @@ pub(crate) struct Choices {
     pub(crate) background_arrivals: Arrivals,
     /// Frames that an interface has fetched and not sent.
     pub(crate) interface_frames: usize,
-    /// On the way out and on the way in.
+    /// Per packet, outgoing and incoming.
     pub(crate) mux_service: Duration,
     /// Before each transfer of an interface.
     pub(crate) dma_setup: Duration,
-    /// Instructions of a processor to go on with another operation, and to take an interrupt, beyond those of the operations.
+    /// Instructions of a context switch and of an interrupt, in addition to those of the
+    /// operations.
     pub(crate) switch_instructions: u64,
     /// Station of the receiver; the sender is station 0.
     pub(crate) receiver_station: usize,
     pub(crate) background_station: usize,
-    /// How old the scheduler's knowledge of queues and rotations may get. Zero: never.
+    /// Maximum age of the scheduler's information on queues and rotations. Zero: always current.
     pub(crate) stale: Duration,
-    /// `None`: only errors have packets sent again.
+    /// `None`: only errors cause retransmissions.
     pub(crate) timer: Option<Timer>,
-    /// Whether the application's processor is told of each segment that is acknowledged, by a message; there its delay ends. False: the
-    /// delay ends with the last acknowledgement.
+    /// Whether the application processor is notified of each acknowledged segment by a message,
+    /// which ends its delay. False: the delay ends with the last acknowledgement.
     pub(crate) confirms: bool,
 }
 
-/// A machine, its work and its network.
+/// A machine, its load and its network.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
     pub(crate) kind: Kind,
@@ -153,7 +156,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// The machine of Table 1 under uniform load, round robin, DRDA.
+    /// The machine of Table 1 under uniform load, with round robin and DRDA.
     pub(crate) fn new(kind: Kind) -> Self {
         let facts = match kind {
             Kind::TwoBus => &paper().machines.two_bus,
@@ -190,14 +193,15 @@ impl Config {
             small: None,
             failure: Failure::default(),
             choices: Choices::of(kind),
-            // Held against MSER-5 by 004-table-3. The serial machine's receiver is slower than its sender by a hair, so its queue takes a
-            // sixth of a second to fill.
+            // Checked against MSER-5 by 004-table-3. The serial machine's receiver is slightly
+            // slower than its sender, so its queue takes a sixth of a second to fill.
             warm_up: Duration::from_millis(if kind == Kind::Serial { 200 } else { 40 }),
             measured: Duration::from_millis(400),
         }
     }
 
-    /// The same under the paper's nonuniform load; the one-bus machine with the window that its rows were run with.
+    /// The same under the report's nonuniform load. The one-bus machine gets the window of those
+    /// rows.
     pub(crate) fn nonuniform(mut self) -> Self {
         let common = &paper().common;
         self.load = Load::Steps(common.steps.clone());
@@ -229,15 +233,13 @@ impl Config {
         }
     }
 
-    /// Whether such a machine can be, as far as its parts do not say so themselves.
+    /// Checks the configuration, apart from the checks of its components.
     ///
     /// # Errors
-    /// Names the key that cannot be.
+    /// Names the invalid key.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
-        ConfigError::require(self.protocol_processors > 0, "protocol_processors", || {
-            "somebody must run the protocol".to_owned()
-        })?;
-        ConfigError::require(self.interfaces > 0, "interfaces", || "there is no way out".to_owned())?;
+        ConfigError::require(self.protocol_processors > 0, "protocol_processors", || "must not be zero".to_owned())?;
+        ConfigError::require(self.interfaces > 0, "interfaces", || "must not be zero".to_owned())?;
         ConfigError::require(self.packet_bits > 0 && self.packet_bits.is_multiple_of(8), "packet_bits", || {
             format!("{} is not a number of bytes", self.packet_bits)
         })?;
@@ -250,49 +252,47 @@ impl Config {
             format!("{} is less than a segment, {}", self.window_bits, self.segment_bits)
         })?;
         ConfigError::require((0.0..1.0).contains(&self.error_rate), "error_rate", || {
-            format!("{} is no probability", self.error_rate)
+            format!("{} is not a probability", self.error_rate)
         })?;
-        ConfigError::require(self.choices.segments_ahead > 0, "segments_ahead", || {
-            "nothing would ever be made".to_owned()
-        })?;
-        ConfigError::require(self.choices.interface_frames > 0, "interface_frames", || {
-            "nothing would ever be sent".to_owned()
-        })?;
+        ConfigError::require(self.choices.segments_ahead > 0, "segments_ahead", || "must not be zero".to_owned())?;
+        ConfigError::require(self.choices.interface_frames > 0, "interface_frames", || "must not be zero".to_owned())?;
         ConfigError::require(self.choices.receiver_station != 0, "receiver_station", || {
             "station 0 is the sender".to_owned()
         })?;
-        let dead = self.failure;
-        ConfigError::require(dead.processors < self.protocol_processors, "failure.processors", || {
-            "nobody is left".to_owned()
+        let failure = self.failure;
+        ConfigError::require(failure.processors < self.protocol_processors, "failure.processors", || {
+            "all processors would fail".to_owned()
         })?;
-        ConfigError::require(dead.interfaces < self.interfaces, "failure.interfaces", || {
-            "no way out is left".to_owned()
+        ConfigError::require(failure.interfaces < self.interfaces, "failure.interfaces", || {
+            "all interfaces would fail".to_owned()
         })?;
-        ConfigError::require(!self.scheme.central_sender || dead.processors == 0, "failure.processors", || {
-            "under central retransmission processors have no connections that could fail".to_owned()
+        ConfigError::require(!self.scheme.central_sender || failure.processors == 0, "failure.processors", || {
+            "must be zero under central retransmission, where processors have no connections".to_owned()
         })?;
-        ConfigError::require(!self.measured.is_zero(), "measured", || "no time, no throughput".to_owned())?;
+        ConfigError::require(!self.measured.is_zero(), "measured", || "must not be zero".to_owned())?;
         self.validate_load()?;
         self.choices.timer.map_or(Ok(()), Timer::validate)?;
         self.small.map_or(Ok(()), |small| self.validate_small(&small))
     }
 
-    /// Shares whose mirror image is a share too.
+    /// The shares and their mirror image must be valid.
     fn validate_load(&self) -> Result<(), ConfigError> {
         let Load::Steps(steps) = &self.load else { return Ok(()) };
-        let first = *steps.first().ok_or_else(|| ConfigError::new("load", "a sequence of shares has a first one"))?;
+        let first = *steps.first().ok_or_else(|| ConfigError::new("load", "must not be empty"))?;
         let fits = |share: &f64| (0.0..=1.0).contains(share) && (0.0..=1.0).contains(&(2.0 * first - share));
         ConfigError::require(steps.iter().all(fits), "load", || {
-            format!("{steps:?} or their mirror image about {first} are no shares of a ring")
+            format!("{steps:?} or their mirror image about {first} are not valid shares")
         })
     }
 
     fn validate_small(&self, small: &Small) -> Result<(), ConfigError> {
-        ConfigError::require(!small.interval.is_zero(), "small.interval", || "endless messages at once".to_owned())?;
+        ConfigError::require(!small.interval.is_zero(), "small.interval", || "must not be zero".to_owned())?;
         let fits = (1..=self.packet_bits).contains(&small.bits) && small.bits.is_multiple_of(8);
-        ConfigError::require(fits, "small.bits", || format!("{} bits are not bytes of one packet", small.bits))?;
+        ConfigError::require(fits, "small.bits", || {
+            format!("{} bits are not a number of bytes within one packet", small.bits)
+        })?;
         ConfigError::require(!small.dedicated || self.protocol_processors > 1, "small.dedicated", || {
-            "a processor of their own leaves none for the rest".to_owned()
+            "a dedicated processor leaves none for bulk data".to_owned()
         })
     }
 }
@@ -306,7 +306,8 @@ impl Choices {
             // A quarter of a packet.
             burst_words: 282,
             single_cycles: 4,
-            // The serial machine has no application scheduler, so only the segment that is being handed over.
+            // The serial machine has no application scheduler, so only the segment that is being
+            // copied.
             segments_ahead: if serial { 1 } else { 2 },
             acks_on_rings: false,
             ack_bytes: 60,
@@ -331,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines_that_contradict_themselves_are_refused_by_name() {
+    fn invalid_machines_are_rejected_by_key() {
         let key = |change: fn(&mut Config)| {
             let mut config = Config::new(Kind::TwoBus);
             change(&mut config);

@@ -1,40 +1,42 @@
-//! One machine: processors, memories, buses, interfaces.
+//! A machine: processors, memories, buses, interfaces.
 
 use std::cell::{Cell, RefCell};
 
 use sim::hardware::{
-    Bus, BusConfig, Chooser, ConfigError, Dma, Home, Memory, MemoryConfig, Mux, Outlet, Processor, ProcessorConfig,
+    AttachedMemory, Bus, BusConfig, Chooser, ConfigError, Dma, Memory, MemoryConfig, Mux, Outlet, Processor,
+    ProcessorConfig,
 };
-use sim::{Sim, Store, Watch};
+use sim::{Sim, Stopwatch, Store};
 use units::Rate;
 
 use super::config::Config;
-use super::network::Parcel;
+use super::network::OutgoingPacket;
 use super::paper::Kind;
 
-/// Parcels that wait for an interface at most. Windows bound them much lower; the bound is for the queue's own sake.
-const OUTBOX_PARCELS: usize = 4096;
+/// Queue limit of an interface in packets. Windows set a much lower limit.
+const OUTBOX_PACKETS: usize = 4096;
 
 /// A machine.
 pub(super) struct Machine {
-    /// The application's processor.
+    /// The processor of the application.
     pub(super) application: Processor,
-    pub(super) application_home: Home,
-    /// Those that run the protocol.
+    pub(super) application_memory: AttachedMemory,
+    /// The processors of the protocol.
     pub(super) processors: Vec<Processor>,
-    pub(super) homes: Vec<Home>,
-    /// Where an interface finds the words of each processor.
-    pub(super) interface_homes: Vec<Home>,
-    /// Engines that fetch what each interface sends, and that store what comes.
+    pub(super) memories: Vec<AttachedMemory>,
+    /// The memory of each processor as accessed by the interfaces.
+    pub(super) interface_memories: Vec<AttachedMemory>,
+    /// The DMA engines of each interface: those that fetch outgoing frames and those that store
+    /// incoming ones.
     pub(super) fetchers: Vec<Dma>,
     pub(super) storers: Vec<Dma>,
     pub(super) abus: Bus,
-    /// The central network scheduler's device; `None` where each processor has a scheduler.
+    /// The device of the central network scheduler; `None` if each processor has a scheduler.
     pub(super) mux: Option<Mux>,
     choosers: RefCell<Vec<Chooser>>,
-    /// Parcels for each interface.
-    pub(super) outboxes: Vec<Store<Parcel>>,
-    /// Parcels that each interface was given and has not sent.
+    /// Packets for each interface.
+    pub(super) outboxes: Vec<Store<OutgoingPacket>>,
+    /// Packets that each interface was given and has not sent.
     pub(super) pending: Vec<Cell<u64>>,
     /// Its station on every ring.
     pub(super) station: usize,
@@ -45,45 +47,48 @@ impl Machine {
     pub(super) fn new(sim: &Sim, config: &Config, name: &str, station: usize) -> Result<Self, ConfigError> {
         let parts = Parts { sim, config, name };
         let abus = parts.bus("abus", config.abus_mbps)?;
-        let watch = Watch::new(sim, &format!("{name} accesses"));
+        let stopwatch = Stopwatch::new(sim, &format!("{name} accesses"));
         let count = config.protocol_processors;
-        let (application_home, homes, interface_homes) = if config.kind == Kind::TwoBus {
+        let (application_memory, memories, interface_memories) = if config.kind == Kind::TwoBus {
             let nbus = parts.bus("nbus", config.nbus_mbps)?;
-            let local = |part: &str| Ok(Home { bus: None, memory: parts.memory(part)?, watch: Some(watch.clone()) });
-            let homes: Vec<Home> =
+            let local = |part: &str| {
+                Ok(AttachedMemory { bus: None, memory: parts.memory(part)?, stopwatch: Some(stopwatch.clone()) })
+            };
+            let memories: Vec<AttachedMemory> =
                 (0..count).map(|index| local(&format!("memory {index}"))).collect::<Result<_, ConfigError>>()?;
-            let over_nbus = |home: &Home| Home { bus: Some(nbus.clone()), ..home.clone() };
-            let interface_homes = homes.iter().map(over_nbus).collect();
-            (local("application memory")?, homes, interface_homes)
+            let over_nbus = |memory: &AttachedMemory| AttachedMemory { bus: Some(nbus.clone()), ..memory.clone() };
+            let interface_memories = memories.iter().map(over_nbus).collect();
+            (local("application memory")?, memories, interface_memories)
         } else {
-            let home = Home { bus: Some(abus.clone()), memory: parts.memory("memory")?, watch: Some(watch) };
-            (home.clone(), vec![home.clone(); count], vec![home; count])
+            let memory =
+                AttachedMemory { bus: Some(abus.clone()), memory: parts.memory("memory")?, stopwatch: Some(stopwatch) };
+            (memory.clone(), vec![memory.clone(); count], vec![memory; count])
         };
-        let processors = homes
+        let processors = memories
             .iter()
             .enumerate()
-            .map(|(index, home)| parts.processor(&format!("processor {index}"), home))
+            .map(|(index, memory)| parts.processor(&format!("processor {index}"), memory))
             .collect::<Result<_, _>>()?;
         let central = config.kind != Kind::TwoBus;
         let packet_time = Rate::from_mbps(config.ring_mbps).time_for(config.packet_bits / 8);
-        let engines = |way: &str| -> Vec<Dma> {
-            let engine = |index| Dma::new(sim, &format!("{name} dma {way} {index}"), config.choices.dma_setup);
+        let engines = |direction: &str| -> Vec<Dma> {
+            let engine = |index| Dma::new(sim, &format!("{name} dma {direction} {index}"), config.choices.dma_setup);
             (0..config.interfaces).map(engine).collect()
         };
         let chooser = |index| Chooser::new(config.schedule, packet_time, index % config.interfaces);
         Ok(Self {
-            application: parts.processor("application", &application_home)?,
-            application_home,
+            application: parts.processor("application", &application_memory)?,
+            application_memory,
             processors,
-            homes,
-            interface_homes,
+            memories,
+            interface_memories,
             fetchers: engines("out"),
             storers: engines("in"),
             abus,
             mux: central.then(|| Mux::new(sim, &format!("{name} mux"), config.choices.mux_service)),
             choosers: RefCell::new((0..if central { 1 } else { count }).map(chooser).collect()),
             outboxes: (0..config.interfaces)
-                .map(|index| Store::new(sim, &format!("{name} outbox {index}"), OUTBOX_PARCELS))
+                .map(|index| Store::new(sim, &format!("{name} outbox {index}"), OUTBOX_PACKETS))
                 .collect(),
             pending: vec![Cell::new(0); config.interfaces],
             station,
@@ -92,15 +97,15 @@ impl Machine {
 }
 
 impl Machine {
-    /// The interface for a parcel of `processor`: its own scheduler decides, or the central one.
+    /// Selects the interface for a packet of `processor`, by its own scheduler or the central one.
     pub(super) fn choose(&self, processor: usize, outlets: &[Outlet]) -> usize {
         let mut choosers = self.choosers.borrow_mut();
         let chooser = processor % choosers.len();
-        choosers[chooser].choose(outlets).expect("failures leave an interface")
+        choosers[chooser].choose(outlets).expect("at least one interface works")
     }
 }
 
-/// Makes parts of a machine.
+/// Builds parts of a machine.
 struct Parts<'a> {
     sim: &'a Sim,
     config: &'a Config,
@@ -128,9 +133,9 @@ impl Parts<'_> {
         Bus::new(self.sim, &format!("{} {part}", self.name), config)
     }
 
-    /// The paper: every instruction is in the cache, no data word is. Switching and interrupts are in the operations' costs unless the
-    /// choices say otherwise.
-    fn processor(&self, part: &str, home: &Home) -> Result<Processor, ConfigError> {
+    /// As in the report, every instruction is in the cache and no data word is. Context switches
+    /// and interrupts are included in the operations' costs unless the choices say otherwise.
+    fn processor(&self, part: &str, memory: &AttachedMemory) -> Result<Processor, ConfigError> {
         let config = ProcessorConfig {
             mips: self.config.mips,
             instruction_hits: 1.0,
@@ -138,6 +143,6 @@ impl Parts<'_> {
             context_switch_instructions: self.config.choices.switch_instructions,
             interrupt_instructions: self.config.choices.switch_instructions,
         };
-        Processor::new(self.sim, &format!("{} {part}", self.name), config, home.clone())
+        Processor::new(self.sim, &format!("{} {part}", self.name), config, memory.clone())
     }
 }

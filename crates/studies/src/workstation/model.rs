@@ -1,4 +1,4 @@
-//! Two machines and the rings between them, run once.
+//! Two machines and the rings between them, in one run.
 //!
 //! ```text
 //! application → segments → connection: window → processor → network scheduler → interface → ring
@@ -8,45 +8,45 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use sim::hardware::fddi::{Frame, Ring};
+use sim::hardware::fddi::{FddiFrame, Ring};
 use sim::hardware::{ConfigError, Outlet};
-use sim::{Report, Sim, Simulation, Store, Tally};
+use sim::{ComponentReport, Sim, Simulation, Store, Tally};
 use units::{Duration, Instant};
 
 use super::config::{Config, Load};
 use super::machine::Machine;
 use super::network::{self, Data, Packet, part_of};
 use super::paper::paper;
-use super::receiver::{self, HostOrder, Inboxes, Order};
+use super::receiver::{self, HostResequencer, Inboxes, Resequencer};
 use super::sender::{self, Connection, Supply};
 use crate::conserved::assert_conserved;
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
-    /// Acknowledged bulk data.
+    /// Throughput of acknowledged bulk data.
     pub(crate) throughput_mbps: f64,
-    /// Mean time of a segment from the beginning of its making until it is fully acknowledged.
+    /// Mean time of a segment from the start of its generation until it is fully acknowledged.
     pub(crate) delay_us: f64,
-    /// The same of small messages.
+    /// The same for small messages.
     pub(crate) small_delay_us: f64,
-    /// Mean time of a read or write of memory, with the way over the bus, on both machines.
+    /// Mean time of a memory access including its bus transfer, on both machines.
     pub(crate) access_us: f64,
-    /// Round trips of packets, by connection, in the order of their ends.
+    /// Round trips of packets by connection, in order of completion.
     pub(crate) round_trips_us: Vec<Vec<f64>>,
-    /// Delays of segments of the bulk, in the order of their ends, with these.
+    /// Delays of bulk segments with their completion times, in order.
     pub(crate) delays_us: Vec<(Instant, f64)>,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub(crate) resent: u64,
-    /// Packets that waited at the receiving host for earlier ones: mean over arrivals, and most.
+    /// Packets waiting at the receiving host for earlier ones: mean over arrivals, and maximum.
     pub(crate) waiting_for_order: (f64, f64),
-    /// Messages between processors for each packet.
+    /// Messages between processors per packet.
     pub(crate) messages: f64,
-    /// Every component.
-    pub(crate) reports: Vec<Report>,
+    /// Statistics of every component.
+    pub(crate) reports: Vec<ComponentReport>,
 }
 
-/// What is counted from the end of the warm-up on.
+/// Counters since the end of the warm-up.
 #[derive(Default)]
 pub(super) struct Tallies {
     acknowledged_bits: u64,
@@ -84,38 +84,38 @@ impl Tallies {
     }
 }
 
-/// Where segments are that are in no queue, from the beginning of the run on.
+/// Segments that are in no queue, since the start of the run.
 #[derive(Default)]
 pub(super) struct Segments {
-    /// The application has begun to make them.
+    /// Segments whose generation has started.
     pub(super) made: Cell<u64>,
-    /// Somebody has them who makes, fetches or gives them back.
-    pub(super) in_hand: Cell<u64>,
-    /// All their packets are acknowledged.
+    /// Segments being generated, fetched or returned.
+    pub(super) in_progress: Cell<u64>,
+    /// Segments whose packets are all acknowledged.
     pub(super) done: Cell<u64>,
 }
 
-/// What went over a ring, from the beginning of the run on.
+/// Frames of a ring, since the start of the run.
 #[derive(Default)]
 pub(super) struct Frames {
     pub(super) offered: Cell<u64>,
     pub(super) taken: Cell<u64>,
-    /// What the ring has brought and nobody has taken.
-    pub(super) inboxes: RefCell<Vec<Store<Frame<Packet>>>>,
+    /// Frames delivered by the ring and not yet taken.
+    pub(super) inboxes: RefCell<Vec<Store<FddiFrame<Packet>>>>,
 }
 
-/// One more.
+/// Increments a counter.
 pub(super) fn up(count: &Cell<u64>) {
     count.set(count.get() + 1);
 }
 
-/// One less.
+/// Decrements a counter.
 pub(super) fn down(count: &Cell<u64>) {
     count.set(count.get() - 1);
 }
 
-/// All that takes part.
-pub(super) struct World {
+/// Everything that takes part in a run.
+pub(super) struct Model {
     pub(super) sim: Sim,
     pub(super) config: Config,
     pub(super) sender: Machine,
@@ -124,22 +124,23 @@ pub(super) struct World {
     pub(super) supply: Supply,
     pub(super) connections: Vec<Connection>,
     pub(super) inboxes: Inboxes,
-    /// By connection: what its receiver acknowledges, and what it has handed up.
-    pub(super) orders: Vec<Order>,
-    pub(super) handed: Vec<Order>,
-    pub(super) host_order: HostOrder,
+    /// By connection: packets that its receiver acknowledges, and packets that it has delivered.
+    pub(super) resequencers: Vec<Resequencer>,
+    pub(super) delivered: Vec<Resequencer>,
+    pub(super) host_resequencer: HostResequencer,
     pub(super) tallies: RefCell<Tallies>,
-    /// Between processors of one machine.
+    /// Messages between processors of one machine.
     pub(super) messages: Cell<u64>,
     pub(super) segments: Segments,
     pub(super) frames: Vec<Frames>,
-    /// What the schedulers of the sender and of the receiver know, if that is not the present.
-    seen: [RefCell<Vec<Outlet>>; 2],
-    alive: Vec<Cell<bool>>,
+    /// State known_outlets by the schedulers of the sender and of the receiver, if it may be
+    /// outdated.
+    known_outlets: [RefCell<Vec<Outlet>>; 2],
+    working: Vec<Cell<bool>>,
     turn: Cell<usize>,
 }
 
-impl World {
+impl Model {
     pub(super) fn new(sim: &Sim, config: &Config) -> Result<Self, ConfigError> {
         config.validate()?;
         let stations = paper().common.stations;
@@ -160,15 +161,15 @@ impl World {
             supply: Supply::new(sim, config),
             connections: (0..connections).map(|index| Connection::new(sim, index, window)).collect(),
             inboxes: Inboxes::new(sim, config),
-            orders: (0..connections).map(|_| Order::default()).collect(),
-            handed: (0..connections).map(|_| Order::default()).collect(),
-            host_order: HostOrder::default(),
+            resequencers: (0..connections).map(|_| Resequencer::default()).collect(),
+            delivered: (0..connections).map(|_| Resequencer::default()).collect(),
+            host_resequencer: HostResequencer::default(),
             tallies: RefCell::default(),
             messages: Cell::new(0),
             segments: Segments::default(),
             frames: (0..config.interfaces).map(|_| Frames::default()).collect(),
-            seen: [RefCell::default(), RefCell::default()],
-            alive: vec![Cell::new(true); config.interfaces],
+            known_outlets: [RefCell::default(), RefCell::default()],
+            working: vec![Cell::new(true); config.interfaces],
             turn: Cell::new(0),
         })
     }
@@ -177,58 +178,58 @@ impl World {
         if is_sender { &self.sender } else { &self.receiver }
     }
 
-    pub(super) fn is_alive(&self, interface: usize) -> bool {
-        self.alive[interface].get()
+    pub(super) fn is_working(&self, interface: usize) -> bool {
+        self.working[interface].get()
     }
 
-    pub(super) fn seen(&self, is_sender: bool) -> Vec<Outlet> {
-        self.seen[usize::from(is_sender)].borrow().clone()
+    pub(super) fn known_outlets(&self, is_sender: bool) -> Vec<Outlet> {
+        self.known_outlets[usize::from(is_sender)].borrow().clone()
     }
 
-    pub(super) fn set_seen(&self, is_sender: bool, outlets: Vec<Outlet>) {
-        *self.seen[usize::from(is_sender)].borrow_mut() = outlets;
+    pub(super) fn set_known_outlets(&self, is_sender: bool, outlets: Vec<Outlet>) {
+        *self.known_outlets[usize::from(is_sender)].borrow_mut() = outlets;
     }
 
-    /// A processor, each in turn.
+    /// A processor, in round-robin order.
     pub(super) fn any_processor(&self) -> usize {
         self.turn.set((self.turn.get() + 1) % self.config.protocol_processors);
         self.turn.get()
     }
 
-    /// Who works on the packets of `connection` at the sender.
+    /// The processor that works on packets of `connection` at the sender.
     pub(super) fn sending_processor(&self, connection: usize) -> usize {
         if self.config.scheme.central_sender { self.any_processor() } else { connection }
     }
 
-    /// Who works on the packets of `connection` at the receiver.
+    /// The processor that works on packets of `connection` at the receiver.
     pub(super) fn receiving_processor(&self, connection: usize) -> usize {
         let scheme = self.config.scheme;
         if scheme.central_sender || scheme.central_receiver { self.any_processor() } else { connection }
     }
 
-    /// Processors and interfaces that are to fail do.
+    /// Lets the configured processors and interfaces fail.
     fn fail(self: &Rc<Self>) {
         for index in 0..self.config.failure.processors {
             sender::fail(self, index);
         }
         for index in 0..self.config.failure.interfaces {
-            self.alive[index].set(false);
+            self.working[index].set(false);
         }
     }
 
-    /// Segments, frames and places in windows: none is lost, and none comes from nowhere.
+    /// Checks that segments, frames and window slots are neither lost nor duplicated.
     ///
     /// # Panics
-    /// If one is or does.
+    /// If this does not hold.
     pub(super) fn check_conservation(&self) {
         let segments = &self.segments;
         let [waiting, small] = self.supply.waiting();
-        let under_way = self.connections.iter().map(Connection::segments_under_way).sum();
+        let under_way = self.connections.iter().map(Connection::segments_in_flight).sum();
         let places = [
             ("waiting", waiting),
             ("small ones waiting", small),
-            ("in hand", segments.in_hand.get()),
-            ("under way", under_way),
+            ("in progress", segments.in_progress.get()),
+            ("in flight", under_way),
             ("acknowledged", segments.done.get()),
         ];
         assert_conserved("segments", segments.made.get(), &places);
@@ -239,7 +240,7 @@ impl World {
                 ("queued at the receiver", queued[1]),
                 ("on the ring", ring.frames_in_flight() as u64),
                 ("refused", ring.refused()),
-                ("brought", frames.inboxes.borrow().iter().map(|inbox| inbox.len() as u64).sum()),
+                ("delivered", frames.inboxes.borrow().iter().map(|inbox| inbox.len() as u64).sum()),
                 ("taken", frames.taken.get()),
             ];
             assert_conserved("frames of a ring", frames.offered.get(), &places);
@@ -247,7 +248,7 @@ impl World {
         self.connections.iter().for_each(Connection::check_window);
     }
 
-    fn measured(&self, reports: Vec<Report>) -> Measured {
+    fn measured(&self, reports: Vec<ComponentReport>) -> Measured {
         let tallies = self.tallies.borrow();
         let accesses = || reports.iter().filter(|report| report.name.ends_with(" accesses"));
         let count: u64 = accesses().map(|report| report.served).sum();
@@ -268,7 +269,8 @@ impl World {
 }
 
 impl Measured {
-    /// The mean share of time that components whose names begin and end so were busy; `None` if there is none.
+    /// Mean utilisation of components whose names begin with `begin` and contain `part`; `None` if
+    /// there is none.
     pub(crate) fn utilisation(&self, begin: &str, part: &str) -> Option<f64> {
         let matching =
             self.reports.iter().filter(|report| report.name.starts_with(begin) && report.name.contains(part));
@@ -280,26 +282,26 @@ impl Measured {
 /// Runs `config` once.
 ///
 /// # Errors
-/// Names the key of `config` that cannot be.
+/// Names the invalid key of `config`.
 pub(crate) fn run(config: &Config, seed: u64, run: u64) -> Result<Measured, ConfigError> {
     let mut simulation = Simulation::new(seed, run);
-    let world = Rc::new(World::new(&simulation.sim(), config)?);
-    network::start(&world);
-    sender::start(&world);
-    receiver::start(&world);
+    let model = Rc::new(Model::new(&simulation.sim(), config)?);
+    network::start(&model);
+    sender::start(&model);
+    receiver::start(&model);
     simulation.run_until(Instant::ZERO + config.warm_up);
     simulation.reset_statistics();
-    *world.tallies.borrow_mut() = Tallies::default();
-    world.messages.set(0);
-    world.fail();
+    *model.tallies.borrow_mut() = Tallies::default();
+    model.messages.set(0);
+    model.fail();
     let steps: &[f64] = if let Load::Steps(steps) = &config.load { steps } else { &[] };
     for step in 0..steps.len() {
-        world.set_step(steps, step);
+        model.set_step(steps, step);
         simulation.run_until(Instant::ZERO + config.warm_up + part_of(config.measured, step + 1, steps.len()));
     }
     simulation.run_until(Instant::ZERO + config.warm_up + config.measured);
-    world.check_conservation();
-    Ok(world.measured(simulation.reports()))
+    model.check_conservation();
+    Ok(model.measured(simulation.reports()))
 }
 
 fn micros(span: Duration) -> f64 {
@@ -311,38 +313,38 @@ mod tests {
     use super::*;
     use crate::workstation::paper::Kind;
 
-    fn world() -> Rc<World> {
+    fn model() -> Rc<Model> {
         let mut simulation = Simulation::new(1, 0);
-        let world = Rc::new(World::new(&simulation.sim(), &Config::new(Kind::TwoBus)).unwrap());
-        network::start(&world);
-        sender::start(&world);
-        receiver::start(&world);
+        let model = Rc::new(Model::new(&simulation.sim(), &Config::new(Kind::TwoBus)).unwrap());
+        network::start(&model);
+        sender::start(&model);
+        receiver::start(&model);
         simulation.run_until(Instant::ZERO + Duration::from_millis(5));
-        world.check_conservation();
-        world
+        model.check_conservation();
+        model
     }
 
     #[test]
     #[should_panic(expected = "segments are not conserved")]
-    fn a_segment_that_nobody_has_ends_the_run() {
-        let world = world();
-        up(&world.segments.made);
-        world.check_conservation();
+    fn a_lost_segment_fails_the_run() {
+        let model = model();
+        up(&model.segments.made);
+        model.check_conservation();
     }
 
     #[test]
     #[should_panic(expected = "frames of a ring are not conserved")]
-    fn a_frame_that_is_taken_twice_ends_the_run() {
-        let world = world();
-        up(&world.frames[3].taken);
-        world.check_conservation();
+    fn a_frame_taken_twice_fails_the_run() {
+        let model = model();
+        up(&model.frames[3].taken);
+        model.check_conservation();
     }
 
     #[test]
-    #[should_panic(expected = "places in the window are not conserved")]
-    fn a_place_in_a_window_that_nobody_gives_back_ends_the_run() {
-        let world = world();
-        world.connections[2].lose_a_place();
-        world.check_conservation();
+    #[should_panic(expected = "window slots are not conserved")]
+    fn a_lost_window_slot_fails_the_run() {
+        let model = model();
+        model.connections[2].lose_slot();
+        model.check_conservation();
     }
 }

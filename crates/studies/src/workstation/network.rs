@@ -1,36 +1,38 @@
-//! From a machine's memory to a ring and back.
+//! The path between a machine's memory and a ring.
 
 use std::rc::Rc;
 
 use sim::hardware::ConfigError;
 use sim::hardware::Outlet;
-use sim::hardware::fddi::{Background, Frame, Ring, RingConfig};
+use sim::hardware::fddi::{Background, FddiFrame, Ring, RingConfig};
 use sim::{Sim, Store, Stream};
 use units::{Duration, Rate};
 
 use super::config::{Config, Load};
-use super::model::{World, up};
+use super::model::{Model, up};
 use super::{receiver, sender};
 
-/// Frames that wait on either side of a ring at most. Windows bound them much lower.
+/// Queue limit of a station on a ring. Windows set a much lower limit.
 const RING_FRAMES: usize = 4096;
-/// Frames that the others on a ring have waiting at most; more are dropped. A tenth of a second of a full ring of small frames.
+/// Queue limit of the background on a ring; further frames are dropped. A tenth of a second of a
+/// full ring of small frames.
 const BACKGROUND_FRAMES: u64 = 10_000;
 
-/// What goes over a ring.
+/// The payload of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Packet {
     Data(Data),
     Ack(Ack),
 }
 
-/// A packet of data.
+/// A data packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Data {
     pub(super) connection: usize,
-    /// Within its connection.
+    /// Number within its connection.
     pub(super) sequence: u64,
-    /// Among all of the application's, in the order of their making. `None`: a small message, in no order with others.
+    /// Number among all packets of the application, in order of generation. `None`: a small
+    /// message, which has no order.
     pub(super) place: Option<u64>,
     pub(super) bits: u64,
 }
@@ -39,18 +41,18 @@ pub(super) struct Data {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ack {
     pub(super) connection: usize,
-    /// What it acknowledges: all before this sequence number, or nothing new.
+    /// All packets before this sequence number are acknowledged.
     pub(super) next: u64,
-    /// ... and this one.
+    /// This packet is acknowledged as well.
     pub(super) only: Option<u64>,
-    /// This one came with an error: it and all after it are to be sent again.
+    /// This packet arrived with an error: it and all after it must be retransmitted.
     pub(super) bad: Option<u64>,
 }
 
-/// A packet in a machine's memory, on its way out.
+/// An outgoing packet in a machine's memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Parcel {
-    /// In whose memory.
+pub(super) struct OutgoingPacket {
+    /// The processor in whose memory it is.
     pub(super) processor: usize,
     pub(super) packet: Packet,
     pub(super) bytes: u64,
@@ -61,7 +63,7 @@ pub(super) fn ring(sim: &Sim, config: &Config, stations: usize, index: usize) ->
     let choices = &config.choices;
     let share = match &config.load {
         Load::Uniform(share) => *share,
-        // Validated: there is a first one.
+        // The configuration was validated: the first entry exists.
         Load::Steps(steps) => steps[0],
     };
     let background = Background {
@@ -82,117 +84,128 @@ pub(super) fn ring(sim: &Sim, config: &Config, stations: usize, index: usize) ->
     Ring::new(sim, &format!("ring {index}"), ring)
 }
 
-/// Starts what moves packets between memories and rings, on both machines.
-pub(super) fn start(world: &Rc<World>) {
-    for index in 0..world.config.interfaces {
-        for _ in 0..world.config.choices.interface_frames {
-            world.sim.spawn(send_frames(Rc::clone(world), true, index));
-            world.sim.spawn(send_frames(Rc::clone(world), false, index));
+/// Starts the processes that move packets between memories and rings, on both machines.
+pub(super) fn start(model: &Rc<Model>) {
+    for index in 0..model.config.interfaces {
+        for _ in 0..model.config.choices.interface_frames {
+            model.sim.spawn(send_frames(Rc::clone(model), true, index));
+            model.sim.spawn(send_frames(Rc::clone(model), false, index));
         }
         for is_sender in [true, false] {
-            let machine = world.machine(is_sender);
+            let machine = model.machine(is_sender);
             let side = if is_sender { "sender" } else { "receiver" };
-            let inbox = Store::new(&world.sim, &format!("{side} inbox {index}"), RING_FRAMES);
-            world.rings[index].deliver_into(machine.station, inbox.clone());
-            world.frames[index].inboxes.borrow_mut().push(inbox.clone());
-            let errors = world.sim.stream(&format!("{side} errors {index}"));
-            world.sim.spawn(take_frames(Rc::clone(world), is_sender, index, inbox, errors));
+            let inbox = Store::new(&model.sim, &format!("{side} inbox {index}"), RING_FRAMES);
+            model.rings[index].deliver_into(machine.station, inbox.clone());
+            model.frames[index].inboxes.borrow_mut().push(inbox.clone());
+            let errors = model.sim.stream(&format!("{side} errors {index}"));
+            model.sim.spawn(take_frames(Rc::clone(model), is_sender, index, inbox, errors));
         }
     }
-    if !world.config.choices.stale.is_zero() {
-        world.sim.spawn(look_now_and_then(Rc::clone(world)));
+    if !model.config.choices.stale.is_zero() {
+        model.sim.spawn(update_outlets(Rc::clone(model)));
     }
 }
 
-/// Has the network scheduler choose an interface, and leaves the parcel to that.
-pub(super) async fn transmit(world: Rc<World>, from_sender: bool, parcel: Parcel) {
-    if let Packet::Ack(ack) = parcel.packet
-        && !world.config.choices.acks_on_rings
+/// Passes an outgoing packet to the interface that the network scheduler selects.
+pub(super) async fn transmit(model: Rc<Model>, from_sender: bool, outgoing: OutgoingPacket) {
+    if let Packet::Ack(ack) = outgoing.packet
+        && !model.config.choices.acks_on_rings
     {
-        sender::take_acknowledgement(&world, ack).await;
+        sender::take_acknowledgement(&model, ack).await;
         return;
     }
-    let machine = world.machine(from_sender);
+    let machine = model.machine(from_sender);
     if let Some(mux) = &machine.mux {
         mux.pass().await;
     }
-    let outlets = if world.config.choices.stale.is_zero() { world.look(from_sender) } else { world.seen(from_sender) };
-    let index = machine.choose(parcel.processor, &outlets);
+    let outlets = if model.config.choices.stale.is_zero() {
+        model.current_outlets(from_sender)
+    } else {
+        model.known_outlets(from_sender)
+    };
+    let index = machine.choose(outgoing.processor, &outlets);
     machine.pending[index].set(machine.pending[index].get() + 1);
-    machine.outboxes[index].put(parcel).await;
+    machine.outboxes[index].put(outgoing).await;
 }
 
-/// An interface fetches a packet, waits until it has left, and fetches the next.
-async fn send_frames(world: Rc<World>, from_sender: bool, index: usize) {
-    let machine = world.machine(from_sender);
-    let peer = world.machine(!from_sender).station;
+/// An interface fetches a packet, waits until it has been sent, and fetches the next one.
+async fn send_frames(model: Rc<Model>, from_sender: bool, index: usize) {
+    let machine = model.machine(from_sender);
+    let peer = model.machine(!from_sender).station;
     loop {
-        let parcel = machine.outboxes[index].take().await;
-        if world.is_alive(index) {
-            let words = world.config.words(parcel.bytes * 8);
-            machine.fetchers[index].transfer(&machine.interface_homes[parcel.processor], words).await;
-            up(&world.frames[index].offered);
-            world.rings[index].send(machine.station, peer, parcel.bytes, parcel.packet).await;
+        let outgoing = machine.outboxes[index].take().await;
+        if model.is_working(index) {
+            let words = model.config.words(outgoing.bytes * 8);
+            machine.fetchers[index].transfer(&machine.interface_memories[outgoing.processor], words).await;
+            up(&model.frames[index].offered);
+            model.rings[index].send(machine.station, peer, outgoing.bytes, outgoing.packet).await;
         } else {
-            // It has failed with this in its queue: the scheduler is asked again.
-            world.sim.spawn(transmit(Rc::clone(&world), from_sender, parcel));
+            // The interface has failed with this packet in its queue: select another one.
+            model.sim.spawn(transmit(Rc::clone(&model), from_sender, outgoing));
         }
         machine.pending[index].set(machine.pending[index].get() - 1);
     }
 }
 
-/// An interface puts what comes into memory.
-async fn take_frames(world: Rc<World>, is_sender: bool, index: usize, inbox: Store<Frame<Packet>>, mut errors: Stream) {
-    let machine = world.machine(is_sender);
+/// An interface stores incoming packets in memory.
+async fn take_frames(
+    model: Rc<Model>,
+    is_sender: bool,
+    index: usize,
+    inbox: Store<FddiFrame<Packet>>,
+    mut errors: Stream,
+) {
+    let machine = model.machine(is_sender);
     loop {
         let frame = inbox.take().await;
-        up(&world.frames[index].taken);
-        // The device that spreads what leaves over the interfaces brings together what comes.
+        up(&model.frames[index].taken);
+        // The device that distributes outgoing packets to the interfaces also receives the incoming
+        // ones.
         if let Some(mux) = &machine.mux {
             mux.pass().await;
         }
-        let words = world.config.words(frame.bytes * 8);
+        let words = model.config.words(frame.bytes * 8);
         match frame.item {
             Packet::Data(data) => {
-                let processor = world.receiving_processor(data.connection);
-                machine.storers[index].transfer(&machine.interface_homes[processor], words).await;
-                let is_bad = errors.chance(world.config.error_rate * frame.bytes as f64 * 8.0);
-                receiver::arrive(&world, processor, data, is_bad).await;
+                let processor = model.receiving_processor(data.connection);
+                machine.storers[index].transfer(&machine.interface_memories[processor], words).await;
+                let is_bad = errors.chance(model.config.error_rate * frame.bytes as f64 * 8.0);
+                receiver::arrive(&model, processor, data, is_bad).await;
             }
             Packet::Ack(ack) => {
-                let processor = ack.connection % machine.interface_homes.len();
-                machine.storers[index].transfer(&machine.interface_homes[processor], words).await;
-                let world = Rc::clone(&world);
-                world.sim.clone().spawn(async move { sender::take_acknowledgement(&world, ack).await });
+                let processor = ack.connection % machine.interface_memories.len();
+                machine.storers[index].transfer(&machine.interface_memories[processor], words).await;
+                let model = Rc::clone(&model);
+                model.sim.clone().spawn(async move { sender::take_acknowledgement(&model, ack).await });
             }
         }
     }
 }
 
-/// Where schedulers do not always know the present: what they know is renewed at intervals.
-async fn look_now_and_then(world: Rc<World>) {
+/// Updates the information of the schedulers at intervals, if it may be outdated.
+async fn update_outlets(model: Rc<Model>) {
     loop {
         for is_sender in [true, false] {
-            let seen = world.look(is_sender);
-            world.set_seen(is_sender, seen);
+            let known_outlets = model.current_outlets(is_sender);
+            model.set_known_outlets(is_sender, known_outlets);
         }
-        world.sim.sleep(world.config.choices.stale).await;
+        model.sim.sleep(model.config.choices.stale).await;
     }
 }
 
-impl World {
-    /// What the schedulers of a machine would see now.
-    fn look(&self, of_sender: bool) -> Vec<Outlet> {
+impl Model {
+    /// The current state as known_outlets by the schedulers of a machine.
+    fn current_outlets(&self, of_sender: bool) -> Vec<Outlet> {
         let machine = self.machine(of_sender);
         let outlet = |index: usize| Outlet {
-            works: self.is_alive(index),
+            works: self.is_working(index),
             queue: machine.pending[index].get(),
             last_rotation: self.rings[index].last_rotation(machine.station),
         };
         (0..self.rings.len()).map(outlet).collect()
     }
 
-    /// Changes the shares of the others to step `step`.
+    /// Sets the background loads to step `step`.
     pub(super) fn set_step(&self, steps: &[f64], step: usize) {
         let (share, first) = (steps[step], steps[0]);
         let half = self.rings.len().div_ceil(2);
@@ -202,7 +215,7 @@ impl World {
     }
 }
 
-/// The first `part` of `parts` equal parts of `span`.
+/// Interval `part` of `parts` equal intervals of `span`.
 pub(super) const fn part_of(span: Duration, part: usize, parts: usize) -> Duration {
     span.mul_ratio(part as u64, parts as u64)
 }

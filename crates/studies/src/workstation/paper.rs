@@ -1,15 +1,15 @@
-//! What the paper says: `data/004-workstation.toml` and, ours, `data/004-costs.toml`.
+//! The report's numbers, `data/004-workstation.toml`, and our costs, `data/004-costs.toml`.
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-/// The files of the machines.
+/// The data files of the machines.
 pub(super) const DATA: &[&str] = &["004-workstation.toml", "004-costs.toml"];
-/// The same where numbers of the text are needed, too.
+/// The same with the numbers in the text.
 pub(super) const DATA_WITH_PROSE: &[&str] = &["004-workstation.toml", "004-costs.toml", "004-prose.toml"];
 
-/// Everything about the workstation.
+/// All numbers about the workstation.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Paper {
@@ -102,7 +102,7 @@ pub(super) struct Table4 {
 pub(crate) enum Kind {
     /// Two buses, local memories, a network scheduler in every protocol processor.
     TwoBus,
-    /// One bus, one memory, the network scheduler in a device of its own.
+    /// One bus, one memory, the network scheduler in a separate device.
     OneBus,
     /// One bus, one memory, one fast protocol processor, one fast interface.
     Serial,
@@ -118,40 +118,40 @@ impl Kind {
     }
 }
 
-/// What an operation takes, for a packet.
+/// Cost of an operation per packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Cost {
     /// Instructions.
     pub(crate) instructions: u64,
-    /// Words of data, each an access that no cache answers.
+    /// Data words, each an access that misses the cache.
     pub(crate) data_words: u64,
-    /// How often the whole payload is read or written.
+    /// Number of passes over the payload.
     pub(crate) passes: u64,
 }
 
-/// What the protocol's operations take.
+/// Costs of the protocol's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Costs {
-    /// The application makes a packet's worth of data.
+    /// The application generates the data of a packet.
     pub(crate) generate: Cost,
-    /// A protocol processor sends a packet, and later takes its acknowledgement in.
+    /// A protocol processor sends a packet and later receives its acknowledgement.
     pub(crate) send: Cost,
-    /// A protocol processor receives a packet and makes its acknowledgement.
+    /// A protocol processor receives a packet and generates its acknowledgement.
     pub(crate) receive: Cost,
-    /// A protocol processor hands a packet up, once its acknowledgement has left.
+    /// A protocol processor delivers a packet to the application after sending its acknowledgement.
     pub(crate) deliver: Cost,
-    /// The application takes a packet's worth of data.
+    /// The application consumes the data of a packet.
     pub(crate) consume: Cost,
-    /// A processor tells another one something: what either of them takes.
+    /// A message between processors: the cost on either side.
     pub(crate) message: Cost,
 }
 
-/// The paper's facts.
+/// The report's numbers.
 pub(super) fn paper() -> &'static Paper {
     static PAPER: LazyLock<Paper> = LazyLock::new(|| {
-        toml::from_str(include_str!("../../data/004-workstation.toml")).expect("the project's own file")
+        toml::from_str(include_str!("../../data/004-workstation.toml")).expect("the shipped file is well-formed")
     });
     &PAPER
 }
@@ -163,7 +163,8 @@ pub(crate) fn two_bus_window_kbit() -> u64 {
 
 /// Our cost table.
 pub(super) fn costs() -> Costs {
-    static COSTS: LazyLock<Costs> =
-        LazyLock::new(|| toml::from_str(include_str!("../../data/004-costs.toml")).expect("the project's own file"));
+    static COSTS: LazyLock<Costs> = LazyLock::new(|| {
+        toml::from_str(include_str!("../../data/004-costs.toml")).expect("the shipped file is well-formed")
+    });
     *COSTS
 }

@@ -1,10 +1,10 @@
-//! Numbers in the paper's text that belong to no table: `data/004-prose.toml`.
+//! Numbers in the report's text that belong to no table: `data/004-prose.toml`.
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-/// All of them.
+/// All numbers.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Prose {
@@ -14,7 +14,7 @@ pub(crate) struct Prose {
     pub(crate) misprint: Misprint,
 }
 
-/// How much longer segments of several packets take than those of one, as a share.
+/// Additional delay of segments of several packets relative to those of one, as a fraction.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LargerSegments {
@@ -22,7 +22,7 @@ pub(crate) struct LargerSegments {
     pub(crate) more_delay_max: f64,
 }
 
-/// Two calls of send() on two processors.
+/// Two calls of `send()` on two processors.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TwoCalls {
@@ -30,7 +30,7 @@ pub(crate) struct TwoCalls {
     pub(crate) speedup: f64,
 }
 
-/// What a display takes.
+/// Data rate of a display.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Display {
@@ -41,19 +41,19 @@ pub(crate) struct Display {
     pub(crate) rate_mbps: f64,
 }
 
-/// How a damaged number may be read.
+/// Possible readings of a damaged number.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Misprint {
-    /// The likelier one first.
+    /// The most likely one first.
     pub(crate) readings_mbps: [f64; 2],
 }
 
 impl LargerSegments {
-    /// How far from the printed range still counts as in it, as a share of the delay.
+    /// Tolerance at the ends of the printed range, as a fraction of the delay.
     const MARGIN: f64 = 0.02;
 
-    /// Whether so much more delay is what is printed.
+    /// Whether `more` is within the printed range.
     pub(crate) fn contains(self, more: f64) -> bool {
         (self.more_delay_min - Self::MARGIN..=self.more_delay_max + Self::MARGIN).contains(&more)
     }
@@ -61,7 +61,8 @@ impl LargerSegments {
 
 /// The numbers of the text.
 pub(crate) fn prose() -> Prose {
-    static PROSE: LazyLock<Prose> =
-        LazyLock::new(|| toml::from_str(include_str!("../../data/004-prose.toml")).expect("the project's own file"));
+    static PROSE: LazyLock<Prose> = LazyLock::new(|| {
+        toml::from_str(include_str!("../../data/004-prose.toml")).expect("the shipped file is well-formed")
+    });
     *PROSE
 }

@@ -1,4 +1,4 @@
-//! The receiving machine: packets are put in order, acknowledged and handed up.
+//! The receiving machine: packets are ordered, acknowledged and delivered.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -7,26 +7,27 @@ use std::rc::Rc;
 use sim::{Sim, Store};
 
 use super::config::Config;
-use super::model::World;
-use super::network::{Ack, Data, Packet, Parcel, transmit};
+use super::model::Model;
+use super::network::{Ack, Data, OutgoingPacket, Packet, transmit};
 use super::paper::Kind;
 
-/// Packets that wait for a processor at most. Windows bound them much lower.
+/// Queue limit of a processor in packets. Windows set a much lower limit.
 const INBOX_PACKETS: usize = 4096;
 
 /// The receiving end of a connection.
 #[derive(Default)]
-pub(super) struct Order {
+pub(super) struct Resequencer {
     expected: Cell<u64>,
     ahead: RefCell<BTreeSet<u64>>,
 }
 
-/// What waits for each processor: a packet and whether it has an error.
+/// The queue of each processor: a packet and whether it has an error.
 pub(super) struct Inboxes(Vec<Store<(Data, bool)>>);
 
-/// The host's order over all connections: what it has and may not give to the application yet.
+/// Resequencing at the host over all connections: packets that may not yet be delivered to the
+/// application.
 #[derive(Default)]
-pub(super) struct HostOrder {
+pub(super) struct HostResequencer {
     expected: Cell<u64>,
     ahead: RefCell<BTreeSet<u64>>,
 }
@@ -38,9 +39,9 @@ impl Inboxes {
     }
 }
 
-impl Order {
-    /// Packet `sequence` has come. False if it had come before.
-    fn take_in(&self, sequence: u64) -> bool {
+impl Resequencer {
+    /// Records packet `sequence`. Returns false if it arrived before.
+    fn record(&self, sequence: u64) -> bool {
         let is_new = sequence >= self.expected.get() && self.ahead.borrow_mut().insert(sequence);
         advance(&self.expected, &mut self.ahead.borrow_mut());
         is_new
@@ -48,96 +49,97 @@ impl Order {
 }
 
 /// Starts the receiving processors.
-pub(super) fn start(world: &Rc<World>) {
-    for processor in 0..world.config.protocol_processors {
-        world.sim.spawn(receive_packets(Rc::clone(world), processor));
+pub(super) fn start(model: &Rc<Model>) {
+    for processor in 0..model.config.protocol_processors {
+        model.sim.spawn(receive_packets(Rc::clone(model), processor));
     }
 }
 
-/// A packet has come into the memory of `processor`.
-pub(super) async fn arrive(world: &World, processor: usize, data: Data, is_bad: bool) {
-    world.inboxes.0[processor].put((data, is_bad)).await;
+/// A packet has been stored in the memory of `processor`.
+pub(super) async fn arrive(model: &Model, processor: usize, data: Data, is_bad: bool) {
+    model.inboxes.0[processor].put((data, is_bad)).await;
 }
 
-async fn receive_packets(world: Rc<World>, processor: usize) {
-    let config = &world.config;
+async fn receive_packets(model: Rc<Model>, processor: usize) {
+    let config = &model.config;
     let costs = &config.choices.costs;
-    let machine = &world.receiver;
+    let machine = &model.receiver;
     loop {
-        let (data, is_bad) = world.inboxes.0[processor].take().await;
+        let (data, is_bad) = model.inboxes.0[processor].take().await;
         machine.processors[processor].run(config.work(costs.receive, data.bits)).await;
         if config.scheme.central_receiver && processor != 0 {
-            // The centre is told, and acknowledges.
-            world.messages.set(world.messages.get() + 1);
+            // The central processor is notified, and acknowledges.
+            model.messages.set(model.messages.get() + 1);
             machine.processors[processor].run(config.work(costs.message, 0)).await;
-            let (world, work) = (Rc::clone(&world), config.work(costs.message, 0));
-            world.sim.clone().spawn(async move {
-                world.receiver.processors[0].interrupt(work).await;
-                acknowledge(&world, 0, data, is_bad);
+            let (model, work) = (Rc::clone(&model), config.work(costs.message, 0));
+            model.sim.clone().spawn(async move {
+                model.receiver.processors[0].interrupt(work).await;
+                acknowledge(&model, 0, data, is_bad);
             });
         } else {
-            acknowledge(&world, processor, data, is_bad);
+            acknowledge(&model, processor, data, is_bad);
         }
-        if !is_bad && is_to_hand_up(&world, data) {
-            hand_up(&world, processor, data).await;
+        if !is_bad && is_to_be_delivered(&model, data) {
+            deliver(&model, processor, data).await;
         }
     }
 }
 
-/// What a timer has sent again by mistake is acknowledged again, and the application gets it once. Without a timer there is little of it:
-/// what follows a packet with an error is sent again, and the processor does not look whether it had it.
-fn is_to_hand_up(world: &World, data: Data) -> bool {
-    world.config.choices.timer.is_none() || world.handed[data.connection].take_in(data.sequence)
+/// Whether a packet is to be delivered. Packets that a timer retransmitted unnecessarily are
+/// acknowledged again and delivered once. Without a timer such packets are rare: those that follow
+/// a packet with an error are retransmitted, and the processor does not check whether it had them.
+fn is_to_be_delivered(model: &Model, data: Data) -> bool {
+    model.config.choices.timer.is_none() || model.delivered[data.connection].record(data.sequence)
 }
 
-/// Decides what is acknowledged, and sends it from `processor`.
-fn acknowledge(world: &Rc<World>, processor: usize, data: Data, is_bad: bool) {
+/// Decides what to acknowledge and sends the acknowledgement from `processor`.
+fn acknowledge(model: &Rc<Model>, processor: usize, data: Data, is_bad: bool) {
     let Data { connection, sequence, .. } = data;
-    let order = &world.orders[connection];
-    let scheme = world.config.scheme;
+    let order = &model.resequencers[connection];
+    let scheme = model.config.scheme;
     let ack = if scheme.central_sender && !scheme.central_receiver {
-        // Each receiving processor knows its own packets only.
+        // Each receiving processor knows only its own packets.
         let (only, bad) = if is_bad { (None, Some(sequence)) } else { (Some(sequence), None) };
         Ack { connection, next: 0, only, bad }
     } else {
         if !is_bad {
-            order.take_in(sequence);
+            order.record(sequence);
         }
         Ack { connection, next: order.expected.get(), only: None, bad: is_bad.then_some(sequence) }
     };
-    let parcel = Parcel { processor, packet: Packet::Ack(ack), bytes: world.config.choices.ack_bytes };
-    world.sim.spawn(transmit(Rc::clone(world), false, parcel));
+    let outgoing = OutgoingPacket { processor, packet: Packet::Ack(ack), bytes: model.config.choices.ack_bytes };
+    model.sim.spawn(transmit(Rc::clone(model), false, outgoing));
 }
 
-/// Copies a packet upwards: to the application's memory if that is another one.
-async fn hand_up(world: &Rc<World>, processor: usize, data: Data) {
-    let config = &world.config;
+/// Delivers a packet: copies it to the application's memory if that is a separate one.
+async fn deliver(model: &Rc<Model>, processor: usize, data: Data) {
+    let config = &model.config;
     let costs = &config.choices.costs;
-    let machine = &world.receiver;
+    let machine = &model.receiver;
     machine.processors[processor].run(config.work(costs.deliver, data.bits)).await;
     if let Some(place) = data.place {
-        put_in_order(world, place);
+        resequence(model, place);
     }
-    let world = Rc::clone(world);
-    world.sim.clone().spawn(async move {
-        let config = &world.config;
-        let machine = &world.receiver;
+    let model = Rc::clone(model);
+    model.sim.clone().spawn(async move {
+        let config = &model.config;
+        let machine = &model.receiver;
         if config.kind == Kind::TwoBus {
-            let (from, to) = (&machine.homes[processor].memory, &machine.application_home.memory);
+            let (from, to) = (&machine.memories[processor].memory, &machine.application_memory.memory);
             machine.abus.copy(from, to, config.words(data.bits)).await;
         }
         machine.application.run(config.work(config.choices.costs.consume, data.bits)).await;
     });
 }
 
-/// The application gets all in the order of their making; what is ahead waits.
-fn put_in_order(world: &World, place: u64) {
-    let order = &world.host_order;
+/// The application receives packets in order of generation; later ones wait.
+fn resequence(model: &Model, place: u64) {
+    let order = &model.host_resequencer;
     if place >= order.expected.get() {
         order.ahead.borrow_mut().insert(place);
     }
     advance(&order.expected, &mut order.ahead.borrow_mut());
-    world.tallies.borrow_mut().waiting_for_order(order.ahead.borrow().len() as u64);
+    model.tallies.borrow_mut().waiting_for_order(order.ahead.borrow().len() as u64);
 }
 
 fn advance(expected: &Cell<u64>, ahead: &mut BTreeSet<u64>) {

@@ -1,8 +1,9 @@
-//! Round trips of packets (Figures 11 to 13, whose histograms are lost), and when the timer of RFC 793 would have fired.
+//! Round trips of packets (Figures 11 to 13, whose histograms are lost), and when the timer of RFC
+//! 793 would have fired.
 
 use measure::Estimate;
 
-use super::assumptions::Headline;
+use super::assumptions::MainFigure;
 use super::config::Config;
 use super::paper::{DATA, Kind, paper};
 use super::runs::{Point, point, shown};
@@ -10,7 +11,7 @@ use super::timer::RoundTrip;
 use crate::outcome::{Column, Plot, Row, Series, Table};
 use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
 
-/// Classes of a histogram.
+/// Number of bins of a histogram.
 const CLASSES: usize = 40;
 
 pub(super) struct RoundTrips;
@@ -21,7 +22,7 @@ impl Study for RoundTrips {
     }
 
     fn title(&self) -> &'static str {
-        "Round trips under nonuniform load, and the timeouts that would have been (Figures 11 to 13)"
+        "Round trips under nonuniform load, and hypothetical timeouts (Figures 11 to 13)"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -29,13 +30,15 @@ impl Study for RoundTrips {
     }
 
     fn choices(&self) -> Vec<Choice> {
-        let with = |alpha| move |options: &Options| timeouts_per_thousand(&point(options, &headline().config), alpha);
+        let with =
+            |alpha| move |options: &Options| timeouts_per_thousand(&point(options, &main_figure().config), alpha);
         let filter = Choice::new(
             "alpha",
-            "0.2 on the old estimate, as printed",
-            "RFC 793 has alpha on the old estimate too, but advises 0.8 to 0.9; perhaps the two were swapped, so both are counted",
+            "0.2 for the old estimate, as printed",
+            "RFC 793 also applies alpha to the old estimate, but recommends 0.8 to 0.9; the weights may have been \
+             swapped, so both are counted",
         );
-        let mut all = super::assumptions::choices(&[headline()]);
+        let mut all = super::assumptions::choices(&[main_figure()]);
         all.push(filter.or("0.8", TIMEOUTS, with(0.8)).or("0.9", TIMEOUTS, with(0.9)));
         all
     }
@@ -58,21 +61,23 @@ impl Study for RoundTrips {
             checks: checks(&cases),
             assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
-                "As in the paper, no timer is active in the runs: the formula is applied to their round trips afterwards.".to_owned(),
+                "As in the report, no timer is active in the runs: the formula is applied to their round trips \
+                 afterwards."
+                    .to_owned(),
             ],
         }
     }
 }
 
-/// The timeouts that would have been, where there are most.
-const TIMEOUTS: &str = "would-be timeouts, 2-bus, nonuniform, per 1000";
+/// The hypothetical timeouts in the case with most of them.
+const TIMEOUTS: &str = "hypothetical timeouts, 2-bus, nonuniform, per 1000";
 
-fn headline() -> Headline {
+fn main_figure() -> MainFigure {
     let figure = |point: &Point| timeouts_per_thousand(point, paper().common.alpha);
-    Headline { name: TIMEOUTS, config: Config::new(Kind::TwoBus).nonuniform(), figure }
+    MainFigure { name: TIMEOUTS, config: Config::new(Kind::TwoBus).nonuniform(), figure }
 }
 
-/// How many of these round trips would have been cut short by RFC 793's timer.
+/// Number of these round trips for which RFC 793's timer would have fired.
 fn timeouts(round_trips_us: &[f64], alpha: f64, beta: f64) -> u64 {
     let known = RoundTrip::default();
     let mut fired = 0;
@@ -85,7 +90,7 @@ fn timeouts(round_trips_us: &[f64], alpha: f64, beta: f64) -> u64 {
     fired
 }
 
-/// Would-be timeouts per thousand packets, over all connections of a run.
+/// Hypothetical timeouts per thousand packets, over all connections of a run.
 fn timeouts_per_thousand(point: &Point, alpha: f64) -> Estimate {
     let beta = paper().common.beta;
     point.of(|run| {
@@ -95,7 +100,7 @@ fn timeouts_per_thousand(point: &Point, alpha: f64) -> Estimate {
     })
 }
 
-/// Standard deviation as a share of the mean, of the first connection.
+/// Standard deviation divided by the mean, for the first connection.
 fn spread(point: &Point) -> Estimate {
     point.of(|run| {
         let mut tally = sim::Tally::default();
@@ -104,7 +109,7 @@ fn spread(point: &Point) -> Estimate {
     })
 }
 
-/// Of the first connection.
+/// Mean round trip of the first connection.
 fn mean(point: &Point) -> Estimate {
     point.of(|run| {
         let first = run.round_trips_us.first().map_or(&[][..], Vec::as_slice);
@@ -119,9 +124,9 @@ fn table(cases: &[(String, Point)]) -> Table {
         columns: vec![
             Column::new("mean, first processor", "us"),
             Column::new("standard deviation / mean, first processor", ""),
-            Column::new("would-be timeouts, alpha 0.2, all processors", "per 1000"),
-            Column::new("would-be timeouts, alpha 0.8, all processors", "per 1000"),
-            Column::new("sent again after errors, all processors", "packets"),
+            Column::new("hypothetical timeouts, alpha 0.2, all processors", "per 1000"),
+            Column::new("hypothetical timeouts, alpha 0.8, all processors", "per 1000"),
+            Column::new("retransmitted after errors, all processors", "packets"),
         ],
         rows: cases
             .iter()
@@ -187,7 +192,7 @@ fn checks(cases: &[(String, Point)]) -> Vec<Check> {
             format!("{} and {} of 1000 packets", shown(fired), shown(serial_fired)),
         ),
         Check::new(
-            "2-bus, nonuniform: which of the two filters alpha means changes how often",
+            "2-bus, nonuniform: which of the two filters alpha refers to changes the number of timeouts",
             (fired.mean - slow.mean).abs() > 0.1 * fired.mean.max(slow.mean),
             format!("alpha 0.2: {}, 0.8: {} of 1000 packets", shown(fired), shown(slow)),
         ),
@@ -199,10 +204,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_timer_fires_when_a_round_trip_is_longer_than_beta_times_the_smoothed_ones() {
+    fn the_timer_fires_when_a_round_trip_exceeds_beta_times_the_smoothed_one() {
         assert_eq!(timeouts(&[100.0, 199.0, 100.0, 100.0], 0.2, 2.0), 0);
         assert_eq!(timeouts(&[100.0, 201.0, 100.0], 0.2, 2.0), 1);
-        // The old estimate counts for 0.2: after 300 it is 260, so 500 is within its double; with 0.8 it is 140, so 500 is not.
+        // The old estimate has weight 0.2: after 300 it is 260, so 500 is within twice of it; with
+        // 0.8 it is 140, so 500 is not.
         assert_eq!(timeouts(&[100.0, 300.0, 500.0], 0.2, 2.0), 1);
         assert_eq!(timeouts(&[100.0, 300.0, 500.0], 0.8, 2.0), 2);
         assert_eq!(timeouts(&[], 0.2, 2.0), 0);

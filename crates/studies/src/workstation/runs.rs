@@ -1,4 +1,4 @@
-//! Configurations are run several times, and what came of them is put into tables and curves.
+//! Replicated runs of configurations, and tables and curves of their results.
 
 use measure::Estimate;
 use units::Duration;
@@ -9,7 +9,7 @@ use crate::outcome::{Column, Plot, Row, Series, Table};
 use crate::replicate::replicate;
 use crate::{Cell, Check, Effort, Options, warm_up};
 
-/// What came of a configuration.
+/// Results of a configuration.
 pub(super) struct Point {
     pub(super) throughput: Estimate,
     pub(super) delay: Estimate,
@@ -20,22 +20,22 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// The estimate of any other figure.
+    /// The estimate of another figure.
     pub(super) fn of(&self, figure: impl Fn(&Measured) -> f64) -> Estimate {
         let values: Vec<f64> = self.runs.iter().map(figure).collect();
         Estimate::of(&values, self.confidence)
     }
 
-    /// Mean share of time that components of this name were busy.
+    /// Mean utilisation of components of this name.
     pub(super) fn utilisation(&self, begin: &str, part: &str) -> Estimate {
         self.of(|run| run.utilisation(begin, part).unwrap_or(0.0))
     }
 }
 
-/// Runs `config` as long and as often as the options ask.
+/// Runs `config` with the length and number of replications of `options`.
 ///
 /// # Panics
-/// If it cannot be: the studies build their own machines.
+/// If it is invalid: the studies build valid machines.
 pub(super) fn point(options: &Options, config: &Config) -> Point {
     let mut config = config.clone();
     if options.effort == Effort::Quick {
@@ -43,7 +43,7 @@ pub(super) fn point(options: &Options, config: &Config) -> Point {
     }
     let run = |seed, run| match model::run(&config, seed, run) {
         Ok(measured) => measured,
-        Err(error) => panic!("a study's own machine: {error}"),
+        Err(error) => panic!("invalid machine of a study: {error}"),
     };
     let runs = replicate(options, run, |run| vec![run.throughput_mbps, run.delay_us]);
     let of =
@@ -58,16 +58,16 @@ pub(super) fn point(options: &Options, config: &Config) -> Point {
     }
 }
 
-/// Whether the warm-up of `configs` suffices, by the delays of their segments.
+/// Checks that the warm-up of `configs` is long enough, by the delays of their segments.
 pub(super) fn warm_up_check(options: &Options, configs: &[Config]) -> Check {
     let few = Options { replications: 2, precision: None, ..*options };
     let mut all = Vec::new();
     for config in configs {
-        // As long as the full runs at any effort: that is what is looked at.
+        // With the length of full runs at any effort, because those are checked.
         let whole = Config { warm_up: Duration::ZERO, measured: config.warm_up + config.measured, ..config.clone() };
         let run = |seed, run| match model::run(&whole, seed, run) {
             Ok(measured) => measured.delays_us,
-            Err(error) => panic!("a study's own machine: {error}"),
+            Err(error) => panic!("invalid machine of a study: {error}"),
         };
         all.extend(replicate(&few, run, |_| Vec::new()).into_iter().map(|series| (config.warm_up, series)));
     }
@@ -79,12 +79,12 @@ pub(super) fn throughput_and_delay() -> Vec<Column> {
     vec![Column::new("throughput", "Mb/s"), Column::new("delay per segment", "us")]
 }
 
-/// A row of [`throughput_and_delay`] that the paper has not.
+/// A row of [`throughput_and_delay`] without printed values.
 pub(super) fn ours(label: impl Into<String>, point: &Point) -> Row {
     Row { label: label.into(), cells: vec![Cell::ours(point.throughput), Cell::ours(point.delay)] }
 }
 
-/// A curve of one figure over many configurations.
+/// A series of one figure over several configurations.
 fn series<'a>(
     name: &str,
     points: impl IntoIterator<Item = (f64, &'a Point)>,
@@ -93,8 +93,8 @@ fn series<'a>(
     Series { name: name.to_owned(), points: points.into_iter().map(|(x, point)| (x, figure(point))).collect() }
 }
 
-/// Two pictures, `title: throughput` and `title: delay per segment`, of the same configurations: named curves of places on `x` and
-/// what was found there.
+/// Two plots, `title: throughput` and `title: delay per segment`, of the same configurations: named
+/// curves of points at places on `x`.
 pub(super) fn throughput_and_delay_by(title: &str, x: &Column, curves: &[(&str, Vec<(f64, &Point)>)]) -> [Plot; 2] {
     let plot = |figure: fn(&Point) -> Estimate, y: Column| Plot {
         title: format!("{title}: {}", y.name),
@@ -106,7 +106,7 @@ pub(super) fn throughput_and_delay_by(title: &str, x: &Column, curves: &[(&str, 
     [plot(throughput, Column::new("throughput", "Mb/s")), plot(delay, Column::new("delay per segment", "us"))]
 }
 
-/// The same as a table, a row for each place of each curve.
+/// The same as a table, with one row per place of each curve.
 pub(super) fn table_by(title: &str, x: &Column, curves: &[(&str, Vec<(f64, &Point)>)]) -> Table {
     let label = |name: &str, place: f64| format!("{name}, {} {place} {}", x.name, x.unit).trim_end().to_owned();
     let rows = |(name, points): &(&str, Vec<(f64, &Point)>)| -> Vec<Row> {
@@ -115,12 +115,13 @@ pub(super) fn table_by(title: &str, x: &Column, curves: &[(&str, Vec<(f64, &Poin
     Table { title: title.to_owned(), columns: throughput_and_delay(), rows: curves.iter().flat_map(rows).collect() }
 }
 
-/// A curve's places, for [`throughput_and_delay_by`].
+/// The places of a curve, for [`throughput_and_delay_by`].
 pub(super) fn places<K: Copy>(points: &[(K, Point)], place: impl Fn(K) -> f64) -> Vec<(f64, &Point)> {
     points.iter().map(|(at, point)| (place(*at), point)).collect()
 }
 
-/// `config` with protocol processors of `mips`. The application's processor stays at the speed of Table 1, or it would be the limit.
+/// `config` with protocol processors of `mips`. The application's processor keeps the speed of
+/// Table 1; otherwise it would be the limit.
 pub(super) fn slowed(config: &Config, mips: f64) -> Config {
     let mut slow = Config { mips, ..config.clone() };
     let generate = &mut slow.choices.costs.generate;
@@ -128,7 +129,7 @@ pub(super) fn slowed(config: &Config, mips: f64) -> Config {
     slow
 }
 
-/// `12.3 ± 0.4` for checks.
+/// `12.3 ± 0.4`, for checks.
 pub(super) fn shown(estimate: Estimate) -> String {
     match estimate.plus_minus {
         Some(half) => format!("{:.1} ± {half:.1}", estimate.mean),

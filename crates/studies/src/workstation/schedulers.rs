@@ -1,29 +1,29 @@
-//! The network scheduler: in one device for all, or with old news.
+//! The network scheduler: in one central device, or with outdated information.
 
 use sim::hardware::Schedule;
 use units::Duration;
 
-use super::assumptions::Headline;
+use super::assumptions::MainFigure;
 use super::config::Config;
 use super::paper::{DATA, Kind};
 use super::runs::{Point, places, point, shown, table_by, throughput_and_delay_by};
 use crate::outcome::Column;
 use crate::{Check, Choice, Options, Outcome, Study, choices};
 
-/// The device that holds the central scheduler.
+/// The device of the central scheduler.
 pub(super) struct Central;
-/// Schedulers whose knowledge is old.
+/// Schedulers with outdated information.
 pub(super) struct Stale;
 
 const SERVICES_US: [u64; 8] = [1, 20, 50, 100, 120, 150, 200, 300];
 const AGES_US: [u64; 7] = [0, 100, 300, 1_000, 3_000, 10_000, 30_000];
-/// Old: several times what a packet takes.
+/// Several times the time of a packet.
 const OLD_US: u64 = 10_000;
-/// Windows by those of Table 1 where the device is looked at.
+/// Factor of the windows of Table 1 in the study of the device.
 const WIDER: u64 = 3;
 
-/// A title.
-const DEVICES: &str = "1-bus, window 216 kbit, by the device's time for a packet";
+/// Title of the plots and of a table.
+const DEVICES: &str = "1-bus, window 216 kbit, by service time of the device";
 
 impl Study for Central {
     fn id(&self) -> &'static str {
@@ -31,7 +31,7 @@ impl Study for Central {
     }
 
     fn title(&self) -> &'static str {
-        "The central scheduler's device as the limit of the one-bus machine"
+        "The central scheduler device as the limit of the one-bus machine"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -40,8 +40,8 @@ impl Study for Central {
 
     fn choices(&self) -> Vec<Choice> {
         super::assumptions::choices(&[
-            Headline::throughput("throughput, device of 20 us, Mb/s", with_device(20)),
-            Headline::delay("delay, device of 150 us, us", with_device(150)),
+            MainFigure::throughput("throughput, device of 20 us, Mb/s", with_device(20)),
+            MainFigure::delay("delay, device of 150 us, us", with_device(150)),
         ])
     }
 
@@ -58,7 +58,7 @@ impl Study for Central {
             .map(|(micros, point)| (point.throughput.mean, ceiling(*micros)))
             .collect();
         let busy = |micros: u64| {
-            let found = points.iter().find(|(at, _)| *at == micros).expect("one of the sweep");
+            let found = points.iter().find(|(at, _)| *at == micros).expect("in the sweep");
             found.1.utilisation("sender", "mux").mean
         };
         let x = Column::new("service", "us");
@@ -66,7 +66,7 @@ impl Study for Central {
         Outcome {
             checks: vec![
                 Check::new(
-                    "a slow device is a ceiling: one packet in each of its service times (within 2 %)",
+                    "a slow device is a ceiling: one packet per service time (within 2 %)",
                     !bound.is_empty() && bound.iter().all(|(ours, ceiling)| (ours / ceiling - 1.0).abs() < 0.02),
                     format!("{bound:.0?} Mb/s"),
                 ),
@@ -84,7 +84,7 @@ impl Study for Central {
     }
 }
 
-/// The machine whose device takes so long for a packet, with windows that are never the limit.
+/// The machine whose device takes `micros` per packet, with windows that are never the limit.
 fn with_device(micros: u64) -> Config {
     let mut config = Config::new(Kind::OneBus);
     config.window_bits *= WIDER;
@@ -99,7 +99,7 @@ impl Study for Stale {
     }
 
     fn title(&self) -> &'static str {
-        "Adaptive schedulers that know the queues of a while ago"
+        "Adaptive schedulers with outdated queue information"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -108,8 +108,14 @@ impl Study for Stale {
 
     fn choices(&self) -> Vec<Choice> {
         super::assumptions::choices(&[
-            Headline::throughput("throughput, 2-bus, news of 10 ms ago, Mb/s", with_news(Kind::TwoBus, OLD_US)),
-            Headline::throughput("throughput, 1-bus, news of 1 ms ago, Mb/s", with_news(Kind::OneBus, 1_000)),
+            MainFigure::throughput(
+                "throughput, 2-bus, information 10 ms old, Mb/s",
+                with_information_age(Kind::TwoBus, OLD_US),
+            ),
+            MainFigure::throughput(
+                "throughput, 1-bus, information 1 ms old, Mb/s",
+                with_information_age(Kind::OneBus, 1_000),
+            ),
         ])
     }
 
@@ -117,8 +123,8 @@ impl Study for Stale {
         let mut outcome = Outcome {
             assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
-                "Queues and rotations become known at intervals; between them, schedulers decide by the last picture. Among equals they take \
-                 turns."
+                "Queues and rotations are updated at intervals; between them, schedulers use the last values. Equal \
+                 outlets take turns."
                     .to_owned(),
             ],
             ..Outcome::default()
@@ -128,21 +134,22 @@ impl Study for Stale {
             let round_robin = point(options, &Config::new(kind).nonuniform());
             for (name, schedule) in [("queue and rotation", Schedule::Adaptive), ("queue", Schedule::FirstFree)] {
                 let at = |&micros: &u64| {
-                    let config = Config { schedule, ..with_news(kind, micros) };
+                    let config = Config { schedule, ..with_information_age(kind, micros) };
                     (micros, point(options, &config))
                 };
                 let points: Vec<(u64, Point)> = AGES_US.iter().map(at).collect();
-                let old = points.iter().find(|(micros, _)| *micros == OLD_US).expect("one of the ages");
+                let old = points.iter().find(|(micros, _)| *micros == OLD_US).expect("in the sweep");
                 let (fresh, old) = (&points[0].1, &old.1);
                 outcome.checks.push(Check::new(
                     format!(
-                        "{}, {name}: news of 10 ms ago is worse than none (round robin), fresh news better",
+                        "{}, {name}: information 10 ms old is worse than none (round robin), current information is \
+                         better",
                         kind.name()
                     ),
                     old.throughput.mean < round_robin.throughput.mean
                         && fresh.throughput.mean > round_robin.throughput.mean,
                     format!(
-                        "fresh {}, old {}, round robin {} Mb/s",
+                        "current {}, old {}, round robin {} Mb/s",
                         shown(fresh.throughput),
                         shown(old.throughput),
                         shown(round_robin.throughput)
@@ -155,14 +162,18 @@ impl Study for Stale {
         let micros = |micros: u64| micros.max(10) as f64;
         let curves: Vec<_> = curves.iter().map(|(name, points)| (name.as_str(), places(points, micros))).collect();
         let x = Column::new("age", "us");
-        outcome.tables.push(table_by("By the age of what schedulers know", &x, &curves));
-        outcome.plots.extend(throughput_and_delay_by("By the age of what schedulers know (10 us: fresh)", &x, &curves));
+        outcome.tables.push(table_by("By age of the schedulers' information", &x, &curves));
+        outcome.plots.extend(throughput_and_delay_by(
+            "By age of the schedulers' information (10 us: current)",
+            &x,
+            &curves,
+        ));
         outcome
     }
 }
 
-/// The machine under nonuniform load whose adaptive schedulers know what was so long ago.
-fn with_news(kind: Kind, micros: u64) -> Config {
+/// The machine under nonuniform load whose adaptive schedulers have information of age `micros`.
+fn with_information_age(kind: Kind, micros: u64) -> Config {
     let mut config = Config::new(kind).nonuniform().adaptive();
     config.choices.stale = Duration::from_micros(micros);
     config

@@ -1,9 +1,10 @@
-//! Who acknowledges and who resends, beyond the paper's DRDA; and messages with a processor of their own.
+//! Acknowledgement and retransmission schemes beyond the report's DRDA, and small messages with a
+//! dedicated processor.
 
 use measure::Estimate;
 use units::Duration;
 
-use super::assumptions::Headline;
+use super::assumptions::MainFigure;
 use super::config::{Config, Scheme, Small};
 use super::paper::{DATA, Kind};
 use super::runs::{Point, point, shown, slowed};
@@ -22,7 +23,8 @@ const SCHEMES: [(&str, Scheme); 4] = [
     ("CRCA", Scheme { central_sender: true, central_receiver: true }),
 ];
 
-/// At this speed the centre's messages are felt; at 25 MIPS none of the schemes is bound by processors.
+/// At this speed the messages of the central processor matter; at 25 MIPS no scheme is limited by
+/// processors.
 const SLOW_MIPS: f64 = 2.0;
 
 impl Study for Schemes {
@@ -39,7 +41,7 @@ impl Study for Schemes {
     }
 
     fn choices(&self) -> Vec<Choice> {
-        super::assumptions::choices(&[Headline::throughput(
+        super::assumptions::choices(&[MainFigure::throughput(
             "throughput, CRCA, 2 MIPS, Mb/s",
             config(SLOW_MIPS, SCHEMES[3].1),
         )])
@@ -49,9 +51,10 @@ impl Study for Schemes {
         let mut outcome = Outcome {
             assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
-                "The paper simulates DRDA only: this is prediction. The centre is processor 0 of its machine, beside its own packets. Under \
-                 central retransmission all processors share one window of the same sum. CRDA acknowledges packets singly, so no packet waits for \
-                 an earlier one of its window: with fast processors that is worth a hundredth."
+                "The report simulates only DRDA, so this is a prediction. The central processor is processor 0 of \
+                 its machine and also works on its own packets. Under central retransmission all processors share \
+                 one window of the same total size. CRDA acknowledges packets individually, so no packet waits for \
+                 an earlier one of its window: with fast processors that gains one percent."
                     .to_owned(),
             ],
             ..Outcome::default()
@@ -82,13 +85,13 @@ fn table(mips: f64, points: &[(&str, Point)]) -> Table {
         ],
     };
     Table {
-        title: format!("1-bus, nonuniform load, window 216 kbit a processor, {mips} MIPS"),
+        title: format!("1-bus, nonuniform load, window 216 kbit per processor, {mips} MIPS"),
         columns: vec![
             Column::new("throughput", "Mb/s"),
             Column::new("delay per segment", "us"),
             Column::new("messages between processors", "per packet"),
-            Column::new("packets that wait for order at the host, mean", ""),
-            Column::new("most", ""),
+            Column::new("packets waiting for resequencing at the host, mean", ""),
+            Column::new("maximum", ""),
         ],
         rows: points.iter().map(row).collect(),
     }
@@ -123,7 +126,7 @@ fn scheme_checks(mips: f64, points: &[(&str, Point)]) -> Vec<Check> {
                 .join(", "),
         ),
         Check::new(
-            format!("{mips} MIPS: one window for all leaves less to put in order at the host (CRCA below DRDA)"),
+            format!("{mips} MIPS: one window for all needs less resequencing at the host (CRCA below DRDA)"),
             waiting(central).mean < waiting(distributed).mean,
             format!("{} and {} packets", shown(waiting(central)), shown(waiting(distributed))),
         ),
@@ -136,7 +139,7 @@ impl Study for Classes {
     }
 
     fn title(&self) -> &'static str {
-        "Small messages beside bulk data, with and without a processor of their own"
+        "Small messages in addition to bulk data, with and without a dedicated processor"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -145,8 +148,8 @@ impl Study for Classes {
 
     fn choices(&self) -> Vec<Choice> {
         let config = Config { small: Some(small(true)), ..Config::new(Kind::TwoBus).adaptive() };
-        let name = "delay of small messages with a processor of their own, 2-bus, us";
-        super::assumptions::choices(&[Headline { name, config, figure: |point| point.small_delay }])
+        let name = "delay of small messages with a dedicated processor, 2-bus, us";
+        super::assumptions::choices(&[MainFigure { name, config, figure: |point| point.small_delay }])
     }
 
     fn run(&self, options: &Options) -> Outcome {
@@ -171,17 +174,20 @@ impl Study for Classes {
                 ],
                 rows: vec![
                     row("bulk only", &none, false),
-                    row("all share 4 processors", &shared, true),
-                    row("small messages have one, bulk 3", &own, true),
+                    row("all messages share 4 processors", &shared, true),
+                    row("small messages have 1 processor, bulk data 3", &own, true),
                 ],
             });
             outcome.checks.push(Check::new(
-                format!("{}: a processor of their own makes small messages faster", kind.name()),
+                format!("{}: a dedicated processor makes small messages faster", kind.name()),
                 own.small_delay.mean < shared.small_delay.mean,
                 format!("{} instead of {} us", shown(own.small_delay), shown(shared.small_delay)),
             ));
             outcome.checks.push(Check::new(
-                format!("{}: and costs bulk no more than the quarter of the processors it loses (5 %)", kind.name()),
+                format!(
+                    "{}: it costs bulk data no more than the quarter of the processors that it loses (5 %)",
+                    kind.name()
+                ),
                 own.throughput.mean > (0.75 - 0.05) * none.throughput.mean,
                 format!("{} instead of {} Mb/s", shown(own.throughput), shown(none.throughput)),
             ));
@@ -190,7 +196,7 @@ impl Study for Classes {
     }
 }
 
-/// Table 4's small packet; 8 Mb/s.
+/// The small packet of Table 4; 8 Mb/s.
 const fn small(dedicated: bool) -> Small {
     Small { interval: Duration::from_micros(500), bits: 500 * 8, dedicated }
 }

@@ -1,4 +1,4 @@
-//! The sending machine: an application, a scheduler of segments, connections with windows, go-back-N.
+//! The sending machine: an application, a segment scheduler, connections with windows, go-back-N.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use sim::{Sim, Store};
 use units::Instant;
 
 use super::config::Config;
-use super::model::{World, down, up};
-use super::network::{Ack, Data, Packet, Parcel, transmit};
+use super::model::{Model, down, up};
+use super::network::{Ack, Data, OutgoingPacket, Packet, transmit};
 use super::paper::Kind;
 use super::timer::{self, RoundTrip};
 use crate::conserved::assert_conserved;
@@ -18,52 +18,54 @@ use crate::conserved::assert_conserved;
 /// A segment of the application.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
-    /// When the application began to make it.
-    born: Instant,
+    /// When its generation started.
+    generated_at: Instant,
     packets: u64,
-    /// Bits of each of its packets.
+    /// Bits per packet.
     packet_bits: u64,
-    /// Place of its first packet among all of the application's; `None` for a small message.
+    /// Number of its first packet among all of the application's; `None` for a small message.
     place: Option<u64>,
-    /// Whether a processor that died gave it back: its place ahead was left when that one took it.
+    /// Whether a failed processor returned it. It then holds no slot of the segments generated
+    /// ahead.
     is_returned: bool,
 }
 
-/// What the application has made and nobody has taken.
+/// Segments that the application has generated and that are not taken.
 pub(super) struct Supply {
-    /// A place for each segment that may be ahead.
-    room: Store<()>,
+    /// One slot per segment that may be generated ahead.
+    slots_ahead: Store<()>,
     segments: Store<Segment>,
-    /// Small messages, if they have a processor to themselves.
+    /// Small messages, if they have a dedicated processor.
     small: Store<Segment>,
 }
 
-/// Small messages that wait for a processor of their own at most; more are not made meanwhile.
+/// Limit of small messages that wait for their dedicated processor; generation pauses at the limit.
 const SMALL_WAITING: usize = 64;
 
 /// The sending end of a connection.
 pub(super) struct Connection {
-    /// A token for each packet that may be sent.
+    /// One token per packet that may be sent.
     window: Store<()>,
-    /// Packets that the window holds, and tokens of them that were taken for packets not sent yet.
+    /// Window size in packets, and tokens taken for packets that are not yet sent.
     window_packets: u64,
-    in_hand: Cell<u64>,
+    in_progress: Cell<u64>,
     next: Cell<u64>,
-    /// All before this are acknowledged.
+    /// All packets before this one are acknowledged.
     acked: Cell<u64>,
-    /// Packets that are sent and not acknowledged.
+    /// Unacknowledged packets.
     in_flight: RefCell<BTreeMap<u64, Sent>>,
-    /// Segments not fully acknowledged, by the sequence number after their last packet: with packets that are missing.
+    /// Segments that are not fully acknowledged, by the sequence number after their last packet,
+    /// with the number of missing packets.
     segments: RefCell<BTreeMap<u64, (Segment, u64)>>,
-    is_dead: Cell<bool>,
+    has_failed: Cell<bool>,
     pub(super) round_trip: RoundTrip,
 }
 
 #[derive(Clone, Copy)]
 struct Sent {
-    /// When it was sent first.
+    /// When it was first sent.
     at: Instant,
-    /// When it is to be sent again; never without a timer.
+    /// When it is to be retransmitted; `None` without a timer.
     deadline: Option<Instant>,
     data: Data,
 }
@@ -72,78 +74,81 @@ impl Connection {
     pub(super) fn new(sim: &Sim, index: usize, window_packets: u64) -> Self {
         let window = Store::new(sim, &format!("window {index}"), window_packets as usize);
         for _ in 0..window_packets {
-            window.try_put(()).expect("it has room for the whole window");
+            window.try_put(()).expect("the store holds the whole window");
         }
         Self {
             window,
             window_packets,
-            in_hand: Cell::new(0),
+            in_progress: Cell::new(0),
             next: Cell::new(0),
             acked: Cell::new(0),
             in_flight: RefCell::default(),
             segments: RefCell::default(),
-            is_dead: Cell::new(false),
+            has_failed: Cell::new(false),
             round_trip: RoundTrip::default(),
         }
     }
 
-    /// When packet `sequence` is to be sent again; `None` if it is acknowledged, never is, or nobody is left to do it.
+    /// When packet `sequence` is to be retransmitted; `None` if it is acknowledged, has no timer,
+    /// or its processor has failed.
     pub(super) fn deadline_of(&self, sequence: u64) -> Option<Instant> {
-        if self.is_dead.get() {
+        if self.has_failed.get() {
             return None;
         }
         self.in_flight.borrow().get(&sequence)?.deadline
     }
 
-    /// The timers of all that is under way from packet `sequence` on end at `deadline`.
+    /// Sets the timers of all packets in flight from `sequence` on to `deadline`.
     pub(super) fn postpone(&self, sequence: u64, deadline: Option<Instant>) {
         for sent in self.in_flight.borrow_mut().range_mut(sequence..).map(|(_, sent)| sent) {
             sent.deadline = deadline;
         }
     }
 
-    /// Segments that are not fully acknowledged.
-    pub(super) fn segments_under_way(&self) -> u64 {
+    /// Number of segments that are not fully acknowledged.
+    pub(super) fn segments_in_flight(&self) -> u64 {
         self.segments.borrow().len() as u64
     }
 
-    async fn take_place(&self) {
+    async fn take_slot(&self) {
         self.window.take().await;
-        up(&self.in_hand);
+        up(&self.in_progress);
     }
 
-    /// Each place in the window is free, somebody's who is about to send, or a packet's.
+    /// Checks that each window slot is free, reserved for a packet about to be sent, or used by a
+    /// packet.
     ///
     /// # Panics
-    /// If one is not. What a processor had that has failed is lost with it.
+    /// If this does not hold. Slots of a failed processor are lost with it.
     pub(super) fn check_window(&self) {
-        if self.is_dead.get() {
+        if self.has_failed.get() {
             return;
         }
-        let flying = self.in_flight.borrow().len() as u64;
-        let places = [("free", self.window.len() as u64), ("in hand", self.in_hand.get()), ("of packets", flying)];
-        assert_conserved("places in the window", self.window_packets, &places);
+        let in_flight = self.in_flight.borrow().len() as u64;
+        let places =
+            [("free", self.window.len() as u64), ("in progress", self.in_progress.get()), ("in flight", in_flight)];
+        assert_conserved("window slots", self.window_packets, &places);
     }
 
     #[cfg(test)]
-    pub(super) fn lose_a_place(&self) {
+    pub(super) fn lose_slot(&self) {
         let lost = self.window.try_take().is_some() || self.in_flight.borrow_mut().pop_first().is_some();
-        assert!(lost, "a window has a place");
+        assert!(lost, "a window has a slot");
     }
 }
 
 impl Supply {
-    /// Segments that nobody has taken, and small messages.
+    /// Numbers of segments and small messages that are not taken.
     pub(super) fn waiting(&self) -> [u64; 2] {
         [&self.segments, &self.small].map(|store| store.len() as u64)
     }
 
     pub(super) fn new(sim: &Sim, config: &Config) -> Self {
         let ahead = config.choices.segments_ahead;
-        // Segments of a processor that fails come back beside those that are ahead.
+        // Segments of a failed processor return in addition to those generated ahead.
         let returned = (config.window_packets() as usize + 1) * config.protocol_processors;
         Self {
-            room: Store::new(sim, "places ahead", ahead),
+            slots_ahead: Store::new(sim, "places ahead", ahead),
             segments: Store::new(sim, "segments", ahead + returned),
             small: Store::new(sim, "small messages", SMALL_WAITING),
         }
@@ -151,249 +156,253 @@ impl Supply {
 }
 
 /// Starts the application and the connections.
-pub(super) fn start(world: &Rc<World>) {
-    world.sim.spawn(make_segments(Rc::clone(world)));
-    if world.config.small.is_some() {
-        world.sim.spawn(make_small_messages(Rc::clone(world)));
+pub(super) fn start(model: &Rc<Model>) {
+    model.sim.spawn(make_segments(Rc::clone(model)));
+    if model.config.small.is_some() {
+        model.sim.spawn(make_small_messages(Rc::clone(model)));
     }
-    for connection in 0..world.connections.len() {
-        world.sim.spawn(send_segments(Rc::clone(world), connection));
+    for connection in 0..model.connections.len() {
+        model.sim.spawn(send_segments(Rc::clone(model), connection));
     }
 }
 
-/// A saturated source: as soon as there is room ahead, the next segment is made.
-async fn make_segments(world: Rc<World>) {
-    let config = &world.config;
+/// A saturated source: the next segment is generated as soon as there is space.
+async fn make_segments(model: Rc<Model>) {
+    let config = &model.config;
     let packets = config.segment_bits / config.packet_bits;
     let mut place = 0;
     loop {
-        world.supply.room.put(()).await;
-        up(&world.segments.made);
-        up(&world.segments.in_hand);
-        let born = world.sim.now();
+        model.supply.slots_ahead.put(()).await;
+        up(&model.segments.made);
+        up(&model.segments.in_progress);
+        let generated_at = model.sim.now();
         for _ in 0..packets {
-            world.sender.application.run(config.work(config.choices.costs.generate, config.packet_bits)).await;
+            model.sender.application.run(config.work(config.choices.costs.generate, config.packet_bits)).await;
         }
         let segment =
-            Segment { born, packets, packet_bits: config.packet_bits, place: Some(place), is_returned: false };
-        world.supply.segments.put(segment).await;
-        down(&world.segments.in_hand);
+            Segment { generated_at, packets, packet_bits: config.packet_bits, place: Some(place), is_returned: false };
+        model.supply.segments.put(segment).await;
+        down(&model.segments.in_progress);
         place += packets;
     }
 }
 
-async fn make_small_messages(world: Rc<World>) {
-    let config = &world.config;
-    let small = config.small.expect("started only if there are any");
-    let mut stream = world.sim.stream("small messages");
-    let mut at = world.sim.now();
+async fn make_small_messages(model: Rc<Model>) {
+    let config = &model.config;
+    let small = config.small.expect("started only with small messages");
+    let mut stream = model.sim.stream("small messages");
+    let mut at = model.sim.now();
     loop {
         at += stream.exponential(small.interval);
-        world.sim.sleep_until(at).await;
-        up(&world.segments.made);
-        up(&world.segments.in_hand);
-        let segment = Segment { born: at, packets: 1, packet_bits: small.bits, place: None, is_returned: false };
-        world.sender.application.run(config.work(config.choices.costs.generate, small.bits)).await;
+        model.sim.sleep_until(at).await;
+        up(&model.segments.made);
+        up(&model.segments.in_progress);
+        let segment =
+            Segment { generated_at: at, packets: 1, packet_bits: small.bits, place: None, is_returned: false };
+        model.sender.application.run(config.work(config.choices.costs.generate, small.bits)).await;
         if small.dedicated {
-            world.supply.small.put(segment).await;
+            model.supply.small.put(segment).await;
         } else {
-            world.supply.room.put(()).await;
-            world.supply.segments.put(segment).await;
+            model.supply.slots_ahead.put(()).await;
+            model.supply.segments.put(segment).await;
         }
-        down(&world.segments.in_hand);
+        down(&model.segments.in_progress);
     }
 }
 
-/// A processor (or, under central retransmission, processor 0 for all) takes segments while its window is open.
-async fn send_segments(world: Rc<World>, connection: usize) {
-    let config = &world.config;
-    let state = &world.connections[connection];
-    let has_small = config.small.is_some_and(|small| small.dedicated) && connection + 1 == world.connections.len();
+/// A processor, or processor 0 for all under central retransmission, takes segments while its
+/// window is open.
+async fn send_segments(model: Rc<Model>, connection: usize) {
+    let config = &model.config;
+    let state = &model.connections[connection];
+    let has_small = config.small.is_some_and(|small| small.dedicated) && connection + 1 == model.connections.len();
     loop {
-        state.take_place().await;
-        let segment = if has_small { world.supply.small.take().await } else { world.supply.segments.take().await };
-        up(&world.segments.in_hand);
+        state.take_slot().await;
+        let segment = if has_small { model.supply.small.take().await } else { model.supply.segments.take().await };
+        up(&model.segments.in_progress);
         if !has_small && !segment.is_returned {
-            world.supply.room.try_take().expect("a segment that is ahead has a place there");
+            model.supply.slots_ahead.try_take().expect("a segment generated ahead holds a slot");
         }
-        if state.is_dead.get() {
-            give_back(&world, segment).await;
+        if state.has_failed.get() {
+            return_segment(&model, segment).await;
             return;
         }
-        let worker = world.sending_processor(connection);
+        let worker = model.sending_processor(connection);
         if config.kind == Kind::TwoBus {
             let bits = segment.packet_bits * segment.packets;
-            fetch(&world, worker, bits).await;
-            if state.is_dead.get() {
-                give_back(&world, segment).await;
+            fetch(&model, worker, bits).await;
+            if state.has_failed.get() {
+                return_segment(&model, segment).await;
                 return;
             }
         }
         let end = state.next.get() + segment.packets;
         state.segments.borrow_mut().insert(end, (segment, segment.packets));
-        down(&world.segments.in_hand);
+        down(&model.segments.in_progress);
         for index in 0..segment.packets {
             if index > 0 {
-                state.take_place().await;
+                state.take_slot().await;
             }
-            if state.is_dead.get() {
+            if state.has_failed.get() {
                 return;
             }
             let sequence = state.next.get();
             state.next.set(sequence + 1);
             let place = segment.place.map(|place| place + index);
-            send_packet(&world, worker, Data { connection, sequence, place, bits: segment.packet_bits }).await;
+            send_packet(&model, worker, Data { connection, sequence, place, bits: segment.packet_bits }).await;
         }
     }
 }
 
-/// A segment that a dead processor has goes to the others, without a place ahead: the application had its place again when the
-/// segment was first taken.
-async fn give_back(world: &World, segment: Segment) {
-    world.supply.segments.put(Segment { is_returned: true, ..segment }).await;
-    down(&world.segments.in_hand);
+/// Returns a segment of a failed processor to the others. It holds no slot of the segments
+/// generated ahead, because the slot was released when the segment was first taken.
+async fn return_segment(model: &Model, segment: Segment) {
+    model.supply.segments.put(Segment { is_returned: true, ..segment }).await;
+    down(&model.segments.in_progress);
 }
 
 /// The application's processor copies a segment over the application bus.
-async fn fetch(world: &World, worker: usize, bits: u64) {
-    let machine = &world.sender;
+async fn fetch(model: &Model, worker: usize, bits: u64) {
+    let machine = &model.sender;
     let _held = machine.application.acquire().await;
-    let (from, to) = (&machine.application_home.memory, &machine.homes[worker].memory);
-    machine.abus.copy(from, to, world.config.words(bits)).await;
+    let (from, to) = (&machine.application_memory.memory, &machine.memories[worker].memory);
+    machine.abus.copy(from, to, model.config.words(bits)).await;
 }
 
-/// `worker` works on a packet and leaves it to the network scheduler.
-async fn send_packet(world: &Rc<World>, worker: usize, data: Data) {
-    let config = &world.config;
+/// `worker` processes a packet and passes it to the network scheduler.
+async fn send_packet(model: &Rc<Model>, worker: usize, data: Data) {
+    let config = &model.config;
     let costs = &config.choices.costs;
-    let state = &world.connections[data.connection];
+    let state = &model.connections[data.connection];
     if config.scheme.central_sender && worker != 0 {
-        world.messages.set(world.messages.get() + 1);
-        world.sender.processors[0].run(config.work(costs.message, 0)).await;
-        let (world, work) = (Rc::clone(world), config.work(costs.message, 0));
-        // The centre goes on; the worker is told.
-        world.sim.clone().spawn(async move {
-            world.sender.processors[worker].interrupt(work).await;
-            work_on(&world, worker, data).await;
+        model.messages.set(model.messages.get() + 1);
+        model.sender.processors[0].run(config.work(costs.message, 0)).await;
+        let (model, work) = (Rc::clone(model), config.work(costs.message, 0));
+        // The central processor continues; the worker is notified.
+        model.sim.clone().spawn(async move {
+            model.sender.processors[worker].interrupt(work).await;
+            work_on(&model, worker, data).await;
         });
     } else if config.scheme.central_sender {
-        let world = Rc::clone(world);
-        world.sim.clone().spawn(async move { work_on(&world, worker, data).await });
+        let model = Rc::clone(model);
+        model.sim.clone().spawn(async move { work_on(&model, worker, data).await });
     } else {
-        work_on(world, worker, data).await;
+        work_on(model, worker, data).await;
     }
-    down(&state.in_hand);
-    let deadline = timer::deadline(world, data.connection);
-    state.in_flight.borrow_mut().entry(data.sequence).or_insert(Sent { at: world.sim.now(), deadline, data });
+    down(&state.in_progress);
+    let deadline = timer::deadline(model, data.connection);
+    state.in_flight.borrow_mut().entry(data.sequence).or_insert(Sent { at: model.sim.now(), deadline, data });
     if let Some(timer) = config.choices.timer {
-        world.sim.spawn(timer::watch(Rc::clone(world), data, timer));
+        model.sim.spawn(timer::retransmit_late(Rc::clone(model), data, timer));
     }
 }
 
-async fn work_on(world: &Rc<World>, worker: usize, data: Data) {
-    let work = world.config.work(world.config.choices.costs.send, data.bits);
-    world.sender.processors[worker].run(work).await;
-    let parcel = Parcel { processor: worker, packet: Packet::Data(data), bytes: data.bits / 8 };
-    world.sim.spawn(transmit(Rc::clone(world), true, parcel));
+async fn work_on(model: &Rc<Model>, worker: usize, data: Data) {
+    let work = model.config.work(model.config.choices.costs.send, data.bits);
+    model.sender.processors[worker].run(work).await;
+    let outgoing = OutgoingPacket { processor: worker, packet: Packet::Data(data), bytes: data.bits / 8 };
+    model.sim.spawn(transmit(Rc::clone(model), true, outgoing));
 }
 
-/// An acknowledgement has come into memory.
-pub(super) async fn take_acknowledgement(world: &Rc<World>, ack: Ack) {
-    let config = &world.config;
-    let state = &world.connections[ack.connection];
-    if state.is_dead.get() {
+/// An acknowledgement has been stored in memory.
+pub(super) async fn take_acknowledgement(model: &Rc<Model>, ack: Ack) {
+    let config = &model.config;
+    let state = &model.connections[ack.connection];
+    if state.has_failed.get() {
         return;
     }
     let message = config.work(config.choices.costs.message, 0);
     if config.scheme.central_sender || config.scheme.central_receiver {
-        // It comes to any processor, which tells the one that waits for it.
-        let any = world.any_processor();
+        // It arrives at any processor, which notifies the one that waits for it.
+        let any = model.any_processor();
         let owner = if config.scheme.central_sender { 0 } else { ack.connection };
         if any != owner {
-            world.messages.set(world.messages.get() + 1);
-            world.sender.processors[any].interrupt(message).await;
+            model.messages.set(model.messages.get() + 1);
+            model.sender.processors[any].interrupt(message).await;
         }
-        world.sender.processors[owner].interrupt(message).await;
+        model.sender.processors[owner].interrupt(message).await;
     }
-    acknowledge_until(world, ack.connection, ack.next);
+    acknowledge_until(model, ack.connection, ack.next);
     if let Some(only) = ack.only {
-        acknowledge_one(world, ack.connection, only);
+        acknowledge_one(model, ack.connection, only);
     }
     if let Some(bad) = ack.bad {
-        send_again(world, ack.connection, bad..u64::MAX).await;
+        retransmit(model, ack.connection, bad..u64::MAX).await;
     }
 }
 
-fn acknowledge_until(world: &Rc<World>, connection: usize, next: u64) {
-    let state = &world.connections[connection];
+fn acknowledge_until(model: &Rc<Model>, connection: usize, next: u64) {
+    let state = &model.connections[connection];
     while state.acked.get() < next {
         let sequence = state.acked.get();
         state.acked.set(sequence + 1);
-        acknowledge_one(world, connection, sequence);
+        acknowledge_one(model, connection, sequence);
     }
 }
 
-fn acknowledge_one(world: &Rc<World>, connection: usize, sequence: u64) {
-    let state = &world.connections[connection];
+fn acknowledge_one(model: &Rc<Model>, connection: usize, sequence: u64) {
+    let state = &model.connections[connection];
     let Some(sent) = state.in_flight.borrow_mut().remove(&sequence) else { return };
-    let now = world.sim.now();
+    let now = model.sim.now();
     let round_trip = now.saturating_since(sent.at);
-    if let Some(timer) = world.config.choices.timer {
+    if let Some(timer) = model.config.choices.timer {
         state.round_trip.measure(round_trip.as_nanos() as f64 / 1e3, timer.alpha);
     }
-    world.tallies.borrow_mut().acknowledged(connection, sent.data, round_trip);
-    state.window.try_put(()).expect("no more tokens than the window has");
+    model.tallies.borrow_mut().acknowledged(connection, sent.data, round_trip);
+    state.window.try_put(()).expect("at most as many tokens as the window has slots");
     let mut segments = state.segments.borrow_mut();
     let Some((&end, (segment, missing))) = segments.range_mut(sequence + 1..).next() else { return };
     *missing -= 1;
     if *missing == 0 {
-        if world.config.choices.confirms {
-            world.sim.spawn(confirm(Rc::clone(world), *segment));
+        if model.config.choices.confirms {
+            model.sim.spawn(confirm(Rc::clone(model), *segment));
         } else {
-            end_delay(world, *segment);
+            end_delay(model, *segment);
         }
         segments.remove(&end);
-        up(&world.segments.done);
+        up(&model.segments.done);
     }
 }
 
-fn end_delay(world: &World, segment: Segment) {
-    let now = world.sim.now();
-    world.tallies.borrow_mut().segment(segment.place.is_none(), now.saturating_since(segment.born), now);
+fn end_delay(model: &Model, segment: Segment) {
+    let now = model.sim.now();
+    model.tallies.borrow_mut().segment(segment.place.is_none(), now.saturating_since(segment.generated_at), now);
 }
 
-/// The application's scheduler is told that a segment is acknowledged, on its processor and in turn.
-async fn confirm(world: Rc<World>, segment: Segment) {
-    let work = world.config.work(world.config.choices.costs.message, 0);
-    world.sender.application.run(work).await;
-    end_delay(&world, segment);
+/// The application's scheduler is notified of an acknowledged segment, on its processor and in
+/// turn.
+async fn confirm(model: Rc<Model>, segment: Segment) {
+    let work = model.config.work(model.config.choices.costs.message, 0);
+    model.sender.application.run(work).await;
+    end_delay(&model, segment);
 }
 
-/// Go-back-N: what is under way of `range`, in order. Timers begin anew, each as its packet's turn comes.
-pub(super) async fn send_again(world: &Rc<World>, connection: usize, range: Range<u64>) {
-    let state = &world.connections[connection];
-    let again: Vec<Data> = state.in_flight.borrow().range(range).map(|(_, sent)| sent.data).collect();
-    for data in again {
-        if let Some(deadline) = timer::deadline(world, connection) {
+/// Go-back-N: retransmits the packets in flight of `range`, in order. Each timer restarts at its
+/// packet's turn.
+pub(super) async fn retransmit(model: &Rc<Model>, connection: usize, range: Range<u64>) {
+    let state = &model.connections[connection];
+    let retransmit: Vec<Data> = state.in_flight.borrow().range(range).map(|(_, sent)| sent.data).collect();
+    for data in retransmit {
+        if let Some(deadline) = timer::deadline(model, connection) {
             let mut in_flight = state.in_flight.borrow_mut();
-            // It may have been acknowledged while others were sent.
+            // It may have been acknowledged while others were retransmitted.
             let Some(sent) = in_flight.get_mut(&data.sequence) else { continue };
             sent.deadline = Some(deadline);
         }
-        world.tallies.borrow_mut().resent += 1;
-        work_on(world, world.sending_processor(connection), data).await;
+        model.tallies.borrow_mut().resent += 1;
+        work_on(model, model.sending_processor(connection), data).await;
     }
 }
 
-/// Processor `index` stops: its segments go back to the application's scheduler.
-pub(super) fn fail(world: &Rc<World>, index: usize) {
-    let state = &world.connections[index];
-    state.is_dead.set(true);
+/// Processor `index` fails: its segments return to the application's scheduler.
+pub(super) fn fail(model: &Rc<Model>, index: usize) {
+    let state = &model.connections[index];
+    state.has_failed.set(true);
     state.in_flight.borrow_mut().clear();
     let segments = std::mem::take(&mut *state.segments.borrow_mut());
     for (_, (segment, _)) in segments {
-        up(&world.segments.in_hand);
-        let world = Rc::clone(world);
-        world.sim.clone().spawn(async move { give_back(&world, segment).await });
+        up(&model.segments.in_progress);
+        let model = Rc::clone(model);
+        model.sim.clone().spawn(async move { return_segment(&model, segment).await });
     }
 }

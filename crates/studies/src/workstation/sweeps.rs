@@ -1,8 +1,9 @@
-//! What Table 1's parameters were chosen from: windows and segments (Figures 7 to 10, lost), buses, processors, memory.
+//! Sweeps behind the parameters of Table 1: windows and segments (Figures 7 to 10, lost), buses,
+//! processors, memory.
 
 use units::Duration;
 
-use super::assumptions::Headline;
+use super::assumptions::MainFigure;
 use super::config::Config;
 use super::paper::{DATA_WITH_PROSE as DATA, Kind, paper};
 use super::prose::prose;
@@ -12,7 +13,7 @@ use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
 
 const WINDOWS_PACKETS: [u64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 const SEGMENTS_PACKETS: [u64; 3] = [1, 2, 3];
-/// At this speed processors are felt.
+/// At this speed processors matter.
 const SLOW_MIPS: f64 = 2.0;
 const BUSES_MBPS: [u64; 7] = [300, 400, 500, 600, 700, 800, 1200];
 
@@ -35,11 +36,11 @@ impl Study for Windows {
     }
 
     fn choices(&self) -> Vec<Choice> {
-        // Half the paper's window, where it is felt.
+        // Half of the report's window, where it matters.
         let half = Config { window_bits: 108_000, ..Config::new(Kind::TwoBus) };
         super::assumptions::choices(&[
-            Headline::throughput("throughput, 2-bus, window 108 kbit, Mb/s", half),
-            Headline::throughput("throughput, 1-bus, window 72 kbit, Mb/s", Config::new(Kind::OneBus)),
+            MainFigure::throughput("throughput, 2-bus, window 108 kbit, Mb/s", half),
+            MainFigure::throughput("throughput, 1-bus, window 72 kbit, Mb/s", Config::new(Kind::OneBus)),
         ])
     }
 
@@ -47,10 +48,11 @@ impl Study for Windows {
         let mut outcome = Outcome {
             assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
-                "A larger segment carries more data, so its delay is longer for that alone: the paper's 7 to 23 % are per segment."
+                "A larger segment carries more data, so its delay is longer for that reason alone: the report's 7 to \
+                 23 % are per segment."
                     .to_owned(),
-                "The 2-bus machine has nearly all its throughput with half the paper's window; its best window is where a packet more in each \
-                 window no longer adds a hundredth."
+                "The 2-bus machine has nearly all its throughput with half of the report's window; its best window \
+                 is the one beyond which one more packet per window adds less than 1 %."
                     .to_owned(),
             ],
             ..Outcome::default()
@@ -105,18 +107,18 @@ fn window_checks(kind: Kind, base: &Config, by_segment: &[(u64, Vec<(u64, Point)
         points.iter().filter(|(window, _)| *window >= enough).map(|(_, point)| point.delay.mean).collect();
     let mut checks = vec![
         Check::new(
-            format!("{name}: the smallest window with full throughput (97 %) is the paper's best, {chosen} packets"),
+            format!("{name}: the smallest window with full throughput (97 %) is the report's best, {chosen} packets"),
             enough == chosen,
-            format!("{enough} packets; most {most:.0} Mb/s"),
+            format!("{enough} packets; maximum {most:.0} Mb/s"),
         ),
         Check::new(
-            format!("{name}: past that window, delay grows with the window, until the window is never full"),
+            format!("{name}: beyond that window, delay grows with the window, until the window is never full"),
             after.is_sorted_by(|a, b| *a < 1.01 * b) && after[after.len() - 1] > 1.2 * after[0],
             format!("{after:.0?} us"),
         ),
     ];
     let printed = prose().larger_segments;
-    // At the least window that holds both kinds of larger segments twice.
+    // At the smallest window that holds two segments of both larger sizes.
     let Some(small) = at(0, 6) else { return checks };
     for (index, segment) in SEGMENTS_PACKETS.iter().enumerate().skip(1) {
         let Some(large) = at(index, 6) else { continue };
@@ -129,7 +131,7 @@ fn window_checks(kind: Kind, base: &Config, by_segment: &[(u64, Vec<(u64, Point)
         ));
         checks.push(Check::new(
             format!(
-                "{name}: segments of {segment} packets take {:.0} to {:.0} % longer (2 % of the whole more or less)",
+                "{name}: segments of {segment} packets take {:.0} to {:.0} % longer (+-2 % of the total)",
                 printed.more_delay_min * 100.0,
                 printed.more_delay_max * 100.0
             ),
@@ -146,7 +148,7 @@ impl Study for Hardware {
     }
 
     fn title(&self) -> &'static str {
-        "What faster processors, buses and memories bring"
+        "Effect of faster processors, buses and memories"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -156,8 +158,8 @@ impl Study for Hardware {
     fn choices(&self) -> Vec<Choice> {
         let slow = slowed(&Config::new(Kind::TwoBus), SLOW_MIPS);
         super::assumptions::choices(&[
-            Headline::throughput("throughput, 2-bus, 2 MIPS, Mb/s", slow),
-            Headline::throughput("throughput, serial, Mb/s", Config::new(Kind::Serial)),
+            MainFigure::throughput("throughput, 2-bus, 2 MIPS, Mb/s", slow),
+            MainFigure::throughput("throughput, serial, Mb/s", Config::new(Kind::Serial)),
         ])
     }
 
@@ -174,17 +176,18 @@ impl Study for Hardware {
 
 fn hardware_notes() -> Vec<String> {
     [
-        "The paper's 86 % at 1 MIPS and 300 Mb/s leave a processor 14 % of its time for its local memory. Here it waits for that memory \
-         (two passes over what it sends take 120 us of 480), so that it cannot reach 300 Mb/s at 1 MIPS; at 2 and 25 MIPS it does as \
-         printed.",
-        "Buses below 700 Mb/s do not hurt here, since split buses overlap with memories of 400 Mb/s. Assumption `buses of the 2-bus machine` \
-         of 004-table-3 has the held ones.",
+        "The report's 86 % at 1 MIPS and 300 Mb/s leave a processor 14 % of its time for its local memory. In the \
+         model it waits for that memory (two passes over the data it sends take 120 us of 480), so it cannot reach \
+         300 Mb/s at 1 MIPS; at 2 and 25 MIPS it agrees with the report.",
+        "Buses below 700 Mb/s are no limit here, because split buses overlap with memories of 400 Mb/s. The \
+         assumption `buses of the 2-bus machine` of 004-table-3 shows held ones.",
     ]
     .map(str::to_owned)
     .into()
 }
 
-/// How busy processors are with instructions: the paper does not count the time for which they wait for memory.
+/// Utilisation of processors by instructions: the report does not count the time for which they
+/// wait for memory.
 fn processors(options: &Options, outcome: &mut Outcome) {
     let instructions = Config::new(Kind::TwoBus).choices.costs.send.instructions as f64;
     let mut rows = Vec::new();
@@ -226,9 +229,9 @@ fn buses(options: &Options, outcome: &mut Outcome) {
             (mbps, point(options, &config))
         })
         .collect();
-    let at = |mbps: u64| points.iter().find(|(at, _)| *at == mbps).expect("one of the sweep").1.throughput;
+    let at = |mbps: u64| points.iter().find(|(at, _)| *at == mbps).expect("in the sweep").1.throughput;
     outcome.checks.push(Check::new(
-        "2-bus: buses of 700 Mb/s are needed for 300 Mb/s (500 do not reach 97 % of what 800 do)",
+        "2-bus: buses of 700 Mb/s are needed for 300 Mb/s (500 do not reach 97 % of the throughput of 800)",
         at(500).mean < 0.97 * at(800).mean && at(700).mean > 0.97 * at(800).mean,
         format!(
             "300, 500, 700, 800: {}, {}, {}, {} Mb/s",
@@ -244,7 +247,8 @@ fn buses(options: &Options, outcome: &mut Outcome) {
     outcome.plots.extend(throughput_and_delay_by("2-bus, by bus", &x, &curves));
 }
 
-/// What the serial machine loses by working word by word, and what half its processor would do.
+/// The loss of the serial machine by accessing single words, and the effect of half its processor
+/// speed.
 fn serial(options: &Options, outcome: &mut Outcome) {
     let base = Config::new(Kind::Serial);
     let pipelined = Config { transactions: sim::hardware::Transactions::Split, ..base.clone() };
@@ -264,7 +268,7 @@ fn serial(options: &Options, outcome: &mut Outcome) {
         ],
     });
     outcome.checks.push(Check::new(
-        "serial: with pipelined memory accesses it passes the parallel machines (300 Mb/s)",
+        "serial: with pipelined memory accesses it exceeds the parallel machines (300 Mb/s)",
         pipelined.throughput.mean > paper().common.goal_mbps,
         format!("{} and {} Mb/s", shown(as_it_is.throughput), shown(pipelined.throughput)),
     ));
@@ -276,7 +280,7 @@ fn serial(options: &Options, outcome: &mut Outcome) {
     ));
 }
 
-/// Bytes over buses and memories for a packet.
+/// Time of buses and memories per packet.
 fn copies(options: &Options, outcome: &mut Outcome) {
     let mut rows = Vec::new();
     let mut busiest = Vec::new();
@@ -289,12 +293,12 @@ fn copies(options: &Options, outcome: &mut Outcome) {
         rows.push(Row { label: kind.name().to_owned(), cells });
     }
     outcome.tables.push(Table {
-        title: "Work of the busiest memory and bus of the sender for a packet".to_owned(),
+        title: "Time of the busiest memory and bus of the sender per packet".to_owned(),
         columns: vec![Column::new("memory", "us"), Column::new("bus", "us")],
         rows,
     });
     outcome.checks.push(Check::new(
-        "local memories relieve the busiest one: fewer accesses for a packet of the machine than in shared memory",
+        "local memories relieve the busiest one: fewer accesses per packet than with shared memory",
         busiest[0] < busiest[1],
         format!("{:.0} and {:.0} accesses", busiest[0] * 1e3, busiest[1] * 1e3),
     ));

@@ -1,4 +1,4 @@
-//! Table 1: the machines as they are simulated. Its numbers are inputs: they are shown, and nothing is promised of them.
+//! Table 1: the simulated machines. Its numbers are inputs, shown without tolerances.
 
 use measure::Estimate;
 
@@ -15,7 +15,7 @@ impl Study for Table1 {
     }
 
     fn title(&self) -> &'static str {
-        "The three workstations of Table 1, as they are built here, and impossible ones that are refused"
+        "The three workstations of Table 1 as built here, and rejected invalid configurations"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -33,14 +33,14 @@ impl Study for Table1 {
             ("interfaces", ""),
             ("speed", "MIPS"),
             ("application bus", "Mb/s"),
-            ("memory", "ns a word"),
+            ("memory", "ns per word"),
             ("ring", "Mb/s"),
             ("segment", "kbit"),
             ("window", "kbit"),
         ];
         let rows = machines.map(|(kind, facts)| {
             let built = Config::new(kind);
-            // Both come from the same file, so a tolerance would be kept whatever a machine does.
+            // Both come from the same file, so a tolerance would hold for any machine.
             let cell = |paper: f64, ours: f64| Cell {
                 paper: Some(paper),
                 ..Cell::ours(Estimate { mean: ours, plus_minus: None })
@@ -65,14 +65,14 @@ impl Study for Table1 {
             }],
             checks: refused(),
             notes: vec![
-                "These are inputs of all other studies here, so they prove nothing and count for nothing.".to_owned(),
+                "These are inputs of all other studies here; they are no evidence and are not counted.".to_owned(),
             ],
             ..Outcome::default()
         }
     }
 }
 
-/// Machines that cannot be, and the key that each refusal names.
+/// Invalid machines, and the key that each error names.
 fn refused() -> Vec<Check> {
     let machine = |change: fn(&mut Config)| {
         let mut config = Config::new(Kind::OneBus);
@@ -82,12 +82,12 @@ fn refused() -> Vec<Check> {
     let cases = [
         ("a window below a segment", machine(|config| config.window_bits = 35_000), "window_bits"),
         ("a segment of one packet and a half", machine(|config| config.segment_bits = 54_000), "segment_bits"),
-        ("no way out", machine(|config| config.interfaces = 0), "interfaces"),
-        ("memory that takes no time", machine(|config| config.memory_ns = 0), "word_ns"),
-        ("a bus that moves nothing", machine(|config| config.abus_mbps = 0), "rate"),
-        ("a processor that does nothing", machine(|config| config.mips = 0.0), "mips"),
+        ("no interface", machine(|config| config.interfaces = 0), "interfaces"),
+        ("memory with zero access time", machine(|config| config.memory_ns = 0), "word_ns"),
+        ("a bus with zero rate", machine(|config| config.abus_mbps = 0), "rate"),
+        ("a processor with zero speed", machine(|config| config.mips = 0.0), "mips"),
         (
-            "a target below a rotation",
+            "a target below the ring latency",
             machine(|config| config.choices.ttrt = units::Duration::from_micros(100)),
             "ttrt",
         ),
@@ -98,7 +98,7 @@ fn refused() -> Vec<Check> {
             let error = super::model::run(&config, 0, 0).err();
             let holds = error.as_ref().is_some_and(|error| error.key == key);
             let detail = error.map_or_else(|| "was run".to_owned(), |error| error.to_string());
-            Check::new(format!("{what} is refused, and {key} is named"), holds, detail)
+            Check::new(format!("{what} is rejected, and {key} is named"), holds, detail)
         })
         .collect()
 }
@@ -109,7 +109,7 @@ mod tests {
     use crate::Effort;
 
     #[test]
-    fn what_machines_are_built_from_is_shown_and_not_promised() {
+    fn inputs_are_shown_without_tolerances() {
         let options =
             Options { seed: 1, replications: 1, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
         let outcome = Table1.run(&options);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_machines_are_refused_by_the_key_that_cannot_be() {
+    fn invalid_machines_are_rejected_by_key() {
         for check in refused() {
             assert!(check.holds, "{}: {}", check.statement, check.detail);
         }

@@ -1,14 +1,14 @@
-//! Table 2: the one-bus machine and the speed of its memory.
+//! Table 2: the one-bus machine by memory speed.
 
-use super::assumptions::Headline;
+use super::assumptions::MainFigure;
 use super::config::Config;
+use super::interpretations::Printed;
 use super::paper::{DATA, Kind, Table2, paper};
-use super::readings::Printed;
 use super::runs::{Point, places, point, shown, throughput_and_delay_by};
 use crate::outcome::{Column, Row, Table};
 use crate::{Cell, Check, Choice, Options, Outcome, Study, choices};
 
-/// What is promised of throughput, and of times.
+/// Tolerances of throughputs and of times.
 pub(super) const THROUGHPUT_TOLERANCE: f64 = 0.05;
 pub(super) const DELAY_TOLERANCE: f64 = 0.10;
 
@@ -30,10 +30,10 @@ impl Study for MemorySpeed {
     fn choices(&self) -> Vec<Choice> {
         let at = |memory_ns| Config { memory_ns, ..Config::new(Kind::OneBus) };
         super::assumptions::choices(&[
-            Headline::throughput("throughput, 20 ns, Mb/s", at(20)),
-            Headline::throughput("throughput, 80 ns, Mb/s", at(80)),
-            Headline::delay("delay, 20 ns, us", at(20)),
-            Headline::delay("delay, 80 ns, us", at(80)),
+            MainFigure::throughput("throughput, 20 ns, Mb/s", at(20)),
+            MainFigure::throughput("throughput, 80 ns, Mb/s", at(80)),
+            MainFigure::delay("delay, 20 ns, us", at(20)),
+            MainFigure::delay("delay, 80 ns, us", at(80)),
         ])
     }
 
@@ -41,19 +41,20 @@ impl Study for MemorySpeed {
         let rows: Vec<(&Table2, Point)> =
             paper().table_2.iter().map(|row| (row, point(options, &config_of(row)))).collect();
         let curve = places(&rows, |row| row.memory_ns as f64);
-        let x = Column::new("memory", "ns a word");
+        let x = Column::new("memory", "ns per word");
         Outcome {
-            plots: throughput_and_delay_by("1-bus, by memory", &x, &[("1-bus", curve)]).into(),
+            plots: throughput_and_delay_by("1-bus, by memory speed", &x, &[("1-bus", curve)]).into(),
             checks: checks(&rows),
             tables: vec![table(&rows)],
             assumptions: choices::assumptions(&self.choices(), options),
             notes: vec![
-                "Fitted: how many words a read or write has (on the access time of the first row), the frames of the others on the rings (on \
-                 its throughput), the data words of a packet (on the throughput of the last row), how many segments are made ahead (on \
-                 what is in flight by all three delays). Prediction are the throughput of the middle row and the other access times."
+                "Fitted: the words per read or write (to the access time of the first row), the background frames on \
+                 the rings (to its throughput), the data words per packet (to the throughput of the last row), the \
+                 segments generated ahead (to the amount in flight that follows from all three delays). The \
+                 throughput of the middle row and the other access times are predictions."
                     .to_owned(),
-                "The loop is closed: whatever the throughput is, delay is what is in flight by it. So the delays say nothing that the \
-                 throughputs have not said."
+                "The loop is closed: at any throughput, delay is the amount in flight divided by it. The delays \
+                 therefore add no information to the throughputs."
                     .to_owned(),
             ],
         }
@@ -65,10 +66,10 @@ fn config_of(row: &Table2) -> Config {
 }
 
 fn label(row: &Table2) -> String {
-    format!("{} ns a word", row.memory_ns)
+    format!("{} ns per word", row.memory_ns)
 }
 
-/// Its rows, for other readings.
+/// The printed rows, for other interpretations.
 pub(super) fn printed() -> Vec<Printed> {
     let printed = |row: &Table2| Printed {
         label: label(row),
@@ -89,14 +90,14 @@ fn table(rows: &[(&Table2, Point)]) -> Table {
         if index == 0 || index + 1 == rows.len() {
             throughput = throughput.fitted();
         }
-        // What is in flight was taken from these, and divided by the throughput it is the delay.
+        // The amount in flight was derived from these; divided by the throughput it is the delay.
         let delay = Cell::compared(paper.delay_us, point.delay, DELAY_TOLERANCE).fitted();
         Row { label: label(paper), cells: vec![access, throughput, delay] }
     };
     Table {
         title: "Table 2: 1-bus, 25 MIPS, 30 % uniform".to_owned(),
         columns: vec![
-            Column::new("time of a read or write", "us"),
+            Column::new("time per read or write", "us"),
             Column::new("throughput", "Mb/s"),
             Column::new("delay per segment", "us"),
         ],
@@ -124,7 +125,7 @@ fn checks(rows: &[(&Table2, Point)]) -> Vec<Check> {
             format!("throughput {:.0} %, delay {:.0} %", worse.0 * 100.0, worse.1 * 100.0),
         ),
         Check::new(
-            "the loop is closed: as much is in flight at every speed (within 5 %)",
+            "the loop is closed: the same amount is in flight at every speed (within 5 %)",
             spread < 0.05,
             format!("{population:.0?} kbit"),
         ),

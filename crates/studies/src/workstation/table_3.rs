@@ -1,9 +1,9 @@
 //! Table 3: three machines, two kinds of load, two network schedulers.
 
-use super::assumptions::Headline;
+use super::assumptions::MainFigure;
 use super::config::Config;
+use super::interpretations::{self, Printed};
 use super::paper::{DATA, Kind, Table3, paper};
-use super::readings::{self, Printed};
 use super::runs::{Point, point, shown, throughput_and_delay, warm_up_check};
 use super::table_2::{self, DELAY_TOLERANCE, THROUGHPUT_TOLERANCE};
 use crate::outcome::{Row, Table};
@@ -26,14 +26,14 @@ impl Study for Comparison {
 
     fn choices(&self) -> Vec<Choice> {
         super::assumptions::choices(&[
-            Headline::throughput("throughput, 1-bus, uniform, Mb/s", Config::new(Kind::OneBus)),
-            Headline::delay("delay, 1-bus, uniform, us", Config::new(Kind::OneBus)),
-            Headline::throughput("throughput, 1-bus, nonuniform, RR, Mb/s", one_bus_nonuniform()),
-            Headline::throughput(
+            MainFigure::throughput("throughput, 1-bus, uniform, Mb/s", Config::new(Kind::OneBus)),
+            MainFigure::delay("delay, 1-bus, uniform, us", Config::new(Kind::OneBus)),
+            MainFigure::throughput("throughput, 1-bus, nonuniform, RR, Mb/s", one_bus_nonuniform()),
+            MainFigure::throughput(
                 "throughput, 2-bus, nonuniform, adaptive, Mb/s",
                 Config::new(Kind::TwoBus).nonuniform().adaptive(),
             ),
-            Headline::throughput("throughput, serial, uniform, Mb/s", Config::new(Kind::Serial)),
+            MainFigure::throughput("throughput, serial, uniform, Mb/s", Config::new(Kind::Serial)),
         ])
     }
 
@@ -53,12 +53,12 @@ impl Study for Comparison {
         if options.effort == Effort::Full {
             let few = Options { replications: options.replications.min(2), precision: None, ..*options };
             let rows: Vec<Printed> = paper().table_3.iter().map(printed).collect();
-            tables.push(readings::table(&rows, &few));
-            tables.push(readings::timers_table("Table 3", &rows, options));
-            tables.push(readings::timers_table("Table 2", &table_2::printed(), options));
+            tables.push(interpretations::table(&rows, &few));
+            tables.push(interpretations::timers_table("Table 3", &rows, options));
+            tables.push(interpretations::timers_table("Table 2", &table_2::printed(), options));
         }
         let mut checks = checks(&rows);
-        // Nonuniform load has no state in which it stays.
+        // Nonuniform load has no steady state.
         checks.push(warm_up_check(options, &[Kind::TwoBus, Kind::OneBus, Kind::Serial].map(Config::new)));
         Outcome {
             tables,
@@ -102,9 +102,9 @@ fn table(rows: &[(&Table3, Point)]) -> Table {
         let mut delay = Cell::compared(paper.delay_us, point.delay, DELAY_TOLERANCE);
         if paper.uniform {
             match paper.machine {
-                // The work of the application, and that of handing up.
+                // The instructions of the application, and the words of delivery.
                 Kind::TwoBus | Kind::Serial => delay = delay.fitted(),
-                // It is the first row of Table 2.
+                // The first row of Table 2.
                 Kind::OneBus => (throughput, delay) = (throughput.fitted(), delay.fitted()),
             }
             if paper.machine == Kind::Serial {
@@ -141,14 +141,14 @@ fn checks(rows: &[(&Table3, Point)]) -> Vec<Check> {
     let change = (serial_nonuniform.throughput.mean / serial.throughput.mean - 1.0).abs();
     vec![
         Check::new(
-            "uniform: 1-bus and 2-bus are alike (paper: within 7 %)",
+            "uniform: 1-bus and 2-bus are alike (report: within 7 %)",
             (one.throughput.mean / two.throughput.mean - 1.0).abs() < 0.07,
             format!("{} and {} Mb/s", shown(one.throughput), shown(two.throughput)),
         ),
         ordered("uniform: 2-bus above serial", [two, serial]),
         ordered("uniform: 1-bus above serial", [one, serial]),
         Check::new(
-            "uniform: the 2-bus has the longer delay, though the paper's conclusions say the opposite",
+            "uniform: the 2-bus has the longer delay, although the report's conclusions say the opposite",
             two.delay.mean > one.delay.mean,
             format!("{} and {} us", shown(two.delay), shown(one.delay)),
         ),
@@ -173,23 +173,26 @@ fn checks(rows: &[(&Table3, Point)]) -> Vec<Check> {
 
 fn notes() -> Vec<String> {
     [
-        "Fitted: the application's instructions for a segment (on the delay of 2-bus, uniform), bus cycles of a single word (on the \
-         throughput of serial, uniform), the words of handing up (on its delay); both figures of 1-bus, uniform, by Table 2, whose first row \
-         it is. The nonuniform rows were fitted to nothing.",
-        "The nonuniform rows of the 1-bus do not come out: the paper has a fifth less. Its 1-bus moves 323 Mb/s over six rings with two \
-         packets in each window, and 270 with six in each and the same load on average. Where packets that wait cost nothing, more of \
-         them cannot lower the throughput.",
-        "What can lower it is a timed token with a target hardly above a rotation, and others' frames as long as ours: then each of \
-         their frames makes the next token late, and a station that always has a frame loses that rotation. Under that reading (last \
-         table, first row) the two rows come out, delays as well. But the rows with few packets in flight, 1-bus and 2-bus under \
-         uniform load, fall to 250 and less, but for single values of the target at which the others are starved. No target fits all \
-         rows, so the usual 8 ms stays.",
-        "Timers of RFC 793 lower it, too: with six packets in a window over six unlike rings they fire by mistake, and about half as many packets \
-         are sent again as are acknowledged. On other rings the two rows then come out (last tables), and the row of 40 ns of Table 2 and the \
-         2-bus under uniform load do not. It takes go-backs that overlap; where timers of all that is sent again begin together, the two \
-         rows miss by a tenth. So no timer runs elsewhere.",
-        "So two printed orderings do not hold here: serial above 1-bus with RR, and 2-bus adaptive above 1-bus adaptive. Nor does 1-bus \
-         above 2-bus under uniform load (323 and 301 printed): both are held back by the same rings here, a hundredth apart.",
+        "Fitted: the application's instructions per segment (to the delay of 2-bus, uniform), the bus cycles of a \
+         single word (to the throughput of serial, uniform), the words of delivery (to its delay); both figures of \
+         1-bus, uniform, by Table 2, whose first row it is. The nonuniform rows were not used for fitting.",
+        "The nonuniform rows of the 1-bus do not agree: the report has a fifth less. Its 1-bus carries 323 Mb/s over \
+         six rings with two packets per window, and 270 with six per window and the same mean load. If waiting \
+         packets cost nothing, more of them cannot lower the throughput.",
+        "A possible cause is a timed token with a target barely above a rotation, and background frames as long as \
+         ours: each of them then makes the next token late, and a station that always has a frame loses that \
+         rotation. Under that interpretation (last table, first row) the two rows agree, including the delays. But \
+         the rows with few packets in flight, 1-bus and 2-bus under uniform load, fall to 250 and less, except for \
+         single values of the target at which the background starves. No target fits all rows, so the usual 8 ms is \
+         kept.",
+        "Timers of RFC 793 also lower it: with six packets per window over six different rings they fire by mistake, \
+         and about half as many packets are retransmitted as are acknowledged. On other rings the two rows then \
+         agree (last tables), but the row of 40 ns of Table 2 and the 2-bus under uniform load do not. This needs \
+         overlapping go-backs; if the timers of all retransmitted packets restart together, the two rows miss by a \
+         tenth. So no timer runs in the other studies.",
+        "Two printed orderings therefore do not hold here: serial above 1-bus with RR, and 2-bus adaptive above \
+         1-bus adaptive. Nor does 1-bus above 2-bus under uniform load (323 and 301 printed): both are limited by \
+         the same rings here, one percent apart.",
     ]
     .map(str::to_owned)
     .into()
@@ -200,13 +203,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_orderings_that_we_claim_hold_in_short_runs_too() {
+    fn the_claimed_orderings_hold_in_quick_runs() {
         let options =
             Options { seed: 1, replications: 1, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 2 };
         let rows: Vec<(&Table3, Point)> =
             paper().table_3.iter().map(|row| (row, point(&options, &config_of(row)))).collect();
         let held: Vec<bool> = checks(&rows).iter().map(|check| check.holds).collect();
-        // The last three do not, and the notes say why.
+        // The last three do not hold; the notes explain why.
         assert!(held[..9].iter().all(|&holds| holds), "{:?}", checks(&rows));
     }
 }

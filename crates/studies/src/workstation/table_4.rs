@@ -1,8 +1,9 @@
-//! Table 4: how far send() can be spread over processors.
+//! Table 4: the parallelism of a `send()` call.
 //!
-//! The paper measures nothing here: it adds up instructions and memory accesses of a serial and a parallel part. From the two speeds of
-//! each case both sums can be solved for. What is predicted is the speedup: calls of that shape are run on simulated processors
-//! that share a lock for the serial part.
+//! The report measures nothing here: it adds up instructions and memory accesses of a serial and a
+//! parallel part. Both sums are solved from the two speeds of each case. The speedup is a
+//! prediction: calls of this shape run on simulated processors that share a lock for the serial
+//! part.
 
 use std::rc::Rc;
 
@@ -12,15 +13,15 @@ use units::{Duration, Instant};
 
 use super::paper::{DATA_WITH_PROSE, Table4, paper};
 use super::prose::prose;
-use crate::conserved::check_books;
+use crate::conserved::check_accounting;
 use crate::outcome::{Column, Plot, Row, Series, Table};
 use crate::{Cell, Check, Choice, Effort, Options, Outcome, Study, choices};
 
-/// The print cuts or rounds a digit: half a unit more than the digit.
+/// The print truncates or rounds a digit: half a unit more than the digit.
 const SPEEDUP_ROUNDING: f64 = 0.1;
 /// Times are printed to a tenth of a microsecond.
 const TIME_ROUNDING_US: f64 = 0.05;
-/// More processors than any of the cases can use.
+/// More processors than any case can use.
 const MANY: usize = 32;
 
 pub(super) struct SendCall;
@@ -31,7 +32,7 @@ impl Study for SendCall {
     }
 
     fn title(&self) -> &'static str {
-        "How far a send() call can be spread over processors (Table 4)"
+        "Parallelism of a send() call (Table 4)"
     }
 
     fn data(&self) -> &'static [&'static str] {
@@ -40,23 +41,23 @@ impl Study for SendCall {
 
     fn choices(&self) -> Vec<Choice> {
         let figure = "largest speedup, 500 bytes, 25 MIPS, hardware";
-        let with = |processors, hand_over: Duration| {
+        let with = |processors, handoff: Duration| {
             move |options: &Options| {
-                exactly(speedup_handing_over(&paper().table_4[3], processors, calls(options.effort), hand_over))
+                exactly(speedup_with_handoff(&paper().table_4[3], processors, calls(options.effort), handoff))
             }
         };
         vec![
             Choice::new(
                 "processors that wait for the serial part",
-                "take it in the order of their coming, at no cost, and nothing else is shared",
-                "the paper's formula (parallel + serial) / serial supposes it",
+                "execute it in order of arrival, at no cost, and nothing else is shared",
+                "the report's formula (parallel + serial) / serial assumes it",
             )
-            .or("0.1 us to pass it on", figure, with(MANY, Duration::from_nanos(100)))
-            .or("1 us to pass it on", figure, with(MANY, Duration::from_micros(1))),
+            .or("0.1 us to pass the lock", figure, with(MANY, Duration::from_nanos(100)))
+            .or("1 us to pass the lock", figure, with(MANY, Duration::from_micros(1))),
             Choice::new(
                 "processors",
-                format!("{MANY}, more than any of the cases can use"),
-                "the paper's bound is for any number",
+                format!("{MANY}, more than any case can use"),
+                "the report's bound is for any number",
             )
             .or("4", figure, with(4, Duration::ZERO))
             .or("8", figure, with(8, Duration::ZERO)),
@@ -76,17 +77,19 @@ impl Study for SendCall {
             assumptions: choices::assumptions(&self.choices(), options),
             checks,
             notes: vec![
-                "Fitted: two sums of each part from its two printed times, so those times prove nothing. A part is instructions and reads and \
-                 writes as long as Table 2 has them under load; where memory would come out negative, instructions and a fixed time. The \
-                 speedups are counted from simulated calls on 32 processors."
+                "Fitted: two sums of each part, to its two printed times, which are therefore no evidence. A part \
+                 consists of instructions and of reads and writes as long as Table 2 has them under load; where \
+                 memory would become negative, of instructions and a fixed time. The speedups are measured in \
+                 simulated calls on 32 processors."
                     .to_owned(),
-                "The first parallel time is read as 58.2 us, as the paper's text has it; its table prints 54.2.".to_owned(),
+                "The first parallel time is read as 58.2 us, as in the report's text; its table prints 54.2."
+                    .to_owned(),
             ],
         }
     }
 }
 
-/// The paper's worked example: two processors, a call each.
+/// The report's worked example: two processors with one call each.
 fn two_calls(row: &Table4) -> Check {
     let printed = prose().two_calls;
     let (parallel, serial) = (row.parallel_us, row.serial_us);
@@ -94,16 +97,16 @@ fn two_calls(row: &Table4) -> Check {
     let right = 2.0 * (serial + parallel) / sum;
     let two = speedup(row, 2, 2);
     let statement = format!(
-        "two processors do two calls of the first case {right:.2} times faster, not {} as printed: 2 x {serial} + {parallel} is \
-         {sum:.1}, not {}",
+        "two processors execute two calls of the first case {right:.2} times faster, not {} as printed: 2 x {serial} \
+         + {parallel} is {sum:.1}, not {}",
         printed.speedup, printed.sum_us
     );
-    // The statement is wrong, too, if what is printed is right.
+    // The statement is also wrong if the printed value is right.
     let is_slip = (two - printed.speedup).abs() > SPEEDUP_ROUNDING && (sum - printed.sum_us).abs() > TIME_ROUNDING_US;
     Check::new(statement, is_slip && (two - right).abs() < 0.02, format!("{two:.2}, from {sum:.1} us for two calls"))
 }
 
-/// Calls of a case.
+/// Number of calls of a case.
 const fn calls(effort: Effort) -> u64 {
     match effort {
         Effort::Quick => 400,
@@ -111,13 +114,13 @@ const fn calls(effort: Effort) -> u64 {
     }
 }
 
-/// How many times faster `processors` do calls of this shape than one does.
+/// Speedup of calls of this shape on `processors` processors.
 fn speedup(row: &Table4, processors: usize, calls: u64) -> f64 {
-    speedup_handing_over(row, processors, calls, Duration::ZERO)
+    speedup_with_handoff(row, processors, calls, Duration::ZERO)
 }
 
-/// The same if the serial part takes `hand_over` more for who had to wait for it.
-fn speedup_handing_over(row: &Table4, processors: usize, calls: u64, hand_over: Duration) -> f64 {
+/// The same if the serial part takes `handoff` more for a processor that had to wait for it.
+fn speedup_with_handoff(row: &Table4, processors: usize, calls: u64, handoff: Duration) -> f64 {
     let nanos = |micros: f64| Duration::from_nanos((micros * 1e3).round() as u64);
     let (parallel, serial) = (nanos(row.parallel_us), nanos(row.serial_us));
     let mut simulation = Simulation::new(0, 0);
@@ -131,25 +134,25 @@ fn speedup_handing_over(row: &Table4, processors: usize, calls: u64, hand_over: 
                 left.set(left.get() - 1);
                 let waits = lock.present() > 0;
                 let held = lock.acquire().await;
-                sim.sleep(if waits { serial + hand_over } else { serial }).await;
+                sim.sleep(if waits { serial + handoff } else { serial }).await;
                 drop(held);
                 sim.sleep(parallel).await;
             }
         });
     }
     simulation.run();
-    check_books(&simulation);
+    check_accounting(&simulation);
     let alone = (parallel + serial).as_nanos() as f64 * calls as f64;
     alone / (sim.now() - Instant::ZERO).as_nanos() as f64
 }
 
-/// What a part of a call is made of.
+/// The composition of a part of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sums {
     instructions: f64,
-    /// Reads and writes of memory, each as long as Table 2 has it at that speed, with its wait for the others.
+    /// Memory accesses, each as long as in Table 2 at that speed, including its waiting time.
     accesses: f64,
-    /// What neither processor nor memory makes faster: transfers over the bus.
+    /// Time that depends on neither processor nor memory: bus transfers.
     fixed_us: f64,
 }
 
@@ -163,11 +166,11 @@ impl Sums {
     }
 }
 
-/// The sums of a part that takes `slow_us` and `fast_us` at the paper's two speeds: instructions, and accesses or something fixed.
-/// `None` if none that are not negative do.
+/// The composition of a part that takes `slow_us` and `fast_us` at the two speeds: instructions,
+/// and accesses or a fixed time. `None` if no nonnegative composition exists.
 fn solve(slow: &Table4, fast: &Table4, access_us: [f64; 2], slow_us: f64, fast_us: f64) -> Option<Sums> {
     let with = |other: [f64; 2]| {
-        // slow_us = instructions / slow.mips + share * other[0], and the same of the fast one.
+        // slow_us = instructions / slow.mips + share * other[0], and the same for the fast one.
         let determinant = other[1] / slow.mips - other[0] / fast.mips;
         let instructions = (slow_us * other[1] - fast_us * other[0]) / determinant;
         let share = (fast_us / slow.mips - slow_us / fast.mips) / determinant;
@@ -180,7 +183,7 @@ fn solve(slow: &Table4, fast: &Table4, access_us: [f64; 2], slow_us: f64, fast_u
     [first, second].into_iter().find(Sums::can_be)
 }
 
-/// Table 2's time of a read or write at this speed of memory.
+/// Table 2's time of a memory access at this memory speed.
 fn access_us(memory_ns: u64) -> f64 {
     let row = paper().table_2.iter().find(|row| row.memory_ns == memory_ns);
     row.expect("both speeds of Table 4 are in Table 2").access_us
@@ -207,10 +210,10 @@ fn speedups(rows: &[Table4], limits: &[f64]) -> Table {
     }
 }
 
-/// The sums behind the times, and the times again from them.
+/// The compositions, and the times that follow from them.
 fn sums(rows: &[Table4]) -> Table {
     let mut table = Table {
-        title: "What the two parts would be made of".to_owned(),
+        title: "Composition of the two parts".to_owned(),
         columns: vec![
             Column::new("parallel part", "us"),
             Column::new("its instructions", ""),
@@ -238,7 +241,7 @@ fn sums(rows: &[Table4]) -> Table {
 }
 
 fn part(row: &Table4, printed_us: f64, sums: Option<Sums>) -> Vec<Cell> {
-    // Solved for the printed times: these are the parameters that make the times fit.
+    // Solved from the printed times: these parameters make the times fit.
     let ours =
         |figure: fn(&Sums) -> f64| Cell { ours: sums.as_ref().map(figure).map(exactly), ..Cell::default() }.fitted();
     let time = sums.map(|sums| exactly(sums.time_us(row.mips, access_us(row.memory_ns))));
@@ -251,7 +254,8 @@ fn part(row: &Table4, printed_us: f64, sums: Option<Sums>) -> Vec<Cell> {
     ]
 }
 
-/// Whether instructions and accesses that wait for nobody can explain the paper's pairs of times.
+/// Checks whether instructions and accesses without waiting can explain the report's pairs of
+/// times.
 fn linear_model(rows: &[Table4]) -> Check {
     let mut unexplained = Vec::new();
     for pair in rows.chunks_exact(2) {
@@ -268,7 +272,7 @@ fn linear_model(rows: &[Table4]) -> Check {
         }
     }
     Check::new(
-        "instructions and accesses alone, which never wait, would make the slow machine's times 5/3 to 2 times the fast one's",
+        "instructions and accesses without waiting would make the slow machine's times 5/3 to 2 times the fast one's",
         unexplained.is_empty(),
         if unexplained.is_empty() { "all eight".to_owned() } else { unexplained.join("; ") },
     )
@@ -321,12 +325,15 @@ mod tests {
             let bound = (row.parallel_us + row.serial_us) / row.serial_us;
             assert!((speedup(row, MANY, 2_000) / bound - 1.0).abs() < 0.02, "{row:?}");
             assert!((speedup(row, 1, 100) - 1.0).abs() < 1e-9);
-            assert!((speedup(row, 2, 2_000) - 2.0).abs() < 0.01, "two never wait for each other in the long run");
+            assert!(
+                (speedup(row, 2, 2_000) - 2.0).abs() < 0.01,
+                "two processors do not wait for each other in the long run"
+            );
         }
     }
 
     #[test]
-    fn what_is_solved_from_the_printed_times_is_fitted_and_the_speedups_are_not() {
+    fn compositions_are_marked_as_fitted_and_speedups_are_not() {
         let rows = &paper().table_4;
         assert!(sums(rows).rows.iter().flat_map(|row| &row.cells).all(|cell| cell.fitted));
         let limits = vec![1.0; rows.len()];
@@ -334,16 +341,16 @@ mod tests {
     }
 
     #[test]
-    fn the_sums_of_every_part_give_its_printed_times_back() {
+    fn the_composition_of_every_part_gives_its_printed_times() {
         for pair in paper().table_4.chunks_exact(2) {
             let (slow, fast) = (&pair[0], &pair[1]);
             let accesses_us = [access_us(slow.memory_ns), access_us(fast.memory_ns)];
             for (slow_us, fast_us) in [(slow.parallel_us, fast.parallel_us), (slow.serial_us, fast.serial_us)] {
-                let sums = solve(slow, fast, accesses_us, slow_us, fast_us).expect("sums that can be");
+                let sums = solve(slow, fast, accesses_us, slow_us, fast_us).expect("a composition exists");
                 assert!((sums.time_us(slow.mips, accesses_us[0]) - slow_us).abs() < TIME_ROUNDING_US, "{sums:?}");
                 assert!((sums.time_us(fast.mips, accesses_us[1]) - fast_us).abs() < TIME_ROUNDING_US, "{sums:?}");
             }
-            // Slower by more than memory and processor are: no such sums.
+            // The ratio is larger than those of memory and processor: no composition exists.
             assert_eq!(solve(slow, fast, accesses_us, 30.0, 10.0), None);
         }
     }

@@ -1,15 +1,15 @@
-//! The studies at quick effort: what holds in short runs too.
+//! The studies in quick runs.
 
 use super::config::{Config, Failure, Timer};
 use super::paper::Kind;
-use super::{coding, least, model, readings, rtt, runs, schedulers, schemes, table_1, table_2, table_4};
+use super::{coding, interpretations, minimum, model, rtt, runs, schedulers, schemes, table_1, table_2, table_4};
 use crate::{Effort, Options, Study};
 
 fn options(threads: usize) -> Options {
     Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads }
 }
 
-/// All checks of `study` hold, except those whose statement contains one of `but`.
+/// Checks that all checks of `study` hold, except those whose statement contains one of `but`.
 fn assert_holds(study: &dyn Study, but: &[&str]) {
     let outcome = study.run(&options(2));
     assert!(!outcome.checks.is_empty(), "{} checks nothing", study.id());
@@ -27,30 +27,30 @@ fn slower_memory_is_worse_as_in_table_2() {
 
 #[test]
 fn the_serial_part_bounds_the_speedup_of_send_as_in_table_4() {
-    // Two ratios of the paper's times are beyond what speeds can explain; the study says which.
-    assert_holds(&table_4::SendCall, &["alone, which never wait"]);
+    // Two ratios of the report's times exceed what speeds can explain; the study names them.
+    assert_holds(&table_4::SendCall, &["without waiting"]);
 }
 
 #[test]
-fn six_rings_are_the_least_and_failures_degrade_gracefully() {
-    assert_holds(&least::Least, &["3 processors"]);
-    assert_holds(&least::Failures, &[]);
+fn six_rings_are_the_minimum_and_failures_degrade_gracefully() {
+    assert_holds(&minimum::Minimum, &["3 processors"]);
+    assert_holds(&minimum::Failures, &[]);
 }
 
 #[test]
-fn a_slow_central_device_is_a_ceiling_and_old_news_is_worse_than_none() {
+fn a_slow_central_device_is_a_ceiling_and_old_information_is_worse_than_none() {
     assert_holds(&schedulers::Central, &[]);
     assert_holds(&schedulers::Stale, &[]);
 }
 
 #[test]
-fn distributed_schemes_need_no_messages_and_small_messages_gain_by_a_processor() {
-    assert_holds(&schemes::Schemes, &["to put in order"]);
+fn distributed_schemes_need_no_messages_and_small_messages_gain_by_a_dedicated_processor() {
+    assert_holds(&schemes::Schemes, &["resequencing"]);
     assert_holds(&schemes::Classes, &[]);
 }
 
 #[test]
-fn coding_hides_losses_unless_there_are_too_many() {
+fn coding_corrects_losses_unless_there_are_too_many() {
     assert_holds(&coding::Coding, &["1e-6"]);
 }
 
@@ -60,7 +60,7 @@ fn nonuniform_load_spreads_round_trips() {
 }
 
 #[test]
-fn short_runs_are_as_many_as_was_asked_for() {
+fn quick_runs_have_the_requested_number_of_replications() {
     for replications in [1, 3] {
         let point = runs::point(&Options { replications, ..options(2) }, &Config::new(Kind::OneBus));
         assert_eq!(point.runs.len(), replications as usize);
@@ -68,7 +68,7 @@ fn short_runs_are_as_many_as_was_asked_for() {
 }
 
 #[test]
-fn delay_is_what_is_in_flight_by_throughput_so_the_segments_ahead_decide_it() {
+fn delay_depends_on_the_segments_generated_ahead() {
     let mut config = Config::new(Kind::OneBus);
     let in_flight_kbit = |config: &Config| {
         let point = runs::point(&options(2), config);
@@ -81,27 +81,27 @@ fn delay_is_what_is_in_flight_by_throughput_so_the_segments_ahead_decide_it() {
 }
 
 #[test]
-fn an_outcome_is_the_same_on_any_number_of_threads() {
+fn an_outcome_does_not_depend_on_the_number_of_threads() {
     assert_eq!(table_2::MemorySpeed.run(&options(1)), table_2::MemorySpeed.run(&options(3)));
 }
 
 #[test]
-fn no_packet_is_lost_or_invented_though_errors_are_a_thousand_times_as_many() {
+fn packets_are_conserved_at_a_thousand_times_the_error_rate() {
     let mut config = Config::new(Kind::OneBus);
     config.error_rate = 1e-6;
     config.measured = units::Duration::from_millis(200);
     let run = model::run(&config, 1, 0).unwrap();
     assert!(run.resent > 10, "{}", run.resent);
-    // What was acknowledged is what came into the window's round trips, a packet each.
+    // Each acknowledged packet has one round trip.
     let packets: usize = run.round_trips_us.iter().map(Vec::len).sum();
     let bits = packets as f64 * config.packet_bits as f64;
     assert!((run.throughput_mbps - bits / config.measured.as_secs_f64() / 1e6).abs() < 1e-6);
-    // Go-back-N costs something, and not everything.
+    // Go-back-N reduces the throughput, but not to zero.
     assert!((100.0..309.0).contains(&run.throughput_mbps), "{}", run.throughput_mbps);
 }
 
 #[test]
-fn segments_of_a_processor_that_fails_are_sent_by_others() {
+fn segments_of_a_failed_processor_are_sent_by_others() {
     let mut config = Config::new(Kind::TwoBus);
     config.failure = Failure { processors: 3, interfaces: 0 };
     config.measured = units::Duration::from_millis(100);
@@ -111,27 +111,28 @@ fn segments_of_a_processor_that_fails_are_sent_by_others() {
 }
 
 #[test]
-fn the_source_is_no_further_ahead_after_processors_have_failed() {
+fn the_source_generates_no_further_ahead_after_failures() {
     let mut config = Config::new(Kind::OneBus);
     config.failure = Failure { processors: 3, interfaces: 0 };
     config.measured = units::Duration::from_millis(400);
     let run = model::run(&config, 1, 0).unwrap();
-    // Little's law: what is left has a window, and before it what the application may be ahead.
+    // Little's law: the remaining processors have a window, plus the segments that the application
+    // may generate ahead.
     let in_system = run.throughput_mbps * run.delay_us / config.segment_bits as f64;
     let allowed = config.window_packets() as f64 + config.choices.segments_ahead as f64;
-    assert!((0.8 * allowed..1.2 * allowed).contains(&in_system), "{in_system} segments, and room for {allowed}");
+    assert!((0.8 * allowed..1.2 * allowed).contains(&in_system), "{in_system} segments, {allowed} allowed");
 }
 
 #[test]
-fn no_machine_has_a_timer_and_one_that_never_fires_changes_nothing() {
+fn machines_have_no_timer_and_one_that_never_fires_has_no_effect() {
     for kind in [Kind::TwoBus, Kind::OneBus, Kind::Serial] {
         let mut config = Config::new(kind).nonuniform().adaptive();
         assert_eq!((config.choices.timer, config.choices.confirms), (None, false));
-        // What errors have sent again is handed up twice only without a timer.
+        // Only without a timer are retransmissions after errors delivered twice.
         config.error_rate = 0.0;
         config.measured = units::Duration::from_millis(50);
         let without = model::run(&config, 1, 0).unwrap();
-        config.choices.timer = Some(Timer { least: units::Duration::from_secs(10), ..Timer::of_paper() });
+        config.choices.timer = Some(Timer { minimum: units::Duration::from_secs(10), ..Timer::of_paper() });
         let with = model::run(&config, 1, 0).unwrap();
         assert_eq!((with.resent, with.throughput_mbps, with.delay_us), (0, without.throughput_mbps, without.delay_us));
         assert_eq!((with.round_trips_us, with.delays_us), (without.round_trips_us, without.delays_us));
@@ -139,9 +140,9 @@ fn no_machine_has_a_timer_and_one_that_never_fires_changes_nothing() {
 }
 
 #[test]
-fn timers_cost_the_one_bus_machine_throughput_under_nonuniform_load_and_the_serial_machine_none() {
+fn timers_reduce_throughput_of_the_one_bus_machine_under_nonuniform_load_only() {
     let run = |mut config: Config, is_timed: bool| {
-        readings::timers_run(&mut config);
+        interpretations::timers_run(&mut config);
         config.measured = units::Duration::from_millis(100);
         if !is_timed {
             config.choices.timer = None;

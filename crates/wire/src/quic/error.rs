@@ -1,21 +1,22 @@
-//! Transport error codes (RFC 9000 §20.1), with those of the multipath draft.
+//! Transport error codes (RFC 9000 §20.1 and the multipath draft).
 
 use std::fmt;
 
-/// Why a connection, or a path, was closed by the transport. Any 62-bit value may come from a peer.
+/// The reason for closing a connection or abandoning a path. A peer may send any 62-bit value.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub struct ErrorCode(
     /// The number on the wire, at most 2^62-1.
     pub u64,
 );
 
-/// Declares the codes once, so that no name can lack its constant.
+/// Declares each code once, so that the constant and its name cannot differ.
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $value:literal;)*) => {
         impl ErrorCode {
             $($(#[$doc])* pub const $name: Self = Self($value);)*
 
-            /// The name in the registry, if the code has one. The [`ErrorCode::crypto`] range has none.
+            /// The registered name of the code, or `None`. Codes in the [`ErrorCode::crypto`] range
+            /// have no name.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*
@@ -27,43 +28,44 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Closed without error.
+    /// The connection was closed without an error.
     NO_ERROR = 0x00;
-    /// The endpoint cannot go on, for a reason of its own.
+    /// An internal error; the endpoint cannot continue.
     INTERNAL_ERROR = 0x01;
     /// The server refused the connection.
     CONNECTION_REFUSED = 0x02;
-    /// More data than advertised limits permit.
+    /// The peer sent more data than the advertised limits permit.
     FLOW_CONTROL_ERROR = 0x03;
-    /// A stream ID above the advertised limit.
+    /// The peer used a stream ID above the advertised limit.
     STREAM_LIMIT_ERROR = 0x04;
-    /// A frame for a stream that is not in a state to have it.
+    /// A frame arrived for a stream whose state does not permit it.
     STREAM_STATE_ERROR = 0x05;
-    /// A final size that contradicts data received or another final size.
+    /// A final size contradicts received data or another final size.
     FINAL_SIZE_ERROR = 0x06;
-    /// A frame that is badly formatted.
+    /// A frame is badly formatted.
     FRAME_ENCODING_ERROR = 0x07;
-    /// Transport parameters that are badly formatted, or contradict each other.
+    /// Transport parameters are badly formatted or contradict each other.
     TRANSPORT_PARAMETER_ERROR = 0x08;
-    /// More connection IDs than `active_connection_id_limit` permits.
+    /// The peer issued more connection IDs than `active_connection_id_limit` permits.
     CONNECTION_ID_LIMIT_ERROR = 0x09;
-    /// An error with no code of its own.
+    /// A protocol error without a more specific code.
     PROTOCOL_VIOLATION = 0x0a;
-    /// An Initial packet with a token that is not valid.
+    /// An Initial packet carried an invalid token.
     INVALID_TOKEN = 0x0b;
-    /// The application closed the connection, said in a packet that may not carry the application's own code (§10.2.3).
+    /// The application closed the connection, but the packet may not carry the application's code
+    /// (§10.2.3).
     APPLICATION_ERROR = 0x0c;
-    /// More CRYPTO data than can be buffered.
+    /// The peer sent more CRYPTO data than can be buffered.
     CRYPTO_BUFFER_EXCEEDED = 0x0d;
-    /// An error in updating keys (RFC 9001 §6).
+    /// A key update failed (RFC 9001 §6).
     KEY_UPDATE_ERROR = 0x0e;
-    /// The confidentiality or integrity limit of the cipher is reached (RFC 9001 §6.6).
+    /// The confidentiality or integrity limit of the cipher was reached (RFC 9001 §6.6).
     AEAD_LIMIT_REACHED = 0x0f;
-    /// The network path cannot carry QUIC.
+    /// The network path does not support QUIC.
     NO_VIABLE_PATH = 0x10;
-    /// The application asked to abandon the path (multipath draft-21).
+    /// The application abandoned the path (multipath draft-21).
     APPLICATION_ABANDON_PATH = 0x3e;
-    /// No resources to keep the path (multipath draft-21).
+    /// The endpoint lacks the resources to keep the path (multipath draft-21).
     PATH_RESOURCE_LIMIT_REACHED = 0x3e75;
     /// The path's interface is unstable or performs badly (multipath draft-21).
     PATH_UNSTABLE_OR_POOR = 0x3e76;
@@ -78,7 +80,7 @@ impl ErrorCode {
         Self(0x0100 | alert as u64)
     }
 
-    /// The TLS alert, if the code is of the range of [`ErrorCode::crypto`].
+    /// The TLS alert, if the code is in the range of [`ErrorCode::crypto`].
     #[inline]
     pub const fn tls_alert(self) -> Option<u8> {
         match self.0 {
@@ -109,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_print_by_their_registered_name() {
+    fn codes_display_their_registered_name() {
         assert_eq!(ErrorCode(0x0a).to_string(), "PROTOCOL_VIOLATION");
         assert_eq!(ErrorCode(0x3e76).to_string(), "PATH_UNSTABLE_OR_POOR");
         assert_eq!(ErrorCode::crypto(120).to_string(), "CRYPTO_ERROR (TLS alert 120)");

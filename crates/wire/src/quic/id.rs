@@ -1,4 +1,4 @@
-//! What things are called on the wire: connections, streams, paths, packet number spaces.
+//! Identifiers on the wire: connection IDs, stream IDs, path IDs, packet number spaces.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::ops::Not;
 
 use super::packet::MAX_CID_LEN;
 
-/// A connection ID of QUIC version 1: 0 to 20 bytes (RFC 9000 §17.2), held inline.
+/// A connection ID of QUIC version 1: 0 to 20 bytes (RFC 9000 §17.2), stored inline.
 ///
-/// Bytes after the length are always zero, so that derived comparisons are right.
+/// Bytes after the length are always zero, so that the derived comparisons are correct.
 #[derive(Copy, Clone, Eq, PartialEq, Hash)]
 pub struct ConnectionId {
     bytes: [u8; MAX_CID_LEN],
@@ -16,10 +16,10 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
-    /// The connection ID without bytes.
+    /// The zero-length connection ID.
     pub const EMPTY: Self = Self { bytes: [0; MAX_CID_LEN], len: 0 };
 
-    /// The connection ID of these bytes, or `None` if there are more than 20.
+    /// The connection ID with these bytes, or `None` if there are more than 20.
     #[inline]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut id = Self::EMPTY;
@@ -28,13 +28,13 @@ impl ConnectionId {
         Some(id)
     }
 
-    /// The bytes, as many as [`ConnectionId::len`].
+    /// The bytes of the ID.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Bytes and length as numbers that are ordered as they are.
+    /// The bytes and the length as numbers with the same order.
     #[inline]
     fn as_numbers(&self) -> (u128, u32, u8) {
         let (first, last) = self.bytes.split_at(16);
@@ -49,15 +49,15 @@ impl ConnectionId {
         self.len as usize
     }
 
-    /// Whether there are no bytes.
+    /// Whether the length is zero.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// By their bytes, as if zeros followed; of those that are equal then the shorter first. Tables of connections compare a few for every batch that arrives:
-/// as two numbers, which costs no call.
+/// Ordered by the bytes, padded with zeros, then by length. Every arriving batch compares a few IDs
+/// in a routing table; comparing them as two numbers avoids a call to `memcmp`.
 impl Ord for ConnectionId {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
@@ -90,12 +90,12 @@ impl fmt::Debug for ConnectionId {
     }
 }
 
-/// Who: the end that opened the connection, or the end that accepted it.
+/// An endpoint's role: the side that opened the connection or the side that accepted it.
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub enum Side {
-    /// Opened the connection.
+    /// The side that opened the connection.
     Client,
-    /// Accepted the connection.
+    /// The side that accepted the connection.
     Server,
 }
 
@@ -128,7 +128,7 @@ impl fmt::Display for Side {
     }
 }
 
-/// Which ways a stream carries data.
+/// The directions in which a stream carries data.
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub enum Dir {
     /// Both sides send.
@@ -138,7 +138,7 @@ pub enum Dir {
 }
 
 impl Dir {
-    /// Both directions, in the order of [`Dir::index`].
+    /// Both values, in the order of [`Dir::index`].
     pub const ALL: [Self; 2] = [Self::Bi, Self::Uni];
 
     /// Position in [`Dir::ALL`].
@@ -157,15 +157,16 @@ impl fmt::Display for Dir {
     }
 }
 
-/// A stream's name on the wire (RFC 9000 §2.1): bit 0 tells who opened it, bit 1 its direction, the rest counts.
+/// A stream ID (RFC 9000 §2.1): bit 0 is the initiator, bit 1 the directionality, and the other
+/// bits count the streams of that kind.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub struct StreamId(u64);
 
 impl StreamId {
-    /// Streams of one kind that can exist: 2^60. An index is below.
+    /// Number of possible streams of one kind: 2^60.
     pub const COUNT_MAX: u64 = 1 << 60;
 
-    /// The `index`-th stream (from 0) of that kind.
+    /// The stream of that kind with the given index, counted from 0.
     ///
     /// # Panics
     ///
@@ -176,31 +177,31 @@ impl StreamId {
         Self(index << 2 | (dir as u64) << 1 | initiator as u64)
     }
 
-    /// The stream with this number on the wire.
+    /// The stream with this ID on the wire.
     #[inline]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// The number on the wire.
+    /// The ID on the wire.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Who opened the stream.
+    /// The side that opened the stream.
     #[inline]
     pub const fn initiator(self) -> Side {
         if self.0 & 1 == 0 { Side::Client } else { Side::Server }
     }
 
-    /// Which ways the stream carries data.
+    /// The directions in which the stream carries data.
     #[inline]
     pub const fn dir(self) -> Dir {
         if self.0 & 2 == 0 { Dir::Bi } else { Dir::Uni }
     }
 
-    /// How many streams of the same kind have lower numbers.
+    /// The number of streams of the same kind with lower IDs.
     #[inline]
     pub const fn index(self) -> u64 {
         self.0 >> 2
@@ -219,15 +220,16 @@ impl fmt::Debug for StreamId {
     }
 }
 
-/// A path of a connection: at most 2^32-1, as it is the first four bytes of the nonce (multipath draft-21 §2.4).
+/// A path of a connection. At most 2^32-1, because it fills the first four bytes of the nonce
+/// (multipath draft-21 §2.4).
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Default)]
 pub struct PathId(
-    /// The number on the wire.
+    /// The ID on the wire.
     pub u32,
 );
 
 impl PathId {
-    /// The path that the handshake ran on.
+    /// The path of the handshake.
     pub const ZERO: Self = Self(0);
 }
 
@@ -237,7 +239,7 @@ impl fmt::Display for PathId {
     }
 }
 
-/// Packet number spaces (RFC 9000 §12.3). With multipath every path has a `Data` space of its own.
+/// A packet number space (RFC 9000 §12.3). With multipath each path has its own `Data` space.
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub enum Space {
     /// Initial packets.
@@ -303,7 +305,7 @@ mod tests {
         }
         assert_eq!(ConnectionId::new(&bytes), None);
         assert_eq!(ConnectionId::new(&[0x0a, 0xb0]).map(|id| id.to_string()), Some("0ab0".to_owned()));
-        // A trailing zero is a byte, not padding.
+        // A trailing zero is part of the ID, not padding.
         assert_ne!(ConnectionId::new(&[1]), ConnectionId::new(&[1, 0]));
     }
 
@@ -325,7 +327,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "below 2^60")]
-    fn a_stream_index_of_61_bits_is_our_own_bug() {
+    fn a_stream_index_of_61_bits_panics() {
         let _ = StreamId::new(Side::Client, Dir::Bi, StreamId::COUNT_MAX);
     }
 

@@ -1,18 +1,18 @@
-//! QUIC version 1 on the wire: RFC 9000 sections 16 to 20, with its extensions.
+//! QUIC version 1 on the wire: RFC 9000 sections 16 to 20, and extensions.
 //!
-//! | module | what | source |
+//! | module | holds | source |
 //! |---|---|---|
 //! | [`varint`] | variable-length integers | RFC 9000 §16 |
-//! | [`reader`] | the cursor everything is parsed with | - |
+//! | [`reader`] | the cursor that all parsers use | - |
 //! | [`id`] | connection IDs, stream IDs, path IDs, packet number spaces | RFC 9000 §2.1, §5.1, §12.3 |
 //! | [`error`] | transport error codes | RFC 9000 §20.1 |
 //! | [`packet`] | packet headers and packet numbers | RFC 9000 §17, RFC 9287 |
 //! | [`frame`] | frames | RFC 9000 §19, RFC 9221 and the two drafts below |
 //! | [`transport_parameters`] | transport parameters | RFC 9000 §18 |
 //!
-//! Multipath follows draft-ietf-quic-multipath-21, acknowledgement frequency draft-ietf-quic-ack-frequency-14. Both are
-//! parsed unconditionally: whether the extension was negotiated is the connection's question, which asks
-//! [`Frame::frame_type`].
+//! Multipath follows draft-ietf-quic-multipath-21; acknowledgement frequency follows
+//! draft-ietf-quic-ack-frequency-14. Frames of both are always parsed. The connection checks with
+//! [`Frame::frame_type`] whether the extension was negotiated.
 
 pub mod error;
 pub mod frame;

@@ -1,16 +1,16 @@
-//! The cursor everything is parsed with.
+//! The cursor that all parsers use.
 
 use std::fmt;
 
 use super::varint::VARINT_MAX;
 
-/// The bytes ended before the value did.
+/// The input ended before the value was complete.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub struct UnexpectedEnd;
 
 impl fmt::Display for UnexpectedEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the bytes ended before the value did")
+        f.write_str("unexpected end of input")
     }
 }
 
@@ -20,12 +20,12 @@ impl std::error::Error for UnexpectedEnd {}
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
-    /// Length of the slice that reading began with; `rest` is always its tail.
+    /// Length of the original slice; `rest` is always its tail.
     total: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// A cursor at the first of `bytes`.
+    /// A cursor at the start of `bytes`.
     #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, total: bytes.len() }
@@ -37,25 +37,25 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// Whether everything was read.
+    /// Whether all bytes were read.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Bytes read so far: the index of the next one in the slice given to [`Reader::new`].
+    /// Bytes read so far: the index of the next byte in the slice passed to [`Reader::new`].
     #[inline]
     pub const fn position(&self) -> usize {
         self.total - self.rest.len()
     }
 
-    /// What is left, without consuming it.
+    /// The remaining bytes, without consuming them.
     #[inline]
     pub const fn peek(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Takes all that is left.
+    /// Takes all remaining bytes.
     #[inline]
     pub const fn rest(&mut self) -> &'a [u8] {
         let rest = self.rest;
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes `N` bytes by value.
+    /// Takes `N` bytes as an array.
     #[inline]
     pub const fn array<const N: usize>(&mut self) -> Result<[u8; N], UnexpectedEnd> {
         match self.rest.split_first_chunk() {
@@ -93,23 +93,24 @@ impl<'a> Reader<'a> {
         self.array().map(u8::from_be_bytes)
     }
 
-    /// Takes two bytes, most significant first.
+    /// Takes two bytes in network byte order.
     #[inline]
     pub fn u16(&mut self) -> Result<u16, UnexpectedEnd> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// Takes four bytes, most significant first.
+    /// Takes four bytes in network byte order.
     #[inline]
     pub fn u32(&mut self) -> Result<u32, UnexpectedEnd> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Takes a variable-length integer (RFC 9000 §16), of any of its four lengths; at most 2^62-1.
+    /// Takes a variable-length integer (RFC 9000 §16), at most 2^62-1, in any of the four lengths.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, UnexpectedEnd> {
-        // A branch for each length: lengths repeat from packet to packet, so a predicted branch lets the next read begin
-        // before this one's bytes have arrived. Computing the length instead makes every read wait for the one before.
+        // One branch per length. Lengths repeat from packet to packet, so a correctly predicted
+        // branch lets the next read start before this one completes. Computing the length instead
+        // would make every read depend on the one before.
         Ok(match self.rest.first().ok_or(UnexpectedEnd)? >> 6 {
             0 => u64::from(self.u8()?),
             1 => u64::from(self.u16()? & 0x3fff),
@@ -118,7 +119,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Takes a variable-length integer, then as many bytes as it says.
+    /// Takes a variable-length integer and then as many bytes as its value.
     #[inline]
     pub fn prefixed(&mut self) -> Result<&'a [u8], UnexpectedEnd> {
         let mut ahead = self.clone();
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_move_the_cursor_and_failures_do_not() {
+    fn failed_reads_do_not_move_the_cursor() {
         let mut reader = Reader::new(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!(reader.u8(), Ok(1));
         assert_eq!(reader.u16(), Ok(0x0203));
@@ -156,7 +157,7 @@ mod tests {
         let mut reader = Reader::new(&[3, 1, 2]);
         assert_eq!(reader.prefixed(), Err(UnexpectedEnd));
         assert_eq!(reader.position(), 0);
-        // The largest length there is must not overflow anything.
+        // The largest length must not overflow.
         assert_eq!(Reader::new(&[0xff; 9]).prefixed(), Err(UnexpectedEnd));
         let mut reader = Reader::new(&[2, 1, 2, 9]);
         assert_eq!(reader.prefixed(), Ok(&[1, 2][..]));

@@ -1,4 +1,5 @@
-//! All pairs of addresses between which this host can send, and which of them lie between the same two cards.
+//! All pairs of addresses between which this host can send, and which of them lie between the same
+//! two cards.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +11,7 @@ use super::slots::{Slot, Slots};
 use super::{Reachable, Rejected};
 use crate::paths::is_link_local;
 
-/// One of our addresses, one of theirs, and a way between them.
+/// A local address, a remote address, and how one is reached from the other.
 #[derive(Debug)]
 pub(super) struct Pair {
     /// Index into [`Pairs::slots`].
@@ -25,7 +26,7 @@ pub(super) struct Pair {
     remote_index: usize,
 }
 
-/// What makes a pair better than another one between the same cards; smaller is better.
+/// Ranks the pairs between the same cards; smaller is better.
 type Rank = (u8, bool, bool, usize, usize);
 
 /// The pairs, grouped.
@@ -41,7 +42,7 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// Asks for every pair that may work.
+    /// Tests every pair that may work.
     pub(super) fn find(slots: Slots, reachable: &mut Reachable<'_>) -> Self {
         let mut pairs = Vec::new();
         let mut rejected = Vec::new();
@@ -80,7 +81,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn run(&self, reachable: &mut Reachable<'_>, pairs: &mut Vec<Pair>, rejected: &mut Vec<Rejected>) {
-        // The most telling reason why no address of the slot goes with the remote one.
+        // The most specific reason why no address of the slot fits the remote one.
         let mut unfit = Unused::OtherFamily;
         let mut is_settled = false;
         for (local_index, address) in self.slot.addresses.iter().enumerate() {
@@ -128,8 +129,8 @@ impl Search<'_> {
     }
 }
 
-/// How packets would get from `local` to `remote`, if the routes allow it; or why they cannot, with nothing to say where the
-/// families differ.
+/// How packets would get from `local` to `remote` if the routes allow it, or why they cannot;
+/// `None` as the reason where the families differ.
 fn link(local: &InterfaceAddress, remote: SocketAddr, slots: &Slots) -> Result<Link, Option<Unused>> {
     let (from, to) = (local.ip, remote.ip());
     if from.is_ipv4() != to.is_ipv4() {
@@ -171,7 +172,8 @@ fn scoped(remote: SocketAddr, scope_id: u32) -> SocketAddr {
     }
 }
 
-/// Whether an address means the same host everywhere. Pairs of one kind go first, as in RFC 6724, section 5, rules 2 and 6.
+/// Whether an address means the same host everywhere. Pairs of one kind go first, as in RFC 6724,
+/// section 5, rules 2 and 6.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Public,
@@ -188,10 +190,11 @@ fn kind(ip: IpAddr) -> Kind {
     if is_private || is_link_local(ip) { Kind::Private } else { Kind::Public }
 }
 
-/// Gives each pair the number of the receiver's card: addresses that lie on the same of our links, the k-th IPv4 with the k-th
-/// IPv6. Returns how many cards there are.
+/// Gives each pair the number of the receiver's card: addresses that lie on the same of our links,
+/// the k-th IPv4 with the k-th IPv6. Returns how many cards there are.
 fn number_cards(pairs: &mut [Pair]) -> usize {
-    // For each remote address the slots on whose links it lies; for addresses behind routes that is none.
+    // For each remote address the slots on whose links it lies; for addresses behind routes that is
+    // none.
     let mut links: BTreeMap<usize, (bool, Vec<usize>)> = BTreeMap::new();
     for pair in pairs.iter() {
         let (_, slots) = links.entry(pair.remote_index).or_insert_with(|| (pair.remote.is_ipv6(), Vec::new()));

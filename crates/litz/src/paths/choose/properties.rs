@@ -1,4 +1,4 @@
-//! What holds for every host and every ticket.
+//! Properties that hold for every host and every ticket.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,8 @@ prop_compose! {
     }
 }
 
-/// Interfaces between which and some remote address packets can flow, found the slow way: by what was chosen or spared.
+/// Interfaces between which and some remote address packets can flow, derived from the chosen and
+/// the spare paths.
 fn usable(choice: &Choice) -> BTreeSet<String> {
     let chosen = choice.candidates.iter().filter_map(|path| path.device.clone());
     let spare = choice.rejected.iter().filter(|rejected| rejected.why.is_spare());
@@ -62,7 +63,8 @@ proptest! {
         prop_assert!(choice.candidates.len() <= most);
         prop_assert_eq!(&world.choose(&remotes, &[], limit).unwrap(), &choice, "deterministic");
 
-        // With ports of the system's choice, 4-tuples differ; the same addresses come again only when asked for.
+        // With ports of the system's choice, 4-tuples differ; the same addresses come again only
+        // when asked for.
         let mut seen = BTreeSet::new();
         for path in &choice.candidates {
             prop_assert_eq!(path.local.port(), 0);
@@ -90,17 +92,18 @@ proptest! {
         } else {
             prop_assert!(usable.iter().all(|device| uses(device) <= 1), "{:#?}", choice);
         }
-        // With a wish there is no gap between what is possible and what is taken: ports fill it.
+        // With a requested number of paths, ports fill the gap up to it.
         if let (Some(limit), false) = (limit, choice.candidates.is_empty()) {
             prop_assert_eq!(choice.candidates.len(), limit);
         }
-        // Without any way, no spare one is hidden.
+        // If nothing was chosen, no spare path exists either.
         if choice.candidates.is_empty() {
             prop_assert!(usable.is_empty(), "{:#?}", choice);
         }
     }
 
-    /// Against a slow search: no choice of distinct cards is larger than the one that rule 1 finds, within one class.
+    /// Against a slow search: no choice of distinct cards is larger than the one that rule 1 finds,
+    /// within one class.
     #[test]
     fn as_many_cards_as_possible_meet(ways in prop::collection::vec(prop::collection::vec(any::<bool>(), 4), 4)) {
         let mut world = World::new(&["e0 10.0.0.1/24", "e1 10.0.1.1/24", "e2 10.0.2.1/24", "e3 10.0.3.1/24"]);

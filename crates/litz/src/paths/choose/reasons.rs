@@ -1,4 +1,5 @@
-//! Why something is used, is not used, or cannot be asked for: in types, and in words for the user.
+//! The reasons why something is used, is not used, or is rejected as a request, with their messages
+//! for the user.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,7 +9,7 @@ use std::net::IpAddr;
 pub struct Reason {
     /// How this host gets there.
     pub link: Link,
-    /// What it is used for.
+    /// The rule that chose it.
     pub turn: Turn,
 }
 
@@ -20,14 +21,14 @@ pub enum Link {
     SameHost,
     /// Both are in one subnet.
     SameSubnet {
-        /// The bits that say so.
+        /// The length of the common prefix in bits.
         prefix_len: u8,
     },
     /// Both are IPv6 link-local addresses, which may or may not be on the same link.
     LinkLocal,
     /// Over a route, to a public address.
     Route,
-    /// Over a route, to a private address: it may mean another host there.
+    /// Over a route, to a private address, which may belong to another host there.
     PrivateRoute,
 }
 
@@ -37,9 +38,9 @@ pub enum Link {
 pub enum Turn {
     /// Neither end was used before.
     Pair,
-    /// So that the interface is not idle.
+    /// The interface would be idle otherwise.
     IdleInterface,
-    /// So that the receiver's address is not idle.
+    /// The receiver's address would be idle otherwise.
     IdleRemote,
     /// `--paths` asks for more: another pair of used ends.
     MorePairs,
@@ -57,7 +58,7 @@ pub enum Turn {
 pub enum Unused {
     /// It leads to this host only.
     Loopback,
-    /// The interface is switched off.
+    /// The interface is down.
     Down,
     /// The interface has no carrier.
     NoCarrier,
@@ -65,15 +66,15 @@ pub enum Unused {
     NoAddress,
     /// The interface has no address of the remote one's family.
     OtherFamily,
-    /// A link-local address and one of another kind.
+    /// Only one of the two addresses is link-local.
     LinkLocal,
-    /// The address is one of ours too.
+    /// This host has the address too.
     OwnAddress,
     /// The address is not one host's, or has port 0.
     NotAHost,
     /// Beyond [`REMOTES_MAX`](super::REMOTES_MAX).
     TooMany,
-    /// The routes, or the address, do not allow it: what the system said.
+    /// The routes or the address do not allow it; holds the system's error.
     NoRoute(String),
     /// Another address pair between the same two cards is used.
     PairUsed,
@@ -81,15 +82,15 @@ pub enum Unused {
     EndsUsed,
     /// Another path has this local address and port.
     PortTaken,
-    /// More paths than this are not wanted.
+    /// The limit on the number of paths is reached.
     BeyondLimit(usize),
 }
 
-/// Why `--path` cannot be followed, in words for the user.
+/// Errors of `--path` and `--paths`, with messages for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChooseError {
-    /// The system did not say which interfaces there are.
+    /// The system's list of interfaces could not be read.
     NoTable(String),
     /// No interface has this name.
     UnknownInterface {
@@ -119,7 +120,7 @@ pub enum ChooseError {
 }
 
 impl Link {
-    /// A short word that does not change: for programs.
+    /// A stable identifier for programs.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -144,7 +145,7 @@ impl Link {
 }
 
 impl Turn {
-    /// A short word that does not change: for programs.
+    /// A stable identifier for programs.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -166,7 +167,7 @@ impl Unused {
         matches!(self, Self::PairUsed | Self::EndsUsed | Self::BeyondLimit(_))
     }
 
-    /// A short word that does not change: for programs.
+    /// A stable identifier for programs.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
@@ -227,18 +228,18 @@ impl fmt::Display for Unused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Loopback => "loopback leads to this host only",
-            Self::Down => "switched off (`ip link set NAME up` switches it on)",
-            Self::NoCarrier => "no carrier: no cable, or nobody at its other end",
+            Self::Down => "the interface is down (`ip link set NAME up` enables it)",
+            Self::NoCarrier => "no carrier: check the cable and the device at its other end",
             Self::NoAddress => "it has no IP address",
             Self::OtherFamily => "it has no address of this family",
             Self::LinkLocal => "a link-local address reaches link-local addresses of its own link only",
             Self::OwnAddress => "this host has the address too",
             Self::NotAHost => "not the address of one host",
             Self::TooMany => "more addresses than are considered",
-            Self::NoRoute(said) => return write!(f, "no way: {said}"),
+            Self::NoRoute(said) => return write!(f, "not reachable: {said}"),
             Self::PairUsed => "other addresses of the same pair are used",
             Self::EndsUsed => "both ends are used already (a greater --paths takes it)",
-            Self::PortTaken => "another path has this local address and port",
+            Self::PortTaken => "another path uses this local address and port",
             Self::BeyondLimit(limit) => return write!(f, "beyond the limit of {limit} (see --paths)"),
         })
     }

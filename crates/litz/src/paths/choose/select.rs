@@ -7,13 +7,13 @@ use super::reasons::{Reason, Turn, Unused};
 use super::{Candidate, Choice, Rejected};
 use crate::paths::device_to_bind;
 
-/// How many paths, and of which kind.
+/// The number and kind of paths to choose.
 pub(super) struct Wish {
     /// The most.
     pub(super) limit: usize,
     /// Go on until there are that many.
     pub(super) fill: bool,
-    /// By the rule, not by `--path`.
+    /// The rules choose, not `--path`.
     pub(super) automatic: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn select(pairs: Pairs, wish: &Wish) -> Choice {
         pairs: &pairs,
     };
     selection.match_cards();
-    // Inside one host there are no cards to keep busy.
+    // Paths inside one host use no cards, so rules 2 and 3 do not apply.
     if !pairs.is_loop {
         selection.use_idle_slots();
         if wish.automatic {
@@ -56,14 +56,15 @@ struct Selection<'a> {
     limit: usize,
     /// Indices of pairs, in the order in which the rules took them.
     chosen: Vec<(usize, Turn)>,
-    /// Pairs that a rule wanted and did not get.
+    /// Pairs that a rule selected but could not use, with the reason.
     settled: BTreeMap<usize, Unused>,
     slot_uses: Vec<usize>,
     card_uses: Vec<usize>,
 }
 
 impl Selection<'_> {
-    /// Rule 1: for each class of links, the most pairs in which nobody occurs twice. What a better class has paired stays.
+    /// Rule 1: for each class of links, the most pairs in which no interface and no card occurs
+    /// twice. Pairs of a better class stay.
     fn match_cards(&mut self) {
         let classes: BTreeSet<u8> = self.groups().map(|(_, best)| self.pairs.pairs[best].link.class()).collect();
         for class in classes {
@@ -210,9 +211,9 @@ fn add_ports(candidates: &mut Vec<Candidate>, limit: usize) {
     }
 }
 
-/// The most pairs of a slot and a card in which nobody occurs twice, as card → slot (Kuhn's method: who finds all friends
-/// taken asks one of them to move). Slots are served in order, and nobody moves while a friend is free, so the first go
-/// together with the first.
+/// A maximum matching of slots and cards, as card → slot (Kuhn's algorithm with augmenting paths).
+/// Slots are matched in order, and no slot is reassigned while one of its cards is free, so the
+/// first slots are matched with the first cards.
 fn matching(friends: &BTreeMap<usize, Vec<usize>>) -> BTreeMap<usize, usize> {
     let mut partners = BTreeMap::new();
     for &slot in friends.keys() {
@@ -221,7 +222,8 @@ fn matching(friends: &BTreeMap<usize, Vec<usize>>) -> BTreeMap<usize, usize> {
     partners
 }
 
-/// Finds a card for `slot`. Recursion is no deeper than there are cards, [`REMOTES_MAX`](super::REMOTES_MAX) at most.
+/// Finds a card for `slot`. Recursion is no deeper than there are cards,
+/// [`REMOTES_MAX`](super::REMOTES_MAX) at most.
 fn seat(
     slot: usize,
     friends: &BTreeMap<usize, Vec<usize>>,

@@ -1,4 +1,5 @@
-//! Where paths can begin and end: our interfaces, or what `--path` says in their place, and the receiver's addresses.
+//! The possible ends of paths: the local interfaces, or the values of `--path` in their place, and
+//! the receiver's addresses.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +19,8 @@ pub(super) struct Slot {
     /// Those a path may begin at; empty if it cannot.
     pub(super) addresses: Vec<InterfaceAddress>,
     pub(super) port: u16,
-    /// The only remote address it takes, as an index into [`Slots::remotes`]; none takes those of the ticket.
+    /// The only remote address it takes, as an index into [`Slots::remotes`]; none takes those of
+    /// the ticket.
     pub(super) remote: Option<usize>,
     pub(super) backup: bool,
 }
@@ -33,7 +35,7 @@ pub(super) struct Slots {
     pub(super) ticket_count: usize,
     /// All remote addresses are this host's.
     pub(super) same_host: bool,
-    /// Nothing was said with `--path`, and all remote addresses are this host's.
+    /// No `--path` was given, and all remote addresses are this host's.
     pub(super) is_loop: bool,
     pub(super) rejected: Vec<Rejected>,
 }
@@ -63,7 +65,8 @@ impl Slots {
         Ok(Self { slots, remotes, ticket_count, same_host, is_loop, rejected }.without_ours(&own))
     }
 
-    /// Drops remote addresses that are ours, unless all are. Their places stay, so that indices keep their meaning.
+    /// Drops remote addresses that this host has, unless it has all of them. Their entries stay, so
+    /// that indices stay valid.
     fn without_ours(mut self, own: &BTreeSet<IpAddr>) -> Self {
         if self.same_host {
             return self;
@@ -71,7 +74,7 @@ impl Slots {
         for remote in &self.remotes {
             let why = match remote.ip() {
                 ip if ip.is_loopback() => Unused::Loopback,
-                // On another link, somebody else may have the same link-local address.
+                // On another link, another host may have the same link-local address.
                 ip if own.contains(&ip) && !crate::paths::is_link_local(ip) => Unused::OwnAddress,
                 _ => continue,
             };
@@ -105,7 +108,8 @@ fn usable_remotes(remotes: &[SocketAddr], rejected: &mut Vec<Rejected>) -> Vec<S
     usable
 }
 
-/// The index of the remote address that `path` asks for, which is added if the ticket does not name it.
+/// The index of the remote address that `path` asks for, which is added if the ticket does not name
+/// it.
 fn remote_of(
     path: &PathSpec,
     ticket: &[SocketAddr],
@@ -189,7 +193,7 @@ fn by_path(
     Ok(slots)
 }
 
-/// The interface at which `path` begins, and its address if it says one.
+/// The interface at which `path` begins, and its address if one is given.
 fn place_of<'a>(path: &PathSpec, interfaces: &'a [Interface]) -> Result<(&'a Interface, Option<IpAddr>), ChooseError> {
     match &path.local {
         LocalSpec::Interface(name) => {
@@ -208,7 +212,7 @@ fn place_of<'a>(path: &PathSpec, interfaces: &'a [Interface]) -> Result<(&'a Int
     }
 }
 
-/// Why no path can begin at the interface, if none can.
+/// The reason why no path can begin at the interface, if there is one.
 fn defect(interface: &Interface) -> Option<Unused> {
     if !interface.is_up {
         Some(Unused::Down)

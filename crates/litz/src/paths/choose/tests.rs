@@ -12,7 +12,8 @@ pub(super) struct World {
 }
 
 impl World {
-    /// From lines like `eth0 10.0.0.1/24 fd00::1/64`; `down`, `idle` (no carrier) and `loopback` may stand among the addresses.
+    /// From lines like `eth0 10.0.0.1/24 fd00::1/64`; `down`, `idle` (no carrier) and `loopback`
+    /// may stand among the addresses.
     pub(super) fn new(lines: &[&str]) -> Self {
         let interfaces = lines.iter().zip(1..).map(|(line, index)| interface(line, index)).collect();
         Self { interfaces, blocked: BTreeSet::new() }
@@ -62,7 +63,7 @@ fn interface(line: &str, index: u32) -> Interface {
     }
 }
 
-/// An address of the ticket; port 4433 unless it says another.
+/// An address of the ticket; port 4433 unless it has another.
 fn socket(text: &str) -> SocketAddr {
     text.parse().unwrap_or_else(|_| SocketAddr::new(text.parse().unwrap(), 4433))
 }
@@ -122,7 +123,7 @@ fn two_cards_to_one_and_one_to_two_make_two_paths() {
 }
 
 #[test]
-fn who_can_go_elsewhere_makes_room_for_who_cannot() {
+fn a_slot_with_an_alternative_yields_to_one_without() {
     // In order alone, `a` would take the only card that `b` reaches.
     let world = World::new(&["a 10.1.0.1/16", "b 10.2.0.1/16"]).without_route("b", "192.0.2.2");
     let world = World { interfaces: vec![interface("a 10.9.0.1/24", 1), interface("b 10.8.0.1/24", 2)], ..world };
@@ -132,7 +133,8 @@ fn who_can_go_elsewhere_makes_room_for_who_cannot() {
 
 #[test]
 fn a_subnet_pair_is_not_given_up_for_one_more_routed_pair() {
-    // `b` reaches 10.1.0.2 by route only; `a` is in its subnet and also has a route to the other one.
+    // `b` reaches 10.1.0.2 by route only; `a` is in its subnet and also has a route to the other
+    // one.
     let world = World::new(&["a 10.1.0.1/24", "b 10.2.0.1/24"]).without_route("b", "192.0.2.1");
     let choice = world.choose(&["10.1.0.2", "192.0.2.1"], &[], None).unwrap();
     assert_eq!(short(&choice.candidates[0]), "a 10.1.0.1 > 10.1.0.2");
@@ -167,7 +169,7 @@ fn cards_in_one_subnet_pair_their_families_by_order() {
 fn over_routes_an_address_that_needs_no_translator_goes_first() {
     let world = World::new(&["a 192.168.0.5/24 2001:db8::5/64"]);
     assert_eq!(world.paths(&["203.0.113.9", "2001:db8:9::9"], &[], None), ["a 2001:db8::5 > 2001:db8:9::9"]);
-    // A private address behind a route is somebody else's, more often than not.
+    // A private address behind a route usually belongs to another network.
     assert_eq!(world.paths(&["192.168.7.9", "2001:db8:9::9"], &[], None), ["a 2001:db8::5 > 2001:db8:9::9"]);
     let public = World::new(&["a 198.51.100.5/24 2001:db8::5/64"]);
     assert_eq!(public.paths(&["203.0.113.9", "2001:db8:9::9"], &[], None), ["a 198.51.100.5 > 203.0.113.9"]);
@@ -200,7 +202,7 @@ fn a_limit_keeps_the_best() {
 }
 
 #[test]
-fn what_cannot_carry_packets_is_named_with_its_reason() {
+fn unusable_interfaces_and_addresses_are_listed_with_the_reason() {
     let world = World::new(&[
         "lo 127.0.0.1/8 loopback",
         "off 10.1.0.5/24 down",
@@ -289,7 +291,7 @@ fn a_port_is_bound_once() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_told_with_what_could_be() {
+fn an_impossible_request_is_rejected_with_the_alternatives() {
     let world = World::new(&["lo 127.0.0.1/8 loopback", "eth0 10.1.0.1/24", "wlan0 down"]);
     let error =
         |paths: &[&str], limit| world.choose(&["10.1.0.2:1", "10.1.0.3:2"], paths, limit).unwrap_err().to_string();

@@ -55,11 +55,12 @@ fn a_host_of_many_addresses_gives_each_card_its_turn() {
     let many: Vec<String> = (1..30).map(|last| format!("10.1.0.{last}/24")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let places = plan(&[card("a", 2, &many), card("b", 3, &["10.2.0.1/24"])], None);
-    assert_eq!(places.len(), ADDRESSES_MAX);
+    assert_eq!(places.len(), PLACES_MAX);
     assert_eq!(short(&places)[..2], ["a 10.1.0.1", "b 10.2.0.1"]);
 }
 
-/// A host whose ports are taken as told; closed sockets are not tracked, because every search opens anew.
+/// A host with the given ports taken; closed sockets are not tracked, because every search opens
+/// anew.
 struct Ports {
     next: u16,
     taken: BTreeMap<IpAddr, Vec<u16>>,
@@ -93,7 +94,7 @@ fn the_search_ends_at_the_first_port_that_is_free_everywhere() {
     assert_eq!(listening.port, 5003);
     assert!(listening.sockets.iter().all(|(place, at)| at.port() == 5003 && at.ip() == place.address.ip));
     assert_eq!(short(&listening.skipped.iter().map(|(place, _)| place.clone()).collect::<Vec<_>>()), ["a fd01::1"]);
-    let named: Vec<String> = listening.ticket_addresses().iter().map(ToString::to_string).collect();
+    let named: Vec<String> = listening.addresses().iter().map(ToString::to_string).collect();
     assert_eq!(named, ["10.1.0.1:5003", "10.1.0.2:5003", "10.9.0.1:5003"], "what was skipped is not named");
 }
 

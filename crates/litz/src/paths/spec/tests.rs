@@ -50,7 +50,7 @@ fn every_form_is_read_as_documented() {
             PathSpec { local_port: 5, remote: ip("2001:db8::2"), remote_port: Some(6), ..address("2001:db8::1") },
         ),
         ("eth0-fe80::2", PathSpec { remote: ip("fe80::2"), ..interface("eth0") }),
-        // Names of interfaces contain what they like.
+        // Interface names may contain other characters.
         ("br-12ab34cd", interface("br-12ab34cd")),
         ("br-1.20", interface("br-1.20")),
         ("br-lan.20-10.0.0.1", PathSpec { remote: ip("10.0.0.1"), ..interface("br-lan.20") }),
@@ -62,7 +62,7 @@ fn every_form_is_read_as_documented() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_what_is_right() {
+fn errors_name_the_fault_and_the_expected_form() {
     let table = [
         ("", "LOCAL-REMOTE"),
         ("eth0-", "LOCAL-REMOTE"),
@@ -96,7 +96,7 @@ fn what_is_wrong_is_told_with_what_is_right() {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic_and_what_it_reads_it_writes(text in "([a-z0-9.:,\\[\\]-]|backup|::){0,24}") {
+    fn no_text_panics_and_parsed_text_is_written_back(text in "([a-z0-9.:,\\[\\]-]|backup|::){0,24}") {
         if let Ok(spec) = text.parse::<PathSpec>() {
             prop_assert_eq!(spec.to_string().parse(), Ok(spec));
         }

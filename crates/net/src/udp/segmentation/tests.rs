@@ -3,11 +3,11 @@ use std::net::Ipv4Addr;
 
 use super::*;
 
-/// A device that carries datagrams until it is told to refuse, and a wire on which they can be seen.
+/// A device that sends datagrams until it is told to fail, and a record of the sent datagrams.
 #[derive(Default)]
 struct Device {
     segments: bool,
-    /// What the next calls report; `None` and afterwards: success.
+    /// The results of the next calls; `None` and afterwards: success.
     script: VecDeque<Option<Errno>>,
     wire: Vec<(Option<Ecn>, Vec<u8>)>,
     calls: usize,
@@ -46,7 +46,7 @@ fn assert_carried(device: &Device, expected: &[&[u8]]) {
 }
 
 #[test]
-fn a_device_that_cannot_segment_gets_every_datagram_once_and_is_not_asked_again() {
+fn without_segmentation_support_each_datagram_is_sent_once_and_offload_is_disabled() {
     let mut device = Device::default();
     let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());
     segmentation.send(&mut device, &mut counters, &batch(b"aabbc")).unwrap();
@@ -58,7 +58,7 @@ fn a_device_that_cannot_segment_gets_every_datagram_once_and_is_not_asked_again(
 }
 
 #[test]
-fn segmentation_is_not_blamed_when_the_first_datagram_fails_alone() {
+fn segmentation_stays_enabled_if_the_first_datagram_fails_alone() {
     for (errno, too_large) in [(Errno::MSGSIZE, true), (Errno::INVAL, false)] {
         let mut device =
             Device { segments: true, script: [Some(Errno::INVAL), Some(errno)].into(), ..Device::default() };
@@ -72,9 +72,10 @@ fn segmentation_is_not_blamed_when_the_first_datagram_fails_alone() {
 }
 
 #[test]
-fn the_rest_of_a_split_batch_is_kept_and_goes_first() {
+fn the_rest_of_a_split_batch_is_kept_and_sent_first() {
     for errno in [Errno::AGAIN, Errno::NOBUFS] {
-        // Segmentation refused, first datagram sent, no room for the second, nor at the first flush, but for one at the next.
+        // Segmentation fails, the first datagram is sent, the second finds no space, nor does the
+        // first flush, but one datagram at the second flush does.
         let script = [Some(Errno::IO), None, Some(errno), Some(errno), None, Some(errno)].into();
         let mut device = Device { script, ..Device::default() };
         let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());
@@ -94,7 +95,7 @@ fn the_rest_of_a_split_batch_is_kept_and_goes_first() {
 }
 
 #[test]
-fn a_refused_batch_that_was_not_split_is_not_kept() {
+fn a_rejected_batch_that_was_not_split_is_not_kept() {
     let mut device = Device { segments: true, script: [Some(Errno::AGAIN)].into(), ..Device::default() };
     let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());
     let result = segmentation.send(&mut device, &mut counters, &batch(b"aabb"));
@@ -104,7 +105,7 @@ fn a_refused_batch_that_was_not_split_is_not_kept() {
 }
 
 #[test]
-fn long_batches_go_in_pieces_of_what_one_call_takes() {
+fn long_batches_are_sent_in_pieces() {
     let mut device = Device { segments: true, ..Device::default() };
     let (mut segmentation, mut counters) = (Segmentation::new(2), SocketCounters::default());
     segmentation.send(&mut device, &mut counters, &batch(b"aabbccdde")).unwrap();
@@ -113,7 +114,7 @@ fn long_batches_go_in_pieces_of_what_one_call_takes() {
 }
 
 #[test]
-fn a_rest_that_cannot_be_sent_does_not_hold_up_or_fail_what_follows() {
+fn an_unsendable_rest_neither_blocks_nor_fails_later_sends() {
     let script = [Some(Errno::IO), None, Some(Errno::AGAIN), Some(Errno::NETUNREACH)].into();
     let mut device = Device { script, ..Device::default() };
     let (mut segmentation, mut counters) = (Segmentation::new(64), SocketCounters::default());

@@ -1,13 +1,14 @@
-//! CoDel against drop-tail, under a source that backs off as TCP does.
+//! CoDel compared with drop-tail, for a source that reduces its window as TCP does.
 
 use super::*;
 use crate::{CoDel, Discipline, Ecn};
 
-/// One second of transmission at the rate of the link: what a window can be at most.
+/// One second of transmission at the link's rate: the upper bound of the window.
 const WINDOW_MAX: f64 = 1000.0;
 
-/// A source with a window that halves once a round trip in which a packet was lost or marked, and grows by one packet
-/// a round trip. Over 8 Mb/s and 40 ms of round trip, for a minute. The link's counters of the last 50 s.
+/// A source whose window halves once per round trip with a lost or marked packet, and otherwise
+/// grows by one packet per round trip. It runs over 8 Mb/s with a round trip of 40 ms for one
+/// minute. Returns the link's counters of the last 50 s.
 fn run_responsive(discipline: Discipline, packet: LengthOnly) -> LinkStats {
     let config = LinkConfig {
         rate: Some(Rate::from_mbps(8)),
@@ -19,7 +20,7 @@ fn run_responsive(discipline: Discipline, packet: LengthOnly) -> LinkStats {
     let mut forward = Link::new(config, Rng::from_seed(0));
     let back = LinkConfig { delay: Duration::from_millis(20), queue_bytes: u64::MAX, ..LinkConfig::default() };
     let mut backward = Link::new(back, Rng::from_seed(0));
-    let (mut now, mut window, mut in_flight, mut gone, mut marks) = (Instant::ZERO, 10.0_f64, 0_u64, 0, 0);
+    let (mut now, mut window, mut in_flight, mut undelivered, mut marks) = (Instant::ZERO, 10.0_f64, 0_u64, 0, 0);
     let mut backed_off = Instant::ZERO;
     let mut at_ten_seconds = None;
     while now < ms(60_000) {
@@ -38,8 +39,8 @@ fn run_responsive(discipline: Discipline, packet: LengthOnly) -> LinkStats {
             in_flight -= 1;
             window = (window + 1.0 / window).min(WINDOW_MAX);
         }
-        let newly_gone = forward.stats().gone() - gone;
-        gone += newly_gone;
+        let newly_gone = forward.stats().undelivered() - undelivered;
+        undelivered += newly_gone;
         in_flight -= newly_gone;
         if (newly_gone > 0 || signalled) && now.saturating_since(backed_off) > Duration::from_millis(60) {
             (window, backed_off) = ((window / 2.0).max(1.0), now);
@@ -69,8 +70,8 @@ fn codel_keeps_the_queue_near_its_target_and_the_line_busy() {
 
     assert!(tail.overflowed > 0 && tail.dropped_by_codel == 0, "{tail:?}");
     assert!(codel.overflowed == 0 && codel.dropped_by_codel > 10, "{codel:?}");
-    assert!(marked.gone() == 0 && marked.marked > 10, "{marked:?}");
-    // 50 s at 1 MB/s are 50 MB.
+    assert!(marked.undelivered() == 0 && marked.marked > 10, "{marked:?}");
+    // 50 s at 1 MB/s is 50 MB.
     for (stats, bytes_least) in [(&tail, 49_000_000), (&codel, 40_000_000), (&marked, 40_000_000)] {
         assert!(stats.delivered_bytes > bytes_least, "{stats:?}");
     }
@@ -80,7 +81,7 @@ fn codel_keeps_the_queue_near_its_target_and_the_line_busy() {
 }
 
 #[test]
-fn the_byte_bound_holds_beside_codel() {
+fn the_byte_limit_holds_under_codel() {
     let config = LinkConfig {
         rate: Some(Rate::from_mbps(8)),
         queue_bytes: 5000,
@@ -92,7 +93,7 @@ fn the_byte_bound_holds_beside_codel() {
 }
 
 #[test]
-fn a_queue_bound_in_time_makes_no_packet_wait_longer() {
+fn a_queue_limited_in_time_bounds_the_wait() {
     let config = LinkConfig {
         rate: Some(Rate::from_mbps(8)),
         queue_delay: Some(Duration::from_millis(30)),
@@ -102,7 +103,7 @@ fn a_queue_bound_in_time_makes_no_packet_wait_longer() {
     for _ in 0..40 {
         link.send(Instant::ZERO, LengthOnly::new(1000));
     }
-    // One on the line, 30 ms in the queue.
+    // One in transmission, 30 ms in the queue.
     assert_eq!((link.held(), link.stats().overflowed), (31, 9));
     drain(&mut link, Instant::FAR_FUTURE);
     let stats = *link.stats();
@@ -112,7 +113,7 @@ fn a_queue_bound_in_time_makes_no_packet_wait_longer() {
 }
 
 #[test]
-fn codel_set_anew_begins_anew() {
+fn setting_codel_again_resets_its_state() {
     let with = |interval| LinkConfig {
         rate: Some(Rate::from_mbps(8)),
         discipline: Discipline::CoDel(CoDel { interval: Duration::from_millis(interval), ..CoDel::default() }),
@@ -126,7 +127,7 @@ fn codel_set_anew_begins_anew() {
     let before = link.stats().dropped_by_codel;
     assert!(before > 1, "{before}");
     link.set_config(ms(300), with(50));
-    // The first wait that the new one sees is that of the packet that starts at 301.
+    // The first wait seen by the new state is that of the packet that starts at 301.
     drain(&mut link, ms(350));
     assert_eq!(link.stats().dropped_by_codel, before);
     drain(&mut link, ms(351));

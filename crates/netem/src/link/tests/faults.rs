@@ -1,21 +1,21 @@
-//! Jitter and loss in bursts, as they show at the far end.
+//! Jitter and burst loss, observed at the receiver.
 
 use super::*;
-use crate::{BurstLoss, Jitter, Spread};
+use crate::{BurstLoss, Distribution, Jitter};
 
-fn jittery(spread: Spread, reorders: bool) -> LinkConfig {
+fn jittery(distribution: Distribution, reorders: bool) -> LinkConfig {
     LinkConfig {
         rate: Some(Rate::from_mbps(100)),
         delay: Duration::from_millis(20),
-        jitter: Some(Jitter { spread, reorders }),
+        jitter: Some(Jitter { distribution, reorders }),
         ..LinkConfig::default()
     }
 }
 
-const TAIL: Spread =
-    Spread::Pareto { scale: Duration::from_millis(1), shape_hundredths: 120, cap: Duration::from_millis(60) };
+const TAIL: Distribution =
+    Distribution::Pareto { scale: Duration::from_millis(1), shape_hundredths: 120, cap: Duration::from_millis(60) };
 
-/// A packet a millisecond; departures are 80 us later.
+/// One packet per millisecond; each departs 80 us later.
 fn run_spaced(config: LinkConfig, count: u32) -> Vec<(Duration, u32)> {
     let mut link = Link::new(config, Rng::from_seed(6));
     let mut arrivals = Vec::new();
@@ -30,32 +30,32 @@ fn run_spaced(config: LinkConfig, count: u32) -> Vec<(Duration, u32)> {
 }
 
 #[test]
-fn jitter_keeps_the_order_unless_it_is_told_otherwise() {
-    for spread in [
+fn jitter_keeps_the_order_unless_reordering_is_set() {
+    for distribution in [
         TAIL,
-        Spread::Uniform { max: Duration::from_millis(9) },
-        Spread::Normal { deviation: Duration::from_millis(9) },
+        Distribution::Uniform { max: Duration::from_millis(9) },
+        Distribution::Normal { deviation: Duration::from_millis(9) },
     ] {
-        let kept = run_spaced(jittery(spread, false), 5000);
-        assert!(kept.iter().map(|arrival| arrival.1).eq(0..5000), "{spread:?}");
-        let free = run_spaced(jittery(spread, true), 5000);
+        let kept = run_spaced(jittery(distribution, false), 5000);
+        assert!(kept.iter().map(|arrival| arrival.1).eq(0..5000), "{distribution:?}");
+        let free = run_spaced(jittery(distribution, true), 5000);
         let backward = free.windows(2).filter(|pair| pair[0].1 > pair[1].1).count();
-        assert!(backward > 500, "{backward} steps back: {spread:?}");
+        assert!(backward > 500, "{backward} steps back: {distribution:?}");
 
-        // The same draws: who keeps order arrives with the latest of those before.
+        // The same draws: with order kept, a packet arrives with the latest of those before it.
         let mut drawn = free.clone();
         drawn.sort_unstable_by_key(|arrival| arrival.1);
         let mut latest = Instant::ZERO;
         for (own, kept) in drawn.iter().zip(&kept) {
             latest = latest.max(ms(own.1.into()) + own.0);
-            assert_eq!(ms(kept.1.into()) + kept.0, latest, "{spread:?}");
+            assert_eq!(ms(kept.1.into()) + kept.0, latest, "{distribution:?}");
         }
     }
 }
 
 #[test]
-fn jitter_comes_beside_the_delay() {
-    let delays = run_spaced(jittery(Spread::Uniform { max: Duration::from_millis(9) }, true), 20_000);
+fn jitter_adds_to_the_delay() {
+    let delays = run_spaced(jittery(Distribution::Uniform { max: Duration::from_millis(9) }, true), 20_000);
     let mean_us = delays.iter().map(|arrival| arrival.0.as_micros()).sum::<u64>() / 20_000;
     // 24.5 ms; five standard errors of 9 ms / sqrt(12 * 20,000) are 92 us.
     assert!((24_400..24_600).contains(&mean_us), "{mean_us} us");
@@ -64,8 +64,8 @@ fn jitter_comes_beside_the_delay() {
 }
 
 #[test]
-fn a_shorter_delay_overtakes_also_under_jitter_that_keeps_order() {
-    let config = jittery(Spread::Uniform { max: Duration::from_millis(1) }, false);
+fn a_shorter_delay_overtakes_even_under_order_keeping_jitter() {
+    let config = jittery(Distribution::Uniform { max: Duration::from_millis(1) }, false);
     let mut link = Link::new(config.clone(), Rng::from_seed(0));
     link.send(ms(0), numbered(0, 1000));
     link.set_config(ms(1), LinkConfig { delay: Duration::from_millis(2), ..config });
@@ -75,7 +75,7 @@ fn a_shorter_delay_overtakes_also_under_jitter_that_keeps_order() {
 }
 
 #[test]
-fn jitter_and_bursts_shift_the_draws_of_no_other_fault() {
+fn jitter_and_burst_loss_do_not_shift_draws_of_other_faults() {
     let lossy = LinkConfig { loss: Ratio::new(1, 10), delay: Duration::from_millis(5), ..LinkConfig::default() };
     let numbers = |config: LinkConfig| -> Vec<u32> {
         let mut numbers: Vec<u32> = run_spaced(config, 3000).into_iter().map(|arrival| arrival.1).collect();
@@ -83,13 +83,13 @@ fn jitter_and_bursts_shift_the_draws_of_no_other_fault() {
         numbers
     };
     let plain = numbers(lossy.clone());
-    let jitter = Some(Jitter { spread: TAIL, reorders: true });
+    let jitter = Some(Jitter { distribution: TAIL, reorders: true });
     assert_eq!(numbers(LinkConfig { jitter, ..lossy.clone() }), plain);
 
     let bursty = LinkConfig { burst_loss: Some(BURSTS), ..lossy.clone() };
     let both = numbers(bursty.clone());
     let only_bursts = numbers(LinkConfig { loss: Ratio::ZERO, ..bursty });
-    // Who arrives through both is who arrives through each.
+    // The packets that arrive with both are those that arrive with each alone.
     let through_each: Vec<u32> =
         plain.iter().copied().filter(|number| only_bursts.binary_search(number).is_ok()).collect();
     assert_eq!(both, through_each);
@@ -104,7 +104,7 @@ const BURSTS: BurstLoss = BurstLoss {
 };
 
 #[test]
-fn bursts_are_counted_and_as_long_and_frequent_as_they_say() {
+fn burst_loss_matches_its_mean_loss_and_burst_length() {
     let config = LinkConfig { burst_loss: Some(BURSTS), ..LinkConfig::default() };
     let mut link = Link::new(config, Rng::from_seed(21));
     let (mut runs, mut was_lost) = (0_u64, false);
@@ -120,15 +120,16 @@ fn bursts_are_counted_and_as_long_and_frequent_as_they_say() {
     assert_conserved(&link);
     assert_eq!((stats.lost, stats.delivered + stats.lost_in_bursts), (0, 400_000));
     let loss = stats.lost_in_bursts as f64 / stats.offered as f64;
-    // 7,000 stays in the bad state: five standard errors are about 6 % for the loss; the seed is fixed.
+    // 7,000 stays in the bad state: five standard errors are about 6 % of the loss; the seed is
+    // fixed.
     assert!((loss / BURSTS.mean_loss() - 1.0).abs() < 0.05, "{loss} for {}", BURSTS.mean_loss());
     let burst = stats.lost_in_bursts as f64 / runs as f64;
     assert!((burst / BURSTS.mean_burst_packets() - 1.0).abs() < 0.05, "{burst} for {}", BURSTS.mean_burst_packets());
 }
 
 #[test]
-fn bursts_turned_off_and_on_begin_in_the_good_state() {
-    // Once bad, bad for long; good for long, too.
+fn re_enabled_burst_loss_begins_in_the_good_state() {
+    // A long stay in the bad state, then a long one in the good state.
     let rare = Ratio::from_millionths(1);
     let bad = BurstLoss { good_to_bad: Ratio::ONE, bad_to_good: rare, loss_good: Ratio::ZERO, loss_bad: Ratio::ONE };
     let with = |burst_loss| LinkConfig { burst_loss, ..LinkConfig::default() };
@@ -136,7 +137,7 @@ fn bursts_turned_off_and_on_begin_in_the_good_state() {
     link.send(at(0), LengthOnly::new(1));
     link.set_config(at(1), with(Some(BurstLoss { good_to_bad: rare, ..bad })));
     link.send(at(1), LengthOnly::new(1));
-    assert_eq!(link.stats().lost_in_bursts, 2, "other settings leave the chain where it is");
+    assert_eq!(link.stats().lost_in_bursts, 2, "other settings do not reset the chain");
     link.set_config(at(2), with(None));
     link.set_config(at(3), with(Some(BurstLoss { good_to_bad: rare, ..bad })));
     link.send(at(3), LengthOnly::new(1));

@@ -1,9 +1,10 @@
-//! The calling contract, whatever is set: late and spurious calls change no arrival, and the same seed gives the same run.
+//! The calling contract under random settings: late and spurious calls change no arrival, and the
+//! same seed gives the same run.
 
 use super::*;
-use crate::{BurstLoss, Change, CoDel, Discipline, Jitter, LineState, Schedule, Spread, Trace};
+use crate::{BurstLoss, Change, CoDel, Discipline, Distribution, Jitter, LineState, Schedule, Trace};
 
-/// A packet with a number, which can be marked.
+/// A packet with a number that supports marking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Tagged {
     number: usize,
@@ -36,14 +37,16 @@ fn ratio() -> impl Strategy<Value = Ratio> {
 }
 
 fn jitter() -> impl Strategy<Value = Option<Jitter>> {
-    let spread = (1..8_000_u64).prop_map(Duration::from_micros).prop_flat_map(|width| {
+    let distribution = (1..8_000_u64).prop_map(Duration::from_micros).prop_flat_map(|width| {
         prop_oneof![
-            Just(Spread::Uniform { max: width }),
-            Just(Spread::Normal { deviation: width }),
-            Just(Spread::Pareto { scale: width, shape_hundredths: 130, cap: width * 5 }),
+            Just(Distribution::Uniform { max: width }),
+            Just(Distribution::Normal { deviation: width }),
+            Just(Distribution::Pareto { scale: width, shape_hundredths: 130, cap: width * 5 }),
         ]
     });
-    prop::option::of((spread, any::<bool>()).prop_map(|(spread, reorders)| Jitter { spread, reorders }))
+    prop::option::of(
+        (distribution, any::<bool>()).prop_map(|(distribution, reorders)| Jitter { distribution, reorders }),
+    )
 }
 
 fn bursts() -> impl Strategy<Value = Option<BurstLoss>> {
@@ -62,12 +65,13 @@ fn delay() -> impl Strategy<Value = Duration> {
     (0..20_000_u64).prop_map(Duration::from_micros)
 }
 
-/// From a packet in 120 ms to one in 1.2 us, so that packets meet changes on the line and behind it.
+/// From one packet in 120 ms to one in 1.2 us, so that changes occur both during transmission and
+/// during propagation.
 fn rate() -> impl Strategy<Value = Rate> {
     (5..10_u32, 1..10_u64).prop_map(|(exponent, factor)| Rate::from_bps(10_u64.pow(exponent) * factor))
 }
 
-/// What may be scheduled beside a rate, or beside a trace.
+/// Changes that are valid with a rate, or with a trace.
 fn change(has_rate: bool) -> impl Strategy<Value = Change> {
     let speed = if has_rate {
         rate().prop_map(|rate| Change::Rate(Some(rate))).boxed()
@@ -88,7 +92,7 @@ fn change(has_rate: bool) -> impl Strategy<Value = Change> {
 }
 
 fn schedule(has_rate: bool) -> impl Strategy<Value = Option<Schedule>> {
-    // On the grid of the sends and of traces, so that many things happen in one nanosecond.
+    // On the grid of the sends and of traces, so that many events share a nanosecond.
     let changes = prop::collection::vec((0..60_u64, change(has_rate)), 0..12);
     prop::option::of((changes, any::<bool>()).prop_map(|(mut changes, repeats)| {
         changes.sort_by_key(|(millis, _)| *millis);
@@ -109,8 +113,8 @@ fn trace() -> impl Strategy<Value = Trace> {
     })
 }
 
-/// A pace and a schedule that may stand beside it.
-fn pace() -> impl Strategy<Value = (Option<Rate>, Option<Trace>, Option<Schedule>)> {
+/// A rate or trace and a schedule that is valid with it.
+fn capacity() -> impl Strategy<Value = (Option<Rate>, Option<Trace>, Option<Schedule>)> {
     prop_oneof![
         (rate(), schedule(true)).prop_map(|(rate, schedule)| (Some(rate), None, schedule)),
         (trace(), schedule(false)).prop_map(|(trace, schedule)| (None, Some(trace), schedule)),
@@ -129,33 +133,35 @@ fn discipline() -> impl Strategy<Value = Discipline> {
 fn config() -> impl Strategy<Value = LinkConfig> {
     let queue = (0..40_000_u64, prop::option::of(10..40_u64), discipline());
     let faults = (ratio(), bursts(), ratio(), ratio(), ratio());
-    (pace(), queue, faults, (delay(), jitter()), line_state()).prop_map(|(pace, queue, faults, delays, state)| {
-        let (rate, trace, schedule) = pace;
-        let (queue_bytes, queue_millis, discipline) = queue;
-        let (loss, burst_loss, reorder, duplicate, corrupt) = faults;
-        let queue_millis = queue_millis.filter(|_| rate.is_some() || trace.is_some());
-        LinkConfig {
-            rate,
-            trace,
-            delay: delays.0,
-            jitter: delays.1,
-            loss,
-            burst_loss,
-            reorder,
-            reorder_by: Duration::from_millis(2),
-            duplicate,
-            corrupt,
-            queue_bytes,
-            queue_delay: queue_millis.map(Duration::from_millis),
-            discipline,
-            overhead_bytes: 28,
-            state,
-            schedule,
-        }
-    })
+    (capacity(), queue, faults, (delay(), jitter()), line_state()).prop_map(
+        |(capacity, queue, faults, delays, state)| {
+            let (rate, trace, schedule) = capacity;
+            let (queue_bytes, queue_millis, discipline) = queue;
+            let (loss, burst_loss, reorder, duplicate, corrupt) = faults;
+            let queue_millis = queue_millis.filter(|_| rate.is_some() || trace.is_some());
+            LinkConfig {
+                rate,
+                trace,
+                delay: delays.0,
+                jitter: delays.1,
+                loss,
+                burst_loss,
+                reorder,
+                reorder_by: Duration::from_millis(2),
+                duplicate,
+                corrupt,
+                queue_bytes,
+                queue_delay: queue_millis.map(Duration::from_millis),
+                discipline,
+                overhead_bytes: 28,
+                state,
+                schedule,
+            }
+        },
+    )
 }
 
-/// When each packet is offered, its length, and the settings given before it, if any.
+/// The send time of each packet, its length, and the settings applied before it, if any.
 fn offers() -> impl Strategy<Value = Vec<(u64, usize, Option<LinkConfig>)>> {
     let wait_us = prop_oneof![2 => Just(0_u64), 1 => Just(1000_u64), 1 => 0..15_000_u64];
     let settings = prop_oneof![20 => Just(None), 1 => config().prop_map(Some)];
@@ -164,7 +170,7 @@ fn offers() -> impl Strategy<Value = Vec<(u64, usize, Option<LinkConfig>)>> {
 
 const END: Instant = Instant::from_nanos(2_000_000_000);
 
-/// Offers the packets; `visit` is called with the time before each, and with the end.
+/// Sends the packets; `visit` is called with the time before each, and with the end.
 fn run<V>(config: LinkConfig, offers: &[(u64, usize, Option<LinkConfig>)], mut visit: V) -> Link<Tagged>
 where
     V: FnMut(&mut Link<Tagged>, Instant),
@@ -192,7 +198,7 @@ proptest! {
         let mut prompt = Vec::new();
         let asked = run(config.clone(), &offers, |link, now| prompt.extend(drain(link, now)));
 
-        // Who comes once, at the end of each silence.
+        // Polls once, at the end of each period without sends.
         let mut late = Vec::new();
         let silent = run(config.clone(), &offers, |link, now| {
             late.extend(core::iter::from_fn(|| link.poll_deliver(now)));
@@ -200,7 +206,8 @@ proptest! {
         prop_assert!(late.iter().eq(prompt.iter().map(|(_, packet)| packet)), "{prompt:?}\n{late:?}");
         prop_assert_eq!(silent.stats(), asked.stats());
 
-        // Who never asks but looks at every tick sees each packet at the first tick after the time that was asked for.
+        // Polling at every tick delivers each packet at the first tick after the time given by
+        // `poll_timeout`.
         let (mut ticked, mut tick) = (Vec::new(), Instant::ZERO);
         let grid = Duration::from_micros(grid_us);
         run(config, &offers, |link, now| {
@@ -218,7 +225,7 @@ proptest! {
 }
 
 #[test]
-fn the_faults_of_the_property_above_do_happen() {
+fn the_random_configs_exercise_every_fault() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
 

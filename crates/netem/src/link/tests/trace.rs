@@ -1,4 +1,4 @@
-//! A link whose line follows a recording.
+//! A link whose line follows a trace.
 
 use super::*;
 use crate::Trace;
@@ -16,7 +16,7 @@ fn arrivals_ms(link: &mut Link<LengthOnly>) -> Vec<f64> {
 }
 
 #[test]
-fn packets_leave_with_the_opportunities_and_wait_for_them() {
+fn packets_depart_at_opportunities() {
     let mut link = Link::new(traced(&[10, 20, 100]), Rng::from_seed(0));
     for _ in 0..5 {
         link.send(ms(1), LengthOnly::new(750));
@@ -24,7 +24,7 @@ fn packets_leave_with_the_opportunities_and_wait_for_them() {
     assert_eq!((link.held(), link.queue_bytes()), (5, 5 * 750));
     assert_eq!(link.poll_timeout(), Some(ms(13)));
     assert_eq!(arrivals_ms(&mut link), [13.0, 13.0, 23.0, 23.0, 103.0]);
-    // The rest of the one at 100 is lost on what comes later.
+    // The rest of the opportunity at 100 is not available to later packets.
     link.send(ms(103), LengthOnly::new(10));
     assert_eq!(arrivals_ms(&mut link), [113.0]);
     let waits = [9, 9, 19, 19, 99, 7];
@@ -61,12 +61,12 @@ fn one_packet_may_wait_even_without_a_queue() {
 }
 
 #[test]
-fn a_recording_replaced_by_a_rate_and_back_moves_nothing_into_the_past() {
+fn switching_between_trace_and_rate_starts_nothing_in_the_past() {
     let mut link = Link::new(traced(&[100]), Rng::from_seed(0));
     link.send(ms(1), LengthOnly::new(1000));
     link.send(ms(1), LengthOnly::new(1000));
     link.set_config(ms(40), LinkConfig { rate: Some(Rate::from_mbps(8)), trace: None, ..traced(&[1]) });
-    // Both start anew at 40; the second is still waiting when the recording comes back.
+    // Both restart at 40; the second is still waiting when the trace is restored.
     link.set_config(ms(40), LinkConfig { ..traced(&[7]) });
     assert_eq!(arrivals_ms(&mut link), [44.0, 45.0]);
 }

@@ -51,13 +51,13 @@ fn first_refused(chunks: impl Iterator<Item = (u64, Bytes)>) -> Option<usize> {
 }
 
 #[test]
-fn crumbs_are_refused_before_they_cost_much() {
-    let crumbs = (1..100_000u64).map(|index| (index * 2, Bytes::from_static(b"x")));
-    assert_eq!(first_refused(crumbs), Some(PENDING_COUNT_FREE));
+fn tiny_pieces_are_refused_before_they_cost_much() {
+    let pieces = (1..100_000u64).map(|index| (index * 2, Bytes::from_static(b"x")));
+    assert_eq!(first_refused(pieces), Some(PENDING_COUNT_FREE));
 }
 
 #[test]
-fn full_packets_out_of_order_are_not_crumbs() {
+fn full_packets_out_of_order_are_not_refused() {
     let packet = Bytes::from(vec![0; 1400]);
     assert_eq!(first_refused((1..10_000u64).map(|index| (index * 1400, packet.clone()))), None);
 }
@@ -70,8 +70,8 @@ fn references_are_counted_until_they_are_read() {
     assembler.insert(2000, Bytes::from(vec![3; 100]).into(), true);
     assert_eq!(assembler.references(), 1);
     assert_eq!(assembler.read(10).map(|bytes| bytes.len()), Some(10));
-    assert_eq!(assembler.references(), 1, "the rest of the chunk still lies there");
+    assert_eq!(assembler.references(), 1, "the rest of the chunk is still there");
     assert_eq!(assembler.read(5000).map(|bytes| bytes.len()), Some(990));
     assert_eq!(assembler.references(), 0);
-    assert_eq!(assembler.read(5000).map(|bytes| bytes.len()), Some(1100), "copies lie together");
+    assert_eq!(assembler.read(5000).map(|bytes| bytes.len()), Some(1100), "copies are contiguous");
 }

@@ -23,7 +23,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What a stream byte at `offset` reads as, so that a wrong offset shows.
+/// The byte at `offset` of the test stream, so that a wrong offset is noticed.
 fn byte_at(offset: u64) -> u8 {
     (offset ^ (offset >> 7)) as u8
 }
@@ -37,7 +37,7 @@ fn bytes_of(buffer: &SendBuffer, range: Range<u64>) -> Vec<u8> {
     plan.pieces.iter().flat_map(piece_bytes).collect()
 }
 
-/// The slow, obvious buffer: one flag a byte.
+/// The reference model: one flag per byte.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Byte {
     Unsent,

@@ -1,4 +1,4 @@
-//! Acknowledgements of all paths by one decision: where they leave, and all of them together.
+//! Central acknowledgements: one path carries the acknowledgements of all paths.
 
 use units::Instant;
 use wire::quic::Space;
@@ -12,33 +12,36 @@ use crate::send::frames::SentFrame;
 use crate::send::path::SendPath;
 use crate::stats::PathState;
 
-/// Another path takes the acknowledgements over only if its round trip is shorter than this part of the present one's: each
-/// change makes the peer measure anew (multipath draft-21, section 5.3: estimates converge if the choice is stable).
+/// Another path takes over the acknowledgements only if its round trip is shorter than this
+/// fraction of the current one's: each change makes the peer measure anew (multipath draft-21,
+/// section 5.3: estimates converge if the choice is stable).
 const BETTER_NUMERATOR: u64 = 3;
 const BETTER_DENOMINATOR: u64 = 4;
 
-/// How good a path is for acknowledgements: the lower, the better.
+/// Suitability of a path for acknowledgements; the lowest is best.
 type Rank = (bool, bool, bool, u64);
 
 impl SendHalf {
-    /// Where acknowledgements of all paths leave now, if anything can leave anywhere.
+    /// Chooses the path that carries the acknowledgements of all paths now; `None` if no path can
+    /// send.
     ///
-    /// They are not congestion controlled (RFC 9000, section 13.2), so a full window is no obstacle. The peer does not answer
-    /// them either: a path on which nothing comes any more while others are heard is taken for cut long before it is silent.
-    pub(super) fn choose_for_acks(&self, room: &dyn Fn(u16) -> usize) -> Option<usize> {
+    /// Acknowledgements are not congestion controlled (RFC 9000, section 13.2), so a full window
+    /// does not matter. The peer does not acknowledge them either, so a path on which nothing
+    /// arrives while others receive counts as cut long before it is silent.
+    pub(super) fn choose_ack_path(&self, room: &dyn Fn(u16) -> usize) -> Option<usize> {
         let can_send =
             |path: &SendPath| path.is_open() && path.refused_until.is_none() && room(path.addresses.socket) > 0;
         let active = self.paths.iter().filter(|path| path.is_active());
-        let heard_at = active.map(|path| path.heard_at).max().unwrap_or(Instant::ZERO);
+        let received_at = active.map(|path| path.received_at).max().unwrap_or(Instant::ZERO);
         let rank = |path: &SendPath| -> Rank {
-            let is_quiet = heard_at.saturating_since(path.heard_at) > path.rtt.pto_base();
+            let is_quiet = received_at.saturating_since(path.received_at) > path.rtt.pto_base();
             let is_limited = path.amplification_room() < path.datagram_size as u64;
-            let is_unsure = path.is_doubted || is_quiet;
+            let is_unsure = path.is_suspect || is_quiet;
             (path.state != PathState::Active, is_limited, is_unsure, path.rtt.smoothed().as_nanos())
         };
         let usable = (0..self.paths.len()).filter(|at| can_send(&self.paths[*at]));
         let (at, best) = usable.map(|at| (at, rank(&self.paths[at]))).min_by_key(|(_, rank)| *rank)?;
-        let present = self.acks_leave_at.filter(|at| self.paths.get(*at).is_some_and(can_send));
+        let present = self.ack_path.filter(|at| self.paths.get(*at).is_some_and(can_send));
         let is_kept = present.filter(|at| {
             let kept = rank(&self.paths[*at]);
             (kept.0, kept.1, kept.2) == (best.0, best.1, best.2)
@@ -47,8 +50,8 @@ impl SendHalf {
         Some(is_kept.unwrap_or(at))
     }
 
-    /// Puts an acknowledgement of every path that has something pending into the packet, those that are due first: what finds no
-    /// room stays due and leaves in the next one.
+    /// Puts the pending acknowledgements of all paths into the packet, those that are due first. An
+    /// acknowledgement that does not fit stays due and leaves in the next packet.
     #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
     pub(super) fn put_all_acks(
         &self,
@@ -60,7 +63,7 @@ impl SendHalf {
         frames: &mut Vec<SentFrame>,
         exchange: &mut Exchange,
     ) {
-        if self.acks_leave_at != Some(at) {
+        if self.ack_path != Some(at) {
             return;
         }
         for is_due in [true, false] {

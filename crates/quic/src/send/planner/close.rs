@@ -1,4 +1,4 @@
-//! Goodbye.
+//! CONNECTION_CLOSE.
 
 use wire::quic::frame::{CloseOrigin, close_len_min, emit_close};
 use wire::quic::{ErrorCode, MIN_INITIAL_SIZE, Side, Space};
@@ -9,7 +9,8 @@ use crate::plan::Plan;
 use crate::send::draft::Draft;
 
 impl SendHalf {
-    /// One datagram with a CONNECTION_CLOSE at every level the peer may be able to open (RFC 9000, section 10.2.3).
+    /// Plans one datagram with a CONNECTION_CLOSE in every space whose packets the peer may be able
+    /// to open (RFC 9000, section 10.2.3).
     pub(super) fn plan_close(&mut self, at: usize, plan: &mut Plan) {
         self.close_due &= !(1 << at);
         let Some(close) = self.close.take() else { return };
@@ -24,7 +25,7 @@ impl SendHalf {
             let number_len = self.number_len(at, space, 1);
             let fields = self.fields(at, space, number_len, &token, true);
             let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };
-            // The application's words are for an authenticated peer only.
+            // The application's code and reason are for an authenticated peer only.
             let reveal = (space == Space::Data && self.handshake_complete) || !close.application;
             let (code, reason) =
                 if reveal { (close.error.code.0, &*close.error.reason) } else { (ErrorCode::APPLICATION_ERROR.0, "") };

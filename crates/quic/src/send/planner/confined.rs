@@ -1,7 +1,8 @@
-//! Streams that may not take every path: a choice of a path for each of the sets of paths they name.
+//! Streams that may not take every path: one path choice for each set of permitted paths.
 //!
-//! One choice for all of them would not do. If the stream whose turn it is waits for its path, what may go elsewhere must not wait
-//! with it; and a scheduler that sees paths which nothing may take would choose them.
+//! A single choice for all streams would not do. If the next stream waits for its path, data that
+//! may take another path must not wait with it; and a scheduler that saw paths which no data may
+//! take would choose them.
 
 use scheduler::Demand;
 use units::Instant;
@@ -17,7 +18,8 @@ use crate::send::sent_log::{Content, Run};
 use crate::send::streams::SendStreams;
 
 impl SendHalf {
-    /// Fills `plan` for one of several paths that not every stream may take, and says for which.
+    /// Fills `plan` when there are several paths and some streams may not take all of them. Returns
+    /// the index of the path.
     pub(super) fn plan_confined(
         &mut self,
         now: Instant,
@@ -31,20 +33,22 @@ impl SendHalf {
         if !plan.items.is_empty() {
             return at;
         }
-        // Something late may have become due again meanwhile, for certain paths.
+        // Overdue data of certain paths may have been requeued meanwhile.
         let sets = self.path_sets_due();
         self.plan_chosen(now, &sets, snapshot, room, plan, exchange)
     }
 
-    /// The sets of paths that something waits for, the most urgent first. All paths are among them, if only as the last: something
-    /// late may get another chance on a faster one although others wait for paths of theirs, perhaps for ever.
+    /// The path sets that data wait for, the most urgent first. The set of all paths is always
+    /// among them, at the end if need be: overdue data may be reinjected on a faster path although
+    /// other data wait for their own paths, possibly without end.
     fn path_sets_due(&mut self) -> Vec<PathSet> {
         let mut sets = self.streams.ready_path_sets();
         if sets.is_empty() || (self.has_control_due() && !sets.contains(&PathSet::ALL)) {
             sets.push(PathSet::ALL);
         }
         let has_all = sets.contains(&PathSet::ALL);
-        // A path that nothing may take sends less than it could, and says nothing about what it can carry.
+        // A path that no data may take sends less than it could, so its rate says nothing about its
+        // capacity.
         let is_idle = |path: &&mut SendPath| path.resends.is_empty() && !sets.iter().any(|set| set.allows(path.id));
         for path in self.paths.iter_mut().filter(is_idle) {
             path.set_app_limited(true);
@@ -56,7 +60,7 @@ impl SendHalf {
         sets
     }
 
-    /// What waits to be sent on these paths, as far as the choice of one of them depends on it.
+    /// The data waiting for these paths, as far as the choice of a path depends on it.
     pub(super) fn demand(&self, among: &PathSet) -> Demand {
         let ready_bytes = match (self.streams.has_confined(), among.is_all()) {
             (false, _) => self.streams.ready_bytes(),
@@ -66,8 +70,8 @@ impl SendHalf {
         Demand { ready_bytes: ready_bytes + others, is_last: !self.streams.has_waiting_writers() }
     }
 
-    /// Whether the content of `run` on the path at `at` may be carried by another path that works; `frames` are those of a packet
-    /// that is remembered frame by frame.
+    /// Whether another working path may carry the content of `run`, sent on the path at `at`.
+    /// `frames` are the frames of a packet that the log keeps frame by frame.
     pub(in crate::send) fn may_go_elsewhere(
         streams: &SendStreams,
         paths: &[SendPath],
@@ -78,7 +82,7 @@ impl SendHalf {
         if !streams.has_confined() {
             return true;
         }
-        let works = |(other, path): (usize, &SendPath)| other != at && path.is_active() && !path.is_doubted;
+        let works = |(other, path): (usize, &SendPath)| other != at && path.is_active() && !path.is_suspect;
         let others = || paths.iter().enumerate().filter(|pair| works(*pair)).map(|(_, path)| path.id);
         let is_free = |id| streams.allows_any(id, others());
         match run.content {

@@ -7,7 +7,7 @@ use wire::quic::frame::{
 };
 use wire::quic::{MIN_INITIAL_SIZE, Space};
 
-use super::{Load, SendHalf};
+use super::{PlanScope, SendHalf};
 use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::receive::Snapshot;
@@ -17,43 +17,34 @@ use crate::send::path::{AMPLIFICATION_ROOM_MIN, SendPath};
 use crate::send::sent_log::RUNS_MAX;
 use crate::spaces::DATA;
 
-/// After so many packets with nothing but acknowledgements, one carries a PING, so that the peer's answer tells us which
-/// ranges need no repetition (RFC 9000, section 13.2.4).
-const SILENT_PACKETS_MAX: u32 = 16;
+/// After this many packets with nothing but acknowledgements, one carries a PING. The peer's
+/// acknowledgement tells us which ranges need not be repeated (RFC 9000, section 13.2.4).
+const ACK_ONLY_PACKETS_MAX: u32 = 16;
 
 impl SendHalf {
-    /// Fills `plan` for path `at` with what is due there, or notes that nothing is.
+    /// Fills `plan` for the path at `at` with everything due there, or records that nothing is.
     #[expect(clippy::too_many_arguments, reason = "one plan's context; a struct would only rename them")]
     pub(super) fn plan_data(
         &mut self,
         now: Instant,
         at: usize,
-        load: Load,
+        scope: PlanScope,
         snapshot: &Snapshot,
         datagrams_max: usize,
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) {
-        let has_data = load != Load::Bound && self.has_anything_due();
+        let has_data = scope != PlanScope::PathBound && self.has_anything_due();
         let has_bound = self.spaces[DATA + at].probes_due > 0 || self.paths[at].validation.has_due();
-        let (ack_pending, ack_due) = self.ack_wishes(at, snapshot);
+        let (ack_pending, ack_due) = self.ack_demand(at, snapshot);
         if !has_data && !ack_due && !has_bound {
-            if load == Load::All {
-                self.paths[at].set_app_limited(true);
-                self.paths[at].release_at = None;
-                // What a class holds back is due by itself later.
-                self.found_nothing_due = self.paths.len() == 1 && !self.streams.has_classes();
+            if scope == PlanScope::All {
+                self.note_nothing_due(at);
             }
             return;
         }
         let room = self.paths[at].amplification_room();
-        let size = self.paths[at].datagram_size;
-        // Little may be sent to an address that has not answered: no more of it at a time than a question takes.
-        let size = if room == u64::MAX {
-            size
-        } else {
-            size.min(MIN_INITIAL_SIZE).min(room.max(AMPLIFICATION_ROOM_MIN) as usize)
-        };
+        let size = self.segment_size(at, room);
         plan.segment_size = size;
         let mut bytes_left = self.data_budget(now, at, size, has_data);
         let number_len = self.number_len(at, Space::Data, datagrams_max as u64);
@@ -63,18 +54,19 @@ impl SendHalf {
         while plan.datagram_count < limit {
             let sent = plan.size_bytes as u64;
             let has_window = bytes_left >= size as u64 && self.spaces[DATA + at].log.run_count() < RUNS_MAX;
-            // Probes leave whatever the window says (RFC 9002, section 7.5), and so does what asks a path that is in no use.
+            // Probes may exceed the congestion window (RFC 9002, section 7.5), and so may
+            // challenges on a path that carries no data.
             let exceeds = !self.paths[at].is_active() && self.paths[at].validation.may_exceed_window();
-            let asks = self.paths[at].validation.has_due() && (has_window || exceeds);
+            let challenges = self.paths[at].validation.has_due() && (has_window || exceeds);
             let probes = self.spaces[DATA + at].probes_due > 0;
-            let may_elicit = (has_window && load == Load::All) || probes || asks;
+            let may_elicit = (has_window && scope == PlanScope::All) || probes || challenges;
             if !(may_elicit || ack_due && acks.is_some()) || room < sent + size as u64 {
                 break;
             }
-            if load == Load::All && has_window && self.is_bulk_due(at, ack_pending && acks.is_some()) {
+            if scope == PlanScope::All && has_window && self.is_bulk_due(at, ack_pending && acks.is_some()) {
                 let packets = (limit - plan.datagram_count) as u64;
                 let packets = packets.min(bytes_left / size as u64).min((room - sent) / size as u64);
-                let planned = self.plan_row(now, at, packets as u32, number_len, fixed_bit, plan, exchange);
+                let planned = self.plan_packet_run(now, at, packets as u32, number_len, fixed_bit, plan, exchange);
                 bytes_left -= u64::from(planned) * size as u64;
                 if planned > 0 {
                     continue;
@@ -82,12 +74,12 @@ impl SendHalf {
             }
             let first = acks.take();
             let packet_size =
-                self.plan_data_packet(now, at, load, first, may_elicit, number_len, fixed_bit, plan, exchange);
+                self.plan_data_packet(now, at, scope, first, may_elicit, number_len, fixed_bit, plan, exchange);
             let Some(packet_size) = packet_size else { break };
-            if load == Load::Probes && self.spaces[DATA + at].probes_due == 0 {
+            if scope == PlanScope::Probes && self.spaces[DATA + at].probes_due == 0 {
                 break;
             }
-            if asks && !has_window {
+            if challenges && !has_window {
                 self.paths[at].validation.on_window_exceeded();
             }
             bytes_left = bytes_left.saturating_sub(packet_size as u64);
@@ -95,29 +87,56 @@ impl SendHalf {
                 break;
             }
         }
-        if load == Load::All {
-            if plan.datagram_count > 0 {
-                self.streams.rotate();
-            }
-            let is_over = plan.datagram_count >= limit || self.streams.leaves_background_for_next();
-            let is_starved = bytes_left >= size as u64 && !is_over;
-            plan.is_background = self.streams.holds_only_background();
-            self.note_starved(at, size, is_starved);
+        if scope == PlanScope::All {
+            self.finish_turn(at, size, bytes_left, limit, plan);
         }
         self.settle_plan(now, at, plan, exchange);
     }
 
-    /// Tells the controller whether more could have left than there was.
-    fn note_starved(&mut self, at: usize, size: usize, is_starved: bool) {
-        let path = &mut self.paths[at];
-        // A user's cap leaves the window unused just as an application without data does, and must not let it grow (RFC 9002,
-        // section 7.8); what congestion control paces by itself does not count.
-        let rate = path.congestion.pacing_rate(&path.rtt);
-        let capped = path.pacer.cap().is_some_and(|cap| cap.rate < rate) && path.window_room() >= size as u64;
-        path.set_app_limited(is_starved || capped);
+    /// Nothing is due on the path at `at`: records that it is application-limited.
+    fn note_nothing_due(&mut self, at: usize) {
+        self.paths[at].set_app_limited(true);
+        self.paths[at].release_at = None;
+        // Streams blocked by a class become due by their own timer.
+        self.found_nothing_due = self.paths.len() == 1 && !self.streams.has_classes();
     }
 
-    /// Tells pacer and key of a plan that is complete.
+    /// The size of a plan's datagrams, bytes, with `room` bytes left by the anti-amplification
+    /// limit. Sending to an unvalidated address is limited: at most one challenge's datagram at a
+    /// time.
+    fn segment_size(&self, at: usize, room: u64) -> usize {
+        let size = self.paths[at].datagram_size;
+        if room == u64::MAX {
+            return size;
+        }
+        size.min(MIN_INITIAL_SIZE).min(room.max(AMPLIFICATION_ROOM_MIN) as usize)
+    }
+
+    /// Ends the turn of the stream that was planned, and records whether the plan is a background
+    /// plan and whether it ended for lack of data. The plan holds at most `limit` datagrams of
+    /// `size` bytes; `bytes_left` more bytes could have left.
+    fn finish_turn(&mut self, at: usize, size: usize, bytes_left: u64, limit: usize, plan: &mut Plan) {
+        if plan.datagram_count > 0 {
+            self.streams.rotate();
+        }
+        let is_over = plan.datagram_count >= limit || self.streams.defers_background();
+        let is_app_limited = bytes_left >= size as u64 && !is_over;
+        plan.is_background = self.streams.holds_only_background();
+        self.note_app_limited(at, size, is_app_limited);
+    }
+
+    /// Tells the controller whether the path was application-limited.
+    fn note_app_limited(&mut self, at: usize, size: usize, is_app_limited: bool) {
+        let path = &mut self.paths[at];
+        // A configured rate limit leaves the window unused just as an application without data
+        // does, and must not let the window grow (RFC 9002, section 7.8). The controller's own
+        // pacing does not count.
+        let rate = path.congestion.pacing_rate(&path.rtt);
+        let capped = path.pacer.cap().is_some_and(|cap| cap.rate < rate) && path.window_room() >= size as u64;
+        path.set_app_limited(is_app_limited || capped);
+    }
+
+    /// Reports a completed plan to the pacer and to the count of packets per key.
     pub(super) fn settle_plan(&mut self, now: Instant, at: usize, plan: &mut Plan, exchange: &mut Exchange) {
         let path = &mut self.paths[at];
         if plan.datagram_count > 0 {
@@ -126,10 +145,10 @@ impl SendHalf {
                 plan.segment_size = plan.size_bytes;
             }
         }
-        self.note_wear(plan.packet_count as u64, exchange);
+        self.count_sealed_packets(plan.packet_count as u64, exchange);
     }
 
-    /// Bytes that window and pacer let out now. If it is the pacer that holds data back, remembers until when.
+    /// Bytes that the window and the pacer allow now. If the pacer blocks data, records until when.
     pub(super) fn data_budget(&mut self, now: Instant, at: usize, size: usize, has_data: bool) -> u64 {
         let path = &mut self.paths[at];
         path.release_at = None;
@@ -142,13 +161,13 @@ impl SendHalf {
         window.min(paced)
     }
 
-    /// Plans one packet; returns its size, or `None` if there was nothing to put into it.
+    /// Plans one packet. Returns its size, or `None` if no frame was due.
     #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
     pub(super) fn plan_data_packet(
         &mut self,
         now: Instant,
         at: usize,
-        load: Load,
+        scope: PlanScope,
         acks: Option<&Snapshot>,
         may_elicit: bool,
         number_len: usize,
@@ -160,8 +179,8 @@ impl SendHalf {
         let fields = self.fields(at, Space::Data, number_len, &[], fixed_bit);
         let mut draft = Draft::begin(plan, &fields, plan.segment_size)?;
         let mut frames = std::mem::take(&mut self.frame_scratch);
-        let asks = may_elicit && self.paths[at].validation.has_due();
-        self.fill_data(now, at, load, acks, may_elicit, &mut draft, plan, &mut frames, exchange);
+        let challenges = may_elicit && self.paths[at].validation.has_due();
+        self.fill_data(now, at, scope, acks, may_elicit, &mut draft, plan, &mut frames, exchange);
         if draft.body_len == 0 {
             draft.abandon(plan);
             self.frame_scratch = frames;
@@ -169,9 +188,9 @@ impl SendHalf {
         }
         let (number, eliciting) = (draft.number, draft.eliciting);
         let pieces_to = plan.pieces.len();
-        // Challenges and answers travel in full datagrams: they show that the path carries those (RFC 9000, section 8.2.1).
-        // Not beyond what may be sent to an address that has not answered.
-        let padding = if asks { MIN_INITIAL_SIZE.min(plan.segment_size).saturating_sub(draft.size()) } else { 0 };
+        // Challenges and responses travel in full datagrams to show that the path carries them (RFC
+        // 9000, section 8.2.1), within the anti-amplification limit.
+        let padding = if challenges { MIN_INITIAL_SIZE.min(plan.segment_size).saturating_sub(draft.size()) } else { 0 };
         let size = draft.finish(plan, &fields, padding, pieces_to);
         plan.size_bytes += size;
         plan.datagram_count += 1;
@@ -188,7 +207,7 @@ impl SendHalf {
         &mut self,
         now: Instant,
         at: usize,
-        load: Load,
+        scope: PlanScope,
         acks: Option<&Snapshot>,
         may_elicit: bool,
         draft: &mut Draft,
@@ -201,18 +220,18 @@ impl SendHalf {
         }
         if may_elicit {
             self.fill_validation(at, draft, plan, frames);
-            if load != Load::Bound && self.has_control_due() {
+            if scope != PlanScope::PathBound && self.has_control_due() {
                 self.fill_control(draft, plan, frames);
                 self.fill_credit(draft, plan, frames);
                 self.fill_datagrams(draft, plan, frames);
             }
-            if load != Load::Bound && self.handshake_complete {
+            if scope != PlanScope::PathBound && self.handshake_complete {
                 self.fill_streams(draft, plan, frames);
             }
         }
-        if draft.body_len > 0 && !draft.eliciting && (may_elicit || load != Load::All) {
-            self.paths[at].silent_count += 1;
-            if self.paths[at].silent_count >= SILENT_PACKETS_MAX && draft.put(plan, &Frame::Ping) {
+        if draft.body_len > 0 && !draft.eliciting && (may_elicit || scope != PlanScope::All) {
+            self.paths[at].ack_only_count += 1;
+            if self.paths[at].ack_only_count >= ACK_ONLY_PACKETS_MAX && draft.put(plan, &Frame::Ping) {
                 frames.push(SentFrame::Ping);
             }
         }
@@ -220,30 +239,30 @@ impl SendHalf {
             self.put_probe_ping(DATA + at, draft, plan, frames);
         }
         if draft.eliciting {
-            self.paths[at].silent_count = 0;
+            self.paths[at].ack_only_count = 0;
         }
     }
 
-    /// Answers to challenges, and a challenge of ours.
+    /// Adds responses to the peer's challenges, and a challenge of ours.
     fn fill_validation(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
         let SendPath { id, validation, .. } = &mut self.paths[at];
-        let mut answered = false;
-        while let Some(data) = validation.peek_answer()
+        let mut responded = false;
+        while let Some(data) = validation.peek_response()
             && draft.put(plan, &Frame::PathResponse(data))
         {
-            validation.pop_answer();
-            answered = true;
+            validation.pop_response();
+            responded = true;
         }
-        if answered {
-            frames.push(SentFrame::Answers(*id));
+        if responded {
+            frames.push(SentFrame::Responses(*id));
         }
-        /// A type of two bytes at most, and eight of data.
+        /// A type of at most two bytes, and eight bytes of data.
         const CHALLENGE_LEN_MAX: usize = 10;
         if draft.room >= CHALLENGE_LEN_MAX
-            && let Some(data) = validation.take_challenge(&mut self.rng)
+            && let Some(data) = validation.take_challenge(&mut self.rng, plan.segment_size >= MIN_INITIAL_SIZE)
         {
             let fits = draft.put(plan, &Frame::PathChallenge(data));
-            debug_assert!(fits, "there is room for it");
+            debug_assert!(fits, "the length was checked");
             frames.push(SentFrame::Ping);
         }
     }
@@ -267,12 +286,13 @@ impl SendHalf {
             if !draft.put(plan, &frame.wire()) {
                 return;
             }
-            let frame = self.control.pop_front().expect("it was there");
+            let frame = self.control.pop_front().expect("the queue is not empty");
             frames.push(if frame == ControlFrame::Ping { SentFrame::Ping } else { SentFrame::Control(frame) });
         }
     }
 
-    /// Limits, resets, complaints about limits, and how often to acknowledge. All of them are small; what does not fit goes into the next packet.
+    /// Adds flow-control credit, resets, BLOCKED frames and the ACK frequency. All are small;
+    /// frames that do not fit go into the next packet.
     pub(super) fn fill_credit(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
         /// The longest of these frames: a type of at most two bytes and four eight-byte integers.
         const FRAME_LEN_MAX: usize = 2 + 4 * 8;
@@ -306,19 +326,21 @@ impl SendHalf {
         let len_max = self.datagram_len_max().unwrap_or(0);
         while let Some(data) = self.datagrams.front() {
             if data.len() > len_max {
-                // Too large for any packet, since the path's limit shrank: drop it rather than block.
+                // Too large for any packet because the path's limit shrank: drop it rather than
+                // block the queue.
                 self.datagram_bytes -= data.len() as u64;
                 self.datagrams.pop_front();
                 self.stats.datagrams_lost += 1;
                 continue;
             }
             let fits = |last| datagram_header_len(data.len(), last) + data.len() <= draft.room;
-            // Without its length it must be alone; while the handshake lasts, other packets of the datagram may take the
-            // room even then.
+            // A DATAGRAM frame without a length field must be the last one in its packet. During
+            // the handshake, other packets in the same datagram may take the remaining space even
+            // then.
             if !fits(false) && (draft.body_len > 0 || !fits(true)) {
                 return;
             }
-            let data = self.datagrams.pop_front().expect("it was there");
+            let data = self.datagrams.pop_front().expect("the queue is not empty");
             let last = datagram_header_len(data.len(), false) + data.len() > draft.room;
             draft.put_head(plan, |out| emit_datagram_header(data.len(), last, out));
             plan.push_chunk_piece(&data, 0, data.len());
@@ -340,7 +362,8 @@ impl SendHalf {
             let stream = self.streams.get(id).expect("a ready stream exists");
             let next = stream.buffer.peek(limit).unwrap_or_else(|| stream.buffer.end()..stream.buffer.end());
             let available = next.end - next.start;
-            // A frame that fills the packet needs no length field; any other one does, since something may follow.
+            // A frame that fills the packet needs no length field; any other does, since a frame
+            // may follow.
             let room = draft.room.saturating_sub(stream_header_len(id, next.start, 0, true));
             let last = available >= room as u64 && room > 0;
             let len = if last {
@@ -354,7 +377,7 @@ impl SendHalf {
             };
             let (range, fin) = self.streams.take(id, limit, len as u64);
             draft.put_head(plan, |out| emit_stream_header(id, range.start, len, fin, last, out));
-            self.streams.get(id).expect("it exists still").buffer.add_to_plan(range.clone(), plan);
+            self.streams.get(id).expect("the stream still exists").buffer.add_to_plan(range.clone(), plan);
             draft.add_payload(len);
             draft.eliciting = true;
             frames.push(SentFrame::Stream { id, range, fin });

@@ -1,10 +1,10 @@
-//! While the handshake lasts: one datagram in which packets of several spaces are coalesced.
+//! During the handshake: one datagram with coalesced packets of several spaces.
 
 use units::Instant;
 use wire::quic::frame::{Frame, crypto_header_len, emit_crypto_header};
 use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
 
-use super::{Load, SendHalf, put_ack};
+use super::{PlanScope, SendHalf, put_ack};
 use crate::exchange::Exchange;
 use crate::plan::Plan;
 use crate::receive::{AckSnapshot, Snapshot};
@@ -37,12 +37,24 @@ impl SendHalf {
             let fields = self.fields(0, space, number_len, &token, fixed_bit);
             let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };
             let may_elicit = has_window || self.spaces[space.index()].probes_due > 0;
-            // An Initial packet that elicits fills a datagram of 1200 bytes (RFC 9000, section 14.1), or waits for more room.
+            // An ack-eliciting Initial packet needs a datagram of 1200 bytes (RFC 9000, section
+            // 14.1), or waits until the limit allows one.
             let may_elicit = may_elicit && (space != Space::Initial || size_max >= MIN_INITIAL_SIZE);
-            // The handshake itself is too short to be paced; data behind it keep to the user's rate.
+            // The handshake is too short to be paced; application data after it obey the configured
+            // rate limit.
             let may_elicit = may_elicit && (space != Space::Data || paced || self.spaces[space.index()].probes_due > 0);
             if space == Space::Data {
-                self.fill_data(now, 0, Load::All, Some(snapshot), may_elicit, &mut draft, plan, &mut frames, exchange);
+                self.fill_data(
+                    now,
+                    0,
+                    PlanScope::All,
+                    Some(snapshot),
+                    may_elicit,
+                    &mut draft,
+                    plan,
+                    &mut frames,
+                    exchange,
+                );
             } else {
                 let ack = snapshot.get(space, PathId::ZERO);
                 self.fill_handshake(now, space, ack, may_elicit, &mut draft, plan, &mut frames, exchange);
@@ -51,7 +63,8 @@ impl SendHalf {
                 draft.abandon(plan);
                 continue;
             }
-            // RFC 9000, section 14.1: every datagram of a client with an Initial packet, those of a server if it elicits.
+            // A client pads every datagram with an Initial packet, a server those with an
+            // ack-eliciting one (RFC 9000, section 14.1).
             needs_padding |= space == Space::Initial && (self.side == Side::Client || draft.eliciting);
             used += draft.size();
             self.spaces[space.index()].next_number += 1;
@@ -103,7 +116,7 @@ impl SendHalf {
         self.put_probe_ping(space.index(), draft, plan, frames);
     }
 
-    /// A probe that found nothing to carry is a PING.
+    /// A probe without content to carry is a PING.
     pub(super) fn put_probe_ping(
         &mut self,
         space_index: usize,
@@ -122,7 +135,7 @@ impl SendHalf {
     }
 }
 
-/// What became of one packet of a coalesced datagram.
+/// The result of one packet of a coalesced datagram.
 pub(super) struct Finished {
     pub(super) space: Space,
     pub(super) number: u64,
@@ -131,7 +144,8 @@ pub(super) struct Finished {
     pub(super) is_padded: bool,
 }
 
-/// Completes the packets of one datagram, each with where its pieces end; the last one takes the padding.
+/// Completes the packets of one datagram, each with the end of its pieces; the last packet takes
+/// the padding.
 pub(super) fn finish_coalesced(
     drafts: Vec<(Draft, HeaderFields<'_>, usize)>,
     padding: usize,

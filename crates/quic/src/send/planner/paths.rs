@@ -1,34 +1,36 @@
-//! Several paths: what is bound to one goes first, then the scheduler says where the rest goes.
+//! Plans with several paths: frames bound to one path first, then the data for which the scheduler
+//! chooses the path.
 
 use recovery::Pacer;
 use scheduler::{Choice, PATHS_MAX, PathView, Scheduler, Straggler};
 use units::{Duration, Instant};
 use wire::quic::{PathId, Space};
 
-use super::repeats::Kind;
-use super::{Load, SendHalf, put_ack};
+use super::retransmit::Reason;
+use super::{PlanScope, SendHalf, put_ack};
 use crate::class::PathSet;
 use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::receive::{AckSnapshot, Snapshot};
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
-use crate::send::path::{Repeat, SendPath};
+use crate::send::path::{SendPath, SentRange};
 use crate::send::sent_log::RUNS_MAX;
 use crate::spaces::DATA;
 use crate::stats::PathState;
 
-/// How fast an unused path's round trip is taken for shorter again: slowly, since each mistake costs a message its time.
+/// Half-life of the excess of an unused path's round trip over its minimum. It is long, since each
+/// wrong choice delays a message.
 const ROUND_TRIP_HALF_LIFE: Duration = Duration::from_secs(4);
 
-/// Bytes made due again at a time for a path with nothing else to send: a batch.
+/// Bytes reinjected at a time on a path with nothing else to send: one batch.
 const REINJECTED_BYTES_MAX: u64 = 64 * 1024;
 
-/// Copies that wait for one path, at most; what a slower path cannot copy in time, it does not copy.
+/// Copies waiting for one path, at most. Copies that a slower path cannot send in time are dropped.
 const COPIES_WAITING_MAX: usize = 1024;
 
 impl SendHalf {
-    /// Fills `plan` for one of several paths, and says for which.
+    /// Fills `plan` when there are several paths. Returns the index of the path.
     pub(super) fn plan_paths(
         &mut self,
         now: Instant,
@@ -37,14 +39,14 @@ impl SendHalf {
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) -> usize {
-        self.ask_again_at = None;
+        self.scheduler_deadline = None;
         self.streams.begin_plan(now, None);
         let policy = self.config.policy;
         if policy.acknowledges_centrally() {
-            self.acks_leave_at = self.choose_for_acks(room);
+            self.ack_path = self.choose_ack_path(room);
         }
         if policy.resends_on_own_path() {
-            self.share_stranded(now, room);
+            self.release_stalled_resends(now, room);
         }
         for at in 0..self.paths.len() {
             let path = &self.paths[at];
@@ -53,13 +55,13 @@ impl SendHalf {
                 continue;
             }
             let probes = path.is_active() && self.spaces[DATA + at].probes_due > 0;
-            if probes || path.validation.has_due() || self.ack_wishes(at, snapshot).1 {
-                let load = if probes { Load::Probes } else { Load::Bound };
-                self.plan_data_on(now, at, load, snapshot, datagrams_max, plan, exchange);
+            if probes || path.validation.has_due() || self.ack_demand(at, snapshot).1 {
+                let scope = if probes { PlanScope::Probes } else { PlanScope::PathBound };
+                self.plan_data_on(now, at, scope, snapshot, datagrams_max, plan, exchange);
             } else if path.is_active() && !path.resends.is_empty() {
-                self.plan_repeats(now, at, Kind::Resend, datagrams_max, plan, exchange);
+                self.plan_retransmissions(now, at, Reason::Resend, datagrams_max, plan, exchange);
             } else if path.is_active() && !path.copies.is_empty() {
-                self.plan_repeats(now, at, Kind::Copy, datagrams_max, plan, exchange);
+                self.plan_retransmissions(now, at, Reason::Copy, datagrams_max, plan, exchange);
             }
             if !plan.items.is_empty() {
                 return at;
@@ -71,12 +73,13 @@ impl SendHalf {
             self.plan_chosen(now, &[PathSet::ALL], snapshot, room, plan, exchange)
         };
         if policy.resends_on_own_path() && plan.items.is_empty() {
-            self.watch_resends(now);
+            self.schedule_resend_check(now);
         }
         at
     }
 
-    /// Fills `plan` with what may take one of these sets of paths, the first first, on the path of it that the scheduler chooses.
+    /// Fills `plan` with data of the first of these path sets that can send, on the path that the
+    /// scheduler chooses from the set.
     pub(super) fn plan_chosen(
         &mut self,
         now: Instant,
@@ -88,7 +91,7 @@ impl SendHalf {
     ) -> usize {
         let Some(mut scheduler) = self.scheduler.take() else { return 0 };
         let mut views = std::mem::take(&mut self.views);
-        let mut place = 0;
+        let mut chosen = 0;
         for set in sets {
             let Some((at, bytes_max, copies)) = self.choose(now, set, &mut *scheduler, room, &mut views) else {
                 continue;
@@ -96,39 +99,39 @@ impl SendHalf {
             let path = &self.paths[at];
             let datagrams = usize::try_from(bytes_max).unwrap_or(usize::MAX) / path.datagram_size;
             let datagrams_max = room(path.addresses.socket).min(datagrams).max(1);
-            self.plan_data_on(now, at, Load::All, snapshot, datagrams_max, plan, exchange);
+            self.plan_data_on(now, at, PlanScope::All, snapshot, datagrams_max, plan, exchange);
             if copies != 0 {
                 self.queue_copies(at, copies, &views, plan);
             }
-            place = at;
+            chosen = at;
             if !plan.items.is_empty() {
                 break;
             }
         }
         self.scheduler = Some(scheduler);
         self.views = views;
-        place
+        chosen
     }
 
-    /// Plans for one of several paths.
+    /// Makes a plan for one of several paths.
     #[expect(clippy::too_many_arguments, reason = "one plan's context; a struct would only rename them")]
     fn plan_data_on(
         &mut self,
         now: Instant,
         at: usize,
-        load: Load,
+        scope: PlanScope,
         snapshot: &Snapshot,
         datagrams_max: usize,
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) {
         self.streams.begin_plan(now, self.paths.get_mut(at));
-        self.plan_data(now, at, load, snapshot, datagrams_max, plan, exchange);
+        self.plan_data(now, at, scope, snapshot, datagrams_max, plan, exchange);
         self.streams.end_plan();
     }
 
-    /// Asks the scheduler which of these paths what is due takes: the place of the path, how many bytes, and on which others as
-    /// well.
+    /// Asks the scheduler which of these paths the data take. Returns the path's index, the number
+    /// of bytes, and the paths that carry copies.
     fn choose(
         &mut self,
         now: Instant,
@@ -153,16 +156,17 @@ impl SendHalf {
             }
             views.push(at, view);
         }
-        if views.places.is_empty() && !among.is_all() {
-            // None of them is there. A scheduler that was asked would forget what it knows of the others.
+        if views.path_indices.is_empty() && !among.is_all() {
+            // None of these paths is usable. The scheduler is not asked, since it would drop its
+            // state of the other paths.
             return None;
         }
         if !self.has_due_on(among) && !self.reinject(now, among, scheduler, views) {
             if self.has_anything_due() {
-                // For other sets of paths.
+                // Of another path set.
                 return None;
             }
-            // One that has data of its own to repeat is held back by its window or its pacer.
+            // A path with retransmissions of its own is blocked by its window or its pacer.
             for path in self.paths.iter_mut().filter(|path| path.resends.is_empty()) {
                 path.set_app_limited(true);
                 path.release_at = None;
@@ -170,12 +174,12 @@ impl SendHalf {
             return None;
         }
         match scheduler.choose(now, &self.demand(among), &views.views) {
-            Choice::Send { path, bytes_max, copies } => Some((views.places[path], bytes_max, copies)),
+            Choice::Send { path, bytes_max, copies } => Some((views.path_indices[path], bytes_max, copies)),
             Choice::Wait { until } => {
-                // A socket that stays full is not waited for.
-                let stuck_at = self.paths.iter().filter_map(SendPath::stuck_at).filter(|at| *at > now);
-                self.ask_again_at = stuck_at.chain(until).chain(self.ask_again_at).min();
-                // A path that could send and does not says nothing about what it can carry.
+                // The scheduler does not wait for a socket that stays full.
+                let socket_stuck_at = self.paths.iter().filter_map(SendPath::socket_stuck_at).filter(|at| *at > now);
+                self.scheduler_deadline = socket_stuck_at.chain(until).chain(self.scheduler_deadline).min();
+                // A path that could send and does not gives no information about its capacity.
                 for (at, view) in views.iter() {
                     self.paths[at].set_app_limited(view.may_send(now));
                 }
@@ -184,10 +188,11 @@ impl SendHalf {
         }
     }
 
-    /// Nothing new is to be sent, so what is outstanding is all the receiver waits for: gives the oldest of it another chance on
-    /// a faster path, if the scheduler thinks that it would arrive there earlier. True if something is due now.
+    /// No new data are due, so the receiver waits only for data in flight: reinjects the oldest of
+    /// them on a faster path, if the scheduler expects an earlier arrival there. Returns true if
+    /// something is due now.
     fn reinject(&mut self, now: Instant, among: &PathSet, scheduler: &mut dyn Scheduler, views: &Views) -> bool {
-        for (from, &at) in views.places.iter().enumerate() {
+        for (from, &at) in views.path_indices.iter().enumerate() {
             let Some(oldest) = self.spaces[DATA + at].log.first_unmoved() else { continue };
             let bytes = u64::from(oldest.size) * u64::from(oldest.count);
             let straggler = Straggler { path: from, sent_at: oldest.sent_at, bytes };
@@ -202,18 +207,20 @@ impl SendHalf {
         false
     }
 
-    /// Whether acknowledgements may ride along on path `at`, and whether one must leave there now.
-    pub(super) fn ack_wishes(&self, at: usize, snapshot: &Snapshot) -> (bool, bool) {
+    /// Whether acknowledgements may be added to packets on the path at `at`, and whether one is due
+    /// there now.
+    pub(super) fn ack_demand(&self, at: usize, snapshot: &Snapshot) -> (bool, bool) {
         let own = snapshot.get(Space::Data, self.paths[at].id);
         if self.paths.len() == 1 {
             return (own.is_pending(), own.is_due());
         }
         if self.config.policy.acknowledges_centrally() {
-            let is_here = self.acks_leave_at == Some(at);
-            let any = |wish: fn(&AckSnapshot) -> bool| is_here && snapshot.data_paths().any(|(_, ack)| wish(ack));
+            let is_here = self.ack_path == Some(at);
+            let any =
+                |predicate: fn(&AckSnapshot) -> bool| is_here && snapshot.data_paths().any(|(_, ack)| predicate(ack));
             return (any(AckSnapshot::is_pending), any(AckSnapshot::is_due));
         }
-        let is_relay = self.paths[at].is_active() && at == self.best_place();
+        let is_relay = self.paths[at].is_active() && at == self.best_path_index();
         let foreign = is_relay
             && snapshot
                 .data_paths()
@@ -222,21 +229,23 @@ impl SendHalf {
         ((own.is_pending() && is_own) || foreign, (own.is_due() && is_own) || foreign)
     }
 
-    /// Whether acknowledgements of a path's packets leave there: not into silence while another path can take them.
+    /// Whether acknowledgements of a path's packets leave on it: not on a silent path while another
+    /// can carry them.
     fn carries_own_acks(&self, at: usize) -> bool {
         self.paths[at].state != PathState::Silent || !self.paths.iter().any(SendPath::is_active)
     }
 
-    /// Whether the packets of `path` are acknowledged on that path. The standard leaves the choice to us (multipath draft-21,
-    /// section 5.3): on its own path, so that round trips are those of one path, unless nothing can be sent there.
+    /// Whether the packets of `path` are acknowledged on that path. The multipath draft leaves the
+    /// choice open (draft-21, section 5.3): the path itself, so that an RTT sample covers one path,
+    /// unless nothing can be sent on it.
     fn acknowledges_itself(&self, path: PathId) -> bool {
         let can_send = |path: &SendPath| {
             matches!(path.state, PathState::Active | PathState::Validating) && path.refused_until.is_none()
         };
-        self.place_of(path).is_some_and(|at| can_send(&self.paths[at]))
+        self.path_index(path).is_some_and(|at| can_send(&self.paths[at]))
     }
 
-    /// Acknowledgements that go with the first packet of a plan.
+    /// Adds acknowledgements to the first packet of a plan.
     #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
     pub(super) fn put_acks(
         &self,
@@ -256,7 +265,7 @@ impl SendHalf {
         if own.is_pending() && self.carries_own_acks(at) {
             put_ack(now, Space::Data, id, self.is_multipath, own, draft, plan, frames, exchange);
         }
-        if self.paths.len() > 1 && self.paths[at].is_active() && at == self.best_place() {
+        if self.paths.len() > 1 && self.paths[at].is_active() && at == self.best_path_index() {
             for (path, ack) in snapshot.data_paths() {
                 if ack.is_due() && path != id && !self.acknowledges_itself(path) {
                     put_ack(now, Space::Data, path, true, ack, draft, plan, frames, exchange);
@@ -265,25 +274,25 @@ impl SendHalf {
         }
     }
 
-    /// What has just been planned for path `at` goes on other paths as well.
+    /// Queues copies of the packets just planned for the path at `at` on the other paths.
     fn queue_copies(&mut self, at: usize, copies: u32, views: &Views, plan: &Plan) {
         let Some((first, last)) = plan.numbers[Space::Data.index()] else { return };
-        let mut sent: Vec<Repeat> = Vec::new();
+        let mut sent: Vec<SentRange> = Vec::new();
         let log = &self.spaces[DATA + at].log;
         for run in log.iter().rev().take_while(|run| run.first >= first).filter(|run| run.first <= last) {
             if let Some((id, range)) = run.stream_range() {
-                sent.push(Repeat { id, range, fin: false });
+                sent.push(SentRange { id, range, fin: false });
             }
             for frame in log.frames_of(run) {
                 if let SentFrame::Stream { id, range, fin } = frame {
-                    sent.push(Repeat { id: *id, range: range.clone(), fin: *fin });
+                    sent.push(SentRange { id: *id, range: range.clone(), fin: *fin });
                 }
             }
         }
         sent.reverse();
-        for (index, place) in views.places.iter().enumerate().filter(|(index, _)| copies >> index & 1 == 1) {
-            debug_assert_ne!(*place, at, "a copy goes elsewhere (view {index})");
-            let SendPath { id: path, copies: queue, .. } = &mut self.paths[*place];
+        for (index, path_index) in views.path_indices.iter().enumerate().filter(|(index, _)| copies >> index & 1 == 1) {
+            debug_assert_ne!(*path_index, at, "a copy goes to another path (view {index})");
+            let SendPath { id: path, copies: queue, .. } = &mut self.paths[*path_index];
             for copy in &sent {
                 if queue.len() < COPIES_WAITING_MAX && self.streams.allows(copy.id, *path) {
                     queue.push_back(copy.clone());
@@ -293,37 +302,38 @@ impl SendHalf {
     }
 }
 
-/// The paths the scheduler chooses from, and their places. Kept from plan to plan.
+/// The paths from which the scheduler chooses, and their indices. The allocation is reused from
+/// plan to plan.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
     views: Vec<PathView>,
-    places: Vec<usize>,
+    path_indices: Vec<usize>,
 }
 
 impl Views {
     fn clear(&mut self) {
         self.views.clear();
-        self.places.clear();
+        self.path_indices.clear();
     }
 
     fn push(&mut self, at: usize, view: PathView) {
         self.views.push(view);
-        self.places.push(at);
+        self.path_indices.push(at);
     }
 
     fn iter(&self) -> impl Iterator<Item = (usize, &PathView)> {
-        self.places.iter().copied().zip(&self.views)
+        self.path_indices.iter().copied().zip(&self.views)
     }
 }
 
 impl SendPath {
-    /// The scheduler may choose it.
+    /// Whether the scheduler may choose the path.
     fn carries_data(&self) -> bool {
         matches!(self.state, PathState::Active | PathState::Silent)
     }
 
-    /// The smoothed round trip; what it was above the least one fades while the path is not used. Otherwise one that was slow
-    /// for a moment would never be tried again.
+    /// The smoothed round trip, whose excess over the minimum decays while the path is unused.
+    /// Otherwise a path that was slow for a moment would never be tried again.
     fn expected_round_trip(&self, now: Instant) -> Duration {
         let smoothed = self.rtt.smoothed();
         if self.in_flight > 0 || !self.rtt.has_sample() {
@@ -334,12 +344,12 @@ impl SendPath {
         least + Duration::from_nanos((smoothed - least).as_nanos() >> halvings.min(63))
     }
 
-    /// What the scheduler may know of it, with `ready_bytes` to be sent.
+    /// The scheduler's view of the path, with `ready_bytes` to be sent.
     fn view(&mut self, now: Instant, has_room: bool, ready_bytes: u64) -> PathView {
         let datagram_bytes = self.datagram_size as u64;
         let rate = self.congestion.pacing_rate(&self.rtt);
-        // What happens on one path makes all of them be looked at: a path that took a packet each time would cost a system
-        // call for it, so bulk waits until the pacer lets a batch out.
+        // Every event on one path leads to a look at all of them. A path that sent one packet each
+        // time would cost a system call each, so bulk data wait until the pacer releases a batch.
         let wanted = datagram_bytes.max(Pacer::batch_bytes(rate).min(ready_bytes).min(PLAN_BYTES_MAX as u64));
         let release_at =
             if self.pacer.budget(now, rate) >= wanted { now } else { self.pacer.next_release(now, rate, wanted) };
@@ -348,8 +358,8 @@ impl SendPath {
             id: self.id.0,
             is_backup: self.is_backup || self.is_peers_backup,
             is_suspect: self.state == PathState::Silent
-                || self.is_doubted
-                || self.stuck_at().is_some_and(|at| at <= now),
+                || self.is_suspect
+                || self.socket_stuck_at().is_some_and(|at| at <= now),
             srtt: self.expected_round_trip(now),
             rttvar: self.rtt.variance(),
             min_rtt: if measured { self.rtt.min() } else { Duration::ZERO },

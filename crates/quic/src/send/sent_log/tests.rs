@@ -11,7 +11,7 @@ fn stream() -> StreamId {
     StreamId::new(Side::Client, Dir::Uni, 3)
 }
 
-/// A packet as the slow, obvious log keeps it.
+/// A packet of the reference model, which has one entry per packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Packet {
     sent_at: Instant,
@@ -40,7 +40,7 @@ fn held(log: &SentLog) -> BTreeMap<u64, Packet> {
     log.iter().copied().flat_map(packets_of).collect()
 }
 
-/// A full packet of the stream as a rule, sometimes one whose frames lie in the side table.
+/// Usually a full packet of the stream, sometimes one whose frames are in the side table.
 fn random_packet(rng: &mut Rng, log: &mut SentLog, now: Instant, number: u64, offset: &mut u64) -> Run {
     let full = rng.below(8) > 0;
     let content = if full {
@@ -61,7 +61,8 @@ fn random_packet(rng: &mut Rng, log: &mut SentLog, now: Instant, number: u64, of
     }
 }
 
-/// Random batches, acknowledgements and loss detection, beside one entry a packet.
+/// Random batches, acknowledgements and loss detection, compared with a log of one entry per
+/// packet.
 fn compare(seed: u64) {
     let mut rng = Rng::from_seed(seed);
     let (mut log, mut oracle) = (SentLog::default(), BTreeMap::new());
@@ -127,7 +128,7 @@ fn compare(seed: u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn runs_hold_what_single_packets_would(seed: u64) {
+    fn a_log_of_runs_equals_a_log_of_single_packets(seed: u64) {
         compare(seed);
     }
 }
@@ -155,7 +156,7 @@ fn a_full_batch_is_one_run() {
 }
 
 #[test]
-fn an_acknowledgement_in_the_middle_cuts_a_run_in_two() {
+fn an_acknowledgement_in_the_middle_splits_a_run() {
     let mut log = SentLog::default();
     let content = Content::Stream { id: stream(), offset: 0, stride: 100 };
     let (sent_at, stamp) = (Instant::ZERO, SendStamp::default());
@@ -167,7 +168,7 @@ fn an_acknowledgement_in_the_middle_cuts_a_run_in_two() {
 }
 
 #[test]
-fn slots_of_the_side_table_are_used_again() {
+fn slots_of_the_side_table_are_reused() {
     let mut log = SentLog::default();
     let mut frames = vec![SentFrame::Ping];
     let Content::Side(first) = log.store_frames(&mut frames) else { panic!("frames were stored") };

@@ -1,14 +1,15 @@
-//! Telling the peer that its credit holds us back.
+//! DATA_BLOCKED, STREAM_DATA_BLOCKED and STREAMS_BLOCKED.
 
 use wire::quic::{Dir, StreamId};
 
-use super::{Flag, SendStreams};
+use super::{DeliveryState, SendStreams};
 
-/// Streams about which it is said again at a time: enough to show that we live and where we wait, in one packet.
+/// Streams whose STREAM_DATA_BLOCKED is repeated at a time: one packet's worth, enough to keep the
+/// connection alive and to show which streams wait.
 const REPEATS_MAX: usize = 32;
 
 impl SendStreams {
-    /// The next STREAM_DATA_BLOCKED that is due, if the stream is still blocked there.
+    /// The next STREAM_DATA_BLOCKED that is due, if the stream is still blocked at that limit.
     pub(crate) fn pop_stream_blocked(&mut self) -> Option<(StreamId, u64)> {
         while let Some(id) = self.blocked.pop_front() {
             if let Some(stream) = self.map.get(&id)
@@ -25,25 +26,25 @@ impl SendStreams {
         self.blocked.push_back(id);
     }
 
-    /// The DATA_BLOCKED that is due, if still true.
+    /// The DATA_BLOCKED that is due, if the connection is still blocked.
     pub(crate) fn pop_data_blocked(&mut self) -> Option<u64> {
-        if self.data_blocked != Flag::Due {
+        if self.data_blocked != DeliveryState::Due {
             return None;
         }
-        self.data_blocked = Flag::Sent;
+        self.data_blocked = DeliveryState::Sent;
         (self.data_blocked_at == Some(self.max_data)).then_some(self.max_data)
     }
 
     pub(crate) fn on_data_blocked_lost(&mut self) {
-        self.data_blocked = Flag::Due;
+        self.data_blocked = DeliveryState::Due;
     }
 
-    /// The STREAMS_BLOCKED that is due, if still true.
+    /// The STREAMS_BLOCKED that is due, if the limit is still exhausted.
     pub(crate) fn pop_streams_blocked(&mut self) -> Option<(Dir, u64)> {
         for dir in Dir::ALL {
             let kind = dir.index();
-            if self.streams_blocked[kind] == Flag::Due {
-                self.streams_blocked[kind] = Flag::Sent;
+            if self.streams_blocked[kind] == DeliveryState::Due {
+                self.streams_blocked[kind] = DeliveryState::Sent;
                 if self.streams_blocked_at[kind] == Some(self.max_streams[kind]) {
                     return Some((dir, self.max_streams[kind]));
                 }
@@ -53,27 +54,27 @@ impl SendStreams {
     }
 
     pub(crate) fn on_streams_blocked_lost(&mut self, dir: Dir) {
-        self.streams_blocked[dir.index()] = Flag::Due;
+        self.streams_blocked[dir.index()] = DeliveryState::Due;
     }
 
-    /// True if credit may be all that is missing to send more.
-    pub(crate) fn is_held_back(&self) -> bool {
+    /// True if data wait that possibly only the peer's credit blocks.
+    pub(crate) fn is_flow_blocked(&self) -> bool {
         !self.limited.is_empty() || !self.starved.is_empty()
     }
 
-    /// Says again where we are held back, if we are.
+    /// Queues the BLOCKED frames again, if credit still blocks us.
     pub(crate) fn repeat_blocked(&mut self) {
-        // Streams that were reset meanwhile wait for nothing.
+        // Streams that were reset meanwhile are no longer blocked.
         for _ in 0..self.starved.len() {
             let Some(id) = self.starved.pop_front() else { break };
             match self.map.get_mut(&id) {
-                Some(stream) if stream.reset == Flag::Unset => self.starved.push_back(id),
+                Some(stream) if stream.reset == DeliveryState::Unset => self.starved.push_back(id),
                 Some(stream) => stream.starved = false,
                 None => {}
             }
         }
         if !self.starved.is_empty() && self.data_blocked_at == Some(self.max_data) {
-            self.data_blocked = Flag::Due;
+            self.data_blocked = DeliveryState::Due;
         }
         for id in self.limited.iter().take(REPEATS_MAX) {
             self.blocked.push_back(*id);

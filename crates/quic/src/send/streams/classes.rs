@@ -1,183 +1,193 @@
-//! What classes of service allow: rates of streams and of the connection, and the paths of streams.
+//! Classes of service: rate limits of streams and of the connection, permitted paths of streams,
+//! and background streams.
 //!
-//! Only bytes that leave for the first time are counted, and only the application's. What was sent before and has to go again,
-//! acknowledgements and control frames are exempt: the receiver waits for the former with data it cannot use yet, and both ends
-//! need the latter to go on at all; a limit that held them back would make losses cost more than what it limits. How much the
-//! paths carry is congestion control's to say, and the pacer's, which counts everything.
+//! Only application bytes sent for the first time are counted. Retransmissions, acknowledgements
+//! and control frames are exempt: the receiver holds data that it cannot use until the
+//! retransmission arrives, and both ends need control frames to make progress, so limiting them
+//! would make a loss cost more than the limit saves. The capacity of the paths is the concern of
+//! congestion control and of the pacer, which count everything.
 //!
 //! ```text
-//!              its turn comes                        no allowance: held, until a deadline
-//!   ready ────────────────────▶ sent   or else ────▶ the connection has none: capped, until a deadline
-//!     ▲                                         └──▶ not on this path, or not now: aside, until the plan is made
+//!              its turn comes                        no limiter: held, until a deadline
+//!   ready ────────────────────▶ sent   or else ────▶ the connection has none: connection_limited, until a deadline
+//!     ▲                                         └──▶ not on this path, or not now: skipped, until the plan is made
 //!     └──────────────────────────────────────────────────┘
 //! ```
 //!
-//! A connection without classes has none of this but an empty pointer.
+//! A connection without classes stores only an empty pointer.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use recovery::Allowance;
+use recovery::RateLimiter;
 use units::Instant;
 use wire::quic::{PathId, StreamId};
 
 use super::{READY_COUNTED_MAX, SendStream, SendStreams, WriteError};
-use crate::class::{BURST_LEAST, PathSet, RateLimit};
+use crate::class::{BURST_MIN, PathSet, RateLimit};
 use crate::queue::Queue;
 use crate::send::path::SendPath;
 
-/// Bytes that a stream waits for if it has as many to send: less would make a small packet each time.
-const WORTH_SENDING: u64 = BURST_LEAST;
+/// A stream waits until its rate limit allows this many bytes, if it has as many to send: less
+/// would produce many small packets.
+const RELEASE_MIN: u64 = BURST_MIN;
 
-/// What one stream has of a class, beside its priority.
+/// The class of one stream, besides its priority.
 #[derive(Debug, Default)]
 pub(super) struct StreamClass {
-    allowance: Option<Allowance>,
+    limiter: Option<RateLimiter>,
     paths: PathSet,
     is_background: bool,
-    /// In [`Classes::held`], with this deadline.
-    held_until: Option<Instant>,
+    /// The time under which it is stored in [`Classes::rate_limited`].
+    rate_limited_until: Option<Instant>,
 }
 
-/// What a connection needs once one of its streams, or it itself, has limits.
+/// State of a connection that has, or had, limits on itself or on one of its streams.
 #[derive(Debug, Default)]
 pub(super) struct Classes {
-    /// When the present plan is made.
+    /// When the current plan is made.
     now: Instant,
-    /// The path it is for, once that is known, and what of the background may leave there.
+    /// The path of the current plan, once it is known, and the background bytes that may leave
+    /// there.
     on: Option<PathId>,
     background_room: u64,
-    /// Whose bytes the present plan holds.
-    taken: Taken,
-    /// The connection's own allowance.
-    whole: Option<Allowance>,
-    /// Streams out of allowance, by when they have some again. Each is here once at most.
-    held: BTreeSet<(Instant, StreamId)>,
-    /// Streams that wait for the connection's allowance, and until when. Each is here once at most.
-    capped: Queue<StreamId>,
-    capped_until: Option<Instant>,
-    /// The highest priority of these. What is no more urgent waits as long: a few bytes find an allowance sooner than a packet's
-    /// worth does, and would take it from under the hands of what is more urgent, for as long as there are some.
-    capped_priority: Option<i32>,
-    /// Streams that were passed over because the present plan is for another path, or the queue there is long enough, in their
-    /// order. They count as ready.
-    aside: Vec<StreamId>,
-    /// Streams with a class, and those of them that may not take every path.
+    /// Whose bytes the current plan holds.
+    plan_content: PlanContent,
+    /// The rate limiter of the whole connection.
+    connection_limiter: Option<RateLimiter>,
+    /// Streams that exhausted their rate limit, by the time it allows bytes again. Each is here at
+    /// most once.
+    rate_limited: BTreeSet<(Instant, StreamId)>,
+    /// Streams that wait for the connection's rate limiter, and the time until which they wait.
+    /// Each is here at most once.
+    connection_limited: Queue<StreamId>,
+    connection_limited_until: Option<Instant>,
+    /// The highest priority among these. Streams of equal or lower priority wait as long: otherwise
+    /// their small writes, which fit the limit earlier than a full packet, would keep using it up
+    /// before the more urgent stream can.
+    connection_limited_priority: Option<i32>,
+    /// Streams skipped because the current plan is for another path, or because its scavenger
+    /// window is exhausted, in order. They count as ready.
+    skipped: Vec<StreamId>,
+    /// Streams with a class, and those among them that may not take every path.
     classed_count: usize,
     confined_count: usize,
     background_count: usize,
 }
 
-/// Whose bytes a plan holds. What is in the background has plans of its own: a batch of it takes longer to be sealed, sent and opened
-/// than the few packets of others that it would share a plan with, and these wait for all of it at both ends.
+/// Whose bytes a plan holds. Background data have plans of their own: a background batch takes
+/// longer to be sealed, sent and opened than the few foreground packets that would share its plan,
+/// and at both ends these would wait for the whole batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Taken {
+enum PlanContent {
     #[default]
     Nothing,
-    /// Of streams in the background alone.
+    /// Of background streams only.
     Background,
-    /// Of others.
-    Others,
-    /// Of others, and a stream in the background would have had its turn after them.
-    OthersFirst,
+    /// Of foreground data.
+    Foreground,
+    /// Of foreground data, with background streams next in order.
+    ForegroundFirst,
 }
 
-/// Why a stream whose turn it is may not send.
+/// Why the next stream may not send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Restraint {
+pub(super) enum Deferral {
     /// It may not take the path of this plan, or not now.
-    Aside,
-    /// It has used its allowance.
-    Held(Instant),
-    /// The connection has used its allowance.
-    Capped(Instant),
+    Skip,
+    /// Its own rate limit is exhausted.
+    StreamRate(Instant),
+    /// The connection's rate limit is exhausted.
+    ConnectionRate(Instant),
 }
 
 impl Classes {
-    /// Whether `stream` may send now; lowers `limit`, the offset it may send new bytes up to.
+    /// Whether `stream` may send now. Lowers `limit`, the offset up to which it may send new bytes.
     #[cold] // Here and below: out of the way of connections without classes, which are most.
-    pub(super) fn restrain(&mut self, stream: &mut SendStream, limit: &mut u64) -> Option<Restraint> {
+    pub(super) fn check(&mut self, stream: &mut SendStream, limit: &mut u64) -> Option<Deferral> {
         if let (Some(class), Some(on)) = (&stream.class, self.on)
             && !class.paths.allows(on)
         {
-            return Some(Restraint::Aside);
+            return Some(Deferral::Skip);
         }
         let is_background = stream.is_background();
-        if is_background && matches!(self.taken, Taken::Others | Taken::OthersFirst) {
-            self.taken = Taken::OthersFirst;
-            return Some(Restraint::Aside);
+        if is_background && matches!(self.plan_content, PlanContent::Foreground | PlanContent::ForegroundFirst) {
+            self.plan_content = PlanContent::ForegroundFirst;
+            return Some(Deferral::Skip);
         }
         let unsent = stream.buffer.unsent();
         let available = stream.buffer.end().min(*limit).saturating_sub(unsent);
         if available == 0 || stream.buffer.has_lost() {
             return None;
         }
-        let wanted = available.min(WORTH_SENDING);
+        let wanted = available.min(RELEASE_MIN);
         if is_background {
             if self.background_room < wanted {
-                return Some(Restraint::Aside);
+                return Some(Deferral::Skip);
             }
             *limit = (*limit).min(unsent.saturating_add(self.background_room));
         }
         let now = self.now;
         let outranked_until = self.outranked_until(stream.priority);
-        let mut budget = |allowance: &mut Allowance| {
-            let budget = allowance.budget(now);
+        let mut budget = |limiter: &mut RateLimiter| {
+            let budget = limiter.budget(now);
             *limit = (*limit).min(unsent + budget);
-            (budget < wanted).then(|| allowance.next_release(now, wanted))
+            (budget < wanted).then(|| limiter.next_release(now, wanted))
         };
-        let own = stream.class.as_mut().and_then(|class| class.allowance.as_mut());
+        let own = stream.class.as_mut().and_then(|class| class.limiter.as_mut());
         if let Some(until) = own.and_then(&mut budget) {
-            return Some(Restraint::Held(until));
+            return Some(Deferral::StreamRate(until));
         }
-        let whole = self.whole.as_mut().and_then(budget);
-        outranked_until.or(whole).map(Restraint::Capped)
+        let connection = self.connection_limiter.as_mut().and_then(budget);
+        outranked_until.or(connection).map(Deferral::ConnectionRate)
     }
 
-    /// Until when a stream of this priority waits for others that wait for the connection's allowance.
+    /// Until when a stream of this priority waits for more urgent ones that wait for the
+    /// connection's rate limit.
     fn outranked_until(&self, priority: i32) -> Option<Instant> {
-        self.capped_until
-            .filter(|until| *until > self.now && self.capped_priority.is_some_and(|capped| priority <= capped))
+        self.connection_limited_until.filter(|until| {
+            *until > self.now && self.connection_limited_priority.is_some_and(|limited| priority <= limited)
+        })
     }
 
-    /// Something of `stream` leaves, `bytes` of it for the first time.
+    /// `stream` sends bytes, `bytes` of them for the first time.
     #[cold]
-    pub(super) fn on_taken(&mut self, stream: &mut SendStream, bytes: u64) {
+    pub(super) fn on_planned(&mut self, stream: &mut SendStream, bytes: u64) {
         if stream.is_background() {
             self.background_room = self.background_room.saturating_sub(bytes);
-            if self.taken == Taken::Nothing {
-                self.taken = Taken::Background;
+            if self.plan_content == PlanContent::Nothing {
+                self.plan_content = PlanContent::Background;
             }
-        } else if self.taken != Taken::OthersFirst {
-            self.taken = Taken::Others;
+        } else if self.plan_content != PlanContent::ForegroundFirst {
+            self.plan_content = PlanContent::Foreground;
         }
-        let own = stream.class.as_mut().and_then(|class| class.allowance.as_mut());
-        own.into_iter().chain(&mut self.whole).for_each(|allowance| allowance.take(bytes));
+        let own = stream.class.as_mut().and_then(|class| class.limiter.as_mut());
+        own.into_iter().chain(&mut self.connection_limiter).for_each(|limiter| limiter.take(bytes));
     }
 
     fn is_idle(&self) -> bool {
-        self.classed_count == 0 && self.whole.is_none() && self.capped.is_empty()
+        self.classed_count == 0 && self.connection_limiter.is_none() && self.connection_limited.is_empty()
     }
 }
 
 impl SendStreams {
-    /// Limits what leaves of a stream for the first time, or lifts the limit.
+    /// Sets or removes the limit on the rate at which a stream sends new bytes.
     pub(crate) fn set_rate(&mut self, id: StreamId, limit: Option<RateLimit>) -> Result<(), WriteError> {
         if limit.is_none() && self.is_unclassed(id) {
             return Ok(());
         }
         self.change_class(id, |class| {
-            class.allowance = match (class.allowance.take(), limit) {
-                (Some(mut allowance), Some(limit)) => {
-                    allowance.set_limit(limit.cap());
-                    Some(allowance)
+            class.limiter = match (class.limiter.take(), limit) {
+                (Some(mut limiter), Some(limit)) => {
+                    limiter.set_limit(limit.cap());
+                    Some(limiter)
                 }
-                (_, limit) => limit.map(|limit| Allowance::new(limit.cap())),
+                (_, limit) => limit.map(|limit| RateLimiter::new(limit.cap())),
             };
         })
     }
 
-    /// Says which paths a stream may take from now on.
+    /// Sets the paths that a stream may take from now on.
     pub(crate) fn set_paths(&mut self, id: StreamId, paths: PathSet) -> Result<(), WriteError> {
         if paths.is_all() && self.is_unclassed(id) {
             return Ok(());
@@ -185,7 +195,7 @@ impl SendStreams {
         self.change_class(id, |class| class.paths = paths)
     }
 
-    /// Puts a stream into the background, or back.
+    /// Makes a stream a background stream, or a foreground stream again.
     pub(crate) fn set_background(&mut self, id: StreamId, is_background: bool) -> Result<(), WriteError> {
         if !is_background && self.is_unclassed(id) {
             return Ok(());
@@ -213,11 +223,11 @@ impl SendStreams {
         classes.confined_count -= usize::from(was_confined);
         classes.background_count += usize::from(class.is_background);
         classes.background_count -= usize::from(was_background);
-        // It is found out anew whether it has to wait, and for how long.
-        if let Some(until) = class.held_until.take() {
-            classes.held.remove(&(until, id));
+        // Whether it has to wait, and for how long, is determined anew.
+        if let Some(until) = class.rate_limited_until.take() {
+            classes.rate_limited.remove(&(until, id));
         }
-        if class.allowance.is_some() || !class.paths.is_all() || class.is_background {
+        if class.limiter.is_some() || !class.paths.is_all() || class.is_background {
             stream.class = Some(class);
         } else {
             classes.classed_count -= 1;
@@ -226,20 +236,20 @@ impl SendStreams {
         Ok(())
     }
 
-    /// Limits what leaves of all streams together for the first time, or lifts the limit.
-    pub(crate) fn set_whole_rate(&mut self, limit: Option<RateLimit>) {
+    /// Sets or removes the limit on the rate at which all streams together send new bytes.
+    pub(crate) fn set_connection_rate(&mut self, limit: Option<RateLimit>) {
         if limit.is_none() && self.classes.is_none() {
             return;
         }
         let classes = self.classes.get_or_insert_default();
-        match (&mut classes.whole, limit) {
-            (Some(allowance), Some(limit)) => allowance.set_limit(limit.cap()),
-            (whole, limit) => *whole = limit.map(|limit| Allowance::new(limit.cap())),
+        match (&mut classes.connection_limiter, limit) {
+            (Some(limiter), Some(limit)) => limiter.set_limit(limit.cap()),
+            (connection_limiter, limit) => *connection_limiter = limit.map(|limit| RateLimiter::new(limit.cap())),
         }
-        self.uncap();
+        self.release_connection_limited();
     }
 
-    /// The stream is over, or nothing more of it will be sent.
+    /// The stream has ended, or sends nothing more.
     #[cold]
     pub(super) fn forget_class(&mut self, id: StreamId, stream: &mut SendStream) {
         let Some(class) = stream.class.take() else { return };
@@ -247,120 +257,122 @@ impl SendStreams {
         classes.classed_count -= 1;
         classes.confined_count -= usize::from(!class.paths.is_all());
         classes.background_count -= usize::from(class.is_background);
-        if let Some(until) = class.held_until {
-            classes.held.remove(&(until, id));
+        if let Some(until) = class.rate_limited_until {
+            classes.rate_limited.remove(&(until, id));
         }
     }
 
     /// A stream has left the ready queue because it may not send.
     #[cold]
-    pub(super) fn restrain(&mut self, id: StreamId, restraint: Restraint) {
+    pub(super) fn defer(&mut self, id: StreamId, deferral: Deferral) {
         let (Some(stream), Some(classes)) = (self.map.get_mut(&id), &mut self.classes) else { return };
-        match restraint {
-            Restraint::Aside => {
+        match deferral {
+            Deferral::Skip => {
                 stream.ready = true;
-                classes.aside.push(id);
+                classes.skipped.push(id);
             }
-            Restraint::Held(until) => {
+            Deferral::StreamRate(until) => {
                 let class = stream.class.as_mut().expect("only a class holds a stream");
-                // Written to while it waits: it waits for the same moment still.
-                if class.held_until.is_none() {
-                    class.held_until = Some(until);
-                    classes.held.insert((until, id));
+                // A write to a waiting stream does not change the time it waits for.
+                if class.rate_limited_until.is_none() {
+                    class.rate_limited_until = Some(until);
+                    classes.rate_limited.insert((until, id));
                 }
             }
-            Restraint::Capped(until) => {
-                if !std::mem::replace(&mut stream.capped, true) {
-                    classes.capped.push_back(id);
+            Deferral::ConnectionRate(until) => {
+                if !std::mem::replace(&mut stream.connection_limited, true) {
+                    classes.connection_limited.push_back(id);
                 }
-                classes.capped_until = classes.capped_until.into_iter().chain([until]).min();
-                classes.capped_priority = classes.capped_priority.max(Some(stream.priority));
+                classes.connection_limited_until = classes.connection_limited_until.into_iter().chain([until]).min();
+                classes.connection_limited_priority = classes.connection_limited_priority.max(Some(stream.priority));
             }
         }
     }
 
-    /// When [`on_allowance_timeout`](Self::on_allowance_timeout) has something to do.
-    pub(crate) fn allowance_deadline(&self) -> Option<Instant> {
+    /// When [`on_rate_limit_timeout`](Self::on_rate_limit_timeout) must run.
+    pub(crate) fn rate_limit_deadline(&self) -> Option<Instant> {
         let classes = self.classes.as_ref()?;
-        classes.held.first().map(|(until, _)| *until).into_iter().chain(classes.capped_until).min()
+        classes.rate_limited.first().map(|(until, _)| *until).into_iter().chain(classes.connection_limited_until).min()
     }
 
-    /// Lets those go on whose time to wait is over.
-    pub(crate) fn on_allowance_timeout(&mut self, now: Instant) {
+    /// Makes streams ready whose waiting time is over.
+    pub(crate) fn on_rate_limit_timeout(&mut self, now: Instant) {
         while let Some(classes) = &mut self.classes
-            && let Some((_, id)) = classes.held.first().copied().filter(|(until, _)| *until <= now)
+            && let Some((_, id)) = classes.rate_limited.first().copied().filter(|(until, _)| *until <= now)
         {
-            classes.held.pop_first();
+            classes.rate_limited.pop_first();
             if let Some(class) = self.map.get_mut(&id).and_then(|stream| stream.class.as_mut()) {
-                class.held_until = None;
+                class.rate_limited_until = None;
             }
             self.make_ready(id);
         }
-        if self.classes.as_ref().and_then(|classes| classes.capped_until).is_some_and(|until| until <= now) {
-            self.uncap();
+        if self.classes.as_ref().and_then(|classes| classes.connection_limited_until).is_some_and(|until| until <= now)
+        {
+            self.release_connection_limited();
         }
     }
 
-    /// Those that waited for the connection's allowance try again: the one last whose turn it was when that ran out.
-    pub(super) fn uncap(&mut self) {
+    /// Makes the streams that waited for the connection's rate limit ready again. The stream that
+    /// was next when the limit was exhausted goes last.
+    pub(super) fn release_connection_limited(&mut self) {
         let Some(classes) = &mut self.classes else { return };
-        (classes.capped_until, classes.capped_priority) = (None, None);
-        let mut capped = std::mem::take(&mut classes.capped);
-        let had_its_turn = capped.pop_front();
-        capped.extend(had_its_turn);
-        for id in capped.iter() {
+        (classes.connection_limited_until, classes.connection_limited_priority) = (None, None);
+        let mut connection_limited = std::mem::take(&mut classes.connection_limited);
+        let last_served = connection_limited.pop_front();
+        connection_limited.extend(last_served);
+        for id in connection_limited.iter() {
             if let Some(stream) = self.map.get_mut(id) {
-                stream.capped = false;
+                stream.connection_limited = false;
             }
             self.make_ready(*id);
         }
     }
 
-    /// A plan is to be made now, for path `on` if that is known already: streams that may not take it are passed over until
-    /// [`end_plan`](Self::end_plan).
+    /// Starts a plan, for path `on` if it is already known: streams that may not take it are
+    /// skipped until [`end_plan`](Self::end_plan).
     pub(crate) fn begin_plan(&mut self, now: Instant, on: Option<&mut SendPath>) {
-        // Those that were passed over between two plans, by somebody who only looked.
+        // Streams may have been skipped between two plans, by a caller that only looked.
         self.end_plan();
         let Some(classes) = &mut self.classes else { return };
         (classes.now, classes.on, classes.background_room) = (now, on.as_ref().map(|path| path.id), u64::MAX);
-        classes.taken = Taken::Nothing;
+        classes.plan_content = PlanContent::Nothing;
         if let Some(path) = on.filter(|_| classes.background_count > 0) {
             classes.background_room = path.background_room();
         }
-        self.on_allowance_timeout(now);
+        self.on_rate_limit_timeout(now);
     }
 
-    /// The plan is made: those that were passed over have their turn next.
+    /// Ends the plan: the streams skipped are next.
     pub(crate) fn end_plan(&mut self) {
         let Some(classes) = &mut self.classes else { return };
-        (classes.on, classes.background_room, classes.taken) = (None, u64::MAX, Taken::Nothing);
-        while let Some(id) = classes.aside.pop() {
+        (classes.on, classes.background_room, classes.plan_content) = (None, u64::MAX, PlanContent::Nothing);
+        while let Some(id) = classes.skipped.pop() {
             if let Some(stream) = self.map.get(&id) {
                 self.ready.entry(Reverse(stream.priority)).or_default().push_front(id);
             }
         }
     }
 
-    /// Something of the application's that is no stream data is in the plan that is made now.
+    /// The current plan contains a DATAGRAM frame.
     pub(crate) fn on_datagram_taken(&mut self) {
         if let Some(classes) = &mut self.classes
-            && classes.taken != Taken::OthersFirst
+            && classes.plan_content != PlanContent::ForegroundFirst
         {
-            classes.taken = Taken::Others;
+            classes.plan_content = PlanContent::Foreground;
         }
     }
 
-    /// The stream data in the plan that is made now are of streams in the background, and there are some.
+    /// True if the current plan holds stream data, all of it of background streams.
     pub(crate) fn holds_only_background(&self) -> bool {
-        self.classes.as_ref().is_some_and(|classes| classes.taken == Taken::Background)
+        self.classes.as_ref().is_some_and(|classes| classes.plan_content == PlanContent::Background)
     }
 
-    /// The plan that is made now ends early: what is in the background follows in the next.
-    pub(crate) fn leaves_background_for_next(&self) -> bool {
-        self.classes.as_ref().is_some_and(|classes| classes.taken == Taken::OthersFirst)
+    /// True if the current plan ends early: background data follow in the next.
+    pub(crate) fn defers_background(&self) -> bool {
+        self.classes.as_ref().is_some_and(|classes| classes.plan_content == PlanContent::ForegroundFirst)
     }
 
-    /// All that waits is in the background, as far as the first few streams tell.
+    /// True if all waiting data are background data, judging by the first few streams.
     pub(crate) fn has_only_background(&mut self) -> bool {
         if self.classes.as_ref().is_none_or(|classes| classes.background_count == 0) || self.next_ready().is_none() {
             return false;
@@ -369,17 +381,17 @@ impl SendStreams {
         first.all(SendStream::is_background)
     }
 
-    /// Something has a class, or had one.
+    /// True if a stream or the connection has a class, or had one.
     pub(crate) fn has_classes(&self) -> bool {
         self.classes.is_some()
     }
 
-    /// Some streams are in the background.
+    /// True if there are background streams.
     pub(crate) fn has_background(&self) -> bool {
         self.classes.as_ref().is_some_and(|classes| classes.background_count > 0)
     }
 
-    /// As [`has_ready`](Self::has_ready), of the streams that may take exactly these paths.
+    /// As [`has_ready`](Self::has_ready), for streams that may take exactly these paths.
     pub(crate) fn has_ready_on(&mut self, paths: &PathSet) -> bool {
         if !self.has_confined() || self.next_ready().is_none() {
             return self.has_ready();
@@ -387,26 +399,26 @@ impl SendStreams {
         self.ready.values().flatten().filter_map(|id| self.map.get(id)).any(|stream| stream.paths() == paths)
     }
 
-    /// Some streams may not take every path.
+    /// True if some streams may not take every path.
     pub(crate) fn has_confined(&self) -> bool {
         self.classes.as_ref().is_some_and(|classes| classes.confined_count > 0)
     }
 
-    /// Whether what stream `id` has to send may take `path`. True for streams that are over.
+    /// Whether data of stream `id` may take `path`. True for streams that have ended.
     pub(crate) fn allows(&self, id: StreamId, path: PathId) -> bool {
         !self.has_confined() || self.map.get(&id).is_none_or(|stream| stream.paths().allows(path))
     }
 
-    /// Whether what stream `id` has to send may take one of `paths`. True for streams that are over.
+    /// Whether data of stream `id` may take one of `paths`. True for streams that have ended.
     pub(crate) fn allows_any(&self, id: StreamId, mut paths: impl Iterator<Item = PathId>) -> bool {
         self.map.get(&id).is_none_or(|stream| stream.paths().is_all() || paths.any(|path| stream.paths().allows(path)))
     }
 
-    /// The different sets of paths that streams with something to send may take, those of the most urgent first. Takes time for
-    /// each stream that is ready: none may be stopped by others that wait for paths of theirs.
+    /// The distinct path sets of the ready streams, those of the most urgent first. Linear in the
+    /// number of ready streams: no stream may be stopped by others that wait for their own paths.
     pub(crate) fn ready_path_sets(&mut self) -> Vec<PathSet> {
         let mut sets: Vec<PathSet> = Vec::new();
-        // Those that turn out to be held back leave the queue.
+        // Streams found to be blocked leave the queue.
         self.next_ready();
         for id in self.ready.values().flatten() {
             if let Some(paths) = self.map.get(id).map(SendStream::paths)
@@ -418,8 +430,9 @@ impl SendStreams {
         sets
     }
 
-    /// As [`ready_bytes`](Self::ready_bytes), of the streams that may take exactly these paths. Rates do not count here: what waits for
-    /// an allowance follows soon, and a scheduler that took it for the tail of something would wait for the best path with it.
+    /// As [`ready_bytes`](Self::ready_bytes), for streams that may take exactly these paths. Rate
+    /// limits do not count: data blocked by one follow soon, and a scheduler that took them for the
+    /// end of a transfer would wait for the best path.
     pub(crate) fn ready_bytes_on(&self, paths: &PathSet) -> u64 {
         let credit = self.max_data - self.data_sent;
         let streams = self.ready.values().flatten().filter_map(|id| self.map.get(id));
@@ -427,7 +440,7 @@ impl SendStreams {
         streams.map(|stream| stream.ready_bytes(credit)).sum()
     }
 
-    /// Frees room that is not used.
+    /// Releases unused memory.
     pub(super) fn shrink_classes(&mut self) {
         if self.classes.as_ref().is_some_and(|classes| classes.is_idle()) {
             self.classes = None;
@@ -436,7 +449,7 @@ impl SendStreams {
 }
 
 impl SendStream {
-    /// Bytes that could be sent now, with so much credit of the connection's.
+    /// Bytes that could be sent now, with `credit` bytes left for the connection.
     pub(super) fn ready_bytes(&self, credit: u64) -> u64 {
         self.buffer.ready_bytes(self.max_data.min(self.buffer.unsent() + credit))
     }

@@ -1,11 +1,13 @@
-//! How much more than expected is acknowledged at once: radio links and receivers gather packets and acknowledgements, and
-//! the window must bridge the silence between (section 5.5.9).
+//! ACK aggregation: how much more data than expected is acknowledged at once. Radio links and
+//! receivers hold back packets and acknowledgements; the window must cover the time in between
+//! (section 5.5.9).
 
 use units::{Instant, Rate};
 
-/// Rounds for which the maximum is remembered once the path was full: `ExtraAckedFilterLen` (section 2.12).
+/// Rounds over which the maximum is kept once the path was full: `ExtraAckedFilterLen` (section
+/// 2.12).
 const FILTER_ROUNDS: u64 = 10;
-/// ... and in Startup, where what was true of a slower flow soon is not.
+/// The same during Startup, where older values describe a slower flow.
 const STARTUP_ROUNDS: u64 = 1;
 
 /// The estimator of `extra_acked`.
@@ -21,16 +23,17 @@ impl Aggregation {
         Self { since: now, acked: 0, max: WindowedMax::default() }
     }
 
-    /// Sending resumes after a rest, in which nothing could be acknowledged (section 5.4.1).
+    /// Sending resumes after an idle period, in which no data could be acknowledged (section
+    /// 5.4.1).
     pub(super) fn on_restart(&mut self, now: Instant) {
         self.since = now;
     }
 
-    /// Takes one acknowledgement of `acked` bytes: `UpdateACKAggregation`.
+    /// Processes one acknowledgement of `acked` bytes: `UpdateACKAggregation`.
     pub(super) fn on_ack(&mut self, now: Instant, acked: u64, bandwidth: Rate, window: u64, round: u64, full: bool) {
         let mut expected = bandwidth.bytes_in(now.saturating_since(self.since));
         if self.acked <= expected {
-            // No faster than the path: whatever was gathered has been let go.
+            // Acknowledgements are not ahead of the bandwidth: the aggregation interval has ended.
             (self.acked, self.since, expected) = (0, now, 0);
         }
         self.acked = self.acked.saturating_add(acked);
@@ -44,11 +47,12 @@ impl Aggregation {
     }
 }
 
-/// The maximum over a sliding window of rounds, by the best three values after one another (Nichols' filter): the best, the
-/// best after it, and the best after that, so that something recent remains when the best grows too old.
+/// The maximum over a sliding window of rounds, by Nichols' filter. It keeps the best value, the
+/// best value after that, and the best value after that one, so that a recent value remains when
+/// the best expires.
 #[derive(Debug, Clone, Default)]
 struct WindowedMax {
-    /// Rounds ascending, values descending; rounds may be equal, and so may values.
+    /// Rounds ascending, values descending; equal rounds and values are possible.
     best: [(u64, u64); 3],
 }
 
@@ -68,7 +72,8 @@ impl WindowedMax {
         while aged(self.best[0]) > window {
             self.best = [self.best[1], self.best[2], new];
         }
-        // If one value stays the best for long, take others from later parts of the window, for the time after it.
+        // If one value stays the best for long, takes the others from later parts of the window, so
+        // that they are recent when it expires.
         let spread = aged(self.best[0]);
         if self.best[1].0 == self.best[0].0 && spread * 4 > window {
             self.best = [self.best[0], new, new];
@@ -93,8 +98,8 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_at_once_beyond_the_rate_is_extra() {
-        // 8 Mb/s is 1000 bytes a millisecond.
+    fn bytes_acknowledged_beyond_the_rate_are_extra() {
+        // 8 Mb/s is 1000 bytes per millisecond.
         let mut aggregation = Aggregation::new(at_ms(0));
         let mut ack = |at, acked, round| {
             aggregation.on_ack(at_ms(at), acked, Rate::from_mbps(8), 100_000, round, true);
@@ -102,21 +107,22 @@ mod tests {
         };
         assert_eq!(ack(10, 10_000, 1), 10_000, "the first acknowledgement of an interval is all extra");
         assert_eq!(ack(10, 6000, 1), 16_000);
-        assert_eq!(ack(20, 10_000, 2), 16_000, "26 000 came in 10 ms, and 10 000 were expected: just as much");
+        assert_eq!(ack(20, 10_000, 2), 16_000, "26 000 arrived in 10 ms instead of 10 000: the same extra");
         assert_eq!(ack(40, 1000, 2), 16_000, "a new interval");
         assert_eq!(ack(40, 500, 12), 16_000, "ten rounds later it still counts");
-        assert_eq!(ack(40, 500, 13), 2000, "and no longer");
+        assert_eq!(ack(40, 500, 13), 2000, "and then expires");
     }
 
     #[test]
-    fn it_is_no_more_than_a_window() {
+    fn extra_acked_is_at_most_a_window() {
         let mut aggregation = Aggregation::new(at_ms(0));
         aggregation.on_ack(at_ms(1), 50_000, Rate::from_mbps(8), 12_000, 1, false);
         assert_eq!(aggregation.extra(), 12_000);
     }
 
     proptest! {
-        /// Against every value kept: never above the true maximum of the window, and never below the newest value.
+        /// Compared with a filter that keeps every value: never above the true maximum of the
+        /// window, never below the newest value.
         #[test]
         fn the_filter_stays_between_the_newest_and_the_true_maximum(
             steps in prop::collection::vec((0u64..4, 0u64..1000), 1..200), window in 1u64..12,

@@ -1,8 +1,9 @@
-//! The highest delivery rate of this probing cycle and the last one (sections 5.5.3 to 5.5.6).
+//! The highest delivery rate of the current and the previous probing cycle (sections 5.5.3 to
+//! 5.5.6).
 
 use units::Rate;
 
-/// A maximum over two slots of time. A slot is a probing cycle.
+/// A maximum over two probing cycles.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MaxBandwidth {
     previous: Rate,
@@ -10,7 +11,8 @@ pub(super) struct MaxBandwidth {
 }
 
 impl MaxBandwidth {
-    /// Takes one sample. One that the application held down counts only if it is higher all the same (section 5.5.4).
+    /// Processes one sample. An application-limited sample counts only if it is higher than the
+    /// maximum (section 5.5.4).
     pub(super) fn update(&mut self, rate: Option<Rate>, app_limited: bool) {
         if let Some(rate) = rate
             && (rate >= self.get() || !app_limited)
@@ -19,8 +21,8 @@ impl MaxBandwidth {
         }
     }
 
-    /// Begins a new slot and forgets the slot before the last. A slot without any sample does not count: what was known
-    /// stays known.
+    /// Begins a new cycle and drops the cycle before the last. A cycle without samples is skipped:
+    /// the known maximum is kept.
     pub(super) fn advance(&mut self) {
         if !self.current.is_zero() {
             self.previous = self.current;
@@ -45,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_maximum_is_forgotten_with_the_second_cycle_after_it() {
+    fn a_maximum_expires_with_the_second_cycle_after_it() {
         let mut filter = filter(&[(100, false), (80, false)]);
         filter.advance();
         filter.update(Some(Rate::from_mbps(50)), false);
@@ -55,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_held_down_by_the_application_only_raise_it() {
+    fn application_limited_samples_only_raise_the_maximum() {
         let mut filter = filter(&[(100, false), (40, true)]);
         filter.advance();
         filter.update(Some(Rate::from_mbps(40)), true);

@@ -1,10 +1,12 @@
-//! What losses say about the path: bounds on rate and volume, for the short and for the long term (section 5.5.10).
+//! Bounds on rate and inflight that follow from losses, for the short and the long term (section
+//! 5.5.10).
 //!
-//! A loss while the flow accelerates says how much fits into the path, which is worth remembering: the long-term bound. A
-//! loss at other times says that something else came along; the flow follows what the path delivers, by the short-term
-//! bounds, until it fills the path again for the next probe.
+//! A loss while the flow accelerates shows how much fits into the path: it sets the long-term
+//! bound. A loss at other times shows competing traffic: the flow then follows the delivery rate
+//! with the short-term bounds, until it fills the path again for the next probe.
 //!
-//! One kind of loss is taken for what it most likely is, noise: see [`Bbr::adapt_shortterm_bounds`].
+//! Losses below the threshold without a queue are treated as noise: see
+//! [`Bbr::adapt_shortterm_bounds`].
 
 use units::{Duration, Rate};
 
@@ -12,20 +14,21 @@ use super::Bbr;
 use super::state::State;
 use crate::delivery_rate::{LossSample, RateSample};
 
-/// Losses beyond this part of what was in flight, in percent, are too many: `LossThresh` (section 2.8).
+/// Loss threshold, in percent of the inflight data: `LossThresh` (section 2.8).
 pub(super) const LOSS_PERCENT: u64 = 2;
-/// No reduction leaves less than this, in percent: `Beta` (section 2.8). It is CUBIC's factor.
+/// No reduction goes below this percentage: `Beta` (section 2.8), the same factor as CUBIC's.
 pub(super) const BETA_PERCENT: u64 = 70;
-/// This part of the long-term bound is left to others while cruising, in percent: `Headroom` (section 2.8).
+/// The percentage of the long-term bound left to other flows in Cruise: `Headroom` (section 2.8).
 const HEADROOM_PERCENT: u64 = 15;
 
-/// A round trip up to this part longer than the bare one shows no queue worth the name.
+/// A round trip that is longer than the minimum by up to this fraction (1/8) shows no significant
+/// queue.
 const QUEUE_FREE_DIVISOR: u64 = 8;
 
-/// Stands for "no bound" in a number of bytes.
+/// No bound, for a number of bytes.
 pub(super) const UNBOUNDED: u64 = u64::MAX;
 
-/// The bounds. [`UNBOUNDED`] and [`Rate::MAX`] stand for none.
+/// The bounds. [`UNBOUNDED`] and [`Rate::MAX`] mean no bound.
 #[derive(Debug, Clone)]
 pub(super) struct Bounds {
     pub(super) inflight_longterm: u64,
@@ -37,12 +40,13 @@ impl Bounds {
     pub(super) const NONE: Self =
         Self { inflight_longterm: UNBOUNDED, inflight_shortterm: UNBOUNDED, rate_shortterm: Rate::MAX };
 
-    /// Forgets what other flows did to us: `ResetShortTermModel`.
+    /// Drops the short-term bounds: `ResetShortTermModel`.
     pub(super) fn reset_shortterm(&mut self) {
         (self.inflight_shortterm, self.rate_shortterm) = (UNBOUNDED, Rate::MAX);
     }
 
-    /// The long-term bound less what is left to others: `InflightWithHeadroom` (section 5.3.3.9).
+    /// The long-term bound minus the headroom left to other flows: `InflightWithHeadroom` (section
+    /// 5.3.3.9).
     pub(super) fn with_headroom(&self, segment: u64, least: u64) -> u64 {
         if self.inflight_longterm == UNBOUNDED {
             return UNBOUNDED;
@@ -52,17 +56,18 @@ impl Bounds {
     }
 }
 
-/// What the path delivered within the last round, and whether it lost something (section 2.10).
+/// The delivery within the latest round, and whether there were losses (section 2.10).
 #[derive(Debug, Clone)]
 pub(super) struct LatestRound {
     rate: Rate,
     delivered: u64,
     shortest_rtt: Duration,
-    /// A packet sent when at least so much was delivered ends the round.
+    /// The round ends with the acknowledgement of a packet that was sent when at least this many
+    /// bytes were delivered.
     end_delivered: u64,
-    /// The round ended with the last acknowledgement: `loss_round_start`.
+    /// The last acknowledgement ended the round: `loss_round_start`.
     ended: bool,
-    /// Something was lost, or marked, in it.
+    /// A packet was lost or marked in the round.
     lossy: bool,
     marked: bool,
 }
@@ -99,7 +104,8 @@ impl LatestRound {
         }
     }
 
-    /// `NoteLoss` (section 5.5.10.2): the round now lasts until something sent after this loss is acknowledged.
+    /// `NoteLoss` (section 5.5.10.2): the round now lasts until a packet sent after this loss is
+    /// acknowledged.
     pub(super) fn note_loss(&mut self, delivered_total: u64) {
         if !self.lossy {
             self.end_delivered = delivered_total;
@@ -107,7 +113,7 @@ impl LatestRound {
         self.lossy = true;
     }
 
-    /// The network marked packets: a loss that is never noise.
+    /// The network marked packets. A mark counts as a loss and never as noise.
     pub(super) fn note_mark(&mut self, delivered_total: u64) {
         self.note_loss(delivered_total);
         self.marked = true;
@@ -116,37 +122,37 @@ impl LatestRound {
     /// `ResetCongestionSignals`.
     pub(super) fn reset(&mut self) {
         (self.rate, self.delivered, self.shortest_rtt) = (Rate::ZERO, 0, Duration::MAX);
-        self.forgive();
+        self.clear_losses();
     }
 
-    /// No loss counts that was seen so far.
-    pub(super) fn forgive(&mut self) {
+    /// Clears the losses and marks of the round.
+    pub(super) fn clear_losses(&mut self) {
         (self.lossy, self.marked) = (false, false);
     }
 
-    /// True on the acknowledgement with which a round ended.
+    /// True if the last acknowledgement ended a round.
     pub(super) const fn ended(&self) -> bool {
         self.ended
     }
 
-    /// The most that was delivered between the sending and the acknowledgement of one packet, bytes.
+    /// The most bytes delivered between the sending and the acknowledgement of one packet.
     pub(super) const fn delivered(&self) -> u64 {
         self.delivered
     }
 }
 
 /// `IsInflightTooHigh` (section 5.5.10.2).
-pub(super) fn is_too_much_lost(lost: u64, in_flight_when_sent: u64) -> bool {
+pub(super) fn is_loss_too_high(lost: u64, in_flight_when_sent: u64) -> bool {
     lost > percent_of(in_flight_when_sent, LOSS_PERCENT)
 }
 
-/// How much was in flight when the losses among it crossed the threshold, somewhere within the lost row:
+/// The inflight at which losses crossed the threshold, within the lost run of packets:
 /// `InflightAtLoss` (section 5.5.10.2).
 pub(super) fn in_flight_at_loss(loss: &LossSample) -> u64 {
     let in_flight_before = loss.in_flight_when_sent.saturating_sub(loss.bytes);
     let lost_before = loss.lost.saturating_sub(loss.bytes);
     let tolerated = percent_of(in_flight_before, LOSS_PERCENT).saturating_sub(lost_before);
-    // The threshold was crossed inside the row, so no more of it than there is was tolerated.
+    // The threshold was crossed within this run, so at most the whole run is tolerated.
     let prefix = (u128::from(tolerated) * 100 / u128::from(100 - LOSS_PERCENT)) as u64;
     in_flight_before + prefix.min(loss.bytes)
 }
@@ -157,35 +163,37 @@ pub(super) const fn percent_of(bytes: u64, percent: u64) -> u64 {
 }
 
 impl Bbr {
-    /// Follows the path down, once a round, if something was lost in the round and the flow was not accelerating:
-    /// `AdaptLowerBoundsFromCongestion` (section 5.5.10.3).
+    /// Lowers the short-term bounds, once per round, if the round had losses and the flow was not
+    /// accelerating: `AdaptLowerBoundsFromCongestion` (section 5.5.10.3).
     ///
-    /// The draft does so after any loss. Each time the bound on the rate falls to what was delivered, which is less than
-    /// what was sent by the loss, and that less than the bound by the pacing margin: with one packet lost a round, and sixty
-    /// rounds from probe to probe, the rate halves although the path has not changed. That is not what section 5.3.3.8.3
-    /// means to bear. So a round counts only if it shows congestion: a queue, or losses beyond the threshold, or a mark.
+    /// The draft does so after any loss. With each loss the rate bound falls to the delivered rate,
+    /// which is below the sent rate by the loss, and the sent rate is below the bound by the pacing
+    /// margin. With one lost packet per round, and sixty rounds between probes, the rate halves
+    /// although the path has not changed. Section 5.3.3.8.3 does not intend that. Here a round
+    /// counts only if it shows congestion: a queue, losses above the threshold, or a mark.
     pub(super) fn adapt_shortterm_bounds(&mut self, sample: &RateSample) {
         if !self.latest.ended {
             return;
         }
         if self.latest.lossy && !self.state.is_accelerating() && !self.is_noise(sample) {
-            let (rate, volume) = (self.bounds.rate_shortterm, self.bounds.inflight_shortterm);
+            let (rate, inflight) = (self.bounds.rate_shortterm, self.bounds.inflight_shortterm);
             let rate = if rate == Rate::MAX { self.max_bandwidth.get() } else { rate };
-            let volume = if volume == UNBOUNDED { self.window } else { volume };
-            // Down sends a tenth below the bound on purpose, so that the path delivers less says nothing of the path. Without
-            // this, one loss in Down would hold that tenth back until the next probe.
+            let inflight = if inflight == UNBOUNDED { self.window } else { inflight };
+            // Down sends a tenth below the bound on purpose, so the lower delivery rate says
+            // nothing about the path. Without this correction one loss in Down would keep the rate
+            // a tenth lower until the next probe.
             let offered = if self.state == State::Down { State::Down.pacing_percent() } else { 100 };
             let delivered = self.latest.rate.mul_ratio(100, offered).min(rate);
             self.bounds.rate_shortterm = delivered.max(rate.mul_ratio(BETA_PERCENT, 100));
-            self.bounds.inflight_shortterm = self.latest.delivered.max(percent_of(volume, BETA_PERCENT));
+            self.bounds.inflight_shortterm = self.latest.delivered.max(percent_of(inflight, BETA_PERCENT));
         }
-        self.latest.forgive();
+        self.latest.clear_losses();
     }
 
     fn is_noise(&self, sample: &RateSample) -> bool {
-        let bare = self.min_rtt.get().unwrap_or(Duration::ZERO);
-        let queue_free = self.latest.shortest_rtt <= bare + bare / QUEUE_FREE_DIVISOR;
-        queue_free && !self.latest.marked && !is_too_much_lost(sample.lost, sample.in_flight_when_sent)
+        let min_rtt = self.min_rtt.get().unwrap_or(Duration::ZERO);
+        let queue_free = self.latest.shortest_rtt <= min_rtt + min_rtt / QUEUE_FREE_DIVISOR;
+        queue_free && !self.latest.marked && !is_loss_too_high(sample.lost, sample.in_flight_when_sent)
     }
 }
 
@@ -198,19 +206,19 @@ mod tests {
     }
 
     #[test]
-    fn two_percent_are_borne_and_more_are_too_much() {
-        assert!(!is_too_much_lost(2000, 100_000));
-        assert!(is_too_much_lost(2001, 100_000));
+    fn losses_up_to_two_percent_are_tolerated() {
+        assert!(!is_loss_too_high(2000, 100_000));
+        assert!(is_loss_too_high(2001, 100_000));
     }
 
     #[test]
-    fn the_volume_at_which_losses_crossed_the_threshold_lies_within_the_lost_row() {
-        // 100 000 before a row of 50 000: 2000 of them may be lost. With x of the row lost as well,
-        // x = 2 % of (100 000 + x) makes 2040.
+    fn the_inflight_at_loss_lies_within_the_lost_run() {
+        // 100 000 bytes before a run of 50 000: 2000 of them may be lost. With x lost bytes of the
+        // run, x = 2 % of (100 000 + x) gives 2040.
         assert_eq!(in_flight_at_loss(&loss(150_000, 50_000, 50_000)), 102_040);
-        // 1000 were lost before the row; 1020 more make 2 % of 101 020.
+        // 1000 were lost before the run; 1020 more make 2 % of 101 020.
         assert_eq!(in_flight_at_loss(&loss(150_000, 51_000, 50_000)), 101_020);
-        assert_eq!(in_flight_at_loss(&loss(150_000, 60_000, 50_000)), 100_000, "crossed before the row");
+        assert_eq!(in_flight_at_loss(&loss(150_000, 60_000, 50_000)), 100_000, "crossed before the run");
         assert_eq!(in_flight_at_loss(&loss(1200, 1200, 1200)), 0, "one packet alone");
     }
 

@@ -1,4 +1,4 @@
-//! From model to control: pacing rate and window (section 5.6).
+//! Pacing rate and window, computed from the model (section 5.6).
 
 use units::{Duration, Rate};
 
@@ -8,21 +8,22 @@ use super::{Ack, Bbr};
 use crate::RttEstimator;
 use crate::congestion::window::{WINDOW_MAX, minimum_window};
 
-/// Pacing stays so much below the bandwidth, in percent, that queues shrink: `PacingMarginPercent` (section 2.5).
+/// The pacing rate stays this percentage below the bandwidth, so that queues drain:
+/// `PacingMarginPercent` (section 2.5).
 const MARGIN_PERCENT: u64 = 1;
-/// The window never goes below so many segments, except after an outage: `MinPipeCwnd` (section 2.8). Two for a receiver
-/// that acknowledges every other packet, and two more for the way back.
+/// Smallest window in segments, except after an outage: `MinPipeCwnd` (section 2.8). Two for a
+/// receiver that acknowledges every other packet, and two for the return path.
 const PIPE_SEGMENTS_MIN: u64 = 4;
-/// The round trip before the first sample, for the pacing rate only (section 5.6.2).
+/// The round-trip time assumed for the pacing rate before the first sample (section 5.6.2).
 const UNKNOWN_RTT: Duration = Duration::from_millis(1);
-/// The largest and smallest amount that leaves together, in time at the pacing rate, bytes, and segments (section 5.6.3).
+/// Bounds of the send quantum, in time at the pacing rate, bytes and segments (section 5.6.3).
 const QUANTUM_TIME: Duration = Duration::from_millis(1);
 const QUANTUM_BYTES_MAX: u64 = 64 << 10;
 const QUANTUM_SEGMENTS_MIN: u64 = 2;
-/// A probe must be able to hold this much more than the window says (section 5.6.4.2).
+/// Segments added to the window in Up (section 5.6.4.2).
 const UP_SEGMENTS: u64 = 2;
 
-/// Whether the window was all used, in this round or the last: `is_cwnd_limited` (section 2.2).
+/// Whether the window was fully used in this or the last round: `is_cwnd_limited` (section 2.2).
 #[derive(Debug, Clone, Default)]
 pub(super) struct WindowUsage {
     this_round: bool,
@@ -44,8 +45,8 @@ impl WindowUsage {
 }
 
 impl Bbr {
-    /// Bandwidth times bare round trip: what the path itself holds (section 5.6.4.2). The initial window before the first
-    /// sample.
+    /// The bandwidth-delay product: bandwidth times minimum round trip (section 5.6.4.2). The
+    /// initial window before the first sample.
     pub(super) fn bdp(&self, bandwidth: Rate) -> u64 {
         self.bdp_percent(bandwidth, 100)
     }
@@ -58,7 +59,8 @@ impl Bbr {
         }
     }
 
-    /// `Inflight(1.0)`: what keeps the path busy without a queue, with the packets under way inside the hosts.
+    /// `Inflight(1.0)`: the inflight that keeps the path busy without a queue, including packets
+    /// held inside the hosts.
     pub(super) fn inflight(&self, bandwidth: Rate) -> u64 {
         self.with_quantum(self.bdp(bandwidth))
     }
@@ -90,14 +92,14 @@ impl Bbr {
         self.bandwidth = self.max_bandwidth.get().min(self.bounds.rate_shortterm);
     }
 
-    /// `InitPacingRate` (section 5.6.2), as a function of what is known of the round trip.
+    /// `InitPacingRate` (section 5.6.2), with the current round-trip estimate.
     pub(super) fn initial_pacing_rate(&self, rtt: &RttEstimator) -> Rate {
         let span = if rtt.has_sample() { rtt.smoothed() } else { UNKNOWN_RTT };
         let nominal = Rate::from_transfer(self.initial_window, span).unwrap_or(Rate::MAX);
         nominal.mul_ratio(State::Startup.pacing_percent(), 100).max(self.slowest())
     }
 
-    /// `SetPacingRateWithGain` (section 5.6.2): until the path was full, only upwards.
+    /// `SetPacingRateWithGain` (section 5.6.2). Until the path was full, the rate only increases.
     pub(super) fn set_pacing_rate(&mut self, percent: u64) {
         if self.bandwidth.is_zero() {
             return;
@@ -108,7 +110,7 @@ impl Bbr {
         }
     }
 
-    /// A segment a second is no rate at all, but the pacer must wake up again.
+    /// One segment per second: the lowest rate, so that the pacer always wakes up again.
     const fn slowest(&self) -> Rate {
         Rate::from_bps(self.segment * 8)
     }
@@ -126,11 +128,11 @@ impl Bbr {
             self.window
         };
         let probe = if self.state == State::ProbeRtt { self.probe_rtt_window() } else { UNBOUNDED };
-        self.set_window(window.max(self.pipe_min()).min(probe).min(self.volume_cap()));
+        self.set_window(window.max(self.pipe_min()).min(probe).min(self.inflight_cap()));
     }
 
     /// `BoundCwndForModel` (section 5.6.4.7).
-    fn volume_cap(&self) -> u64 {
+    fn inflight_cap(&self) -> u64 {
         let longterm = match self.state {
             State::Down | State::Refill | State::Up => self.bounds.inflight_longterm,
             State::Cruise | State::ProbeRtt => self.inflight_with_headroom(),
@@ -139,7 +141,7 @@ impl Bbr {
         longterm.min(self.bounds.inflight_shortterm).max(self.pipe_min())
     }
 
-    /// Puts the window within the bounds that hold for every controller.
+    /// Sets the window, within the bounds common to all controllers.
     pub(super) fn set_window(&mut self, bytes: u64) {
         self.window = bytes.clamp(minimum_window(self.segment), WINDOW_MAX);
     }

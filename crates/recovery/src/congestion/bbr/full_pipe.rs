@@ -1,10 +1,11 @@
-//! Is the path full? It is, if sending faster for three rounds made it deliver hardly more (section 5.3.1.2).
+//! Detects whether the path is full: three rounds of faster sending that hardly increase the
+//! delivery rate (section 5.3.1.2).
 
 use units::Rate;
 
-/// The rate must grow by this much for the path not to be full, in percent.
+/// The rate growth that shows that the path is not full, in percent.
 const GROWTH_PERCENT: u64 = 125;
-/// So many rounds without that growth. A receiver needs some to open its window.
+/// Rounds without that growth. A receiver needs several rounds to open its window.
 const ROUNDS: u32 = 3;
 
 /// The detector.
@@ -17,12 +18,13 @@ pub(super) struct FullPipe {
 }
 
 impl FullPipe {
-    /// Starts to look anew, with `baseline` to grow from: `ResetFullBW`.
+    /// Restarts the detection with `baseline` as the rate to grow from: `ResetFullBW`.
     pub(super) fn reset(&mut self, baseline: Rate) {
         (self.baseline, self.rounds, self.now) = (baseline, 0, false);
     }
 
-    /// Takes the sample of an acknowledgement with which a round began, unless the application limited it.
+    /// Processes the sample of an acknowledgement that began a round, unless it is
+    /// application-limited.
     pub(super) fn on_round(&mut self, rate: Rate) {
         if self.now {
             return;
@@ -36,7 +38,7 @@ impl FullPipe {
         self.reached |= self.now;
     }
 
-    /// The path is full since the search began: `full_bw_now`.
+    /// The path is full since the last reset: `full_bw_now`.
     pub(super) const fn is_now(&self) -> bool {
         self.now
     }
@@ -46,7 +48,7 @@ impl FullPipe {
         self.reached
     }
 
-    /// Losses showed that the path is full, or showed nothing after all.
+    /// Sets `full_bw_reached` from losses: they showed a full path, or turned out to be spurious.
     pub(super) fn set_reached(&mut self, reached: bool) {
         self.reached = reached;
     }
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_rounds_without_a_quarter_more_mean_a_full_pipe() {
+    fn three_rounds_without_25_percent_growth_mean_a_full_pipe() {
         let mut pipe = FullPipe::default();
         // 12 is a quarter more than 9 and less than a quarter more than 10.
         for megabits in [4, 5, 6, 7, 9, 12] {

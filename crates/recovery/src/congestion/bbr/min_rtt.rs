@@ -1,12 +1,13 @@
-//! The bare round trip: the smallest of the last ten seconds, with one that is renewed every five (section 5.3.4.3).
+//! The minimum round trip over ten seconds, measured anew every five (section 5.3.4.3).
 
 use units::{Duration, Instant};
 
-/// A round trip is forgotten after so long: `MinRTTFilterLen` (section 2.16.1). Twice the probing interval, so that during
-/// one probe the result of the last is still known.
+/// Time after which a minimum expires: `MinRTTFilterLen` (section 2.16.1). Twice the probing
+/// interval, so that the result of the last probe is still known during the next.
 const FILTER_SPAN: Duration = Duration::from_secs(10);
-/// If nothing shorter was seen for so long, the path must be emptied to look: `ProbeRTTInterval` (section 2.16.2). Every
-/// flow uses the same, so that flows that share a queue empty it together.
+/// After this time without a shorter round trip, the path must be drained for a measurement:
+/// `ProbeRTTInterval` (section 2.16.2). All flows use the same interval, so that flows that share a
+/// queue drain it together.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The filter and the schedule of probes.
@@ -14,19 +15,19 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct MinRtt {
     min: Duration,
     min_at: Instant,
-    /// The smallest since the last probe, or refresh.
+    /// The minimum since the last probe or update.
     recent: Duration,
     recent_at: Instant,
     probe_due: bool,
 }
 
 impl MinRtt {
-    /// Nothing is known at `now`.
+    /// A filter without samples at `now`.
     pub(super) const fn new(now: Instant) -> Self {
         Self { min: Duration::MAX, min_at: now, recent: Duration::MAX, recent_at: now, probe_due: false }
     }
 
-    /// Takes one sample: `UpdateMinRTT`.
+    /// Processes one sample: `UpdateMinRTT`.
     pub(super) fn update(&mut self, now: Instant, rtt: Duration) {
         self.probe_due = now > self.recent_at + PROBE_INTERVAL;
         if rtt < self.recent || self.probe_due {
@@ -37,17 +38,17 @@ impl MinRtt {
         }
     }
 
-    /// A probe has ended: the next is due an interval later.
+    /// A probe has ended: the next is due one interval later.
     pub(super) fn reschedule(&mut self, now: Instant) {
         self.recent_at = now;
     }
 
-    /// The last sample found that it was time to empty the path.
+    /// The last sample found that a probe is due.
     pub(super) const fn is_probe_due(&self) -> bool {
         self.probe_due
     }
 
-    /// The bare round trip; `None` before the first sample.
+    /// The minimum round trip; `None` before the first sample.
     pub(super) fn get(&self) -> Option<Duration> {
         (self.min != Duration::MAX).then_some(self.min)
     }
@@ -74,7 +75,7 @@ mod tests {
         assert!(!filter.is_probe_due());
         filter.update(at_ms(5101), ms(60));
         assert!(filter.is_probe_due());
-        // The probe found 55 ms; the old minimum is remembered for the rest of its ten seconds.
+        // The probe measured 55 ms; the old minimum is kept until its ten seconds have passed.
         filter.update(at_ms(5200), ms(55));
         assert!(!filter.is_probe_due());
         assert_eq!(filter.get(), Some(ms(40)));
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_round_trip_counts_at_once_and_puts_the_probe_off() {
+    fn a_shorter_round_trip_counts_at_once_and_postpones_the_probe() {
         let mut filter = MinRtt::new(at_ms(0));
         filter.update(at_ms(100), ms(40));
         filter.update(at_ms(5000), ms(30));

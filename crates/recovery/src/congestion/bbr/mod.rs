@@ -1,37 +1,46 @@
-//! BBR, version 3 (draft-ietf-ccwg-bbr-06; its sections are meant wherever this folder cites one): a controller that models
-//! the path instead of filling its queue until something is lost.
+//! BBR, version 3: a controller that models the path instead of filling its queue until packets are
+//! lost. Sections cited in this folder are those of draft-ietf-ccwg-bbr-06.
 //!
-//! The model is the highest rate at which the path delivers and the shortest time it takes; their product is what fits into
-//! the path. The flow sends at that rate with about twice that much in flight at most, and looks from time to time whether
-//! the path has become faster (by sending faster) or shorter (by sending less).
+//! The model is the highest delivery rate and the shortest round trip of the path. Their product is
+//! the amount of data that fits into the path. The flow sends at that rate with at most about twice
+//! that amount in flight. From time to time it probes whether the path has become faster (by
+//! sending faster) or shorter (by sending less).
 //!
 //! ```text
-//!   Startup ─► Drain ─► Down ─► Cruise ─► Refill ─► Up        from any state, every 5 s: ─► ProbeRtt
-//!                        ▲                           │        and back: to Cruise, or to Startup
-//!                        └───────────────────────────┘        if the path was never full
+//!   Startup ─► Drain ─► Down ─► Cruise ─► Refill ─► Up
+//!                        ▲                           │
+//!                        └───────────────────────────┘
+//!
+//!   from any state, every 5 s: ─► ProbeRtt, and back to Cruise, or to Startup
+//!   if the path was never full
 //! ```
 //!
-//! | file | what it decides |
+//! | file | holds |
 //! |---|---|
-//! | `state` | gains of rate and window in each state |
+//! | `state` | rate and window gains of each state |
 //! | `startup` | Startup, Drain |
 //! | `probe_bw` | the probing cycle and the long-term bound |
-//! | `probe_rtt` | emptying the path; restart after a rest |
-//! | `rounds`, `bandwidth`, `min_rtt`, `aggregation`, `full_pipe` | the model, one estimator each |
-//! | `bounds` | what losses say: short-term bounds, the loss threshold |
-//! | `recovery` | what is kept to go back to |
-//! | `control` | rate and window from all of it |
+//! | `probe_rtt` | draining the path; restart after an idle period |
+//! | `rounds`, `bandwidth`, `min_rtt`, `aggregation`, `full_pipe` | the model, one estimator per file |
+//! | `bounds` | the effect of losses: short-term bounds, the loss threshold |
+//! | `recovery` | saved state, to restore after losses |
+//! | `control` | pacing rate and window, computed from the model |
 //!
-//! It needs [`AckEvent::rate`] and [`CongestionController::on_row_lost`]: without samples it stays at the initial window.
+//! BBR needs [`AckEvent::rate`] and [`CongestionController::on_run_lost`]. Without samples the
+//! window stays at its initial value.
 //!
-//! Where the draft leaves a choice or cannot be followed to the letter:
+//! Deviations from the draft, and choices where it leaves one:
 //!
-//! - losses below the threshold on a path without a queue are no congestion, and what Down holds back is no sign of it: see
-//!   `bounds`;
-//! - marks (section 3.7) count like losses beyond the threshold: they end Startup and a probe, and make a round lossy;
-//! - after an outage the window grows by what is acknowledged, and is not restored: see `recovery`;
-//! - the window saved on entering `ProbeRtt` is the one before, although the draft's order of steps would keep an older one;
-//! - a probing cycle without one sample that counts does not push out what was known, as in section 5.5.4's intent.
+//! - Losses below the threshold on a path without a queue do not count as congestion, and the lower
+//!   rate of Down is not taken for a slower path: see `bounds`.
+//! - ECN marks (section 3.7) count like losses above the threshold: they end Startup and a probe,
+//!   and make a round lossy.
+//! - After an outage the window grows by the acknowledged bytes and is not restored: see
+//!   `recovery`.
+//! - The window saved on entering `ProbeRtt` is the one directly before; the draft's order of steps
+//!   would keep an older one.
+//! - A probing cycle without a usable sample does not expire the known maximum, as section 5.5.4
+//!   intends.
 
 mod aggregation;
 mod bandwidth;
@@ -65,7 +74,7 @@ use super::{AckEvent, Algorithm, CongestionController, CongestionSnapshot, LossE
 use crate::RttEstimator;
 use crate::delivery_rate::{LossSample, RateSample};
 
-/// One acknowledgement, as the parts of the model see it.
+/// One acknowledgement, as passed to the parts of the model.
 #[derive(Debug, Clone, Copy)]
 struct Ack {
     now: Instant,
@@ -85,9 +94,9 @@ pub struct Bbr {
     window: u64,
     /// `None` until the first sample of the round trip.
     pacing: Option<Rate>,
-    /// The highest delivery rate within the short-term bound: `BBR.bw`.
+    /// The maximum delivery rate, limited by the short-term bound: `BBR.bw`.
     bandwidth: Rate,
-    /// Bytes delivered in all.
+    /// Total bytes delivered.
     delivered: u64,
     rounds: Rounds,
     max_bandwidth: MaxBandwidth,
@@ -102,20 +111,22 @@ pub struct Bbr {
     usage: WindowUsage,
     startup_losses: StartupLosses,
     drain_from_round: u64,
-    /// Everything was acknowledged and the application had no more: the next packet ends a rest.
-    resting: bool,
-    /// Since such a packet nothing was acknowledged.
+    /// Everything was acknowledged and the application had no more data: the next packet ends an
+    /// idle period.
+    idle: bool,
+    /// No packet was acknowledged since the end of an idle period.
     idle_restart: bool,
-    /// Something was sent, so time has begun.
+    /// A packet was sent, so the time of the start is known.
     started: bool,
-    /// Nothing was acknowledged or lost, so a new segment size means a new initial window.
+    /// No packet was acknowledged or lost yet, so a new segment size changes the initial window.
     pristine: bool,
     rng: Rng,
 }
 
 impl Bbr {
-    /// A controller with the initial window for packets of at most `segment_size` bytes. `rng` spreads the times of its
-    /// probes: flows with different generators do not probe together.
+    /// A controller with the initial window for packets of at most `segment_size` bytes. `rng`
+    /// randomizes the times of its probes, so that flows with different generators do not probe at
+    /// the same time.
     pub fn new(segment_size: u64, rng: Rng) -> Self {
         let window = initial_window(segment_size);
         Self {
@@ -139,7 +150,7 @@ impl Bbr {
             usage: WindowUsage::default(),
             startup_losses: StartupLosses::default(),
             drain_from_round: 0,
-            resting: false,
+            idle: false,
             idle_restart: false,
             started: false,
             pristine: true,
@@ -147,7 +158,7 @@ impl Bbr {
         }
     }
 
-    /// `OnInit` (section 5.2.1), as far as it needs the time.
+    /// `OnInit` (section 5.2.1), the part that depends on the time.
     fn start(&mut self, now: Instant) {
         if !self.started {
             self.started = true;
@@ -178,7 +189,7 @@ impl Bbr {
         self.bound_bandwidth();
     }
 
-    /// The network marked packets: congestion, whatever is lost (section 3.7).
+    /// The network marked packets: congestion, regardless of losses (section 3.7).
     fn on_mark(&mut self, event: &LossEvent) {
         self.latest.note_mark(self.delivered);
         self.startup_losses.marked = true;
@@ -191,7 +202,7 @@ impl Bbr {
 impl CongestionController for Bbr {
     fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) {
         self.start(now);
-        if std::mem::take(&mut self.resting) && in_flight <= bytes {
+        if std::mem::take(&mut self.idle) && in_flight <= bytes {
             self.on_restart(now);
         }
         if in_flight.saturating_add(self.segment) > self.window {
@@ -205,10 +216,10 @@ impl CongestionController for Bbr {
         if self.recovery.on_ack(event.newest_sent_at) {
             self.set_window(self.recovery.restored(self.window));
         }
-        self.resting = event.in_flight == 0 && event.app_limited;
+        self.idle = event.in_flight == 0 && event.app_limited;
         let Some(sample) = &event.rate else { return };
         self.delivered = sample.delivered_total;
-        let sample = self.probe_rtt.judge(sample);
+        let sample = self.probe_rtt.mark_app_limited(sample);
         let ack = Ack { now: event.now, bytes: event.bytes, in_flight: event.in_flight, sample };
         self.update_model(&ack);
         if self.pacing.is_none() && rtt.has_sample() {
@@ -220,7 +231,7 @@ impl CongestionController for Bbr {
 
     fn on_loss(&mut self, event: &LossEvent) {
         self.pristine = false;
-        self.resting = false;
+        self.idle = false;
         self.note_episode(event);
         if event.ecn {
             self.on_mark(event);
@@ -231,11 +242,11 @@ impl CongestionController for Bbr {
     }
 
     /// `HandleLostPacket` (section 5.5.10.2).
-    fn on_row_lost(&mut self, now: Instant, loss: &LossSample) {
+    fn on_run_lost(&mut self, now: Instant, loss: &LossSample) {
         self.delivered = loss.delivered_total;
         self.latest.note_loss(loss.delivered_total);
         self.startup_losses.gaps = self.startup_losses.gaps.saturating_add(u32::from(loss.new_gap));
-        if self.cycle.is_probe_sample && bounds::is_too_much_lost(loss.lost, loss.in_flight_when_sent) {
+        if self.cycle.is_probe_sample && bounds::is_loss_too_high(loss.lost, loss.in_flight_when_sent) {
             self.on_inflight_too_high(now, bounds::in_flight_at_loss(loss), loss.app_limited);
         }
     }
@@ -276,7 +287,8 @@ impl CongestionController for Bbr {
     }
 
     fn fresh(&self) -> Box<dyn CongestionController> {
-        // Split from the generator as it stands: a path's second life probes at other times than its first.
+        // Split from the current generator state, so that the new controller probes at different
+        // times.
         Box::new(Self::new(self.segment, self.rng.split("fresh")))
     }
 }

@@ -1,46 +1,48 @@
-//! The probing cycle in which a long flow spends its life (section 5.3.3).
+//! The probing cycle of a long-running flow (section 5.3.3).
 //!
 //! ```text
-//!        ┌──────────── no excess loss after a careful probe ────────────┐
-//!        │                                                              ▼
-//!   ┌─► Down ── queue and headroom free ──► Cruise ── time to probe ──► Refill ── one round ──► Up ─┐
-//!   │    └───────────────────── time to probe ───────────────────────────▲                          │
-//!   └──────────── path full, too many losses, or the last probe's limit was reached ◄───────────────┘
+//!      ┌───────── no excess loss after a precautionary probe ────┐
+//!      │                                                         ▼
+//! ┌─► Down ── drained to headroom ──► Cruise ── time to probe ─► Refill ── one round ─► Up ─┐
+//! │    └──────────────────── time to probe ────────────────────►──┘                         │
+//! └─────────── path full, too many losses, or the last probe's limit was reached ◄──────────┘
 //! ```
 
 use units::{Duration, Instant, Rng};
 
-use super::bounds::{BETA_PERCENT, UNBOUNDED, is_too_much_lost, percent_of};
+use super::bounds::{BETA_PERCENT, UNBOUNDED, is_loss_too_high, percent_of};
 use super::state::State;
 use super::{Ack, Bbr};
 use crate::delivery_rate::RateSample;
 
-/// The shortest time between probes (section 5.3.3.8.3): long enough for a Reno flow of 30 ms to regain 25 Mb/s.
+/// The shortest time between probes (section 5.3.3.8.3): long enough for a Reno flow with a 30 ms
+/// round trip to regain 25 Mb/s.
 const WAIT_MIN: Duration = Duration::from_secs(2);
-/// Up to so much more is added at random, so that flows do not probe together.
+/// Upper bound of the random addition, so that flows do not probe together.
 const WAIT_SPREAD: Duration = Duration::from_secs(1);
-/// On short paths a probe is due after so many rounds, or as many as there are segments in the path, about when a Reno flow
-/// would lose its next packet (section 5.3.3.8.2).
+/// On short paths a probe is due after this many rounds, or as many rounds as the path holds
+/// segments. A Reno flow would lose its next packet at about that time (section 5.3.3.8.2).
 const RENO_ROUNDS_MAX: u64 = 63;
-/// The slope of the long-term bound doubles at most so often in one probe (section 5.3.3.9).
+/// Largest number of times that one probe doubles the slope of the long-term bound (section
+/// 5.3.3.9).
 const SLOPE_DOUBLINGS_MAX: u32 = 30;
 
-/// What acknowledgements mean, seen from the last probe (section 2.14).
+/// The relation of arriving acknowledgements to the last probe (section 2.14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AckPhase {
-    /// Nothing.
+    /// Not related to a probe.
     Idle,
-    /// The path fills.
+    /// The path is being refilled.
     Refilling,
-    /// The probe was sent, and is not yet acknowledged.
+    /// The probe was sent, and none of it is acknowledged yet.
     ProbeStarting,
-    /// What was sent in the probe is acknowledged.
+    /// Packets sent in the probe are being acknowledged.
     ProbeFeedback,
-    /// The probe has ended, and is still acknowledged.
+    /// The probe has ended; its last packets are still being acknowledged.
     ProbeStopping,
 }
 
-/// The state of the cycle.
+/// The state of the probing cycle.
 #[derive(Debug, Clone)]
 pub(super) struct Cycle {
     pub(super) ack_phase: AckPhase,
@@ -52,7 +54,7 @@ pub(super) struct Cycle {
     /// Rounds over which the long-term bound has grown in this probe.
     growing_rounds: u32,
     acked: u64,
-    /// So many bytes must be acknowledged for the bound to grow by a segment.
+    /// Bytes that must be acknowledged for the bound to grow by one segment.
     acked_per_segment: u64,
     prev_probe_too_high: bool,
     prev_probe_precautionary: bool,
@@ -84,7 +86,7 @@ impl Cycle {
         self.wait = WAIT_MIN + Duration::from_nanos(rng.below(WAIT_SPREAD.as_nanos()));
     }
 
-    /// `RaiseInflightLongtermSlope`: 1, 2, 4, ... segments a round.
+    /// `RaiseInflightLongtermSlope`: 1, 2, 4, ... segments per round.
     fn raise_slope(&mut self, window: u64, segment: u64) {
         self.acked_per_segment = (window >> self.growing_rounds).max(segment);
         self.growing_rounds = (self.growing_rounds + 1).min(SLOPE_DOUBLINGS_MAX);
@@ -92,7 +94,7 @@ impl Cycle {
 }
 
 impl Bbr {
-    /// Also `EnterProbeBW`.
+    /// Enters Down; also `EnterProbeBW`.
     pub(super) fn start_down(&mut self, now: Instant) {
         self.latest.reset();
         self.cycle.acked_per_segment = UNBOUNDED;
@@ -144,7 +146,7 @@ impl Bbr {
         }
     }
 
-    /// `AdaptLongTermModel`: true if it has chosen the next state.
+    /// `AdaptLongTermModel`. Returns true if it has entered the next state.
     fn adapt_longterm_bound(&mut self, ack: &Ack) -> bool {
         let (round_started, in_cycle) = (self.rounds.started(), self.state.is_probe_bw());
         if self.cycle.ack_phase == AckPhase::ProbeStarting && round_started {
@@ -156,14 +158,15 @@ impl Bbr {
             if in_cycle && !ack.sample.app_limited {
                 self.max_bandwidth.advance();
             }
-            // Section 5.3.3.6: the careful probe up to the old limit did no harm, so a whole one follows at once.
+            // Section 5.3.3.6: the precautionary probe up to the old limit had no excess loss, so a
+            // full probe follows at once.
             if in_cycle && self.cycle.prev_probe_precautionary && !self.cycle.prev_probe_too_high {
                 self.start_refill();
                 return true;
             }
         }
         let bound = self.bounds.inflight_longterm;
-        if bound != UNBOUNDED && !is_too_much_lost(ack.sample.lost, ack.sample.in_flight_when_sent) {
+        if bound != UNBOUNDED && !is_loss_too_high(ack.sample.lost, ack.sample.in_flight_when_sent) {
             self.bounds.inflight_longterm = bound.max(ack.sample.in_flight_when_sent);
             if self.state == State::Up {
                 self.raise_longterm_bound(ack.bytes);
@@ -172,7 +175,7 @@ impl Bbr {
         false
     }
 
-    /// `ProbeInflightLongtermUpward`: only while the bound is what holds the flow back.
+    /// `ProbeInflightLongtermUpward`: only while the bound limits the flow.
     fn raise_longterm_bound(&mut self, acked: u64) {
         if !self.usage.is_limited() || self.window < self.bounds.inflight_longterm {
             return;
@@ -182,7 +185,7 @@ impl Bbr {
         let segments = cycle.acked / cycle.acked_per_segment;
         cycle.acked %= cycle.acked_per_segment;
         let grown = self.bounds.inflight_longterm.saturating_add(segments.saturating_mul(self.segment));
-        // One below "no bound": whatever is acknowledged, a bound stays one.
+        // At most one below `UNBOUNDED`, so that a bound remains a bound.
         self.bounds.inflight_longterm = grown.min(UNBOUNDED - 1);
         if self.rounds.started() {
             self.cycle.raise_slope(self.window, self.segment);
@@ -199,20 +202,22 @@ impl Bbr {
     }
 
     fn is_time_to_go_down(&mut self, ack: &Ack) -> bool {
-        // Section 5.3.3.6: so much was too much last time.
+        // Section 5.3.3.6: this amount was too high in the last probe.
         if self.cycle.prev_probe_too_high && ack.in_flight >= self.bounds.inflight_longterm {
             self.cycle.prev_probe_precautionary = true;
             return true;
         }
         if self.usage.is_limited() && self.window >= self.bounds.inflight_longterm {
-            // The bound, not the path, limits the rate: no growth means nothing.
+            // The bound limits the rate, not the path: a lack of growth says nothing about the
+            // path.
             self.full_pipe.reset(ack.sample.rate.unwrap_or_default());
             return false;
         }
         self.full_pipe.is_now()
     }
 
-    /// `HandleInflightTooHigh` (section 5.5.10.2): `in_flight` was too much. At most once for each probe.
+    /// `HandleInflightTooHigh` (section 5.5.10.2): `in_flight` was too high. At most once per
+    /// probe.
     pub(super) fn on_inflight_too_high(&mut self, now: Instant, in_flight: u64, app_limited: bool) {
         self.cycle.prev_probe_too_high = true;
         self.cycle.is_probe_sample = false;
@@ -221,7 +226,7 @@ impl Bbr {
             self.bounds.inflight_longterm = in_flight.max(least).min(UNBOUNDED - 1);
         }
         if self.state == State::Up {
-            self.recovery.note_left(State::Up);
+            self.recovery.note_exited(State::Up);
             self.start_down(now);
         }
     }

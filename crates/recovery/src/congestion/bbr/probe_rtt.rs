@@ -1,4 +1,5 @@
-//! Emptying the path to see its bare round trip (section 5.3.4), and what a rest changes (section 5.4).
+//! Draining the path to measure its minimum round trip (section 5.3.4), and the end of idle periods
+//! (section 5.4).
 
 use units::{Duration, Instant};
 
@@ -7,38 +8,39 @@ use super::state::State;
 use super::{Ack, Bbr};
 use crate::delivery_rate::RateSample;
 
-/// The path stays half empty for at least so long, so that flows with other round trips do it at the same time:
-/// `ProbeRTTDuration` (section 2.16.2).
+/// Shortest time for which the path stays half empty, so that flows with other round trips drain it
+/// at the same time: `ProbeRTTDuration` (section 2.16.2).
 const DURATION: Duration = Duration::from_millis(200);
 
-/// The state of one probe.
+/// The state of one round-trip probe.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ProbeRtt {
-    /// When it may end; `None` until little enough is in flight.
+    /// Earliest end of the probe; `None` until the inflight is low enough.
     done_at: Option<Instant>,
     round_done: bool,
-    /// Packets sent after the first and until the second number of bytes was delivered say nothing of the path's rate.
+    /// Samples of packets sent between these two delivered counts are application-limited: the
+    /// probe lowered the rate.
     slow: Option<(u64, u64)>,
 }
 
 impl ProbeRtt {
-    /// `MarkConnectionAppLimited` (section 4.1.2.4), kept on this side of the sample: marks what is sent from now on until
-    /// all that is now in flight has arrived.
+    /// `MarkConnectionAppLimited` (section 4.1.2.4), applied to samples here: marks packets sent
+    /// from now until all data now in flight was delivered.
     fn mark_slow(&mut self, delivered_total: u64, in_flight: u64) {
         let from = self.slow.map_or(delivered_total, |(from, _)| from);
         self.slow = Some((from, delivered_total.saturating_add(in_flight)));
     }
 
-    /// The sample as the rest of the model should see it.
-    pub(super) fn judge(&mut self, sample: &RateSample) -> RateSample {
-        let mut judged = *sample;
+    /// The sample, marked as application-limited if this probe lowered its rate.
+    pub(super) fn mark_app_limited(&mut self, sample: &RateSample) -> RateSample {
+        let mut marked_sample = *sample;
         if let Some((from, until)) = self.slow {
-            judged.app_limited |= (from..=until).contains(&sample.prior_delivered);
+            marked_sample.app_limited |= (from..=until).contains(&sample.prior_delivered);
             if sample.prior_delivered > until {
                 self.slow = None;
             }
         }
-        judged
+        marked_sample
     }
 }
 
@@ -86,7 +88,7 @@ impl Bbr {
         self.window = self.recovery.restored(self.window);
         self.bounds.reset_shortterm();
         if self.full_pipe.was_reached() {
-            // Down sets the clock of the next probe; its goal, an empty queue, is reached.
+            // Down schedules the next probe; its goal, an empty queue, is already reached.
             self.start_down(now);
             self.start_cruise();
         } else {
@@ -94,7 +96,7 @@ impl Bbr {
         }
     }
 
-    /// `HandleRestartFromIdle` (section 5.4.1): the first packet after a rest leaves.
+    /// `HandleRestartFromIdle` (section 5.4.1): the first packet after an idle period is sent.
     pub(super) fn on_restart(&mut self, now: Instant) {
         self.idle_restart = true;
         self.aggregation.on_restart(now);

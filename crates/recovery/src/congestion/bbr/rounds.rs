@@ -1,18 +1,20 @@
-//! Round trips counted by packets: one ends when something is acknowledged that was sent after it began (section 5.5.1).
+//! Round trips counted in packets: a round ends when a packet sent after its beginning is
+//! acknowledged (section 5.5.1).
 
 use crate::delivery_rate::RateSample;
 
-/// The present round.
+/// The current round.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rounds {
-    /// A packet sent when at least so much was delivered ends the round.
+    /// The round ends with the acknowledgement of a packet that was sent when at least this many
+    /// bytes were delivered.
     end_delivered: u64,
     count: u64,
     started: bool,
 }
 
 impl Rounds {
-    /// Takes one acknowledgement; true if a round began with it.
+    /// Processes one acknowledgement. Returns true if it begins a round.
     pub(super) fn update(&mut self, sample: &RateSample) -> bool {
         self.started = sample.prior_delivered >= self.end_delivered;
         if self.started {
@@ -22,12 +24,12 @@ impl Rounds {
         self.started
     }
 
-    /// Lets the round begin anew with the next packet sent: `StartRound`.
+    /// Restarts the round with the next packet sent: `StartRound`.
     pub(super) fn restart(&mut self, delivered_total: u64) {
         self.end_delivered = delivered_total;
     }
 
-    /// The last acknowledgement began a round.
+    /// Whether the last acknowledgement began a round.
     pub(super) const fn started(&self) -> bool {
         self.started
     }

@@ -1,20 +1,23 @@
-//! Startup and Drain: from nothing to a full path, and the queue away again (sections 5.3.1 and 5.3.2).
+//! Startup and Drain: filling the path, then draining the queue (sections 5.3.1 and 5.3.2).
 
 use super::Bbr;
-use super::bounds::is_too_much_lost;
+use super::bounds::is_loss_too_high;
 use super::state::State;
 use crate::delivery_rate::RateSample;
 
-/// Gaps that must be lost within one round to end Startup: `StartupFullLossCnt` (section 5.3.1.3). One burst is none.
+/// Number of gaps lost within one round that ends Startup: `StartupFullLossCnt` (section 5.3.1.3).
+/// A single burst of losses does not.
 const GAPS_MIN: u32 = 6;
-/// Drain ends after more than so many rounds even with a queue left, which then is not ours (section 5.3.2).
+/// Drain ends after more than this many rounds even if a queue remains, because other flows then
+/// cause it (section 5.3.2).
 const DRAIN_ROUNDS: u64 = 3;
 
-/// What was lost in the present round of Startup.
+/// Losses in the current round of Startup.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StartupLosses {
     pub(super) gaps: u32,
-    /// The network marked packets: as good as all the gaps that it takes (section 3.7 wants marks taken for congestion).
+    /// The network marked packets. A mark ends Startup without any gap (section 3.7: marks are
+    /// congestion).
     pub(super) marked: bool,
 }
 
@@ -43,19 +46,20 @@ impl Bbr {
         }
     }
 
-    /// `CheckStartupHighLoss` (section 5.3.1.3). A round of [`super::bounds::LatestRound`] begins with its first loss and
-    /// ends when something sent after that loss is acknowledged, so when it ends the flow has been in recovery for one
-    /// round trip, and the sample counts what was lost within it.
+    /// `CheckStartupHighLoss` (section 5.3.1.3). A round of [`super::bounds::LatestRound`] begins
+    /// with its first loss and ends when a packet sent after that loss is acknowledged. At its end
+    /// the flow has been in recovery for one round trip, and the sample counts the losses within
+    /// it.
     fn check_startup_losses(&mut self, sample: &RateSample) {
         if !self.latest.ended() {
             return;
         }
         let losses = std::mem::take(&mut self.startup_losses);
-        let too_many = losses.gaps >= GAPS_MIN && is_too_much_lost(sample.lost, sample.in_flight_when_sent);
+        let too_many = losses.gaps >= GAPS_MIN && is_loss_too_high(sample.lost, sample.in_flight_when_sent);
         if self.full_pipe.was_reached() || !(too_many || losses.marked) {
             return;
         }
-        self.recovery.note_left(State::Startup);
+        self.recovery.note_exited(State::Startup);
         self.full_pipe.set_reached(true);
         self.bounds.inflight_longterm = self.bdp(self.bandwidth).max(self.latest.delivered());
     }

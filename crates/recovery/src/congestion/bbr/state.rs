@@ -1,28 +1,30 @@
-//! The states and what each does to rate and window (section 5.6.1).
+//! The states with their rate and window gains (section 5.6.1).
 
-/// Where the flow is in its cycle.
+/// The state of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// Doubles the rate each round until the path is full (section 5.3.1).
     Startup,
-    /// Empties the queue that Startup made (section 5.3.2).
+    /// Drains the queue that Startup built (section 5.3.2).
     Drain,
-    /// Leaves room: for the queue, and for others (section 5.3.3.1).
+    /// Sends slower than the path delivers, to drain the queue and leave headroom for other flows
+    /// (section 5.3.3.1).
     Down,
     /// Sends as fast as the path delivers (section 5.3.3.2).
     Cruise,
-    /// Fills the path again for one round before a probe (section 5.3.3.3).
+    /// Refills the path for one round before a probe (section 5.3.3.3).
     Refill,
-    /// Sends faster, to see whether the path has become faster (section 5.3.3.4).
+    /// Sends faster, to probe for more bandwidth (section 5.3.3.4).
     Up,
-    /// Empties the path to see its bare round trip (section 5.3.4).
+    /// Drains the path to measure its minimum round trip (section 5.3.4).
     ProbeRtt,
 }
 
 impl State {
-    /// Pacing rate to bandwidth, in percent. 277 is the least that doubles the rate each round, 4 ln 2; 50 drains in one
-    /// round what a window of two bandwidth-delay products queued; 90 is the most that lets flows converge when others
-    /// probe with 125 (sections 2.5 and 5.3.3.1).
+    /// Pacing gain in percent of the bandwidth. 277 (4 ln 2) is the lowest gain that doubles the
+    /// rate each round. 50 drains within one round the queue of a window of two bandwidth-delay
+    /// products. 90 is the highest gain with which flows converge while others probe with 125
+    /// (sections 2.5 and 5.3.3.1).
     pub(super) const fn pacing_percent(self) -> u64 {
         match self {
             Self::Startup => 277,
@@ -33,7 +35,7 @@ impl State {
         }
     }
 
-    /// Window to bandwidth-delay product, in percent.
+    /// Window gain in percent of the bandwidth-delay product.
     pub(super) const fn window_percent(self) -> u64 {
         match self {
             Self::Startup | Self::Drain | Self::Down | Self::Cruise | Self::Refill => 200,
@@ -47,8 +49,8 @@ impl State {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// `IsProbingBW` (section 5.3.3.9): a loss may be the flow's own doing, so it is no reason to slow down below what the
-    /// long-term model says.
+    /// `IsProbingBW` (section 5.3.3.9): a loss may be caused by the flow's own acceleration, so it
+    /// does not lower the short-term bounds.
     pub(super) const fn is_accelerating(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }

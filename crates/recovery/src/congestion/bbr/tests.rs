@@ -1,4 +1,5 @@
-//! Each change of state against the draft's rule for it, with acknowledgements made by hand; and what holds whatever happens.
+//! Each state transition compared with the draft's rule, with hand-made acknowledgements; and
+//! invariants under random input.
 
 mod driver;
 mod losses;
@@ -16,7 +17,7 @@ use crate::delivery_rate::{DeliveryRate, SendStamp};
 fn before_the_first_acknowledgement_it_paces_the_initial_window() {
     let mut bbr = Bbr::new(SEGMENT, Rng::from_seed(1));
     let mut rtt = RttEstimator::default();
-    // Section 5.6.2: 277 % of 12 000 bytes in a millisecond, and in a round trip once there is one.
+    // Section 5.6.2: 277 % of 12 000 bytes per millisecond, or per round trip once it is known.
     assert_eq!(bbr.pacing_rate(&rtt), Rate::from_bps(12_000 * 8 * 2770));
     rtt.update(Duration::from_millis(100), Duration::ZERO);
     assert_eq!(bbr.pacing_rate(&rtt), Rate::from_bps(12_000 * 8 * 277 / 10));
@@ -36,7 +37,7 @@ fn without_samples_it_stays_at_the_initial_window() {
 }
 
 #[test]
-fn flows_probe_at_times_of_their_own() {
+fn flows_probe_at_different_times() {
     let mut waits: Vec<_> = (0..20).map(|seed| driver::Driver::new(seed).time_in_cruise()).collect();
     let bounds = Duration::from_millis(1960)..=Duration::from_millis(3040);
     assert!(waits.iter().all(|wait| bounds.contains(wait)), "{waits:?}");
@@ -45,7 +46,7 @@ fn flows_probe_at_times_of_their_own() {
     assert!(waits.len() > 5, "{waits:?}");
 }
 
-/// Anything a transport could tell it, in any order.
+/// Any call that a transport could make, in any order.
 #[derive(Debug, Clone)]
 enum Action {
     Wait(u64),
@@ -57,7 +58,7 @@ enum Action {
     Resize(u64),
 }
 
-/// Mostly ordinary numbers, sometimes any.
+/// Mostly ordinary numbers, sometimes extreme ones.
 fn number(ordinary: u64) -> impl Strategy<Value = u64> {
     prop_oneof![12 => 0..=ordinary, 1 => any::<u64>(), 1 => Just(u64::MAX), 1 => Just(0)]
 }
@@ -78,15 +79,15 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// A transport that tells the controller whatever the actions say, with samples of the real estimator.
-struct Chaos {
+/// A transport that makes random calls, with samples from the real estimator.
+struct RandomTransport {
     bbr: Bbr,
     path: DeliveryRate,
     now: Instant,
     sent: Vec<(Instant, SendStamp, u64)>,
 }
 
-impl Chaos {
+impl RandomTransport {
     fn pick(&self, index: usize) -> (Instant, SendStamp, u64) {
         let nothing = (self.now, SendStamp::default(), 0);
         self.sent.get(self.sent.len().saturating_sub(index + 1)).copied().unwrap_or(nothing)
@@ -125,7 +126,7 @@ impl Chaos {
                 self.bbr.on_loss(&event);
                 let number = index as u64;
                 let loss = self.path.on_lost(&stamp, number..number + 1, bytes);
-                self.bbr.on_row_lost(now, &loss);
+                self.bbr.on_run_lost(now, &loss);
             }
             Action::Reappear { age, bytes } => {
                 let newest_sent_at = now.saturating_sub(Duration::from_nanos(age));
@@ -140,13 +141,13 @@ impl Chaos {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Overflow would panic here: tests are built with the checks on.
+    /// Overflow would panic here: tests are built with overflow checks.
     #[test]
-    fn window_and_rate_stay_within_their_bounds_whatever_happens(
+    fn window_and_rate_stay_within_their_bounds(
         seed in any::<u64>(), actions in prop::collection::vec(action(), 1..200),
     ) {
         let bbr = Bbr::new(SEGMENT, Rng::from_seed(seed));
-        let mut chaos = Chaos { bbr, path: DeliveryRate::new(), now: Instant::ZERO, sent: Vec::new() };
+        let mut chaos = RandomTransport { bbr, path: DeliveryRate::new(), now: Instant::ZERO, sent: Vec::new() };
         let rtt = RttEstimator::default();
         for action in &actions {
             let before = chaos.bbr.window();
@@ -157,7 +158,8 @@ proptest! {
             prop_assert_eq!(bbr.snapshot().window, after);
             match action {
                 Action::Send(_) | Action::Wait(_) | Action::Rest => {
-                    // The first packet after a rest may end a probe of the round trip, which gives the window back.
+                    // The first packet after an idle period may end a round-trip probe, which
+                    // restores the window.
                     prop_assert!(after >= before, "{action:?}: {before} to {after}");
                 }
                 Action::Lose { .. } => prop_assert!(after <= before, "{action:?}: {before} to {after}"),

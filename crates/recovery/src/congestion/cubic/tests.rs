@@ -32,7 +32,8 @@ fn loss(now: Instant, bytes: u64) -> LossEvent {
     LossEvent { now, newest_lost_sent_at, bytes, in_flight: 0, persistent: false, ecn: false }
 }
 
-/// A controller that lost a packet at `window` at time zero plus a second, and begins to avoid congestion there.
+/// A controller that lost a packet at `window` one second after time zero and enters congestion
+/// avoidance.
 fn reduced_from(window: u64) -> Cubic {
     let mut cubic = Cubic::new(SEGMENT);
     cubic.window.set(window);
@@ -40,7 +41,7 @@ fn reduced_from(window: u64) -> Cubic {
     cubic
 }
 
-/// Acknowledges a full window each round trip from `from_ms` to `to_ms`, in 20 acknowledgements.
+/// Acknowledges a full window per round trip from `from_ms` to `to_ms`, in 20 acknowledgements.
 fn run(cubic: &mut Cubic, from_ms: u64, to_ms: u64) {
     for now in (from_ms..to_ms).step_by(5) {
         let bytes = cubic.window() / 20;
@@ -51,7 +52,7 @@ fn run(cubic: &mut Cubic, from_ms: u64, to_ms: u64) {
 #[test]
 fn the_coefficient_is_two_fifths_of_a_segment_per_cubic_second() {
     let curve = Curve::new(SEGMENT);
-    // 10 s are 9,765,625 ticks exactly: 0.4 * 1000 segments.
+    // 10 s is exactly 9,765,625 ticks: 0.4 * 1000 segments.
     assert_eq!(curve.rise(ticks(Duration::from_secs(10))), 400 * SEGMENT - 1, "rounded down");
     // 100 ms: 0.0004 segments.
     assert_eq!(curve.rise(ticks(Duration::from_millis(1000))), 479);
@@ -77,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn division_in_two_ways_agrees(a: u64, b: u64, c: u64, divisor in 1_u64..) {
+    fn both_division_branches_agree(a: u64, b: u64, c: u64, divisor in 1_u64..) {
         let (a, c) = (a % divisor, c % divisor);
         let wide = u128::from(a) * u128::from(b) + u128::from(c);
         let (quotient, left) = (wide / u128::from(divisor), wide % u128::from(divisor));
@@ -86,7 +87,7 @@ proptest! {
 }
 
 #[test]
-fn a_loss_leaves_seven_tenths() {
+fn a_loss_reduces_the_window_to_seven_tenths() {
     let cubic = reduced_from(1_000_000);
     assert_eq!((cubic.window(), cubic.window.threshold()), (700_000, Some(700_000)));
     assert_eq!((cubic.plateau, cubic.prior), (1_000_000, 1_000_000));
@@ -103,19 +104,21 @@ fn a_second_loss_below_the_plateau_lowers_it_further() {
     let mut back = reduced_from(1_000_000);
     back.window.set(1_000_000);
     back.on_loss(&loss(at_ms(2000), SEGMENT));
-    assert_eq!((back.plateau, back.window()), (1_000_000, 700_000), "it got back to its plateau");
+    assert_eq!((back.plateau, back.window()), (1_000_000, 700_000), "the window had regained its plateau");
 }
 
 #[test]
-fn tiny_acknowledgements_add_up() {
+fn growth_from_tiny_acknowledgements_adds_up() {
     let mut cubic = reduced_from(1_600_000);
     cubic.on_ack(&ack(at_ms(1100), SEGMENT), &rtt());
     let before = cubic.window();
-    // A second later the curve is some 144,000 bytes up. Three bytes earn 3 * 144,000 / 1,120,000 bytes: less than one.
+    // After one second the curve is some 144,000 bytes up. Three bytes earn 3 * 144,000 / 1,120,000
+    // bytes, less than one.
     for _ in 0..100_000 {
         cubic.on_ack(&ack(at_ms(2100), 3), &rtt());
     }
-    // 300,000 bytes are 0.268 windows: 1 - e^-0.268 of the way, a little less as the window grows.
+    // 300,000 bytes are 0.268 windows: 1 - e^-0.268 of the distance, slightly less as the window
+    // grows.
     let grown = cubic.window() - before;
     assert!((31_000..34_500).contains(&grown), "{grown} bytes");
 }
@@ -135,8 +138,8 @@ fn the_window_returns_to_the_plateau_after_k_and_leaves_it_slowly_then_fast() {
     };
     let first = risen_in(&mut cubic, 11_100, 13_100);
     let later = risen_in(&mut cubic, 13_100, 15_100);
-    // 0.4 * 2^3 and 0.4 * (4^3 - 2^3) segments: looking ahead by a round trip and getting there in one cancel out. W_est
-    // has reached 933 + 140 * 9/17 segments by then, well below.
+    // 0.4 * 2^3 and 0.4 * (4^3 - 2^3) segments: looking ahead by a round trip and taking one round
+    // trip to get there cancel out. W_est is at 933 + 140 * 9/17 segments by then, far below.
     assert!(first.abs_diff(3840) < 100, "{first} bytes in the first two seconds");
     assert!(later.abs_diff(26_880) < 100, "{later} bytes in the next two");
 }
@@ -151,26 +154,27 @@ fn a_short_path_grows_like_reno() {
         let bytes = cubic.window();
         cubic.on_ack(&ack(at_ms(1010 + round), bytes), &rtt);
     }
-    // 17 windows of 9/17 segments: nine segments, which is past the former window of 20. Up to there alpha is 9/17: from
-    // 14 to 20 segments takes 12 rounds (11.3), the other 5 bring one segment each.
+    // 17 windows of 9/17 segments are nine segments, which is past the former window of 20. Up to
+    // there alpha is 9/17: growing from 14 to 20 segments takes 12 rounds (11.3), and the other 5
+    // add one segment each.
     let segments = (cubic.window() - start) / SEGMENT;
     assert!((10..=11).contains(&segments), "{segments} segments");
 }
 
 #[test]
-fn time_without_use_of_the_window_does_not_move_the_curve() {
+fn time_without_a_full_window_does_not_advance_the_curve() {
     let mut steady = reduced_from(1_600_000);
     let mut limited = steady.clone();
     let mut quiet = steady.clone();
     for cubic in [&mut steady, &mut limited, &mut quiet] {
         run(cubic, 1100, 3100);
     }
-    // A minute in which the application sends a little now and then.
+    // One minute in which the application sends occasionally.
     for now in (3100..63_100).step_by(100) {
         limited.on_sent(at_ms(now), SEGMENT, SEGMENT);
         limited.on_ack(&AckEvent { app_limited: true, in_flight: 0, ..ack(at_ms(now + 50), SEGMENT) }, &rtt());
     }
-    // A minute in which it sends nothing.
+    // One minute in which the application sends nothing.
     quiet.on_ack(&AckEvent { in_flight: 0, ..ack(at_ms(3100), SEGMENT) }, &rtt());
     quiet.on_sent(at_ms(63_100), SEGMENT, SEGMENT);
     run(&mut steady, 3100, 6100);
@@ -183,7 +187,7 @@ fn time_without_use_of_the_window_does_not_move_the_curve() {
 }
 
 #[test]
-fn a_busy_path_whose_acknowledgements_cover_everything_keeps_its_clock() {
+fn epoch_time_continues_when_each_acknowledgement_covers_all_packets() {
     let mut cubic = reduced_from(1_600_000);
     let (window, millis) = (cubic.window(), 8000);
     for now in (1100..1100 + millis).step_by(100) {
@@ -191,7 +195,7 @@ fn a_busy_path_whose_acknowledgements_cover_everything_keeps_its_clock() {
         cubic.on_sent(at_ms(now), bytes, bytes);
         cubic.on_ack(&AckEvent { in_flight: 0, ..ack(at_ms(now + 100), bytes) }, &rtt());
     }
-    let epoch = cubic.epoch.as_ref().expect("it avoids congestion");
+    let epoch = cubic.epoch.as_ref().expect("in congestion avoidance");
     assert_eq!(epoch.started, at_ms(1200));
     assert!(cubic.window() > window * 4 / 3, "{} from {window}", cubic.window());
 }
@@ -211,9 +215,9 @@ fn hystart_ends_the_first_slow_start_without_a_loss() {
     }
     assert!(!cubic.in_slow_start());
     assert_eq!(cubic.snapshot().phase, "congestion_avoidance");
-    let epoch = cubic.epoch.as_ref().expect("it avoids congestion");
+    let epoch = cubic.epoch.as_ref().expect("in congestion avoidance");
     assert_eq!((epoch.plateau_ticks, Some(epoch.plateau)), (0, cubic.window.threshold()));
-    // 2^4.8 by slow start, then 1.25 a round.
+    // 2^4.8 by slow start, then 1.25 per round.
     assert!((20..120).contains(&(cubic.window() / initial(SEGMENT))), "{} bytes", cubic.window());
 }
 
@@ -235,12 +239,12 @@ fn a_collapse_goes_to_the_minimum_and_slow_starts_to_the_threshold() {
     }
     assert_eq!(cubic.window(), 700_000);
     cubic.on_ack(&ack(at_ms(now), 1000), &rtt());
-    let epoch = cubic.epoch.as_ref().expect("it avoids congestion");
+    let epoch = cubic.epoch.as_ref().expect("in congestion avoidance");
     assert_eq!((epoch.plateau, epoch.plateau_ticks), (700_000, 0), "section 4.8");
 }
 
 #[test]
-fn a_reduction_is_undone_once_everything_lost_has_turned_up() {
+fn a_reduction_is_undone_once_all_lost_packets_were_acknowledged() {
     let mut cubic = reduced_from(1_000_000);
     cubic.on_loss(&LossEvent { newest_lost_sent_at: at_ms(990), ..loss(at_ms(1005), 3 * SEGMENT) });
     assert_eq!(cubic.window(), 700_000, "one reduction");
@@ -253,7 +257,7 @@ fn a_reduction_is_undone_once_everything_lost_has_turned_up() {
 }
 
 #[test]
-fn a_mark_an_outage_and_an_older_event_are_not_undone() {
+fn ecn_marks_outages_and_older_events_are_not_undone() {
     let spurious = SpuriousLossEvent { now: at_ms(1020), newest_sent_at: at_ms(999), bytes: SEGMENT };
     let mut marked = reduced_from(1_000_000);
     marked.on_loss(&LossEvent { ecn: true, newest_lost_sent_at: at_ms(999), ..loss(at_ms(1005), 0) });
@@ -268,7 +272,7 @@ fn a_mark_an_outage_and_an_older_event_are_not_undone() {
     let mut twice = reduced_from(1_000_000);
     twice.on_loss(&loss(at_ms(2000), SEGMENT));
     twice.on_spurious_loss(&SpuriousLossEvent { now: at_ms(2010), ..spurious });
-    assert_eq!(twice.window(), 490_000, "a packet of the first event says nothing about the second");
+    assert_eq!(twice.window(), 490_000, "a packet of the first event does not undo the second");
     twice.on_spurious_loss(&SpuriousLossEvent { now: at_ms(2010), newest_sent_at: at_ms(1999), bytes: SEGMENT });
     assert_eq!(twice.window(), 700_000);
 }

@@ -1,4 +1,4 @@
-//! Trains against single cells.
+//! Compares cell trains with a simulation of single cells.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,18 +7,18 @@ use proptest::prelude::*;
 use super::*;
 use crate::kernel::Simulation;
 
-/// Frames to send: (nanoseconds after the one before, circuit, bytes).
-type Wishes = Vec<(u64, usize, u64)>;
+/// Frames to send: (nanoseconds after the previous one, circuit, bytes).
+type Requests = Vec<(u64, usize, u64)>;
 
 fn config(rate_bps: u64) -> AtmConfig {
     AtmConfig { rate: Rate::from_bps(rate_bps), queue_frames: 1000, ..AtmConfig::oc3(4, Duration::from_nanos(777)) }
 }
 
-/// One cell after another: when each frame is there, by its number.
-fn cell_by_cell(rate_bps: u64, wishes: &Wishes) -> BTreeMap<usize, u64> {
+/// Simulates every cell. Returns the arrival time of each frame by its number.
+fn cell_by_cell(rate_bps: u64, requests: &Requests) -> BTreeMap<usize, u64> {
     let mut at_ns = 0;
     let mut to_come: VecDeque<(u64, usize, usize, u64)> = VecDeque::new();
-    for (number, &(gap, circuit, bytes)) in wishes.iter().enumerate() {
+    for (number, &(gap, circuit, bytes)) in requests.iter().enumerate() {
         at_ns += gap;
         to_come.push_back((
             at_ns,
@@ -29,27 +29,29 @@ fn cell_by_cell(rate_bps: u64, wishes: &Wishes) -> BTreeMap<usize, u64> {
     }
     let mut queues = vec![VecDeque::<(usize, u64)>::new(); 4];
     let (mut turns, mut there, mut now) = (VecDeque::new(), BTreeMap::new(), 0);
-    // An idle line waits for the next frame, and its count of cells begins anew.
+    // An idle line waits for the next frame and restarts its cell count.
     while let Some(&(first, ..)) = to_come.front() {
         let began = first.max(now);
         now = began;
         let mut gone = 0_u128;
-        // Before the first cell those that have come by now; frames that come while a cell is on the line get a turn before its
-        // circuit gets another one, and one that comes as it ends, after.
-        let mut take_in = |until: u64, turns: &mut VecDeque<usize>, queues: &mut Vec<VecDeque<(usize, u64)>>| {
-            while let Some(&(_, number, circuit, cells)) = to_come.front().filter(|wish| wish.0 <= until) {
-                to_come.pop_front();
-                if queues[circuit].is_empty() {
-                    turns.push_back(circuit);
+        // Before the first cell: the frames that have arrived by now. A frame that arrives during a
+        // cell gets its turn before the circuit of that cell gets another one; a frame that arrives
+        // at the end of a cell gets it after.
+        let mut process_arrivals =
+            |until: u64, turns: &mut VecDeque<usize>, queues: &mut Vec<VecDeque<(usize, u64)>>| {
+                while let Some(&(_, number, circuit, cells)) = to_come.front().filter(|request| request.0 <= until) {
+                    to_come.pop_front();
+                    if queues[circuit].is_empty() {
+                        turns.push_back(circuit);
+                    }
+                    queues[circuit].push_back((number, cells));
                 }
-                queues[circuit].push_back((number, cells));
-            }
-        };
-        take_in(now, &mut turns, &mut queues);
+            };
+        process_arrivals(now, &mut turns, &mut queues);
         while let Some(&circuit) = turns.front() {
             gone += 1;
             let end = began + (gone * 424 * 1_000_000_000).div_ceil(u128::from(rate_bps)) as u64;
-            take_in(end - 1, &mut turns, &mut queues);
+            process_arrivals(end - 1, &mut turns, &mut queues);
             now = end;
             turns.pop_front();
             let (number, cells) = queues[circuit].front_mut().unwrap();
@@ -64,13 +66,13 @@ fn cell_by_cell(rate_bps: u64, wishes: &Wishes) -> BTreeMap<usize, u64> {
             if turns.is_empty() {
                 break;
             }
-            take_in(now, &mut turns, &mut queues);
+            process_arrivals(now, &mut turns, &mut queues);
         }
     }
     there
 }
 
-fn in_trains(rate_bps: u64, wishes: &Wishes) -> (BTreeMap<usize, u64>, u64, Report) {
+fn in_trains(rate_bps: u64, requests: &Requests) -> (BTreeMap<usize, u64>, u64, ComponentReport) {
     let mut simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
     let line = AtmLine::new(&sim, "line", config(rate_bps)).unwrap();
@@ -82,9 +84,9 @@ fn in_trains(rate_bps: u64, wishes: &Wishes) -> (BTreeMap<usize, u64>, u64, Repo
             log.borrow_mut().insert(frame.item, clock.now().as_nanos());
         });
     }
-    let (sender, wishes) = (line.clone(), wishes.clone());
+    let (sender, requests) = (line.clone(), requests.clone());
     simulation.spawn(async move {
-        for (number, (gap, circuit, bytes)) in wishes.into_iter().enumerate() {
+        for (number, (gap, circuit, bytes)) in requests.into_iter().enumerate() {
             sim.sleep(Duration::from_nanos(gap)).await;
             sender.enqueue(circuit, bytes, number).unwrap();
         }
@@ -94,7 +96,7 @@ fn in_trains(rate_bps: u64, wishes: &Wishes) -> (BTreeMap<usize, u64>, u64, Repo
     (there, simulation.events(), line.report())
 }
 
-fn wishes(gap_ns_max: u64, bytes_max: u64) -> impl Strategy<Value = Wishes> {
+fn requests(gap_ns_max: u64, bytes_max: u64) -> impl Strategy<Value = Requests> {
     prop::collection::vec((0..gap_ns_max, 0_usize..4, 0..bytes_max), 0..60)
 }
 
@@ -102,29 +104,30 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn frames_end_when_a_walk_of_every_cell_says(
+    fn frame_times_match_a_simulation_of_every_cell(
         rate_bps in prop_oneof![Just(149_760_000_u64), Just(53_000_000), Just(424_000_000)],
-        wishes in prop_oneof![wishes(1_000, 9_000), wishes(100_000, 9_000), wishes(1_000_000, 9_000), wishes(3_000, 100)],
+        requests in prop_oneof![
+            requests(1_000, 9_000), requests(100_000, 9_000), requests(1_000_000, 9_000), requests(3_000, 100)],
     ) {
-        let (there, _, report) = in_trains(rate_bps, &wishes);
-        prop_assert_eq!(report.served, wishes.len() as u64);
-        prop_assert_eq!(there, cell_by_cell(rate_bps, &wishes));
+        let (there, _, report) = in_trains(rate_bps, &requests);
+        prop_assert_eq!(report.served, requests.len() as u64);
+        prop_assert_eq!(there, cell_by_cell(rate_bps, &requests));
     }
 }
 
 #[test]
-fn a_frame_is_whole_cells_with_its_trailer() {
+fn a_frame_with_its_trailer_fills_whole_cells() {
     assert_eq!([0, 1, 40, 41, 88, 89, 1500, 9180, FRAME_BYTES_MAX].map(cells), [1, 1, 1, 2, 2, 3, 32, 192, 1366]);
 }
 
 #[test]
-fn a_train_of_cells_costs_as_many_events_as_its_frame() {
-    let wishes: Wishes = (0..100).map(|number| (4_000_000, number % 4, 60_000)).collect();
-    let (there, events, report) = in_trains(149_760_000, &wishes);
+fn a_frame_costs_a_constant_number_of_events() {
+    let requests: Requests = (0..100).map(|number| (4_000_000, number % 4, 60_000)).collect();
+    let (there, events, report) = in_trains(149_760_000, &requests);
     assert_eq!(there.len(), 100);
-    // Each frame has 1251 cells; its sending, its end and its arrival are events.
+    // Each frame has 1251 cells and costs three events: sending, end and arrival.
     assert!(events < 100 * 4, "{events} events");
-    // 1251 cells of 2831.2 ns, lone on the line.
+    // 1251 cells of 2831.2 ns on an otherwise idle line.
     assert_eq!((report.mean_wait, report.mean_sojourn), (Duration::ZERO, Duration::from_nanos(3_541_827)));
 }
 
@@ -156,7 +159,7 @@ fn circuits_share_the_line_evenly_while_they_have_frames() {
 }
 
 #[test]
-fn a_lost_cell_spoils_its_frame_and_a_lost_end_the_next_one_too() {
+fn a_lost_cell_corrupts_its_frame_and_a_lost_last_cell_the_next_one_too() {
     let loss: f64 = 0.002;
     let mut simulation = Simulation::new(9, 0);
     let sim = simulation.sim();
@@ -172,17 +175,17 @@ fn a_lost_cell_spoils_its_frame_and_a_lost_end_the_next_one_too() {
         }
     });
     simulation.run();
-    // 32 cells of its own, and the last one of the frame before.
+    // 32 cells of its own and the last cell of the previous frame.
     let whole = (1.0 - loss).powi(33);
     let found = *come.borrow() as f64 / f64::from(frames);
-    // One and a half standard deviations; without the end of the frame before it would be 0.0019 more.
+    // One and a half standard deviations. Ignoring the previous frame's last cell would add 0.0019.
     assert!((found - whole).abs() < 0.0012, "{found}, not {whole}");
     let counts = line.atm_report();
     assert_eq!((counts.frames, counts.cells, counts.frames - counts.spoiled), (100_000, 3_200_000, *come.borrow()));
 }
 
 #[test]
-fn a_full_circuit_refuses_and_lines_that_cannot_be_are_refused_by_key() {
+fn a_full_circuit_refuses_frames_and_invalid_keys_are_reported() {
     let simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
     let good = config(149_760_000);

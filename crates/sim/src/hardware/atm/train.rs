@@ -1,29 +1,31 @@
-//! Turns on the line, many at once.
+//! Computes the turns of circuits on the line, many at a time.
 
 use std::collections::VecDeque;
 
 use units::{Duration, Instant};
 
 use super::{AtmConfig, AtmFrame, AtmReport, CELL_BYTES, cells};
-use crate::hardware::flight::Flight;
-use crate::hardware::lane::Lane;
-use crate::observe::{Ledger, Report};
+use crate::hardware::frame_queue::FrameQueue;
+use crate::hardware::in_flight::InFlight;
+use crate::observe::{Accounting, ComponentReport};
 use crate::{Sim, Stream};
 
-/// Since the line was last idle.
+/// State since the line was last idle.
 struct Busy {
     began: Instant,
-    /// Cells that have left since then, as far as worked out.
+    /// Cells sent since then, as far as computed.
     cells: u64,
-    /// Circuits with frames in the order of their turns; a cell of the first one is on the line.
+    /// Circuits with frames in the order of their turns. A cell of the first one is in
+    /// transmission.
     turns: VecDeque<usize>,
 }
 
 struct Circuit<T> {
-    lane: Lane<AtmFrame<T>>,
-    /// Cells of its first frame that have not left.
+    queue: FrameQueue<AtmFrame<T>>,
+    /// Unsent cells of the first frame.
     cells_left: u64,
-    /// The end of its last frame was lost: the next one belongs to it.
+    /// True if the last cell of the previous frame was lost, so that the next frame is joined with
+    /// it.
     runs_on: bool,
 }
 
@@ -33,25 +35,26 @@ pub(super) struct State<T> {
     losses: Stream,
     circuits: Vec<Circuit<T>>,
     busy: Option<Busy>,
-    /// The memory of turns of the last time that the line was busy, for the next one; empty.
+    /// The empty buffer of `turns` of the previous busy period, for reuse.
     idle_turns: VecDeque<usize>,
-    pub(super) flight: Flight<AtmFrame<T>>,
-    ledger: Ledger,
+    pub(super) in_flight: InFlight<AtmFrame<T>>,
+    accounting: Accounting,
     pub(super) counts: AtmReport,
-    /// Time that the line was busy since the warm-up, the present stretch left out.
+    /// Busy time since the warm-up, without the current busy period.
     busy_before: Duration,
     since: Instant,
 }
 
 impl Busy {
-    /// When `cells` cells have left. Counted from the beginning each time, so that fractions of a nanosecond do not add up.
+    /// When `cells` cells have been sent. Computed from the start of the busy period, so that
+    /// rounding errors do not accumulate.
     fn time(&self, cells: u64, config: &AtmConfig) -> Instant {
         let bits = u128::from(cells) * u128::from(CELL_BYTES * 8);
         let nanos = (bits * 1_000_000_000).div_ceil(u128::from(config.rate.as_bps()));
         self.began + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How many cells have left at `now`.
+    /// Number of cells sent by `now`.
     fn cells_at(&self, now: Instant, config: &AtmConfig) -> u64 {
         let nanos = u128::from(now.saturating_since(self.began).as_nanos());
         let cells = nanos * u128::from(config.rate.as_bps()) / (u128::from(CELL_BYTES * 8) * 1_000_000_000);
@@ -61,15 +64,15 @@ impl Busy {
 
 impl<T> State<T> {
     pub(super) fn new(name: &str, config: AtmConfig, losses: Stream) -> Self {
-        let circuit = || Circuit { lane: Lane::new(config.queue_frames), cells_left: 0, runs_on: false };
+        let circuit = || Circuit { queue: FrameQueue::new(config.queue_frames), cells_left: 0, runs_on: false };
         Self {
             name: name.to_owned(),
             circuits: (0..config.circuits).map(|_| circuit()).collect(),
             losses,
             busy: None,
             idle_turns: VecDeque::new(),
-            flight: Flight::new(),
-            ledger: Ledger::default(),
+            in_flight: InFlight::new(),
+            accounting: Accounting::default(),
             counts: AtmReport::default(),
             busy_before: Duration::ZERO,
             since: Instant::ZERO,
@@ -77,21 +80,22 @@ impl<T> State<T> {
         }
     }
 
-    pub(super) fn lane(&mut self, circuit: usize) -> &mut Lane<AtmFrame<T>> {
-        &mut self.circuits[circuit].lane
+    pub(super) fn queue(&mut self, circuit: usize) -> &mut FrameQueue<AtmFrame<T>> {
+        &mut self.circuits[circuit].queue
     }
 
-    /// Puts a frame into its circuit's queue; what happened before has been worked out. Returns its number on the circuit.
+    /// Adds a frame to its circuit's queue. The state must be up to date. Returns the frame's
+    /// number on the circuit.
     pub(super) fn push(&mut self, now: Instant, frame: AtmFrame<T>, sim: &Sim) -> u64 {
         let number = frame.circuit;
-        let Circuit { lane, cells_left, .. } = &mut self.circuits[number];
-        let was_empty = lane.is_empty();
+        let Circuit { queue, cells_left, .. } = &mut self.circuits[number];
+        let was_empty = queue.is_empty();
         let frame_cells = cells(frame.bytes);
-        let (ticket, is_in) = lane.push(now, frame);
+        let (ticket, is_in) = queue.push(now, frame);
         if is_in {
-            self.ledger.arrive(now);
+            self.accounting.arrive(now);
         }
-        let held = lane.len() as u64;
+        let held = queue.len() as u64;
         sim.trace(|trace| trace.level(&format!("{} circuit {number}", self.name), now, held));
         if was_empty {
             *cells_left = frame_cells;
@@ -100,7 +104,7 @@ impl<T> State<T> {
                 self.busy.get_or_insert_with(|| Busy { began: now, cells: 0, turns: std::mem::take(idle_turns) });
             busy.turns.push_back(number);
             let first_cell = busy.time(busy.cells + busy.turns.len() as u64 - 1, &self.config);
-            self.ledger.begin(first_cell.saturating_since(now));
+            self.accounting.begin(first_cell.saturating_since(now));
         }
         ticket
     }
@@ -108,10 +112,11 @@ impl<T> State<T> {
     /// When the next frame ends or arrives.
     pub(super) fn next_event(&self) -> Option<Instant> {
         let end = self.busy.as_ref().map(|busy| busy.time(busy.cells + self.cells_to_next_end(busy), &self.config));
-        end.into_iter().chain(self.flight.next_arrival()).min()
+        end.into_iter().chain(self.in_flight.next_arrival()).min()
     }
 
-    /// Cells until one is the last of its frame, as turns stand: those before it in its round, and the full rounds before.
+    /// Number of cells until the next end of a frame, given the present turns: full rounds plus the
+    /// position in the last round.
     fn cells_to_next_end(&self, busy: &Busy) -> u64 {
         let count = busy.turns.len() as u64;
         let ends =
@@ -119,7 +124,7 @@ impl<T> State<T> {
         ends.min().expect("a busy line has circuits with frames")
     }
 
-    /// Works out what happens until `now`.
+    /// Brings the state up to date until `now`.
     pub(super) fn advance(&mut self, now: Instant, sim: &Sim) {
         while let Some(busy) = self.busy.take() {
             let gone = busy.cells_at(now, &self.config) - busy.cells;
@@ -133,7 +138,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Lets `count` cells leave, no more than until the end of a frame.
+    /// Sends `count` cells, at most until the end of a frame.
     fn pass_cells(&mut self, mut busy: Busy, count: u64) -> Busy {
         let turns = busy.turns.len() as u64;
         let (rounds, rest) = (count / turns, (count % turns) as usize);
@@ -145,23 +150,23 @@ impl<T> State<T> {
         busy
     }
 
-    /// The circuit that had the last turn has sent the last cell of its frame.
+    /// The circuit with the last turn has sent the last cell of its frame.
     fn end_frame(&mut self, mut busy: Busy, sim: &Sim) {
-        let number = *busy.turns.back().expect("somebody had a turn");
+        let number = *busy.turns.back().expect("a circuit had a turn");
         let at = busy.time(busy.cells, &self.config);
         let circuit = &mut self.circuits[number];
         debug_assert_eq!(circuit.cells_left, 0, "the circuit whose frame ends is the last in turn");
-        let (frame, another_came) = circuit.lane.complete(at, sim);
-        self.ledger.depart(at, frame.queued);
+        let (frame, another_came) = circuit.queue.complete(at, sim);
+        self.accounting.depart(at, frame.queued);
         if another_came {
-            self.ledger.arrive(at);
+            self.accounting.arrive(at);
         }
-        let held = circuit.lane.len() as u64;
+        let held = circuit.queue.len() as u64;
         sim.trace(|trace| trace.level(&format!("{} circuit {number}", self.name), at, held));
-        if let Some(next) = circuit.lane.front() {
+        if let Some(next) = circuit.queue.front() {
             circuit.cells_left = cells(next.bytes);
             let first_cell = busy.time(busy.cells + busy.turns.len() as u64 - 1, &self.config);
-            self.ledger.begin(first_cell.saturating_since(next.queued));
+            self.accounting.begin(first_cell.saturating_since(next.queued));
         } else {
             busy.turns.pop_back();
         }
@@ -169,7 +174,7 @@ impl<T> State<T> {
         self.counts.frames += 1;
         self.counts.cells += frame_cells;
         if self.survives(number, frame_cells) {
-            self.flight.push(at + self.config.delay, frame);
+            self.in_flight.push(at + self.config.delay, frame);
         } else {
             self.counts.spoiled += 1;
         }
@@ -181,25 +186,26 @@ impl<T> State<T> {
         }
     }
 
-    /// Draws whether a frame of so many cells is whole, and is not taken for a part of the one before.
+    /// Draws whether a frame of `frame_cells` cells arrives intact and is not joined with the
+    /// previous one.
     fn survives(&mut self, circuit: usize, frame_cells: u64) -> bool {
         let loss = self.config.cell_loss;
-        let others = i32::try_from(frame_cells - 1).expect("a frame has at most 1366 cells");
-        let is_hit = self.losses.chance(1.0 - (1.0 - loss).powi(others));
+        let other_cells = i32::try_from(frame_cells - 1).expect("a frame has at most 1366 cells");
+        let is_hit = self.losses.chance(1.0 - (1.0 - loss).powi(other_cells));
         let loses_its_end = self.losses.chance(loss);
         let runs_on = std::mem::replace(&mut self.circuits[circuit].runs_on, loses_its_end);
         !(is_hit || loses_its_end || runs_on)
     }
 
     pub(super) fn reset(&mut self, now: Instant) {
-        self.ledger.reset(now);
+        self.accounting.reset(now);
         (self.counts, self.busy_before, self.since) = (AtmReport::default(), Duration::ZERO, now);
     }
 
-    pub(super) fn report(&self, now: Instant) -> Report {
-        let stretch =
+    pub(super) fn report(&self, now: Instant) -> ComponentReport {
+        let current =
             self.busy.as_ref().map_or(Duration::ZERO, |busy| now.saturating_since(busy.began.max(self.since)));
-        let busy_ns = u128::from((self.busy_before + stretch).as_nanos());
-        self.ledger.report(&self.name, now, None, busy_ns)
+        let busy_ns = u128::from((self.busy_before + current).as_nanos());
+        self.accounting.report(&self.name, now, None, busy_ns)
     }
 }

@@ -1,80 +1,84 @@
-//! What a ring is made of.
+//! The configuration of a ring.
 
 use units::{Duration, Rate};
 
 use crate::hardware::ConfigError;
 
-/// Nanoseconds that light in glass takes for a kilometre, as the FDDI standard counts it (5.085 us).
+/// Propagation delay of fibre in nanoseconds per kilometre, as in the FDDI standard (5.085 us).
 pub const FIBRE_NS_PER_KM: u64 = 5_085;
 
-/// What a station adds to the way round, as the FDDI standard counts it (0.6 us).
+/// Latency of a station, as in the FDDI standard (0.6 us).
 pub const STATION_LATENCY: Duration = Duration::from_nanos(600);
 
-/// What a frame costs above its information: preamble 8 bytes, start 1, frame control 1, addresses 12, check sequence 4, end and
-/// status 2.
+/// Overhead of a frame: preamble 8 bytes, start 1, frame control 1, addresses 12, check sequence 4,
+/// end and status 2.
 pub const FRAME_OVERHEAD_BYTES: u64 = 28;
 
 /// A token: preamble 8 bytes, start, frame control, end.
 pub const TOKEN_BYTES: u64 = 11;
 
-/// The longest information field that rings carry here. The standard's longest frame has 9000 symbols; 4500 bytes is what the papers
-/// put into one.
+/// Maximum length of the information field here. The longest frame of the standard has 9000
+/// symbols; the papers use up to 4500 bytes.
 pub const INFORMATION_BYTES_MAX: u64 = 4_500;
 
-/// A ring. [`RingConfig::even`] gives one of the standard.
+/// The configuration of a ring. [`RingConfig::even`] follows the standard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RingConfig {
-    /// What the fibre carries. The standard: 100 Mb/s.
+    /// Transmission rate. The standard: 100 Mb/s.
     pub rate: Rate,
-    /// The way round, in metres.
+    /// Circumference in metres.
     pub length_m: u64,
-    /// Where the stations are: metres from an origin, in the order in which the token passes them.
+    /// Positions of the stations: metres from an origin, in the order in which the token passes
+    /// them.
     pub positions_m: Vec<u64>,
-    /// What each station adds to the way round.
+    /// Latency that each station adds.
     pub station_latency: Duration,
-    /// Target token rotation time (`T_Opr`). A short one costs capacity, a long one delay. Default: 8 ms.
+    /// Target token rotation time (`T_Opr`). A short one reduces the capacity, a long one increases
+    /// the delay. Default: 8 ms.
     pub ttrt: Duration,
-    /// Bytes of the ring that a frame takes above its own.
+    /// Overhead per frame in bytes.
     pub overhead_bytes: u64,
-    /// The longest frame, without overhead.
+    /// Maximum frame length, without overhead.
     pub frame_bytes_max: u64,
-    /// Frames that a station holds for each class, with the one that is being sent.
+    /// Queue limit per station and class, including the frame in transmission.
     pub queue_frames: usize,
-    /// Stations that may send synchronous frames at each token, and for how long. Default: none.
+    /// Stations with a synchronous allowance, and its duration. Default: none.
     pub synchronous: Vec<(usize, Duration)>,
-    /// What others send. Default: nothing.
+    /// Background load. Default: none.
     pub background: Option<Background>,
 }
 
-/// All that others send on a ring, as one station that sends asynchronous frames to nobody of the model.
+/// The background load of a ring, modelled as one station whose asynchronous frames have no
+/// receiver in the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Background {
     /// Its station, which sends nothing else.
     pub station: usize,
-    /// The share of the ring's time that its frames ask for, overhead included. May be more than 1: then its queue stays full.
+    /// Offered load as a share of the ring's time, including overhead. Above 1, the queue stays
+    /// full.
     pub share: f64,
-    /// Bytes of each frame, without overhead.
+    /// Frame length in bytes, without overhead.
     pub frame_bytes: u64,
-    /// When frames come.
+    /// Arrival process.
     pub arrivals: Arrivals,
-    /// Frames that come at once.
+    /// Frames per arrival.
     pub batch: u64,
-    /// Frames that wait at most; more are dropped, and counted.
+    /// Queue limit. Further frames are dropped and counted.
     pub queue_frames: u64,
 }
 
-/// The law of the times between arrivals.
+/// Distribution of interarrival times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Exponential: arrivals know nothing of each other.
+    /// Exponential: a Poisson process.
     Exponential,
-    /// All alike; the first one falls anywhere into its interval.
+    /// Constant, with a random phase.
     Regular,
 }
 
 impl RingConfig {
-    /// `stations` stations spread evenly over a ring of `length_m` metres, all else as in the standard, without background. They
-    /// hold 64 frames each.
+    /// `stations` stations, evenly spaced on a ring of `length_m` metres, with the values of the
+    /// standard, queues of 64 frames and no background.
     pub fn even(stations: usize, length_m: u64) -> Self {
         let count = stations.max(1) as u64;
         Self {
@@ -91,54 +95,54 @@ impl RingConfig {
         }
     }
 
-    /// What the token takes for the way round if nobody sends (`D_Max`).
+    /// The rotation time of the token if no station sends (`D_Max`).
     pub fn latency(&self) -> Duration {
         Duration::from_nanos(self.length_m * FIBRE_NS_PER_KM / 1000)
             + self.station_latency * self.positions_m.len() as u64
     }
 
-    /// What a frame of `bytes` bytes takes, overhead included.
+    /// Transmission time of a frame of `bytes` bytes, including overhead.
     pub fn frame_time(&self, bytes: u64) -> Duration {
         self.rate.time_for(bytes + self.overhead_bytes)
     }
 
-    /// What a token takes that a station issues anew.
+    /// Transmission time of a token.
     pub fn token_time(&self) -> Duration {
         self.rate.time_for(TOKEN_BYTES)
     }
 
-    /// Whether such a ring can be, and can keep the promise of the timed token: no rotation takes twice the target.
+    /// Checks the configuration, including the timed-token condition that limits each rotation to
+    /// twice the target.
     ///
     /// # Errors
-    /// Names the key that cannot be.
+    /// Names the invalid key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let stations = self.positions_m.len();
-        ConfigError::require(stations >= 2, "positions_m", || {
-            format!("a ring needs two stations, this has {stations}")
-        })?;
+        ConfigError::require(stations >= 2, "positions_m", || format!("a ring needs two stations, not {stations}"))?;
         let ordered = self.positions_m.windows(2).all(|pair| pair[0] <= pair[1]);
-        ConfigError::require(ordered, "positions_m", || "stations are not in the order of the token".to_owned())?;
+        ConfigError::require(ordered, "positions_m", || "positions must not decrease".to_owned())?;
         let last = self.positions_m[stations - 1];
         ConfigError::require(last <= self.length_m, "positions_m", || {
             format!("{last} m is beyond the ring of {} m", self.length_m)
         })?;
-        ConfigError::require(!self.rate.is_zero(), "rate", || "a ring without a rate carries nothing".to_owned())?;
+        ConfigError::require(!self.rate.is_zero(), "rate", || "must not be zero".to_owned())?;
         ConfigError::require(!self.latency().is_zero(), "length_m", || {
-            "a token cannot go round in no time".to_owned()
+            "the token rotation time must not be zero".to_owned()
         })?;
-        ConfigError::require(self.queue_frames > 0, "queue_frames", || "a station needs room for a frame".to_owned())?;
-        ConfigError::require(self.frame_bytes_max > 0, "frame_bytes_max", || "no frame is that short".to_owned())?;
-        let mut promised = self.latency() + self.frame_time(self.frame_bytes_max) + self.token_time() * stations as u64;
+        ConfigError::require(self.queue_frames > 0, "queue_frames", || "must be at least one frame".to_owned())?;
+        ConfigError::require(self.frame_bytes_max > 0, "frame_bytes_max", || "must not be zero".to_owned())?;
+        let mut required = self.latency() + self.frame_time(self.frame_bytes_max) + self.token_time() * stations as u64;
         for (index, &(station, allowance)) in self.synchronous.iter().enumerate() {
             ConfigError::require(station < stations, "synchronous", || format!("there is no station {station}"))?;
             let again = self.synchronous[..index].iter().any(|&(other, _)| other == station);
             ConfigError::require(!again, "synchronous", || format!("station {station} has two allowances"))?;
-            promised += allowance;
+            required += allowance;
         }
         // The standard's condition: synchronous allowances + D_Max + F_Max + token time <= TTRT.
-        ConfigError::require(promised <= self.ttrt, "ttrt", || {
+        ConfigError::require(required <= self.ttrt, "ttrt", || {
             format!(
-                "{} is less than {promised}, the way round, a frame, the tokens and the synchronous allowances",
+                "{} is less than {required}, the sum of ring latency, a frame, the tokens and the synchronous \
+                 allowances",
                 self.ttrt
             )
         })?;
@@ -162,9 +166,9 @@ impl Background {
         ConfigError::require((1..=ring.frame_bytes_max).contains(&self.frame_bytes), "background.frame_bytes", || {
             format!("{} is not between 1 and {}", self.frame_bytes, ring.frame_bytes_max)
         })?;
-        ConfigError::require(self.batch > 0, "background.batch", || "at least one frame comes at once".to_owned())?;
+        ConfigError::require(self.batch > 0, "background.batch", || "must be at least one frame".to_owned())?;
         ConfigError::require(self.queue_frames >= self.batch, "background.queue_frames", || {
-            format!("{} frames that wait are fewer than the {} that come at once", self.queue_frames, self.batch)
+            format!("{} frames are fewer than the {} of one arrival", self.queue_frames, self.batch)
         })
     }
 }

@@ -1,4 +1,5 @@
-//! Against a slow oracle: every pass of every station is a step, and the standard's timers are counters that run.
+//! Compares the ring with a slow oracle that steps through every token pass and implements the
+//! standard's timers as counters.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,9 +11,9 @@ use units::{Duration, Instant, Rate};
 use super::*;
 use crate::kernel::Simulation;
 
-/// What somebody wants to send, and when.
+/// A frame to send.
 #[derive(Clone, Copy, Debug)]
-struct Wish {
+struct Request {
     at_ns: u64,
     from: usize,
     to: usize,
@@ -20,10 +21,11 @@ struct Wish {
     class: Class,
 }
 
-/// (number of the wish, when its first bit left, when its last bit was there)
+/// (index of the request, when the first bit was sent, when the last bit arrived)
 type Sent = (usize, u64, u64);
 
-/// A ring whose times are all even, so that wishes at odd times meet nothing.
+/// A ring whose times are all even, so that requests at odd times never coincide with its own
+/// events.
 fn small_ring() -> RingConfig {
     RingConfig {
         positions_m: vec![0, 400, 2_000, 2_400, 5_200],
@@ -34,11 +36,10 @@ fn small_ring() -> RingConfig {
     }
 }
 
-/// The rules of the standard, one pass at a time, and one nanosecond of each timer at a time in effect: the rotation timer counts
-/// down, late counts are counts.
-///
-/// `others_ns` is when the background's frames come. Its frames are sent, but arrive nowhere.
-fn oracle(config: &RingConfig, wishes: &[Wish], others_ns: &[u64], until_ns: u64) -> (Vec<Sent>, Vec<u64>) {
+/// The standard's rules, one token pass at a time, with a rotation timer that counts down and late
+/// counts that are counters. `background_ns` are the arrivals of the background's frames, which are
+/// sent and have no receiver.
+fn oracle(config: &RingConfig, requests: &[Request], background_ns: &[u64], until_ns: u64) -> (Vec<Sent>, Vec<u64>) {
     struct Timers {
         set_at: u64,
         value: u64,
@@ -49,18 +50,20 @@ fn oracle(config: &RingConfig, wishes: &[Wish], others_ns: &[u64], until_ns: u64
     let ttrt = config.ttrt.as_nanos();
     let mut timers: Vec<_> = (0..count).map(|_| Timers { set_at: 0, value: ttrt, last: 0, rotation: 0 }).collect();
     let mut queues = vec![[VecDeque::new(), VecDeque::new()]; count];
-    let mut to_come: VecDeque<(usize, Wish)> = wishes.iter().copied().enumerate().collect();
-    let others = config.background.as_ref().map(|others| (others.station, others.frame_bytes));
-    let mut others_to_come: VecDeque<u64> = others_ns.iter().copied().collect();
-    let mut admit = |now: u64, queues: &mut Vec<[VecDeque<(usize, Wish)>; 2]>| {
-        while to_come.front().is_some_and(|(_, wish)| wish.at_ns <= now) {
-            let wish = to_come.pop_front().unwrap();
-            queues[wish.1.from][wish.1.class as usize].push_back(wish);
+    let mut to_come: VecDeque<(usize, Request)> = requests.iter().copied().enumerate().collect();
+    let background = config.background.as_ref().map(|background| (background.station, background.frame_bytes));
+    let mut background_arrivals: VecDeque<u64> = background_ns.iter().copied().collect();
+    let mut admit = |now: u64, queues: &mut Vec<[VecDeque<(usize, Request)>; 2]>| {
+        while to_come.front().is_some_and(|(_, request)| request.at_ns <= now) {
+            let request = to_come.pop_front().unwrap();
+            queues[request.1.from][request.1.class as usize].push_back(request);
         }
-        while let Some((from, bytes)) = others.filter(|_| others_to_come.front().is_some_and(|&at_ns| at_ns <= now)) {
-            let at_ns = others_to_come.pop_front().unwrap();
-            let wish = Wish { at_ns, from, to: from, bytes, class: Class::Asynchronous };
-            queues[from][Class::Asynchronous as usize].push_back((usize::MAX, wish));
+        while let Some((from, bytes)) =
+            background.filter(|_| background_arrivals.front().is_some_and(|&at_ns| at_ns <= now))
+        {
+            let at_ns = background_arrivals.pop_front().unwrap();
+            let request = Request { at_ns, from, to: from, bytes, class: Class::Asynchronous };
+            queues[from][Class::Asynchronous as usize].push_back((usize::MAX, request));
         }
     };
     let light = |metres: u64| metres * 5_085 / 1000;
@@ -84,7 +87,8 @@ fn oracle(config: &RingConfig, wishes: &[Wish], others_ns: &[u64], until_ns: u64
             holding = timer.value - gone;
             (timer.set_at, timer.value) = (now, ttrt);
         } else {
-            // It ran out, was set to the target again, and runs: late count 1 goes to 0.
+            // The timer expired, was set to the target again and is running: the late count goes
+            // from 1 to 0.
             let over = gone - timer.value;
             assert!(over < ttrt, "late count 2");
             (timer.set_at, timer.value) = (now, ttrt - over);
@@ -94,9 +98,10 @@ fn oracle(config: &RingConfig, wishes: &[Wish], others_ns: &[u64], until_ns: u64
         for class in [Class::Synchronous, Class::Asynchronous] {
             loop {
                 admit(now, &mut queues);
-                // A synchronous frame that comes while others of its class are sent may follow them; later it may not.
-                let Some(&(number, wish)) = queues[station][class as usize].front() else { break };
-                let time = frame_ns(wish.bytes);
+                // A synchronous frame that arrives while frames of its class are being sent may
+                // follow them; later it may not.
+                let Some(&(number, request)) = queues[station][class as usize].front() else { break };
+                let time = frame_ns(request.bytes);
                 let may = match class {
                     Class::Synchronous => used + time <= allowance,
                     Class::Asynchronous => holding > 0,
@@ -109,8 +114,8 @@ fn oracle(config: &RingConfig, wishes: &[Wish], others_ns: &[u64], until_ns: u64
                     Class::Synchronous => used += time,
                     Class::Asynchronous => holding = holding.saturating_sub(time),
                 }
-                let from = place(wish.from);
-                let to = place(wish.to);
+                let from = place(request.from);
+                let to = place(request.to);
                 let way = if to > from { to - from } else { around + to - from };
                 if number != usize::MAX {
                     sent.push((number, now, now + time + way));
@@ -124,23 +129,23 @@ fn oracle(config: &RingConfig, wishes: &[Wish], others_ns: &[u64], until_ns: u64
     }
 }
 
-fn simulate(config: &RingConfig, wishes: &[Wish], until_ns: u64) -> (Vec<Sent>, Vec<u64>, u64) {
+fn simulate(config: &RingConfig, requests: &[Request], until_ns: u64) -> (Vec<Sent>, Vec<u64>, u64) {
     let mut simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
     let ring = Ring::new(&sim, "ring", config.clone()).unwrap();
     let sent = Rc::new(RefCell::new(Vec::new()));
     for station in 0..config.positions_m.len() {
         let (sim, sent) = (sim.clone(), Rc::clone(&sent));
-        ring.on_delivery(station, move |frame: Frame<usize>| {
+        ring.on_delivery(station, move |frame: FddiFrame<usize>| {
             assert_eq!(frame.to, station);
             sent.borrow_mut().push((frame.item, frame.began.as_nanos(), sim.now().as_nanos()));
         });
     }
-    let (clock, sender, wishes) = (sim, ring.clone(), wishes.to_vec());
+    let (clock, sender, requests) = (sim, ring.clone(), requests.to_vec());
     simulation.spawn(async move {
-        for (number, wish) in wishes.into_iter().enumerate() {
-            clock.sleep_until(Instant::from_nanos(wish.at_ns)).await;
-            sender.enqueue_as(wish.class, wish.from, wish.to, wish.bytes, number).unwrap();
+        for (number, request) in requests.into_iter().enumerate() {
+            clock.sleep_until(Instant::from_nanos(request.at_ns)).await;
+            sender.enqueue_as(request.class, request.from, request.to, request.bytes, number).unwrap();
         }
     });
     simulation.run_until(Instant::from_nanos(until_ns));
@@ -150,22 +155,23 @@ fn simulate(config: &RingConfig, wishes: &[Wish], until_ns: u64) -> (Vec<Sent>, 
     (sent, rotations, simulation.events())
 }
 
-fn wishes(bytes_max: u64, gap_ns_max: u64) -> impl Strategy<Value = Vec<Wish>> {
-    let wish = (0..gap_ns_max / 2, 0_usize..5, 1_usize..5, 1..bytes_max, any::<bool>());
-    prop::collection::vec(wish, 0..120).prop_map(|drawn| {
+fn requests(bytes_max: u64, gap_ns_max: u64) -> impl Strategy<Value = Vec<Request>> {
+    let request = (0..gap_ns_max / 2, 0_usize..5, 1_usize..5, 1..bytes_max, any::<bool>());
+    prop::collection::vec(request, 0..120).prop_map(|drawn| {
         let mut at_ns = 1;
-        let wish = |(gap, from, step, bytes, is_synchronous): (u64, usize, usize, u64, bool)| {
+        let request = |(gap, from, step, bytes, is_synchronous): (u64, usize, usize, u64, bool)| {
             at_ns += 2 * gap;
             let fits_ns = if from == 1 { 60_000 } else { 25_000 };
             let is_synchronous = is_synchronous && (from == 1 || from == 3) && (bytes + 28) * 80 <= fits_ns;
             let class = if is_synchronous { Class::Synchronous } else { Class::Asynchronous };
-            Wish { at_ns, from, to: (from + step) % 5, bytes, class }
+            Request { at_ns, from, to: (from + step) % 5, bytes, class }
         };
-        drawn.into_iter().map(wish).collect()
+        drawn.into_iter().map(request).collect()
     })
 }
 
-/// All times of the ring are even, or odd times could meet its own.
+/// All times of the ring must be even; otherwise requests at odd times could coincide with its
+/// events.
 #[test]
 fn the_ring_of_the_comparison_has_even_times() {
     let config = small_ring();
@@ -177,20 +183,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_frame_leaves_and_arrives_when_a_walk_of_every_pass_says(
-        wishes in prop_oneof![wishes(4_500, 40_000), wishes(4_500, 400_000), wishes(300, 3_000), wishes(2_000, 40_000_000)],
+    fn frame_times_match_a_simulation_of_every_pass(
+        requests in prop_oneof![
+            requests(4_500, 40_000), requests(4_500, 400_000), requests(300, 3_000), requests(2_000, 40_000_000)],
     ) {
         let config = small_ring();
-        let until_ns = wishes.last().map_or(0, |wish| wish.at_ns) + 100_000_001;
-        let (expected, expected_rotations) = oracle(&config, &wishes, &[], until_ns);
-        let (found, rotations, _) = simulate(&config, &wishes, until_ns);
-        prop_assert_eq!(expected.len(), wishes.len());
+        let until_ns = requests.last().map_or(0, |request| request.at_ns) + 100_000_001;
+        let (expected, expected_rotations) = oracle(&config, &requests, &[], until_ns);
+        let (found, rotations, _) = simulate(&config, &requests, until_ns);
+        prop_assert_eq!(expected.len(), requests.len());
         prop_assert_eq!(found, expected);
         prop_assert_eq!(rotations, expected_rotations);
     }
 }
 
-/// When the background's frames come: the same draws as the ring's own.
+/// Arrivals of the background's frames: the same draws as in the ring.
 fn background_ns(config: &RingConfig, until_ns: u64) -> Vec<u64> {
     let background = config.background.as_ref().unwrap();
     let mut stream = crate::Stream::new(1, 0, "ring background");
@@ -210,24 +217,28 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn frames_beside_a_background_leave_when_the_walk_says(
-        wishes in prop_oneof![wishes(4_500, 400_000), wishes(4_500, 40_000_000)],
+    fn frame_times_beside_a_background_match_the_oracle(
+        requests in prop_oneof![requests(4_500, 400_000), requests(4_500, 40_000_000)],
         share in prop_oneof![Just(0.1), Just(0.5), Just(0.95), Just(3.0)],
         frame_bytes in prop_oneof![Just(100_u64), Just(4_500)],
         batch in 1_u64..4,
     ) {
-        // Whatever station 4 wishes to send, another one does.
-        let wishes: Vec<_> =
-            wishes.into_iter().map(|wish| Wish { from: wish.from % 4, to: 4, class: Class::Asynchronous, ..wish }).collect();
-        let until_ns = wishes.last().map_or(0, |wish| wish.at_ns) + 100_000_001;
-        // None is dropped: the walk has no bound.
+        // Station 4 is the background; requests of it move to another station.
+        let requests: Vec<_> = requests
+            .into_iter()
+            .map(|request| Request { from: request.from % 4, to: 4, class: Class::Asynchronous, ..request })
+            .collect();
+        let until_ns = requests.last().map_or(0, |request| request.at_ns) + 100_000_001;
+        // No frame is dropped: the oracle has no queue limit.
         let queue_frames = 10_000_000;
         let background =
             Background { station: 4, share, frame_bytes, arrivals: Arrivals::Exponential, batch, queue_frames };
         let config = RingConfig { background: Some(background), ..small_ring() };
-        let (mut expected, expected_rotations) = oracle(&config, &wishes, &background_ns(&config, until_ns), until_ns);
-        let (found, rotations, _) = simulate(&config, &wishes, until_ns);
-        // The walk tells of frames that begin before the end, the simulation of those that have arrived.
+        let (mut expected, expected_rotations) =
+            oracle(&config, &requests, &background_ns(&config, until_ns), until_ns);
+        let (found, rotations, _) = simulate(&config, &requests, until_ns);
+        // The oracle reports frames that start before the end, the simulation those that have
+        // arrived.
         expected.retain(|&(_, _, arrives)| arrives <= until_ns);
         prop_assert_eq!(found, expected);
         prop_assert_eq!(rotations, expected_rotations);
@@ -235,8 +246,9 @@ proptest! {
 }
 
 #[test]
-fn a_frame_that_comes_in_the_nanosecond_of_a_token_takes_it() {
-    // A token passes each of two stations every 2 ns, so half of the phases of the background meet it.
+fn a_frame_that_arrives_in_the_same_nanosecond_as_the_token_uses_it() {
+    // A token passes each of two stations every 2 ns, so half of the background's phases coincide
+    // with it.
     let background = Background {
         station: 1,
         share: 0.001,
@@ -267,8 +279,8 @@ fn a_frame_that_comes_in_the_nanosecond_of_a_token_takes_it() {
 }
 
 #[test]
-fn an_idle_ring_costs_no_event_and_an_hour_of_it_no_time() {
-    let late = Wish { at_ns: 3_600_000_000_001, from: 2, to: 4, bytes: 1000, class: Class::Asynchronous };
+fn an_idle_ring_costs_no_events() {
+    let late = Request { at_ns: 3_600_000_000_001, from: 2, to: 4, bytes: 1000, class: Class::Asynchronous };
     let (sent, rotations, events) = simulate(&small_ring(), &[late], late.at_ns + 10_000_000);
     assert_eq!(sent.len(), 1);
     assert!(sent[0].1 - late.at_ns <= small_ring().latency().as_nanos());
@@ -277,20 +289,21 @@ fn an_idle_ring_costs_no_event_and_an_hour_of_it_no_time() {
 }
 
 #[test]
-fn the_standards_way_round_is_reproduced() {
+fn the_maximum_latency_of_the_standard_is_reproduced() {
     // The largest ring: 1000 stations, 200 km, 1617 us.
     assert_eq!(RingConfig::even(1000, 200_000).latency(), Duration::from_micros(1617));
     assert_eq!(RingConfig::even(20, 20_000).latency(), Duration::from_nanos(113_700));
 }
 
 #[test]
-fn a_station_that_always_has_frames_gets_what_the_formula_says_and_no_rotation_takes_twice_the_target() {
-    // Two stations with asynchronous frames for ever: rotations are TTRT long but for what the last frames run over.
+fn saturated_stations_reach_the_formulas_efficiency_within_twice_the_target() {
+    // Two stations that always have asynchronous frames: rotations take TTRT plus the overrun of
+    // the last frames.
     let config = RingConfig { ttrt: Duration::from_millis(2), ..RingConfig::even(4, 20_000) };
     let mut simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
     let ring = Ring::new(&sim, "ring", config.clone()).unwrap();
-    // Eight processes a station: whenever a frame of one has left, those of seven others wait.
+    // Eight processes per station: whenever a frame has been sent, those of seven others wait.
     for station in [0, 2].into_iter().flat_map(|station| [station; 8]) {
         let ring = ring.clone();
         simulation.spawn(async move {
@@ -303,7 +316,8 @@ fn a_station_that_always_has_frames_gets_what_the_formula_says_and_no_rotation_t
     let report = ring.report();
     let (details, ttrt) = (ring.ring_report(), config.ttrt);
     assert!(details.rotation_max < ttrt + ttrt, "{details:?}");
-    // Jain's efficiency n (T - D) / (n T + D) for asynchronous traffic, D the way round with the tokens.
+    // Jain's efficiency n (T - D) / (n T + D) for asynchronous traffic, where D is the ring latency
+    // including tokens.
     let overhead = (config.latency() + config.token_time() * 2).as_nanos() as f64;
     let target = ttrt.as_nanos() as f64;
     let efficiency = 2.0 * (target - overhead) / (2.0 * target + overhead);
@@ -316,7 +330,7 @@ fn with_background(share: f64, arrivals: Arrivals) -> RingConfig {
 }
 
 #[test]
-fn the_background_takes_its_share_without_an_event() {
+fn background_load_costs_no_events() {
     for arrivals in [Arrivals::Exponential, Arrivals::Regular] {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();
@@ -326,10 +340,10 @@ fn the_background_takes_its_share_without_an_event() {
         simulation.run_until(Instant::from_nanos(5_000_000_000));
         let report = ring.report();
         assert!((report.utilisation - 0.3).abs() < 0.01, "{report:?}");
-        let others = ring.ring_report().background;
-        assert_eq!(others.dropped, 0);
-        assert!(others.offered.abs_diff(others.sent) < 20, "{others:?}");
-        assert!(others.mean_wait_ns > 40_000.0, "half a rotation at least: {others:?}");
+        let background = ring.ring_report().background;
+        assert_eq!(background.dropped, 0);
+        assert!(background.offered.abs_diff(background.sent) < 20, "{background:?}");
+        assert!(background.mean_wait_ns > 40_000.0, "at least half a rotation: {background:?}");
         assert!(simulation.events() <= 1);
         ring.set_background(0.0);
         simulation.reset_statistics();
@@ -337,20 +351,22 @@ fn the_background_takes_its_share_without_an_event() {
         assert!(ring.report().utilisation < 0.001);
         ring.set_background(2.0);
         simulation.run_until(Instant::from_nanos(10_000_000_000));
-        let others = ring.ring_report().background;
-        assert!(others.dropped > others.sent / 2, "twice the ring cannot be sent: {others:?}");
+        let background = ring.ring_report().background;
+        assert!(background.dropped > background.sent / 2, "twice the capacity cannot be sent: {background:?}");
     }
 }
 
 #[test]
-fn looking_at_a_ring_changes_nothing_of_what_happens_there() {
+fn reading_the_state_of_a_ring_does_not_change_the_run() {
     let trace = |looks: bool| {
         let mut simulation = Simulation::new(7, 3);
         let sim = simulation.sim();
         let ring = Ring::new(&sim, "ring", with_background(0.5, Arrivals::Exponential)).unwrap();
         let log = Rc::new(RefCell::new(Vec::new()));
         let (seen, clock, sender) = (Rc::clone(&log), sim.clone(), ring.clone());
-        ring.on_delivery(3, move |frame: Frame<u64>| seen.borrow_mut().push((frame.item, frame.began, clock.now())));
+        ring.on_delivery(3, move |frame: FddiFrame<u64>| {
+            seen.borrow_mut().push((frame.item, frame.began, clock.now()))
+        });
         let clock = sim.clone();
         simulation.spawn(async move {
             let mut gaps = clock.stream("gaps");
@@ -379,7 +395,7 @@ fn looking_at_a_ring_changes_nothing_of_what_happens_there() {
 }
 
 #[test]
-fn a_full_queue_refuses_and_who_sends_waits_for_room() {
+fn a_full_queue_refuses_frames_and_senders_wait_for_space() {
     let config = RingConfig { queue_frames: 2, ..RingConfig::even(4, 1_000) };
     let mut simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
@@ -398,16 +414,16 @@ fn a_full_queue_refuses_and_who_sends_waits_for_room() {
     assert_eq!((ring.queue_frames(1), ring.queue_bytes(1)), (6, 6_000));
     assert_eq!(ring.enqueue(1, 2, 10, 99), Err(99));
     simulation.run();
-    // 82.24 us a frame, all with one token that came early.
+    // 82.24 us per frame, all with one token that was early.
     let times: Vec<u64> = left.borrow().iter().map(|&(_, at)| at).collect();
     assert!(times.windows(2).all(|pair| (82..=83).contains(&(pair[1] - pair[0]))), "{times:?}");
     assert_eq!((store.len(), ring.refused(), ring.report().served), (4, 2, 6));
 }
 
 #[test]
-fn a_ring_that_cannot_be_is_refused_by_the_name_of_its_key() {
+fn an_invalid_ring_is_rejected_by_key() {
     let good = RingConfig::even(20, 20_000);
-    let others = with_background(0.3, Arrivals::Regular).background.unwrap();
+    let background = with_background(0.3, Arrivals::Regular).background.unwrap();
     let cases = [
         (RingConfig::even(1, 1_000), "positions_m"),
         (RingConfig { positions_m: vec![0, 30_000], ..good.clone() }, "positions_m"),
@@ -418,15 +434,15 @@ fn a_ring_that_cannot_be_is_refused_by_the_name_of_its_key() {
         (RingConfig { synchronous: vec![(3, Duration::from_millis(8))], ..good.clone() }, "ttrt"),
         (RingConfig { synchronous: vec![(20, Duration::from_millis(1))], ..good.clone() }, "synchronous"),
         (
-            RingConfig { background: Some(Background { share: f64::NAN, ..others.clone() }), ..good.clone() },
+            RingConfig { background: Some(Background { share: f64::NAN, ..background.clone() }), ..good.clone() },
             "background.share",
         ),
         (
-            RingConfig { background: Some(Background { station: 20, ..others.clone() }), ..good.clone() },
+            RingConfig { background: Some(Background { station: 20, ..background.clone() }), ..good.clone() },
             "background.station",
         ),
         (
-            RingConfig { background: Some(Background { batch: 101, ..others.clone() }), ..good.clone() },
+            RingConfig { background: Some(Background { batch: 101, ..background.clone() }), ..good.clone() },
             "background.queue_frames",
         ),
     ];

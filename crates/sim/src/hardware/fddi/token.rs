@@ -1,41 +1,42 @@
-//! The token's way, from station to station, worked out when somebody wants to know.
+//! The movement of the token from station to station, computed on demand.
 //!
 //! ```text
-//!            ┌────────────── nobody here has frames, or the token is late ─┐
+//!            ┌────────────── no frames in the model, or the token is late─┐
 //!            ▼                                                             │
-//!       Travelling ── reaches a station with frames, early ──▶ Held ───────┤ (issued anew: a token's time)
+//!       Travelling ── reaches a station with frames, early ──▶ Held ───────┤ (token transmission time)
 //!            ▲                                                  │ ▲        │
 //!            │                                                  └─┘        │
 //!            └─────────────── holding time used, or no frames ◀─ next frame┘
 //! ```
 //!
-//! Only what a station of the model sends is an event: the token's coming and the end of each frame. Passes of stations that have
-//! nothing to send are a loop of additions, the background's use of a token is one step of it, and whole rotations that nobody uses
-//! are one multiplication.
+//! Only the use of the token by stations of the model causes events: the arrival of the token and
+//! the end of each frame. Passes of stations without frames are a loop of additions, the
+//! background's use of a token is one step of it, and unused whole rotations are skipped with one
+//! multiplication.
 
 use units::{Duration, Instant};
 
-use super::background::Others;
+use super::background::BackgroundStation;
 use super::config::RingConfig;
 use super::station::Station;
-use super::{Class, Frame};
+use super::{Class, FddiFrame};
 use crate::Sim;
-use crate::hardware::flight::Flight;
-use crate::hardware::lane::Lane;
-use crate::observe::Ledger;
+use crate::hardware::frame_queue::FrameQueue;
+use crate::hardware::in_flight::InFlight;
+use crate::observe::Accounting;
 
 enum Token {
-    /// Its last bit left station `from` at `left`.
+    /// The last bit was sent by station `from` at `left`.
     Travelling { from: usize, left: Instant },
-    /// Station `station` sends the first frame of `class`, until `ends`.
-    Held { station: usize, class: Class, ends: Instant, rights: Rights },
+    /// Station `station` sends the first frame of `class` until `ends`.
+    Held { station: usize, class: Class, ends: Instant, budget: TokenBudget },
 }
 
-/// What a station may still send with the token it holds.
+/// Remaining transmission time of the station that holds the token.
 #[derive(Clone, Copy)]
-struct Rights {
+struct TokenBudget {
     synchronous: Duration,
-    /// An asynchronous frame may begin while this is not zero (THT).
+    /// Asynchronous frames may start while this is not zero (THT).
     asynchronous: Duration,
 }
 
@@ -44,46 +45,48 @@ pub(super) struct State<T> {
     config: RingConfig,
     latency: Duration,
     token_time: Duration,
-    /// From each station to the next.
+    /// Delay from each station to the next.
     hops: Vec<Duration>,
     pub(super) stations: Vec<Station<T>>,
-    pub(super) others: Option<Others>,
+    pub(super) background: Option<BackgroundStation>,
     token: Token,
-    /// Frames on their way to their receivers.
-    pub(super) flight: Flight<Frame<T>>,
-    /// Stations of the model with frames.
+    /// Frames that have been sent and have not arrived.
+    pub(super) in_flight: InFlight<FddiFrame<T>>,
+    /// Number of stations of the model with frames.
     stations_with_frames: usize,
-    /// Passes since somebody last used the token or it came late. After a whole rotation of them all timers are as in an idle ring.
+    /// Token passes since the token was last used or late. After a whole rotation of them, all
+    /// timers are those of an idle ring.
     idle_passes: usize,
-    pub(super) books: Books,
+    pub(super) stats: RingStats,
 }
 
-/// What happened since the warm-up.
+/// Statistics since the end of the warm-up.
 #[derive(Default)]
-pub(super) struct Books {
-    pub(super) ledger: Ledger,
-    /// Time given to frames, with what lies beyond now.
+pub(super) struct RingStats {
+    pub(super) accounting: Accounting,
+    /// Transmission time of frames, including the part after the present time.
     busy_ns: u128,
-    /// When the last frame given to the ring ends.
+    /// End of the last frame given to the ring.
     busy_until: Instant,
     pub(super) rotations: u64,
     pub(super) late_tokens: u64,
     pub(super) rotation_max: Duration,
 }
 
-impl Books {
+impl RingStats {
     pub(super) fn reset(&mut self, now: Instant) {
-        let mut ledger = std::mem::take(&mut self.ledger);
-        ledger.reset(now);
+        let mut accounting = std::mem::take(&mut self.accounting);
+        accounting.reset(now);
         let busy_ns = self.beyond_ns(now);
-        *self = Self { ledger, busy_ns, busy_until: self.busy_until, ..Self::default() };
+        *self = Self { accounting, busy_ns, busy_until: self.busy_until, ..Self::default() };
     }
 
     pub(super) fn busy_ns(&self, now: Instant) -> u128 {
         self.busy_ns - self.beyond_ns(now)
     }
 
-    /// What of the last use of the token lies beyond `now`; frames of one use follow each other without gaps.
+    /// The part of the last use of the token that lies after `now`. Frames of one use follow each
+    /// other without gaps.
     fn beyond_ns(&self, now: Instant) -> u128 {
         u128::from(self.busy_until.saturating_since(now).as_nanos())
     }
@@ -95,7 +98,7 @@ impl Books {
 }
 
 impl<T> State<T> {
-    pub(super) fn new(name: &str, config: RingConfig, others: Option<Others>) -> Self {
+    pub(super) fn new(name: &str, config: RingConfig, background: Option<BackgroundStation>) -> Self {
         let count = config.positions_m.len();
         let along = |metres: u64| metres * super::config::FIBRE_NS_PER_KM / 1000;
         let hops = (0..count)
@@ -114,12 +117,12 @@ impl<T> State<T> {
             stations: (0..count)
                 .map(|station| Station::new(config.ttrt, allowance(station), config.queue_frames))
                 .collect(),
-            others,
+            background,
             token: Token::Travelling { from: count - 1, left: Instant::ZERO },
-            flight: Flight::new(),
+            in_flight: InFlight::new(),
             stations_with_frames: 0,
             idle_passes: 0,
-            books: Books::default(),
+            stats: RingStats::default(),
             config,
         }
     }
@@ -132,34 +135,34 @@ impl<T> State<T> {
         self.latency
     }
 
-    /// From the moment a frame's last bit leaves `from` until it is at `to`.
+    /// Propagation delay from `from` to `to`.
     pub(super) fn distance(&self, from: usize, to: usize) -> Duration {
         let count = self.hops.len();
         let between = (to + count - from) % count;
         (0..between).fold(Duration::ZERO, |sum, step| sum + self.hops[(from + step) % count])
     }
 
-    /// Puts a frame into its station's queue, or outside if there is no room; what happened before has been worked out. Returns its
-    /// number in its class.
-    pub(super) fn push(&mut self, now: Instant, class: Class, frame: Frame<T>, sim: &Sim) -> u64 {
+    /// Adds a frame to its station's queue, or to the frames that wait for space. The state must be
+    /// up to date. Returns its number within its class.
+    pub(super) fn push(&mut self, now: Instant, class: Class, frame: FddiFrame<T>, sim: &Sim) -> u64 {
         let from = frame.from;
         let station = &mut self.stations[from];
         let had_frames = station.has_frames();
-        let (number, is_in) = station.lane(class).push(now, frame);
+        let (number, is_in) = station.queue(class).push(now, frame);
         if is_in {
-            self.books.ledger.arrive(now);
+            self.stats.accounting.arrive(now);
             self.stations_with_frames += usize::from(!had_frames);
         }
         sim.trace(|trace| {
-            let held = self.stations[from].lanes.iter().map(Lane::len).sum::<usize>();
+            let held = self.stations[from].queues.iter().map(FrameQueue::len).sum::<usize>();
             trace.level(&format!("{} station {from}", self.name), now, held as u64);
         });
         number
     }
 
-    /// When the next thing happens to a station of the model, as things stand.
+    /// When the next event of a station of the model happens in the present state.
     pub(super) fn next_event(&self) -> Option<Instant> {
-        self.next_of_token().into_iter().chain(self.flight.next_arrival()).min()
+        self.next_of_token().into_iter().chain(self.in_flight.next_arrival()).min()
     }
 
     fn next_of_token(&self) -> Option<Instant> {
@@ -173,8 +176,10 @@ impl<T> State<T> {
         for step in 0..count {
             at += self.hops[(from + step) % count];
             let station = (from + step + 1) % count;
-            let others_go =
-                self.others.as_ref().is_some_and(|others| others.station() == station && others.has_work_at(at));
+            let others_go = self
+                .background
+                .as_ref()
+                .is_some_and(|background| background.station() == station && background.has_work_at(at));
             if others_go || self.stations[station].has_frames() {
                 return Some(at);
             }
@@ -182,24 +187,24 @@ impl<T> State<T> {
         unreachable!("a station has frames");
     }
 
-    /// Works out what has happened before `now`.
+    /// Computes what happened before `now`.
     pub(super) fn catch_up(&mut self, now: Instant, sim: &Sim) {
         if let Some(before) = now.as_nanos().checked_sub(1) {
             self.advance(Instant::from_nanos(before), sim);
         }
     }
 
-    /// Works out what happens until `now`, now included.
+    /// Computes what happens until `now`, inclusive.
     pub(super) fn advance(&mut self, now: Instant, sim: &Sim) {
         loop {
             match self.token {
-                Token::Held { station, class, ends, rights } => {
+                Token::Held { station, class, ends, budget } => {
                     if ends > now {
                         return;
                     }
                     self.complete(station, class, ends, sim);
                     self.token = self
-                        .next_frame(station, ends, rights)
+                        .next_frame(station, ends, budget)
                         .unwrap_or(Token::Travelling { from: station, left: ends + self.token_time });
                 }
                 Token::Travelling { from, left } => {
@@ -214,84 +219,88 @@ impl<T> State<T> {
         }
     }
 
-    /// The token comes to `station` at `at`.
+    /// The token arrives at `station` at `at`.
     fn pass(&mut self, station: usize, at: Instant, sim: &Sim) {
         let Station { timers, allowance, .. } = &mut self.stations[station];
         let asynchronous = timers.token(at, self.config.ttrt);
-        let rights = Rights { synchronous: *allowance, asynchronous };
-        self.books.rotation_max = self.books.rotation_max.max(timers.last_rotation);
-        self.books.rotations += u64::from(station == 0);
-        self.books.late_tokens += u64::from(asynchronous.is_zero());
-        let is_others = self.others.as_ref().is_some_and(|others| others.station() == station);
-        self.token = if is_others {
-            self.pass_others(station, at, asynchronous, sim)
+        let budget = TokenBudget { synchronous: *allowance, asynchronous };
+        self.stats.rotation_max = self.stats.rotation_max.max(timers.last_rotation);
+        self.stats.rotations += u64::from(station == 0);
+        self.stats.late_tokens += u64::from(asynchronous.is_zero());
+        let is_background = self.background.as_ref().is_some_and(|background| background.station() == station);
+        self.token = if is_background {
+            self.pass_background(station, at, asynchronous, sim)
         } else {
-            self.next_frame(station, at, rights)
+            self.next_frame(station, at, budget)
         }
         .unwrap_or(Token::Travelling { from: station, left: at });
         let is_unused = matches!(self.token, Token::Travelling { left, .. } if left == at);
         self.idle_passes = if is_unused && !asynchronous.is_zero() { self.idle_passes + 1 } else { 0 };
     }
 
-    fn pass_others(&mut self, station: usize, at: Instant, holding: Duration, sim: &Sim) -> Option<Token> {
-        let done = self.others.as_mut()?.use_token(at, holding);
+    fn pass_background(&mut self, station: usize, at: Instant, holding: Duration, sim: &Sim) -> Option<Token> {
+        let done = self.background.as_mut()?.use_token(at, holding);
         if done == at {
             return None;
         }
-        self.books.send(at, done);
-        sim.trace(|trace| trace.span(&self.name, "others", at, done));
+        self.stats.send(at, done);
+        sim.trace(|trace| trace.span(&self.name, "background", at, done));
         Some(Token::Travelling { from: station, left: done + self.token_time })
     }
 
-    /// The next frame that `station` may send at `now`, begun; `None` if it has none or may not.
-    fn next_frame(&mut self, station: usize, now: Instant, rights: Rights) -> Option<Token> {
-        let frame_time = |lanes: &[Lane<Frame<T>>; 2], class: Class| {
-            lanes[class as usize].front().map(|frame| self.config.frame_time(frame.bytes))
+    /// Starts the next frame that `station` may send at `now`; `None` if it has none or may not
+    /// send.
+    fn next_frame(&mut self, station: usize, now: Instant, budget: TokenBudget) -> Option<Token> {
+        let frame_time = |queues: &[FrameQueue<FddiFrame<T>>; 2], class: Class| {
+            queues[class as usize].front().map(|frame| self.config.frame_time(frame.bytes))
         };
-        let lanes = &self.stations[station].lanes;
-        let synchronous = frame_time(lanes, Class::Synchronous).filter(|&time| time <= rights.synchronous);
-        let asynchronous = || frame_time(lanes, Class::Asynchronous).filter(|_| !rights.asynchronous.is_zero());
-        let (class, time, rights) = if let Some(time) = synchronous {
-            (Class::Synchronous, time, Rights { synchronous: rights.synchronous - time, ..rights })
+        let queues = &self.stations[station].queues;
+        let synchronous = frame_time(queues, Class::Synchronous).filter(|&time| time <= budget.synchronous);
+        let asynchronous = || frame_time(queues, Class::Asynchronous).filter(|_| !budget.asynchronous.is_zero());
+        let (class, time, budget) = if let Some(time) = synchronous {
+            (Class::Synchronous, time, TokenBudget { synchronous: budget.synchronous - time, ..budget })
         } else {
             let time = asynchronous()?;
-            // Synchronous frames come first: none begins once an asynchronous one has.
-            let left = rights.asynchronous.saturating_sub(time);
-            (Class::Asynchronous, time, Rights { synchronous: Duration::ZERO, asynchronous: left })
+            // Synchronous frames come first: none starts after an asynchronous one.
+            let left = budget.asynchronous.saturating_sub(time);
+            (Class::Asynchronous, time, TokenBudget { synchronous: Duration::ZERO, asynchronous: left })
         };
-        let frame = self.stations[station].lane(class).front_mut().expect("just seen");
+        let frame = self.stations[station].queue(class).front_mut().expect("has a frame");
         frame.began = now;
-        self.books.ledger.begin(now.saturating_since(frame.queued));
+        self.stats.accounting.begin(now.saturating_since(frame.queued));
         let ends = now + time;
-        self.books.send(now, ends);
-        Some(Token::Held { station, class, ends, rights })
+        self.stats.send(now, ends);
+        Some(Token::Held { station, class, ends, budget })
     }
 
-    /// The frame that `station` was sending has left.
+    /// The frame that `station` was sending is complete.
     fn complete(&mut self, station: usize, class: Class, now: Instant, sim: &Sim) {
-        let (frame, another_came) = self.stations[station].lane(class).complete(now, sim);
-        self.books.ledger.depart(now, frame.queued);
+        let (frame, another_came) = self.stations[station].queue(class).complete(now, sim);
+        self.stats.accounting.depart(now, frame.queued);
         if another_came {
-            self.books.ledger.arrive(now);
+            self.stats.accounting.arrive(now);
         }
         self.stations_with_frames -= usize::from(!self.stations[station].has_frames());
         sim.trace(|trace| {
             trace.span(&self.name, &format!("{} to {}", frame.from, frame.to), frame.began, now);
-            let held = self.stations[station].lanes.iter().map(Lane::len).sum::<usize>();
+            let held = self.stations[station].queues.iter().map(FrameQueue::len).sum::<usize>();
             trace.level(&format!("{} station {station}", self.name), now, held as u64);
         });
-        self.flight.push(now + self.distance(frame.from, frame.to), frame);
+        self.in_flight.push(now + self.distance(frame.from, frame.to), frame);
     }
 
-    /// After a rotation that nobody used, all others until `limit` or until somebody has something to send are like it.
+    /// After an unused rotation, all further rotations until `limit`, or until a station has a
+    /// frame, are identical.
     fn skip_idle_rotations(&mut self, limit: Instant) {
         let Token::Travelling { left, .. } = self.token else { return };
         if self.idle_passes < self.hops.len() || self.stations_with_frames > 0 {
             return;
         }
-        // A token that comes with a frame takes it along, so the last pass that is skipped is before.
+        // A token that arrives together with a frame is used for it, so the last skipped pass is
+        // before the arrival.
         let before = |work: Instant| work.saturating_sub(Duration::from_nanos(1));
-        let unused_until = self.others.as_ref().and_then(Others::work_from).map_or(limit, before).min(limit);
+        let unused_until =
+            self.background.as_ref().and_then(BackgroundStation::work_from).map_or(limit, before).min(limit);
         let rotations = unused_until.saturating_since(left).as_nanos() / self.latency.as_nanos();
         if rotations == 0 {
             return;
@@ -300,7 +309,7 @@ impl<T> State<T> {
         for station in &mut self.stations {
             station.timers.idle(span, self.latency);
         }
-        self.books.rotations += rotations;
+        self.stats.rotations += rotations;
         let Token::Travelling { left, .. } = &mut self.token else { return };
         *left += span;
     }

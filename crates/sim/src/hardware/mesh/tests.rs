@@ -4,12 +4,12 @@ use crate::kernel::Simulation;
 const ARRAY: Topology = Topology::LinearArray { processors: 6, wraps: true };
 
 fn config(topology: Topology, forwarding: Forwarding) -> MeshConfig {
-    // 8 ns a byte.
+    // 8 ns per byte.
     let (startup, hop) = (Duration::from_nanos(100), Duration::from_nanos(10));
     MeshConfig { topology, forwarding, rate: Rate::from_bps(1_000_000_000), startup, hop }
 }
 
-/// Sends messages (at, from, to, bytes) and returns when each is there, in nanoseconds.
+/// Sends messages (at, from, to, bytes) and returns their arrival times in nanoseconds.
 fn arrivals(config: MeshConfig, messages: &[(u64, usize, usize, u64)]) -> (Vec<u64>, Mesh, Simulation) {
     let mut simulation = Simulation::new(1, 0);
     let sim = simulation.sim();
@@ -29,7 +29,7 @@ fn arrivals(config: MeshConfig, messages: &[(u64, usize, usize, u64)]) -> (Vec<u
 }
 
 #[test]
-fn a_message_is_stored_at_each_processor_or_stretches_over_its_links() {
+fn store_and_forward_and_wormhole_have_their_latencies() {
     let two_hops = [(0, 4, 0, 100)];
     let stored = arrivals(config(ARRAY, Forwarding::StoreAndForward), &two_hops).0;
     assert_eq!(stored, [100 + 2 * (10 + 800)]);
@@ -41,7 +41,7 @@ fn a_message_is_stored_at_each_processor_or_stretches_over_its_links() {
 }
 
 #[test]
-fn the_shorter_way_round_is_taken_where_there_is_one() {
+fn the_shorter_direction_is_taken_with_wrap_around() {
     assert_eq!((ARRAY.hops(0, 5), ARRAY.hops(5, 0), ARRAY.hops(0, 3), ARRAY.hops(1, 5)), (1, 1, 3, 2));
     let open = Topology::LinearArray { processors: 6, wraps: false };
     assert_eq!((open.hops(0, 5), open.hops(5, 1), open.hops(2, 2)), (5, 4, 0));
@@ -51,31 +51,32 @@ fn the_shorter_way_round_is_taken_where_there_is_one() {
 }
 
 #[test]
-fn a_link_carries_one_message_at_a_time_and_each_way_by_itself() {
+fn a_link_carries_one_message_at_a_time_per_direction() {
     let config = config(ARRAY, Forwarding::StoreAndForward);
     let (times, mesh, _) = arrivals(config, &[(0, 0, 1, 100), (5, 0, 1, 50), (5, 1, 0, 50)]);
     assert_eq!(times, [910, 910 + 510, 515]);
     let report = mesh.report();
     assert_eq!((report.served, report.capacity, report.max_number), (3, Some(12), 3));
-    // 1420 ns to the right and 510 to the left of 1420, over twelve links.
+    // Of 1420 ns, 1420 to the right and 510 to the left, over twelve links.
     assert!((report.utilisation - 1930.0 / 1420.0 / 12.0).abs() < 1e-12, "{report:?}");
     assert!((mesh.link_utilisation(0, 1) - 1.0).abs() < 1e-12);
     assert!((mesh.link_utilisation(1, 0) - 510.0 / 1420.0).abs() < 1e-12);
-    // The second one waited for 905 ns; the others not at all.
+    // The second message waited for 905 ns; the others did not wait.
     assert_eq!(report.mean_wait.as_nanos(), 302);
 }
 
 #[test]
-fn a_worm_keeps_the_links_behind_it_while_its_head_waits() {
+fn a_blocked_wormhole_message_holds_its_links() {
     let open = Topology::LinearArray { processors: 4, wraps: false };
     let config = config(open, Forwarding::Wormhole);
-    // The second waits at the last link for the first, and the third for the second's first link, though that carries nothing yet.
+    // The second message waits at the last link for the first. The third waits for the second's
+    // first link, although no data is on it yet.
     let (times, ..) = arrivals(config, &[(0, 2, 3, 100), (1, 0, 3, 100), (2, 0, 1, 100)]);
     assert_eq!(times, [910, 910 + 810, 910 + 810 + 810]);
 }
 
 #[test]
-fn a_crossbar_lets_pairs_pass_and_makes_one_processors_messages_wait() {
+fn a_crossbar_serialises_the_messages_of_one_processor_only() {
     let config = config(Topology::Crossbar { processors: 6 }, Forwarding::Wormhole);
     let (times, mesh, _) = arrivals(config, &[(0, 0, 3, 100), (0, 1, 4, 100), (0, 2, 5, 100), (0, 5, 3, 100)]);
     assert_eq!(times, [910, 910, 910, 910 + 810]);
@@ -83,7 +84,7 @@ fn a_crossbar_lets_pairs_pass_and_makes_one_processors_messages_wait() {
 }
 
 #[test]
-fn every_processor_of_a_mesh_is_reached_in_both_ways_and_the_books_hold() {
+fn every_processor_is_reached_with_both_forwarding_modes_and_accounting_holds() {
     for wraps in [false, true] {
         for forwarding in [Forwarding::StoreAndForward, Forwarding::Wormhole] {
             let topology = Topology::Mesh { columns: 4, rows: 3, wraps };
@@ -91,8 +92,8 @@ fn every_processor_of_a_mesh_is_reached_in_both_ways_and_the_books_hold() {
             for from in 0..12 {
                 for to in 0..12 {
                     let (times, mesh, _) = arrivals(config, &[(0, from, to, 7)]);
-                    let alone = if from == to { 0 } else { config.alone(from, to, 7).as_nanos() };
-                    assert_eq!(times, [alone], "{from} to {to}");
+                    let unloaded_time = if from == to { 0 } else { config.unloaded_time(from, to, 7).as_nanos() };
+                    assert_eq!(times, [unloaded_time], "{from} to {to}");
                     assert!(mesh.report().mean_wait.is_zero());
                 }
             }
@@ -105,7 +106,7 @@ fn every_processor_of_a_mesh_is_reached_in_both_ways_and_the_books_hold() {
 }
 
 #[test]
-fn a_network_that_cannot_be_is_refused_by_the_name_of_its_key() {
+fn an_invalid_network_is_rejected_by_key() {
     let simulation = Simulation::new(1, 0);
     let good = config(ARRAY, Forwarding::Wormhole);
     let lonely = MeshConfig { topology: Topology::LinearArray { processors: 1, wraps: true }, ..good };

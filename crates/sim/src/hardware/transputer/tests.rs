@@ -1,4 +1,4 @@
-//! What a transputer does, by hand and against an oracle.
+//! Tests of the transputer against hand-computed times and an oracle.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::kernel::Simulation;
 
 type Log = Rc<RefCell<Vec<(&'static str, u64)>>>;
 
-/// Starts work of `process` at `at_ns`, and writes down when it ends.
+/// Starts work of `process` at `at_ns` and logs its completion time.
 fn start(simulation: &Simulation, process: &Process, name: &'static str, at_ns: u64, work_ns: u64, log: &Log) {
     let (sim, process, log) = (simulation.sim(), process.clone(), Rc::clone(log));
     simulation.spawn(async move {
@@ -18,7 +18,7 @@ fn start(simulation: &Simulation, process: &Process, name: &'static str, at_ns: 
 }
 
 #[test]
-fn high_priority_interrupts_and_the_interrupted_goes_on_where_it_was() {
+fn high_priority_preempts_and_the_preempted_process_resumes() {
     let mut simulation = Simulation::new(1, 0);
     let processor = Transputer::new(&simulation.sim(), "processor", Duration::ZERO);
     let (low, other) = (processor.process(Priority::Low), processor.process(Priority::Low));
@@ -36,7 +36,7 @@ fn high_priority_interrupts_and_the_interrupted_goes_on_where_it_was() {
 }
 
 #[test]
-fn changing_processes_costs_time_and_staying_does_not() {
+fn only_a_change_of_process_costs_a_switch() {
     let mut simulation = Simulation::new(1, 0);
     let processor = Transputer::new(&simulation.sim(), "processor", Duration::from_nanos(7));
     let (first, second) = (processor.process(Priority::Low), processor.process(Priority::Low));
@@ -49,7 +49,7 @@ fn changing_processes_costs_time_and_staying_does_not() {
 }
 
 #[test]
-fn who_stops_waiting_leaves_the_processor_to_others() {
+fn abandoned_work_releases_the_processor() {
     let mut simulation = Simulation::new(1, 0);
     let processor = Transputer::new(&simulation.sim(), "processor", Duration::ZERO);
     let (first, second) = (processor.process(Priority::Low), processor.process(Priority::Low));
@@ -74,28 +74,28 @@ fn who_stops_waiting_leaves_the_processor_to_others() {
 }
 
 #[test]
-fn a_change_that_is_interrupted_has_to_be_done_again() {
+fn a_preempted_process_switch_is_repeated() {
     let mut simulation = Simulation::new(1, 0);
     let processor = Transputer::new(&simulation.sim(), "processor", Duration::from_nanos(10));
     let (low, high) = (processor.process(Priority::Low), processor.process(Priority::High));
     let log = Log::default();
     start(&simulation, &low, "low", 0, 100, &log);
-    // In the middle of the first change, and later in the middle of the work.
+    // During the first switch, and later during the work.
     start(&simulation, &high, "first", 4, 20, &log);
     start(&simulation, &high, "second", 64, 20, &log);
     simulation.run();
-    // 4 + 10 + 20; then 10 and 20 of the work until 64; then 10 + 20; then 10 and the other 80.
+    // 4 + 10 + 20; then 10 and 20 of the work until 64; then 10 + 20; then 10 and the remaining 80.
     assert_eq!(*log.borrow(), [("first", 34), ("second", 94), ("low", 184)]);
     assert_eq!(low.worked().as_nanos(), 100);
 }
 
-/// Work as the oracle sees it: arrival, nanoseconds left, priority, number.
+/// Work as the oracle sees it: arrival, remaining nanoseconds, priority, number.
 type Work = (u64, u64, Priority, usize);
 
-/// The slow and obvious oracle: nanosecond by nanosecond. Returns when each is done, by its number.
+/// The slow oracle, nanosecond by nanosecond. Returns the completion times by number.
 fn oracle(mut waiting: Vec<Work>) -> Vec<u64> {
     let mut done = vec![0; waiting.len()];
-    // Of each priority first come, first served; of one time in the order of numbers.
+    // First come, first served within a priority; equal times in order of their numbers.
     waiting.sort_by_key(|&(at, _, _, number)| (at, number));
     let mut now = 0;
     let mut running: Option<Work> = None;
@@ -105,7 +105,7 @@ fn oracle(mut waiting: Vec<Work>) -> Vec<u64> {
             && let Some(index) = next(Priority::High)
         {
             let high = waiting.remove(index);
-            // Who is interrupted goes before all others of its kind.
+            // Preempted work precedes all other work of its priority.
             if let Some(low) = running.replace(high) {
                 waiting.insert(0, low);
             }
@@ -128,7 +128,7 @@ fn oracle(mut waiting: Vec<Work>) -> Vec<u64> {
 
 proptest! {
     #[test]
-    fn any_work_is_done_when_the_slow_oracle_says(
+    fn completion_times_match_the_slow_oracle(
         work in prop::collection::vec((0_u64..200, 1_u64..40, any::<bool>()), 1..20)
     ) {
         let mut simulation = Simulation::new(1, 0);

@@ -1,6 +1,7 @@
-//! Protocol processors with a window each before channels that take a random time for a packet. A packet leaves its window when it is
-//! acknowledged, and the next one comes: a closed network of queues, and as much of document 004's node as the claim about
-//! later improvements speaks of.
+//! Protocol processors, each with a window, in front of channels that take a random time per
+//! packet. A packet leaves its window when it is acknowledged, and the next one starts: a closed
+//! queueing network that covers as much of the Old Dominion University node as the claim about
+//! later improvements needs.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,29 +13,30 @@ use units::Duration;
 use crate::replicate::replicate;
 use crate::study::{Effort, Options};
 
-/// From the end of a packet to its acknowledgement, in microseconds: the way round a ring of 20 km with 20 stations.
+/// Microseconds from the end of a packet to its acknowledgement: the rotation time of a ring of 20
+/// km with 20 stations.
 const ACKNOWLEDGEMENT_US: f64 = 114.0;
 
-/// Cut off at the beginning of each run, in milliseconds: many times the longest way of a packet.
+/// Warm-up in milliseconds: many times the longest delay of a packet.
 const WARM_UP_MS: u64 = 200;
 
-/// What the node has.
+/// The configuration of the node.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::claims) struct Node {
     /// Protocol processors.
     pub(in crate::claims) processors: usize,
-    /// Packets that each may have under way.
+    /// Window of each processor in packets.
     pub(in crate::claims) window: usize,
-    /// A packet on a processor, in microseconds: always the same.
+    /// Constant processing time of a packet, in microseconds.
     pub(in crate::claims) processing_us: f64,
-    /// Channels; the one with the least work waiting is taken.
+    /// Number of channels. A packet uses the one with the least work waiting.
     pub(in crate::claims) channels: usize,
-    /// A packet on a channel, in microseconds: exponential with this mean.
+    /// Mean transmission time of a packet in microseconds, exponentially distributed.
     pub(in crate::claims) channel_us: f64,
 }
 
 impl Node {
-    /// Packets acknowledged in a second, over runs.
+    /// Packets acknowledged per second, over all runs.
     pub(in crate::claims) fn packets_per_s(&self, options: &Options) -> Estimate {
         let span = match options.effort {
             Effort::Quick => Duration::from_secs(1),
@@ -69,12 +71,12 @@ impl Node {
         simulation.run_until(sim.now() + Duration::from_millis(WARM_UP_MS));
         *delays.borrow_mut() = Tally::default();
         simulation.run_until(sim.now() + span);
-        crate::conserved::check_books(&simulation);
+        crate::conserved::check_accounting(&simulation);
         delays.take()
     }
 }
 
-/// One place in the window of a processor.
+/// One position in the window of a processor.
 struct Packets {
     node: Node,
     sim: Sim,
@@ -84,7 +86,7 @@ struct Packets {
 }
 
 impl Packets {
-    /// One packet after the other.
+    /// Sends one packet after the other.
     async fn flow(self, mut stream: Stream) {
         loop {
             let begun = self.sim.now();
@@ -109,16 +111,16 @@ mod tests {
     const NODE: Node = Node { processors: 4, window: 6, processing_us: 480.0, channels: 6, channel_us: 514.0 };
 
     #[test]
-    fn the_window_is_throughput_times_delay() {
+    fn the_window_equals_throughput_times_delay() {
         let span = Duration::from_secs(2);
         let delays = NODE.once(1, 0, span);
         let in_flight = delays.count() as f64 / span.as_secs_f64() * delays.mean() * 1e-6;
-        // Packets that are under way at the ends of the run are in one factor and not in the other.
+        // Packets in flight at the ends of the run are counted in only one of the two factors.
         assert!((in_flight / 24.0 - 1.0).abs() < 0.01, "{in_flight}");
     }
 
     #[test]
-    fn nothing_is_faster_than_the_slowest_stage() {
+    fn throughput_is_limited_by_the_slowest_stage() {
         let options =
             Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
         let rate = |node: Node| node.packets_per_s(&options).mean;

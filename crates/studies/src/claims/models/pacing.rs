@@ -1,6 +1,8 @@
-//! Circuits that share an output of a switch with a small buffer: cells in bursts, or evenly spaced at the same rate.
+//! Circuits that share an output of a switch with a small buffer: cells in bursts, or evenly spaced
+//! at the same mean rate.
 //!
-//! Both send the same packets at the same random times, and differ in one thing: how close to each other cells may leave.
+//! Both variants send the same packets at the same random times and differ only in the spacing of
+//! cells.
 
 use measure::Estimate;
 use sim::{Stream, Tally};
@@ -8,28 +10,29 @@ use sim::{Stream, Tally};
 use crate::replicate::replicate;
 use crate::study::{Effort, Options};
 
-/// Circuits, each with a tenth of nine tenths of the output's rate.
+/// Number of circuits. Each has a tenth of nine tenths of the output rate.
 const CIRCUITS: usize = 10;
 
-/// Cells of a burst, such as a packet of 9180 bytes makes (48 bytes a cell).
+/// Cells of a burst, such as those of a packet of 9180 bytes (48 bytes per cell).
 const BURST_CELLS: u64 = 192;
 
-/// From the beginning of a burst to that of the next one, in cell times on average: a load of 0.9 from all circuits.
+/// Mean time from the start of a burst to the start of the next one, in cell times: a load of 0.9
+/// from all circuits.
 const PERIOD: u64 = BURST_CELLS * CIRCUITS as u64 * 10 / 9;
 
-/// Cells that wait at the output, at most.
+/// Queue limit of the output, in cells.
 const QUEUE_CELLS: u64 = 256;
 
-/// What came of it.
+/// Results.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::claims) struct Shared {
-    /// Cells that found the queue full, as a share of all.
+    /// Share of the cells that found the queue full.
     pub(in crate::claims) lost: Estimate,
-    /// How much the rate of a circuit varies from period to period: standard deviation by mean.
+    /// Variation of a circuit's rate from period to period: standard deviation divided by mean.
     pub(in crate::claims) variation: Estimate,
 }
 
-/// Runs the circuits, paced or not.
+/// Simulates the circuits, paced or not.
 pub(in crate::claims) fn run(paced: bool, options: &Options) -> Shared {
     let periods = match options.effort {
         Effort::Quick => 200,
@@ -44,7 +47,7 @@ pub(in crate::claims) fn run(paced: bool, options: &Options) -> Shared {
 fn once(paced: bool, seed: u64, run: u64, periods: u64) -> (f64, f64) {
     let mut arrivals: Vec<_> = (0..CIRCUITS).flat_map(|circuit| cells(paced, seed, run, circuit, periods)).collect();
     arrivals.sort_unstable();
-    // When the output will have sent all that waits, in cell times.
+    // When the output will have sent all queued cells, in cell times.
     let mut free_at = 0;
     let mut lost = 0;
     let mut carried = vec![0_u64; periods as usize];
@@ -65,15 +68,17 @@ fn once(paced: bool, seed: u64, run: u64, periods: u64) -> (f64, f64) {
     (f64::from(lost) / arrivals.len() as f64, rates.variance().sqrt() / rates.mean())
 }
 
-/// When the cells of a circuit arrive, in cell times.
+/// Arrival times of the cells of a circuit, in cell times.
 fn cells(paced: bool, seed: u64, run: u64, circuit: usize, periods: u64) -> Vec<(u64, usize)> {
     let mut stream = Stream::new(seed, run, &format!("circuit {circuit}"));
-    // A line sends a cell in a cell time; a pacer leaves a period's cells just room in a period.
+    // A line sends one cell per cell time; a pacer spaces the cells of a burst over the whole
+    // period.
     let spacing = if paced { PERIOD / BURST_CELLS } else { 1 };
     let mut cells = Vec::new();
     let mut free_at = 0;
     for period in 0..periods {
-        // A host sends when it has something: anywhere in its period. What it still has to send goes first.
+        // A host starts a burst at a random time of its period, after any earlier burst is
+        // complete.
         free_at = free_at.max(period * PERIOD + stream.below(PERIOD));
         cells.extend((0..BURST_CELLS).map(|cell| (free_at + cell * spacing, circuit)));
         free_at += BURST_CELLS * spacing;
@@ -86,17 +91,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paced_or_not_a_circuit_has_the_same_cells_at_another_distance() {
+    fn pacing_changes_only_the_spacing_of_cells() {
         let of = |paced| cells(paced, 1, 0, 3, 100);
         let least = |cells: &[(u64, usize)]| cells.windows(2).map(|two| two[1].0 - two[0].0).min();
         let (bursts, paced) = (of(false), of(true));
         assert_eq!((bursts.len(), bursts[0]), (paced.len(), paced[0]));
         assert_eq!((least(&bursts), least(&paced)), (Some(1), Some(PERIOD / BURST_CELLS)));
-        assert!(bursts.iter().zip(&paced).all(|(burst, paced)| burst.0 <= paced.0), "a pacer only holds back");
+        assert!(bursts.iter().zip(&paced).all(|(burst, paced)| burst.0 <= paced.0), "a pacer only delays cells");
     }
 
     #[test]
-    fn cells_that_are_evenly_spaced_need_no_queue_to_speak_of() {
+    fn evenly_spaced_cells_need_almost_no_queue() {
         let options =
             Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
         assert_eq!(run(true, &options).lost.mean, 0.0);

@@ -1,45 +1,48 @@
-//! Packets of a fixed size written one after the other to a TCP connection with small socket buffers and a large MTU: document 001's
-//! experiment, after the textbook (RFC 1122, section 4.2.3), without loss and without slow start.
+//! Packets of a fixed size written one after the other to a TCP connection with small socket
+//! buffers and a large MTU: the experiment of the Gigabit Kits report 2000, with a textbook TCP
+//! (RFC 1122, section 4.2.3), without loss and without slow start.
 //!
-//! The sender holds back a segment that is not full while something is unacknowledged (Nagle), unless it is half of the largest window
-//! it has seen. The receiver acknowledges every second full segment, or what a timer finds. It reads whole packets, and looks
-//! whether its window deserves an update only then: when two segments or half of its buffer are free again.
+//! The sender delays a segment that is not full while data are unacknowledged (Nagle's algorithm),
+//! unless it is at least half of the largest window seen. The receiver acknowledges every second
+//! full segment, and otherwise when a timer expires. The application reads whole packets; the
+//! receiver considers a window update only then, when two segments or half of its buffer are free
+//! again.
 
 use sim::Calendar;
 use units::{Duration, Instant};
 
 use crate::conserved::assert_conserved;
 
-/// An IP packet of 9180 bytes (RFC 1626) without the headers of IP and TCP.
+/// An IP packet of 9180 bytes (RFC 1626) without IP and TCP headers.
 const SEGMENT_BYTES: u64 = 9140;
 
-/// Nanoseconds of the sender's processor for each byte and for each segment. Chosen so that full segments without a pause make
-/// the 300 Mb/s that the document takes for the most; nothing else is fitted.
+/// Processor time of the sender per byte and per segment, in nanoseconds. Calibrated so that
+/// continuous full segments reach the report's maximum of 300 Mb/s; nothing else is fitted.
 const BYTE_NS: u64 = 20;
 const SEGMENT_NS: u64 = 60_000;
 
-/// Picoseconds on the link for each byte: 1.2 Gb/s, of which cells leave 48 of 53 bytes.
+/// Picoseconds per byte on the link: 1.2 Gb/s, of which cells leave 48 of 53 bytes.
 const LINK_BYTE_PS: u64 = 7361;
 
-/// From one host to the other and through its interrupt, in nanoseconds.
+/// Latency from one host to the other including its interrupt, in nanoseconds.
 const LATENCY_NS: u64 = 50_000;
 
-/// The timer that acknowledges what nothing else did.
+/// Period of the timer for delayed acknowledgements.
 const ACKNOWLEDGE_EVERY: Duration = Duration::from_millis(200);
 
-/// Packets that are written: as many as in the document.
+/// Number of packets written, as in the report.
 const PACKETS: u64 = 100;
 
-/// One cell of the document's grid.
+/// One cell of the report's grid.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::claims) struct Setup {
-    /// Of both sockets.
+    /// Size of both socket buffers.
     pub(in crate::claims) buffer_bytes: u64,
-    /// Written at a time.
+    /// Bytes per write.
     pub(in crate::claims) packet_bytes: u64,
-    /// Small segments wait for acknowledgements.
+    /// Nagle's algorithm: small segments wait for acknowledgements.
     pub(in crate::claims) nagle: bool,
-    /// Acknowledgements wait for a second segment or the timer.
+    /// Delayed acknowledgements: they wait for a second segment or the timer.
     pub(in crate::claims) delayed: bool,
 }
 
@@ -50,26 +53,26 @@ enum Event {
     Timer,
 }
 
-/// Positions are bytes since the beginning.
+/// Positions are bytes since the start of the transfer.
 #[derive(Debug)]
 struct Transfer {
     setup: Setup,
     calendar: Calendar<Event>,
-    // The sender's.
+    // Sender state.
     written: u64,
     sent: u64,
     acknowledged: u64,
-    /// Up to where the receiver has room.
+    /// Right edge of the receive window.
     edge: u64,
     busy_until_ns: u64,
-    // The receiver's.
+    // Receiver state.
     received: u64,
-    told: u64,
-    told_edge: u64,
+    reported: u64,
+    reported_edge: u64,
 }
 
 impl Setup {
-    /// Megabits a second over all packets.
+    /// Rate over all packets in Mb/s.
     pub(in crate::claims) fn rate_mbps(self) -> f64 {
         let total = PACKETS * self.packet_bytes;
         total as f64 * 8.0 * 1e3 / Transfer::new(self).run(total) as f64
@@ -87,12 +90,12 @@ impl Transfer {
             edge: setup.buffer_bytes,
             busy_until_ns: 0,
             received: 0,
-            told: 0,
-            told_edge: setup.buffer_bytes,
+            reported: 0,
+            reported_edge: setup.buffer_bytes,
         }
     }
 
-    /// Nanoseconds until all has arrived.
+    /// Nanoseconds until all data have arrived.
     fn run(mut self, total: u64) -> u64 {
         let mut now = Instant::default();
         self.calendar.schedule(now + ACKNOWLEDGE_EVERY, Event::Timer);
@@ -109,7 +112,7 @@ impl Transfer {
                 }
                 Event::Timer => {
                     self.calendar.schedule(now + ACKNOWLEDGE_EVERY, Event::Timer);
-                    if self.received > self.told {
+                    if self.received > self.reported {
                         self.acknowledge(now);
                     }
                 }
@@ -120,13 +123,13 @@ impl Transfer {
         now.as_nanos()
     }
 
-    /// Fills the buffer, a packet or what there is room for at a time, and sends what may go.
+    /// Fills the buffer, at most one packet at a time, and sends what may be sent.
     fn write(&mut self, now: Instant, total: u64) {
         loop {
             self.send(now);
-            let room = self.setup.buffer_bytes - (self.written - self.acknowledged);
+            let space = self.setup.buffer_bytes - (self.written - self.acknowledged);
             let left_of_packet = self.setup.packet_bytes - self.written % self.setup.packet_bytes;
-            let bytes = room.min(left_of_packet).min(total - self.written);
+            let bytes = space.min(left_of_packet).min(total - self.written);
             if bytes == 0 {
                 return;
             }
@@ -138,7 +141,7 @@ impl Transfer {
         loop {
             let waiting = self.written - self.sent;
             let bytes = waiting.min(self.edge.saturating_sub(self.sent)).min(SEGMENT_BYTES);
-            // The window is never larger than the receiver's buffer, and is that large at the beginning.
+            // The window is at most the receiver's buffer, its initial size.
             let is_large = bytes == SEGMENT_BYTES || 2 * bytes >= self.setup.buffer_bytes;
             let is_last = bytes == waiting && (!self.setup.nagle || self.sent == self.acknowledged);
             if bytes == 0 || !(is_large || is_last) {
@@ -153,9 +156,9 @@ impl Transfer {
 
     fn arrive(&mut self, now: Instant, bytes: u64) {
         self.received += bytes;
-        let is_second = self.received - self.told >= 2 * SEGMENT_BYTES;
+        let is_second = self.received - self.reported >= 2 * SEGMENT_BYTES;
         let is_packet = self.received.is_multiple_of(self.setup.packet_bytes);
-        let freed = self.received + self.setup.buffer_bytes - self.told_edge;
+        let freed = self.received + self.setup.buffer_bytes - self.reported_edge;
         let is_update = is_packet && (freed >= 2 * SEGMENT_BYTES || 2 * freed >= self.setup.buffer_bytes);
         if !self.setup.delayed || is_second || is_update {
             self.acknowledge(now);
@@ -163,9 +166,9 @@ impl Transfer {
     }
 
     fn acknowledge(&mut self, now: Instant) {
-        self.told = self.received;
-        self.told_edge = self.received + self.setup.buffer_bytes;
-        let event = Event::Acknowledged { until: self.told, edge: self.told_edge };
+        self.reported = self.received;
+        self.reported_edge = self.received + self.setup.buffer_bytes;
+        let event = Event::Acknowledged { until: self.reported, edge: self.reported_edge };
         self.calendar.schedule(now + Duration::from_nanos(LATENCY_NS), event);
     }
 }
@@ -177,16 +180,16 @@ mod tests {
     const SETUP: Setup = Setup { buffer_bytes: 65_535, packet_bytes: 65_535, nagle: true, delayed: true };
 
     #[test]
-    fn full_segments_without_a_pause_make_what_the_processor_allows() {
+    fn continuous_full_segments_are_limited_by_the_processor() {
         let limit = SEGMENT_BYTES as f64 * 8.0 * 1e3 / (SEGMENT_NS + BYTE_NS * SEGMENT_BYTES) as f64;
         let rate = Setup { delayed: false, ..SETUP }.rate_mbps();
         assert!(rate > 0.99 * limit && rate <= limit, "{rate} of {limit}");
     }
 
     #[test]
-    fn a_tail_that_fills_no_segment_waits_for_the_timer_and_either_rule_alone_does_no_harm() {
+    fn a_partial_segment_waits_for_the_timer_only_with_both_rules() {
         let slow = Setup { buffer_bytes: 16_384, packet_bytes: 16_384, ..SETUP };
-        // One segment goes, the tail does not, and the buffer has no room for more.
+        // One segment is sent, the rest is not, and the buffer has no space for more.
         let ms_per_packet = 16_384.0 * 8.0 / 1e3 / slow.rate_mbps();
         assert!((190.0..210.0).contains(&ms_per_packet), "{ms_per_packet}");
         assert!(Setup { nagle: false, ..slow }.rate_mbps() > 50.0);

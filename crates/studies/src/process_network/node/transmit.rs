@@ -1,4 +1,4 @@
-//! The transmit side: from the application to the network.
+//! The transmit side, from the application to the network.
 
 use std::rc::Rc;
 
@@ -17,16 +17,16 @@ impl Node {
             self.sim.sleep(micros(self.setup.pause_us)).await;
             self.send_buffer.put(()).await;
             self.written.set(self.written.get() + 1);
-            self.in_hand.set(self.in_hand.get() + 1);
+            self.in_progress.set(self.in_progress.get() + 1);
             if let Application::OnWorkstation { us_per_segment } = self.setup.application
                 && us_per_segment > 0.0
             {
                 self.workstation.serve(micros(us_per_segment)).await;
             }
             self.work.write.run(micros(cost)).await;
-            self.in_hand.set(self.in_hand.get() - 1);
+            self.in_progress.set(self.in_progress.get() - 1);
             self.unsent.set(self.unsent.get() + 1);
-            self.ring();
+            self.ring_doorbell();
         }
     }
 
@@ -38,7 +38,7 @@ impl Node {
             loop {
                 let fields = *self.transmit_side.borrow();
                 while freed < fields.acknowledged {
-                    self.send_buffer.try_take().expect("what is acknowledged was in the buffer");
+                    self.send_buffer.try_take().expect("acknowledged segments were in the buffer");
                     freed += 1;
                     self.freed.set(freed);
                 }
@@ -57,21 +57,21 @@ impl Node {
                 let edge = fields.read + u64::from(self.setup.window);
                 let packet = Packet { has_data, acknowledged: fields.received, edge };
                 self.poke_receive_side(fields).await;
-                self.hand_over(&self.work.xtask, &self.work.ip_send, &self.to_driver, packet).await;
+                self.handoff(&self.work.xtask, &self.work.ip_send, &self.to_driver, packet).await;
             }
         }
     }
 
-    /// Tells the receive side what is sent, and with it what it acknowledges.
+    /// Tells the receive side what was sent, including the acknowledgement it carries.
     async fn poke_receive_side(&self, fields: Fields) {
         if self.is_whole() || self.setup.pokes_back == 0 {
-            self.hear(fields);
+            self.update_receive_side(fields);
             return;
         }
         for index in 1..=self.setup.pokes_back {
             self.work.xtask.run(micros(self.setup.costs.poke_us)).await;
-            let told = (index == self.setup.pokes_back).then_some(fields);
-            self.pokes_back.send(told, WORD_BYTES).await;
+            let reported = (index == self.setup.pokes_back).then_some(fields);
+            self.pokes_back.send(reported, WORD_BYTES).await;
         }
     }
 
@@ -85,7 +85,7 @@ impl Node {
         }
     }
 
-    /// The transmit side's copy becomes as new as `fields`. What arrives late changes nothing.
+    /// Updates the transmit side's copy with `fields`. Older values are ignored.
     pub(super) fn update_transmit_side(&self, fields: Fields) {
         let mut copy = self.transmit_side.borrow_mut();
         *copy = Fields {
@@ -94,12 +94,12 @@ impl Node {
             acknowledged: copy.acknowledged.max(fields.acknowledged),
             edge: copy.edge.max(fields.edge),
         };
-        self.ring();
+        self.ring_doorbell();
     }
 
     pub(super) async fn rpc_process(self: Rc<Self>) {
         loop {
-            // What to acknowledge comes with the call.
+            // The call carries the values to acknowledge.
             let fields = self.calls.receive().await;
             self.must_acknowledge.set(true);
             self.update_transmit_side(fields);
@@ -111,7 +111,7 @@ impl Node {
     pub(super) async fn ip_send(self: Rc<Self>, peer: Rc<Self>) {
         let costs = self.setup.costs;
         loop {
-            let packet = self.take_over(&self.work.xtask, &self.work.ip_send, &self.to_driver).await;
+            let packet = self.receive_handoff(&self.work.xtask, &self.work.ip_send, &self.to_driver).await;
             let moving = match self.setup.mover {
                 Mover::Interface => 0.0,
                 Mover::Processor => costs.network_word_us * self.words(packet) as f64,
@@ -124,7 +124,7 @@ impl Node {
         }
     }
 
-    /// The network interface and the line: 118 Mb/s, a packet at a time.
+    /// The network interface and the line: 118 Mb/s, one packet at a time.
     pub(super) async fn interface(self: Rc<Self>, peer: Rc<Self>) {
         loop {
             let packet = self.output.take().await;
@@ -143,8 +143,8 @@ impl Node {
         }
     }
 
-    /// Lets `xtask` look again. If the bell rings already it will.
-    pub(super) fn ring(&self) {
+    /// Makes `xtask` check its state again. A pending token is enough.
+    pub(super) fn ring_doorbell(&self) {
         let _rings_already = self.doorbell.try_put(());
     }
 }

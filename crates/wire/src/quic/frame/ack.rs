@@ -1,9 +1,12 @@
-//! Acknowledgements: ACK (RFC 9000 §19.3) and PATH_ACK (multipath draft-21 §4.1), which only adds a path.
+//! Acknowledgements: ACK (RFC 9000 §19.3) and PATH_ACK (multipath draft-21 §4.1), which adds a path
+//! ID.
 //!
-//! On the wire the ranges descend and are relative to each other:
+//! On the wire the ranges are in descending order, each relative to the one before:
 //!
 //! ```text
-//! largest, count-1, len₀ | gap₁, len₁ | gap₂, len₂ ...      end₀ = largest, start = end - len, end' = start - gap - 2
+//! largest, count-1, len₀ | gap₁, len₁ | gap₂, len₂ ...
+//!
+//! end₀ = largest, start = end - len, end' = start - gap - 2
 //! ```
 
 use std::iter::FusedIterator;
@@ -15,7 +18,8 @@ use crate::quic::id::PathId;
 use crate::quic::reader::Reader;
 use crate::quic::varint::{put_varint, varint_len};
 
-/// How many packets of a space arrived with each ECN codepoint, since the connection began (RFC 9000 §19.3.2).
+/// Packets of a packet number space received with each ECN codepoint since the connection began
+/// (RFC 9000 §19.3.2).
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Default)]
 pub struct EcnCounts {
     /// Packets with ECT(0).
@@ -26,39 +30,43 @@ pub struct EcnCounts {
     pub ce: u64,
 }
 
-/// An acknowledgement that was received. Its ranges are checked, so iterating over them cannot fail.
+/// A received acknowledgement. Parsing has validated the ranges, so iterating over them cannot
+/// fail.
 #[derive(Debug, Copy, Clone)]
 pub struct Ack<'a> {
-    /// `Some` for PATH_ACK: the path whose packets are acknowledged.
+    /// The path whose packets are acknowledged (`Some` for PATH_ACK).
     pub path: Option<PathId>,
-    /// The largest number acknowledged.
+    /// The largest acknowledged packet number.
     pub largest: u64,
-    /// How long the peer held it, in units of 2^`ack_delay_exponent` microseconds (of the peer's parameters).
+    /// Time the peer delayed the acknowledgement, in units of 2^`ack_delay_exponent` microseconds
+    /// (the peer's parameter).
     pub delay: u64,
     /// ECN counts, if the frame has them.
     pub ecn: Option<EcnCounts>,
-    /// Packets in the first range, less one. At most `largest`.
+    /// Packets in the first range, minus one. At most `largest`.
     first_len: u64,
-    /// Ranges behind the first.
+    /// Number of ranges after the first.
     more: usize,
-    /// A gap and a length for each range behind the first: `2 * more` variable-length integers that never lead below zero.
+    /// A gap and a length for each range after the first: `2 * more` variable-length integers.
+    /// Parsing has checked that no range goes below zero.
     encoded: &'a [u8],
 }
 
 impl<'a> Ack<'a> {
-    /// Reads what follows the type and the path.
+    /// Reads the fields that follow the type and the path ID.
     pub(super) fn parse(path: Option<PathId>, with_ecn: bool, reader: &mut Reader<'a>) -> Result<Self, Fault> {
         let largest = reader.varint()?;
         let delay = reader.varint()?;
         let more = reader.varint()?;
         let first_len = reader.varint()?;
-        let mut smallest = largest.checked_sub(first_len).ok_or(BELOW_ZERO)?;
+        let mut smallest = largest.checked_sub(first_len).ok_or(NEGATIVE_NUMBER)?;
         let encoded = reader.peek();
         let before = reader.remaining();
-        // Bounded by the packet, whatever `more` claims: each round takes at least two bytes.
+        // The packet's length bounds this loop, not `more`: each iteration takes at least two
+        // bytes.
         for _ in 0..more {
             let step = reader.varint()? + 2 + reader.varint()?;
-            smallest = smallest.checked_sub(step).ok_or(BELOW_ZERO)?;
+            smallest = smallest.checked_sub(step).ok_or(NEGATIVE_NUMBER)?;
         }
         let encoded = &encoded[..before - reader.remaining()];
         let ecn = if with_ecn {
@@ -66,11 +74,12 @@ impl<'a> Ack<'a> {
         } else {
             None
         };
-        // The loop ran `more` times over bytes in memory, so it fits.
+        // The loop ran `more` times over bytes in memory, so `more` fits a `usize`.
         Ok(Self { path, largest, delay, ecn, first_len, more: more as usize, encoded })
     }
 
-    /// The acknowledged packet numbers: ranges that descend, neither touching nor overlapping, at least one.
+    /// The acknowledged packet numbers: at least one range, in descending order, neither adjacent
+    /// nor overlapping.
     #[inline]
     pub const fn ranges(&self) -> AckRanges<'a> {
         AckRanges { end: self.largest, len: self.first_len, left: self.more + 1, encoded: Reader::new(self.encoded) }
@@ -99,16 +108,16 @@ impl PartialEq for Ack<'_> {
 
 impl Eq for Ack<'_> {}
 
-/// The ranges of an [`Ack`], from the largest down.
+/// The ranges of an [`Ack`], in descending order.
 #[derive(Debug, Clone)]
 pub struct AckRanges<'a> {
     /// Last number of the next range.
     end: u64,
-    /// Numbers in the next range, less one.
+    /// Numbers in the next range, minus one.
     len: u64,
-    /// Ranges to come.
+    /// Remaining ranges.
     left: usize,
-    /// Those behind the next one.
+    /// The encoded ranges after the next one.
     encoded: Reader<'a>,
 }
 
@@ -119,7 +128,8 @@ impl Iterator for AckRanges<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
         let end = self.end;
-        // Exact where `parse` was the source. Saturating, because `Ack::largest` is public and may have been changed.
+        // Exact for a parsed `Ack`. Saturating, because `Ack::largest` is public and may have been
+        // changed.
         let start = end.saturating_sub(self.len);
         if self.left > 0 {
             let (Ok(gap), Ok(len)) = (self.encoded.varint(), self.encoded.varint()) else {
@@ -140,12 +150,12 @@ impl Iterator for AckRanges<'_> {
 impl ExactSizeIterator for AckRanges<'_> {}
 impl FusedIterator for AckRanges<'_> {}
 
-/// Appends an ACK frame, or a PATH_ACK frame if there is a path. `delay` is already divided by 2^`ack_delay_exponent`
-/// microseconds. `ranges` is walked twice.
+/// Appends an ACK frame, or a PATH_ACK frame if `path` is `Some`. `delay` is in units of
+/// 2^`ack_delay_exponent` microseconds. `ranges` is iterated twice.
 ///
 /// # Panics
 ///
-/// If there is no range, or the ranges do not descend or touch each other.
+/// If `ranges` is empty, not descending, or has adjacent ranges.
 pub fn emit_ack(
     path: Option<PathId>,
     delay: u64,
@@ -168,7 +178,7 @@ pub fn emit_ack(
 ///
 /// # Panics
 ///
-/// As [`emit_ack`].
+/// Under the same conditions as [`emit_ack`].
 pub fn ack_len(
     path: Option<PathId>,
     delay: u64,
@@ -185,16 +195,18 @@ pub fn ack_len(
     len
 }
 
-/// Bytes that [`emit_ack`] writes at most for `range_count` ranges, with a path and ECN counts. Packet numbers in use are far
-/// below 2^62, so it writes a quarter of this; [`ack_len`] is exact.
+/// An upper bound of the bytes that [`emit_ack`] writes for `range_count` ranges, with a path and
+/// ECN counts. Real packet numbers are far below 2^62 and need about a quarter of it; [`ack_len`]
+/// is exact.
 pub const fn ack_len_max(range_count: usize) -> usize {
-    // Type; path, largest, delay, count, first length; a gap and a length for each further range; three ECN counts.
+    // The type; path, largest, delay, count and first length; a gap and a length for each further
+    // range; three ECN counts.
     1 + 5 * 8 + range_count.saturating_sub(1) * 16 + 3 * 8
 }
 
-/// "If any computed packet number is negative, an endpoint MUST generate a connection error of type FRAME_ENCODING_ERROR"
-/// (§19.3.1).
-const BELOW_ZERO: Fault = Fault::encoding("acknowledges packet numbers below zero");
+/// "If any computed packet number is negative, an endpoint MUST generate a connection error of type
+/// FRAME_ENCODING_ERROR" (§19.3.1).
+const NEGATIVE_NUMBER: Fault = Fault::encoding("acknowledges packet numbers below zero");
 
 const fn ack_type(path: Option<PathId>, ecn: Option<EcnCounts>) -> u64 {
     match (path, ecn) {
@@ -210,16 +222,19 @@ fn split_first<I: Iterator<Item = RangeInclusive<u64>> + Clone>(mut ranges: I) -
     (first, ranges)
 }
 
-/// Packets in a range, less one.
+/// Packets in a range, minus one.
 #[inline]
 fn range_len(range: &RangeInclusive<u64>) -> u64 {
     range.end().checked_sub(*range.start()).expect("an acknowledged range is not empty")
 }
 
-/// Numbers missing between a range and the one above it, which begins at `above`; less one.
+/// Numbers missing between `range` and the range above it, which begins at `above`; minus one.
 #[inline]
 fn gap(above: u64, range: &RangeInclusive<u64>) -> u64 {
-    above.checked_sub(2).and_then(|top| top.checked_sub(*range.end())).expect("acknowledged ranges descend apart")
+    above
+        .checked_sub(2)
+        .and_then(|top| top.checked_sub(*range.end()))
+        .expect("acknowledged ranges must descend and must not be adjacent")
 }
 
 fn head_len(
@@ -230,7 +245,7 @@ fn head_len(
     first_len: u64,
     ecn: Option<EcnCounts>,
 ) -> usize {
-    // The four types take a byte each.
+    // Each of the four types takes one byte.
     1 + path.map_or(0, |path| varint_len(u64::from(path.0)))
         + varint_len(largest)
         + varint_len(delay)

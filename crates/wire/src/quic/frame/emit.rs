@@ -1,4 +1,4 @@
-//! Frames to bytes.
+//! Encoding of frames.
 
 use super::{Close, CloseOrigin, Frame, ty};
 use crate::quic::id::{ConnectionId, PathId, StreamId};
@@ -9,7 +9,7 @@ impl Frame<'_> {
     ///
     /// # Panics
     ///
-    /// As [`Frame::emit`].
+    /// Under the same conditions as [`Frame::emit`].
     pub fn encoded_len(&self) -> usize {
         let ty_len = varint_len(self.frame_type());
         match *self {
@@ -35,14 +35,16 @@ impl Frame<'_> {
         }
     }
 
-    /// Appends the frame, in the shortest encoding that ends where the frame ends: STREAM and DATAGRAM get a length field.
+    /// Appends the frame in its shortest encoding that does not depend on the end of the packet:
+    /// STREAM and DATAGRAM get a length field.
     ///
     /// # Panics
     ///
-    /// If a number is above 2^62-1. Other limits of the formats are the caller's to keep; [`Frame::parse`] shows them.
+    /// If a number is above 2^62-1. The caller must keep the other limits of the formats, which
+    /// [`Frame::parse`] checks.
     pub fn emit(&self, out: &mut Vec<u8>) {
         match *self {
-            // All types but the acknowledgements and data, which know their own, are written here.
+            // PADDING, acknowledgements and frames with data write their own type.
             Self::Padding { .. } | Self::Ack(_) | Self::Crypto { .. } | Self::Stream(_) | Self::Datagram { .. } => {}
             _ => put_varint(out, self.frame_type()),
         }
@@ -77,7 +79,7 @@ impl Frame<'_> {
         }
     }
 
-    /// The fields of a frame that consists of a type and numbers, and how many there are.
+    /// The fields of a frame that consists of a type and numbers only, and the count of them.
     const fn fields(&self) -> ([u64; 4], usize) {
         match *self {
             Self::ResetStream { id, code, final_size } => ([id.raw(), code, final_size, 0], 3),
@@ -107,12 +109,12 @@ impl Frame<'_> {
             | Self::PathChallenge(_)
             | Self::PathResponse(_)
             | Self::Close(_)
-            | Self::Datagram { .. } => panic!("not a frame of numbers only"),
+            | Self::Datagram { .. } => panic!("the frame does not consist of numbers only"),
         }
     }
 }
 
-/// The type of a STREAM frame. All eight take one byte.
+/// The type of a STREAM frame. All eight types take one byte.
 #[inline]
 pub(super) const fn stream_type(offset: u64, fin: bool, last: bool) -> u8 {
     let off = if offset == 0 { 0 } else { ty::STREAM_OFF };
@@ -120,8 +122,8 @@ pub(super) const fn stream_type(offset: u64, fin: bool, last: bool) -> u8 {
     (ty::STREAM | off | len | fin as u64) as u8
 }
 
-/// Appends a STREAM frame without its data (RFC 9000 §19.8), `len` bytes of which the caller puts behind it. `last` leaves
-/// the length field out: the frame then ends where the packet does.
+/// Appends the header of a STREAM frame (RFC 9000 §19.8). The caller appends `len` bytes of data.
+/// `last` omits the length field: the frame then extends to the end of the packet.
 ///
 /// # Panics
 ///
@@ -146,7 +148,7 @@ pub const fn stream_header_len(id: StreamId, offset: u64, len: usize, last: bool
     1 + varint_len(id.raw()) + offset_len + len_len
 }
 
-/// Appends a CRYPTO frame without its data (RFC 9000 §19.6), `len` bytes of which the caller puts behind it.
+/// Appends the header of a CRYPTO frame (RFC 9000 §19.6). The caller appends `len` bytes of data.
 ///
 /// # Panics
 ///
@@ -162,8 +164,8 @@ pub const fn crypto_header_len(offset: u64, len: usize) -> usize {
     1 + varint_len(offset) + varint_len(len as u64)
 }
 
-/// Appends a DATAGRAM frame without its data (RFC 9221 §4), `len` bytes of which the caller puts behind it. `last` leaves
-/// the length field out: the frame then ends where the packet does.
+/// Appends the header of a DATAGRAM frame (RFC 9221 §4). The caller appends `len` bytes of data.
+/// `last` omits the length field: the frame then extends to the end of the packet.
 #[inline]
 pub fn emit_datagram_header(len: usize, last: bool, out: &mut Vec<u8>) {
     if last {
@@ -180,18 +182,20 @@ pub const fn datagram_header_len(len: usize, last: bool) -> usize {
     if last { 1 } else { 1 + varint_len(len as u64) }
 }
 
-/// Appends a CONNECTION_CLOSE frame (RFC 9000 §19.19) of at most `room` bytes, its reason cut at the end of a character if
-/// it must be.
+/// Appends a CONNECTION_CLOSE frame (RFC 9000 §19.19) of at most `max_len` bytes. A longer reason
+/// is truncated at a character boundary.
 ///
 /// # Panics
 ///
-/// If `room` is below [`close_len_min`], or a number is above 2^62-1.
-pub fn emit_close(code: u64, origin: CloseOrigin, reason: &str, room: usize, out: &mut Vec<u8>) {
-    let room = room.checked_sub(close_head_len(code, origin)).expect("room for the fields of a close");
-    let mut len = reason.len().min(room.checked_sub(1).expect("room for the length of the reason"));
-    // A reason of 64 bytes or more takes a longer length field. Where that one is paid for by a shorter reason which would
-    // no longer need it, a byte stays free.
-    while varint_len(len as u64) + len > room || !reason.is_char_boundary(len) {
+/// If `max_len` is below [`close_len_min`], or a number is above 2^62-1.
+pub fn emit_close(code: u64, origin: CloseOrigin, reason: &str, max_len: usize, out: &mut Vec<u8>) {
+    let space = max_len
+        .checked_sub(close_head_len(code, origin))
+        .expect("max_len is too small for the fields of CONNECTION_CLOSE");
+    let mut len = reason.len().min(space.checked_sub(1).expect("max_len is too small for the length of the reason"));
+    // A reason of 64 bytes or more needs a longer length field. If that field forces the reason
+    // below 64 bytes, one byte stays unused.
+    while varint_len(len as u64) + len > space || !reason.is_char_boundary(len) {
         len -= 1;
     }
     put_varint(out, close_type(origin));
@@ -199,7 +203,7 @@ pub fn emit_close(code: u64, origin: CloseOrigin, reason: &str, room: usize, out
     put_prefixed(&reason.as_bytes()[..len], out);
 }
 
-/// Bytes of a CONNECTION_CLOSE frame without a reason: the least room [`emit_close`] needs.
+/// Bytes of a CONNECTION_CLOSE frame without a reason: the smallest `max_len` of [`emit_close`].
 pub const fn close_len_min(code: u64, origin: CloseOrigin) -> usize {
     close_head_len(code, origin) + 1
 }
@@ -211,7 +215,7 @@ const fn close_type(origin: CloseOrigin) -> u64 {
     }
 }
 
-/// A CONNECTION_CLOSE frame up to its reason.
+/// Bytes of a CONNECTION_CLOSE frame before its reason.
 const fn close_head_len(code: u64, origin: CloseOrigin) -> usize {
     let frame_type_len = match origin {
         CloseOrigin::Transport { frame_type } => varint_len(frame_type),

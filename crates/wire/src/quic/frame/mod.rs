@@ -1,15 +1,17 @@
-//! Frames (RFC 9000 §19), with DATAGRAM (RFC 9221), multipath (draft-21 §4) and acknowledgement frequency (draft-14 §4, §5).
+//! Frames: RFC 9000 §19, DATAGRAM (RFC 9221), multipath (draft-21 §4) and acknowledgement frequency
+//! (draft-14 §4, §5).
 //!
-//! [`Frame::parse`] checks all that the bytes alone can tell; what needs the connection's state (limits, roles, whether an
-//! extension was negotiated) is left to it. Frames that carry data are also written in two steps, header then data, by
-//! `emit_stream_header` and its like: the header is planned by one owner, the data copied by another.
+//! [`Frame::parse`] checks everything that depends on the bytes alone. Checks that need connection
+//! state (limits, roles, negotiated extensions) are left to the connection. Frames with data can
+//! also be written in two steps, header then data, with `emit_stream_header` and similar functions:
+//! the connection plans the header and a worker copies the data.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | the values, and what RFC 9000 tables 1 and 3 say of them |
-//! | `parse.rs` | bytes to values |
-//! | `emit.rs` | values to bytes |
-//! | `ack.rs` | both, for the one frame with a list in it |
+//! | `mod.rs` | the frame types and the rules of RFC 9000 tables 1 and 3 |
+//! | `parse.rs` | parsing |
+//! | `emit.rs` | encoding |
+//! | `ack.rs` | both, for the acknowledgement frames with their list of ranges |
 
 mod ack;
 mod emit;
@@ -39,15 +41,16 @@ mod ty {
     pub(super) const STOP_SENDING: u64 = 0x05;
     pub(super) const CRYPTO: u64 = 0x06;
     pub(super) const NEW_TOKEN: u64 = 0x07;
-    /// STREAM, less its three flags.
+    /// STREAM without its three flags.
     pub(super) const STREAM: u64 = 0x08;
     /// The last of the eight STREAM types.
     pub(super) const STREAM_LAST: u64 = 0x0f;
     /// STREAM flag: the stream ends with this frame.
     pub(super) const STREAM_FIN: u64 = 0x01;
-    /// STREAM flag: a length field is there, else the data go to the packet's end.
+    /// STREAM flag: a length field is present; without it the data extends to the end of the
+    /// packet.
     pub(super) const STREAM_LEN: u64 = 0x02;
-    /// STREAM flag: an offset field is there, else the offset is 0.
+    /// STREAM flag: an offset field is present; without it the offset is 0.
     pub(super) const STREAM_OFF: u64 = 0x04;
     pub(super) const MAX_DATA: u64 = 0x10;
     pub(super) const MAX_STREAM_DATA: u64 = 0x11;
@@ -81,12 +84,13 @@ mod ty {
     pub(super) const PATH_CIDS_BLOCKED: u64 = 0x3e7c;
 }
 
-/// One frame, borrowing what it carries from the packet.
+/// A frame that borrows its data from the packet.
 ///
-/// Equality is of meaning: a frame read from a wasteful encoding equals the same frame read from the shortest one.
+/// Comparison is by meaning: a frame read from an encoding longer than necessary equals the same
+/// frame read from the shortest one.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub enum Frame<'a> {
-    /// PADDING: a whole run of them.
+    /// A run of consecutive PADDING frames.
     Padding {
         /// Bytes in the run, at least 1.
         len: usize,
@@ -99,7 +103,7 @@ pub enum Frame<'a> {
     ResetStream {
         /// The stream.
         id: StreamId,
-        /// The application's reason.
+        /// The application's error code.
         code: u64,
         /// Bytes sent on the stream.
         final_size: u64,
@@ -108,71 +112,71 @@ pub enum Frame<'a> {
     StopSending {
         /// The stream.
         id: StreamId,
-        /// The application's reason.
+        /// The application's error code.
         code: u64,
     },
     /// CRYPTO.
     Crypto {
-        /// Where `data` begins. `offset + data.len()` is at most 2^62-1.
+        /// The stream offset of `data`. `offset + data.len()` is at most 2^62-1.
         offset: u64,
-        /// Bytes of the handshake.
+        /// TLS handshake bytes.
         data: &'a [u8],
     },
     /// NEW_TOKEN.
     NewToken {
-        /// For a later connection; not empty.
+        /// The token for a later connection; not empty.
         token: &'a [u8],
     },
     /// STREAM.
     Stream(Stream<'a>),
-    /// MAX_DATA: bytes that may be sent on the connection.
+    /// MAX_DATA: the limit of bytes sent on the connection.
     MaxData(u64),
     /// MAX_STREAM_DATA.
     MaxStreamData {
         /// The stream.
         id: StreamId,
-        /// Bytes that may be sent on it.
+        /// The limit of bytes sent on the stream.
         max: u64,
     },
     /// MAX_STREAMS.
     MaxStreams {
-        /// Which streams.
+        /// The direction of the streams.
         dir: Dir,
-        /// How many may be opened, at most 2^60.
+        /// The limit of opened streams, at most 2^60.
         max: u64,
     },
-    /// DATA_BLOCKED: the limit, in bytes, that held the sender back.
+    /// DATA_BLOCKED: the limit, in bytes, that blocks the sender.
     DataBlocked(u64),
     /// STREAM_DATA_BLOCKED.
     StreamDataBlocked {
         /// The stream.
         id: StreamId,
-        /// The limit, in bytes, that held the sender back.
+        /// The limit, in bytes, that blocks the sender.
         limit: u64,
     },
     /// STREAMS_BLOCKED.
     StreamsBlocked {
-        /// Which streams.
+        /// The direction of the streams.
         dir: Dir,
-        /// The limit that held the sender back, at most 2^60.
+        /// The limit that blocks the sender, at most 2^60.
         limit: u64,
     },
     /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID.
     NewConnectionId {
-        /// `Some` for PATH_NEW_CONNECTION_ID: the path whose packets may carry the ID.
+        /// The path whose packets may carry the ID (`Some` for PATH_NEW_CONNECTION_ID).
         path: Option<PathId>,
-        /// Sequence number, counted for each path.
+        /// Sequence number, counted separately for each path.
         sequence: u64,
-        /// IDs of the path to stop using: those with lower sequence numbers. At most `sequence`.
+        /// IDs of the path with lower sequence numbers must be retired. At most `sequence`.
         retire_prior_to: u64,
-        /// 1 to 20 bytes.
+        /// The connection ID, 1 to 20 bytes.
         id: ConnectionId,
-        /// Tells a stateless reset of a packet with this ID (RFC 9000 §10.3).
+        /// Identifies a stateless reset of packets with this ID (RFC 9000 §10.3).
         reset_token: [u8; 16],
     },
     /// RETIRE_CONNECTION_ID or PATH_RETIRE_CONNECTION_ID.
     RetireConnectionId {
-        /// `Some` for PATH_RETIRE_CONNECTION_ID.
+        /// The path of the ID (`Some` for PATH_RETIRE_CONNECTION_ID).
         path: Option<PathId>,
         /// Sequence number of the ID.
         sequence: u64,
@@ -187,18 +191,19 @@ pub enum Frame<'a> {
     HandshakeDone,
     /// DATAGRAM (RFC 9221 §4).
     Datagram {
-        /// The application's bytes, which may be none.
+        /// The application's data; may be empty.
         data: &'a [u8],
     },
-    /// ACK_FREQUENCY (draft-14 §4): when the sender wants to hear of its packets.
+    /// ACK_FREQUENCY (draft-14 §4): how often the receiver should acknowledge the sender's packets.
     AckFrequency {
-        /// A later frame has a higher one.
+        /// Increases with each ACK_FREQUENCY frame.
         sequence: u64,
-        /// Ack-eliciting packets that may arrive without an acknowledgement.
+        /// Ack-eliciting packets that may arrive without an acknowledgement being sent.
         ack_eliciting_threshold: u64,
         /// Microseconds, below 2^14 milliseconds.
         requested_max_ack_delay: u64,
-        /// Packets of reordering that call for an immediate acknowledgement; 0: none does.
+        /// Reordering distance, in packets, that triggers an immediate acknowledgement; 0 disables
+        /// the trigger.
         reordering_threshold: u64,
     },
     /// IMMEDIATE_ACK (draft-14 §5).
@@ -214,20 +219,21 @@ pub enum Frame<'a> {
     PathStatus {
         /// The path.
         path: PathId,
-        /// Counted for each path, over both types.
+        /// Sequence number, counted for each path over both frame types.
         sequence: u64,
-        /// Whether the peer is asked to send on the path, or rather not to.
+        /// `true`: the peer may send on the path. `false`: the peer should send on other paths if
+        /// it can.
         available: bool,
     },
-    /// MAX_PATH_ID (multipath §4.6): the highest path ID that may be used.
+    /// MAX_PATH_ID (multipath §4.6): the highest permitted path ID.
     MaxPathId(PathId),
-    /// PATHS_BLOCKED (multipath §4.7): the highest path ID that may be used, too low for the sender.
+    /// PATHS_BLOCKED (multipath §4.7): the highest permitted path ID, which blocks the sender.
     PathsBlocked(PathId),
     /// PATH_CIDS_BLOCKED (multipath §4.7).
     PathCidsBlocked {
         /// The path that lacks connection IDs.
         path: PathId,
-        /// Sequence number of the one that should come next.
+        /// Sequence number of the connection ID expected next.
         next_sequence: u64,
     },
 }
@@ -237,45 +243,45 @@ pub enum Frame<'a> {
 pub struct Stream<'a> {
     /// The stream.
     pub id: StreamId,
-    /// Where `data` begins. `offset + data.len()` is at most 2^62-1.
+    /// The stream offset of `data`. `offset + data.len()` is at most 2^62-1.
     pub offset: u64,
-    /// Whether the stream ends behind `data`.
+    /// Whether `data` is the last data of the stream.
     pub fin: bool,
-    /// The application's bytes, which may be none.
+    /// The application's data; may be empty.
     pub data: &'a [u8],
 }
 
 /// A CONNECTION_CLOSE frame (RFC 9000 §19.19).
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub struct Close<'a> {
-    /// An [`ErrorCode`] or the application's code: see `origin`.
+    /// An [`ErrorCode`] or the application's error code, depending on `origin`.
     pub code: u64,
-    /// Who closes.
+    /// Whether the transport or the application closes the connection.
     pub origin: CloseOrigin,
-    /// For people to read; should be UTF-8, but comes from the peer.
+    /// A message for people. It should be UTF-8, but the peer may send any bytes.
     pub reason: &'a [u8],
 }
 
-/// Who closes a connection.
+/// The layer that closes a connection.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub enum CloseOrigin {
     /// The transport (type 0x1c).
     Transport {
-        /// Type of the frame at fault; 0 if unknown.
+        /// Type of the frame that caused the error; 0 if unknown.
         frame_type: u64,
     },
     /// The application (type 0x1d).
     Application,
 }
 
-/// A frame that cannot be read. It closes the connection with `code`.
+/// A frame that cannot be parsed. The peer is at fault; the connection is closed with `code`.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub struct FrameError {
-    /// Type of the frame; 0 if not even the type could be read.
+    /// Type of the frame; 0 if the type could not be read.
     pub frame_type: u64,
-    /// What is wrong, for people to read.
+    /// A description of the error for people. It is sent in the CONNECTION_CLOSE frame.
     pub reason: &'static str,
-    /// How to close the connection.
+    /// The error code to close the connection with.
     pub code: ErrorCode,
 }
 
@@ -288,8 +294,8 @@ impl fmt::Display for FrameError {
 impl std::error::Error for FrameError {}
 
 impl Frame<'_> {
-    /// The frame's type as [`Frame::emit`] writes it. Of the types that differ only in whether there is a length field,
-    /// that is the one with it.
+    /// The frame's type as [`Frame::emit`] writes it. Where two types differ only in the length
+    /// field, the type with the length field.
     pub const fn frame_type(&self) -> u64 {
         match self {
             Self::Padding { .. } => ty::PADDING,
@@ -329,15 +335,16 @@ impl Frame<'_> {
         }
     }
 
-    /// Whether the peer has to acknowledge a packet with this frame: all but ACK, PADDING and CONNECTION_CLOSE
-    /// (RFC 9002 §2).
+    /// Whether a packet with this frame must be acknowledged. True for all frames but ACK, PADDING
+    /// and CONNECTION_CLOSE (RFC 9002 §2).
     #[inline]
     pub const fn is_ack_eliciting(&self) -> bool {
         !matches!(self, Self::Padding { .. } | Self::Ack(_) | Self::Close(_))
     }
 
-    /// Whether the frame may be in a packet of that type (RFC 9000 §12.4 table 3; RFC 9221 §4; multipath §4;
-    /// acknowledgement frequency §3). If not, the connection is closed with PROTOCOL_VIOLATION.
+    /// Whether the frame is permitted in a packet of that type (RFC 9000 §12.4 table 3; RFC 9221
+    /// §4; multipath §4; acknowledgement frequency §3). If not, the connection is closed with
+    /// PROTOCOL_VIOLATION.
     pub const fn permitted_in(&self, packet: PacketType) -> bool {
         match packet {
             PacketType::OneRtt => true,

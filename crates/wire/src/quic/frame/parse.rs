@@ -1,4 +1,4 @@
-//! Bytes to frames.
+//! Parsing of frames.
 
 use super::ack::Ack;
 use super::{Close, CloseOrigin, Frame, FrameError, Stream, ty};
@@ -7,7 +7,7 @@ use crate::quic::id::{ConnectionId, Dir, PathId, StreamId};
 use crate::quic::reader::{Reader, UnexpectedEnd};
 use crate::quic::varint::{VARINT_MAX, varint_len};
 
-/// What is wrong with a frame of a type already known: the reason and the code of a [`FrameError`].
+/// An error in a frame of known type: the reason and the code of a [`FrameError`].
 #[derive(Debug, Copy, Clone)]
 pub(super) struct Fault {
     reason: &'static str,
@@ -15,13 +15,13 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    /// A fault of format.
+    /// An error answered with FRAME_ENCODING_ERROR.
     #[inline]
     pub(super) const fn encoding(reason: &'static str) -> Self {
         Self { reason, code: ErrorCode::FRAME_ENCODING_ERROR }
     }
 
-    /// A fault that its document wants answered with PROTOCOL_VIOLATION.
+    /// An error answered with PROTOCOL_VIOLATION.
     #[inline]
     const fn violation(reason: &'static str) -> Self {
         Self { reason, code: ErrorCode::PROTOCOL_VIOLATION }
@@ -40,26 +40,29 @@ impl From<UnexpectedEnd> for Fault {
     }
 }
 
-/// Microseconds that a peer may not ask us to wait: 2^14 milliseconds, the bound of `max_ack_delay` (RFC 9000 §18.2), which
-/// ACK_FREQUENCY takes over (draft-14 §4).
+/// An ACK_FREQUENCY frame must request less than this many microseconds: 2^14 milliseconds, the
+/// bound of `max_ack_delay` (RFC 9000 §18.2), which draft-14 §4 adopts.
 const ACK_DELAY_US_END: u64 = (1 << 14) * 1000;
 
 impl<'a> Frame<'a> {
-    /// Reads the next frame of a packet's payload. After an error the reader's position means nothing.
+    /// Reads the next frame of a packet's payload. After an error the reader's position is
+    /// unspecified.
     ///
-    /// A run of PADDING is one frame. A payload without any frame is for the caller to refuse (RFC 9000 §12.4).
+    /// A run of PADDING is one frame. The caller must reject a payload without frames (RFC 9000
+    /// §12.4).
     ///
     /// # Errors
     ///
-    /// [`FrameError`] if the bytes are no frame that RFC 9000 §19 or one of the extensions permits.
+    /// [`FrameError`] if the bytes are not a frame that RFC 9000 §19 or one of the extensions
+    /// permits.
     #[inline]
     pub fn parse(reader: &mut Reader<'a>) -> Result<Self, FrameError> {
         let before = reader.remaining();
         let Ok(frame_type) = reader.varint() else {
             return Err(Fault::encoding("the packet ends inside a frame type").in_frame(0));
         };
-        // "An endpoint MAY treat the receipt of a frame type that uses a longer encoding than necessary as a connection
-        // error of type PROTOCOL_VIOLATION" (§12.4).
+        // "An endpoint MAY treat the receipt of a frame type that uses a longer encoding than
+        // necessary as a connection error of type PROTOCOL_VIOLATION" (§12.4).
         if before - reader.remaining() != varint_len(frame_type) {
             return Err(Fault::violation("frame type longer than necessary").in_frame(frame_type));
         }
@@ -71,8 +74,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The end of a run of data, if it is a legal offset: "the largest offset delivered on a stream [...] cannot exceed 2^62-1"
-/// (§19.8, and §19.6 for CRYPTO).
+/// Checks the end offset of the data: "the largest offset delivered on a stream [...] cannot exceed
+/// 2^62-1" (§19.8, and §19.6 for CRYPTO).
 #[inline]
 fn check_end(offset: u64, len: usize) -> Result<(), Fault> {
     // Both are below 2^63.
@@ -89,7 +92,7 @@ fn stream<'a>(frame_type: u64, reader: &mut Reader<'a>) -> Result<Frame<'a>, Fau
     Ok(Frame::Stream(Stream { id, offset, fin: frame_type & ty::STREAM_FIN != 0, data }))
 }
 
-/// Every frame but STREAM. Out of line, so that the case of bulk data stays small where it is inlined.
+/// Every frame but STREAM. Kept out of line, so that the code inlined for bulk data stays small.
 #[inline(never)]
 fn other<'a>(frame_type: u64, reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     Ok(match frame_type {
@@ -143,17 +146,17 @@ fn multipath<'a>(frame_type: u64, reader: &mut Reader<'a>) -> Result<Frame<'a>, 
         ty::MAX_PATH_ID => Frame::MaxPathId(path_id(reader)?),
         ty::PATHS_BLOCKED => Frame::PathsBlocked(path_id(reader)?),
         ty::PATH_CIDS_BLOCKED => Frame::PathCidsBlocked { path: path_id(reader)?, next_sequence: reader.varint()? },
-        // "An endpoint MUST treat the receipt of a frame of unknown type as a connection error of type
-        // FRAME_ENCODING_ERROR" (RFC 9000 §12.4).
+        // "An endpoint MUST treat the receipt of a frame of unknown type as a connection error of
+        // type FRAME_ENCODING_ERROR" (RFC 9000 §12.4).
         _ => return Err(Fault::encoding("unknown frame type")),
     })
 }
 
-/// The first byte of a run of PADDING (§19.1) is consumed; takes the others.
+/// PADDING (§19.1). The first byte of the run is consumed; takes the rest of the run.
 fn padding<'a>(reader: &mut Reader<'a>) -> Frame<'a> {
     let rest = reader.peek();
     let more = rest.iter().position(|byte| *byte != 0).unwrap_or(rest.len());
-    // Cannot fail: `more` is within the rest.
+    // Cannot fail: `more` is at most the remaining length.
     let _ = reader.bytes(more);
     Frame::Padding { len: 1 + more }
 }
@@ -169,13 +172,14 @@ fn crypto<'a>(reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
 /// NEW_TOKEN (§19.7).
 fn new_token<'a>(reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     match reader.prefixed()? {
-        // "A client MUST treat receipt of a NEW_TOKEN frame with an empty Token field as a connection error".
+        // "A client MUST treat receipt of a NEW_TOKEN frame with an empty Token field as a
+        // connection error".
         [] => Err(Fault::encoding("empty token")),
         token => Ok(Frame::NewToken { token }),
     }
 }
 
-/// NEW_CONNECTION_ID (§19.15) behind its path, if it has one.
+/// The fields of NEW_CONNECTION_ID (§19.15) after the path ID, if there is one.
 fn new_connection_id<'a>(path: Option<PathId>, reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     let sequence = reader.varint()?;
     let retire_prior_to = reader.varint()?;
@@ -216,14 +220,16 @@ fn stream_id(reader: &mut Reader<'_>) -> Result<StreamId, Fault> {
     Ok(StreamId::from_raw(reader.varint()?))
 }
 
-/// A number of streams: "this value cannot exceed 2^60" (§19.11, §19.14), as higher ones would have no ID.
+/// A number of streams: "this value cannot exceed 2^60" (§19.11, §19.14), because stream IDs have
+/// 62 bits.
 #[inline]
 fn stream_count(reader: &mut Reader<'_>) -> Result<u64, Fault> {
     let count = reader.varint()?;
     if count > StreamId::COUNT_MAX { Err(Fault::encoding("more than 2^60 streams")) } else { Ok(count) }
 }
 
-/// A path ID. Above 2^32-1 it is above every limit that can be granted, which is a PROTOCOL_VIOLATION (multipath §4, §4.6).
+/// A path ID. A value above 2^32-1 exceeds every limit that can be granted, which is a
+/// PROTOCOL_VIOLATION (multipath §4, §4.6).
 #[inline]
 fn path_id(reader: &mut Reader<'_>) -> Result<PathId, Fault> {
     match u32::try_from(reader.varint()?) {

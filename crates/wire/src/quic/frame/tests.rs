@@ -8,7 +8,7 @@ use crate::quic::varint::{VARINT_MAX, put_varint};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Every frame type there is, as the documents number them.
+/// Every frame type, numbered as in the specifications.
 const TYPES: [u64; 44] = [
     0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x10, 0x11, 0x12,
     0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f, 0x30, 0x31, 0x3e, 0x3f, 0xaf, 0x3e75,
@@ -18,12 +18,12 @@ const TYPES: [u64; 44] = [
 fn parse(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
     let mut reader = Reader::new(bytes);
     let frame = Frame::parse(&mut reader)?;
-    assert_eq!(reader.remaining(), 0, "{frame:?} leaves bytes");
+    assert_eq!(reader.remaining(), 0, "{frame:?} leaves bytes unread");
     Ok(frame)
 }
 
 fn code_of(bytes: &[u8]) -> ErrorCode {
-    parse(bytes).expect_err("the frame must be refused").code
+    parse(bytes).expect_err("the frame must be rejected").code
 }
 
 fn emitted(frame: &Frame<'_>) -> Vec<u8> {
@@ -36,8 +36,8 @@ fn cid(bytes: &[u8]) -> ConnectionId {
     ConnectionId::new(bytes).unwrap()
 }
 
-/// Bytes written by hand from the figures of the documents, and what they mean: a round trip alone would not notice fields
-/// swapped on both ways.
+/// Bytes written by hand from the figures of the specifications, with the frames they encode. A
+/// round-trip test alone would not detect two fields swapped in both the parser and the encoder.
 fn figures() -> Vec<(Vec<u8>, Frame<'static>)> {
     let token = [0xab; 16];
     let id = StreamId::from_raw(4);
@@ -96,7 +96,7 @@ fn figures() -> Vec<(Vec<u8>, Frame<'static>)> {
 }
 
 #[test]
-fn frames_look_as_the_documents_draw_them() {
+fn frames_match_the_figures_of_the_specifications() {
     for (bytes, frame) in figures() {
         assert_eq!(parse(&bytes), Ok(frame));
         assert_eq!(emitted(&frame), bytes, "{frame:?}");
@@ -104,8 +104,8 @@ fn frames_look_as_the_documents_draw_them() {
 }
 
 #[test]
-fn acknowledgements_look_as_the_documents_draw_them() {
-    // 95..=100 and 90..=92: two numbers missing is a gap of 1.
+fn acknowledgements_match_the_figures_of_the_specifications() {
+    // 95..=100 and 90..=92: two missing numbers are a gap of 1.
     let ranges = [95..=100, 90..=92];
     let ecn = EcnCounts { ect0: 1, ect1: 2, ce: 3 };
     let body = [0x40, 100, 7, 1, 5, 1, 2];
@@ -130,7 +130,7 @@ fn acknowledgements_look_as_the_documents_draw_them() {
 }
 
 #[test]
-fn data_without_a_length_go_to_the_end_of_the_packet() {
+fn data_without_a_length_extends_to_the_end_of_the_packet() {
     let id = StreamId::from_raw(8);
     let data: &[u8] = &[1, 2, 3];
     for (offset, fin) in [(0, false), (0, true), (77, false), (77, true)] {
@@ -156,7 +156,7 @@ fn a_run_of_padding_is_one_frame() {
 }
 
 #[test]
-fn values_outside_their_range_are_refused() {
+fn values_outside_their_range_are_rejected() {
     let max = [0xff; 8];
     let over_2_60 = [0xd0, 0, 0, 0, 0, 0, 0, 1];
     let over_u32 = [0xc0, 0, 0, 1, 0, 0, 0, 0];
@@ -199,7 +199,7 @@ fn values_outside_their_range_are_refused() {
 }
 
 #[test]
-fn values_at_the_end_of_their_range_are_taken() {
+fn values_at_the_end_of_their_range_are_accepted() {
     let top = [&[0x0e, 0][..], &((VARINT_MAX - 1) | (0xc0 << 56)).to_be_bytes(), &[1, 9]].concat();
     assert!(parse(&top).is_ok());
     assert!(parse(&[0x12, 0xd0, 0, 0, 0, 0, 0, 0, 0]).is_ok());
@@ -217,7 +217,7 @@ fn errors_name_the_frame() {
 }
 
 #[test]
-fn wasteful_numbers_mean_the_same() {
+fn longer_integer_encodings_parse_to_the_same_frame() {
     let short = parse(&[0x02, 9, 0, 1, 2, 1, 2]).unwrap();
     let long = parse(&[0x02, 9, 0, 0x40, 1, 0x40, 2, 0x40, 1, 0x80, 0, 0, 2]).unwrap();
     assert_eq!(short, long);
@@ -225,7 +225,8 @@ fn wasteful_numbers_mean_the_same() {
     assert_eq!(parse(&[0x10, 0x40, 9]), parse(&[0x10, 9]));
 }
 
-/// Rows of RFC 9000 table 3, RFC 9221 §4, multipath §4 and acknowledgement frequency §3, in the order of [`figures`].
+/// Rows of RFC 9000 table 3, RFC 9221 §4, multipath §4 and acknowledgement frequency §3, in the
+/// order of [`figures`].
 #[test]
 fn frames_are_permitted_where_table_3_permits_them() {
     let rows: Vec<(u64, &str)> = vec![
@@ -281,7 +282,7 @@ fn frames_are_permitted_where_table_3_permits_them() {
 }
 
 #[test]
-fn all_but_acknowledgements_padding_and_close_call_for_an_acknowledgement() {
+fn all_frames_but_ack_padding_and_close_are_ack_eliciting() {
     for (_, frame) in figures() {
         let silent = matches!(frame.frame_type(), 0x00 | 0x1c | 0x1d);
         assert_eq!(frame.is_ack_eliciting(), !silent, "{frame:?}");
@@ -292,49 +293,50 @@ fn all_but_acknowledgements_padding_and_close_call_for_an_acknowledgement() {
 }
 
 #[test]
-fn a_reason_is_cut_to_the_room_there_is() {
+fn a_close_reason_is_truncated_to_the_maximum_length() {
     let origin = CloseOrigin::Transport { frame_type: 0x3e75 };
     let reason = "größer als erlaubt, 許可されたよりも大きい, and then some more to pass sixty-three bytes";
     assert!(reason.len() > 64);
     let least = close_len_min(0x100, origin);
-    for room in least..least + reason.len() + 5 {
+    for max_len in least..least + reason.len() + 5 {
         let mut out = Vec::new();
-        emit_close(0x100, origin, reason, room, &mut out);
-        assert!(out.len() <= room, "room of {room}");
+        emit_close(0x100, origin, reason, max_len, &mut out);
+        assert!(out.len() <= max_len, "max_len of {max_len}");
         let Ok(Frame::Close(close)) = parse(&out) else { panic!("not a close: {out:?}") };
         assert_eq!((close.code, close.origin), (0x100, origin));
         let kept = str::from_utf8(close.reason).expect("cut between characters");
         assert!(reason.starts_with(kept));
-        // One character more would not have fitted.
+        // One more character would not have fitted.
         if let Some(next) = reason[kept.len()..].chars().next() {
             let longer = &reason.as_bytes()[..kept.len() + next.len_utf8()];
-            assert!(Frame::Close(Close { reason: longer, ..close }).encoded_len() > room, "room of {room}");
+            assert!(Frame::Close(Close { reason: longer, ..close }).encoded_len() > max_len, "max_len of {max_len}");
         }
     }
 }
 
 #[test]
-#[should_panic(expected = "room for the length")]
-fn a_close_without_room_is_our_own_bug() {
+#[should_panic(expected = "too small for the length")]
+fn a_close_frame_below_its_minimum_length_panics() {
     let origin = CloseOrigin::Application;
     emit_close(1, origin, "", close_len_min(1, origin) - 1, &mut Vec::new());
 }
 
 #[test]
-#[should_panic(expected = "descend apart")]
-fn touching_ranges_are_our_own_bug() {
+#[should_panic(expected = "must descend")]
+fn adjacent_ranges_panic() {
     emit_ack(None, 0, [5..=9, 3..=4].into_iter(), None, &mut Vec::new());
 }
 
 #[test]
 #[should_panic(expected = "at least one range")]
-fn an_acknowledgement_of_nothing_is_our_own_bug() {
+fn an_acknowledgement_without_ranges_panics() {
     emit_ack(None, 0, std::iter::empty(), None, &mut Vec::new());
 }
 
 #[test]
-fn the_bound_for_acknowledgements_is_one() {
-    // As large as numbers get: three ranges at the top of the number space, everything else at its maximum.
+fn ack_len_max_is_an_upper_bound() {
+    // The largest numbers: three ranges at the top of the number space, and everything else at its
+    // maximum.
     let ecn = EcnCounts { ect0: VARINT_MAX, ect1: VARINT_MAX, ce: VARINT_MAX };
     let wide = 1 << 31;
     let mut ranges = Vec::new();
@@ -347,7 +349,7 @@ fn the_bound_for_acknowledgements_is_one() {
     }
 }
 
-/// What frames are made of in the tests below.
+/// Values from which the tests below build frames.
 #[derive(Debug, Clone)]
 struct Parts {
     numbers: [u64; 4],
@@ -359,12 +361,12 @@ struct Parts {
     ecn: EcnCounts,
 }
 
-/// Numbers of every encoded length alike.
+/// Numbers of every encoded length, with equal probability.
 fn number() -> impl Strategy<Value = u64> {
     (any::<u64>(), 2_u32..64).prop_map(|(raw, shift)| raw >> shift)
 }
 
-/// Ranges as an acknowledgement has them: descending and apart.
+/// Ranges as an acknowledgement has them: descending and not adjacent.
 fn ack_ranges() -> impl Strategy<Value = Vec<RangeInclusive<u64>>> {
     (number(), vec((number(), number()), 1..20)).prop_map(|(largest, steps)| {
         let mut ranges = Vec::new();
@@ -396,7 +398,7 @@ fn parts() -> impl Strategy<Value = Parts> {
         })
 }
 
-/// The bytes of the four kinds of acknowledgement that the parts make.
+/// The four kinds of acknowledgement built from the parts, encoded.
 fn acks(parts: &Parts) -> Vec<Vec<u8>> {
     let path = Some(PathId(parts.path));
     let ecn = Some(parts.ecn);
@@ -411,7 +413,7 @@ fn acks(parts: &Parts) -> Vec<Vec<u8>> {
     all
 }
 
-/// A frame of every type that [`Frame::emit`] writes, made of the parts.
+/// A frame of every type that [`Frame::emit`] writes, built from the parts.
 fn frames<'a>(parts: &'a Parts, acks: &'a [Vec<u8>]) -> Vec<Frame<'a>> {
     let [a, b, c, d] = parts.numbers;
     let data = &parts.bytes[..];
@@ -465,7 +467,8 @@ fn frames<'a>(parts: &'a Parts, acks: &'a [Vec<u8>]) -> Vec<Frame<'a>> {
     all
 }
 
-/// Reads all of `bytes` as frames, demanding progress, and returns how many were read before the end or an error.
+/// Parses all of `bytes` as frames, asserts that each parse consumes bytes, and returns the number
+/// of frames before the end or an error.
 fn read_all(bytes: &[u8]) -> usize {
     let mut reader = Reader::new(bytes);
     let mut count = 0;
@@ -479,7 +482,7 @@ fn read_all(bytes: &[u8]) -> usize {
             assert!(ranges.iter().all(|range| range.start() <= range.end()));
             assert!(ranges.windows(2).all(|pair| pair[1].end() + 1 < *pair[0].start()));
         }
-        // What was read can be written, and means the same.
+        // A parsed frame can be encoded, and parses to the same frame.
         let out = emitted(&frame);
         assert_eq!(out.len(), frame.encoded_len());
         assert_eq!(parse(&out), Ok(frame));
@@ -489,7 +492,7 @@ fn read_all(bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn the_tests_below_see_every_type() {
+fn the_property_tests_cover_every_frame_type() {
     let parts = Parts {
         numbers: [1, 2, 3, 4],
         path: 1,
@@ -501,7 +504,7 @@ fn the_tests_below_see_every_type() {
     };
     let acks = acks(&parts);
     let seen: BTreeSet<u64> = frames(&parts, &acks).iter().map(Frame::frame_type).collect();
-    // Data without a length are read, but never written by `Frame::emit`.
+    // `Frame::emit` always writes a length field; the types without one are only parsed.
     let written: BTreeSet<u64> =
         TYPES.into_iter().chain([0x3e7c]).filter(|ty| ![0x08, 0x09, 0x0c, 0x0d, 0x30].contains(ty)).collect();
     assert_eq!(seen, written);
@@ -511,7 +514,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_frame_comes_back(parts in parts()) {
+    fn every_frame_round_trips(parts in parts()) {
         let acks = acks(&parts);
         let all = frames(&parts, &acks);
         let mut packet = Vec::new();
@@ -521,7 +524,7 @@ proptest! {
             let place = out.as_ptr();
             frame.emit(&mut out);
             prop_assert_eq!(out.len(), len, "{:?}", frame);
-            // Emission found its room and did not allocate.
+            // The reserved capacity was sufficient: no reallocation.
             prop_assert_eq!(out.as_ptr(), place);
             prop_assert_eq!(Reader::new(&out).varint(), Ok(frame.frame_type()));
             prop_assert_eq!(parse(&out), Ok(*frame));
@@ -531,14 +534,14 @@ proptest! {
     }
 
     #[test]
-    fn a_frame_cut_short_is_refused(parts in parts()) {
+    fn a_truncated_frame_is_rejected(parts in parts()) {
         let acks = acks(&parts);
         for frame in frames(&parts, &acks) {
             let out = emitted(&frame);
             for cut in 0..out.len() {
                 match parse(&out[..cut]) {
                     Err(error) => prop_assert_eq!(error.code, ErrorCode::FRAME_ENCODING_ERROR),
-                    // A shorter run is a run.
+                    // A truncated run of padding is still a run of padding.
                     Ok(shorter) => prop_assert_eq!(shorter, Frame::Padding { len: cut }),
                 }
             }
@@ -546,7 +549,7 @@ proptest! {
     }
 
     #[test]
-    fn acknowledged_ranges_come_back(ranges in ack_ranges(), delay in number()) {
+    fn acknowledged_ranges_round_trip(ranges in ack_ranges(), delay in number()) {
         let mut out = Vec::new();
         emit_ack(None, delay, ranges.iter().cloned(), None, &mut out);
         let Ok(Frame::Ack(ack)) = parse(&out) else { panic!("not an acknowledgement") };
@@ -559,7 +562,8 @@ proptest! {
         read_all(&bytes);
     }
 
-    /// A type that exists, then anything: this reaches far more fields than bytes alone.
+    /// An existing type followed by random bytes. This reaches far more fields than random bytes
+    /// alone.
     #[test]
     fn hostile_frames_never_panic(ty in prop::sample::select(&TYPES[..]), bytes in vec(any::<u8>(), 0..100)) {
         let mut out = Vec::new();

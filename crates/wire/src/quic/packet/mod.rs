@@ -1,16 +1,20 @@
 //! Packet headers (RFC 9000 §17) and packet numbers (§17.1, appendix A).
 //!
-//! A packet is read in two steps, because its first byte and its number are covered by header protection
-//! (RFC 9001 §5.4):
+//! A packet is parsed in two steps, because header protection covers part of its first byte and its
+//! packet number (RFC 9001 §5.4):
 //!
 //! ```text
-//! datagram ─ parse_packet ─▶ ProtectedHeader ─ caller: sample, unmask in place ─ read_unprotected ─▶ Unprotected
-//!              (repeat at `end`)                                       decode_number ─▶ number ─ caller: open ─▶ frames
+//! datagram ── parse_packet ──▶ ProtectedHeader       (repeat at `end` for coalesced packets)
+//!             caller samples and unmasks in place
+//!          ── read_unprotected ──▶ Unprotected ── decode_number ──▶ packet number
+//!             caller decrypts ──▶ frames
 //! ```
 //!
-//! and written in one: `emit_long` or `emit_short`, then frames, then the caller seals and masks in place.
+//! A packet is written in one step: `emit_long` or `emit_short`, then the frames; the caller then
+//! encrypts and masks in place.
 //!
-//! The fixed bit is reported, not enforced: a peer that negotiated greasing may send it as 0 (RFC 9287 §3).
+//! The fixed bit is reported, not enforced: a peer that negotiated greasing may send it as 0 (RFC
+//! 9287 §3).
 
 mod emit;
 mod number;
@@ -30,46 +34,50 @@ use super::id::Space;
 /// QUIC version 1 (RFC 9000 §15).
 pub const VERSION_1: u32 = 1;
 
-/// Least size in bytes of a UDP payload that carries an Initial packet (RFC 9000 §14.1), and of any path's packets.
+/// Smallest UDP payload, in bytes, of a datagram with an Initial packet (RFC 9000 §14.1). Every
+/// path must support this size.
 pub const MIN_INITIAL_SIZE: usize = 1200;
 
-/// Bytes of the longest connection ID of version 1 (RFC 9000 §17.2).
+/// Length in bytes of the longest connection ID of version 1 (RFC 9000 §17.2).
 pub const MAX_CID_LEN: usize = 20;
 
-/// Bytes of ciphertext that header protection samples (RFC 9001 §5.4.2), and of the tag of every version 1 cipher.
+/// Bytes of ciphertext sampled by header protection (RFC 9001 §5.4.2). The tag of every version 1
+/// cipher has the same length.
 pub const SAMPLE_LEN: usize = 16;
 
-/// Bytes of the integrity tag that ends a Retry packet (RFC 9001 §5.8).
+/// Length in bytes of the integrity tag at the end of a Retry packet (RFC 9001 §5.8).
 const RETRY_TAG_LEN: usize = 16;
 
-/// Bytes of the longest packet number; the sample begins this far behind where the number begins (RFC 9001 §5.4.2).
+/// Length in bytes of the longest packet number. The sample begins at this distance from the start
+/// of the packet number (RFC 9001 §5.4.2).
 const NUMBER_LEN_MAX: usize = 4;
 
-/// First byte: a long header follows. Never protected.
+/// First byte: long header form. Never protected.
 const LONG_FORM: u8 = 0x80;
 /// First byte: the fixed bit.
 const FIXED_BIT: u8 = 0x40;
-/// First byte of a long header: where the two bits of the type stand.
+/// First byte of a long header: position of the two type bits.
 const LONG_TYPE_SHIFT: u32 = 4;
-/// The two type bits of a Retry packet, which is no [`PacketType`] as it has no number and no frames.
+/// The two type bits of a Retry packet. Retry is not a [`PacketType`], because it has no packet
+/// number and no frames.
 const LONG_TYPE_RETRY: u8 = 0b11;
-/// First byte of a long header, under protection: reserved bits.
+/// First byte of a long header, protected: reserved bits.
 const LONG_RESERVED: u8 = 0x0c;
-/// First byte of a short header: the spin bit (RFC 9000 §17.4), the one that is not protected.
+/// First byte of a short header: the spin bit (RFC 9000 §17.4), not protected.
 const SPIN: u8 = 0x20;
-/// First byte of a short header, under protection: reserved bits.
+/// First byte of a short header, protected: reserved bits.
 const SHORT_RESERVED: u8 = 0x18;
-/// First byte of a short header, under protection: the key phase.
+/// First byte of a short header, protected: the key phase.
 const KEY_PHASE: u8 = 0x04;
-/// First byte, under protection: length of the packet number in bytes, less one.
+/// First byte, protected: length of the packet number in bytes, minus one.
 const NUMBER_LEN_BITS: u8 = 0x03;
 
-/// Kinds of packets that carry frames.
+/// Types of packets that carry frames.
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub enum PacketType {
-    /// Long header, protected with keys that anyone on the path can compute (RFC 9001 §5.2).
+    /// Long header. The keys can be computed by anyone who sees the packet (RFC 9001 §5.2).
     Initial,
-    /// Long header, the client's early data.
+    /// Long header; the client's early data.
     ZeroRtt,
     /// Long header.
     Handshake,
@@ -78,7 +86,7 @@ pub enum PacketType {
 }
 
 impl PacketType {
-    /// The packet number space that such packets are numbered in (RFC 9000 §12.3).
+    /// The packet number space of such packets (RFC 9000 §12.3).
     #[inline]
     pub const fn space(self) -> Space {
         match self {
@@ -88,7 +96,8 @@ impl PacketType {
         }
     }
 
-    /// The two bits that tell the type in a long header of version 1 (RFC 9000 §17.2); `None` for [`PacketType::OneRtt`].
+    /// The two type bits in a long header of version 1 (RFC 9000 §17.2); `None` for
+    /// [`PacketType::OneRtt`].
     #[inline]
     pub const fn long_type_bits(self) -> Option<u8> {
         match self {

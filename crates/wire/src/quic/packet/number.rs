@@ -1,16 +1,17 @@
-//! Packet numbers are sent truncated, and completed from what was received before (RFC 9000 §17.1).
+//! Packet numbers: truncated by the sender and completed by the receiver (RFC 9000 §17.1).
 
 use crate::quic::varint::VARINT_MAX;
 
-/// Bytes that `number` must be sent in, 1 to 4, for a receiver that has everything up to `largest_acked` (`None`: nothing
-/// was acknowledged yet) to decode it: twice the distance must fit (RFC 9000 §A.2).
+/// Bytes, 1 to 4, in which `number` must be sent so that a receiver that has every packet up to
+/// `largest_acked` can decode it (`None`: no packet was acknowledged yet). Twice the distance must
+/// fit (RFC 9000 §A.2).
 ///
 /// # Panics
 ///
-/// If `number` is not above `largest_acked`, or is more than 2^31 above it, which four bytes cannot express.
+/// If `number` is not above `largest_acked`, or is more than 2^31 above it.
 #[inline]
 pub fn number_len(number: u64, largest_acked: Option<u64>) -> usize {
-    // Below the first acknowledgement the distance is counted from -1.
+    // Without an acknowledgement the distance is counted from -1.
     let distance = largest_acked.map_or(number.wrapping_add(1), |acked| number.wrapping_sub(acked));
     match distance {
         1..=0x80 => 1,
@@ -21,10 +22,11 @@ pub fn number_len(number: u64, largest_acked: Option<u64>) -> usize {
     }
 }
 
-/// The packet number closest to the one expected next whose low `8 * number_len` bits are `truncated` (RFC 9000 §A.3).
-/// `largest` is the largest number received in the space, `None` if nothing was.
+/// The packet number that is closest to the next expected one and whose low `8 * number_len` bits
+/// are `truncated` (RFC 9000 §A.3). `largest` is the largest number received in the space, `None`
+/// if none was.
 ///
-/// Whatever comes in, the result is at most 2^62-1; a number decoded wrongly fails to authenticate.
+/// The result is at most 2^62-1 for any input. A wrongly decoded number fails authentication.
 ///
 /// # Panics
 ///
@@ -36,7 +38,7 @@ pub fn decode_number(largest: Option<u64>, truncated: u32, number_len: usize) ->
     let window = 1_u64 << (8 * number_len);
     let half = window / 2;
     let candidate = (expected & !(window - 1)) | (u64::from(truncated) & (window - 1));
-    // Every sum here is below 2^62 + 2^32.
+    // All sums are below 2^62 + 2^32.
     if candidate + half <= expected && candidate + window <= VARINT_MAX {
         candidate + window
     } else if candidate > expected + half && candidate >= window {
@@ -52,7 +54,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_examples_of_the_rfc_come_out() {
+    fn the_examples_of_the_rfc_match() {
         // RFC 9000 §A.2.
         assert_eq!(number_len(0xac5c02, Some(0xabe8b3)), 2);
         assert_eq!(number_len(0xace8fe, Some(0xabe8b3)), 3);
@@ -61,10 +63,10 @@ mod tests {
     }
 
     #[test]
-    fn lengths_follow_the_formula_of_the_appendix() {
+    fn number_lengths_follow_the_formula_of_the_appendix() {
         for distance in [1, 2, 127, 128, 129, 0x7fff, 0x8000, 0x8001, 0x7f_ffff, 0x80_0000, 0x80_0001, 0x8000_0000_u64]
         {
-            // ceil((log2(distance) + 1) / 8), in whole numbers.
+            // ceil((log2(distance) + 1) / 8), in integers.
             let bits = (2 * distance).next_power_of_two().ilog2();
             assert_eq!(number_len(1000 + distance, Some(1000)), bits.div_ceil(8) as usize, "distance {distance}");
             assert_eq!(number_len(distance - 1, None), bits.div_ceil(8) as usize, "distance {distance} from nothing");
@@ -73,24 +75,25 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "cannot follow")]
-    fn a_number_that_was_already_acknowledged_is_our_own_bug() {
+    fn encoding_an_acknowledged_number_panics() {
         number_len(7, Some(7));
     }
 
     #[test]
-    fn the_ends_of_the_number_space_hold() {
+    fn decoding_works_at_the_ends_of_the_number_space() {
         assert_eq!(decode_number(None, 0, 1), 0);
         assert_eq!(decode_number(None, 0xff, 1), 0xff);
-        // A step back from the first window would be negative.
+        // The step back from the first window would be negative.
         assert_eq!(decode_number(Some(3), 0xff, 1), 0xff);
         assert_eq!(decode_number(Some(VARINT_MAX), 0xff, 1), VARINT_MAX);
-        // A step on from the last window would pass 2^62-1.
+        // The step forward from the last window would exceed 2^62-1.
         assert_eq!(decode_number(Some(VARINT_MAX - 1), 0, 1), VARINT_MAX - 0xff);
         assert_eq!(decode_number(Some(u64::MAX), u32::MAX, 4), VARINT_MAX);
     }
 
     proptest! {
-        /// Whatever the receiver holds between the acknowledged number and the one sent, it finds the one sent.
+        /// For every number between the acknowledged one and the sent one that the receiver may
+        /// hold as its largest, decoding returns the sent number.
         #[test]
         fn a_receiver_decodes_what_a_sender_truncated(
             acked in proptest::option::of(0..VARINT_MAX >> 1),
@@ -102,7 +105,8 @@ mod tests {
             let number = acked.map_or(distance - 1, |acked| acked + distance);
             let len = number_len(number, acked);
             let truncated = (number & ((1 << (8 * len)) - 1)) as u32;
-            // The receiver has at least what it acknowledged, at most the number before, and often a few later ones.
+            // The receiver has at least what it acknowledged, at most the number before, and often
+            // a few later ones.
             let received = acked.map(|acked| acked + seen % distance);
             prop_assert_eq!(decode_number(received, truncated, len), number);
             let one_on = Some(number + 1);
@@ -110,7 +114,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_decodes_beyond_the_number_space(largest in any::<Option<u64>>(), truncated: u32, len in 1_usize..=4) {
+        fn decoded_numbers_stay_within_the_number_space(largest in any::<Option<u64>>(), truncated: u32, len in 1_usize..=4) {
             prop_assert!(decode_number(largest, truncated, len) <= VARINT_MAX);
         }
     }

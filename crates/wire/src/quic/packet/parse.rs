@@ -1,4 +1,4 @@
-//! Reading headers.
+//! Parsing of packet headers.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,54 +10,57 @@ use super::{
 use crate::quic::id::ConnectionId;
 use crate::quic::reader::{Reader, UnexpectedEnd};
 
-/// What can be read of a packet before its header protection is removed. All offsets index the slice that was parsed.
+/// The part of a packet header that is readable before header protection is removed. All offsets
+/// index the parsed slice.
 #[derive(Debug, Clone, Eq, PartialEq)]
 pub struct ProtectedHeader {
-    /// The kind of packet.
+    /// The packet type.
     pub ty: PacketType,
-    /// The version field of a long header; [`VERSION_1`] for a short one, which has none.
+    /// The version field of a long header. [`VERSION_1`] for a short header, which has none.
     pub version: u32,
-    /// Who the packet is for.
+    /// The destination connection ID.
     pub dcid: ConnectionId,
-    /// Where answers go; [`ConnectionId::EMPTY`] for a short header, which has none.
+    /// The source connection ID. [`ConnectionId::EMPTY`] for a short header, which has none.
     pub scid: ConnectionId,
-    /// The token of an Initial packet; empty for others.
+    /// The token of an Initial packet; empty for other packets.
     pub token: Range<usize>,
-    /// Where the packet number begins.
+    /// Offset of the packet number.
     pub number_offset: usize,
-    /// End of this packet, where a coalesced one may begin (RFC 9000 §12.2). At least `number_offset + 4 + 16`, so the
-    /// sample and four bytes of packet number can be read.
+    /// End of this packet, where a coalesced packet may begin (RFC 9000 §12.2). At least
+    /// `number_offset + 4 + 16`, so the sample and four bytes of packet number can be read.
     pub end: usize,
     /// Whether the fixed bit was set.
     pub fixed_bit: bool,
 }
 
-/// The first packet of a slice.
+/// The first packet in a slice.
 #[derive(Debug, Clone, Eq, PartialEq)]
 pub enum Parsed<'a> {
-    /// A packet with frames, under protection.
+    /// A protected packet with frames.
     Protected(ProtectedHeader),
-    /// Version Negotiation (RFC 9000 §17.2.1). It takes the rest of the datagram.
+    /// Version Negotiation (RFC 9000 §17.2.1). It extends to the end of the datagram.
     VersionNegotiation {
         /// Destination connection ID, up to 255 bytes (RFC 8999 §5.1).
         dcid: &'a [u8],
         /// Source connection ID, up to 255 bytes.
         scid: &'a [u8],
-        /// Four bytes a version, at least one version: see [`versions`].
+        /// Four bytes per version, at least one version: see [`versions`].
         versions: &'a [u8],
     },
-    /// Retry (RFC 9000 §17.2.5). It takes the rest of the datagram.
+    /// Retry (RFC 9000 §17.2.5). It extends to the end of the datagram.
     Retry {
         /// Destination connection ID.
         dcid: ConnectionId,
-        /// Source connection ID: what the server now wants to be addressed by.
+        /// Source connection ID. The client uses it as destination from now on.
         scid: ConnectionId,
-        /// What the client has to give back; not empty.
+        /// The token that the client must repeat; not empty.
         token: &'a [u8],
-        /// Proves that the packet's sender saw the client's first packet (RFC 9001 §5.8). Not checked here.
+        /// Integrity tag (RFC 9001 §5.8), which proves that the sender saw the client's first
+        /// packet. Not verified here.
         tag: [u8; RETRY_TAG_LEN],
     },
-    /// A long header of a version we do not speak; only the invariants can be read (RFC 8999 §5.1).
+    /// A long header of an unsupported version. Only the version-independent fields are readable
+    /// (RFC 8999 §5.1).
     UnknownVersion {
         /// The version.
         version: u32,
@@ -68,17 +71,19 @@ pub enum Parsed<'a> {
     },
 }
 
-/// Why a packet is dropped unread. None of these closes a connection: anyone can send such bytes (RFC 9000 §12.2).
+/// The reason why a packet is dropped. None of these closes a connection, because anyone can send
+/// such bytes (RFC 9000 §12.2).
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum PacketError {
-    /// The header, or the length it states, goes beyond the datagram.
+    /// The header, or the packet length it states, extends beyond the datagram.
     Truncated,
-    /// A connection ID of version 1 with more than 20 bytes (RFC 9000 §17.2).
+    /// A connection ID of version 1 has more than 20 bytes (RFC 9000 §17.2).
     ConnectionIdTooLong,
-    /// Too short to hold a packet number and the sample for header protection (RFC 9001 §5.4.2).
+    /// The packet is too short for a packet number and the sample for header protection (RFC 9001
+    /// §5.4.2).
     TooShortToSample,
-    /// Version Negotiation without versions, or with a part of one.
+    /// Version Negotiation with an empty list of versions or an incomplete last entry.
     BadVersionList,
     /// Retry without a token (RFC 9000 §17.2.5.2).
     EmptyRetryToken,
@@ -87,10 +92,10 @@ pub enum PacketError {
 impl fmt::Display for PacketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Truncated => "packet goes beyond the datagram",
+            Self::Truncated => "packet extends beyond the datagram",
             Self::ConnectionIdTooLong => "connection ID longer than 20 bytes",
-            Self::TooShortToSample => "packet too short to sample",
-            Self::BadVersionList => "version negotiation without a list of versions",
+            Self::TooShortToSample => "packet too short for header protection",
+            Self::BadVersionList => "version negotiation with an empty or incomplete version list",
             Self::EmptyRetryToken => "retry without a token",
         })
     }
@@ -105,15 +110,16 @@ impl From<UnexpectedEnd> for PacketError {
     }
 }
 
-/// Reads the header of the packet that begins `bytes`, a datagram or what is left of one. `local_cid_len` is the length of
-/// the connection IDs that we issue, as a short header does not tell it.
+/// Parses the header of the packet at the start of `bytes`, which is a datagram or the remainder of
+/// one. `local_cid_len` is the length of locally issued connection IDs, which a short header does
+/// not state.
 ///
 /// # Panics
 ///
 /// If `local_cid_len` is above [`MAX_CID_LEN`].
 #[inline]
 pub fn parse_packet(bytes: &[u8], local_cid_len: usize) -> Result<Parsed<'_>, PacketError> {
-    assert!(local_cid_len <= MAX_CID_LEN, "we issue connection IDs of at most 20 bytes");
+    assert!(local_cid_len <= MAX_CID_LEN, "local connection IDs have at most 20 bytes");
     let first = *bytes.first().ok_or(PacketError::Truncated)?;
     if first & LONG_FORM != 0 {
         return parse_long(bytes, first);
@@ -134,7 +140,8 @@ pub fn parse_packet(bytes: &[u8], local_cid_len: usize) -> Result<Parsed<'_>, Pa
     }))
 }
 
-/// [`parse_packet`] for a long header. Kept out of line: a connection sees a handful of these, then short headers only.
+/// [`parse_packet`] for a long header. Kept out of line: a connection receives a few long headers
+/// and then short headers only.
 #[inline(never)]
 fn parse_long(bytes: &[u8], first: u8) -> Result<Parsed<'_>, PacketError> {
     let mut reader = Reader::new(bytes);
@@ -145,7 +152,8 @@ fn parse_long(bytes: &[u8], first: u8) -> Result<Parsed<'_>, PacketError> {
     match version {
         0 => {
             let versions = reader.rest();
-            // An endpoint ignores what it cannot read; a list without versions negotiates nothing.
+            // An endpoint ignores a packet it cannot parse; an empty list of versions negotiates
+            // nothing.
             if versions.is_empty() || !versions.len().is_multiple_of(4) {
                 return Err(PacketError::BadVersionList);
             }
@@ -168,7 +176,7 @@ fn parse_long(bytes: &[u8], first: u8) -> Result<Parsed<'_>, PacketError> {
     } else {
         0..0
     };
-    // `Length` counts the packet number and the payload with its tag.
+    // `Length` counts the packet number and the payload including its tag.
     let len = reader.prefixed()?.len();
     let end = reader.position();
     if len < NUMBER_LEN_MAX + SAMPLE_LEN {
@@ -178,41 +186,44 @@ fn parse_long(bytes: &[u8], first: u8) -> Result<Parsed<'_>, PacketError> {
     Ok(Parsed::Protected(ProtectedHeader { ty, version, dcid, scid, token, number_offset: end - len, end, fixed_bit }))
 }
 
-/// The rest of a Retry packet, from behind its connection IDs.
+/// Parses a Retry packet from the end of its connection IDs.
 fn parse_retry(mut reader: Reader<'_>, dcid: ConnectionId, scid: ConnectionId) -> Result<Parsed<'_>, PacketError> {
     let token_len = reader.remaining().checked_sub(RETRY_TAG_LEN).ok_or(PacketError::Truncated)?;
     let token = reader.bytes(token_len)?;
     let tag = reader.array()?;
-    // "A client MUST discard a Retry packet with a zero-length Retry Token field" (RFC 9000 §17.2.5.2).
+    // "A client MUST discard a Retry packet with a zero-length Retry Token field" (RFC 9000
+    // §17.2.5.2).
     if token.is_empty() {
         return Err(PacketError::EmptyRetryToken);
     }
     Ok(Parsed::Retry { dcid, scid, token, tag })
 }
 
-/// A connection ID as the invariants frame it: one byte of length, then that many (RFC 8999 §5.1).
+/// A connection ID as defined by the invariants: a length byte, then that many bytes (RFC 8999
+/// §5.1).
 #[inline]
 fn length_and_bytes<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], UnexpectedEnd> {
     let len = reader.u8()?;
     reader.bytes(usize::from(len))
 }
 
-/// The versions listed in [`Parsed::VersionNegotiation`], in the server's order.
+/// The versions listed in [`Parsed::VersionNegotiation`], in the order sent.
 pub fn versions(list: &[u8]) -> impl Iterator<Item = u32> + Clone + '_ {
     list.as_chunks().0.iter().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Who a datagram is for, as far as routing needs it.
+/// The fields of a datagram that routing needs.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub struct Destination<'a> {
-    /// The destination connection ID of the first packet: up to 255 bytes in a long header, as any version may come.
+    /// The destination connection ID of the first packet: up to 255 bytes in a long header, whose
+    /// version may be unknown.
     pub dcid: &'a [u8],
     /// Whether the first packet has a long header.
     pub is_long: bool,
 }
 
-/// Who the datagram `bytes` is for: a cheap look for routing, which [`parse_packet`] must follow. `None` if it is too short
-/// to tell. `local_cid_len` as there.
+/// Reads the destination of the datagram `bytes` for routing; `None` if it is too short. This
+/// checks less than [`parse_packet`], which must follow. `local_cid_len` as in [`parse_packet`].
 #[inline]
 pub fn destination(bytes: &[u8], local_cid_len: usize) -> Option<Destination<'_>> {
     let first = *bytes.first()?;
@@ -223,36 +234,38 @@ pub fn destination(bytes: &[u8], local_cid_len: usize) -> Option<Destination<'_>
     Some(Destination { dcid: bytes.get(6..)?.get(..len)?, is_long: true })
 }
 
-/// What header protection hid: the low bits of the first byte and the packet number.
+/// The fields under header protection: the low bits of the first byte and the packet number.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub struct Unprotected {
-    /// Bytes of the packet number, 1 to 4.
+    /// Length of the packet number in bytes, 1 to 4.
     pub number_len: usize,
-    /// The packet number's lowest `8 * number_len` bits: see [`decode_number`](super::decode_number).
+    /// The lowest `8 * number_len` bits of the packet number: see
+    /// [`decode_number`](super::decode_number).
     pub truncated: u32,
     /// The key phase bit (RFC 9001 §6); false for a long header.
     pub key_phase: bool,
     /// The latency spin bit (RFC 9000 §17.4); false for a long header.
     pub spin: bool,
-    /// Whether the reserved bits are zero. If not, and only once the packet is authenticated, the connection is closed
-    /// with PROTOCOL_VIOLATION (RFC 9000 §17.2, §17.3.1).
+    /// Whether the reserved bits are zero. If not, and once the packet is authenticated, the
+    /// connection is closed with PROTOCOL_VIOLATION (RFC 9000 §17.2, §17.3.1).
     pub reserved_ok: bool,
 }
 
-/// Where the sample for header protection begins, given where the packet number does (RFC 9001 §5.4.2): it is taken as if
-/// the number had four bytes. The sample has [`SAMPLE_LEN`] bytes.
+/// Offset of the sample for header protection, given the offset of the packet number (RFC 9001
+/// §5.4.2). The sample is taken as if the packet number had four bytes. It has [`SAMPLE_LEN`]
+/// bytes.
 #[inline]
 pub const fn sample_offset(number_offset: usize) -> usize {
     number_offset + NUMBER_LEN_MAX
 }
 
-/// Reads the fields that header protection hid, once the caller has removed it in place. `number_bytes` begins where the
-/// packet number does.
+/// Reads the fields under header protection, after the caller has removed it in place.
+/// `number_bytes` begins at the packet number.
 ///
 /// # Panics
 ///
-/// If `number_bytes` ends before the packet number. Four bytes are always enough, and [`parse_packet`] has seen to it that
-/// they are there.
+/// If `number_bytes` ends before the packet number. Four bytes are always sufficient, and
+/// [`parse_packet`] has checked that they exist.
 #[inline]
 pub fn read_unprotected(first_byte: u8, number_bytes: &[u8]) -> Unprotected {
     let number_len = usize::from(first_byte & NUMBER_LEN_BITS) + 1;

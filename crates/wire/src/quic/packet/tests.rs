@@ -3,7 +3,7 @@ use crate::quic::id::ConnectionId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Bytes of a tag: what a payload of no frames would still have.
+/// Length of the tag: the payload of a packet without frames.
 const TAG_LEN: usize = 16;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -22,13 +22,13 @@ fn protected(parsed: Parsed<'_>) -> ProtectedHeader {
     }
 }
 
-/// The connection ID that the client of RFC 9001 appendix A chose for the server.
+/// The connection ID that the client chose for the server in RFC 9001 appendix A.
 const ORIGINAL_DCID: [u8; 8] = [0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
-/// The connection ID of the server of RFC 9001 appendix A.
+/// The connection ID of the server in RFC 9001 appendix A.
 const SERVER_CID: [u8; 8] = [0xf0, 0x67, 0xa5, 0x50, 0x2a, 0x42, 0x62, 0xb5];
 
 #[test]
-fn the_client_initial_of_rfc_9001_a2_has_this_header() {
+fn the_client_initial_of_rfc_9001_a2_matches() {
     let header = LongHeader {
         ty: PacketType::Initial,
         version: VERSION_1,
@@ -44,7 +44,7 @@ fn the_client_initial_of_rfc_9001_a2_has_this_header() {
     out.resize(out.len() + 1162 + TAG_LEN, 0);
     assert_eq!(out.len(), MIN_INITIAL_SIZE);
 
-    // As sent, protected: the first byte's low half and the number are masked.
+    // As sent: the first byte's low half and the packet number are masked.
     let mut sent = hex("c000000001088394c8f03e5157080000449e7b9aec34d1b1c98dd7689fb8ec11d242b123dc9b");
     sent.resize(MIN_INITIAL_SIZE, 0);
     let read = protected(parse_packet(&sent, 0).unwrap());
@@ -52,14 +52,14 @@ fn the_client_initial_of_rfc_9001_a2_has_this_header() {
     assert_eq!((read.token, read.number_offset, read.end, read.fixed_bit), (16..16, 18, MIN_INITIAL_SIZE, true));
     let sample = sample_offset(read.number_offset);
     assert_eq!(sent[sample..sample + SAMPLE_LEN], hex("d1b1c98dd7689fb8ec11d242b123dc9b"));
-    // Mask 437b9aec36 of the appendix, of which the first byte takes four bits.
+    // Mask 437b9aec36 of the appendix; the first byte takes four bits of it.
     assert_eq!(sent[0] ^ (0x43 & 0x0f), 0xc3);
     let clear = read_unprotected(0xc3, &[0, 0, 0, 2]);
     assert_eq!((clear.number_len, clear.truncated, clear.reserved_ok), (4, 2, true));
 }
 
 #[test]
-fn the_server_initial_of_rfc_9001_a3_has_this_header() {
+fn the_server_initial_of_rfc_9001_a3_matches() {
     let header =
         LongHeader { ty: PacketType::Initial, version: VERSION_1, dcid: cid(&[]), scid: cid(&SERVER_CID), token: &[] };
     let mut out = Vec::new();
@@ -68,7 +68,7 @@ fn the_server_initial_of_rfc_9001_a3_has_this_header() {
 }
 
 #[test]
-fn the_retry_of_rfc_9001_a4_is_read_and_written() {
+fn the_retry_of_rfc_9001_a4_round_trips() {
     let packet = hex("ff000000010008f067a5502a4262b5746f6b656e04a265ba2eff4d829058fb3f0f2496ba");
     let expected = Parsed::Retry {
         dcid: ConnectionId::EMPTY,
@@ -85,7 +85,7 @@ fn the_retry_of_rfc_9001_a4_is_read_and_written() {
 }
 
 #[test]
-fn the_short_header_of_rfc_9001_a5_is_read_and_written() {
+fn the_short_header_of_rfc_9001_a5_round_trips() {
     let mut out = Vec::new();
     assert_eq!(emit_short(&ConnectionId::EMPTY, 654_360_564, 3, false, false, true, &mut out), 1);
     assert_eq!(out, hex("4200bff4"));
@@ -100,7 +100,7 @@ fn the_short_header_of_rfc_9001_a5_is_read_and_written() {
 }
 
 #[test]
-fn a_short_header_tells_its_bits() {
+fn the_bits_of_a_short_header_are_parsed() {
     for bits in 0..16_u8 {
         let (key_phase, spin, fixed_bit) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
         let mut out = Vec::new();
@@ -114,7 +114,7 @@ fn a_short_header_tells_its_bits() {
     }
     assert!(!read_unprotected(0x48, &[0; 4]).reserved_ok);
     assert!(!read_unprotected(0xc4, &[0; 4]).reserved_ok);
-    // The reserved bits of one form are other fields of the other.
+    // Reserved bits of one form are other fields in the other form.
     assert!(read_unprotected(0x44, &[0; 4]).reserved_ok);
     assert!(read_unprotected(0xd0, &[0; 4]).reserved_ok);
 }
@@ -132,14 +132,14 @@ fn packets_too_short_to_sample_are_dropped() {
     for (payload_len, fits) in [(18, false), (19, true)] {
         let mut out = Vec::new();
         emit_long(&header, 0, 1, payload_len, true, &mut out);
-        // What follows in the datagram is another packet, not more to sample.
+        // Bytes that follow in the datagram are another packet and must not be sampled.
         out.resize(200, 0);
         assert_eq!(parse_packet(&out, 8).is_ok(), fits, "payload of {payload_len}");
     }
 }
 
 #[test]
-fn coalesced_packets_are_found_one_behind_the_other() {
+fn coalesced_packets_are_parsed_in_order() {
     let mut datagram = Vec::new();
     for ty in [PacketType::Initial, PacketType::Handshake] {
         let header = LongHeader { ty, version: VERSION_1, dcid: cid(&[1; 8]), scid: cid(&[2; 4]), token: b"tok" };
@@ -177,7 +177,7 @@ fn a_length_beyond_the_datagram_is_dropped() {
 }
 
 #[test]
-fn version_1_has_connection_ids_of_at_most_20_bytes_and_others_do_not_care() {
+fn only_version_1_limits_connection_ids_to_20_bytes() {
     for version in [VERSION_1, 0x0a0a_0a0a] {
         let mut packet = vec![0xc0];
         packet.extend_from_slice(&version.to_be_bytes());
@@ -195,7 +195,7 @@ fn version_1_has_connection_ids_of_at_most_20_bytes_and_others_do_not_care() {
 }
 
 #[test]
-fn version_negotiation_lists_at_least_one_whole_version() {
+fn version_negotiation_needs_at_least_one_complete_version() {
     let mut out = Vec::new();
     emit_version_negotiation(&[1; 30], &[], &[1, 0x6b33_43cf], 0x15, &mut out);
     assert_eq!(out[0], 0xd5);
@@ -212,7 +212,7 @@ fn version_negotiation_lists_at_least_one_whole_version() {
 }
 
 #[test]
-fn routing_looks_at_the_destination_only() {
+fn destination_reads_only_the_destination_connection_id() {
     assert_eq!(destination(&[0x40, 1, 2, 3], 2), Some(Destination { dcid: &[1, 2], is_long: false }));
     assert_eq!(destination(&[0x00], 0), Some(Destination { dcid: &[], is_long: false }));
     assert_eq!(destination(&[0x40, 1], 2), None);
@@ -222,7 +222,7 @@ fn routing_looks_at_the_destination_only() {
 }
 
 #[test]
-fn types_know_their_space() {
+fn packet_types_map_to_their_number_space() {
     let spaces = [PacketType::Initial, PacketType::ZeroRtt, PacketType::Handshake, PacketType::OneRtt]
         .map(|ty| ty.space().index());
     assert_eq!(spaces, [0, 2, 1, 2]);
@@ -230,14 +230,14 @@ fn types_know_their_space() {
 
 #[test]
 #[should_panic(expected = "no long header")]
-fn a_long_header_for_1_rtt_is_our_own_bug() {
+fn a_long_header_for_1_rtt_panics() {
     let header = LongHeader { ty: PacketType::OneRtt, version: VERSION_1, dcid: cid(&[]), scid: cid(&[]), token: &[] };
     emit_long(&header, 0, 1, 20, true, &mut Vec::new());
 }
 
 proptest! {
     #[test]
-    fn long_headers_come_back(
+    fn long_headers_round_trip(
         ty in prop::sample::select(vec![PacketType::Initial, PacketType::ZeroRtt, PacketType::Handshake]),
         dcid in vec(any::<u8>(), 0..=20),
         scid in vec(any::<u8>(), 0..=20),
@@ -269,7 +269,7 @@ proptest! {
         prop_assert_eq!(destination(&out, 8), Some(Destination { dcid: &dcid, is_long: true }));
     }
 
-    /// Bits are flipped in a header that is right, so that the deeper fields are reached too.
+    /// Flips bits in a valid header, so that the later fields are reached too.
     #[test]
     fn hostile_packets_never_panic_and_stay_inside_the_datagram(
         mut bytes in vec(any::<u8>(), 0..100),

@@ -1,4 +1,4 @@
-//! Parameters to bytes.
+//! Encoding of transport parameters.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 
@@ -6,14 +6,15 @@ use super::{PreferredAddress, TransportParameters, id};
 use crate::quic::varint::{put_varint, varint_len};
 
 impl TransportParameters {
-    /// Appends the parameters that differ from their defaults, as [`TransportParameters::parse`] reads them back.
+    /// Appends the parameters that differ from their defaults, in the format of
+    /// [`TransportParameters::parse`].
     ///
-    /// `grease` is a parameter without meaning, sent so that peers keep ignoring what they do not know: its ID, which is
-    /// `31 * n + 27` (RFC 9000 §18.1), and its value.
+    /// `grease` is the ID and value of a reserved parameter, sent so that peers keep ignoring
+    /// unknown parameters. Its ID has the form `31 * n + 27` (RFC 9000 §18.1).
     ///
     /// # Panics
     ///
-    /// If a number is above 2^62-1, or the ID of `grease` is not a reserved one.
+    /// If a number is above 2^62-1, or the ID of `grease` is not reserved.
     pub fn emit(&self, out: &mut Vec<u8>, grease: Option<(u64, &[u8])>) {
         let default = Self::default();
         let numbers = [
@@ -33,7 +34,7 @@ impl TransportParameters {
         for (id, value, _) in numbers.into_iter().filter(|(_, value, default)| value != default) {
             put_number(id, value, out);
         }
-        // Here being sent at all is the message, whatever the number.
+        // For these the presence is the signal, so they are sent even if the value is 0.
         let extensions = [
             (id::INITIAL_MAX_PATH_ID, self.initial_max_path_id.map(|path| u64::from(path.0))),
             (id::MIN_ACK_DELAY, self.min_ack_delay_us),

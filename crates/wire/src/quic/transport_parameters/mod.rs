@@ -1,4 +1,4 @@
-//! Transport parameters (RFC 9000 §18): what each side tells the other inside the TLS handshake.
+//! Transport parameters (RFC 9000 §18), which the endpoints exchange in the TLS handshake.
 
 mod emit;
 mod parse;
@@ -40,18 +40,20 @@ mod id {
     pub(super) const MIN_ACK_DELAY: u64 = 0xff04_de1b;
 }
 
-/// One side's transport parameters. What was not sent has its default, as the RFC defines it.
+/// The transport parameters of one endpoint. A parameter that was not sent has the default value of
+/// the RFC.
 #[derive(Debug, Clone, Eq, PartialEq)]
 pub struct TransportParameters {
     /// Server only: the destination connection ID of the client's first Initial packet.
     pub original_destination_connection_id: Option<ConnectionId>,
-    /// Milliseconds of silence until the connection is dropped; 0: never.
+    /// Idle timeout in milliseconds; 0 disables it.
     pub max_idle_timeout_ms: u64,
     /// Server only: the stateless reset token of the handshake's connection ID.
     pub stateless_reset_token: Option<[u8; 16]>,
-    /// Bytes of the largest UDP payload that is worth sending, at least 1200. Default 65527.
+    /// Size in bytes of the largest UDP payload that the endpoint accepts, at least 1200. Default
+    /// 65527.
     pub max_udp_payload_size: u64,
-    /// Bytes that may be sent on the connection. Default 0, as the limits that follow.
+    /// Bytes that may be sent on the connection. Default 0, as for the following limits.
     pub initial_max_data: u64,
     /// Bytes that may be sent on a bidirectional stream opened by the sender of the parameters.
     pub initial_max_stream_data_bidi_local: u64,
@@ -63,33 +65,37 @@ pub struct TransportParameters {
     pub initial_max_streams_bidi: u64,
     /// Unidirectional streams that may be opened, at most 2^60.
     pub initial_max_streams_uni: u64,
-    /// Delays in ACK frames come in units of 2^this microseconds, at most 2^20. Default 3.
+    /// Exponent of the unit of delays in ACK frames: 2^this microseconds. At most 20. Default 3.
     pub ack_delay_exponent: u8,
-    /// Milliseconds that an acknowledgement is delayed at most, below 2^14. Default 25.
+    /// Longest time in milliseconds by which the endpoint delays acknowledgements, below 2^14.
+    /// Default 25.
     pub max_ack_delay_ms: u64,
-    /// Whether the receiver must not move to another address of its own.
+    /// Whether the receiver of the parameters must not migrate to another local address.
     pub disable_active_migration: bool,
-    /// Server only: where the client should move to after the handshake.
+    /// Server only: the address to which the client should migrate after the handshake.
     pub preferred_address: Option<PreferredAddress>,
-    /// Connection IDs that the sender is willing to store, at least 2 (for each path, with multipath). Default 2.
+    /// Number of connection IDs that the endpoint stores (per path with multipath), at least 2.
+    /// Default 2.
     pub active_connection_id_limit: u64,
-    /// The source connection ID of the sender's first Initial packet. Every peer must send it (RFC 9000 §7.3).
+    /// The source connection ID of the endpoint's first Initial packet. Required (RFC 9000 §7.3).
     pub initial_source_connection_id: Option<ConnectionId>,
     /// Server only: the source connection ID of its Retry packet.
     pub retry_source_connection_id: Option<ConnectionId>,
-    /// Bytes of the largest DATAGRAM frame that is accepted, with its type and length; 0: none is (RFC 9221 §3).
+    /// Size in bytes of the largest DATAGRAM frame that is accepted, including type and length; 0
+    /// if none is (RFC 9221 §3).
     pub max_datagram_frame_size: u64,
-    /// Whether packets with the fixed bit 0 are accepted (RFC 9287).
+    /// Whether packets whose fixed bit is 0 are accepted (RFC 9287).
     pub grease_quic_bit: bool,
-    /// `Some` if the sender speaks multipath: the highest path ID that may be used (draft-21 §2.1).
+    /// The highest permitted path ID, `Some` if the endpoint supports multipath (draft-21 §2.1).
     pub initial_max_path_id: Option<PathId>,
-    /// `Some` if the sender accepts ACK_FREQUENCY and IMMEDIATE_ACK: the least microseconds it can delay an acknowledgement,
-    /// at most its `max_ack_delay_ms` (draft-14 §3).
+    /// `Some` if the endpoint supports ACK_FREQUENCY and IMMEDIATE_ACK: the shortest time in
+    /// microseconds by which it can delay an acknowledgement, at most `max_ack_delay_ms` (draft-14
+    /// §3).
     pub min_ack_delay_us: Option<u64>,
 }
 
 impl Default for TransportParameters {
-    /// What a peer that sends no parameter means (RFC 9000 §18.2).
+    /// The values that apply to a peer that sends no parameters (RFC 9000 §18.2).
     fn default() -> Self {
         Self {
             original_destination_connection_id: None,
@@ -117,12 +123,12 @@ impl Default for TransportParameters {
     }
 }
 
-/// Where a server would rather be reached (RFC 9000 §9.6).
+/// An address that the server prefers after the handshake (RFC 9000 §9.6).
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub struct PreferredAddress {
-    /// Its IPv4 address, if it has one.
+    /// The IPv4 address, if there is one.
     pub ipv4: Option<SocketAddrV4>,
-    /// Its IPv6 address, if it has one. Flow label and scope are not sent.
+    /// The IPv6 address, if there is one. Flow label and scope are not sent.
     pub ipv6: Option<SocketAddrV6>,
     /// Connection ID with sequence number 1, of 1 to 20 bytes.
     pub id: ConnectionId,
@@ -130,17 +136,18 @@ pub struct PreferredAddress {
     pub reset_token: [u8; 16],
 }
 
-/// Transport parameters that cannot be accepted. They close the connection with TRANSPORT_PARAMETER_ERROR.
+/// Invalid transport parameters. The peer is at fault; the connection is closed with
+/// TRANSPORT_PARAMETER_ERROR.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub struct TransportParameterError {
-    /// ID of the parameter at fault; `None` if not even the ID could be read.
+    /// ID of the invalid parameter; `None` if the ID could not be read.
     pub id: Option<u64>,
-    /// What is wrong, for people to read.
+    /// A description of the error for people. It is sent in the CONNECTION_CLOSE frame.
     pub reason: &'static str,
 }
 
 impl TransportParameterError {
-    /// How to close the connection: TRANSPORT_PARAMETER_ERROR.
+    /// The error code to close the connection with.
     pub const CODE: ErrorCode = ErrorCode::TRANSPORT_PARAMETER_ERROR;
 }
 

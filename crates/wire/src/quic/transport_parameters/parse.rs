@@ -1,4 +1,4 @@
-//! Bytes to parameters.
+//! Parsing of transport parameters.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 
@@ -7,7 +7,7 @@ use crate::quic::id::{ConnectionId, PathId, Side, StreamId};
 use crate::quic::packet::MIN_INITIAL_SIZE;
 use crate::quic::reader::{Reader, UnexpectedEnd};
 
-/// What is wrong with the parameter at hand.
+/// An error in the parameter being parsed.
 struct Fault(&'static str);
 
 impl From<UnexpectedEnd> for Fault {
@@ -17,29 +17,31 @@ impl From<UnexpectedEnd> for Fault {
 }
 
 impl TransportParameters {
-    /// Reads what the peer, which is `from`, put into its handshake. Parameters that we do not know are ignored
-    /// (RFC 9000 §7.4.2), duplicates of them too: finding those would take memory that grows with the peer's wish.
+    /// Parses the parameters sent by the peer, whose role is `from`. Unknown parameters are ignored
+    /// (RFC 9000 §7.4.2), including repeated ones: detecting the repetition would need memory in
+    /// proportion to the peer's input.
     ///
-    /// Whether the connection IDs are the right ones is for the caller to see (RFC 9000 §7.3), and whether multipath came with
-    /// empty connection IDs.
+    /// The caller must check the connection IDs (RFC 9000 §7.3), and that multipath was not
+    /// negotiated together with zero-length connection IDs.
     ///
     /// # Errors
     ///
-    /// If a parameter comes twice, has a value outside its range or of the wrong length, or is one that only servers send.
+    /// If a parameter appears twice, has a value out of range or of the wrong length, or is
+    /// permitted from servers only.
     pub fn parse(bytes: &[u8], from: Side) -> Result<Self, TransportParameterError> {
         let mut parameters = Self::default();
         let mut seen = 0_u32;
         let mut reader = Reader::new(bytes);
         while !reader.is_empty() {
-            let cut = |id| TransportParameterError { id, reason: "the parameters end inside one" };
-            let id = reader.varint().map_err(|_| cut(None))?;
-            let value = reader.prefixed().map_err(|_| cut(Some(id)))?;
-            let Some(place) = KNOWN.iter().position(|known| *known == id) else { continue };
+            let truncated = |id| TransportParameterError { id, reason: "the parameters end inside one" };
+            let id = reader.varint().map_err(|_| truncated(None))?;
+            let value = reader.prefixed().map_err(|_| truncated(Some(id)))?;
+            let Some(index) = KNOWN.iter().position(|known| *known == id) else { continue };
             let fault = |reason| TransportParameterError { id: Some(id), reason };
-            if seen & 1 << place != 0 {
+            if seen & 1 << index != 0 {
                 return Err(fault("sent twice"));
             }
-            seen |= 1 << place;
+            seen |= 1 << index;
             if from == Side::Client && SERVER_ONLY.contains(&id) {
                 return Err(fault("sent by a client"));
             }
@@ -53,7 +55,7 @@ impl TransportParameters {
         Ok(parameters)
     }
 
-    /// Takes a parameter's value, and leaves in the reader what does not belong to it.
+    /// Sets one parameter. Bytes that do not belong to its value stay in the reader.
     fn set(&mut self, id: u64, value: &mut Reader<'_>) -> Result<(), Fault> {
         match id {
             id::ORIGINAL_DESTINATION_CONNECTION_ID => {
@@ -70,7 +72,7 @@ impl TransportParameters {
             id::INITIAL_MAX_STREAM_DATA_UNI => self.initial_max_stream_data_uni = value.varint()?,
             id::INITIAL_MAX_STREAMS_BIDI => self.initial_max_streams_bidi = stream_count(value)?,
             id::INITIAL_MAX_STREAMS_UNI => self.initial_max_streams_uni = stream_count(value)?,
-            // At most 20, so the cast keeps it whole.
+            // At most 20, so the cast is lossless.
             id::ACK_DELAY_EXPONENT => self.ack_delay_exponent = at_most(20, value, "above 20")? as u8,
             id::MAX_ACK_DELAY => self.max_ack_delay_ms = at_most((1 << 14) - 1, value, "not below 2^14")?,
             id::DISABLE_ACTIVE_MIGRATION => self.disable_active_migration = true,
@@ -85,15 +87,16 @@ impl TransportParameters {
             }
             id::GREASE_QUIC_BIT => self.grease_quic_bit = true,
             id::MIN_ACK_DELAY => self.min_ack_delay_us = Some(value.varint()?),
-            _ => unreachable!("every ID in KNOWN has its arm"),
+            _ => unreachable!("every ID in KNOWN has a match arm"),
         }
         Ok(())
     }
 
-    /// Rules that tie parameters to each other, whatever order they came in.
+    /// Checks rules between parameters, after all were read in any order.
     fn check_together(&self) -> Result<(), TransportParameterError> {
-        // "Endpoints that support this extension MUST treat receipt of a min_ack_delay that is greater than the
-        // max_ack_delay as a connection error of type TRANSPORT_PARAMETER_ERROR" (draft-14 §3).
+        // "Endpoints that support this extension MUST treat receipt of a min_ack_delay that is
+        // greater than the max_ack_delay as a connection error of type TRANSPORT_PARAMETER_ERROR"
+        // (draft-14 §3).
         if self.min_ack_delay_us.is_some_and(|min| min > self.max_ack_delay_ms * 1000) {
             return Err(TransportParameterError { id: Some(id::MIN_ACK_DELAY), reason: "above max_ack_delay" });
         }
@@ -101,7 +104,7 @@ impl TransportParameters {
     }
 }
 
-/// Every parameter we know. The position is the bit that marks it as seen.
+/// The known parameters. The index is the bit that marks a parameter as seen.
 const KNOWN: [u64; 21] = [
     id::ORIGINAL_DESTINATION_CONNECTION_ID,
     id::MAX_IDLE_TIMEOUT,
@@ -146,7 +149,7 @@ fn at_most(max: u64, value: &mut Reader<'_>, reason: &'static str) -> Result<u64
     if number > max { Err(Fault(reason)) } else { Ok(number) }
 }
 
-/// A number of streams: as in MAX_STREAMS, higher ones would have no ID (RFC 9000 §4.6).
+/// A number of streams: as in MAX_STREAMS, at most 2^60 (RFC 9000 §4.6).
 fn stream_count(value: &mut Reader<'_>) -> Result<u64, Fault> {
     at_most(StreamId::COUNT_MAX, value, "more than 2^60 streams")
 }
@@ -165,7 +168,7 @@ fn preferred_address(value: &mut Reader<'_>) -> Result<PreferredAddress, Fault> 
         Some(id) if !id.is_empty() => id,
         _ => return Err(Fault("connection ID not of 1 to 20 bytes")),
     };
-    // A family that the server has no address in is sent as zeros.
+    // An address family that the server does not have is sent as zeros.
     Ok(PreferredAddress {
         ipv4: (!v4.ip().is_unspecified() || v4.port() != 0).then_some(v4),
         ipv6: (!v6.ip().is_unspecified() || v6.port() != 0).then_some(v6),

@@ -13,11 +13,11 @@ fn emitted(parameters: &TransportParameters) -> Vec<u8> {
 }
 
 fn reason(bytes: &[u8], from: Side) -> &'static str {
-    TransportParameters::parse(bytes, from).expect_err("the parameters must be refused").reason
+    TransportParameters::parse(bytes, from).expect_err("the parameters must be rejected").reason
 }
 
 #[test]
-fn nothing_sent_means_the_defaults_of_the_rfc() {
+fn missing_parameters_have_the_defaults_of_the_rfc() {
     let parameters = TransportParameters::parse(&[], Side::Client).unwrap();
     assert_eq!(parameters, TransportParameters::default());
     assert_eq!(parameters.max_udp_payload_size, 65527);
@@ -26,9 +26,9 @@ fn nothing_sent_means_the_defaults_of_the_rfc() {
     assert_eq!(emitted(&parameters), []);
 }
 
-/// Written by hand from RFC 9000 §18.2 and the documents of the extensions.
+/// Written by hand from RFC 9000 §18.2 and the specifications of the extensions.
 #[test]
-fn parameters_look_as_the_documents_number_them() {
+fn parameters_match_the_ids_of_the_specifications() {
     let bytes = [
         &[0x00, 2, 0xa1, 0xa2][..],
         &[0x01, 2, 0x40, 0x80],
@@ -53,7 +53,7 @@ fn parameters_look_as_the_documents_number_them() {
         &[0x3e, 1, 3],
         &[0x6a, 0xb2, 0],
         &[0xc0, 0, 0, 0, 0xff, 0x04, 0xde, 0x1b, 2, 0x43, 0xe8],
-        // 31 * 2 + 27, reserved; then one that nobody defined.
+        // 31 * 2 + 27, reserved; then an undefined one.
         &[0x40, 89, 3, 1, 2, 3],
         &[0x2f, 0],
     ]
@@ -88,13 +88,13 @@ fn parameters_look_as_the_documents_number_them() {
     };
     assert_eq!(TransportParameters::parse(&bytes, Side::Server), Ok(expected.clone()));
     assert_eq!(TransportParameters::parse(&emitted(&expected), Side::Server), Ok(expected));
-    // Every prefix ends inside a parameter, or behind one.
+    // Every prefix ends inside a parameter or at the end of one.
     let whole = (0..bytes.len()).filter(|cut| TransportParameters::parse(&bytes[..*cut], Side::Server).is_ok()).count();
     assert_eq!(whole, 23);
 }
 
 #[test]
-fn values_outside_their_range_are_refused() {
+fn values_outside_their_range_are_rejected() {
     let refused: Vec<(&[u8], &str)> = vec![
         (&[0x03, 2, 0x44, 0xaf], "below 1200"),
         (&[0x08, 8, 0xd0, 0, 0, 0, 0, 0, 0, 1], "more than 2^60 streams"),
@@ -124,7 +124,7 @@ fn values_outside_their_range_are_refused() {
 }
 
 #[test]
-fn values_at_the_end_of_their_range_are_taken() {
+fn values_at_the_end_of_their_range_are_accepted() {
     let taken: [&[u8]; 6] = [
         &[0x03, 2, 0x44, 0xb0],
         &[0x08, 8, 0xd0, 0, 0, 0, 0, 0, 0, 0],
@@ -139,11 +139,11 @@ fn values_at_the_end_of_their_range_are_taken() {
 }
 
 #[test]
-fn acknowledgements_cannot_be_faster_than_their_own_bound() {
+fn min_ack_delay_above_max_ack_delay_is_rejected() {
     let min_of_1000_us: &[u8] = &[0xc0, 0, 0, 0, 0xff, 0x04, 0xde, 0x1b, 2, 0x43, 0xe8];
     let max_of = |ms| [0x0b, 1, ms];
     for (ms, fits) in [(0, false), (1, true)] {
-        // Whichever comes first.
+        // In both orders.
         for bytes in [[min_of_1000_us, &max_of(ms)].concat(), [&max_of(ms), min_of_1000_us].concat()] {
             assert_eq!(TransportParameters::parse(&bytes, Side::Server).is_ok(), fits, "max_ack_delay of {ms} ms");
         }
@@ -151,7 +151,7 @@ fn acknowledgements_cannot_be_faster_than_their_own_bound() {
 }
 
 #[test]
-fn clients_may_not_send_what_is_the_servers() {
+fn server_only_parameters_are_rejected_from_clients() {
     let token = [[0x02, 16].as_slice(), &[0; 16]].concat();
     let preferred = [[0x0d, 42].as_slice(), &[0; 24], &[1, 0xcc], &[0; 16]].concat();
     for bytes in [&[0x00, 0][..], &[0x10, 0], &token, &preferred] {
@@ -161,7 +161,7 @@ fn clients_may_not_send_what_is_the_servers() {
 }
 
 #[test]
-fn a_preferred_address_has_a_connection_id_and_maybe_one_family() {
+fn a_preferred_address_needs_a_connection_id_but_no_address_family() {
     let with_id =
         |len: u8| [[0x0d, 41 + len].as_slice(), &[0; 24], &[len], &vec![7; usize::from(len)], &[0; 16]].concat();
     assert_eq!(reason(&with_id(0), Side::Server), "connection ID not of 1 to 20 bytes");
@@ -180,7 +180,7 @@ fn errors_name_the_parameter() {
 
 #[test]
 #[should_panic(expected = "not an ID reserved for greasing")]
-fn greasing_with_a_real_id_is_our_own_bug() {
+fn greasing_with_an_unreserved_id_panics() {
     TransportParameters::default().emit(&mut Vec::new(), Some((0x04, &[])));
 }
 
@@ -241,7 +241,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn every_set_comes_back(parameters in parameters(), n in 0_u64..1000, value in vec(any::<u8>(), 0..20)) {
+    fn every_parameter_set_round_trips(parameters in parameters(), n in 0_u64..1000, value in vec(any::<u8>(), 0..20)) {
         let mut out = Vec::new();
         parameters.emit(&mut out, Some((31 * n + 27, &value)));
         prop_assert_eq!(TransportParameters::parse(&out, Side::Server), Ok(parameters));

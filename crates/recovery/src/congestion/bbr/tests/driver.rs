@@ -1,4 +1,4 @@
-//! A controller, and acknowledgements as a test wants them.
+//! A controller and the acknowledgements that a test feeds it.
 
 use units::{Duration, Instant, Rate, Rng};
 
@@ -8,10 +8,11 @@ use crate::congestion::{AckEvent, CongestionController, LossEvent};
 use crate::delivery_rate::{LossSample, RateSample};
 
 pub(super) const SEGMENT: u64 = 1200;
-/// 100 Mb/s for 40 ms.
+/// 100 Mb/s times 40 ms.
 pub(super) const BDP: u64 = 500_000;
 
-/// One acknowledgement. The default is a quiet path at its rate, with less than its product in flight.
+/// One acknowledgement. The default is a path at its rate without a queue, with less than its
+/// bandwidth-delay product in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub(super) mbps: u64,
@@ -21,11 +22,11 @@ pub(super) struct Step {
     pub(super) lost: u64,
     pub(super) app_limited: bool,
     pub(super) bytes: u64,
-    /// It does not begin a round.
+    /// Whether it belongs to the current round instead of beginning a new one.
     pub(super) within_round: bool,
 }
 
-pub(super) const QUIET: Step = Step {
+pub(super) const STEADY: Step = Step {
     mbps: 100,
     rtt_ms: 40,
     in_flight: BDP * 9 / 10,
@@ -39,8 +40,8 @@ pub(super) const QUIET: Step = Step {
 pub(super) struct Driver {
     pub(super) bbr: Bbr,
     pub(super) now: Instant,
-    /// Samples of the round trip stay the same. Otherwise each is a nanosecond shorter than the last, so that no probe of
-    /// it is ever due.
+    /// Whether all round-trip samples are equal. Otherwise each is a nanosecond shorter than the
+    /// last, so that no round-trip probe becomes due.
     pub(super) steady_rtt: bool,
     delivered: u64,
     acks: u64,
@@ -58,7 +59,7 @@ impl Driver {
         self.bbr.snapshot().phase
     }
 
-    /// The pacing rate, in Mb/s, rounded to the nearest.
+    /// The pacing rate in Mb/s, rounded to the nearest.
     pub(super) fn pacing_mbps(&self) -> u64 {
         (self.bbr.pacing_rate(&RttEstimator::default()).as_bps() + 500_000) / 1_000_000
     }
@@ -83,15 +84,15 @@ impl Driver {
             app_limited: step.app_limited,
             rtt,
         };
-        self.tell(Some(sample), rtt, step.bytes, step.in_flight, step.app_limited);
+        self.report(Some(sample), rtt, step.bytes, step.in_flight, step.app_limited);
     }
 
     pub(super) fn ack_without_sample(&mut self, bytes: u64) {
         self.now += Duration::from_millis(40);
-        self.tell(None, Duration::from_millis(40), bytes, bytes, false);
+        self.report(None, Duration::from_millis(40), bytes, bytes, false);
     }
 
-    fn tell(&mut self, rate: Option<RateSample>, rtt: Duration, bytes: u64, in_flight: u64, app_limited: bool) {
+    fn report(&mut self, rate: Option<RateSample>, rtt: Duration, bytes: u64, in_flight: u64, app_limited: bool) {
         let mut estimator = RttEstimator::default();
         estimator.update(rtt, Duration::ZERO);
         let event = AckEvent {
@@ -111,7 +112,7 @@ impl Driver {
         (0..count).for_each(|_| self.ack(step));
     }
 
-    /// The window is all used.
+    /// Marks the window as fully used.
     pub(super) fn fill_window(&mut self) {
         let window = self.bbr.window();
         self.bbr.on_sent(self.now, SEGMENT, window);
@@ -128,8 +129,8 @@ impl Driver {
         }
     }
 
-    /// `gaps` packets are lost, each alone. When they were sent, `in_flight` was under way, and `lost` bytes have been lost
-    /// since, themselves included.
+    /// Loses `gaps` packets, each alone. `in_flight` bytes were in flight when they were sent, and
+    /// `lost` bytes have been lost since, including them.
     pub(super) fn lose(&mut self, gaps: u64, in_flight: u64, lost: u64) {
         self.bbr.on_loss(&self.loss_event(gaps * SEGMENT));
         for _ in 0..gaps {
@@ -141,33 +142,34 @@ impl Driver {
                 app_limited: false,
                 new_gap: true,
             };
-            self.bbr.on_row_lost(self.now, &loss);
+            self.bbr.on_run_lost(self.now, &loss);
         }
     }
 
-    /// From nothing to a full path: six rounds that double the rate or nearly so, then three without growth.
+    /// From the start to a full path: six rounds that about double the rate, then three without
+    /// growth.
     pub(super) fn until_drain(&mut self) {
         for mbps in [4, 10, 20, 40, 80, 100, 100, 100] {
-            self.ack(Step { mbps, ..QUIET });
+            self.ack(Step { mbps, ..STEADY });
             assert_eq!(self.phase(), "startup", "at {mbps} Mb/s");
         }
-        self.ack(Step { in_flight: 2 * BDP, ..QUIET });
+        self.ack(Step { in_flight: 2 * BDP, ..STEADY });
         assert_eq!(self.phase(), "drain");
     }
 
     pub(super) fn until_cruise(&mut self) {
         self.until_drain();
-        self.ack(QUIET);
+        self.ack(STEADY);
         assert_eq!(self.phase(), "probe_bw_cruise");
     }
 
-    /// On to another phase by quiet rounds.
+    /// Advances to another phase by rounds without a queue.
     pub(super) fn until(&mut self, phase: &str) {
         for _ in 0..200 {
             if self.phase() == phase {
                 return;
             }
-            self.ack(QUIET);
+            self.ack(STEADY);
         }
         panic!("never in {phase}: {:?}", self.bbr);
     }
@@ -175,7 +177,7 @@ impl Driver {
     pub(super) fn until_up(&mut self) {
         self.until_cruise();
         self.until("probe_bw_refill");
-        self.ack(QUIET);
+        self.ack(STEADY);
         assert_eq!(self.phase(), "probe_bw_up");
     }
 

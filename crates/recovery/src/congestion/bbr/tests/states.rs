@@ -1,8 +1,8 @@
-//! States, without losses.
+//! State transitions without losses.
 
 use units::Duration;
 
-use super::driver::{BDP, Driver, QUIET, SEGMENT, Step};
+use super::driver::{BDP, Driver, SEGMENT, STEADY, Step};
 use crate::congestion::CongestionController;
 
 fn within_percent(value: u64, wanted: u64, percent: u64) -> bool {
@@ -12,8 +12,8 @@ fn within_percent(value: u64, wanted: u64, percent: u64) -> bool {
 #[test]
 fn startup_paces_at_277_percent_and_ends_after_three_flat_rounds() {
     let mut driver = Driver::new(1);
-    driver.ack(Step { mbps: 10, ..QUIET });
-    // 277 % of the bandwidth, less the margin.
+    driver.ack(Step { mbps: 10, ..STEADY });
+    // 277 % of the bandwidth, minus the margin.
     assert_eq!(driver.pacing_mbps(), 27);
     assert!(driver.bbr.in_slow_start());
     let mut driver = Driver::new(1);
@@ -23,57 +23,58 @@ fn startup_paces_at_277_percent_and_ends_after_three_flat_rounds() {
 }
 
 #[test]
-fn rounds_limited_by_the_application_do_not_end_startup_and_do_not_lower_the_rate() {
+fn application_limited_rounds_neither_end_startup_nor_lower_the_rate() {
     let mut driver = Driver::new(1);
-    driver.ack(Step { mbps: 10, ..QUIET });
-    driver.acks(100, Step { mbps: 3, app_limited: true, ..QUIET });
+    driver.ack(Step { mbps: 10, ..STEADY });
+    driver.acks(100, Step { mbps: 3, app_limited: true, ..STEADY });
     assert_eq!((driver.phase(), driver.pacing_mbps()), ("startup", 27));
 }
 
 #[test]
 fn acknowledgements_within_a_round_do_not_count_as_rounds() {
     let mut driver = Driver::new(1);
-    driver.ack(QUIET);
-    driver.acks(20, Step { within_round: true, ..QUIET });
+    driver.ack(STEADY);
+    driver.acks(20, Step { within_round: true, ..STEADY });
     assert_eq!(driver.phase(), "startup");
 }
 
 #[test]
-fn drain_ends_when_the_queue_is_gone_or_after_three_rounds() {
+fn drain_ends_when_the_queue_is_empty_or_after_three_rounds() {
     let mut driver = Driver::new(1);
     driver.until_drain();
-    driver.ack(Step { in_flight: BDP * 11 / 10, ..QUIET });
+    driver.ack(Step { in_flight: BDP * 11 / 10, ..STEADY });
     assert_eq!(driver.phase(), "drain");
-    driver.ack(Step { in_flight: BDP * 99 / 100, ..QUIET });
-    assert_eq!(driver.phase(), "probe_bw_cruise", "through Down, whose goal is reached");
+    driver.ack(Step { in_flight: BDP * 99 / 100, ..STEADY });
+    assert_eq!(driver.phase(), "probe_bw_cruise", "Down ends at once, because the queue is empty");
 
     let mut driver = Driver::new(1);
     driver.until_drain();
-    driver.acks(3, Step { in_flight: 2 * BDP, ..QUIET });
+    driver.acks(3, Step { in_flight: 2 * BDP, ..STEADY });
     assert_eq!(driver.phase(), "drain");
-    driver.ack(Step { in_flight: 2 * BDP, ..QUIET });
+    driver.ack(Step { in_flight: 2 * BDP, ..STEADY });
     assert_eq!(driver.phase(), "probe_bw_down");
 }
 
 #[test]
-fn cruise_sends_as_fast_as_the_path_with_a_window_of_two_products() {
+fn cruise_sends_at_the_path_rate_with_a_window_of_two_bdp() {
     let mut driver = Driver::new(1);
     driver.until_cruise();
-    // Long enough for what Startup saw to come at once to be forgotten.
-    driver.acks(15, Step { bytes: SEGMENT, ..QUIET });
+    // Long enough for the ACK aggregation seen in Startup to expire.
+    driver.acks(15, Step { bytes: SEGMENT, ..STEADY });
     assert_eq!(driver.pacing_mbps(), 99);
     let wanted = 2 * BDP + driver.bbr.aggregation.extra();
     assert!(driver.bbr.window() <= wanted, "{} bytes", driver.bbr.window());
-    driver.acks(10, QUIET);
+    driver.acks(10, STEADY);
     let wanted = 2 * BDP + driver.bbr.aggregation.extra();
     assert!(within_percent(driver.bbr.window(), wanted, 1), "{} bytes, not {wanted}", driver.bbr.window());
 }
 
-/// On a path of 20 segments a Reno flow would lose a packet each 20 rounds, so a probe is due after so many.
+/// On a path of 20 segments a Reno flow would lose a packet every 20 rounds, so a probe is due
+/// after as many rounds.
 #[test]
 fn short_paths_are_probed_after_as_many_rounds_as_they_hold_segments() {
     let mut driver = Driver::new(1);
-    let step = Step { mbps: 5, in_flight: 10_000, ..QUIET };
+    let step = Step { mbps: 5, in_flight: 10_000, ..STEADY };
     driver.acks(5, step);
     assert_eq!(driver.phase(), "probe_bw_cruise");
     let mut rounds = 0;
@@ -81,7 +82,7 @@ fn short_paths_are_probed_after_as_many_rounds_as_they_hold_segments() {
         driver.ack(step);
         rounds += 1;
     }
-    // 5 Mb/s for 40 ms are 25 000 bytes, 20 segments; the count begins with 0 or 1.
+    // 5 Mb/s times 40 ms is 25 000 bytes, 20 segments; the count begins with 0 or 1.
     assert_eq!(driver.phase(), "probe_bw_refill");
     assert!((18..=20).contains(&rounds), "{rounds} rounds");
 }
@@ -92,62 +93,62 @@ fn refill_lasts_one_round_and_up_paces_at_125_percent() {
     driver.until_cruise();
     driver.until("probe_bw_refill");
     assert_eq!(driver.pacing_mbps(), 99);
-    driver.acks(5, Step { within_round: true, ..QUIET });
+    driver.acks(5, Step { within_round: true, ..STEADY });
     assert_eq!(driver.phase(), "probe_bw_refill");
-    driver.ack(QUIET);
+    driver.ack(STEADY);
     assert_eq!((driver.phase(), driver.pacing_mbps()), ("probe_bw_up", 124));
 }
 
 #[test]
-fn up_ends_after_three_flat_rounds_and_goes_on_while_the_rate_grows() {
+fn up_ends_after_three_flat_rounds_and_continues_while_the_rate_grows() {
     let mut driver = Driver::new(1);
     driver.until_up();
     for mbps in [125, 157, 197] {
-        driver.ack(Step { mbps, ..QUIET });
+        driver.ack(Step { mbps, ..STEADY });
         assert_eq!(driver.phase(), "probe_bw_up", "at {mbps} Mb/s");
     }
-    driver.acks(2, Step { mbps: 200, in_flight: 2 * BDP, ..QUIET });
+    driver.acks(2, Step { mbps: 200, in_flight: 2 * BDP, ..STEADY });
     assert_eq!(driver.phase(), "probe_bw_up");
-    driver.ack(Step { mbps: 200, in_flight: 3 * BDP, ..QUIET });
-    // 90 % of 200 Mb/s, less the margin.
+    driver.ack(Step { mbps: 200, in_flight: 3 * BDP, ..STEADY });
+    // 90 % of 200 Mb/s, minus the margin.
     assert_eq!((driver.phase(), driver.pacing_mbps()), ("probe_bw_down", 178));
 }
 
 #[test]
-fn up_goes_on_while_the_application_limits_it() {
+fn up_continues_while_application_limited() {
     let mut driver = Driver::new(1);
     driver.until_up();
-    driver.acks(50, Step { mbps: 20, app_limited: true, ..QUIET });
+    driver.acks(50, Step { mbps: 20, app_limited: true, ..STEADY });
     assert_eq!((driver.phase(), driver.pacing_mbps()), ("probe_bw_up", 124));
 }
 
 #[test]
-fn down_lasts_until_no_more_than_a_product_is_in_flight_or_the_next_probe_is_due() {
+fn down_lasts_until_at_most_one_bdp_is_in_flight_or_the_next_probe_is_due() {
     let mut driver = Driver::new(1);
     driver.until_up();
-    driver.acks(3, Step { in_flight: 2 * BDP, ..QUIET });
+    driver.acks(3, Step { in_flight: 2 * BDP, ..STEADY });
     assert_eq!(driver.phase(), "probe_bw_down");
-    driver.ack(Step { in_flight: BDP * 11 / 10, ..QUIET });
+    driver.ack(Step { in_flight: BDP * 11 / 10, ..STEADY });
     assert_eq!(driver.phase(), "probe_bw_down");
-    driver.ack(QUIET);
+    driver.ack(STEADY);
     assert_eq!(driver.phase(), "probe_bw_cruise");
 
     let mut driver = Driver::new(1);
     driver.until_up();
-    driver.acks(3, Step { in_flight: 2 * BDP, ..QUIET });
+    driver.acks(3, Step { in_flight: 2 * BDP, ..STEADY });
     let from = driver.now;
     while driver.phase() == "probe_bw_down" {
-        driver.ack(Step { in_flight: 2 * BDP, ..QUIET });
+        driver.ack(Step { in_flight: 2 * BDP, ..STEADY });
         assert!(driver.now - from < Duration::from_secs(4));
     }
     assert_eq!(driver.phase(), "probe_bw_refill", "Down was left without Cruise");
 }
 
 #[test]
-fn a_slower_path_is_believed_after_the_second_probe() {
+fn a_slower_path_is_detected_with_the_second_probe() {
     let mut driver = Driver::new(1);
     driver.until_up();
-    let slower = Step { mbps: 60, in_flight: BDP / 2, ..QUIET };
+    let slower = Step { mbps: 60, in_flight: BDP / 2, ..STEADY };
     driver.acks(5, slower);
     assert_eq!(driver.pacing_mbps(), 99, "{}", driver.phase());
     while driver.phase() != "probe_bw_up" {
@@ -164,14 +165,14 @@ fn after_five_seconds_without_a_shorter_round_trip_the_path_is_half_emptied_for_
     driver.until_cruise();
     let from = driver.now;
     while driver.phase() != "probe_rtt" {
-        driver.ack(QUIET);
+        driver.ack(STEADY);
         assert!(driver.now - from < Duration::from_secs(6));
     }
     assert_eq!((driver.bbr.window(), driver.pacing_mbps()), (BDP / 2, 99));
-    driver.acks(3, QUIET);
+    driver.acks(3, STEADY);
     assert_eq!(driver.phase(), "probe_rtt");
-    // Only now is little enough in flight for the 200 ms to begin.
-    let half = Step { mbps: 50, in_flight: BDP / 2, ..QUIET };
+    // Only now is the inflight low enough for the 200 ms to begin.
+    let half = Step { mbps: 50, in_flight: BDP / 2, ..STEADY };
     driver.ack(half);
     let from = driver.now;
     while driver.phase() == "probe_rtt" {
@@ -180,17 +181,18 @@ fn after_five_seconds_without_a_shorter_round_trip_the_path_is_half_emptied_for_
     }
     assert!(driver.now - from > Duration::from_millis(200));
     assert_eq!((driver.phase(), driver.pacing_mbps()), ("probe_bw_cruise", 99));
-    assert!(driver.bbr.window() > BDP, "{} bytes: the window is not back", driver.bbr.window());
+    assert!(driver.bbr.window() > BDP, "{} bytes: the window was not restored", driver.bbr.window());
 }
 
-/// The half rate of the probe is the flow's own doing. What was sent in it stays marked until it is acknowledged.
+/// The probe itself halves the rate. Packets sent during the probe stay marked until they are
+/// acknowledged.
 #[test]
-fn the_slow_samples_of_a_round_trip_probe_do_not_count() {
+fn samples_of_a_round_trip_probe_are_application_limited() {
     let mut driver = Driver::new(1);
     driver.steady_rtt = true;
     driver.until_cruise();
     driver.until("probe_rtt");
-    let half = Step { mbps: 50, in_flight: BDP / 2, ..QUIET };
+    let half = Step { mbps: 50, in_flight: BDP / 2, ..STEADY };
     for _ in 0..8 {
         driver.ack(half);
     }
@@ -201,10 +203,10 @@ fn the_slow_samples_of_a_round_trip_probe_do_not_count() {
 }
 
 #[test]
-fn a_round_trip_probe_in_startup_leads_back_to_startup() {
+fn a_round_trip_probe_in_startup_returns_to_startup() {
     let mut driver = Driver::new(1);
     driver.steady_rtt = true;
-    let step = Step { mbps: 10, app_limited: true, in_flight: 20_000, ..QUIET };
+    let step = Step { mbps: 10, app_limited: true, in_flight: 20_000, ..STEADY };
     for _ in 0..130 {
         driver.ack(step);
         if driver.phase() == "probe_rtt" {
@@ -217,23 +219,23 @@ fn a_round_trip_probe_in_startup_leads_back_to_startup() {
 }
 
 #[test]
-fn a_rest_stands_for_a_round_trip_probe_and_sending_resumes_at_the_path_s_rate() {
+fn an_idle_period_replaces_a_round_trip_probe_and_sending_resumes_at_the_path_rate() {
     let mut driver = Driver::new(1);
     driver.steady_rtt = true;
     driver.until_cruise();
     driver.until("probe_bw_up");
     assert_eq!(driver.pacing_mbps(), 124);
-    let last = Step { in_flight: 0, app_limited: true, within_round: true, ..QUIET };
+    let last = Step { in_flight: 0, app_limited: true, within_round: true, ..STEADY };
     driver.ack(last);
     driver.now += Duration::from_secs(20);
     driver.bbr.on_sent(driver.now, SEGMENT, SEGMENT);
     assert_eq!((driver.phase(), driver.pacing_mbps()), ("probe_bw_up", 99));
-    driver.ack(Step { app_limited: true, ..QUIET });
-    assert_eq!(driver.phase(), "probe_bw_up", "no probe although its time has come");
-    // The window was empty because of losses: that is no rest.
+    driver.ack(Step { app_limited: true, ..STEADY });
+    assert_eq!(driver.phase(), "probe_bw_up", "no probe, although one was due");
+    // The inflight was zero because of losses, which is not an idle period.
     let mut driver = Driver::new(1);
     driver.until_up();
-    driver.ack(Step { in_flight: 0, within_round: true, ..QUIET });
+    driver.ack(Step { in_flight: 0, within_round: true, ..STEADY });
     driver.bbr.on_sent(driver.now, SEGMENT, SEGMENT);
     assert_eq!(driver.pacing_mbps(), 124);
 }

@@ -1,0 +1,115 @@
+//! [`Activity`]: the activities of a driver's processor, for measurements and for simulated
+//! processors.
+
+/// An activity of the driver's processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Activity {
+    /// Between the driver's turns: under `inline`, the application and its calls, otherwise almost
+    /// nothing.
+    Application,
+    /// Processing requests of the application: written chunks, opened streams, flow-control credit.
+    Serve,
+    /// System calls that receive.
+    RecvCall,
+    /// Receive buffers, and finding the connection that a batch belongs to.
+    Route,
+    /// Opening the packets of a batch (parallel) and processing their contents (serial).
+    OpenAbsorb,
+    /// Timers.
+    Timers,
+    /// Passing events and received data to the application, and updating the next deadline.
+    HandOver,
+    /// Planning packets.
+    Plan,
+    /// Copying, encrypting, protecting headers.
+    Seal,
+    /// Reporting a sealed batch as emitted.
+    Report,
+    /// System calls that send, and what the kernel does inside them.
+    SendCall,
+    /// System calls that only check whether a socket is ready.
+    Poll,
+    /// Sleeping, including falling asleep and waking up.
+    Waiting,
+    /// Anything that took longer than an activity can take: the system gave the processor to
+    /// another thread. Between turns it may be the application that was busy with something else.
+    TakenAway,
+}
+
+/// The processors that may run an activity for one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ActivityKind {
+    /// One processor at a time.
+    Serial,
+    /// Any number of processors.
+    Parallel,
+    /// A part of each; see the activity.
+    Both,
+    /// The operating system: one processor a socket.
+    System,
+    /// Nothing runs.
+    Idle,
+}
+
+impl Activity {
+    /// Every activity, in the order of a turn.
+    pub const ALL: [Self; 14] = [
+        Self::Application,
+        Self::Serve,
+        Self::RecvCall,
+        Self::Route,
+        Self::OpenAbsorb,
+        Self::Timers,
+        Self::HandOver,
+        Self::Plan,
+        Self::Seal,
+        Self::Report,
+        Self::SendCall,
+        Self::Poll,
+        Self::Waiting,
+        Self::TakenAway,
+    ];
+
+    /// Its name in files, and in words.
+    const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Application => ("application", "application and its calls"),
+            Self::Serve => ("serve", "take the application's data and wishes"),
+            Self::RecvCall => ("recv_call", "receive system call"),
+            Self::Route => ("route", "buffers, find the connection"),
+            Self::OpenAbsorb => ("open_absorb", "open and absorb"),
+            Self::Timers => ("timers", "timers"),
+            Self::HandOver => ("hand_over", "hand over to the application"),
+            Self::Plan => ("plan", "plan"),
+            Self::Seal => ("seal", "seal"),
+            Self::Report => ("report", "report as emitted"),
+            Self::SendCall => ("send_call", "send system call"),
+            Self::Poll => ("poll", "look for ready sockets"),
+            Self::Waiting => ("waiting", "waiting"),
+            Self::TakenAway => ("taken_away", "the processor was another's"),
+        }
+    }
+
+    /// Its name in files: never changes.
+    pub const fn id(self) -> &'static str {
+        self.names().0
+    }
+
+    /// Its name for people.
+    pub const fn label(self) -> &'static str {
+        self.names().1
+    }
+
+    /// What may run it.
+    pub const fn kind(self) -> ActivityKind {
+        match self {
+            Self::Seal => ActivityKind::Parallel,
+            Self::OpenAbsorb => ActivityKind::Both,
+            Self::RecvCall | Self::SendCall | Self::Poll => ActivityKind::System,
+            Self::Waiting | Self::TakenAway => ActivityKind::Idle,
+            _ => ActivityKind::Serial,
+        }
+    }
+}

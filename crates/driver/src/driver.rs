@@ -1,0 +1,434 @@
+//! [`Driver`]: its turn processes requests, receives, fires timers, reports events and sends.
+//!
+//! Every part of a turn is bounded, and connections are served in turn. Idle connections are not
+//! visited, so the cost of a turn depends on the work and not on the number of connections.
+
+mod admit;
+mod interactive;
+mod jobs;
+mod offloaded;
+mod panic_isolation;
+mod receive;
+mod send;
+mod visit;
+
+use std::sync::Arc;
+
+use units::{Duration, Instant};
+
+pub use self::interactive::INTERACTIVE_MAX;
+use self::interactive::Interactive;
+pub use self::receive::{RECV_BATCHES_MAX, RECV_CALLS_PER_TURN};
+pub use self::send::PLAN_PACKETS_MAX;
+use crate::activity::Activity;
+use crate::entry::ConnectionEntry;
+use crate::env::Env;
+use crate::in_flight::InFlightBatch;
+use crate::inlet::Inlet;
+use crate::offload::Offload;
+use crate::protocol::{Cell, CellOf, Connection, ConnectionKey, EndReason, Protocol};
+use crate::run_queue::RunQueue;
+use crate::shared::Shared;
+use crate::slab::Slab;
+use crate::socket::{LocalSocket, Socket, SocketPlace, SocketSlot};
+use crate::timers::Timers;
+
+/// Limit of timers fired in one turn.
+const TIMERS_PER_TURN: usize = 256;
+
+/// Limit of connections begun for the application in one turn. Each costs a key exchange.
+const CONNECTS_PER_TURN: usize = 16;
+
+/// Limit of the sockets of a driver: a connection stores the sockets it waits for in this many
+/// bits.
+pub const SOCKETS_MAX: usize = 64;
+
+/// Whether a turn sends data that does not fill a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flush {
+    /// It is sent.
+    Now,
+    /// If a full batch of the connection was just sent, the rest waits for the next call, which
+    /// usually brings more data. Otherwise a writer that runs the driver itself would pay a system
+    /// call for every rest.
+    Cork,
+}
+
+/// The work of a turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Connections with requests.
+    pub asked: usize,
+    /// Batches received.
+    pub received: usize,
+    /// Timers fired.
+    pub fired: usize,
+    /// Batches sent.
+    pub sent: usize,
+    /// Connections have more to send than they may in one turn, or [corked](Flush::Cork) data.
+    pub has_more: bool,
+}
+
+/// The limits of a driver.
+#[derive(Debug, Clone, Copy)]
+pub struct DriverLimits {
+    /// Limit of connections from peers that are handshaking or wait to be accepted. Further peers
+    /// get no answer, so that they retry.
+    pub half_open_max: usize,
+    /// Limit of connections, including those that are closing.
+    pub connections_max: usize,
+    /// Limit of the duration of a handshake.
+    pub handshake_timeout: Duration,
+}
+
+/// A socket that the driver serves.
+pub type DriverSocket<E> =
+    LocalSocket<<E as Env>::Protocol, <E as Env>::Socket, Option<InFlightBatch<<E as Env>::Protocol>>>;
+
+/// Where a socket of a driver is served.
+pub enum Place<E: Env> {
+    /// By the driver.
+    Local(DriverSocket<E>),
+    /// By a worker.
+    Offloaded {
+        /// The index of the worker.
+        worker: usize,
+        /// The number of packets that it takes at a time.
+        batch_max: usize,
+    },
+}
+
+type AppOf<E> = <<E as Env>::Protocol as Protocol>::Application;
+
+type Buffers<E> = <<E as Env>::Socket as Socket<<E as Env>::Protocol>>::Buffers;
+
+/// Runs the protocol of all connections over all sockets of one endpoint, or of one of several
+/// drivers of it.
+pub struct Driver<E: Env> {
+    env: E,
+    shared: Arc<Shared<AppOf<E>>>,
+    /// The inlets of all drivers of the endpoint. Empty if this is the only one.
+    inlets: Vec<Arc<Inlet<<E::Protocol as Protocol>::Batch>>>,
+    protocol: E::Protocol,
+    sockets: Vec<SocketSlot<DriverSocket<E>>>,
+    offload: E::Offload,
+    entries: Slab<ConnectionEntry<E::Protocol>>,
+    timers: Timers,
+    /// Connections to be visited, each once.
+    run: RunQueue,
+    interactive: Interactive,
+    buffers: Buffers<E>,
+    limits: DriverLimits,
+    /// The connection that is being processed. A panic is attributed to it.
+    visited: Option<ConnectionKey>,
+    /// Connections with more to send than the crypto pool takes.
+    await_pool: Vec<ConnectionKey>,
+    /// Connections with updates for their receive half that its worker has no space for.
+    await_receiver: Vec<ConnectionKey>,
+    /// Connections whose receive half is detached when the receive worker pauses.
+    detaching: Vec<ConnectionKey>,
+    closes_all: bool,
+    /// Further batches from the socket of the current one are waiting.
+    has_more_arrivals: bool,
+    // Reused from turn to turn, so that the steady state needs no allocation.
+    dirty: Vec<Arc<CellOf<E::Protocol>>>,
+    arrived: Vec<<E::Protocol as Protocol>::Batch>,
+    plan: <E::Protocol as Protocol>::Plan,
+    packets: <E::Protocol as Protocol>::Sealed,
+}
+
+impl<E: Env> Driver<E> {
+    /// Creates a driver of `sockets`, whose local addresses are in `shared`. `inlets` are those of
+    /// all drivers of the endpoint by index, or empty if this is the only one.
+    ///
+    /// # Panics
+    /// If there are more sockets than [`SOCKETS_MAX`], or another number of addresses.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a thing of its own, and there is one caller for each kind of surroundings"
+    )]
+    pub fn new(
+        env: E,
+        shared: Arc<Shared<AppOf<E>>>,
+        inlets: Vec<Arc<Inlet<<E::Protocol as Protocol>::Batch>>>,
+        protocol: E::Protocol,
+        sockets: Vec<Place<E>>,
+        buffers: Buffers<E>,
+        offload: E::Offload,
+        limits: DriverLimits,
+    ) -> Self {
+        assert!(sockets.len() <= SOCKETS_MAX, "{} sockets", sockets.len());
+        assert_eq!(sockets.len(), shared.local_addrs.len(), "an address for each socket");
+        let slot = |(place, local)| {
+            let place = match place {
+                Place::Local(socket) => SocketPlace::Local(Box::new(socket)),
+                Place::Offloaded { worker, batch_max } => SocketPlace::Offloaded { worker, batch_max },
+            };
+            SocketSlot { local, place, waiting: Default::default() }
+        };
+        let sockets = sockets.into_iter().zip(shared.local_addrs.iter().copied()).map(slot).collect();
+        Self {
+            env,
+            shared,
+            inlets,
+            protocol,
+            sockets,
+            offload,
+            entries: Slab::new(limits.connections_max),
+            timers: Timers::default(),
+            run: RunQueue::default(),
+            interactive: Interactive::default(),
+            buffers,
+            limits,
+            visited: None,
+            await_pool: Vec::new(),
+            await_receiver: Vec::new(),
+            detaching: Vec::new(),
+            closes_all: false,
+            has_more_arrivals: false,
+            dirty: Vec::new(),
+            arrived: Vec::new(),
+            plan: Default::default(),
+            packets: Default::default(),
+        }
+    }
+
+    /// Its environment.
+    pub fn env(&self) -> &E {
+        &self.env
+    }
+
+    /// Its environment.
+    pub fn env_mut(&mut self) -> &mut E {
+        &mut self.env
+    }
+
+    /// The state that it shares with its handles.
+    pub fn shared(&self) -> &Arc<Shared<AppOf<E>>> {
+        &self.shared
+    }
+
+    /// The socket with this index, if the driver serves it.
+    pub fn socket(&self, index: usize) -> Option<&DriverSocket<E>> {
+        self.sockets.get(index)?.as_local()
+    }
+
+    /// The socket with this index, if the driver serves it.
+    pub fn socket_mut(&mut self, index: usize) -> Option<&mut DriverSocket<E>> {
+        self.sockets.get_mut(index)?.as_local_mut()
+    }
+
+    /// The number of sockets, including those of workers.
+    pub fn socket_count(&self) -> usize {
+        self.sockets.len()
+    }
+
+    fn do_turn(&mut self, flush: Flush) -> Work {
+        self.env.lap(Activity::Application);
+        let asked = self.take_todo();
+        self.env.lap(Activity::Serve);
+        let sent = self.send_interactive(flush);
+        let received = self.receive();
+        self.env.lap(Activity::Route);
+        let fired = self.fire_timers();
+        self.env.lap(Activity::Timers);
+        self.take_finished(None);
+        let sent = sent + self.visit_scheduled(flush);
+        Work { asked, received, fired, sent, has_more: !self.run.is_empty() }
+    }
+
+    /// When the next turn is due; `now` if there is work.
+    pub fn due_at(&self, now: Instant) -> Option<Instant> {
+        if self.is_busy() { Some(now) } else { self.next_deadline().map(|at| at.max(now)) }
+    }
+
+    /// Whether there is work now.
+    pub fn is_busy(&self) -> bool {
+        let receives = self.offload.has_room_for_arrivals();
+        !self.run.is_empty()
+            || !self.dirty.is_empty()
+            || (receives && self.local_sockets().any(LocalSocket::is_readable))
+            || self.offload.has_work()
+            || (!self.await_receiver.is_empty() && self.offload.has_room_for_updates())
+            || self.shared.has_todo()
+            || self.inlet().is_some_and(|inlet| !inlet.is_empty())
+            || (self.shared.is_stopping() && !self.closes_all)
+    }
+
+    /// The next deadline for which nothing wakes the driver.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let retries = self.local_sockets().filter_map(LocalSocket::retry_at);
+        let others = self.timers.next().into_iter().chain(self.offload.deadline()).chain(self.protocol.poll_timeout());
+        others.chain(retries).min()
+    }
+
+    /// Whether the driver's thread should yield the processor, because background bulk has used it
+    /// while interactive data is expected. Resets the condition.
+    pub fn take_yield_due(&mut self) -> bool {
+        self.interactive.take_yield_due()
+    }
+
+    /// The queue in which other drivers put batches for this one. `None` if there are no others.
+    fn inlet(&self) -> Option<&Inlet<<E::Protocol as Protocol>::Batch>> {
+        self.inlets.get(self.shared.index).map(|inlet| &**inlet)
+    }
+
+    /// The sockets that the driver serves.
+    fn local_sockets(&self) -> impl Iterator<Item = &DriverSocket<E>> {
+        self.sockets.iter().filter_map(SocketSlot::as_local)
+    }
+
+    /// Whether any socket takes packets now.
+    fn socket_has_room(&self, index: usize) -> bool {
+        match &self.sockets[index].place {
+            SocketPlace::Local(socket) => socket.has_room(),
+            SocketPlace::Offloaded { worker, .. } => self.offload.has_room(*worker),
+        }
+    }
+
+    // ── Requests of the application ─────────────────────────────────────────────────────────────────────────────────
+
+    fn take_todo(&mut self) -> usize {
+        // Requests that remain from a turn that was cut short go first.
+        let stopping =
+            if self.dirty.is_empty() { self.shared.take_dirty(&mut self.dirty) } else { self.shared.is_stopping() };
+        let mut asked = 0;
+        while let Some(cell) = self.dirty.pop() {
+            let Some(place) = cell.place().get() else { continue };
+            let now = self.env.now();
+            let Some(entry) = self.entries.get_mut(place.key.0) else { continue };
+            // The key may have been reused for another connection.
+            if Arc::ptr_eq(&entry.cell, &cell) {
+                self.visited = Some(place.key);
+                let served = entry.connection.serve(now);
+                self.visited = None;
+                entry.priority = served.priority.unwrap_or(entry.priority);
+                if served.is_interactive {
+                    self.interactive.note(now, place.key);
+                }
+                self.schedule(place.key);
+                asked += 1;
+            }
+        }
+        if stopping {
+            self.close_all();
+        }
+        for _ in 0..CONNECTS_PER_TURN {
+            let Some(request) = self.shared.pop_connect() else { break };
+            self.connect(request);
+            asked += 1;
+        }
+        asked
+    }
+
+    /// Closes every connection, once.
+    fn close_all(&mut self) {
+        if std::mem::replace(&mut self.closes_all, true) {
+            return;
+        }
+        let now = self.env.now();
+        let keys: Vec<u32> = self.entries.keys().collect();
+        for key in keys {
+            if let Some(entry) = self.entries.get_mut(key) {
+                entry.connection.close(now, EndReason::EndpointClosed);
+            }
+            self.schedule(ConnectionKey(key));
+        }
+    }
+
+    /// Whether all connections are closed and the sockets have taken the last packets.
+    pub fn has_left(&mut self) -> bool {
+        let has_held = self.local_sockets().any(|socket| !socket.has_room());
+        if !self.closes_all || !self.run.is_empty() || has_held {
+            return false;
+        }
+        // A close packet that the system refused is sent after a wait. A connection whose receive
+        // half is detached closes when that has returned.
+        let keys: Vec<u32> = self.entries.keys().collect();
+        let has_left =
+            |entry: &mut ConnectionEntry<E::Protocol>| entry.refused_until.is_none() && !entry.connection.is_detached();
+        if !keys.into_iter().all(|key| self.entries.get_mut(key).is_none_or(has_left)) {
+            return false;
+        }
+        // Checked last because it sends a request to the workers: a batch that waits there for
+        // socket space has not left.
+        self.offload.has_left(self.env.now())
+    }
+
+    // ── Timers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn fire_timers(&mut self) -> usize {
+        let now = self.env.now();
+        for index in 0..self.sockets.len() {
+            let Some(socket) = self.sockets[index].as_local_mut() else { continue };
+            if socket.take_retry_due(now) {
+                self.retry_socket(now, index);
+            }
+        }
+        if self.protocol.poll_timeout().is_some_and(|at| at <= now) {
+            self.protocol.handle_timeout(now);
+            self.send_replies(now);
+        }
+        let mut fired = 0;
+        while fired < TIMERS_PER_TURN
+            && let Some(key) = self.timers.pop_due(now)
+        {
+            fired += 1;
+            let Some(entry) = self.entries.get_mut(key) else { continue };
+            entry.deadline = None;
+            self.visited = Some(ConnectionKey(key));
+            if entry.handshake_until.is_some_and(|until| until <= now) {
+                entry.handshake_until = None;
+                let last_send_error = entry.last_send_error.clone();
+                entry.connection.close(now, EndReason::HandshakeTimedOut { last_send_error });
+            } else {
+                entry.connection.handle_timeout(now);
+            }
+            self.visited = None;
+            self.schedule(ConnectionKey(key));
+        }
+        fired
+    }
+
+    /// Queues a connection for a visit, unless it is queued.
+    fn schedule(&mut self, key: ConnectionKey) {
+        if let Some(entry) = self.entries.get_mut(key.0)
+            && !std::mem::replace(&mut entry.is_scheduled, true)
+        {
+            self.run.push(entry.priority, key);
+        }
+    }
+
+    /// Removes a connection.
+    fn forget(&mut self, key: ConnectionKey) {
+        let Some(mut entry) = self.entries.remove(key.0) else { return };
+        self.timers.replace(key.0, entry.deadline, None);
+        self.protocol.update_routes(key, &mut entry.connection);
+        let now = self.env.now();
+        entry.connection.lose_receive_half(now, EndReason::EndpointClosed);
+        // Has no effect if the handles have ended already.
+        entry.connection.end(now, EndReason::EndpointClosed);
+    }
+}
+
+/// No handle may wait for a driver that is gone, for whatever reason.
+impl<E: Env> Drop for Driver<E> {
+    fn drop(&mut self) {
+        let keys: Vec<u32> = self.entries.keys().collect();
+        for key in keys {
+            if !std::thread::panicking() {
+                self.forget(ConnectionKey(key));
+            } else if let Some(mut entry) = self.entries.remove(key) {
+                // If there are other drivers, the endpoint continues.
+                let is_last = self.inlets.len() <= 1;
+                entry.connection.abandon(if is_last { EndReason::EndpointClosed } else { EndReason::ProcessorGone });
+            }
+        }
+        if let Some(inlet) = self.inlet() {
+            inlet.close();
+        }
+        for request in self.shared.mark_stopped() {
+            request.cell.refuse(EndReason::EndpointClosed);
+        }
+    }
+}

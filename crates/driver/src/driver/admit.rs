@@ -1,0 +1,152 @@
+//! How connections begin, and how packets are answered that belong to none.
+
+use std::sync::Arc;
+
+use units::Instant;
+
+use super::Driver;
+use crate::entry::ConnectionEntry;
+use crate::env::Env;
+use crate::offload::Offload;
+use crate::protocol::{Begun, Cell, CellOf, Connection, ConnectionKey, EndReason, Place, Protocol};
+use crate::shared::{ConnectRequest, Entered};
+use crate::socket::SocketPlace;
+
+type BatchOf<E> = <<E as Env>::Protocol as Protocol>::Batch;
+
+impl<E: Env> Driver<E> {
+    /// Begins a connection for the application.
+    pub(super) fn connect(&mut self, request: ConnectRequest<<E::Protocol as Protocol>::Application>) {
+        let ConnectRequest { cell, connect, socket } = request;
+        let _told = TellOnPanic { cell: &*cell, panicked_before: std::thread::panicking() };
+        let refusal = match self.socket_for(&cell, socket) {
+            _ if self.closes_all => EndReason::EndpointClosed,
+            Err(refusal) => refusal,
+            Ok(socket) => match self.shared.common.enter(self.limits.connections_max) {
+                None => EndReason::TooMany,
+                Some(entered) => {
+                    let now = self.env.now();
+                    if let Some(connection) = self.protocol.connect(now, connect, &cell, socket) {
+                        self.install(now, connection, Arc::clone(&cell), entered, socket);
+                    }
+                    return;
+                }
+            },
+        };
+        cell.refuse(refusal);
+    }
+
+    /// The socket a connection begins at: the one that is `wanted`, or the first of its address
+    /// family. One whose worker is gone does not count, and one whose worker does not answer is
+    /// better than none.
+    fn socket_for(&self, cell: &CellOf<E::Protocol>, wanted: Option<usize>) -> Result<usize, EndReason> {
+        let is_v4 = cell.remote().is_ipv4();
+        let is_gone = |index: usize| self.sockets[index].worker().is_some_and(|worker| self.offload.is_gone(worker));
+        let is_well = |index: usize| self.sockets[index].worker().is_none_or(|worker| self.offload.is_well(worker));
+        let suits =
+            |index: &usize| wanted.map_or(self.sockets[*index].local.is_ipv4() == is_v4, |wanted| *index == wanted);
+        let suited: Vec<usize> = (0..self.sockets.len()).filter(suits).collect();
+        let live = || suited.iter().copied().filter(|index| !is_gone(*index));
+        let none = if suited.is_empty() { EndReason::NoSocket } else { EndReason::ProcessorGone };
+        live().find(|index| is_well(*index)).or_else(|| live().next()).ok_or(none)
+    }
+
+    /// A batch that may begin a peer's connection.
+    pub(super) fn admit(&mut self, socket: usize, batch: BatchOf<E>) {
+        let waiting = self.shared.common.half_open_count() + self.shared.accepted_len();
+        let refuses = self.closes_all || waiting >= self.limits.half_open_max;
+        let entered = self.shared.common.enter(self.limits.connections_max).filter(|_| !refuses);
+        let Some(entered) = entered else {
+            // Not answered: the peer tries again, and an attacker gets nothing for its packet.
+            tracing::debug!(socket, "no room for another connection");
+            return;
+        };
+        let now = self.env.now();
+        let may_be_foreign = self.inlets.len() > 1;
+        match self.protocol.accept(now, &self.shared, socket, batch, may_be_foreign) {
+            Begun::Connection(connection, cell) => self.install(now, connection, cell, entered, socket),
+            Begun::Reply(mut packets) => self.send_reply(now, socket, &mut packets),
+            Begun::Foreign(batch) => self.pass_on(socket, batch),
+            Begun::Nothing => {}
+        }
+    }
+
+    fn install(
+        &mut self,
+        now: Instant,
+        connection: <E::Protocol as Protocol>::Connection,
+        cell: Arc<CellOf<E::Protocol>>,
+        entered: Entered<<E::Protocol as Protocol>::Application>,
+        socket: usize,
+    ) {
+        let mut local = self.sockets[socket].local;
+        if let Some(ip) = connection.local_ip() {
+            local.set_ip(ip);
+        }
+        let mut entry: ConnectionEntry<E::Protocol> = ConnectionEntry::new(connection, Arc::clone(&cell), entered);
+        entry.handshake_until = Some(now + self.limits.handshake_timeout);
+        entry.half_open = entry.connection.is_accepted().then(|| self.shared.common.half_open());
+        let key = self.entries.insert(entry).expect("the table holds as many as may enter");
+        let place = Place { key: ConnectionKey(key), local };
+        assert!(cell.place().set(place).is_ok(), "a cell belongs to one connection");
+        // At once: the rest of the batch that began it may belong to it.
+        self.update_routes(place.key);
+        // The application may have asked for something, such as the end, before there was a place
+        // to look for it.
+        if let Some(entry) = self.entries.get_mut(key) {
+            let served = entry.connection.serve(now);
+            entry.priority = served.priority.unwrap_or(entry.priority);
+        }
+        self.schedule(place.key);
+    }
+
+    pub(super) fn update_routes(&mut self, key: ConnectionKey) {
+        if let Some(entry) = self.entries.get_mut(key.0) {
+            self.protocol.update_routes(key, &mut entry.connection);
+        }
+    }
+
+    /// Answers packets that belong to no connection.
+    pub(super) fn reply(&mut self, socket: usize, batch: &BatchOf<E>) {
+        let mut packets = std::mem::take(&mut self.packets);
+        let now = self.env.now();
+        if self.protocol.reply(now, socket, batch, &mut packets) && self.socket_has_room(socket) {
+            self.send_reply(now, socket, &mut packets);
+        }
+        self.packets = packets;
+    }
+
+    /// The protocol's own packets that have become due.
+    pub(super) fn send_replies(&mut self, now: Instant) {
+        let mut packets = std::mem::take(&mut self.packets);
+        while let Some(socket) = self.protocol.poll_reply(now, &mut packets) {
+            self.send_reply(now, socket, &mut packets);
+        }
+        self.packets = packets;
+    }
+
+    fn send_reply(&mut self, now: Instant, socket: usize, packets: &mut <E::Protocol as Protocol>::Sealed) {
+        match &mut self.sockets[socket].place {
+            // The peer asks again if it is lost.
+            SocketPlace::Local(socket) if socket.has_room() => drop(socket.send(now, packets, || None)),
+            SocketPlace::Local(_) => {}
+            SocketPlace::Offloaded { worker, .. } => self.offload.reply(*worker, socket, packets),
+        }
+    }
+}
+
+/// The application's session may panic while the connection belongs only to the caller that
+/// waits for it.
+struct TellOnPanic<'a, C: Cell> {
+    cell: &'a C,
+    /// A turn may run while a thread unwinds for reasons of its own.
+    panicked_before: bool,
+}
+
+impl<C: Cell> Drop for TellOnPanic<'_, C> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.panicked_before {
+            self.cell.refuse(EndReason::EndpointClosed);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Work on what connections have absorbed: done here, or by the pool.
+
+use std::sync::Arc;
+
+use super::Driver;
+use crate::activity::Activity;
+use crate::env::Env;
+use crate::in_flight::ConnectionRef;
+use crate::offload::{Direction, JobOutput, Offload, PathFlow};
+use crate::protocol::{Connection, ConnectionKey, Job, Protocol};
+
+/// Jobs of one connection that are begun in one visit.
+const JOBS_PER_VISIT: usize = 16;
+
+type JobOf<E> = <<E as Env>::Protocol as Protocol>::Job;
+
+impl<E: Env> Driver<E> {
+    /// Begins what a connection has to do after its serial step. All but the last job may go to
+    /// others, so that what comes alone is never offloaded.
+    pub(super) fn run_jobs(&mut self, key: ConnectionKey) {
+        let mut next = self.poll_job(key);
+        let mut begun = 0;
+        while let Some(job) = next {
+            begun += 1;
+            next = if begun < JOBS_PER_VISIT { self.poll_job(key) } else { None };
+            self.begin_job(key, job, next.is_some());
+        }
+        if begun >= JOBS_PER_VISIT {
+            // There may be more.
+            self.schedule(key);
+        }
+    }
+
+    fn poll_job(&mut self, key: ConnectionKey) -> Option<JobOf<E>> {
+        self.entries.get_mut(key.0)?.connection.poll_job()
+    }
+
+    /// A job is done by another processor if it `may` be and one has room, otherwise here.
+    fn begin_job(&mut self, key: ConnectionKey, job: JobOf<E>, may: bool) {
+        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        if !self.offload.opens() {
+            let mut output = self.offload.spare_output();
+            job.run(&mut output);
+            entry.connection.finish_job(self.env.now(), &job, &mut output);
+            self.offload.keep_output(output);
+            return self.env.lap(Activity::OpenAbsorb);
+        }
+        let flow = PathFlow { key, path: 0, direction: Direction::Up };
+        let connection = ConnectionRef { key, cell: Arc::clone(&entry.cell) };
+        let mut job = Arc::new(job);
+        if may {
+            match self.offload.run(self.env.now(), flow, &connection, job) {
+                Ok(()) => return self.env.lap(Activity::Route),
+                Err(refused) => job = refused,
+            }
+        }
+        let mut output = self.offload.spare_output();
+        job.run(&mut output);
+        let now = self.env.now();
+        if let Err((job, mut output)) = self.offload.queue_run(now, flow, &connection, job, output) {
+            entry.connection.finish_job(now, &job, &mut output);
+            self.offload.keep_output(output);
+        }
+        self.env.lap(Activity::OpenAbsorb);
+    }
+
+    /// A job has its turn. A job without an output was lost with its worker, and is done here: if
+    /// it panics again, its connection ends.
+    pub(super) fn finish_job(
+        &mut self,
+        connection: &ConnectionRef<E::Protocol>,
+        job: &JobOf<E>,
+        output: Option<JobOutput<E::Protocol>>,
+    ) {
+        let key = connection.key;
+        if self.entry_of(connection).is_some() {
+            let visited = self.visited.replace(key);
+            let mut output = output.unwrap_or_else(|| {
+                let mut output = self.offload.spare_output();
+                job.run(&mut output);
+                output
+            });
+            let now = self.env.now();
+            if let Some(entry) = self.entry_of(connection) {
+                entry.connection.finish_job(now, job, &mut output);
+            }
+            self.visited = visited;
+            self.offload.keep_output(output);
+        }
+        self.env.lap(Activity::OpenAbsorb);
+        self.schedule(key);
+    }
+}

@@ -1,0 +1,273 @@
+//! What workers bring: reports about packets they send, batches that arrived at their sockets,
+//! receive halves that they have.
+
+use super::Driver;
+use crate::activity::Activity;
+use crate::env::Env;
+use crate::in_flight::InFlightBatch;
+use crate::offload::{Arrival, Offload, ReceiveHalfEvent, SendReport};
+use crate::protocol::{Batch, Connection, ConnectionKey, EndReason, Protocol, SocketsLost};
+
+/// Updates of receive halves taken at a time: all that their ring holds.
+const UPDATES_MAX: usize = 512;
+
+impl<E: Env> Driver<E> {
+    /// Takes what workers bring in this turn; how many batches and updates those were.
+    pub(super) fn receive_from_workers(&mut self) -> usize {
+        self.take_reports();
+        let updates = self.take_half_events();
+        self.offload.begin_arrivals();
+        updates + self.take_arrivals()
+    }
+
+    fn take_arrivals(&mut self) -> usize {
+        let mut received = 0;
+        while let Some(arrival) = self.offload.poll_arrival(self.env.now()) {
+            // Reports first, of all workers: an acknowledgement may come on another path than what
+            // it is about. And the receive half that a batch is for may have come back before it.
+            self.take_reports();
+            self.take_half_events();
+            match arrival {
+                Arrival::Batch { socket, batch, has_more } => {
+                    received += 1;
+                    self.has_more_arrivals = has_more;
+                    self.deliver(socket, batch);
+                }
+                Arrival::Opened { worker, opened, batch, has_more } => {
+                    received += 1;
+                    self.has_more_arrivals = has_more;
+                    self.absorb_leased(worker, opened, batch);
+                }
+                Arrival::Lost { worker, is_gone, unsent } => self.on_worker_lost(worker, is_gone, unsent),
+                Arrival::Back { worker } => self.schedule_waiting_for(worker),
+                Arrival::ReceiverLost => self.on_receiver_lost(),
+            }
+        }
+        received
+    }
+
+    /// Takes what workers say about what they were given to send.
+    pub(super) fn take_reports(&mut self) {
+        while let Some(report) = self.offload.poll_report() {
+            match report {
+                SendReport::Emitted { batch, at, follows_refusal, worker } => {
+                    if let Some(entry) = self.entry_of(&batch.connection) {
+                        entry.connection.handle_emitted(at, &batch.contents);
+                        if !follows_refusal {
+                            entry.on_taken();
+                        }
+                        self.schedule(batch.connection.key);
+                    }
+                    self.schedule_waiting_for(worker);
+                }
+                SendReport::EmittedLate { batch, at } => {
+                    if let Some(entry) = self.entry_of(&batch.connection) {
+                        entry.connection.handle_emitted(at, &batch.contents);
+                        self.schedule(batch.connection.key);
+                    }
+                }
+                SendReport::Refused { batch, at, error } => self.on_late_refusal(at, &batch, &error),
+            }
+        }
+    }
+
+    /// A batch that a worker opened with what it was leased.
+    fn absorb_leased(
+        &mut self,
+        worker: usize,
+        opened: InFlightBatch<E::Protocol, Box<<E::Protocol as Protocol>::OpenJob>>,
+        batch: <E::Protocol as Protocol>::Batch,
+    ) {
+        let InFlightBatch { connection, contents: mut job } = opened;
+        let key = connection.key;
+        let now = self.env.now();
+        self.env.lap(Activity::Route);
+        let len_bytes = batch.len_bytes();
+        // The route may have gone meanwhile, and the connection with it.
+        let is_routed = self.protocol.leads_to(&batch, key);
+        if is_routed && self.entry_of(&connection).is_some() {
+            self.visited = Some(key);
+            if let Some(entry) = self.entry_of(&connection) {
+                entry.connection.absorb_leased(now, &mut job, batch);
+            }
+            self.visited = None;
+            self.schedule(key);
+            self.tell_of_interactive(key, len_bytes);
+        }
+        self.offload.return_job(worker, job);
+        self.env.lap(Activity::OpenAbsorb);
+    }
+
+    /// A worker has room again: those that waited for its sockets go first, in their order.
+    fn schedule_waiting_for(&mut self, worker: usize) {
+        for index in 0..self.sockets.len() {
+            if self.sockets[index].worker() == Some(worker) && self.socket_has_room(index) {
+                self.schedule_waiting(index);
+            }
+        }
+    }
+
+    /// The paths of a worker are as good as dead: others carry what they were given. A connection
+    /// without another path ends.
+    fn on_worker_lost(&mut self, worker: usize, is_gone: bool, unsent: Vec<InFlightBatch<E::Protocol>>) {
+        let now = self.env.now();
+        tracing::error!(worker = worker + 1, is_gone, "a worker does not answer: its paths count as dead");
+        if is_gone {
+            let gone = self.sockets.iter_mut().filter(|slot| slot.worker() == Some(worker));
+            gone.for_each(|slot| slot.waiting.clear());
+        }
+        for batch in unsent {
+            if let Some(entry) = self.entry_of(&batch.connection) {
+                entry.connection.handle_unsent(&batch.contents);
+                self.schedule(batch.connection.key);
+            }
+        }
+        let keys: Vec<u32> = self.entries.keys().collect();
+        for key in keys {
+            let Some(entry) = self.entries.get_mut(key) else { continue };
+            let (sockets, offload) = (&self.sockets, &self.offload);
+            let lost = SocketsLost {
+                is_lost: &|index| sockets[index].worker() == Some(worker),
+                is_served: &|index| {
+                    sockets[index].worker().is_none_or(|other| other != worker && !offload.is_gone(other))
+                },
+                is_gone,
+            };
+            if entry.connection.handle_sockets_lost(now, &lost) {
+                self.schedule(ConnectionKey(key));
+            }
+        }
+    }
+
+    // ── Receive halves on the worker that receives ───────────────────────────────────────────────────────────────────
+
+    /// Takes what receive halves have for the rest of their connections: to be known before a plan
+    /// is made. How many updates that were.
+    pub(super) fn take_half_events(&mut self) -> usize {
+        let mut taken = 0;
+        for _ in 0..UPDATES_MAX {
+            let Some(event) = self.offload.poll_half_event() else { break };
+            let now = self.env.now();
+            match event {
+                ReceiveHalfEvent::Report { connection, mut report } => {
+                    taken += 1;
+                    let visited = self.visited.replace(connection.key);
+                    if let Some(entry) = self.entry_of(&connection) {
+                        entry.connection.handle_report(now, &mut report);
+                        self.schedule(connection.key);
+                        self.offload.return_report(report);
+                    }
+                    self.visited = visited;
+                }
+                ReceiveHalfEvent::Paused => self.detach_all(),
+                ReceiveHalfEvent::Quiet { connection } => {
+                    if let Some(entry) = self.entry_of(&connection).filter(|entry| entry.connection.is_detached()) {
+                        entry.connection.note_quiet();
+                        self.schedule(connection.key);
+                    }
+                }
+                ReceiveHalfEvent::Returned { key, half } => self.attach(key, half),
+                ReceiveHalfEvent::Broken { connection } => {
+                    if let Some(entry) = self.entry_of(&connection) {
+                        entry.connection.lose_receive_half(now, EndReason::ProcessorGone);
+                        self.schedule(connection.key);
+                    }
+                }
+            }
+            self.env.lap(Activity::OpenAbsorb);
+        }
+        taken
+    }
+
+    /// A receive half is back.
+    fn attach(&mut self, key: ConnectionKey, half: <E::Protocol as Protocol>::ReceiveHalf) {
+        let now = self.env.now();
+        // Its connection may have panicked meanwhile, and the key may be another's.
+        let Some(entry) = self.entries.get_mut(key.0).filter(|entry| entry.connection.owns(&half)) else { return };
+        self.visited = Some(key);
+        let deferred = entry.connection.attach(now, half);
+        self.visited = None;
+        self.schedule(key);
+        for (socket, batch) in deferred {
+            self.deliver(socket, batch);
+        }
+    }
+
+    /// Lets the receive half of a connection go to the worker that receives, if that is where it
+    /// belongs. Not at once: batches of it are on their way here, so the worker pauses until they
+    /// have come.
+    pub(super) fn wish_to_detach(&mut self, key: ConnectionKey) {
+        if !self.offload.takes_receive_halves() {
+            return;
+        }
+        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        let now = self.env.now();
+        if !entry.connection.take_detach_wish(now) {
+            return;
+        }
+        if self.detaching.is_empty() {
+            self.offload.pause(now);
+        }
+        self.detaching.push(key);
+    }
+
+    /// The worker that receives pauses: what it had received is taken, and all receive halves go
+    /// that are to.
+    fn detach_all(&mut self) {
+        self.offload.begin_all_arrivals();
+        self.take_arrivals();
+        let now = self.env.now();
+        for key in std::mem::take(&mut self.detaching) {
+            // What is to be said about what has arrived is said while that is here.
+            self.visited = Some(key);
+            self.tell(key);
+            self.visited = None;
+            if !self.offload.takes_receive_halves() {
+                continue;
+            }
+            let entry = self.entries.get_mut(key.0).filter(|entry| !entry.connection.is_detached());
+            if let Some(half) = entry.and_then(|entry| entry.connection.detach()) {
+                self.offload.detach(now, key, half);
+            }
+        }
+        self.offload.resume(now);
+        self.offload.wake();
+    }
+
+    /// Tells a detached receive half what there is for it. False if that found no room: nothing may
+    /// be sent then that the peer may answer.
+    pub(super) fn update_receive_half(&mut self, key: ConnectionKey) -> bool {
+        let Some(entry) = self.entries.get_mut(key.0).filter(|entry| entry.connection.has_detached_half()) else {
+            // Or it takes what there is with it when it is back.
+            return true;
+        };
+        if !self.offload.has_room_for_updates() {
+            if !self.await_receiver.contains(&key) {
+                self.await_receiver.push(key);
+            }
+            return false;
+        }
+        let now = self.env.now();
+        self.offload.update_receive_half(now, key, &mut entry.connection);
+        true
+    }
+
+    /// The worker that receives has died: connections whose receive half it had end, the others go
+    /// on here.
+    fn on_receiver_lost(&mut self) {
+        let now = self.env.now();
+        tracing::error!("the worker that receives does not answer: connections whose receive half it has end");
+        for slot in &mut self.sockets {
+            if let Some(socket) = slot.as_local_mut().filter(|socket| !socket.receives) {
+                socket.receive_here();
+            }
+        }
+        let keys: Vec<u32> = self.entries.keys().collect();
+        for key in keys {
+            if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.connection.is_detached()) {
+                entry.connection.lose_receive_half(now, EndReason::ProcessorGone);
+                self.schedule(ConnectionKey(key));
+            }
+        }
+    }
+}

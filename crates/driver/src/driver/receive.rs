@@ -1,0 +1,179 @@
+//! Receiving: batches from sockets, from other drivers and from workers go to their connections.
+
+use std::sync::Arc;
+
+use super::Driver;
+use crate::activity::Activity;
+use crate::env::Env;
+use crate::in_flight::ConnectionRef;
+use crate::inlet::MisroutedBatch;
+use crate::offload::{Direction, Offload, PathFlow};
+use crate::protocol::{Batch, Connection, ConnectionKey, OpenJob, Protocol, Route};
+
+/// Batches that one call to a socket brings at most.
+pub const RECV_BATCHES_MAX: usize = 16;
+
+/// Calls to one socket in one turn: with batches of 64 KiB at most 2 MiB, well under a millisecond
+/// of work.
+pub const RECV_CALLS_PER_TURN: usize = 2;
+
+/// Batches taken from other drivers in one turn.
+const MISROUTED_PER_TURN: usize = 32;
+
+type BatchOf<E> = <<E as Env>::Protocol as Protocol>::Batch;
+
+impl<E: Env> Driver<E> {
+    /// Takes what has arrived; how many batches that were.
+    pub(super) fn receive(&mut self) -> usize {
+        let mut received = 0;
+        if !self.offload.has_room_for_arrivals() {
+            return received;
+        }
+        for index in 0..self.sockets.len() {
+            let Some(socket) = self.sockets[index].as_local_mut() else { continue };
+            if !socket.take_readable() {
+                continue;
+            }
+            for _ in 0..RECV_CALLS_PER_TURN {
+                if !self.sockets[index].as_local().is_some_and(|socket| socket.is_readable()) {
+                    break;
+                }
+                received += self.receive_from(index);
+            }
+        }
+        for _ in 0..MISROUTED_PER_TURN {
+            let Some((MisroutedBatch { socket, batch }, has_more)) = self.inlet().and_then(|inlet| inlet.pop()) else {
+                break;
+            };
+            self.has_more_arrivals = has_more;
+            received += 1;
+            self.deliver(socket, batch);
+        }
+        received + self.receive_from_workers()
+    }
+
+    /// One call to a socket.
+    fn receive_from(&mut self, index: usize) -> usize {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        let Some(socket) = self.sockets[index].as_local_mut() else { return 0 };
+        self.env.lap(Activity::Route);
+        socket.receive(&mut self.buffers, &mut arrived);
+        self.env.lap(Activity::RecvCall);
+        self.env.note_received(&arrived);
+        let count = arrived.len();
+        if count > 0 {
+            // An acknowledgement may come here of what a worker has sent.
+            self.take_reports();
+        }
+        let mut left = count;
+        for batch in arrived.drain(..) {
+            left -= 1;
+            self.has_more_arrivals = left > 0;
+            self.deliver(index, batch);
+        }
+        self.arrived = arrived;
+        count
+    }
+
+    /// Gives the packets of a batch to their connections.
+    pub(super) fn deliver(&mut self, socket: usize, mut batch: BatchOf<E>) {
+        // Receive offload joins what comes from one address, and two connections may share one:
+        // then each gets a copy of its part.
+        while batch.len_bytes() > 0 {
+            let (len_bytes, route) = self.protocol.route(&batch);
+            if len_bytes == batch.len_bytes() {
+                return self.deliver_to(route, socket, batch);
+            }
+            let front = batch.split_front(len_bytes);
+            self.deliver_to(route, socket, front);
+        }
+    }
+
+    fn deliver_to(&mut self, route: Route, socket: usize, batch: BatchOf<E>) {
+        match route {
+            Route::Known(key) => self.absorb(key, socket, batch),
+            Route::Begins => self.admit(socket, batch),
+            Route::Reply => self.reply(socket, &batch),
+            Route::Unknown => self.pass_on(socket, batch),
+        }
+    }
+
+    /// Packets of no connection of this driver may be another driver's.
+    pub(super) fn pass_on(&self, socket: usize, batch: BatchOf<E>) {
+        let count = self.inlets.len();
+        if count <= 1 {
+            return;
+        }
+        if let Some(index) = self.protocol.shard_of(&batch, count).filter(|index| *index != self.shared.index) {
+            self.inlets[index].push(MisroutedBatch { socket, batch });
+        }
+    }
+
+    /// A batch of one connection is opened and absorbed, here or with the help of the pool.
+    fn absorb(&mut self, key: ConnectionKey, socket: usize, batch: BatchOf<E>) {
+        if self.offload.opens() {
+            return self.open_in_pool(key, socket, batch);
+        }
+        if let Some(worker) = self.sockets[socket].worker()
+            && let Some(entry) = self.entries.get_mut(key.0)
+        {
+            // It asks the application's session for keys.
+            self.visited = Some(key);
+            self.offload.lease(worker, key, &mut entry.connection, &batch);
+            self.visited = None;
+        }
+        let now = self.env.now();
+        let len_bytes = batch.len_bytes();
+        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        entry.connection.note_arrived(len_bytes);
+        if entry.connection.is_detached() {
+            entry.connection.defer(socket, batch);
+            return self.schedule(key);
+        }
+        self.env.lap(Activity::Route);
+        self.visited = Some(key);
+        entry.connection.absorb(now, socket, batch);
+        self.visited = None;
+        self.env.lap(Activity::OpenAbsorb);
+        self.schedule(key);
+        self.tell_of_interactive(key, len_bytes);
+    }
+
+    /// A batch is opened by another processor if one has room and more follow, so that what comes
+    /// alone is never offloaded. Otherwise it is opened here.
+    fn open_in_pool(&mut self, key: ConnectionKey, socket: usize, mut batch: BatchOf<E>) {
+        // What is done makes room for more: one call to a socket brings more batches than the pool
+        // may have.
+        self.take_finished(None);
+        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        let now = self.env.now();
+        let len_bytes = batch.len_bytes();
+        self.env.lap(Activity::Route);
+        let mut job = self.offload.spare_job();
+        self.visited = Some(key);
+        if entry.connection.begin_open(now, socket, &batch, &mut job) {
+            let flow = PathFlow { key, path: job.path(), direction: Direction::In };
+            let connection = ConnectionRef { key, cell: Arc::clone(&entry.cell) };
+            if self.has_more_arrivals {
+                match self.offload.open(now, flow, &connection, job, batch) {
+                    Ok(()) => return self.visited = None,
+                    Err(refused) => (job, batch) = refused,
+                }
+            }
+            job.open(&mut batch);
+            if let Err((mut job, batch)) = self.offload.queue_opened(now, flow, &connection, job, batch) {
+                let now = self.env.now();
+                entry.connection.absorb_opened(now, &mut job, batch);
+                self.offload.keep_job(job);
+                self.schedule(key);
+            }
+        } else {
+            self.offload.keep_job(job);
+            entry.connection.absorb(now, socket, batch);
+            self.schedule(key);
+        }
+        self.visited = None;
+        self.env.lap(Activity::OpenAbsorb);
+        self.tell_of_interactive(key, len_bytes);
+    }
+}

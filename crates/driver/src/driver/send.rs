@@ -1,0 +1,346 @@
+//! Sending: plans are made, sealed here or elsewhere, and leave through their sockets.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use units::Instant;
+
+use super::{Driver, Flush};
+use crate::activity::Activity;
+use crate::entry::ConnectionEntry;
+use crate::env::Env;
+use crate::in_flight::{ConnectionRef, InFlightBatch, Receipt};
+use crate::offload::{Direction, Finished, Offload, PathFlow};
+use crate::protocol::{Connection, ConnectionKey, Plan, Protocol};
+use crate::socket::{SendError, Sent, Socket, SocketPlace};
+
+/// Batches a connection may send before the next one has its turn: at most 256 packets.
+pub(super) const PLANS_PER_VISIT: usize = 4;
+
+/// Packets of a plan, at most: what the largest segmented send takes.
+pub const PLAN_PACKETS_MAX: usize = 64;
+
+/// What a visit left.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Nothing to send.
+    Nothing,
+    /// More to send than its turn allowed, or a tail that is [corked](Flush::Cork).
+    More,
+    /// More to send than the sockets take.
+    NoRoom,
+}
+
+impl<E: Env> Driver<E> {
+    /// Makes and sends plans of a connection, so many at most.
+    pub(super) fn send_plans(&mut self, key: ConnectionKey, flush: Flush, plans_max: usize) -> (usize, Left) {
+        let Some(entry) = self.entries.get_mut(key.0) else { return (0, Left::Nothing) };
+        if entry.refused_until.is_some_and(|until| until > self.env.now()) {
+            return (0, Left::Nothing);
+        }
+        // The wait is over, whether there is something to send or not: a deadline in the past would
+        // fire for ever.
+        entry.refused_until = None;
+        if let Some(sealers) = self.offload.sealers() {
+            return self.send_through_pool(key, plans_max, sealers);
+        }
+        let mut sent = 0;
+        // The last plan was as full as its socket takes, and so many packets that are.
+        let mut was_full = None;
+        for _ in 0..plans_max {
+            if let Some(packets_max) = was_full.filter(|_| flush == Flush::Cork)
+                && self.has_only_a_tail(key, packets_max)
+            {
+                return (sent, Left::More);
+            }
+            if let Err(left) = self.make_plan(key) {
+                return (sent, left);
+            }
+            sent += 1;
+            let packets_max = self.plan.socket().map_or(PLAN_PACKETS_MAX, |index| self.batch_max(index));
+            was_full = self.plan.is_full(packets_max).then_some(packets_max);
+            if let Some(worker) = self.plan.socket().and_then(|index| self.sockets[index].worker()) {
+                self.send_by_worker(key, worker);
+                continue;
+            }
+            let is_background = self.plan.is_background();
+            let (index, receipt) = (self.plan.socket(), receipt_of::<E>(&self.plan));
+            let mut packets = std::mem::take(&mut self.packets);
+            self.plan.seal_once(&mut packets);
+            let goes_on = self.emit(key, index, &receipt, &mut packets);
+            self.packets = packets;
+            if !goes_on {
+                return (sent, Left::Nothing);
+            }
+            if is_background && self.interactive.wants_pause(self.env.now()) {
+                break;
+            }
+        }
+        (sent, Left::More)
+    }
+
+    /// Packets that a socket takes at a time.
+    fn batch_max(&self, index: usize) -> usize {
+        match &self.sockets[index].place {
+            SocketPlace::Local(socket) => socket.socket.batch_max().min(PLAN_PACKETS_MAX),
+            SocketPlace::Offloaded { batch_max, .. } => *batch_max,
+        }
+    }
+
+    /// Plans of a connection that any processor of the pool seals: all but the last of a visit by
+    /// others if they have room.
+    fn send_through_pool(&mut self, key: ConnectionKey, mut plans_max: usize, sealers: usize) -> (usize, Left) {
+        let mut planned = 0;
+        let mut kept: Option<Arc<<E::Protocol as Protocol>::Plan>> = None;
+        let left = loop {
+            // What became due meanwhile goes first, and makes room. Whether workers have room is
+            // known from their reports.
+            self.take_reports();
+            self.take_finished(Some(key));
+            if self.offload.is_full() {
+                if self.offload.make_room() {
+                    continue;
+                }
+                if !self.await_pool.contains(&key) {
+                    self.await_pool.push(key);
+                }
+                break Left::Nothing;
+            }
+            if planned >= plans_max * sealers {
+                break Left::More;
+            }
+            if let Err(left) = self.make_plan(key) {
+                break left;
+            }
+            planned += 1;
+            if self.plan.is_background() && self.interactive.wants_pause(self.env.now()) {
+                // One for each processor.
+                plans_max = 1;
+            }
+            if let Some(worker) = self.plan.socket().and_then(|index| self.sockets[index].worker()) {
+                self.send_by_worker(key, worker);
+                continue;
+            }
+            let plan = Arc::new(std::mem::replace(&mut self.plan, self.offload.spare_plan()));
+            if let Some(plan) = kept.replace(plan) {
+                self.seal_plan(key, plan, true);
+            }
+        };
+        if let Some(plan) = kept {
+            self.seal_plan(key, plan, false);
+        }
+        (planned, left)
+    }
+
+    /// A plan is sealed by another processor if it `may` be and one has room, otherwise here.
+    fn seal_plan(&mut self, key: ConnectionKey, mut plan: Arc<<E::Protocol as Protocol>::Plan>, may: bool) {
+        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        let flow = PathFlow { key, path: plan.path(), direction: Direction::Out };
+        let connection = ConnectionRef { key, cell: Arc::clone(&entry.cell) };
+        if may {
+            let now = self.env.now();
+            match self.offload.seal(now, flow, &connection, plan) {
+                Ok(()) => return self.env.lap(Activity::Route),
+                Err(refused) => plan = refused,
+            }
+        }
+        let mut packets = self.offload.spare_packets();
+        plan.seal(&mut packets);
+        self.env.lap(Activity::Seal);
+        let has_room = plan.socket().is_none_or(|index| self.socket_has_room(index));
+        let now = self.env.now();
+        if let Err((plan, mut packets)) = self.offload.queue_sealed(now, flow, &connection, plan, packets, has_room) {
+            self.emit(key, plan.socket(), &receipt_of::<E>(&plan), &mut packets);
+            self.offload.keep_sealed(plan, packets);
+        }
+    }
+
+    /// The plan goes to the worker that serves its socket.
+    fn send_by_worker(&mut self, key: ConnectionKey, worker: usize) {
+        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        let now = self.env.now();
+        let connection = ConnectionRef { key, cell: Arc::clone(&entry.cell) };
+        self.offload.send(now, worker, connection, &mut self.plan);
+        self.env.lap(Activity::Route);
+    }
+
+    fn has_only_a_tail(&mut self, key: ConnectionKey, packets_max: usize) -> bool {
+        self.entries.get_mut(key.0).is_some_and(|entry| entry.connection.has_only_a_tail(packets_max))
+    }
+
+    /// Fills the plan with what a connection may send now.
+    ///
+    /// # Errors
+    /// If that is nothing, what it waits for.
+    fn make_plan(&mut self, key: ConnectionKey) -> Result<(), Left> {
+        let Some(entry) = self.entries.get_mut(key.0) else { return Err(Left::Nothing) };
+        let is_full = Cell::new(false);
+        let (sockets, offload) = (&self.sockets, &self.offload);
+        let room = |index: usize| {
+            let (has_room, batch_max) = match &sockets[index].place {
+                SocketPlace::Local(socket) => (socket.has_room(), socket.socket.batch_max()),
+                SocketPlace::Offloaded { worker, batch_max } => (offload.has_room(*worker), *batch_max),
+            };
+            is_full.set(is_full.get() || !has_room);
+            if has_room { batch_max } else { 0 }
+        };
+        let is_planned = entry.connection.poll_plan(self.env.now(), &room, &mut self.plan);
+        self.env.lap(Activity::Plan);
+        match is_planned {
+            true => Ok(()),
+            false if is_full.get() => Err(Left::NoRoom),
+            false => Err(Left::Nothing),
+        }
+    }
+
+    /// Sealed packets leave. False if the connection may send no more for now.
+    fn emit(
+        &mut self,
+        key: ConnectionKey,
+        socket: Option<usize>,
+        receipt: &Receipt<E::Protocol>,
+        packets: &mut <E::Protocol as Protocol>::Sealed,
+    ) -> bool {
+        let Some(entry) = self.entries.get_mut(key.0) else { return false };
+        let now = self.env.now();
+        self.env.lap(Activity::Seal);
+        self.env.note_sent(packets);
+        // Before the system call, so that no acknowledgement can overtake the report.
+        entry.connection.handle_emitted(now, receipt);
+        let Some(index) = socket else { return true };
+        self.env.lap(Activity::Report);
+        let Some(socket) = self.sockets[index].as_local_mut() else { return true };
+        let cell = &entry.cell;
+        let owner = || Some(InFlightBatch::new(ConnectionRef { key, cell: Arc::clone(cell) }, receipt.clone()));
+        // Not the connection's fault if this panics.
+        let visited = self.visited.take();
+        let outcome = socket.send(now, packets, owner);
+        self.visited = visited;
+        self.env.lap(Activity::SendCall);
+        match outcome {
+            Sent::Taken => {
+                entry.on_taken();
+                true
+            }
+            Sent::Lost(error) => on_not_emitted::<E>(entry, now, receipt, &error),
+        }
+    }
+
+    /// Goes on, in order, with what the pool has done; `only` for this connection, if one is given.
+    pub(super) fn take_finished(&mut self, only: Option<ConnectionKey>) {
+        if self.offload.sealers().is_none() {
+            return;
+        }
+        // Not the fault of the connection that is visited if this panics.
+        let visited = self.visited.take();
+        self.offload.collect(self.env.now());
+        self.visited = visited;
+        loop {
+            let (sockets, offload) = (&self.sockets, &mut self.offload);
+            let has_room = |index: usize| sockets[index].as_local().is_none_or(|socket| socket.has_room());
+            let Some(finished) = offload.poll_finished(only, &has_room) else { break };
+            match finished {
+                Finished::Sealed { connection, plan, packets } => {
+                    let key = connection.key;
+                    if self.entry_of(&connection).is_some() {
+                        let visited = self.visited.replace(key);
+                        let mut packets = packets.unwrap_or_else(|| {
+                            let mut packets = self.offload.spare_packets();
+                            plan.seal(&mut packets);
+                            packets
+                        });
+                        self.emit(key, plan.socket(), &receipt_of::<E>(&plan), &mut packets);
+                        self.visited = visited;
+                        self.offload.keep_sealed(plan, packets);
+                    }
+                    self.schedule(key);
+                }
+                Finished::Opened { connection, mut job, batch } => {
+                    let (key, now) = (connection.key, self.env.now());
+                    let visited = self.visited.replace(key);
+                    if let Some(entry) = self.entry_of(&connection) {
+                        entry.connection.absorb_opened(now, &mut job, batch);
+                    }
+                    self.visited = visited;
+                    self.offload.keep_job(job);
+                    self.env.lap(Activity::OpenAbsorb);
+                    self.schedule(key);
+                }
+                Finished::Lost { key } => self.schedule(key),
+                Finished::Ran { connection, job, output } => self.finish_job(&connection, &job, output),
+            }
+        }
+        if !self.await_pool.is_empty() && !self.offload.is_full() {
+            std::mem::take(&mut self.await_pool).into_iter().for_each(|key| self.schedule(key));
+        }
+    }
+
+    /// A socket may have room again.
+    pub(super) fn retry_socket(&mut self, now: Instant, index: usize) {
+        // It leaves now, not when it was planned: round trips are measured from here.
+        let held = self.sockets[index].as_local().and_then(|socket| socket.held().cloned()).flatten();
+        if let Some(batch) = &held
+            && let Some(entry) = self.entry_of(&batch.connection)
+        {
+            entry.connection.handle_emitted(now, &batch.contents);
+        }
+        let refused = self.sockets[index].as_local_mut().and_then(|socket| socket.retry(now));
+        if let Some((Some(batch), error)) = refused {
+            self.on_late_refusal(now, &batch, &error);
+        }
+        if self.socket_has_room(index) {
+            self.schedule_waiting(index);
+        }
+    }
+
+    /// A batch that waited for room will never leave.
+    pub(super) fn on_late_refusal(&mut self, now: Instant, batch: &InFlightBatch<E::Protocol>, error: &SendError) {
+        if let Some(entry) = self.entry_of(&batch.connection) {
+            tracing::debug!(%error, "a batch that waited for room was lost");
+            on_not_emitted::<E>(entry, now, &batch.contents, error);
+            self.schedule(batch.connection.key);
+        }
+    }
+
+    /// Those that waited for a socket go first, in their order.
+    pub(super) fn schedule_waiting(&mut self, index: usize) {
+        while let Some(key) = self.sockets[index].waiting.pop_front() {
+            // The key may have passed on to another connection, whose visit does no harm.
+            if let Some(entry) = self.entries.get_mut(key.0) {
+                entry.awaits_room &= !(1 << index);
+                self.schedule(key);
+            }
+        }
+    }
+
+    /// This connection, if it is there still.
+    pub(super) fn entry_of(
+        &mut self,
+        connection: &ConnectionRef<E::Protocol>,
+    ) -> Option<&mut ConnectionEntry<E::Protocol>> {
+        self.entries.get_mut(connection.key.0).filter(|entry| Arc::ptr_eq(&entry.cell, &connection.cell))
+    }
+}
+
+fn receipt_of<E: Env>(plan: &<E::Protocol as Protocol>::Plan) -> Receipt<E::Protocol> {
+    <E::Protocol as Protocol>::Connection::receipt(plan)
+}
+
+/// The system took a batch that did not leave, which is not the network's doing and so no loss: the
+/// same content is planned again. True if that may be now.
+pub(super) fn on_not_emitted<E: Env>(
+    entry: &mut ConnectionEntry<E::Protocol>,
+    now: Instant,
+    receipt: &Receipt<E::Protocol>,
+    error: &SendError,
+) -> bool {
+    let goes_on = entry.connection.handle_not_emitted(now, receipt, error);
+    if !goes_on || *error != SendError::TooLarge {
+        entry.last_send_error = Some(error.to_string());
+    }
+    if !goes_on {
+        tracing::debug!(%error, "a batch was lost");
+        entry.on_refused(now);
+    }
+    goes_on
+}

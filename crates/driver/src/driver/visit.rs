@@ -1,0 +1,120 @@
+//! Visiting connections: routes, events, plans, deadlines.
+
+use super::send::{Left, PLANS_PER_VISIT};
+use super::{Driver, Flush};
+use crate::activity::Activity;
+use crate::env::Env;
+use crate::offload::Offload;
+use crate::protocol::{Connection, ConnectionKey};
+
+/// Connections visited in one turn.
+const VISITS_PER_TURN: usize = 64;
+
+impl<E: Env> Driver<E> {
+    /// Visits the connections that have something to say or to send, in turn. Returns the batches
+    /// sent.
+    pub(super) fn visit_scheduled(&mut self, flush: Flush) -> usize {
+        let mut sent = 0;
+        if self.offload.has_room_for_updates() {
+            // Those that found no room for an update are visited again.
+            std::mem::take(&mut self.await_receiver).into_iter().for_each(|key| self.schedule(key));
+        }
+        for _ in 0..self.run.len().min(VISITS_PER_TURN) {
+            // What is to be acknowledged, and what was, is known before a plan is made, and what
+            // others have sealed goes first.
+            self.take_half_events();
+            if self.offload.sealers().is_some() {
+                self.take_reports();
+                self.take_finished(None);
+            }
+            let Some(key) = self.run.pop() else { break };
+            if let Some(entry) = self.entries.get_mut(key.0) {
+                entry.is_scheduled = false;
+            }
+            sent += self.visit(key, flush, PLANS_PER_VISIT);
+        }
+        self.offload.wake();
+        self.env.lap(Activity::HandOver);
+        let now = self.env.now();
+        for slot in &mut self.sockets {
+            if let Some(socket) = slot.as_local_mut() {
+                socket.flush(now);
+            }
+        }
+        self.env.lap(Activity::SendCall);
+        sent
+    }
+
+    /// Lets a connection say what it has to say, and send so many batches.
+    pub(super) fn visit(&mut self, key: ConnectionKey, flush: Flush, plans_max: usize) -> usize {
+        self.visited = Some(key);
+        let sent = self.do_visit(key, flush, plans_max);
+        self.visited = None;
+        sent
+    }
+
+    fn do_visit(&mut self, key: ConnectionKey, flush: Flush, plans_max: usize) -> usize {
+        self.update_routes(key);
+        self.run_jobs(key);
+        self.tell(key);
+        self.wish_to_detach(key);
+        if let Some(entry) = self.entries.get_mut(key.0) {
+            // Events may have woken the application, and brought in what it wrote since.
+            entry.connection.apply_limits();
+        }
+        self.env.lap(Activity::HandOver);
+        if !self.update_receive_half(key) {
+            return 0;
+        }
+        let (sent, left) = self.send_plans(key, flush, plans_max);
+        // Planning may have ended streams or changed routes.
+        self.update_routes(key);
+        self.tell(key);
+        self.update_receive_half(key);
+        let Some(entry) = self.entries.get_mut(key.0) else { return sent };
+        if entry.connection.is_over() && !entry.connection.is_detached() {
+            self.forget(key);
+            return sent;
+        }
+        let timeout =
+            entry.connection.poll_timeout().into_iter().chain(entry.handshake_until).chain(entry.refused_until).min();
+        self.timers.replace(key.0, entry.deadline, timeout);
+        entry.deadline = timeout;
+        match left {
+            Left::Nothing => {}
+            Left::More => self.schedule(key),
+            // Visited all the same when something arrives: only sending has to wait.
+            Left::NoRoom => self.await_room(key),
+        }
+        sent
+    }
+
+    /// Puts a connection into the queues of the sockets that are full. One whose worker is gone
+    /// never has room again.
+    fn await_room(&mut self, key: ConnectionKey) {
+        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        for (index, slot) in self.sockets.iter_mut().enumerate() {
+            let is_full = match slot.worker() {
+                Some(worker) => !self.offload.has_room(worker) && !self.offload.is_gone(worker),
+                None => slot.as_local().is_some_and(|socket| !socket.has_room()),
+            };
+            if is_full && entry.awaits_room & 1 << index == 0 {
+                entry.awaits_room |= 1 << index;
+                slot.waiting.push_back(key);
+            }
+        }
+    }
+
+    /// Tells the application what happened.
+    pub(super) fn tell(&mut self, key: ConnectionKey) {
+        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        let env = &self.env;
+        let told = entry.connection.tell(&|| env.now());
+        if told.is_established || told.is_over {
+            (entry.handshake_until, entry.half_open) = (None, None);
+        }
+        if told.is_established && entry.connection.is_accepted() {
+            self.shared.push_accepted(entry.cell.clone());
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Batches that arrived at the socket of another driver of the same endpoint.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::task::Waker;
+
+use crate::sync::lock;
+
+/// Batches that were not taken yet, at most: 16 MiB. More are dropped, as the network would.
+const MISROUTED_MAX: usize = 256;
+
+/// A batch that arrived at the socket of this number of another driver.
+pub(crate) struct MisroutedBatch<B> {
+    pub(crate) socket: usize,
+    pub(crate) batch: B,
+}
+
+/// Where other drivers of an endpoint put batches that belong to a driver's connections.
+pub struct Inlet<B> {
+    waker: Waker,
+    queue: Mutex<Queue<B>>,
+}
+
+struct Queue<B> {
+    batches: VecDeque<MisroutedBatch<B>>,
+    is_closed: bool,
+}
+
+impl<B> Inlet<B> {
+    /// The inlet of the driver that `waker` wakes.
+    pub fn new(waker: Waker) -> Self {
+        Self { waker, queue: Mutex::new(Queue { batches: VecDeque::new(), is_closed: false }) }
+    }
+
+    /// Passes a batch to the driver; it is lost if too many wait, or if the driver is gone.
+    pub(crate) fn push(&self, misrouted: MisroutedBatch<B>) {
+        {
+            let mut queue = lock(&self.queue);
+            if queue.is_closed || queue.batches.len() >= MISROUTED_MAX {
+                return;
+            }
+            queue.batches.push_back(misrouted);
+        }
+        self.waker.wake_by_ref();
+    }
+
+    /// The next batch, and whether the one after it arrived at the same socket.
+    pub(crate) fn pop(&self) -> Option<(MisroutedBatch<B>, bool)> {
+        let mut queue = lock(&self.queue);
+        let misrouted = queue.batches.pop_front()?;
+        let has_more = queue.batches.front().is_some_and(|next| next.socket == misrouted.socket);
+        Some((misrouted, has_more))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.queue).batches.is_empty()
+    }
+
+    /// The driver is gone.
+    pub(crate) fn close(&self) {
+        let mut queue = lock(&self.queue);
+        queue.is_closed = true;
+        queue.batches.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_come_out_in_order_up_to_a_bound_and_not_after_the_end() {
+        let inlet = Inlet::new(Waker::noop().clone());
+        for number in 0..MISROUTED_MAX + 7 {
+            inlet.push(MisroutedBatch { socket: number / 2, batch: number });
+        }
+        for number in 0..MISROUTED_MAX {
+            let (misrouted, has_more) = inlet.pop().expect("as many as there may be");
+            assert_eq!((misrouted.batch, has_more), (number, number % 2 == 0));
+        }
+        assert!(inlet.pop().is_none() && inlet.is_empty());
+        inlet.close();
+        inlet.push(MisroutedBatch { socket: 0, batch: 0 });
+        assert!(inlet.is_empty());
+    }
+}

@@ -1,0 +1,499 @@
+//! [`Offload`]: the driver's interface to other processors.
+//!
+//! The driver offloads work and takes results at fixed points of its turn:
+//!
+//! | point of the turn | offloaded | taken |
+//! |---|---|---|
+//! | before and between received batches | | [reports](Offload::poll_report) of sent packets, [reports](Offload::poll_half_event) of receive halves |
+//! | receiving | batches to [open](Offload::open), [leases](Offload::lease) | [arrivals](Offload::poll_arrival), batches that were [opened](Offload::poll_finished) |
+//! | before each visit of a connection | | updates of receive halves |
+//! | beginning of a visit | [jobs](Offload::run) on what was absorbed | |
+//! | a visit | plans to [seal](Offload::seal) and to [send](Offload::send), [updates](Offload::update_receive_half) for the receive half | what is [finished](Offload::poll_finished) of the visited connection |
+//! | between visits | | what is finished of all connections: sealed and opened batches, jobs |
+//! | end of the turn | a [wake-up](Offload::wake) | |
+//!
+//! Visiting one connection never sends for another.
+
+use std::sync::Arc;
+
+use units::Instant;
+
+use crate::in_flight::{ConnectionRef, InFlightBatch};
+use crate::protocol::{ConnectionKey, Job, Protocol};
+use crate::socket::SendError;
+
+/// The destination of a batch or a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Packets to be sent.
+    Out,
+    /// Received packets, for the serial part.
+    In,
+    /// Data that the serial part has absorbed, for the application.
+    Up,
+}
+
+/// One direction of a path of a connection. Batches of a flow are kept in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathFlow {
+    /// The connection.
+    pub key: ConnectionKey,
+    /// The ID of the path; zero if the protocol has single-path connections, and for jobs.
+    pub path: u64,
+    /// The direction.
+    pub direction: Direction,
+}
+
+/// A worker's report about packets that it sends.
+pub enum SendReport<P: Protocol> {
+    /// Packets are being sent.
+    Emitted {
+        /// The packets.
+        batch: InFlightBatch<P>,
+        /// The time.
+        at: Instant,
+        /// The system refused the packets before them: the connection still waits.
+        follows_refusal: bool,
+        /// The worker, which may have space again.
+        worker: usize,
+    },
+    /// Packets that were reported as sent but waited for socket space are being sent.
+    EmittedLate {
+        /// The packets.
+        batch: InFlightBatch<P>,
+        /// The time.
+        at: Instant,
+    },
+    /// Packets that were reported as sent will not be sent.
+    Refused {
+        /// The packets.
+        batch: InFlightBatch<P>,
+        /// The time of the error.
+        at: Instant,
+        /// The error.
+        error: SendError,
+    },
+}
+
+/// An event of the workers that serve sockets.
+pub enum Arrival<P: Protocol> {
+    /// A batch was received from one of their sockets.
+    Batch {
+        /// The socket.
+        socket: usize,
+        /// The batch.
+        batch: P::Batch,
+        /// Another batch from this socket follows.
+        has_more: bool,
+    },
+    /// A batch was received and opened with a lease.
+    Opened {
+        /// The worker, to which the job is returned.
+        worker: usize,
+        /// The job that opened it, and its connection.
+        opened: InFlightBatch<P, Box<P::OpenJob>>,
+        /// The batch.
+        batch: P::Batch,
+        /// Another batch from the same socket follows.
+        has_more: bool,
+    },
+    /// A worker with sockets does not respond: its paths are unusable until it
+    /// [responds](Self::Back).
+    Lost {
+        /// The worker.
+        worker: usize,
+        /// It has ended. Otherwise it hangs.
+        is_gone: bool,
+        /// Plans that it has not reported as sent, if it has ended.
+        unsent: Vec<InFlightBatch<P>>,
+    },
+    /// A worker responds again.
+    Back {
+        /// The worker.
+        worker: usize,
+    },
+    /// The receive worker does not respond: its receive halves are lost, and the driver receives
+    /// from now on.
+    ReceiverLost,
+}
+
+/// The result of a job of `P`.
+pub type JobOutput<P> = <<P as Protocol>::Job as Job>::Output;
+
+/// Work that the crypto pool has finished.
+pub enum Finished<P: Protocol> {
+    /// A plan has its turn to be sent.
+    Sealed {
+        /// The connection.
+        connection: ConnectionRef<P>,
+        /// The plan.
+        plan: Arc<P::Plan>,
+        /// The packets. `None` if its worker is late or has failed: the driver seals the plan.
+        packets: Option<P::Sealed>,
+    },
+    /// A batch was opened.
+    Opened {
+        /// The connection.
+        connection: ConnectionRef<P>,
+        /// The job that opened it.
+        job: Box<P::OpenJob>,
+        /// The batch.
+        batch: P::Batch,
+    },
+    /// A batch to be opened is lost.
+    Lost {
+        /// The connection.
+        key: ConnectionKey,
+    },
+    /// A job is next in its flow.
+    Ran {
+        /// The connection.
+        connection: ConnectionRef<P>,
+        /// The job.
+        job: Arc<P::Job>,
+        /// Its result. `None` if its worker is late or has failed: the driver runs the job.
+        output: Option<JobOutput<P>>,
+    },
+}
+
+/// An event of a receive half on the receive worker.
+pub enum ReceiveHalfEvent<P: Protocol> {
+    /// A receive half reports to its connection.
+    Report {
+        /// The connection.
+        connection: ConnectionRef<P>,
+        /// The report.
+        report: P::HalfReport,
+    },
+    /// A receive half has received nothing for a while, so it may be recalled.
+    Quiet {
+        /// The connection.
+        connection: ConnectionRef<P>,
+    },
+    /// A recalled receive half returns.
+    Returned {
+        /// The connection.
+        key: ConnectionKey,
+        /// The receive half.
+        half: P::ReceiveHalf,
+    },
+    /// The worker has paused receiving: all batches that it has received can be taken.
+    Paused,
+    /// A receive half has panicked.
+    Broken {
+        /// The connection.
+        connection: ConnectionRef<P>,
+    },
+}
+
+/// The other processors of a driver. The default methods are for a driver without any.
+pub trait Offload<P: Protocol> {
+    // ── Before the driver waits ──
+
+    /// Whether there is anything to take from workers.
+    fn has_work(&self) -> bool {
+        false
+    }
+
+    /// When the liveness of workers is checked next, if nothing wakes the driver before.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Whether more may be received; false while too many batches are in flight.
+    fn has_room_for_arrivals(&self) -> bool {
+        true
+    }
+
+    /// Whether workers have sent everything, as far as is known. Requests a report from them.
+    fn has_left(&mut self, now: Instant) -> bool {
+        let _ = now;
+        true
+    }
+
+    // ── Workers that serve sockets ──
+
+    /// Whether a worker takes another plan for its sockets.
+    fn has_room(&self, worker: usize) -> bool {
+        let _ = worker;
+        false
+    }
+
+    /// Whether the worker's paths are usable.
+    fn is_well(&self, worker: usize) -> bool {
+        let _ = worker;
+        true
+    }
+
+    /// Whether the worker has ended.
+    fn is_gone(&self, worker: usize) -> bool {
+        let _ = worker;
+        false
+    }
+
+    /// Sends a plan through a socket of a worker. `plan` can be reused afterwards.
+    ///
+    /// # Panics
+    /// If the worker has no [space](Self::has_room).
+    fn send(&mut self, now: Instant, worker: usize, connection: ConnectionRef<P>, plan: &mut P::Plan) {
+        let _ = (now, worker, connection, plan);
+        unreachable!("there is no worker");
+    }
+
+    /// Sends packets that belong to no connection. They may be dropped.
+    fn reply(&mut self, worker: usize, socket: usize, packets: &P::Sealed) {
+        let _ = (worker, socket, packets);
+    }
+
+    /// An encrypted batch of a connection was received from a worker, which may get a lease.
+    fn lease(&mut self, worker: usize, key: ConnectionKey, connection: &mut P::Connection, batch: &P::Batch) {
+        let _ = (worker, key, connection, batch);
+    }
+
+    /// The next report about sent packets. Called before received batches are processed, so that no
+    /// acknowledgement overtakes a report.
+    fn poll_report(&mut self) -> Option<SendReport<P>> {
+        None
+    }
+
+    /// Begins a turn, which resets the limit of events.
+    fn begin_arrivals(&mut self) {}
+
+    /// The next event of workers in this turn.
+    fn poll_arrival(&mut self, now: Instant) -> Option<Arrival<P>> {
+        let _ = now;
+        None
+    }
+
+    /// Returns a job to the worker that opened a batch with it.
+    fn return_job(&mut self, worker: usize, job: Box<P::OpenJob>) {
+        let _ = (worker, job);
+    }
+
+    // ── The pool that seals, opens and runs jobs ──
+
+    /// The number of processors that seal, including the driver, if plans go through the pool.
+    fn sealers(&self) -> Option<usize> {
+        None
+    }
+
+    /// Batches that arrive go through the pool, and jobs on what was absorbed.
+    fn opens(&self) -> bool {
+        false
+    }
+
+    /// Whether the pool takes no more plans.
+    fn is_full(&mut self) -> bool {
+        false
+    }
+
+    /// Makes space by work that the driver does itself, if waiting would take longer. False if
+    /// there is none.
+    fn make_room(&mut self) -> bool {
+        false
+    }
+
+    /// Takes finished work from the pool, and takes back the work of workers that are late or have
+    /// failed.
+    fn collect(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// The next finished batch, in the order of its flow; of connection `only`, if it is given.
+    /// `has_room` is whether a socket takes packets.
+    fn poll_finished(&mut self, only: Option<ConnectionKey>, has_room: &dyn Fn(usize) -> bool) -> Option<Finished<P>> {
+        let _ = (only, has_room);
+        None
+    }
+
+    /// Lets another processor open a batch, if that is worthwhile and one has space.
+    ///
+    /// # Errors
+    /// Returns the arguments otherwise.
+    fn open(
+        &mut self,
+        now: Instant,
+        flow: PathFlow,
+        connection: &ConnectionRef<P>,
+        job: Box<P::OpenJob>,
+        batch: P::Batch,
+    ) -> Result<(), (Box<P::OpenJob>, P::Batch)> {
+        let _ = (now, flow, connection);
+        Err((job, batch))
+    }
+
+    /// Queues a batch that the driver has opened behind those of its flow that are in flight.
+    ///
+    /// # Errors
+    /// Returns the arguments if there are none: the batch is processed at once.
+    fn queue_opened(
+        &mut self,
+        now: Instant,
+        flow: PathFlow,
+        connection: &ConnectionRef<P>,
+        job: Box<P::OpenJob>,
+        batch: P::Batch,
+    ) -> Result<(), (Box<P::OpenJob>, P::Batch)> {
+        let _ = (now, flow, connection);
+        Err((job, batch))
+    }
+
+    /// Lets another processor seal a plan, if that is worthwhile and one has space.
+    ///
+    /// # Errors
+    /// Returns the plan otherwise.
+    fn seal(
+        &mut self,
+        now: Instant,
+        flow: PathFlow,
+        connection: &ConnectionRef<P>,
+        plan: Arc<P::Plan>,
+    ) -> Result<(), Arc<P::Plan>> {
+        let _ = (now, flow, connection);
+        Err(plan)
+    }
+
+    /// Queues packets that the driver has sealed behind those of their flow that are in flight or
+    /// that wait for socket space.
+    ///
+    /// # Errors
+    /// Returns the arguments if the packets may be sent at once.
+    fn queue_sealed(
+        &mut self,
+        now: Instant,
+        flow: PathFlow,
+        connection: &ConnectionRef<P>,
+        plan: Arc<P::Plan>,
+        packets: P::Sealed,
+        has_room: bool,
+    ) -> Result<(), (Arc<P::Plan>, P::Sealed)> {
+        let _ = (now, flow, connection, has_room);
+        Err((plan, packets))
+    }
+
+    /// Has a job done by another processor, if that is worthwhile and one has room.
+    ///
+    /// # Errors
+    /// The job, otherwise.
+    fn run(
+        &mut self,
+        now: Instant,
+        flow: PathFlow,
+        connection: &ConnectionRef<P>,
+        job: Arc<P::Job>,
+    ) -> Result<(), Arc<P::Job>> {
+        let _ = (now, flow, connection);
+        Err(job)
+    }
+
+    /// Puts a job that the driver has done behind those of its flow that are under way.
+    ///
+    /// # Errors
+    /// What was given, if none are: it may go on at once.
+    fn queue_run(
+        &mut self,
+        now: Instant,
+        flow: PathFlow,
+        connection: &ConnectionRef<P>,
+        job: Arc<P::Job>,
+        output: JobOutput<P>,
+    ) -> Result<(), (Arc<P::Job>, JobOutput<P>)> {
+        let _ = (now, flow, connection);
+        Err((job, output))
+    }
+
+    /// An empty plan.
+    fn spare_plan(&mut self) -> P::Plan {
+        P::Plan::default()
+    }
+
+    /// An empty job.
+    fn spare_job(&mut self) -> Box<P::OpenJob> {
+        Box::default()
+    }
+
+    /// Memory for sealed packets.
+    fn spare_packets(&mut self) -> P::Sealed {
+        P::Sealed::default()
+    }
+
+    /// Memory for what comes of a job.
+    fn spare_output(&mut self) -> JobOutput<P> {
+        JobOutput::<P>::default()
+    }
+
+    /// What came of a job is done with.
+    fn keep_output(&mut self, output: JobOutput<P>) {
+        let _ = output;
+    }
+
+    /// Returns a plan and its packets for reuse.
+    fn keep_sealed(&mut self, plan: Arc<P::Plan>, packets: P::Sealed) {
+        let _ = (plan, packets);
+    }
+
+    /// Returns a job for reuse.
+    #[expect(clippy::boxed_local, reason = "implementations keep the box")]
+    fn keep_job(&mut self, job: Box<P::OpenJob>) {
+        let _ = job;
+    }
+
+    // ── The receive worker ──
+
+    /// Whether it takes another receive half.
+    fn takes_receive_halves(&self) -> bool {
+        false
+    }
+
+    /// Whether it takes updates.
+    fn has_room_for_updates(&self) -> bool {
+        true
+    }
+
+    /// The next event of receive halves. Called before plans are made.
+    fn poll_half_event(&mut self) -> Option<ReceiveHalfEvent<P>> {
+        None
+    }
+
+    /// Returns a report for reuse.
+    fn return_report(&mut self, report: P::HalfReport) {
+        let _ = report;
+    }
+
+    /// Requests that it pauses receiving. It [reports](ReceiveHalfEvent::Paused) when it has.
+    fn pause(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// The next batch that a paused worker has received.
+    fn begin_all_arrivals(&mut self) {}
+
+    /// Passes a receive half to it.
+    fn detach(&mut self, now: Instant, key: ConnectionKey, half: P::ReceiveHalf) {
+        let _ = (now, key, half);
+    }
+
+    /// Lets it resume receiving.
+    fn resume(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// Sends an update to a receive half, if its connection has one.
+    fn update_receive_half(&mut self, now: Instant, key: ConnectionKey, connection: &mut P::Connection) {
+        let _ = (now, key, connection);
+    }
+
+    /// Recalls a receive half.
+    fn recall(&mut self, now: Instant, key: ConnectionKey) {
+        let _ = (now, key);
+    }
+
+    /// Wakes workers with new work.
+    fn wake(&mut self) {}
+}
+
+/// A driver without other processors.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoOffload;
+
+impl<P: Protocol> Offload<P> for NoOffload {}

@@ -1,0 +1,287 @@
+//! A path worker as the driver sees it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use rtrb::{Producer, RingBuffer};
+use units::Instant;
+
+use super::messages::{LeaseOf, PathWorkerCommand, PathWorkerEvent};
+use super::turn::PathRole;
+use super::{ARRIVALS_LOW, ARRIVALS_MAX, COMMANDS_MAX, COMMANDS_RESERVED, LEASES_ON_THE_WAY_MAX};
+use super::{HANG_LIMIT, SENDS_MAX, SIZES};
+use crate::crypto_pool::{PoolHelper, Tally};
+use crate::env::{Clock, Env};
+use crate::in_flight::{ConnectionRef, InFlightBatch};
+use crate::protocol::{OpenJob, Plan, Protocol};
+use crate::worker::{Arrived, IoWorker, OwnerEnd, Pulse, WorkerSocket, link};
+
+/// What the driver knows of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Works,
+    /// It does no turns; it may come back.
+    Hangs,
+    /// Its thread has ended.
+    Gone,
+}
+
+/// A path worker, as the driver sees it.
+pub struct PathWorker<P: Protocol> {
+    link: OwnerEnd<P, PathWorkerCommand<P>, PathWorkerEvent<P>>,
+    /// Jobs that were opened with, to be used again there.
+    jobs_back: Producer<Box<P::OpenJob>>,
+    /// Those that were not reported as leaving, in the order in which they were passed to it.
+    sends: VecDeque<InFlightBatch<P, Arc<P::Plan>>>,
+    /// Plans passed to it since the start.
+    plans: u64,
+    /// The last batch that it reported was refused.
+    has_refused: bool,
+    /// After how many plans it was asked to tell when all have left, and has told.
+    finish_asked: Option<u64>,
+    finish_told: Option<u64>,
+    tally: Arc<Tally>,
+    state: State,
+    spare_plans: Vec<P::Plan>,
+}
+
+/// What a look at a worker shows.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum StateChange {
+    None,
+    /// Its paths are dead until further notice.
+    Lost,
+    /// It does turns again.
+    Back,
+}
+
+impl<P: Protocol> PathWorker<P> {
+    /// One that serves `sockets`, and its turns. `owner` wakes the driver, `worker` the thread that
+    /// does the turns; `helper` is the end at which it takes work of the driver's paths.
+    pub fn new<E: Env<Protocol = P>>(
+        clock: E::Clock,
+        owner: Waker,
+        worker: Waker,
+        sockets: Vec<WorkerSocket<E>>,
+        helper: Option<PoolHelper<P>>,
+    ) -> (Self, IoWorker<E, PathRole<P>>) {
+        let tally = Arc::new(Tally::default());
+        let (jobs_back, jobs) = RingBuffer::new(ARRIVALS_MAX);
+        let (owners, workers) = link(SIZES, HANG_LIMIT, clock.now(), owner, worker);
+        let role = PathRole::new(jobs, helper, Arc::clone(&tally));
+        let path_worker = Self {
+            link: owners,
+            jobs_back,
+            sends: VecDeque::new(),
+            plans: 0,
+            has_refused: false,
+            finish_asked: None,
+            finish_told: None,
+            tally,
+            state: State::Works,
+            spare_plans: Vec::new(),
+        };
+        (path_worker, IoWorker::new(clock, sockets, workers, role))
+    }
+
+    /// What it did, counted.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.tally
+    }
+
+    // ── Commands ─────────────────────────────────────────────────────────────────────────────────
+
+    /// Whether it takes another plan.
+    pub(crate) fn has_room(&self) -> bool {
+        self.state == State::Works && self.sends.len() < SENDS_MAX
+    }
+
+    /// Plans it has.
+    pub(crate) fn send_count(&self) -> usize {
+        self.sends.len()
+    }
+
+    /// It has nothing that it must do.
+    fn is_idle(&self) -> bool {
+        self.sends.is_empty() && self.finish_asked == self.finish_told
+    }
+
+    /// Whether nothing is left to send, as far as that can be known: asks it, once after the last
+    /// plan.
+    pub(crate) fn has_finished(&mut self, now: Instant) -> bool {
+        if self.state != State::Works {
+            return true;
+        }
+        let all = Some(self.plans);
+        if self.finish_asked != all {
+            self.note_work(now);
+            self.finish_asked = all;
+            self.command(PathWorkerCommand::Finish { plans: self.plans });
+        }
+        self.finish_told == all
+    }
+
+    /// Passes a plan to it.
+    ///
+    /// # Panics
+    /// If it has no room.
+    pub(crate) fn send(&mut self, now: Instant, connection: ConnectionRef<P>, plan: Arc<P::Plan>) {
+        assert!(self.has_room(), "the caller has asked");
+        self.note_work(now);
+        self.plans += 1;
+        let batch = InFlightBatch::new(connection, plan);
+        self.sends.push_back(batch.clone());
+        self.command(PathWorkerCommand::Send(batch));
+    }
+
+    /// Grants what opens the batches that follow, unless too many leases are on their way.
+    pub(crate) fn grant(&mut self, lease: LeaseOf<P>) {
+        if self.state == State::Works && self.link.commands.slots() > COMMANDS_MAX - LEASES_ON_THE_WAY_MAX {
+            self.command(PathWorkerCommand::Lease(Box::new(lease)));
+        }
+    }
+
+    /// Answers a packet that belongs to no connection; the answer may be lost.
+    pub(crate) fn reply(&mut self, socket: usize, packets: &P::Sealed) {
+        // Room for plans is never given away.
+        if self.state == State::Works && self.link.commands.slots() > COMMANDS_RESERVED {
+            self.command(PathWorkerCommand::Reply { socket, packets: packets.clone() });
+        }
+    }
+
+    fn note_work(&mut self, now: Instant) {
+        if self.is_idle() {
+            self.link.liveness.restart(now);
+        }
+    }
+
+    fn command(&mut self, command: PathWorkerCommand<P>) {
+        self.link.push(command);
+        self.link.worker.flush();
+    }
+
+    // ── Events ───────────────────────────────────────────────────────────────────────────────────
+
+    /// Whether there is an event or a batch to take.
+    pub(crate) fn has_events(&self) -> bool {
+        self.link.has_some()
+    }
+
+    /// Whether the batch that is taken next has arrived at this socket.
+    pub(crate) fn has_more_of(&self, socket: usize) -> bool {
+        self.link.has_more_of(socket)
+    }
+
+    /// The next event. To be taken before what arrives, so that no acknowledgement overtakes a
+    /// report.
+    pub(crate) fn take_event(&mut self) -> Option<PathWorkerEvent<P>> {
+        let event = self.link.events.pop().ok()?;
+        match &event {
+            // In order, except for those that wait for a socket that is full.
+            PathWorkerEvent::Leaves { batch, .. } => {
+                let at = self.sends.iter().position(|sent| Arc::ptr_eq(&sent.contents, &batch.contents));
+                drop(at.and_then(|at| self.sends.remove(at)));
+            }
+            PathWorkerEvent::Finished { plans } => self.finish_told = Some(*plans),
+            PathWorkerEvent::LeavesLate { .. } | PathWorkerEvent::Refused { .. } => {}
+        }
+        Some(event)
+    }
+
+    /// Notes whether the system refused the batch that was reported last; whether it did so with
+    /// the one before.
+    pub(crate) fn note_refused(&mut self, is_refused: bool) -> bool {
+        std::mem::replace(&mut self.has_refused, is_refused)
+    }
+
+    /// The next batch that has arrived.
+    pub(crate) fn take_arrival(&mut self) -> Option<Arrived<P>> {
+        let arrival = self.link.arrivals.pop().ok()?;
+        if self.link.arrivals.slots() == ARRIVALS_LOW {
+            // It may wait for room in the ring.
+            self.link.worker.wake();
+        }
+        Some(arrival)
+    }
+
+    // ── Liveness ─────────────────────────────────────────────────────────────────────────────────
+
+    /// Looks whether it does turns.
+    pub(crate) fn look(&mut self, now: Instant) -> StateChange {
+        if self.state == State::Gone {
+            return StateChange::None;
+        }
+        if self.link.is_abandoned() {
+            if self.link.is_over() {
+                // Also if it was known to hang: now it will not be back.
+                self.state = State::Gone;
+                return StateChange::Lost;
+            }
+            return StateChange::None;
+        }
+        if self.state == State::Works && self.is_idle() {
+            return StateChange::None;
+        }
+        let Some(pulse) = self.link.liveness.look(now) else { return StateChange::None };
+        // One that waits for a socket does a turn for being woken.
+        self.link.worker.wake();
+        match (self.state, pulse) {
+            (State::Works, Pulse::Hangs) => {
+                self.state = State::Hangs;
+                StateChange::Lost
+            }
+            (State::Hangs, Pulse::Turns) => {
+                self.state = State::Works;
+                StateChange::Back
+            }
+            _ => StateChange::None,
+        }
+    }
+
+    /// When [`look`](Self::look) has something to see.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let is_watched = match self.state {
+            State::Works => !self.is_idle(),
+            State::Hangs => true,
+            State::Gone => false,
+        };
+        is_watched.then(|| self.link.liveness.deadline())
+    }
+
+    /// Whether its thread has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.state == State::Gone
+    }
+
+    /// Whether its paths are of use.
+    pub(crate) fn works(&self) -> bool {
+        self.state == State::Works
+    }
+
+    /// The next batch that a worker which is gone had and did not report as leaving.
+    pub(crate) fn take_unsent(&mut self) -> Option<InFlightBatch<P, Arc<P::Plan>>> {
+        self.sends.pop_front()
+    }
+
+    // ── Memory that is used again ────────────────────────────────────────────────────────────────
+
+    pub(crate) fn spare_plan(&mut self) -> P::Plan {
+        self.spare_plans.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn keep_plan(&mut self, plan: Arc<P::Plan>) {
+        if let Ok(mut plan) = Arc::try_unwrap(plan)
+            && self.spare_plans.len() < SENDS_MAX
+        {
+            plan.release();
+            self.spare_plans.push(plan);
+        }
+    }
+
+    pub(crate) fn keep_job(&mut self, mut job: Box<P::OpenJob>) {
+        job.clear();
+        // As many as there are arrivals; one too many is freed.
+        let _full = self.jobs_back.push(job);
+    }
+}

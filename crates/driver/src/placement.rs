@@ -1,0 +1,207 @@
+//! [`Placement`]: which processors run which parts of the protocol.
+
+use std::fmt;
+use std::str::FromStr;
+
+use units::Duration;
+
+/// Limit of the processors of an engine: more than any machine that this was measured on has.
+pub const PROCESSORS_MAX: usize = 64;
+
+/// A cipher that takes longer than this for a packet of 1440 bytes is worth offloading. AES-128-GCM
+/// takes 150 to 250 ns with AES instructions, and more without them. ChaCha20-Poly1305 takes six
+/// times as long.
+const OFFLOAD_FROM: Duration = Duration::from_nanos(400);
+
+/// The approximate serial cost of a packet, including system calls. The whole cost of a packet
+/// divided by this is the number of processors that can be kept busy.
+const SERIAL_COST: Duration = Duration::from_nanos(250);
+
+/// The placement of an engine. It does not change the packets that are sent, so the two ends of a
+/// connection choose independently.
+///
+/// As text: `inline`, `thread`, `packet(4)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Placement {
+    /// One thread of the engine.
+    #[default]
+    Thread,
+    /// No thread: the application's threads run the protocol inside their calls, one at a time.
+    /// Saves a thread switch on each side. Between calls nothing is sent or acknowledged, and the
+    /// connection is not kept alive. A call that does not block runs one turn. `async` calls are
+    /// refused.
+    Inline,
+    /// Two processors: one sends and runs everything that concerns connections as a whole, the
+    /// other receives, from the system call to the application (the send and receive halves of
+    /// Ruetsche and Kaiserswerth 1992). Useful for bulk transfers in both directions. If the
+    /// receiving processor fails, connections whose receive half it had end; others continue.
+    Split,
+    /// This many processors share the batches of all connections: the serial part runs on one of
+    /// them, encryption and decryption on all (the packet-level parallelism of Nahum et al. 1996).
+    /// Useful if the cipher is expensive or one core is not enough.
+    Packet(usize),
+    /// This many processors share the sockets and thereby the paths: each receives, decrypts,
+    /// encrypts and sends for its own (replicated channels, ODU report). One of them runs
+    /// everything that concerns connections as a whole; it serves sockets only if there are at
+    /// least as many as processors. At most one more processor than sockets is used.
+    Path(usize),
+    /// This many processors share the connections: each runs its connections completely and needs
+    /// its own sockets. If a processor fails, only its connections end.
+    Connection(usize),
+    /// Chosen for this machine when the engine starts: see [`Placement::suited`].
+    Auto,
+}
+
+impl Placement {
+    /// The number of threads of an engine, including those of workers.
+    pub fn thread_count(self) -> usize {
+        match self {
+            Self::Inline => 0,
+            Self::Thread | Self::Auto => 1,
+            Self::Split => 2,
+            Self::Packet(count) | Self::Path(count) | Self::Connection(count) => count,
+        }
+    }
+
+    /// Drivers of an engine: processors that each have connections of their own.
+    pub fn driver_count(self) -> usize {
+        match self {
+            Self::Connection(count) => count.max(1),
+            _ => 1,
+        }
+    }
+
+    /// What suits a machine with this many processors, for an endpoint with this many sockets whose
+    /// cipher takes `seal_cost` for a packet of 1440 bytes, if that is known.
+    ///
+    /// One processor does everything if there is no other. With several sockets each gets a
+    /// processor, because system calls and cipher are most of the work and belong to a path. With
+    /// one socket others help if the cipher is expensive, until the serial part is the limit.
+    #[must_use]
+    pub fn suited(processors: usize, sockets: usize, seal_cost: Option<Duration>) -> Self {
+        let processors = processors.min(PROCESSORS_MAX);
+        if processors < 2 {
+            return Self::Thread;
+        }
+        if sockets > 1 {
+            return Self::Path(sockets.min(processors));
+        }
+        match seal_cost {
+            Some(cost) if cost >= OFFLOAD_FROM => {
+                let parts = (SERIAL_COST + cost).as_nanos().div_ceil(SERIAL_COST.as_nanos());
+                Self::Packet(processors.min(usize::try_from(parts).unwrap_or(PROCESSORS_MAX)))
+            }
+            _ => Self::Thread,
+        }
+    }
+
+    /// The application's threads run the protocol.
+    pub fn is_inline(self) -> bool {
+        self == Self::Inline
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Thread => f.write_str("thread"),
+            Self::Auto => f.write_str("auto"),
+            Self::Split => f.write_str("split"),
+            Self::Inline => f.write_str("inline"),
+            Self::Packet(count) => write!(f, "packet({count})"),
+            Self::Path(count) => write!(f, "path({count})"),
+            Self::Connection(count) => write!(f, "connection({count})"),
+        }
+    }
+}
+
+/// Why a text names no placement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacementError(String);
+
+impl fmt::Display for PlacementError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for PlacementError {}
+
+impl FromStr for Placement {
+    type Err = PlacementError;
+
+    fn from_str(words: &str) -> Result<Self, PlacementError> {
+        let (name, count) = match words.split_once('(') {
+            Some((name, rest)) => (name, rest.strip_suffix(')')),
+            None => (words, None),
+        };
+        let counted = |make: fn(usize) -> Self| {
+            let count = count.and_then(|count| count.trim().parse().ok());
+            let count = count.filter(|count| (1..=PROCESSORS_MAX).contains(count));
+            count.map(make).ok_or_else(|| {
+                PlacementError(format!("{name} needs a number of processors from 1 to {PROCESSORS_MAX}: {name}(2)"))
+            })
+        };
+        match name {
+            "inline" if words == name => Ok(Self::Inline),
+            "thread" if words == name => Ok(Self::Thread),
+            "auto" if words == name => Ok(Self::Auto),
+            "split" if words == name => Ok(Self::Split),
+            "packet" => counted(Self::Packet),
+            "path" => counted(Self::Path),
+            "connection" => counted(Self::Connection),
+            _ => Err(PlacementError(format!(
+                "there is no placement {words:?}: auto, inline, thread, split, packet(N), path(N) or connection(N)"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_suits_a_machine_follows_from_processors_sockets_and_cipher() {
+        let (cheap, expensive) = (Some(Duration::from_nanos(200)), Some(Duration::from_nanos(1200)));
+        assert_eq!(Placement::suited(1, 4, expensive), Placement::Thread);
+        assert_eq!(Placement::suited(2, 4, cheap), Placement::Path(2));
+        assert_eq!(Placement::suited(16, 4, cheap), Placement::Path(4));
+        assert_eq!(Placement::suited(16, 1, cheap), Placement::Thread);
+        assert_eq!(Placement::suited(16, 1, None), Placement::Thread);
+        assert_eq!(Placement::suited(2, 1, expensive), Placement::Packet(2));
+        assert_eq!(Placement::suited(16, 1, expensive), Placement::Packet(6));
+    }
+
+    #[test]
+    fn placements_are_parsed_as_they_are_displayed() {
+        for placement in [
+            Placement::Inline,
+            Placement::Thread,
+            Placement::Split,
+            Placement::Packet(1),
+            Placement::Packet(64),
+            Placement::Path(3),
+            Placement::Connection(2),
+        ] {
+            assert_eq!(placement.to_string().parse(), Ok(placement));
+        }
+        for words in [
+            "",
+            "threads",
+            "thread(2)",
+            "split(2)",
+            "packet",
+            "packet()",
+            "packet(0)",
+            "packet(65)",
+            "packet(2",
+            "packet(-1)",
+        ] {
+            assert!(words.parse::<Placement>().is_err(), "{words:?}");
+        }
+        let error = "packet".parse::<Placement>().unwrap_err();
+        assert_eq!(error.to_string(), "packet needs a number of processors from 1 to 64: packet(2)");
+    }
+}

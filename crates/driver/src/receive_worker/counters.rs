@@ -1,0 +1,61 @@
+//! What a receive worker did, counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use units::Duration;
+
+/// Counters of one receive worker: written by it and by its driver, read by any thread.
+#[derive(Debug, Default)]
+pub struct SplitCounters {
+    pub(super) departed: AtomicU64,
+    pub(super) returned: AtomicU64,
+    pub(super) lost: AtomicU64,
+    pub(super) datagrams: AtomicU64,
+    pub(super) batches: AtomicU64,
+    pub(super) passed_on: AtomicU64,
+    pub(super) reports: AtomicU64,
+    pub(super) busy_ns: AtomicU64,
+}
+
+/// What the receive worker of the placement `split` did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SplitStats {
+    /// Times a connection's receive half was detached and passed to the worker.
+    pub departed: u64,
+    /// Times one was returned and attached again.
+    pub returned: u64,
+    /// Receive halves that were lost: they panicked, or the worker died.
+    pub lost: u64,
+    /// Datagrams the worker received.
+    pub datagrams: u64,
+    /// Batches the worker absorbed.
+    pub batches: u64,
+    /// Batches it passed to the driver: those of connections whose receive half was attached, and
+    /// of no connection.
+    pub passed_on: u64,
+    /// Reports it sent to the driver.
+    pub reports: u64,
+    /// Time it was awake.
+    pub busy: Duration,
+}
+
+pub(super) fn add(figure: &AtomicU64, more: u64) {
+    figure.fetch_add(more, Ordering::Relaxed);
+}
+
+impl SplitCounters {
+    /// What was counted so far.
+    pub fn read(&self) -> SplitStats {
+        let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        SplitStats {
+            departed: get(&self.departed),
+            returned: get(&self.returned),
+            lost: get(&self.lost),
+            datagrams: get(&self.datagrams),
+            batches: get(&self.batches),
+            passed_on: get(&self.passed_on),
+            reports: get(&self.reports),
+            busy: Duration::from_nanos(get(&self.busy_ns)),
+        }
+    }
+}

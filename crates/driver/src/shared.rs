@@ -1,0 +1,260 @@
+//! [`Shared`]: the state that handles share with their driver, and [`Common`]: that of all drivers
+//! of an endpoint.
+//!
+//! A call of a handle changes the cell of its connection, adds the cell to a list here, and wakes
+//! the driver. Each list holds each entry at most once, or has a limit.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use crate::protocol::{Cell, EndReason};
+use crate::sync::{WakerSet, lock};
+
+/// Limit of requests to connect that wait for the driver, which takes them in its next turn.
+const CONNECTS_WAITING_MAX: usize = 1024;
+
+/// The types of a protocol that handles and drivers exchange.
+pub trait Application: Sized {
+    /// The state that the handles of a connection share with its driver.
+    type Cell: Cell;
+    /// The parameters of an outgoing connection.
+    type Connect;
+    /// The limits that handles enforce.
+    type Limits;
+}
+
+/// The state that handles share with one driver.
+pub struct Shared<A: Application> {
+    waker: Waker,
+    /// The addresses of the driver's sockets.
+    pub local_addrs: Vec<SocketAddr>,
+    /// The limits that handles enforce.
+    pub limits: A::Limits,
+    todo: Mutex<DriverTodo<A>>,
+    /// The state that all drivers of the endpoint share.
+    pub common: Arc<Common<A>>,
+    /// The index of the driver among those of the endpoint.
+    pub index: usize,
+}
+
+/// The state that all drivers of an endpoint share.
+pub struct Common<A: Application> {
+    /// Connections that exist.
+    connections: AtomicUsize,
+    /// Connections from peers that are handshaking.
+    half_open: AtomicUsize,
+    accepted: Mutex<Accepted<A>>,
+}
+
+impl<A: Application> Common<A> {
+    /// Creates the state for this number of drivers.
+    pub fn new(drivers: usize) -> Self {
+        let accepted = Mutex::new(Accepted { queue: VecDeque::new(), wakers: WakerSet::default(), drivers });
+        Self { connections: AtomicUsize::new(0), half_open: AtomicUsize::new(0), accepted }
+    }
+
+    /// The number of connections, including those that are closing.
+    pub fn connection_count(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections from peers that are handshaking.
+    pub(crate) fn half_open_count(&self) -> usize {
+        self.half_open.load(Ordering::Relaxed)
+    }
+
+    /// Counts a new connection, unless there are `max`.
+    pub(crate) fn enter(self: &Arc<Self>, max: usize) -> Option<Entered<A>> {
+        let more = |count| (count < max).then_some(count + 1);
+        self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Entered(Arc::clone(self)))
+    }
+
+    /// Counts a handshaking connection from a peer.
+    pub(crate) fn half_open(self: &Arc<Self>) -> HalfOpen<A> {
+        self.half_open.fetch_add(1, Ordering::Relaxed);
+        HalfOpen(Arc::clone(self))
+    }
+}
+
+/// Counts a connection until it is dropped.
+pub(crate) struct Entered<A: Application>(Arc<Common<A>>);
+
+impl<A: Application> Drop for Entered<A> {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a handshaking connection from a peer until it is dropped.
+pub(crate) struct HalfOpen<A: Application>(Arc<Common<A>>);
+
+impl<A: Application> Drop for HalfOpen<A> {
+    fn drop(&mut self) {
+        self.0.half_open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A request to connect.
+pub struct ConnectRequest<A: Application> {
+    /// The cell of the connection's handles.
+    pub cell: Arc<A::Cell>,
+    /// The protocol's parameters.
+    pub connect: A::Connect,
+    /// The index of the socket. `None`: the first of the remote address's family.
+    pub socket: Option<usize>,
+}
+
+/// Requests for the driver.
+struct DriverTodo<A: Application> {
+    /// Connections with requests, each once.
+    dirty: Vec<Arc<A::Cell>>,
+    connects: VecDeque<ConnectRequest<A>>,
+    /// The driver must close all connections and accept no more.
+    stopping: bool,
+    /// The driver is gone.
+    stopped: bool,
+}
+
+impl<A: Application> Default for DriverTodo<A> {
+    fn default() -> Self {
+        Self { dirty: Vec::new(), connects: VecDeque::new(), stopping: false, stopped: false }
+    }
+}
+
+/// Connections from peers that wait for `accept`. Bounded by `half_open_max`: see
+/// `driver/admit.rs`.
+struct Accepted<A: Application> {
+    queue: VecDeque<Arc<A::Cell>>,
+    wakers: WakerSet,
+    /// The number of running drivers.
+    drivers: usize,
+}
+
+/// The result of [`Shared::poll_accept`].
+pub enum AcceptOutcome<A: Application> {
+    /// A connection.
+    Connection(Arc<A::Cell>),
+    /// No connection yet. The waker is registered.
+    Pending,
+    /// All drivers have ended.
+    Stopped,
+}
+
+impl<A: Application> Shared<A> {
+    /// Creates the state of driver `index` of an endpoint. `waker` wakes the driver.
+    pub fn new(
+        waker: Waker,
+        local_addrs: Vec<SocketAddr>,
+        limits: A::Limits,
+        common: Arc<Common<A>>,
+        index: usize,
+    ) -> Self {
+        Self { waker, local_addrs, limits, todo: Mutex::default(), common, index }
+    }
+
+    /// Wakes the driver after a request was added.
+    pub fn wake(&self) {
+        self.waker.wake_by_ref();
+    }
+
+    /// Adds a connection with requests. The caller wakes the driver.
+    pub fn push_dirty(&self, cell: Arc<A::Cell>) {
+        lock(&self.todo).dirty.push(cell);
+    }
+
+    /// Adds a request to connect. The caller wakes the driver.
+    ///
+    /// # Errors
+    /// If the driver is stopping, or too many requests wait.
+    pub fn push_connect(&self, request: ConnectRequest<A>) -> Result<(), EndReason> {
+        let mut todo = lock(&self.todo);
+        if todo.stopped || todo.stopping {
+            return Err(EndReason::EndpointClosed);
+        }
+        if todo.connects.len() >= CONNECTS_WAITING_MAX {
+            return Err(EndReason::TooMany);
+        }
+        todo.connects.push_back(request);
+        Ok(())
+    }
+
+    /// Moves the connections with requests to `dirty`, which is empty. Returns whether to stop.
+    pub(crate) fn take_dirty(&self, dirty: &mut Vec<Arc<A::Cell>>) -> bool {
+        debug_assert!(dirty.is_empty());
+        let mut todo = lock(&self.todo);
+        std::mem::swap(&mut todo.dirty, dirty);
+        todo.stopping
+    }
+
+    pub(crate) fn pop_connect(&self) -> Option<ConnectRequest<A>> {
+        lock(&self.todo).connects.pop_front()
+    }
+
+    /// Whether there are requests for the driver.
+    pub fn has_todo(&self) -> bool {
+        let todo = lock(&self.todo);
+        !todo.dirty.is_empty() || !todo.connects.is_empty()
+    }
+
+    /// Requests that the driver stops.
+    pub fn stop(&self) {
+        lock(&self.todo).stopping = true;
+        self.wake();
+    }
+
+    /// Whether the driver was requested to stop.
+    pub fn is_stopping(&self) -> bool {
+        lock(&self.todo).stopping
+    }
+
+    /// The driver has ended: no handle waits for it any longer. Returns the requests to connect
+    /// that it has not taken.
+    pub(crate) fn mark_stopped(&self) -> impl Iterator<Item = ConnectRequest<A>> + use<A> {
+        let rest = {
+            let mut todo = lock(&self.todo);
+            let rest = std::mem::take(&mut *todo);
+            todo.stopping = true;
+            todo.stopped = true;
+            rest
+        };
+        let wakers = {
+            let mut accepted = lock(&self.common.accepted);
+            accepted.drivers -= 1;
+            if accepted.drivers == 0 { accepted.wakers.take() } else { WakerSet::default() }
+        };
+        wakers.wake();
+        rest.connects.into_iter()
+    }
+
+    /// Adds a connection from a peer that is ready to be accepted.
+    pub(crate) fn push_accepted(&self, cell: Arc<A::Cell>) {
+        let wakers = {
+            let mut accepted = lock(&self.common.accepted);
+            accepted.queue.push_back(cell);
+            accepted.wakers.take()
+        };
+        wakers.wake();
+    }
+
+    pub(crate) fn accepted_len(&self) -> usize {
+        lock(&self.common.accepted).queue.len()
+    }
+
+    /// The next connection from a peer, in the order in which the handshakes completed. Registers
+    /// `waker` if there is none.
+    pub fn poll_accept(&self, waker: &Waker) -> AcceptOutcome<A> {
+        let mut accepted = lock(&self.common.accepted);
+        if let Some(cell) = accepted.queue.pop_front() {
+            return AcceptOutcome::Connection(cell);
+        }
+        if accepted.drivers == 0 {
+            return AcceptOutcome::Stopped;
+        }
+        accepted.wakers.add(waker);
+        AcceptOutcome::Pending
+    }
+}

@@ -1,0 +1,323 @@
+//! The sockets of a driver: its own, with the state of their send buffers, and those that workers
+//! serve.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
+
+use units::{Duration, Instant};
+
+use crate::protocol::{ConnectionKey, Protocol};
+
+/// The wait after a queue below the socket was full, because the system does not announce when it
+/// has space: about one burst at 1 Gb/s.
+const NO_BUFFERS_RETRY: Duration = Duration::from_micros(500);
+
+/// After this many consecutive errors, a socket is not received from until an arrival is announced.
+const RECV_ERRORS_MAX: u32 = 16;
+
+/// Why packets were not sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The socket's buffer is full.
+    WouldBlock,
+    /// A queue below the socket is full.
+    NoBuffers,
+    /// The packets are larger than the path MTU.
+    TooLarge,
+    /// The system refused; the text is its error.
+    Refused(String),
+}
+
+impl SendError {
+    /// Whether the same packets may be sent later.
+    pub const fn is_temporary(&self) -> bool {
+        matches!(self, Self::WouldBlock | Self::NoBuffers)
+    }
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WouldBlock => f.write_str("the socket's send buffer is full"),
+            Self::NoBuffers => f.write_str("a queue below the socket is full"),
+            Self::TooLarge => f.write_str("the packets are larger than the route allows"),
+            Self::Refused(words) => f.write_str(words),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// The result of a receive call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Received {
+    /// There may be more batches.
+    MayHaveMore,
+    /// There are no more. The next arrival is announced.
+    NoMore,
+    /// Receiving failed; the text is the system's error, usually about a packet sent earlier.
+    Failed(String),
+}
+
+/// A socket, real or simulated.
+pub trait Socket<P: Protocol> {
+    /// Memory that batches are received in.
+    type Buffers: Default;
+
+    /// Makes one receive call and appends the batches to `batches`.
+    fn receive(&mut self, buffers: &mut Self::Buffers, batches: &mut Vec<P::Batch>) -> Received;
+
+    /// Sends packets.
+    ///
+    /// # Errors
+    /// If the system does not accept them.
+    fn send(&mut self, packets: &P::Sealed) -> Result<(), SendError>;
+
+    /// Sends packets that the socket has accepted and delayed.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn flush(&mut self) -> Result<(), SendError> {
+        Ok(())
+    }
+
+    /// The number of packets that one call takes, at least one.
+    fn batch_max(&self) -> usize;
+
+    /// Whether the system announces when there is space again after [`SendError::WouldBlock`].
+    fn announces_room(&self) -> bool;
+
+    /// Whether a packet has arrived since the last [`take_arrived`](Self::take_arrived). False for
+    /// sockets whose arrivals are announced by [`LocalSocket::note_ready`].
+    fn has_arrived(&self) -> bool {
+        false
+    }
+
+    /// Whether a packet has arrived since the last call.
+    fn take_arrived(&mut self) -> bool {
+        false
+    }
+}
+
+/// Whether a socket accepts packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Free,
+    /// Until the system says that it is writable.
+    UntilWritable,
+    /// Until then.
+    Until(Instant),
+}
+
+/// Packets that the socket had no space for, and their owner.
+struct Held<P: Protocol, T> {
+    packets: P::Sealed,
+    owner: T,
+}
+
+/// A socket that is served here, with its state. `T` identifies the owner of held packets.
+pub struct LocalSocket<P: Protocol, S, T> {
+    /// The socket.
+    pub socket: S,
+    /// Whether packets are received from it, and not only sent.
+    pub receives: bool,
+    /// Packets may have arrived.
+    readable: bool,
+    /// The number of consecutive receive errors.
+    recv_errors: u32,
+    /// The system has announced that there may be space.
+    became_writable: bool,
+    room: Room,
+    /// The packets that had no space. No others are sent before them.
+    held: Option<Held<P, T>>,
+}
+
+/// The outcome of sending packets.
+#[derive(Debug)]
+pub enum Sent {
+    /// They are sent, or will be as soon as there is space.
+    Taken,
+    /// They are dropped, for this reason.
+    Lost(SendError),
+}
+
+impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
+    /// A socket that packets are sent to and received from.
+    pub fn new(socket: S) -> Self {
+        Self {
+            socket,
+            receives: true,
+            readable: true,
+            recv_errors: 0,
+            became_writable: false,
+            room: Room::Free,
+            held: None,
+        }
+    }
+
+    /// A socket that another processor receives from.
+    pub fn only_sending(socket: S) -> Self {
+        Self { receives: false, readable: false, ..Self::new(socket) }
+    }
+
+    /// Lets packets be received here, because the other processor does not any more.
+    pub fn receive_here(&mut self) {
+        (self.receives, self.readable) = (true, true);
+    }
+
+    /// The system announces that packets may have arrived, or that there may be space.
+    pub fn note_ready(&mut self, readable: bool, writable: bool) {
+        self.readable |= readable && self.receives;
+        self.became_writable |= writable;
+    }
+
+    /// Whether a receive call may return packets.
+    pub fn is_readable(&self) -> bool {
+        self.readable || (self.receives && self.socket.has_arrived())
+    }
+
+    /// As [`is_readable`](Self::is_readable), and processes the announcements of arrivals.
+    pub fn take_readable(&mut self) -> bool {
+        self.readable |= self.receives && self.socket.take_arrived();
+        self.readable
+    }
+
+    /// Whether it accepts packets now.
+    pub fn has_room(&self) -> bool {
+        self.room == Room::Free
+    }
+
+    /// Makes one receive call.
+    pub fn receive(&mut self, buffers: &mut S::Buffers, batches: &mut Vec<P::Batch>) {
+        match self.socket.receive(buffers, batches) {
+            Received::MayHaveMore => (self.readable, self.recv_errors) = (true, 0),
+            Received::NoMore => (self.readable, self.recv_errors) = (false, 0),
+            Received::Failed(error) => {
+                // The socket is used further. After repeated errors it waits for the next arrival.
+                tracing::debug!(%error, "receiving failed");
+                self.recv_errors += 1;
+                self.readable = self.recv_errors < RECV_ERRORS_MAX;
+            }
+        }
+    }
+
+    /// Whether it waits until the system announces that it is writable.
+    pub fn awaits_writable(&self) -> bool {
+        self.room == Room::UntilWritable
+    }
+
+    /// When to retry, if there will be no announcement.
+    pub fn retry_at(&self) -> Option<Instant> {
+        match self.room {
+            Room::Until(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Whether it is time to retry. Resets the announcement.
+    pub fn take_retry_due(&mut self, now: Instant) -> bool {
+        let writable = std::mem::take(&mut self.became_writable) && self.awaits_writable();
+        writable || self.retry_at().is_some_and(|at| at <= now)
+    }
+
+    /// Sends packets of `owner`. If there is no space they are held, and `packets` is left empty.
+    pub fn send(&mut self, now: Instant, packets: &mut P::Sealed, owner: impl FnOnce() -> T) -> Sent {
+        match self.socket.send(packets) {
+            Ok(()) => Sent::Taken,
+            Err(error) if error.is_temporary() => {
+                self.close_room(now, &error);
+                self.held = Some(Held { packets: std::mem::take(packets), owner: owner() });
+                Sent::Taken
+            }
+            Err(error) => Sent::Lost(error),
+        }
+    }
+
+    fn close_room(&mut self, now: Instant, error: &SendError) {
+        let waits = self.socket.announces_room() && *error == SendError::WouldBlock;
+        self.room = if waits { Room::UntilWritable } else { Room::Until(now + NO_BUFFERS_RETRY) };
+    }
+
+    /// The owner of the held packets.
+    pub fn held(&self) -> Option<&T> {
+        self.held.as_ref().map(|held| &held.owner)
+    }
+
+    /// Sends the held packets, because there may be space again. If they are dropped, returns their
+    /// owner and the reason.
+    pub fn retry(&mut self, now: Instant) -> Option<(T, SendError)> {
+        self.room = Room::Free;
+        self.flush(now);
+        if self.has_room()
+            && let Some(held) = self.held.take()
+        {
+            match self.socket.send(&held.packets) {
+                Ok(()) => {}
+                Err(error) if error.is_temporary() => {
+                    self.close_room(now, &error);
+                    self.held = Some(held);
+                }
+                Err(error) => return Some((held.owner, error)),
+            }
+        }
+        None
+    }
+
+    /// Sends packets that the socket has delayed.
+    pub fn flush(&mut self, now: Instant) {
+        if !self.has_room() {
+            return;
+        }
+        match self.socket.flush() {
+            Ok(()) => {}
+            Err(error) if error.is_temporary() => self.close_room(now, &error),
+            Err(error) => tracing::debug!(%error, "the rest of a batch was lost"),
+        }
+    }
+}
+
+/// One socket of a driver's endpoint.
+pub(crate) struct SocketSlot<L> {
+    pub(crate) local: SocketAddr,
+    pub(crate) place: SocketPlace<L>,
+    /// Connections with packets to send once there is space.
+    pub(crate) waiting: VecDeque<ConnectionKey>,
+}
+
+/// Where a socket is served.
+pub(crate) enum SocketPlace<L> {
+    /// By the driver.
+    Local(Box<L>),
+    /// By a worker.
+    Offloaded {
+        worker: usize,
+        /// The number of packets that it takes at a time.
+        batch_max: usize,
+    },
+}
+
+impl<L> SocketSlot<L> {
+    pub(crate) fn as_local(&self) -> Option<&L> {
+        match &self.place {
+            SocketPlace::Local(socket) => Some(socket),
+            SocketPlace::Offloaded { .. } => None,
+        }
+    }
+
+    pub(crate) fn as_local_mut(&mut self) -> Option<&mut L> {
+        match &mut self.place {
+            SocketPlace::Local(socket) => Some(socket),
+            SocketPlace::Offloaded { .. } => None,
+        }
+    }
+
+    /// The worker that serves it, if that is not the driver.
+    pub(crate) fn worker(&self) -> Option<usize> {
+        match &self.place {
+            SocketPlace::Local(_) => None,
+            SocketPlace::Offloaded { worker, .. } => Some(*worker),
+        }
+    }
+}

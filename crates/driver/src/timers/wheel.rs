@@ -1,0 +1,231 @@
+//! A hierarchical timing wheel with exact deadlines.
+//!
+//! A deadline is a number of 64 bits, read as eleven digits to the base 64. A level of the wheel
+//! stands for a digit and has a slot for each value; an entry lies on the level of the highest
+//! digit in which its deadline differs from the *pivot*, in the slot of its own digit there:
+//!
+//! ```text
+//!   level 10 … 5     4      3      2       1      0
+//!   slot of  1 s   17 ms  262 us  4.1 us  64 ns  1 ns      a level has 64 of them
+//! ```
+//!
+//! The pivot is no later than any deadline. So entries of a lower level come before those of a
+//! higher one, and the earliest is in the first slot in use of the lowest level in use: two bit
+//! scans find it. Once that slot's time has come and it holds several entries, the pivot moves into
+//! it and its entries spread over lower levels, which are empty.
+//!
+//! The last level is as fine as the clock, so what fires together is in order without a comparison,
+//! and equal deadlines stay in order of arming, because all of them share a slot at any time. It
+//! costs next to nothing: a slot with one entry, the usual case for pacing, fires from whatever
+//! level it lies on.
+//!
+//! Arming, moving and disarming take constant time. An entry spreads ten times at most between
+//! arming and firing, and most are moved before they spread at all; one call may have to spread as
+//! many entries as there are.
+
+use units::Instant;
+
+/// Bits of a digit. Six, so that one machine word says which slots of a level are in use.
+pub(super) const DIGIT_BITS: u32 = 6;
+
+/// Slots of a level.
+pub(super) const SLOTS: usize = 1 << DIGIT_BITS;
+
+/// Enough for every deadline there is.
+const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
+
+/// No entry. Slabs have fewer keys.
+pub(super) const NIL: u32 = u32::MAX;
+
+/// The place of an entry that is not armed.
+const NOWHERE: u16 = u16::MAX;
+
+const _: () = assert!(SLOTS == u64::BITS as usize, "the slots in use fit their word");
+const _: () = assert!(LEVELS <= u16::BITS as usize, "the levels in use fit their word");
+const _: () = assert!(LEVELS * SLOTS < NOWHERE as usize, "places fit their number");
+
+/// At most one deadline a key. Keys are small numbers that are used again, such as those of a slab:
+/// memory is 24 bytes for each up to the largest seen, and 12 KiB.
+#[derive(Debug)]
+pub struct Timers {
+    pub(super) entries: Vec<Entry>,
+    /// Level by level, `SLOTS` each.
+    pub(super) slots: Box<[Slot]>,
+    /// Which slots of a level have entries.
+    pub(super) used: [u64; LEVELS],
+    /// Which levels have entries.
+    pub(super) levels: u16,
+    /// What places are relative to. Never later than `floor`.
+    pub(super) pivot: u64,
+    /// Everything before it has fired. Never later than a deadline, because deadlines before it are
+    /// taken for it.
+    pub(super) floor: u64,
+}
+
+/// A key's deadline, linked to those that share its slot.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) deadline: u64,
+    pub(super) next: u32,
+    pub(super) prev: u32,
+    /// Index of its slot.
+    pub(super) place: u16,
+}
+
+/// Entries in order of arming.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) head: u32,
+    pub(super) tail: u32,
+    /// No later than any deadline here, and in the slot's own span. It is the earliest deadline,
+    /// until that one leaves while several stay.
+    pub(super) bound: u64,
+}
+
+const UNARMED: Entry = Entry { deadline: 0, next: NIL, prev: NIL, place: NOWHERE };
+
+const EMPTY: Slot = Slot { head: NIL, tail: NIL, bound: 0 };
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            slots: vec![EMPTY; LEVELS * SLOTS].into_boxed_slice(),
+            used: [0; LEVELS],
+            levels: 0,
+            pivot: 0,
+            floor: 0,
+        }
+    }
+}
+
+impl Timers {
+    /// Replaces the deadline `old` of `key`, which the caller remembers, by `new`; equal ones
+    /// change nothing. [`Instant::FAR_FUTURE`] is no deadline. One that has passed is due at once,
+    /// after those that are due already.
+    pub fn replace(&mut self, key: u32, old: Option<Instant>, new: Option<Instant>) {
+        if old == new {
+            return;
+        }
+        debug_assert_eq!(self.is_armed(key), old.is_some_and(|at| at != Instant::FAR_FUTURE), "the caller remembers");
+        self.disarm(key);
+        if let Some(at) = new
+            && at != Instant::FAR_FUTURE
+        {
+            self.arm(key, at);
+        }
+    }
+
+    /// When to call [`pop_due`](Self::pop_due) next: no later than the earliest deadline, and later
+    /// than the last call that found nothing due. It may be too early once, where an earlier
+    /// deadline was replaced; the call then made finds the exact one.
+    pub fn next(&self) -> Option<Instant> {
+        self.first().map(|index| Instant::from_nanos(self.slots[index].bound))
+    }
+
+    /// Takes out one connection whose deadline has come: the earliest deadline first, of equal ones
+    /// the first armed.
+    pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
+        let now = now.as_nanos();
+        while let Some(index) = self.first()
+            && self.slots[index].bound <= now
+        {
+            let Slot { head, tail, bound } = self.slots[index];
+            // On level 0, and where there is only one, the bound is the deadline of the first.
+            if index < SLOTS || head == tail {
+                (self.pivot, self.floor) = (bound, bound);
+                self.disarm(head);
+                return Some(head);
+            }
+            self.spread(index);
+        }
+        self.floor = self.floor.max(now);
+        None
+    }
+
+    fn is_armed(&self, key: u32) -> bool {
+        self.entries.get(key as usize).is_some_and(|entry| entry.place != NOWHERE)
+    }
+
+    /// The slot with the earliest deadline.
+    fn first(&self) -> Option<usize> {
+        if self.levels == 0 {
+            return None;
+        }
+        let level = self.levels.trailing_zeros() as usize;
+        Some(level * SLOTS + self.used[level].trailing_zeros() as usize)
+    }
+
+    fn arm(&mut self, key: u32, at: Instant) {
+        if self.entries.len() <= key as usize {
+            self.entries.resize(key as usize + 1, UNARMED);
+        }
+        self.entries[key as usize].deadline = at.as_nanos().max(self.floor);
+        self.link(key);
+    }
+
+    /// Puts an entry where its deadline belongs, behind all that are there.
+    fn link(&mut self, key: u32) {
+        let deadline = self.entries[key as usize].deadline;
+        debug_assert!(deadline >= self.pivot, "a deadline before the pivot is out of order");
+        let difference = deadline ^ self.pivot;
+        let level = (difference.checked_ilog2().unwrap_or(0) / DIGIT_BITS) as usize;
+        let digit = (deadline >> (level as u32 * DIGIT_BITS)) as usize % SLOTS;
+        let index = level * SLOTS + digit;
+        let slot = &mut self.slots[index];
+        let prev = std::mem::replace(&mut slot.tail, key);
+        if prev == NIL {
+            slot.head = key;
+            slot.bound = deadline;
+            self.used[level] |= 1 << digit;
+            self.levels |= 1 << level;
+        } else {
+            slot.bound = slot.bound.min(deadline);
+            self.entries[prev as usize].next = key;
+        }
+        self.entries[key as usize] = Entry { deadline, next: NIL, prev, place: index as u16 };
+    }
+
+    fn disarm(&mut self, key: u32) {
+        let Some(entry) = self.entries.get_mut(key as usize) else { return };
+        let Entry { next, prev, place, .. } = std::mem::replace(entry, UNARMED);
+        if place == NOWHERE {
+            return;
+        }
+        let slot = &mut self.slots[place as usize];
+        match prev {
+            NIL => slot.head = next,
+            prev => self.entries[prev as usize].next = next,
+        }
+        match next {
+            NIL => slot.tail = prev,
+            next => self.entries[next as usize].prev = prev,
+        }
+        if slot.head == NIL {
+            self.mark_empty(place as usize);
+        } else if slot.head == slot.tail {
+            slot.bound = self.entries[slot.head as usize].deadline;
+        }
+    }
+
+    fn mark_empty(&mut self, index: usize) {
+        let level = index / SLOTS;
+        self.used[level] &= !(1 << (index % SLOTS));
+        if self.used[level] == 0 {
+            self.levels &= !(1 << level);
+        }
+    }
+
+    /// Moves the pivot into the first slot and its entries, in their order, to lower levels.
+    fn spread(&mut self, index: usize) {
+        let Slot { head, bound, .. } = std::mem::replace(&mut self.slots[index], EMPTY);
+        self.mark_empty(index);
+        self.pivot = bound;
+        let mut key = head;
+        while key != NIL {
+            let next = self.entries[key as usize].next;
+            self.link(key);
+            key = next;
+        }
+    }
+}

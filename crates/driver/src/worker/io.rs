@@ -1,0 +1,216 @@
+//! The turn of a worker with sockets.
+//!
+//! ```text
+//!   commands ─▶ role ─▶ a receive call for each socket ─▶ role, batch by batch ─▶ owner
+//! ```
+//!
+//! What becomes of a command and of a batch is the business of the [`IoRole`]: a path worker seals,
+//! sends and opens, the receive worker gives batches to receive halves.
+
+use std::sync::Arc;
+
+use units::{Duration, Instant};
+
+use super::{Progress, WorkerEnd, WorkerLoop};
+use crate::driver::{DriverSocket, RECV_BATCHES_MAX};
+use crate::env::Env;
+use crate::protocol::Protocol;
+use crate::socket::Socket;
+
+/// A socket with its number among those of the driver.
+pub struct WorkerSocket<E: Env> {
+    /// Its number.
+    pub index: usize,
+    /// The socket.
+    pub socket: DriverSocket<E>,
+}
+
+/// The batches of a driver in surroundings `E`.
+type BatchOf<E> = <<E as Env>::Protocol as Protocol>::Batch;
+
+/// What an I/O worker has beside its role.
+pub struct WorkerIo<E: Env, C, V> {
+    /// The time.
+    pub clock: E::Clock,
+    /// The sockets that it serves.
+    pub sockets: Vec<WorkerSocket<E>>,
+    pub(crate) link: WorkerEnd<E::Protocol, C, V>,
+    buffers: <E::Socket as Socket<E::Protocol>>::Buffers,
+    /// Kept from call to call, so that nothing is allocated.
+    batches: Vec<BatchOf<E>>,
+}
+
+/// What an I/O worker does with commands and batches.
+pub trait IoRole<E: Env> {
+    /// What the owner asks for.
+    type Command;
+    /// What it tells the owner.
+    type Event;
+
+    /// Commands carried out before the sockets are looked at.
+    const COMMANDS_PER_TURN: usize;
+    /// Commands carried out after a receive call, before its batches are looked at.
+    const COMMANDS_PER_CALL: usize;
+    /// Commands carried out after each batch.
+    const COMMANDS_PER_BATCH: usize;
+
+    /// The owner asks for something.
+    fn carry_out(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>, command: Self::Command);
+
+    /// A turn begins.
+    fn begin_turn(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>) {
+        let _ = io;
+    }
+
+    /// Commands were carried out, and the sockets come next.
+    fn before_receiving(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>) {
+        let _ = io;
+    }
+
+    /// Whether more may be received, beside room for it in the ring of arrivals.
+    fn may_receive(&self) -> bool {
+        true
+    }
+
+    /// One call has brought these batches.
+    fn on_received(&mut self, batches: &[BatchOf<E>]);
+
+    /// A batch has arrived: number `number` of its call.
+    fn handle_batch(
+        &mut self,
+        io: &mut WorkerIo<E, Self::Command, Self::Event>,
+        number: usize,
+        socket: usize,
+        batch: BatchOf<E>,
+    );
+
+    /// The batches of the socket in place `at` were handled.
+    fn after_receiving(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>, at: usize) {
+        let (_, _) = (io, at);
+    }
+
+    /// All sockets were looked at. The owner is woken next, if it was told something.
+    fn finish_turn(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>);
+
+    /// The owner was woken.
+    fn after_turn(&mut self) {}
+
+    /// Whether there is work beside commands and arrivals.
+    fn has_work(&self, io: &WorkerIo<E, Self::Command, Self::Event>) -> bool;
+
+    /// When there will be.
+    fn next_deadline(&self, io: &WorkerIo<E, Self::Command, Self::Event>, now: Instant) -> Option<Instant>;
+
+    /// A turn panicked: see [`WorkerLoop::recover`].
+    fn recover(&mut self, io: &mut WorkerIo<E, Self::Command, Self::Event>) -> bool;
+
+    /// See [`WorkerLoop::on_rest`].
+    fn on_rest(&mut self, awake: Duration, is_idle: bool);
+}
+
+/// A worker with sockets.
+pub struct IoWorker<E: Env, R: IoRole<E>> {
+    io: WorkerIo<E, R::Command, R::Event>,
+    role: R,
+}
+
+impl<E: Env, C, V> WorkerIo<E, C, V> {
+    /// The socket of this index in the engine, if the worker serves it.
+    pub fn socket_mut(&mut self, index: usize) -> Option<&mut DriverSocket<E>> {
+        self.sockets.iter_mut().find(|known| known.index == index).map(|known| &mut known.socket)
+    }
+
+    /// There are commands, or arrivals that may be taken.
+    pub fn has_input(&self, may_receive: bool) -> bool {
+        !self.link.commands.is_empty()
+            || self.link.commands.is_abandoned()
+            || (may_receive && self.can_tell() && self.sockets.iter().any(|known| known.socket.is_readable()))
+    }
+
+    /// Whether there is room to tell of all that one receive call may bring.
+    fn can_tell(&self) -> bool {
+        self.link.arrivals.slots() >= RECV_BATCHES_MAX
+    }
+}
+
+impl<E: Env, R: IoRole<E>> IoWorker<E, R> {
+    pub(crate) fn new(
+        clock: E::Clock,
+        sockets: Vec<WorkerSocket<E>>,
+        link: WorkerEnd<E::Protocol, R::Command, R::Event>,
+        role: R,
+    ) -> Self {
+        Self { io: WorkerIo { clock, sockets, link, buffers: Default::default(), batches: Vec::new() }, role }
+    }
+
+    fn take_commands(&mut self, max: usize) {
+        for _ in 0..max {
+            let Ok(command) = self.io.link.commands.pop() else { break };
+            self.role.carry_out(&mut self.io, command);
+        }
+    }
+
+    /// One call to a socket, while there is room to tell of what comes.
+    fn receive(&mut self, at: usize) {
+        if !self.io.sockets[at].socket.take_readable() || !self.io.can_tell() || !self.role.may_receive() {
+            return;
+        }
+        let mut batches = std::mem::take(&mut self.io.batches);
+        self.io.sockets[at].socket.receive(&mut self.io.buffers, &mut batches);
+        if !batches.is_empty() {
+            let socket = self.io.sockets[at].index;
+            self.role.on_received(&batches);
+            self.take_commands(R::COMMANDS_PER_CALL);
+            for (number, batch) in batches.drain(..).enumerate() {
+                self.role.handle_batch(&mut self.io, number, socket, batch);
+                self.take_commands(R::COMMANDS_PER_BATCH);
+            }
+        }
+        self.io.batches = batches;
+    }
+}
+
+impl<E: Env, R: IoRole<E>> WorkerLoop for IoWorker<E, R> {
+    fn turn(&mut self) {
+        self.role.begin_turn(&mut self.io);
+        self.take_commands(R::COMMANDS_PER_TURN);
+        self.role.before_receiving(&mut self.io);
+        for at in 0..self.io.sockets.len() {
+            self.receive(at);
+            self.role.after_receiving(&mut self.io, at);
+        }
+        self.role.finish_turn(&mut self.io);
+        self.io.link.owner.flush();
+        self.role.after_turn();
+    }
+
+    fn due_at(&self, now: Instant) -> Option<Instant> {
+        if self.io.has_input(self.role.may_receive()) || self.role.has_work(&self.io) {
+            return Some(now);
+        }
+        self.role.next_deadline(&self.io, now).map(|at| at.max(now))
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.io.link.commands.is_abandoned()
+    }
+
+    fn progress(&self) -> &Arc<Progress> {
+        &self.io.link.progress
+    }
+
+    fn recover(&mut self) -> bool {
+        self.role.recover(&mut self.io)
+    }
+
+    fn on_rest(&mut self, awake: Duration, is_idle: bool) {
+        self.role.on_rest(awake, is_idle);
+    }
+}
+
+impl<E: Env, R: IoRole<E>> IoWorker<E, R> {
+    /// The sockets it serves, in the order in which a poll numbers them.
+    pub fn sockets_mut(&mut self) -> &mut [WorkerSocket<E>] {
+        &mut self.io.sockets
+    }
+}

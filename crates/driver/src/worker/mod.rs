@@ -1,0 +1,31 @@
+//! Workers: processors beside the driver's that seal, open, receive and send for it.
+//!
+//! A worker's **turn** says what it does. Its thread, if it has one, repeats turns and sleeps
+//! between them; a simulation or a stepped engine does the turns itself.
+//!
+//! ```text
+//!   owner (driver)                                worker
+//!   PathWorker, ReceiveWorker, CryptoWorker ◀───▶ WorkerLoop::turn ◀── a thread, or whatever does turns
+//!                       rings, wakers, turn count
+//! ```
+//!
+//! | file | content |
+//! |---|---|
+//! | `turn` | [`WorkerLoop`]: a turn, when the next is due, what follows a panic |
+//! | `io` | [`IoWorker`]: the turn of a worker with sockets; its [`IoRole`] differs |
+//! | `rings` | the rings between an I/O worker and its owner |
+//! | `liveness` | the count of turns, and how the owner detects a worker that hangs |
+//!
+//! The three kinds of worker are [`path_worker`](crate::path_worker),
+//! [`receive_worker`](crate::receive_worker) and [`crypto_pool`](crate::crypto_pool).
+
+mod io;
+mod liveness;
+mod rings;
+mod turn;
+
+pub use self::io::{IoRole, IoWorker, WorkerIo, WorkerSocket};
+pub use self::liveness::Progress;
+pub(crate) use self::liveness::{HangLimit, Liveness, Pulse};
+pub(crate) use self::rings::{Arrived, OwnerEnd, RingSizes, WorkerEnd, link};
+pub use self::turn::WorkerLoop;

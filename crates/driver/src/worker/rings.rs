@@ -1,0 +1,165 @@
+//! The rings between an I/O worker and its owner: commands one way, events and arrived batches the
+//! other.
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::task::Waker;
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use units::Instant;
+
+use super::{HangLimit, Liveness, Progress};
+use crate::in_flight::InFlightBatch;
+use crate::protocol::Protocol;
+
+/// A batch that a worker has received for the driver.
+pub(crate) struct Arrived<P: Protocol> {
+    /// The number of its socket.
+    pub(crate) socket: usize,
+    pub(crate) batch: P::Batch,
+    /// What has opened it, if the worker has.
+    pub(crate) opened: Option<InFlightBatch<P, Box<P::OpenJob>>>,
+}
+
+/// How many values each ring holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RingSizes {
+    pub(crate) commands: usize,
+    pub(crate) events: usize,
+    pub(crate) arrivals: usize,
+}
+
+/// Wakes the other side once for several values.
+#[derive(Debug)]
+pub(crate) struct BatchedWaker {
+    waker: Waker,
+    is_due: bool,
+}
+
+impl BatchedWaker {
+    fn new(waker: Waker) -> Self {
+        Self { waker, is_due: false }
+    }
+
+    /// The other side is to be woken by the next [`flush`](Self::flush).
+    pub(crate) fn note(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Wakes the other side if that was noted.
+    pub(crate) fn flush(&mut self) {
+        if std::mem::take(&mut self.is_due) {
+            self.waker.wake_by_ref();
+        }
+    }
+
+    /// Wakes the other side.
+    pub(crate) fn wake(&self) {
+        self.waker.wake_by_ref();
+    }
+}
+
+/// The owner's end. Dropping it ends the worker.
+pub(crate) struct OwnerEnd<P: Protocol, C, E> {
+    pub(crate) commands: Producer<C>,
+    pub(crate) events: Consumer<E>,
+    pub(crate) arrivals: Consumer<Arrived<P>>,
+    pub(crate) worker: BatchedWaker,
+    pub(crate) liveness: Liveness,
+}
+
+/// The worker's end.
+pub(crate) struct WorkerEnd<P: Protocol, C, E> {
+    pub(crate) commands: Consumer<C>,
+    pub(crate) events: Producer<E>,
+    pub(crate) arrivals: Producer<Arrived<P>>,
+    pub(crate) owner: BatchedWaker,
+    pub(crate) progress: Arc<Progress>,
+}
+
+/// Both ends. `owner` and `worker` wake the threads of the two.
+pub(crate) fn link<P: Protocol, C, E>(
+    sizes: RingSizes,
+    limit: HangLimit,
+    now: Instant,
+    owner: Waker,
+    worker: Waker,
+) -> (OwnerEnd<P, C, E>, WorkerEnd<P, C, E>) {
+    let (commands, to_do) = RingBuffer::new(sizes.commands);
+    let (told, events) = RingBuffer::new(sizes.events);
+    let (received, arrivals) = RingBuffer::new(sizes.arrivals);
+    let progress = Arc::new(Progress::default());
+    let liveness = Liveness::new(Arc::clone(&progress), limit, now);
+    let (worker, owner) = (BatchedWaker::new(worker), BatchedWaker::new(owner));
+    let owners = OwnerEnd { commands, events, arrivals, worker, liveness };
+    (owners, WorkerEnd { commands: to_do, events: told, arrivals: received, owner, progress })
+}
+
+impl<P: Protocol, C, E> OwnerEnd<P, C, E> {
+    /// Puts a command into its ring. The caller wakes the worker, now or later.
+    ///
+    /// # Panics
+    /// If the ring is full.
+    pub(crate) fn push(&mut self, command: C) {
+        // What a worker that has just died does not take is as lost as what it had.
+        let is_taken = self.commands.push(command).is_ok();
+        assert!(is_taken || self.commands.is_abandoned(), "the caller leaves room in the ring of commands");
+        self.worker.note();
+    }
+
+    /// Whether there is an event or a batch to take.
+    pub(crate) fn has_some(&self) -> bool {
+        !self.events.is_empty() || !self.arrivals.is_empty()
+    }
+
+    /// Whether the batch that is taken next has arrived at this socket.
+    pub(crate) fn has_more_of(&self, socket: usize) -> bool {
+        self.arrivals.peek().is_ok_and(|next| next.socket == socket)
+    }
+
+    /// Whether the worker's thread has ended. What it told before may still be in the rings.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.events.is_abandoned()
+    }
+
+    /// Whether the worker's thread has ended and all it told was taken.
+    pub(crate) fn is_over(&self) -> bool {
+        if !self.is_abandoned() {
+            return false;
+        }
+        // What the worker put into the rings before it ended is visible from here on.
+        fence(Ordering::Acquire);
+        !self.has_some()
+    }
+
+    /// The worker gets no more commands, and ends once it sees that.
+    pub(crate) fn close(&mut self) {
+        let (commands, _) = RingBuffer::new(1);
+        self.commands = commands;
+    }
+}
+
+impl<P: Protocol, C, E> Drop for OwnerEnd<P, C, E> {
+    fn drop(&mut self) {
+        self.close();
+        self.liveness.end();
+        self.worker.wake();
+    }
+}
+
+impl<P: Protocol, C, E> WorkerEnd<P, C, E> {
+    /// Puts an event into its ring; the owner is woken by the next flush. False if the ring is full
+    /// and the owner still there.
+    pub(crate) fn tell(&mut self, event: E) -> bool {
+        let is_taken = self.events.push(event).is_ok();
+        self.owner.note();
+        is_taken || self.events.is_abandoned()
+    }
+
+    /// Passes a batch to the owner, which is woken by the next flush. A batch that finds no room is
+    /// lost, as in the network.
+    pub(crate) fn pass_on(&mut self, arrival: Arrived<P>) {
+        let _lost = self.arrivals.push(arrival);
+        self.owner.note();
+    }
+}

@@ -1,0 +1,200 @@
+//! The workers of a driver as its offload: what goes to the pool, and in which order it comes back.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use driver::crypto_pool::{CryptoPool, CryptoWorker, CryptoWorkerLoop, PoolCounters};
+use driver::in_flight::ConnectionRef;
+use driver::offload::{Direction, Finished, PathFlow};
+use driver::shared::Common;
+use driver::worker::WorkerLoop;
+use driver::workers::Workers;
+use driver::{ConnectionKey, Offload, Shared};
+use units::{Duration, Instant};
+
+use crate::app::ToyCell;
+use crate::host::{TestClock, address};
+use crate::packets::{OpenJob, Plan, Planned, Segments};
+use crate::protocol::Toy;
+use crate::recv::Decrypt;
+use crate::wire::{ACK, HEADER_LEN, Header};
+
+const NOW: Instant = Instant::ZERO;
+const LARGE: usize = 8 << 10;
+
+/// A pool of one worker, its turns, and a connection.
+struct Bench {
+    workers: Workers<Toy>,
+    turns: Option<CryptoWorkerLoop<Toy, TestClock>>,
+    counters: Arc<PoolCounters>,
+    connection: ConnectionRef<Toy>,
+}
+
+fn flow(direction: Direction) -> PathFlow {
+    PathFlow { key: ConnectionKey(3), path: 0, direction }
+}
+
+fn segment(len: u16) -> Header {
+    let (source, destination) = (address(0), address(1));
+    Header { source, destination, flags: ACK, len, seq: 1, ack: 1, limit: 1, held: 0 }
+}
+
+fn plan(packets: usize) -> Arc<Plan> {
+    let planned = |_| Planned { header: segment(0), payload: None, offset: 0 };
+    Arc::new(Plan { segments: (0..packets).map(planned).collect(), ..Plan::default() })
+}
+
+fn batch(len: usize) -> Segments {
+    let mut bytes = Vec::new();
+    segment((len - HEADER_LEN) as u16).write(&mut bytes, |_| {});
+    Segments { bytes }
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (worker, turns) = CryptoWorker::new(TestClock::manual(), Waker::noop().clone(), Waker::noop().clone());
+        let counters = Arc::new(PoolCounters::new(vec![Arc::clone(worker.tally())]));
+        let workers = Workers::of_pool(CryptoPool::new(vec![worker], Arc::clone(&counters)));
+        let local = vec![address(0).into()];
+        let shared = Arc::new(Shared::new(Waker::noop().clone(), local, (), Arc::new(Common::new(1)), 0));
+        let connection = ConnectionRef { key: ConnectionKey(3), cell: ToyCell::new(shared, address(1)) };
+        Self { workers, turns: Some(turns), counters, connection }
+    }
+
+    fn open(&mut self, len: usize) -> bool {
+        self.workers.open(NOW, flow(Direction::In), &self.connection, Box::default(), batch(len)).is_ok()
+    }
+
+    fn queue_opened(&mut self, len: usize) -> bool {
+        let opened = (Box::<OpenJob>::default(), batch(len));
+        self.workers.queue_opened(NOW, flow(Direction::In), &self.connection, opened.0, opened.1).is_ok()
+    }
+
+    fn seal(&mut self, packets: usize) -> bool {
+        self.workers.seal(NOW, flow(Direction::Out), &self.connection, plan(packets)).is_ok()
+    }
+
+    fn run(&mut self, len: usize) -> bool {
+        let job = Arc::new(Decrypt::new(7, 0, vec![vec![0; len]]));
+        self.workers.run(NOW, flow(Direction::Up), &self.connection, job).is_ok()
+    }
+
+    fn turn(&mut self) {
+        self.turns.as_mut().expect("it lives").counted_turn();
+    }
+
+    /// All that may go on now, in words: what it is, its size, and whether it was done elsewhere.
+    fn finished(&mut self, now: Instant, has_room: bool) -> Vec<(&'static str, usize, bool)> {
+        self.workers.collect(now);
+        let mut found = Vec::new();
+        while let Some(finished) = self.workers.poll_finished(None, &|_| has_room) {
+            found.push(match finished {
+                Finished::Sealed { plan, packets, .. } => ("seal", plan.segments.len(), packets.is_some()),
+                Finished::Opened { job, batch, .. } => ("open", batch.bytes.len(), !job.opened.is_empty()),
+                Finished::Lost { key } => ("lost", key.0 as usize, false),
+                Finished::Ran { output, .. } => ("run", output.as_ref().map_or(0, Vec::len), output.is_some()),
+            });
+        }
+        found
+    }
+}
+
+#[test]
+fn small_work_stays_with_the_driver_and_large_work_goes_as_far_as_there_is_room() {
+    let mut bench = Bench::new();
+    assert_eq!((bench.workers.sealers(), bench.workers.opens()), (Some(2), true));
+    assert!(!bench.open(LARGE - 1) && !bench.seal(5) && !bench.run(LARGE - 1));
+    assert!(bench.open(LARGE) && bench.seal(6) && bench.run(LARGE) && bench.run(LARGE));
+    assert!(!bench.open(LARGE) && !bench.seal(6) && !bench.run(LARGE), "a worker has four at a time");
+    assert!(!bench.workers.has_left(NOW), "plans may be among them");
+    bench.turn();
+    assert!(bench.workers.has_work() && bench.workers.deadline().is_some());
+    let all = bench.finished(NOW, true);
+    assert_eq!(all.len(), 4, "{all:?}");
+    assert!(all.iter().all(|(_, _, is_done)| *is_done), "{all:?}");
+    assert!(bench.workers.has_left(NOW) && bench.workers.deadline().is_none());
+    assert_eq!(bench.counters.read().workers[0].batches, 4);
+}
+
+#[test]
+fn a_flow_keeps_its_order_and_flows_do_not_wait_for_each_other() {
+    let mut bench = Bench::new();
+    assert!(!bench.queue_opened(100), "nothing is under way: it may go on at once");
+    assert!(bench.open(LARGE) && bench.queue_opened(100) && bench.queue_opened(200));
+    let job = Arc::new(Decrypt::new(7, 0, vec![vec![0; 10]]));
+    let refused = bench.workers.queue_run(NOW, flow(Direction::Up), &bench.connection, job, vec![0; 10]);
+    assert!(refused.is_err(), "jobs do not wait for batches");
+    assert_eq!(bench.finished(NOW, true), [], "two wait for the first");
+    bench.turn();
+    let sizes: Vec<usize> = bench.finished(NOW, true).into_iter().map(|(_, size, _)| size).collect();
+    assert_eq!(sizes, [LARGE, 100, 200]);
+    assert!(bench.run(LARGE) && bench.run(2 * LARGE));
+    let job = Arc::new(Decrypt::new(7, 0, vec![vec![0; 10]]));
+    let queued = bench.workers.queue_run(NOW, flow(Direction::Up), &bench.connection, job, vec![0; 10]);
+    assert!(queued.is_ok());
+    bench.turn();
+    assert_eq!(bench.finished(NOW, true), [("run", LARGE, true), ("run", 2 * LARGE, true), ("run", 10, true)]);
+}
+
+#[test]
+fn packets_wait_for_their_socket_and_others_do_not() {
+    let mut bench = Bench::new();
+    assert!(bench.seal(6) && bench.open(LARGE) && bench.run(LARGE));
+    bench.turn();
+    assert_eq!(bench.finished(NOW, false), [("open", LARGE, true), ("run", LARGE, true)]);
+    let packets = (plan(1), vec![1]);
+    let queued = bench.workers.queue_sealed(NOW, flow(Direction::Out), &bench.connection, packets.0, packets.1, true);
+    assert!(queued.is_ok(), "behind the one that waits");
+    let other = ConnectionKey(4);
+    assert!(bench.workers.poll_finished(Some(other), &|_| true).is_none(), "of another connection");
+    assert_eq!(bench.finished(NOW, true), [("seal", 6, true), ("seal", 1, true)]);
+    let packets = (plan(1), vec![1]);
+    let queued = bench.workers.queue_sealed(NOW, flow(Direction::Out), &bench.connection, packets.0, packets.1, false);
+    assert!(queued.is_ok(), "their socket is full");
+    assert_eq!((bench.finished(NOW, false), bench.finished(NOW, true)), (vec![], vec![("seal", 1, true)]));
+}
+
+#[test]
+fn what_a_worker_that_is_gone_had_is_left_to_the_driver_and_arrivals_are_lost() {
+    let mut bench = Bench::new();
+    assert!(bench.seal(6) && bench.open(LARGE) && bench.run(LARGE));
+    bench.turns = None;
+    let mut finished = bench.finished(NOW, true);
+    finished.sort_unstable();
+    assert_eq!(finished, [("lost", 3, false), ("run", 0, false), ("seal", 6, false)]);
+    assert!(!bench.seal(6) && !bench.open(LARGE) && !bench.run(LARGE), "the driver does everything");
+    let stats = bench.counters.read();
+    assert_eq!((stats.workers_gone, stats.batches_redone, stats.batches_lost), (1, 2, 1));
+}
+
+#[test]
+fn the_driver_does_without_a_worker_that_is_late_until_it_is_back() {
+    let mut bench = Bench::new();
+    assert!(bench.seal(6) && bench.open(LARGE) && bench.run(LARGE));
+    let late = bench.workers.deadline().expect("it watches the worker");
+    assert_eq!(bench.finished(late, true), [("seal", 6, false), ("run", 0, false)]);
+    assert!(!bench.run(LARGE), "it gets nothing more");
+    let lost = bench.workers.deadline().expect("it watches the worker");
+    assert!(lost > late + Duration::from_millis(100), "an arrival is not given up as soon");
+    assert_eq!(bench.finished(lost, true), [("lost", 3, false)]);
+    bench.turn();
+    assert_eq!(bench.finished(lost, true), [], "what comes late is not looked at");
+    assert!(bench.seal(6) && bench.open(LARGE) && bench.run(LARGE), "it is back");
+    bench.turn();
+    assert_eq!(bench.finished(lost, true).len(), 3);
+    let stats = bench.counters.read();
+    assert_eq!((stats.workers_late, stats.batches_redone, stats.batches_lost), (1, 2, 1));
+}
+
+#[test]
+fn without_workers_everything_is_refused() {
+    let mut workers = Workers::<Toy>::default();
+    let connection = Bench::new().connection;
+    assert_eq!((workers.sealers(), workers.opens(), workers.is_full()), (None, false, false));
+    assert!(workers.seal(NOW, flow(Direction::Out), &connection, plan(64)).is_err());
+    assert!(workers.open(NOW, flow(Direction::In), &connection, Box::default(), batch(LARGE)).is_err());
+    let job = Arc::new(Decrypt::new(7, 0, vec![vec![0; LARGE]]));
+    assert!(workers.run(NOW, flow(Direction::Up), &connection, job).is_err());
+    assert!(!workers.has_work() && workers.deadline().is_none() && workers.has_left(NOW) && !workers.make_room());
+    assert!(!workers.takes_receive_halves() && workers.has_room_for_updates());
+}

@@ -1,0 +1,108 @@
+//! [`LiveDriver`]: a driver with its sleeper, and the loop of its thread.
+
+use driver::{Activity, Driver, Env, Flush, Work};
+use units::{Duration, Instant};
+
+use crate::live::LiveEnv;
+use crate::sleep::Sleeper;
+
+/// How long a stopping engine waits for its last packets to leave. They leave within a turn unless
+/// a socket buffer is full or the system refuses them.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// A driver and its sleeper. Run by a thread, or by callers under `inline`.
+pub(crate) struct LiveDriver {
+    driver: Driver<LiveEnv>,
+    sleeper: Sleeper,
+}
+
+impl LiveDriver {
+    pub(crate) fn new(driver: Driver<LiveEnv>, sleeper: Sleeper) -> Self {
+        let mut live = Self { driver, sleeper };
+        live.watch_sockets();
+        live
+    }
+
+    pub(crate) fn turn(&mut self, flush: Flush) -> Work {
+        self.driver.turn(flush)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.driver.env().now()
+    }
+
+    /// Whether [`Engine::stop`](crate::Engine::stop) was called.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.driver.shared().is_stopping()
+    }
+
+    /// When the next turn is due; `now` if there is work.
+    pub(crate) fn due_at(&self, now: Instant) -> Option<Instant> {
+        self.driver.due_at(now)
+    }
+
+    /// Registers the sockets with the poll, see [`Sleeper::watch`].
+    fn watch_sockets(&mut self) {
+        for index in 0..self.driver.socket_count() {
+            if let Some(socket) = self.driver.socket_mut(index) {
+                self.sleeper.watch(index, socket);
+            }
+        }
+    }
+
+    /// Sleeps until a turn is due, or until `deadline`. If a turn is due already, only polls for
+    /// events.
+    pub(crate) fn wait(&mut self, deadline: Option<Instant>) {
+        self.driver.env().lap(Activity::Application);
+        if self.driver.take_yield_due() {
+            // Background transfers yield the processor to other threads, such as woken
+            // applications.
+            std::thread::yield_now();
+        }
+        self.watch_sockets();
+        self.sleeper.announce_sleep();
+        let now = self.now();
+        let busy = self.driver.is_busy();
+        let until = if busy { Some(now) } else { self.driver.next_deadline().into_iter().chain(deadline).min() };
+        let ready = self.sleeper.wait(now, until);
+        match ready {
+            Ok(ready) => {
+                for ready in ready {
+                    if let Some(socket) = self.driver.socket_mut(ready.socket) {
+                        socket.note_ready(ready.readable, ready.writable);
+                    }
+                }
+            }
+            // Fails only for an invalid poll descriptor, which is a bug. The driver goes on.
+            Err(error) => tracing::error!(%error, "cannot wait for sockets"),
+        }
+        self.driver.env().lap(if busy { Activity::Poll } else { Activity::Waiting });
+    }
+
+    /// Runs turns until the engine is stopped, and then until the last packets have left.
+    pub(crate) fn run(&mut self) {
+        while !self.is_stopping() {
+            let work = self.turn(Flush::Now);
+            tracing::trace!(?work, "a turn");
+            if self.is_stopping() {
+                // The turn may have closed all connections already. Then nothing would end the
+                // wait.
+                break;
+            }
+            self.wait(None);
+        }
+        self.close_all();
+    }
+
+    /// Closes all connections and waits until the last packets have left.
+    pub(crate) fn close_all(&mut self) {
+        let deadline = self.now() + CLOSE_TIME_MAX;
+        loop {
+            self.turn(Flush::Now);
+            if self.driver.has_left() || self.now() >= deadline {
+                return;
+            }
+            self.wait(Some(deadline));
+        }
+    }
+}

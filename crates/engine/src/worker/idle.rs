@@ -1,0 +1,122 @@
+//! How a worker's thread sleeps between turns.
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
+use units::{Duration, Instant};
+
+use driver::worker::{IoRole, IoWorker, WorkerLoop, WorkerSocket};
+
+use super::thread_park::ThreadPark;
+use crate::clock::Clock;
+use crate::live::LiveEnv;
+use crate::sleep::Sleeper;
+
+/// Sleeps between turns of workers of type `W`.
+pub(crate) trait Idle<W> {
+    /// Called once on the worker's thread.
+    fn begin(&mut self) {}
+
+    /// Sleeps until a turn of `worker` is due. If one is due already, only polls for events.
+    fn sleep(&mut self, worker: &mut W);
+}
+
+/// A worker with sockets.
+pub(crate) trait ServesSockets {
+    /// Its sockets. The poll identifies them by their position.
+    fn sockets_mut(&mut self) -> &mut [WorkerSocket<LiveEnv>];
+}
+
+impl<R: IoRole<LiveEnv>> ServesSockets for IoWorker<LiveEnv, R> {
+    fn sockets_mut(&mut self) -> &mut [WorkerSocket<LiveEnv>] {
+        Self::sockets_mut(self)
+    }
+}
+
+/// For workers with sockets: sleeps in a poll of the sockets.
+pub(super) struct PollIdle {
+    sleeper: Sleeper,
+    clock: Clock,
+    awake_since: Instant,
+}
+
+impl PollIdle {
+    /// Creates it together with the waker that ends the sleep.
+    ///
+    /// # Errors
+    /// If the system refuses a poll.
+    pub(super) fn new(clock: &Clock, busy_poll: Duration) -> io::Result<(Self, Waker)> {
+        let (sleeper, waker) = Sleeper::new(clock.clone(), busy_poll)?;
+        Ok((Self { sleeper, clock: clock.clone(), awake_since: clock.now() }, waker))
+    }
+}
+
+impl<W: WorkerLoop + ServesSockets> Idle<W> for PollIdle {
+    fn sleep(&mut self, worker: &mut W) {
+        for (at, socket) in worker.sockets_mut().iter_mut().enumerate() {
+            self.sleeper.watch(at, &mut socket.socket);
+        }
+        self.sleeper.announce_sleep();
+        let now = self.clock.now();
+        let due_at = worker.due_at(now);
+        worker.on_rest(now.saturating_since(self.awake_since), due_at.is_none_or(|due_at| due_at > now));
+        let ready = self.sleeper.wait(now, due_at);
+        self.awake_since = self.clock.now();
+        match ready {
+            Ok(ready) => {
+                let sockets = worker.sockets_mut();
+                for ready in ready {
+                    if let Some(socket) = sockets.get_mut(ready.socket) {
+                        socket.socket.note_ready(ready.readable, ready.writable);
+                    }
+                }
+            }
+            // Fails only for an invalid poll descriptor, which is a bug. The worker goes on.
+            Err(error) => tracing::error!(%error, "cannot wait for sockets"),
+        }
+    }
+}
+
+/// For workers without sockets and deadlines: parks the thread.
+pub(super) struct ParkIdle {
+    park: Arc<ThreadPark>,
+    clock: Clock,
+    busy_poll: Duration,
+}
+
+impl ParkIdle {
+    /// Creates it together with the waker that ends the sleep.
+    pub(super) fn new(clock: &Clock, busy_poll: Duration) -> (Self, Waker) {
+        let park = Arc::new(ThreadPark::default());
+        (Self { park: Arc::clone(&park), clock: clock.clone(), busy_poll }, Waker::from(park))
+    }
+}
+
+impl<W: WorkerLoop> Idle<W> for ParkIdle {
+    fn begin(&mut self) {
+        self.park.register();
+    }
+
+    fn sleep(&mut self, worker: &mut W) {
+        let begun = self.clock.now();
+        let has_work = || worker.due_at(begun).is_some() || worker.is_abandoned();
+        while !self.busy_poll.is_zero() && self.clock.now() < begun + self.busy_poll {
+            if has_work() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        self.park.sleep_unless(has_work);
+    }
+}
+
+impl Wake for ThreadPark {
+    fn wake(self: Arc<Self>) {
+        self.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.unpark();
+    }
+}

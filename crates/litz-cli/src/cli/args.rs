@@ -1,0 +1,309 @@
+//! The arguments. One definition serves parsing and help. The commands check what the parser
+//! cannot.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use units::{ByteSize, Duration, Rate};
+
+use super::bench::BenchOptions;
+use super::emulate::EmulateOptions;
+use super::exit;
+use super::path_options::PathOptions;
+use super::paths::PathsOptions;
+use super::predict::PredictOptions;
+use super::profile::ProfileOptions;
+use super::replay::ReplayOptions;
+use super::scenario::ScenarioOptions;
+use super::study::StudyOptions;
+
+/// One connection over every link and every core, each strand encrypted.
+///
+/// Litz sends files over all network interfaces of a host at once. It also measures this
+/// machine, emulates links, and runs scenarios and studies in a simulator.
+#[derive(Parser, Debug)]
+#[command(name = "litz", version = crate::provenance::VERSION, about, after_help = exit::HELP, max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// Print more on standard error; repeat up to three times for more detail
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Receive files: print a ticket and wait for the sender that has it
+    #[command(after_help = exit::HELP)]
+    Recv(RecvOptions),
+    /// Send files and directories to the receiver that printed the ticket
+    #[command(after_help = exit::HELP, override_usage = "litz send [OPTIONS] <PATH>... <TICKET>")]
+    Send(SendOptions),
+    /// Watch a transfer on this machine: four different links, first each alone, then all together
+    /// while one is cut and restored
+    #[command(after_help = exit::HELP)]
+    Demo(DemoOptions),
+    /// Measure where a packet's time goes on this machine: nanoseconds per stage, and how much more
+    /// processors could gain
+    #[command(after_help = super::profile::HELP)]
+    Profile(ProfileOptions),
+    /// Predict goodput and CPU use for each placement from a profile of a machine; --verify
+    /// compares with live runs
+    #[command(after_help = super::predict::HELP)]
+    Predict(PredictOptions),
+    /// Run benchmarks on this machine: how much more processors gain
+    #[command(after_help = super::bench::HELP)]
+    Bench(BenchOptions),
+    /// Run scenario files (links, faults, workload, checks) in virtual time or between network
+    /// namespaces
+    #[command(after_help = super::scenario::HELP)]
+    Scenario(ScenarioOptions),
+    /// Repeat the papers' experiments in the simulator: the paper's values, ours, the difference,
+    /// and the assumptions
+    #[command(after_help = super::study::HELP)]
+    Study(StudyOptions),
+    /// Show which paths a sender would use for a ticket, and why; nothing is sent
+    #[command(after_help = super::paths::HELP)]
+    Paths(PathsOptions),
+    /// Replay recorded connections, show what they did, and check that they produce the same bytes
+    #[command(after_help = super::replay::HELP)]
+    Replay(ReplayOptions),
+    /// Emulate links (rate, delay, loss, outages) between unmodified programs
+    #[command(after_help = super::emulate::HELP)]
+    Emulate(EmulateOptions),
+}
+
+/// Parses a placement for a transfer: one connection, whose protocol runs on threads of its own.
+fn transfer_placement(text: &str) -> Result<litz::Placement, String> {
+    match text.parse() {
+        Ok(litz::Placement::Inline) => {
+            Err("a transfer needs its own thread: use auto, thread, split, packet(N) or path(N)".into())
+        }
+        Ok(litz::Placement::Connection(_)) => Err("connection(N) cannot divide a transfer, which is one connection: \
+             use auto, thread, split, packet(N) or path(N)"
+            .into()),
+        Ok(placement) => Ok(placement),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Options of both ends of a transfer.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct TransportOptions {
+    /// Size of the datagrams to send, in bytes of UDP payload; every path must carry this size
+    #[arg(long, value_name = "BYTES", default_value_t = 1200)]
+    pub(crate) datagram_size: usize,
+
+    /// Congestion controller: cubic, bbr or newreno
+    #[arg(long, value_name = "NAME", default_value = "bbr")]
+    pub(crate) congestion: recovery::Algorithm,
+
+    /// Path scheduler: earliest (by estimated delivery), lowest-rtt, round-robin, or redundant:N
+    /// (each packet on N paths)
+    #[arg(long, value_name = "NAME", default_value = "earliest")]
+    pub(crate) scheduler: litz::Strategy,
+
+    /// Whether retransmissions (R) and acknowledgements (A) are distributed per path (D) or
+    /// centralized (C): DRDA, DRCA, CRDA or CRCA With DR, lost data is retransmitted on the path
+    /// that lost it; with CR, on the path that the scheduler chooses. With DA, packets are
+    /// acknowledged on the path they arrived on; with CA, the packets of all paths are acknowledged
+    /// together on the path with the shortest delay. Each end applies the policy to what it sends.
+    /// Use the same policy at both ends unless you want to compare them.
+    #[arg(long, value_name = "NAME", default_value = "CRDA")]
+    pub(crate) policy: quic::Policy,
+
+    /// Placement of the protocol on processors: auto, thread, split (one sends, one receives),
+    /// packet(N) (one runs the protocol, N encrypt and decrypt) or path(N) (N share the sockets);
+    /// does not change what is sent
+    #[arg(long, value_name = "NAME", default_value = "thread", value_parser = transfer_placement)]
+    pub(crate) placement: litz::Placement,
+
+    /// Write every path choice and its inputs to this file; `litz paths --replay FILE` repeats the
+    /// choices
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace_scheduler: Option<PathBuf>,
+
+    /// Record a journal of each connection in this folder: all inputs of the connection, for `litz
+    /// replay` A journal contains addresses, connection IDs, sizes, times and the results of the
+    /// TLS handshake, but no file contents and no keys. Only its owner can read it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) journal: Option<PathBuf>,
+
+    /// Close a connection after this time without a packet from the peer
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub(crate) idle_timeout: Duration,
+
+    /// Print one JSON object per line on standard output instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print no progress, only results and errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Folder for keys and tickets [default: litz in XDG_STATE_HOME]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RecvOptions {
+    /// Directory to receive into; must exist
+    #[arg(default_value = ".")]
+    pub(crate) directory: PathBuf,
+
+    /// Address and port to listen on [default: all addresses of this host, on one free port] By
+    /// default each address of this host has its own socket, bound to its network device, so that
+    /// replies leave on the path where packets arrived. With 0.0.0.0 or [::], one socket serves all
+    /// addresses of that family. Port 0 means any free port or, when resuming, the port of the
+    /// ticket.
+    #[arg(short, long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// Receive only on this network device
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+
+    /// Address to put into the ticket instead of this host's addresses: IP, or IP:PORT if a router
+    /// forwards a port; may be repeated
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_advertised)]
+    pub(crate) advertise: Vec<Advertised>,
+
+    /// Lifetime of the ticket
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    pub(crate) expires: Duration,
+
+    /// Replace existing files of the same name
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+
+    /// Maximum size of a transfer; a larger one is refused and ends both commands
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_size: Option<ByteSize>,
+
+    /// Issue a new ticket even if an unfinished one exists for this directory
+    #[arg(long)]
+    pub(crate) new_ticket: bool,
+
+    /// Run as a server: accept any number of transfers from the keys listed in this file, without a
+    /// ticket secret
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allow: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) transport: TransportOptions,
+}
+
+/// An address to put into the ticket.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Advertised {
+    /// The port is the one that the receiver listens on.
+    Ip(IpAddr),
+    /// The port differs from the one that the receiver listens on.
+    Socket(SocketAddr),
+}
+
+fn parse_advertised(text: &str) -> Result<Advertised, String> {
+    text.parse()
+        .map(Advertised::Socket)
+        .or_else(|_| text.parse().map(Advertised::Ip))
+        .map_err(|_| "expected an IP address, or one with a port such as 192.0.2.7:4433".to_owned())
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SendOptions {
+    /// Files and directories to send, then the ticket
+    #[arg(required = true, num_args = 2.., value_name = "PATH... TICKET")]
+    pub(crate) paths_and_ticket: Vec<PathBuf>,
+
+    /// Maximum sending rate, over all paths together
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+
+    /// Burst size with --rate, at least 1200 bytes [default: 64KiB]
+    #[arg(long, value_name = "SIZE", requires = "rate")]
+    pub(crate) burst: Option<ByteSize>,
+
+    /// Send from this local address, on a single path
+    #[arg(short, long, value_name = "ADDRESS", conflicts_with_all = ["paths", "limit"])]
+    pub(crate) bind: Option<SocketAddr>,
+
+    /// Send only on this network device, on a single path
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["paths", "limit"])]
+    pub(crate) device: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) paths: PathOptions,
+
+    /// Reconnect after a lost connection, until this time has passed without progress; 0 disables
+    /// it Progress means that bytes were transferred or verified. After reconnecting, the transfer
+    /// resumes. The command ends at once with status 2 if the first connection fails, if the
+    /// receiver refuses the transfer (for example because of its --max-size), or if another host
+    /// answers.
+    #[arg(long, value_name = "TIME", default_value = "10min")]
+    pub(crate) retry_for: Duration,
+
+    /// Number of file segments to read, hash and send in parallel [default: number of processors,
+    /// at most 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) parallel: Option<u8>,
+
+    /// Authenticate with this host's key, to a receiver that runs with --allow, instead of with a
+    /// ticket secret
+    #[arg(long)]
+    pub(crate) by_key: bool,
+
+    #[command(flatten)]
+    pub(crate) transport: TransportOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoOptions {
+    /// An emulated link; repeat for several links. They replace the four default links A link is a
+    /// comma-separated list of settings; `litz emulate relay --help` lists them. Each link needs a
+    /// constant rate. Delays are one-way.
+    #[arg(long = "link", value_name = "LINK", default_values = super::demo::LINKS)]
+    pub(crate) links: Vec<String>,
+
+    /// Size of the file to send over all links together [default: what they carry in 4.5 s]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<ByteSize>,
+
+    /// Duration of the outage of the fastest link, which begins when 40 % of the file has been
+    /// received
+    #[arg(long, value_name = "TIME", default_value = "1s", conflicts_with = "no_cut")]
+    pub(crate) cut_for: Duration,
+
+    /// Run without an outage
+    #[arg(long)]
+    pub(crate) no_cut: bool,
+
+    /// Seed of the file contents and of the faults on the links
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn send_requires_a_path_and_a_ticket() {
+        assert!(Arguments::try_parse_from(["litz", "send", "only-a-path"]).is_err());
+        assert!(Arguments::try_parse_from(["litz", "send", "path", "ticket"]).is_ok());
+        assert!(Arguments::try_parse_from(["litz", "send", "path", "ticket", "--burst", "1MB"]).is_err());
+        assert!(Arguments::try_parse_from(["litz", "send", "path", "ticket", "--rate", "10"]).is_err());
+    }
+}

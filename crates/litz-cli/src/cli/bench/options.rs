@@ -1,0 +1,371 @@
+//! The arguments of `litz bench`, and checks of their combinations.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand, ValueEnum};
+use litz::{PATHS_MAX, PROCESSORS_MAX, Placement};
+use quic::config::DATAGRAM_SIZE_MAX;
+use units::Duration;
+
+use crate::speedup::{self, AppCore, Cipher, Settings, Side};
+
+/// Size of the IPv4 and UDP headers.
+const HEADERS_LEN: usize = 28;
+
+/// Every path carries datagrams of this size (RFC 9000, section 14).
+const DATAGRAM_SIZE_MIN: usize = 1200;
+
+/// Longer runs add no information.
+const TIME_MAX: Duration = Duration::from_secs(3600);
+
+/// Shorter runs consist mostly of their start and end.
+const TIME_MIN: Duration = Duration::from_millis(10);
+
+/// One processor sends, one receives.
+const SPLIT_PROCESSORS: usize = 2;
+
+/// As in document 000: number of runs at each point, warm-up, and duration of a run.
+const FULL: (u8, Duration, Duration) = (10, Duration::from_secs(30), Duration::from_secs(30));
+
+/// The same with `--quick`.
+const QUICK: (u8, Duration, Duration) = (5, Duration::from_millis(300), Duration::from_secs(1));
+
+/// The end of the help text.
+pub(crate) const HELP: &str = "\
+All processors work for one end of one connection. The other end is a scripted peer inside the socket, in \
+memory: it uses real keys and real packets and needs almost no CPU time. Stop other programs first.
+
+Speedup is throughput relative to packet(1), or path(1), in the same run. The bound follows from the cost of \
+a packet with one processor: the driver and the application each use at most one processor. `thread`, \
+measured for comparison, is the engine without worker threads; it should agree with packet(1) and path(1).
+
+--side duplex sends and receives the same amount of bulk data at once and counts both directions. It is the \
+only side for --placement split: speedup is then relative to `thread`, and the bound is the time of both \
+halves divided by the time of the longer half.
+
+Exit status:
+  0    the result was printed
+  2    an error: bad arguments, too few processors, an unusable folder
+  130  interrupted";
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchOptions {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Measure how much faster more processors make one connection: throughput and speedup with
+    /// confidence intervals, and the bound
+    #[command(after_help = HELP)]
+    Speedup(SpeedupOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SpeedupOptions {
+    /// The side to measure; the scripted peer is the other side [default: both, one after the
+    /// other; duplex with --placement split]
+    #[arg(long, value_enum)]
+    side: Option<Sides>,
+
+    /// What the processors share
+    #[arg(long, value_enum, default_value = "packet")]
+    placement: Kind,
+
+    /// With --placement path: number of paths of the connection, each with a socket [default: the
+    /// number of processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(PATHS_MAX)))]
+    paths: Option<u16>,
+
+    /// Numbers of processors to measure with: a list such as 1,2,4 or a range such as 1..8; 1 is
+    /// always included [default: 1 to all; 1,2 with --placement split]
+    #[arg(long, value_name = "LIST")]
+    processors: Option<Processors>,
+
+    /// Placements on one processor to compare with packet(1) or path(1): thread or inline; inline
+    /// cannot write and read at once
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "thread")]
+    beside: Vec<Placement>,
+
+    /// Processor of the application [default: last; apart with --side duplex]
+    #[arg(long, value_enum, value_name = "WHERE")]
+    application: Option<Application>,
+
+    /// Cipher: aes128, aes256 or chacha20
+    #[arg(long, value_name = "NAME", default_value = "aes128")]
+    cipher: Cipher,
+
+    /// Path MTU for IPv4, in bytes: 1500 makes datagrams of 1472 bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500)]
+    mtu: usize,
+
+    /// Number of runs for each number of processors [default: 10; with --quick 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    runs: Option<u8>,
+
+    /// Warm-up before each run, such as 300ms, or a number of seconds [default: 30; with --quick
+    /// 300ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    warmup: Option<Duration>,
+
+    /// Duration of each run, such as 300ms, or a number of seconds [default: 30; with --quick 1]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    time: Option<Duration>,
+
+    /// Confidence level of the intervals, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 90.0)]
+    confidence: f64,
+
+    /// Use short runs, for a first look
+    #[arg(long)]
+    quick: bool,
+
+    /// Print the result as one JSON object, in the format of docs/spec/speedup.md
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// Also write the result into this folder, as speedup-TIME.json; must exist
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+
+    /// Write a plot of speedup over processors to this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub(super) plot: Option<PathBuf>,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+enum Sides {
+    /// The measured side sends
+    Send,
+    /// The measured side receives
+    Receive,
+    /// Measure sending, then receiving
+    Both,
+    /// The measured side sends and receives at once
+    Duplex,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+enum Application {
+    /// The driver's processor
+    First,
+    /// The last processor in use
+    Last,
+    /// The driver's processor for the writing thread, the last one in use for the reading thread
+    Apart,
+    /// Any processor: the system decides
+    Free,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// packet(n): n processors share the packet batches
+    Packet,
+    /// path(n): n processors share the paths of one connection
+    Path,
+    /// split: one processor sends, another receives
+    Split,
+}
+
+/// Numbers of processors in ascending order, including one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Processors(Vec<usize>);
+
+impl FromStr for Processors {
+    type Err = String;
+
+    fn from_str(words: &str) -> Result<Self, String> {
+        let number = |word: &str| {
+            let number = word.trim().parse().ok().filter(|number| (1..=PROCESSORS_MAX).contains(number));
+            number.ok_or_else(|| format!("{word:?} is not a number of processors from 1 to {PROCESSORS_MAX}"))
+        };
+        let mut numbers = match words.split_once("..") {
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if first > last {
+                    return Err(format!("the range {first}..{last} is empty"));
+                }
+                (first..=last).collect()
+            }
+            None => words.split(',').map(number).collect::<Result<Vec<_>, _>>()?,
+        };
+        // The baseline of the comparison.
+        numbers.push(1);
+        numbers.sort_unstable();
+        numbers.dedup();
+        Ok(Self(numbers))
+    }
+}
+
+/// Parses a time with a unit, or a number of seconds.
+fn parse_time(words: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = words.trim().parse::<f64>() {
+        return Some(seconds)
+            .filter(|seconds| (0.0..=TIME_MAX.as_secs_f64()).contains(seconds))
+            .map(|seconds| Duration::from_nanos((seconds * 1e9) as u64))
+            .ok_or_else(|| format!("{words} seconds is not from 0 to {TIME_MAX}"));
+    }
+    Duration::from_str(words).map_err(|error| error.to_string())
+}
+
+impl SpeedupOptions {
+    /// Checks the arguments and returns what to measure, on these processors.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn settings(&self, cores: &[usize]) -> Result<Settings, String> {
+        // If the system does not report processor numbers, threads are not pinned.
+        let count = if cores.is_empty() { net::processors::count() } else { cores.len() };
+        let processors = match &self.processors {
+            Some(Processors(processors)) => processors.clone(),
+            None if self.placement == Kind::Split => vec![1, SPLIT_PROCESSORS],
+            None => (1..=count.min(PROCESSORS_MAX)).collect(),
+        };
+        if let Some(most) = processors.iter().max().filter(|most| **most > count) {
+            return Err(format!(
+                "this process may use {count} processors, not {most}: use --processors \
+                     1..{count}, or allow it more processors"
+            ));
+        }
+        if let Some(placement) = self.beside.iter().find(|placement| placement.thread_count() > 1) {
+            return Err(format!("--beside takes placements on one processor, not {placement}"));
+        }
+        let (kind, paths) = self.kind(&processors)?;
+        let sides = self.sides()?;
+        let is_duplex = sides == [Side::Duplex];
+        let size = self.mtu.saturating_sub(HEADERS_LEN);
+        if !(DATAGRAM_SIZE_MIN..=DATAGRAM_SIZE_MAX).contains(&size) {
+            let (least, most) = (DATAGRAM_SIZE_MIN + HEADERS_LEN, DATAGRAM_SIZE_MAX + HEADERS_LEN);
+            return Err(format!("--mtu must be from {least} to {most} bytes, not {}", self.mtu));
+        }
+        let (runs, warm_up, time) = if self.quick { QUICK } else { FULL };
+        let (warm_up, time) = (self.warmup.unwrap_or(warm_up), self.time.unwrap_or(time));
+        if !(TIME_MIN..=TIME_MAX).contains(&time) || warm_up > TIME_MAX {
+            return Err(format!("--time must be from {TIME_MIN} to {TIME_MAX}, --warmup at most {TIME_MAX}"));
+        }
+        if !(50.0..=99.9).contains(&self.confidence) {
+            return Err(format!("--confidence must be from 50 to 99.9 percent, not {}", self.confidence));
+        }
+        Ok(Settings {
+            sides,
+            kind,
+            paths,
+            processors,
+            beside: self.beside.iter().copied().filter(|placement| *placement != kind.placement(1)).collect(),
+            cores: cores.to_vec(),
+            seat: match self.application {
+                Some(Application::First) => AppCore::First,
+                Some(Application::Last) => AppCore::Last,
+                Some(Application::Apart) => AppCore::Apart,
+                Some(Application::Free) => AppCore::Free,
+                None if is_duplex => AppCore::Apart,
+                None => AppCore::Last,
+            },
+            cipher: self.cipher,
+            datagram_size: size,
+            runs: self.runs.unwrap_or(runs).into(),
+            warm_up,
+            time,
+            confidence: self.confidence / 100.0,
+        })
+    }
+
+    /// The sides to measure, in order.
+    ///
+    /// # Errors
+    /// A message for the user.
+    fn sides(&self) -> Result<Vec<Side>, String> {
+        let sides = match (self.side, self.placement) {
+            (Some(Sides::Duplex), Kind::Path) => {
+                return Err("--side duplex has one path: use --placement packet or split".to_owned());
+            }
+            (Some(Sides::Send | Sides::Receive | Sides::Both), Kind::Split) => {
+                return Err(
+                    "--placement split needs both directions at once: use --side duplex, or omit --side".to_owned()
+                );
+            }
+            (Some(Sides::Duplex), _) | (None, Kind::Split) => vec![Side::Duplex],
+            (Some(Sides::Send), _) => vec![Side::Send],
+            (Some(Sides::Receive), _) => vec![Side::Receive],
+            (Some(Sides::Both) | None, _) => vec![Side::Send, Side::Receive],
+        };
+        if sides == [Side::Duplex] && self.beside.contains(&Placement::Inline) {
+            return Err("--beside inline cannot write and read at once".to_owned());
+        }
+        if self.application == Some(Application::Apart) && sides != [Side::Duplex] {
+            return Err("--application apart needs --side duplex: otherwise the application has one thread".to_owned());
+        }
+        Ok(sides)
+    }
+
+    /// What these numbers of processors share, and the number of paths.
+    ///
+    /// # Errors
+    /// A message for the user.
+    fn kind(&self, processors: &[usize]) -> Result<(speedup::Kind, u16), String> {
+        let most = processors.iter().copied().max().unwrap_or(1);
+        match (self.placement, self.paths) {
+            (Kind::Packet, None) => Ok((speedup::Kind::Packet, 1)),
+            (Kind::Packet | Kind::Split, Some(_)) => Err("--paths is for --placement path".to_owned()),
+            (Kind::Split, None) if most > SPLIT_PROCESSORS => {
+                Err(format!("--placement split uses {SPLIT_PROCESSORS} processors, one per half, not {most}"))
+            }
+            (Kind::Split, None) => Ok((speedup::Kind::Split, 1)),
+            (Kind::Path, paths) => {
+                let paths = paths.unwrap_or(u16::try_from(most.min(PATHS_MAX as usize)).unwrap_or(u16::MAX));
+                // With one processor more than paths, the driver serves no path. Further processors
+                // are never used.
+                if most > usize::from(paths) + 1 {
+                    return Err(format!("{paths} paths can use at most {} processors, not {most}", paths + 1));
+                }
+                if paths > 1 && self.beside.contains(&Placement::Inline) {
+                    return Err("--beside inline has one path: it cannot wait for several streams".to_owned());
+                }
+                Ok((speedup::Kind::Path, paths))
+            }
+        }
+    }
+
+    /// Checks that the output files can be written.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) fn check_files(&self) -> Result<(), String> {
+        if let Some(folder) = self.out.as_ref().filter(|folder| !folder.is_dir()) {
+            return Err(format!("--out: there is no folder {}", folder.display()));
+        }
+        let folder = self.plot.as_ref().and_then(|file| file.parent()).filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(format!("--plot: there is no folder {}", folder.display()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_a_list_or_a_range_and_include_one() {
+        let parse = |words: &str| words.parse::<Processors>().map(|Processors(numbers)| numbers);
+        assert_eq!(parse("1..4"), Ok(vec![1, 2, 3, 4]));
+        assert_eq!(parse("8, 2"), Ok(vec![1, 2, 8]));
+        assert_eq!(parse("3..3"), Ok(vec![1, 3]));
+        for words in ["", "0", "1..65", "4..2", "1..", "two", "1,,2", "-1"] {
+            assert!(parse(words).is_err(), "{words}");
+        }
+    }
+
+    #[test]
+    fn times_have_a_unit_or_are_seconds() {
+        assert_eq!(parse_time("0.1"), Ok(Duration::from_millis(100)));
+        assert_eq!(parse_time("300ms"), Ok(Duration::from_millis(300)));
+        assert_eq!(parse_time("0"), Ok(Duration::ZERO));
+        for words in ["-1", "nan", "1e9", "soon", ""] {
+            assert!(parse_time(words).is_err(), "{words}");
+        }
+    }
+}

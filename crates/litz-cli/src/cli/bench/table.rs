@@ -1,0 +1,131 @@
+//! The speedup as a table.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::super::tables::with_warnings;
+use crate::speedup::{Estimate, Report, SideReport};
+
+pub(super) fn render(report: &Report) -> String {
+    with_warnings(&report.warnings, |out| write_report(out, report))
+}
+
+fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
+    let processor = report.machine.processor.as_deref().unwrap_or("processors");
+    writeln!(
+        out,
+        "{} on {} x {processor}: datagrams of {} bytes, {} runs, intervals of {:.0} %",
+        report.cipher,
+        report.machine.processors,
+        report.datagram_bytes,
+        report.runs,
+        report.confidence * 100.0
+    )?;
+    for side in &report.sides {
+        write_side(out, side)?;
+    }
+    Ok(())
+}
+
+fn write_side(out: &mut String, side: &SideReport) -> std::fmt::Result {
+    writeln!(
+        out,
+        "\n{:<14} {:>10} {:>22} {:>18} {:>8} {:>8}",
+        side.title(),
+        "processors",
+        "Gb/s",
+        "speedup",
+        "bound",
+        "reached"
+    )?;
+    for point in side.beside.iter().chain(&side.points) {
+        let bound = point.bound.map_or("-".to_owned(), |bound| format!("{bound:.2}"));
+        let reached = point.reached.map_or("-".to_owned(), |reached| format!("{:.0} %", reached * 100.0));
+        writeln!(
+            out,
+            "{:<14} {:>10} {:>22} {:>18} {bound:>8} {reached:>8}",
+            format!("  {}", point.placement),
+            point.processors,
+            interval(&point.throughput_bps, 1e9, 3),
+            interval(&point.speedup, 1.0, 3),
+        )?;
+    }
+    let shares = &side.shares;
+    writeln!(
+        out,
+        "  a packet takes {:.0} ns; measured: {:.0} serial, {:.0} parallel, {:.0} application ({:.0} %)",
+        side.measured_ns,
+        shares.serial_ns,
+        shares.parallel_ns,
+        shares.application_ns,
+        side.accounted_share * 100.0
+    )?;
+    writeln!(out, "  by stage, ns: {}", stages(&shares.stages_ns))?;
+    write_directions(out, side)?;
+    if let Some(busiest) = &side.busiest {
+        writeln!(
+            out,
+            "  driver with {}, ns: {}, waiting {:.0}; other processors busy {:.0}",
+            busiest.placement,
+            stages(&busiest.stages_ns),
+            busiest.waiting_ns,
+            busiest.others_busy_ns
+        )?;
+        if busiest.receiver_ns > 0.0 {
+            writeln!(out, "  receiving processor awake for {:.0} ns per packet", busiest.receiver_ns)?;
+        }
+    }
+    Ok(())
+}
+
+/// The lines for data in both directions.
+fn write_directions(out: &mut String, side: &SideReport) -> std::fmt::Result {
+    for point in side.beside.iter().chain(&side.points) {
+        let Some(ways) = &point.ways else { continue };
+        writeln!(
+            out,
+            "  {}: sent {:.3} Gb/s, received {:.3} Gb/s, only one direction active for {:.0} % of the time",
+            point.placement,
+            ways.sent_bps / 1e9,
+            ways.received_bps / 1e9,
+            ways.one_way_share * 100.0
+        )?;
+    }
+    if let Some(halves) = &side.shares.halves {
+        writeln!(
+            out,
+            "  the send half takes {:.0} ns per packet, the receive half {:.0}",
+            halves.send_ns, halves.receive_ns
+        )?;
+    }
+    if let (Some(printed), Some(two)) = (side.gain_printed, side.points.iter().find(|point| point.processors == 2)) {
+        writeln!(out, "  speedup of {}: {:.2}; document 002 reports {printed:.1}", two.placement, two.speedup.mean)?;
+    }
+    Ok(())
+}
+
+/// The stages, most expensive first.
+fn stages(stages_ns: &BTreeMap<&'static str, f64>) -> String {
+    let mut stages: Vec<_> = stages_ns.iter().filter(|(_, ns)| **ns >= 0.5).collect();
+    stages.sort_by(|a, b| b.1.total_cmp(a.1));
+    stages.iter().map(|(id, ns)| format!("{id} {ns:.0}")).collect::<Vec<_>>().join(", ")
+}
+
+fn interval(estimate: &Estimate, unit: f64, digits: usize) -> String {
+    let mean = estimate.mean / unit;
+    match estimate.plus_minus {
+        Some(half) => format!("{mean:.digits$} ± {:.digits$}", half / unit),
+        None => format!("{mean:.digits$}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_have_the_unit_of_their_mean() {
+        assert_eq!(interval(&Estimate { mean: 2.5e9, plus_minus: Some(1e7) }, 1e9, 2), "2.50 ± 0.01");
+        assert_eq!(interval(&Estimate { mean: 1.96, plus_minus: None }, 1.0, 3), "1.960");
+    }
+}

@@ -1,0 +1,326 @@
+//! Creates endpoints and connects to a receiver.
+//! | module | contents |
+//! |---|---|
+//! | [`candidates`] | the candidate paths to the receiver, and their sockets |
+//! | [`gate`] | delays and stops the threads that try the candidates |
+
+mod candidates;
+mod gate;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use litz::identity::ClientTls;
+use litz::{Closed, Connection, Endpoint, EndpointConfig, Placement, TransportConfig, UdpSocket, UdpSocketOptions};
+use recovery::RateCap;
+use transfer::{CancelToken, Ticket, TicketAddress};
+use units::Duration;
+
+use super::args::TransportOptions;
+use super::journals::Journals;
+use super::path_options::PathOptions;
+use super::scheduler_trace::Trace;
+use candidates::{Candidate, Candidates, Opened};
+use gate::Gate;
+
+pub(super) use candidates::tried_last;
+
+/// Interval of PINGs on an idle connection. They keep the connection and the NAT bindings on its
+/// path alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// How often a thread that waits for the network checks for an interrupt.
+const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// Delay between the attempts on successive candidates. Most receivers answer within it, so that
+/// usually only one handshake is made (as in Happy Eyeballs, RFC 8305).
+const HEAD_START: std::time::Duration = std::time::Duration::from_millis(250);
+
+/// Additional delay before spare candidates, so that a path with a long delay can answer first.
+const SPARE_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
+
+const NO_CANDIDATE: &str = "no address of the ticket can be reached from the chosen local address";
+
+/// The server name that TLS requires. It has no meaning: hosts are identified by their keys.
+const SERVER_NAME: &str = "litz.invalid";
+
+/// The transport configuration of a transfer.
+///
+/// # Errors
+/// If the options do not fit together.
+pub(crate) fn transport(
+    options: &TransportOptions,
+    cap: Option<RateCap>,
+    trace: Option<&Trace>,
+    journals: Option<&Journals>,
+) -> Result<TransportConfig, String> {
+    let config = transfer::transport(TransportConfig {
+        idle_timeout: options.idle_timeout,
+        keep_alive: Some(KEEP_ALIVE),
+        datagram_size: options.datagram_size,
+        congestion: options.congestion,
+        max_paths: litz::PATHS_MAX,
+        scheduler: options.scheduler,
+        policy: options.policy,
+        scheduler_trace: trace.map(Trace::sink),
+        journal: journals.map(Journals::source),
+        rate_cap: cap,
+        ..TransportConfig::default()
+    });
+    config.validate()?;
+    Ok(config)
+}
+
+/// The options of a socket.
+pub(crate) fn socket(bind: SocketAddr, device: Option<&str>) -> UdpSocketOptions {
+    UdpSocketOptions { bind, device: device.map(str::to_owned), ..UdpSocketOptions::default() }
+}
+
+/// Advice for the user if the system grants this socket smaller buffers than requested: the most
+/// frequent cause of loss on a fast link.
+pub(crate) fn small_buffers(socket: &UdpSocket, asked: &UdpSocketOptions) -> Option<String> {
+    let ((_, granted), asked) = (socket.granted_buffers(), asked.recv_buffer_bytes);
+    (granted < asked).then(|| {
+        format!(
+            "the system limits receive buffers to {granted} bytes instead of {asked}, which causes packet loss on fast \
+             links: run `sysctl -w net.core.rmem_max={asked}`"
+        )
+    })
+}
+
+/// Connects a sender to its receiver.
+pub(crate) struct Connector<'a> {
+    pub(crate) transport: TransportConfig,
+    pub(crate) placement: Placement,
+    pub(crate) bind: Option<SocketAddr>,
+    pub(crate) device: Option<&'a str>,
+    pub(crate) paths: &'a PathOptions,
+    /// Created for each attempt, because it remembers a host with the wrong key.
+    pub(crate) tls: &'a ClientTls,
+    pub(crate) cancel: &'a CancelToken,
+    /// Whether no attempt has succeeded before. Then a path that the user requested and that cannot
+    /// be used is an error; later it is left out.
+    pub(crate) is_first: bool,
+}
+
+/// Why the connection failed; the text is for the user.
+pub(crate) enum ConnectFailure {
+    /// Another host answered: a retry does not help.
+    WrongHost(String),
+    /// A path that the user gave cannot be used. At the first attempt this is an error; later the
+    /// path may return.
+    NoSuchPath(String),
+    /// No host answered; a retry may succeed.
+    Silent(String),
+    /// The user interrupted the command.
+    Interrupted,
+}
+
+/// A connection with its endpoint. Dropping it ends the endpoint's thread and closes its sockets.
+pub(crate) struct Connected {
+    pub(crate) connection: Connection,
+    _endpoint: Closing,
+    /// Number of paths wanted, including those left out, and whether the receiver accepts more than
+    /// one.
+    pub(crate) paths_wanted: usize,
+    pub(crate) is_multipath: bool,
+    /// Paths that are left out, each with its reason.
+    pub(crate) left_out: Vec<String>,
+    /// Advice on the sockets' buffers.
+    pub(crate) advice: Option<String>,
+}
+
+/// On drop, closes the endpoint and stops the threads that still wait for their turn. They would
+/// otherwise keep the endpoint and its sockets alive for a while.
+struct Closing {
+    endpoint: Arc<Endpoint>,
+    gate: Arc<Gate>,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.gate.close();
+        self.endpoint.close();
+    }
+}
+
+impl Connector<'_> {
+    /// Tries all candidates, the best one first. The first that reaches the right host wins, and
+    /// the other candidates become paths of its connection.
+    ///
+    /// # Errors
+    /// The error of each address. An interrupt is noticed soon; threads that still wait for an
+    /// answer end on their own.
+    pub(crate) fn connect(&self, ticket: &Ticket) -> Result<Connected, ConnectFailure> {
+        let remotes = self.resolve(&ticket.addresses)?;
+        let candidates = self.candidates(&remotes)?;
+        if candidates.candidates.is_empty() {
+            return Err(ConnectFailure::Silent(NO_CANDIDATE.to_owned()));
+        }
+        let Opened { candidates, sockets, advice } = self.open(candidates)?;
+        let paths_max = paths_max(&candidates.candidates);
+        let transport = TransportConfig { max_paths: paths_max, ..self.transport.clone() };
+        let config = EndpointConfig { transport, placement: self.placement, ..EndpointConfig::default() };
+        let endpoint =
+            Endpoint::with_sockets(config, sockets).map_err(|error| ConnectFailure::Silent(error.to_string()))?;
+        let closing = Closing { endpoint: Arc::new(endpoint), gate: Arc::default() };
+        let (answers, results) = mpsc::channel();
+        for (index, candidate) in candidates.candidates.iter().enumerate() {
+            let (endpoint, gate, answers) = (Arc::clone(&closing.endpoint), Arc::clone(&closing.gate), answers.clone());
+            let (tls, remote) = (Arc::clone(&self.tls.config), candidate.remote);
+            let turn = HEAD_START * u32::try_from(index).unwrap_or(u32::MAX);
+            let turn = if candidate.spare && index > 0 { turn + SPARE_WAIT } else { turn };
+            #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread per candidate")]
+            std::thread::spawn(move || {
+                if gate.wait(turn) {
+                    // The channel is closed if another candidate was faster.
+                    let _sent = answers.send((index, endpoint.connect_from(index, remote, SERVER_NAME, tls)));
+                }
+            });
+        }
+        drop(answers);
+        let mut failures = Vec::new();
+        while let Some((index, result)) = self.wait(&results)? {
+            match result {
+                Ok(connection) => {
+                    closing.gate.close();
+                    let mut connected = Connected {
+                        is_multipath: connection.stats().is_multipath,
+                        connection,
+                        _endpoint: closing,
+                        paths_wanted: 1,
+                        left_out: Vec::new(),
+                        advice,
+                    };
+                    connected.open_paths(candidates, index, paths_max);
+                    return Ok(connected);
+                }
+                Err(error) => failures.push(format!("{}: {error}", candidates.candidates[index].remote)),
+            }
+        }
+        if let Some(wrong) = self.tls.wrong_host() {
+            let expected = wrong.expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+            return Err(ConnectFailure::WrongHost(format!(
+                "wrong fingerprint: the ticket names {expected}, but the host that answered has {}; nothing was sent",
+                wrong.presented
+            )));
+        }
+        Err(ConnectFailure::Silent(format!("cannot reach the receiver: {}", failures.join("; "))))
+    }
+
+    /// Resolves the addresses of a ticket, in its order and without duplicates.
+    fn resolve(&self, addresses: &[TicketAddress]) -> Result<Vec<SocketAddr>, ConnectFailure> {
+        if addresses.iter().all(|address| matches!(address, TicketAddress::Socket(_))) {
+            return resolve(addresses).map_err(ConnectFailure::Silent);
+        }
+        // On a separate thread, because a name lookup may block for long and cannot be cancelled.
+        let (answer, results) = mpsc::channel();
+        let addresses = addresses.to_vec();
+        #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for name lookups")]
+        std::thread::spawn(move || {
+            // The channel is closed after an interrupt.
+            let _sent = answer.send(resolve(&addresses));
+        });
+        let resolved = self.wait(&results)?.unwrap_or_else(|| Err("the name lookup failed".to_owned()));
+        resolved.map_err(ConnectFailure::Silent)
+    }
+
+    /// Waits for the next result; none if there are no more.
+    fn wait<T>(&self, results: &mpsc::Receiver<T>) -> Result<Option<T>, ConnectFailure> {
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(ConnectFailure::Interrupted);
+            }
+            match results.recv_timeout(LOOK_INTERVAL) {
+                Ok(result) => return Ok(Some(result)),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Number of paths that a connection over these candidates may have: those that are paths, and one
+/// spare, which may be the one that answers.
+fn paths_max(candidates: &[Candidate]) -> u32 {
+    let paths = candidates.iter().filter(|candidate| !candidate.spare).count()
+        + usize::from(candidates.iter().any(|candidate| candidate.spare));
+    u32::try_from(paths).unwrap_or(u32::MAX).min(litz::PATHS_MAX)
+}
+
+impl Connected {
+    /// Opens the other candidates as paths of the connection, which was made on candidate `first`;
+    /// `paths_max` in all.
+    fn open_paths(&mut self, Candidates { candidates, left_out }: Candidates, first: usize, paths_max: u32) {
+        self.left_out = left_out;
+        self.paths_wanted += self.left_out.len();
+        let mut room = (paths_max as usize).saturating_sub(1);
+        for (index, candidate) in
+            candidates.iter().enumerate().filter(|(index, candidate)| *index != first && !candidate.spare)
+        {
+            self.paths_wanted += 1;
+            if room == 0 {
+                let why = format!("a connection has at most {paths_max} paths, and another one reached the receiver");
+                self.left_out.push(format!("to {}: {why}", candidate.remote));
+                continue;
+            }
+            room -= 1;
+            match self.connection.open_path(index, candidate.remote, candidate.backup) {
+                Ok(()) => {}
+                Err(error @ (Closed::NoSocket | Closed::TooMany)) => {
+                    self.left_out.push(format!("to {}: {error}", candidate.remote));
+                }
+                // The connection has ended. Its next use returns the reason.
+                Err(_) => return,
+            }
+        }
+        if candidates[first].backup {
+            // This fails only if the connection has ended.
+            let _over = self.connection.set_path_backup(litz::PathId::ZERO, true);
+        }
+    }
+}
+
+/// Resolves the addresses of a ticket, in its order and without duplicates.
+pub(super) fn resolve(addresses: &[TicketAddress]) -> Result<Vec<SocketAddr>, String> {
+    let mut found: Vec<SocketAddr> = Vec::new();
+    for address in addresses {
+        match address {
+            TicketAddress::Socket(address) => found.push(*address),
+            TicketAddress::Name(name, port) => match (name.as_str(), *port).to_socket_addrs() {
+                Ok(resolved) => found.extend(resolved),
+                Err(error) if addresses.len() == 1 => return Err(format!("cannot look up {name}: {error}")),
+                Err(_) => {}
+            },
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    found.retain(|address| seen.insert(*address));
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_buffers_give_advice() {
+        let mut asked = socket("127.0.0.1:0".parse().unwrap(), None);
+        let opened = UdpSocket::open(&asked).unwrap();
+        let (_, granted) = opened.granted_buffers();
+        asked.recv_buffer_bytes = granted;
+        assert_eq!(small_buffers(&opened, &asked), None);
+        asked.recv_buffer_bytes = granted + 1;
+        assert!(small_buffers(&opened, &asked).unwrap().contains("net.core.rmem_max"));
+    }
+
+    #[test]
+    fn a_spare_candidate_that_answers_takes_no_path_away() {
+        let remote = "127.0.0.1:9".parse().unwrap();
+        let candidate = |spare| Candidate { socket: socket(remote, None), remote, backup: false, spare };
+        let count =
+            |regular, spare| paths_max(&[vec![candidate(false); regular], vec![candidate(true); spare]].concat());
+        assert_eq!([count(1, 0), count(4, 0), count(1, 1), count(2, 5), count(32, 3)], [1, 4, 2, 3, litz::PATHS_MAX]);
+    }
+}

@@ -1,0 +1,118 @@
+//! The candidate paths to the receiver, and their sockets.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use litz::paths::Choice;
+use litz::{LiveSocket, UdpSocket, UdpSocketOptions};
+
+use super::super::path_options::PathOptions;
+use super::{ConnectFailure, Connector, small_buffers, socket};
+
+/// Maximum number of candidates: the sockets that an endpoint accepts.
+const CANDIDATES_MAX: usize = 48;
+
+/// A candidate path: a local socket and an address of the receiver.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) socket: UdpSocketOptions,
+    pub(super) remote: SocketAddr,
+    pub(super) backup: bool,
+    /// Tried only if no other candidate answers; otherwise it does not become a path.
+    pub(super) spare: bool,
+}
+
+/// Candidates, and the requested paths that are not available.
+#[derive(Default)]
+pub(super) struct Candidates {
+    pub(super) candidates: Vec<Candidate>,
+    /// Each with its reason.
+    pub(super) left_out: Vec<String>,
+}
+
+/// Candidates with their open sockets, in the same order.
+pub(super) struct Opened {
+    pub(super) candidates: Candidates,
+    pub(super) sockets: Vec<Box<dyn LiveSocket>>,
+    /// Advice on the sockets' buffers.
+    pub(super) advice: Option<String>,
+}
+
+impl Connector<'_> {
+    /// The candidates that the user requested, or those that exist.
+    pub(super) fn candidates(&self, remotes: &[SocketAddr]) -> Result<Candidates, ConnectFailure> {
+        if self.bind.is_some() || self.device.is_some() {
+            // One path from this socket, to whichever address answers.
+            let candidates =
+                (0..).zip(remotes).filter_map(|(index, remote)| routed(self.bind, self.device, *remote, index > 0));
+            return Ok(Candidates { candidates: candidates.take(CANDIDATES_MAX).collect(), left_out: Vec::new() });
+        }
+        let choice = self.paths.choose(remotes).map_err(|error| ConnectFailure::NoSuchPath(error.to_string()))?;
+        let chosen = choice.candidates.iter().map(|path| Candidate {
+            socket: socket(path.local, path.device.as_deref()),
+            remote: path.remote,
+            backup: path.backup,
+            spare: false,
+        });
+        let mut candidates: Vec<Candidate> = chosen.collect();
+        candidates.extend(
+            tried_last(self.paths, &choice, remotes).into_iter().filter_map(|remote| routed(None, None, remote, true)),
+        );
+        candidates.truncate(CANDIDATES_MAX);
+        let missing = self.paths.paths.len().saturating_sub(choice.candidates.len());
+        let why = "it reaches no address of the receiver now (`litz paths` with the same options shows why)";
+        let left_out = (0..missing).map(|_| format!("one of the {} given with --path: {why}", self.paths.paths.len()));
+        Ok(Candidates { candidates, left_out: left_out.collect() })
+    }
+
+    /// Opens a socket for each candidate. A candidate whose socket cannot be opened is left out; at
+    /// the first attempt, one that the user gave is an error.
+    pub(super) fn open(&self, Candidates { candidates, mut left_out }: Candidates) -> Result<Opened, ConnectFailure> {
+        let (mut sockets, mut usable, mut failures) = (Vec::<Box<dyn LiveSocket>>::new(), Vec::new(), Vec::new());
+        let mut advice = None;
+        for candidate in candidates {
+            match UdpSocket::open(&candidate.socket) {
+                Ok(socket) => {
+                    advice = advice.or_else(|| small_buffers(&socket, &candidate.socket));
+                    sockets.push(Box::new(socket));
+                    usable.push(candidate);
+                }
+                Err(error) if self.is_first && !self.paths.paths.is_empty() => {
+                    return Err(ConnectFailure::NoSuchPath(error.to_string()));
+                }
+                Err(error) => {
+                    failures.push(error.to_string());
+                    // The user did not request a spare candidate.
+                    left_out.extend((!candidate.spare).then(|| error.to_string()));
+                }
+            }
+        }
+        if sockets.is_empty() {
+            return Err(ConnectFailure::Silent(failures.join("; ")));
+        }
+        Ok(Opened { candidates: Candidates { candidates: usable, left_out }, sockets, advice })
+    }
+}
+
+/// Addresses of the receiver that no chosen path leads to. They are tried last, on the default
+/// route, because one of them may be the only one that answers. Empty if the user chose the paths.
+pub(crate) fn tried_last(options: &PathOptions, choice: &Choice, remotes: &[SocketAddr]) -> Vec<SocketAddr> {
+    if !options.paths.is_empty() {
+        return Vec::new();
+    }
+    let has_path = |remote: &SocketAddr| choice.candidates.iter().any(|path| path.remote == *remote);
+    let room = CANDIDATES_MAX.saturating_sub(choice.candidates.len());
+    remotes.iter().filter(|remote| !has_path(remote)).take(room).copied().collect()
+}
+
+/// A candidate from `bind`, or from the address that the routes choose; none if `bind` is of
+/// another address family.
+fn routed(bind: Option<SocketAddr>, device: Option<&str>, remote: SocketAddr, spare: bool) -> Option<Candidate> {
+    let any: IpAddr = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let bind = bind.unwrap_or(SocketAddr::new(any, 0));
+    (bind.is_ipv4() == remote.is_ipv4()).then(|| Candidate {
+        socket: socket(bind, device),
+        remote,
+        backup: false,
+        spare,
+    })
+}

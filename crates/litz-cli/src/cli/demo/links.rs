@@ -1,0 +1,162 @@
+//! The demo's links.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use emulate::{DeviceText, LinkText, RelayLink};
+use netem::LinkConfig;
+use units::{Duration, Rate};
+
+use crate::cli::bounded::read_trace;
+
+/// Four different links, each with a queue of 50 ms.
+pub(crate) const LINKS: [&str; 4] = [
+    "name=fibre,rate=400Mb/s,delay=5ms,queue=50ms",
+    "name=cable,rate=200Mb/s,delay=15ms,queue=50ms",
+    "name=wlan,rate=100Mb/s,delay=30ms,queue=50ms",
+    "name=mobile,rate=50Mb/s,delay=60ms,queue=50ms",
+];
+
+/// Size of the IPv4 and UDP headers, which the links carry too.
+const HEADER_BYTES: u64 = 28;
+
+/// One link.
+#[derive(Clone, Debug)]
+pub(super) struct DemoLink {
+    pub(super) name: String,
+    pub(super) rate: Rate,
+    forward: LinkConfig,
+    backward: LinkConfig,
+}
+
+impl DemoLink {
+    /// Parses the links.
+    ///
+    /// # Errors
+    /// A message for the user: no link, too many links, or a link that the demo cannot use.
+    pub(super) fn parse_all(texts: &[String]) -> Result<Vec<Self>, String> {
+        if texts.is_empty() || texts.len() > litz::paths::PATHS_MAX {
+            return Err(format!("the demo needs 1 to {1} links, not {0}", texts.len(), litz::paths::PATHS_MAX));
+        }
+        texts.iter().enumerate().map(|(index, text)| Self::parse(index, text)).collect()
+    }
+
+    fn parse(index: usize, text: &str) -> Result<Self, String> {
+        let wrong = |what: String| format!("--link {text}: {what}");
+        let LinkText { forward, backward, device } =
+            LinkText::parse(text, HEADER_BYTES, read_trace).map_err(|error| wrong(error.to_string()))?;
+        let DeviceText { name, mtu, left, right } = device;
+        if mtu.is_some() || !left.is_empty() || !right.is_empty() {
+            return Err(wrong("the demo has no network devices: remove mtu, left and right".to_owned()));
+        }
+        for config in [&forward, &backward] {
+            config.validate().map_err(|error| wrong(error.to_string()))?;
+        }
+        // Otherwise the capacity of the links would not be known.
+        if forward.schedule.is_some() {
+            return Err(wrong("the demo makes its own outage: remove down, flap, at and every".to_owned()));
+        }
+        let rate = forward.rate.filter(|rate| !rate.is_zero());
+        let rate = rate.ok_or_else(|| wrong("a link needs a rate above zero, such as rate=100Mb/s".to_owned()))?;
+        Ok(Self { name: name.unwrap_or_else(|| format!("l{index}")), rate, forward, backward })
+    }
+
+    /// The link as a relay emulates it, on its own port.
+    pub(super) fn relay_link(&self) -> RelayLink {
+        RelayLink {
+            name: self.name.clone(),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            // Set when the receiver listens.
+            server: None,
+            forward: self.forward.clone(),
+            backward: self.backward.clone(),
+        }
+    }
+
+    /// The direction from the sender to the receiver.
+    pub(super) const fn config(&self) -> &LinkConfig {
+        &self.forward
+    }
+
+    /// The delay from the receiver to the sender.
+    pub(super) const fn delay_back(&self) -> Duration {
+        self.backward.delay
+    }
+
+    /// Rate, delay and loss as text.
+    pub(super) fn text(&self) -> String {
+        let (there, back) = (self.forward.delay, self.backward.delay);
+        let mut text = format!("{}, {there} {}", self.rate, if there == back { "each way" } else { "there" });
+        if there != back {
+            text += &format!(" and {back} back");
+        }
+        if !self.forward.loss.is_zero() {
+            text += &format!(", {:.2} % loss", self.forward.loss.as_f64() * 100.0);
+        }
+        text
+    }
+}
+
+/// The total rate of the links.
+pub(super) fn sum(links: &[DemoLink]) -> Rate {
+    Rate::from_bps(links.iter().fold(0, |sum, link| sum.saturating_add(link.rate.as_bps())))
+}
+
+/// Index of the fastest link; the first if there are several.
+pub(super) fn fastest(links: &[DemoLink]) -> usize {
+    let indices = 0..links.len();
+    // `max_by_key` returns the last of several.
+    indices.rev().max_by_key(|&index| links[index].rate).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Duration;
+
+    use super::*;
+
+    fn parse(texts: &[&str]) -> Result<Vec<DemoLink>, String> {
+        DemoLink::parse_all(&texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_default_links_differ() {
+        let links = parse(&LINKS).unwrap();
+        let rates: Vec<_> = links.iter().map(|link| link.rate).collect();
+        assert_eq!(rates, [400, 200, 100, 50].map(Rate::from_mbps));
+        let delays: Vec<_> = links.iter().map(|link| link.config().delay).collect();
+        assert_eq!(delays, [5, 15, 30, 60].map(Duration::from_millis));
+        assert!(links.iter().all(|link| link.config().overhead_bytes == HEADER_BYTES));
+        assert_eq!((sum(&links), fastest(&links)), (Rate::from_mbps(750), 0));
+    }
+
+    #[test]
+    fn both_delays_are_shown_if_they_differ() {
+        let links = parse(&["rate=8Mb/s,delay=5ms", "rate=8Mb/s,delay=5ms,back.delay=40ms,loss=1%"]).unwrap();
+        let texts: Vec<_> = links.iter().map(DemoLink::text).collect();
+        assert_eq!(texts, ["8.0 Mb/s, 5.0 ms each way", "8.0 Mb/s, 5.0 ms there and 40.0 ms back, 1.00 % loss"]);
+    }
+
+    #[test]
+    fn the_first_of_several_fastest_links_is_chosen() {
+        let links = parse(&["rate=1Mb/s", "rate=5Mb/s", "rate=5Mb/s,name=x"]).unwrap();
+        assert_eq!(fastest(&links), 1);
+        assert_eq!(links.iter().map(|link| link.name.as_str()).collect::<Vec<_>>(), ["l0", "l1", "x"]);
+    }
+
+    #[test]
+    fn unusable_links_are_refused_with_the_reason() {
+        for (text, expected) in [
+            ("delay=5ms", "needs a rate"),
+            ("rate=5", "rate"),
+            ("rate=1Mb/s,mtu=1400", "no network devices"),
+            ("rate=1Mb/s,down=1s..2s silent", "makes its own outage"),
+            ("rate=1Mb/s,flap=1s 1s silent", "makes its own outage"),
+            ("rate=1Mb/s,at=1s rate=2Mb/s", "makes its own outage"),
+        ] {
+            let error = parse(&[text]).unwrap_err();
+            assert!(error.contains(expected) && error.contains(text), "{text}: {error}");
+        }
+        assert!(parse(&[]).unwrap_err().contains("not 0"));
+        assert!(parse(&["rate=1Mb/s"; 33]).unwrap_err().contains("not 33"));
+    }
+}

@@ -1,0 +1,125 @@
+//! `litz demo`: transfers a file on this machine over different emulated links, first over each
+//! link alone, then over all together while one of them is cut.
+//!
+//! ```text
+//!   litz send ──▶ relay: one emulated link per path ──▶ litz recv      all on loopback, three processes
+//! ```
+//! | module | contents |
+//! |---|---|
+//! | [`links`] | the emulated links |
+//! | [`transfer`] | one transfer over some of the links |
+//! | [`cut`] | the outage of one link |
+//! | [`child`] | the sending and receiving processes, and their events |
+//! | [`files`] | creating and comparing the files |
+//! | [`machine`] | the load of the processors |
+//! | [`show`] | the progress display |
+//! | [`report`] | the result |
+
+mod child;
+mod cut;
+mod files;
+mod links;
+mod machine;
+mod report;
+mod show;
+mod transfer;
+
+use std::process::ExitCode;
+
+use net::MonotonicClock;
+use serde_json::Value;
+use units::Duration;
+
+use self::transfer::{Outcome, Setup};
+use super::args::DemoOptions;
+use super::{exit, signals};
+use cut::Cut;
+use links::DemoLink;
+use report::Report;
+use show::Show;
+
+pub(crate) use links::LINKS;
+
+/// The file for a single link takes this long, so that slow start matters little.
+const ALONE_SPAN: Duration = Duration::from_millis(1500);
+
+/// The default file for all links together takes this long.
+const TOGETHER_SPAN: Duration = Duration::from_millis(4500);
+
+pub(crate) fn run(options: &DemoOptions) -> ExitCode {
+    match demonstrate(options) {
+        Ok(report) => {
+            report.print(options.json);
+            ExitCode::from(if report.files.is_same { exit::DONE } else { exit::INCOMPLETE })
+        }
+        Err(Failure::Error(message)) => exit::fail(options.json, exit::FAILED, &message),
+        Err(Failure::Interrupted) => exit::fail(options.json, exit::INTERRUPTED, "interrupted"),
+    }
+}
+
+/// Why there is no report.
+#[derive(Debug)]
+enum Failure {
+    /// A message for the user.
+    Error(String),
+    /// The user interrupted the demo.
+    Interrupted,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self::Error(message)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(message: &str) -> Self {
+        Self::Error(message.to_owned())
+    }
+}
+
+/// Runs all transfers. The processes and the files are removed however it ends.
+fn demonstrate(options: &DemoOptions) -> Result<Report, Failure> {
+    let links = DemoLink::parse_all(&options.links)?;
+    let bytes = options.size.map_or_else(|| links::sum(&links).bytes_in(TOGETHER_SPAN), |size| size.as_bytes());
+    if bytes == 0 {
+        return Err("--size must be greater than zero".into());
+    }
+    let cancel = signals::cancel_token().map_err(|error| format!("cannot handle interrupts: {error}"))?;
+    let folder = tempfile::Builder::new()
+        .prefix("litz-demo-")
+        .tempdir()
+        .map_err(|error| format!("cannot create a temporary folder in {}: {error}", std::env::temp_dir().display()))?;
+    let show = Show::new(options.json);
+    show.say("litz demo: one encrypted connection over several emulated links at once\n");
+    let setup = Setup {
+        folder: folder.path(),
+        seed: options.seed,
+        clock: MonotonicClock::start(),
+        cancel: &cancel,
+        show: &show,
+    };
+    let alone = each_alone(&setup, &links, bytes)?;
+    let has_cut = !options.no_cut && !options.cut_for.is_zero();
+    let cut = has_cut.then(|| Cut::new(links::fastest(&links), options.cut_for));
+    let (together, files) = setup.transfer("all together", &links, bytes, cut)?;
+    show.say("  comparing the files\n");
+    let files = files::compare(&files.sent, &files.received)?;
+    Ok(Report { seed: options.seed, links, alone, together, files })
+}
+
+/// Runs a transfer over each link alone.
+fn each_alone(setup: &Setup<'_>, links: &[DemoLink], bytes_max: u64) -> Result<Vec<Outcome>, Failure> {
+    let alone = links.iter().map(|link| {
+        let bytes = link.rate.bytes_in(ALONE_SPAN).clamp(1, bytes_max);
+        let (outcome, _files) =
+            setup.transfer(&format!("{} alone", link.name), std::slice::from_ref(link), bytes, None)?;
+        Ok(outcome)
+    });
+    alone.collect()
+}
+
+/// The number under `key`, or zero.
+fn number(event: &Value, key: &str) -> u64 {
+    event[key].as_u64().unwrap_or(0)
+}

@@ -1,0 +1,34 @@
+//! This host: its key, its state folder and its wall clock.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use litz::identity::KeyPair;
+use transfer::TicketStore;
+use transfer::store::default_state_dir;
+
+/// The folder of keys and tickets, and the host's key.
+pub(crate) struct State {
+    pub(crate) key: KeyPair,
+    pub(crate) store: TicketStore,
+}
+
+/// Opens the state folder of this host and creates a key at first use.
+///
+/// # Errors
+/// A message for the user.
+pub(crate) fn open_state(chosen: Option<&Path>) -> Result<State, String> {
+    let directory: PathBuf = match chosen {
+        Some(directory) => directory.to_owned(),
+        None => default_state_dir().map_err(|error| error.to_string())?,
+    };
+    let store = TicketStore::open(&directory).map_err(|error| error.to_string())?;
+    let key = KeyPair::load_or_create(&directory.join("host.key")).map_err(|error| error.to_string())?;
+    Ok(State { key, store })
+}
+
+/// Seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "tickets expire by the wall clock")]
+pub(crate) fn now_unix() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+}

@@ -1,0 +1,78 @@
+//! The command line: arguments in, exit status out.
+
+mod args;
+mod bench;
+mod bounded;
+pub(crate) mod connect;
+mod connection_log;
+mod demo;
+mod emulate;
+mod exit;
+mod host;
+mod journals;
+mod lines;
+mod out;
+mod path_options;
+mod path_report;
+mod paths;
+mod predict;
+mod profile;
+mod progress;
+mod recv;
+mod replay;
+mod scenario;
+mod scheduler_trace;
+mod send;
+mod signals;
+mod study;
+mod tables;
+mod takeover;
+mod ticket;
+mod warning;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Arguments, Command};
+
+/// Runs the command given by the process arguments.
+pub(crate) fn run() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let status = if error.use_stderr() { exit::FAILED } else { exit::DONE };
+            out::note_failure(error.print());
+            return out::conclude(ExitCode::from(status));
+        }
+    };
+    start_logging(arguments.verbose);
+    let status = match arguments.command {
+        Command::Recv(options) => recv::run(&options),
+        Command::Send(options) => send::run(&options),
+        Command::Demo(options) => demo::run(&options),
+        Command::Profile(options) => profile::run(&options),
+        Command::Predict(options) => predict::run(&options),
+        Command::Bench(options) => bench::run(&options),
+        Command::Scenario(options) => scenario::run(&options),
+        Command::Study(options) => study::run(&options),
+        Command::Paths(options) => paths::run(&options),
+        Command::Replay(options) => replay::run(&options),
+        Command::Emulate(options) => emulate::run(&options),
+    };
+    out::conclude(status)
+}
+
+/// Logs go to standard error, so that they never mix with `--json` lines.
+fn start_logging(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        // Connections and anomalies, but nothing per packet.
+        1 => "warn,litz=debug,transfer=debug,engine=debug,quic=debug,recovery=debug,net=debug,emulate=debug",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

@@ -1,0 +1,74 @@
+//! `--path` and `--paths`: which paths a sender uses.
+
+use clap::Args;
+use litz::paths::{Choice, ChooseError, PathSpec, choose_here};
+
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct PathOptions {
+    /// Use this path; repeat for several paths [default: the paths that `litz paths` shows] PATH is
+    /// LOCAL or LOCAL-REMOTE, each with an optional :PORT. LOCAL is a network interface or an
+    /// address of this host. REMOTE is an address of the receiver; by default one of the ticket's
+    /// addresses is chosen. An IPv6 address with a port is written in brackets. Append ",backup"
+    /// for a path that is used only while no other path works.
+    ///
+    /// Examples: eth0; wlan0,backup; 192.0.2.1:5000; eth1-192.0.2.9:4433;
+    /// [2001:db8::1]:5000-2001:db8::9.
+    ///
+    /// Each --path makes one path, and no other paths are used. If the socket of one cannot be
+    /// opened at the start, nothing is sent. Path speed is measured automatically.
+    #[arg(long = "path", value_name = "PATH")]
+    pub(crate) paths: Vec<PathSpec>,
+
+    /// Number of paths: fewer than the useful ones, or more, from other address pairs and then from
+    /// other ports [default: the useful paths, at most 8]
+    #[arg(long = "paths", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=litz::paths::PATHS_MAX as i64))]
+    pub(crate) limit: Option<u8>,
+}
+
+impl PathOptions {
+    /// Chooses paths to these addresses of the receiver, from the current interfaces and routes.
+    ///
+    /// # Errors
+    /// [`ChooseError`], whose text is for the user.
+    pub(crate) fn choose(&self, remotes: &[std::net::SocketAddr]) -> Result<Choice, ChooseError> {
+        choose_here(remotes, &self.paths, self.limit.map(usize::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser, Debug)]
+    struct Command {
+        #[command(flatten)]
+        options: PathOptions,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<PathOptions, String> {
+        let all = ["command"].iter().chain(arguments);
+        Command::try_parse_from(all).map(|command| command.options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn path_and_paths_are_separate_options() {
+        let options = parse(&["--path", "eth0", "--paths=3", "--path=wlan0,backup"]).unwrap();
+        let texts: Vec<String> = options.paths.iter().map(ToString::to_string).collect();
+        assert_eq!((texts, options.limit), (vec!["eth0".to_owned(), "wlan0,backup".to_owned()], Some(3)));
+        assert_eq!(parse(&[]).unwrap().limit, None);
+    }
+
+    #[test]
+    fn errors_name_the_argument() {
+        for (argument, words) in [
+            ("--path=192.0.2.300", "no address"),
+            ("--path=eth0,fast", "backup"),
+            ("--paths=0", "1..=32"),
+            ("--paths=33", "1..=32"),
+        ] {
+            let error = parse(&[argument]).unwrap_err();
+            assert!(error.contains(words) && error.contains("--path"), "{argument}: {error}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Statistics of the paths of a transfer, shown while it runs and reported at its end.
+
+use std::sync::mpsc;
+use std::time::Duration as StdDuration;
+
+use litz::{Connection, PathId, PathState, PathStats};
+use serde_json::{Value, json};
+use units::{Duration, Instant, Rate};
+
+use super::progress::{Direction, Progress};
+
+/// How often the paths are sampled.
+const LOOK_INTERVAL: StdDuration = StdDuration::from_millis(500);
+
+/// One path over the last interval.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PathLine {
+    pub(crate) id: PathId,
+    pub(crate) remote: String,
+    pub(crate) state: PathState,
+    pub(crate) is_backup: bool,
+    pub(crate) rate: Rate,
+    pub(crate) round_trip: Duration,
+    /// Packets lost so far, in percent.
+    pub(crate) loss_percent: f64,
+    /// Bytes transferred so far.
+    pub(crate) bytes: u64,
+}
+
+/// Runs `transfer` and shows the paths of its connection while it runs.
+pub(crate) fn watch_paths<T>(
+    connection: &Connection,
+    direction: Direction,
+    progress: &Progress,
+    transfer: impl FnOnce() -> T,
+) -> T {
+    if !progress.wants_paths() {
+        return transfer();
+    }
+    let (ended, end) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut meter = Meter { direction, before: Vec::new(), at: progress.now() };
+            // The sending end is dropped when the transfer ends.
+            while end.recv_timeout(LOOK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+                progress.paths(&meter.read(progress.now(), &connection.stats().paths));
+            }
+        });
+        let result = transfer();
+        drop(ended);
+        result
+    })
+}
+
+/// Computes rates from counters.
+struct Meter {
+    direction: Direction,
+    before: Vec<(PathId, u64)>,
+    at: Instant,
+}
+
+impl Meter {
+    fn read(&mut self, now: Instant, paths: &[PathStats]) -> Vec<PathLine> {
+        let span = now.saturating_since(self.at);
+        let bytes = |path: &PathStats| match self.direction {
+            Direction::Sending => path.bytes_acked,
+            Direction::Receiving => path.bytes_received,
+        };
+        let before = |id: PathId| self.before.iter().find(|(known, _)| *known == id).map_or(0, |(_, bytes)| *bytes);
+        let lines = paths.iter().map(|path| PathLine {
+            id: path.id,
+            remote: path.addresses.remote.to_string(),
+            state: path.state,
+            is_backup: path.is_backup,
+            rate: Rate::from_transfer(bytes(path).saturating_sub(before(path.id)), span).unwrap_or_default(),
+            round_trip: path.round_trip,
+            loss_percent: loss_percent(path),
+            bytes: bytes(path),
+        });
+        let lines = lines.collect();
+        self.before = paths.iter().map(|path| (path.id, bytes(path))).collect();
+        self.at = now;
+        lines
+    }
+}
+
+fn loss_percent(path: &PathStats) -> f64 {
+    let settled = path.packets_acked + path.packets_lost;
+    if settled == 0 { 0.0 } else { path.packets_lost as f64 * 100.0 / settled as f64 }
+}
+
+impl PathLine {
+    /// The text for the user.
+    pub(crate) fn text(&self) -> String {
+        let state = match (self.state, self.is_backup) {
+            (PathState::Active, true) => "backup",
+            (state, _) => state.name(),
+        };
+        format!(
+            "path {} to {}: {state}, {}, round trip {}, {:.2} % lost",
+            self.id.0, self.remote, self.rate, self.round_trip, self.loss_percent
+        )
+    }
+
+    /// The JSON form.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "path": self.id.0, "remote": self.remote, "state": self.state.name(), "backup": self.is_backup,
+            "rate_bps": self.rate.as_bps(), "round_trip_us": self.round_trip.as_micros(),
+            "loss_percent": self.loss_percent, "bytes": self.bytes,
+        })
+    }
+}
+
+/// The final statistics of a path, as JSON.
+pub(crate) fn as_json(path: &PathStats) -> Value {
+    json!({
+        "path": path.id.0, "remote": path.addresses.remote.to_string(), "state": path.state.name(),
+        "backup": path.is_backup, "round_trip_us": path.round_trip.as_micros(),
+        "round_trip_min_us": path.round_trip_min.as_micros(), "packets_sent": path.packets_sent,
+        "packets_acked": path.packets_acked, "packets_lost": path.packets_lost, "bytes_sent": path.bytes_sent,
+        "bytes_acked": path.bytes_acked, "bytes_received": path.bytes_received, "silences": path.silences,
+        "window_bytes": path.congestion.window, "congestion": path.congestion.name,
+    })
+}

@@ -1,0 +1,63 @@
+//! `litz profile`: measures where the time of a packet goes, and how much more processors could
+//! gain.
+
+mod options;
+mod table;
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::{exit, out, signals};
+use crate::profile::{self, Failure};
+
+pub(crate) use options::{HELP, ProfileOptions};
+
+pub(crate) fn run(options: &ProfileOptions) -> ExitCode {
+    let fail = |status, message: &str| exit::fail(options.json, status, message);
+    let settings = match options.settings() {
+        Ok(settings) => settings,
+        Err(message) => return fail(exit::FAILED, &message),
+    };
+    let cancel = match signals::cancel_token() {
+        Ok(cancel) => cancel,
+        Err(error) => return fail(exit::FAILED, &format!("cannot handle interrupts: {error}")),
+    };
+    let bar = bar(settings.steps(), options.json);
+    let measured = profile::measure(&settings, &cancel, &|step| {
+        bar.set_message(step.to_owned());
+        bar.inc(1);
+    });
+    bar.finish_and_clear();
+    match measured {
+        Ok(report) if options.json => print_json(&report),
+        Ok(report) => print(&table::render(&report)),
+        Err(Failure::Interrupted) => fail(exit::INTERRUPTED, "interrupted; no result was written"),
+        Err(Failure::Error(message)) => fail(exit::FAILED, &message),
+    }
+}
+
+fn print(text: &str) -> ExitCode {
+    out::print(text);
+    ExitCode::from(exit::DONE)
+}
+
+fn print_json(report: &profile::Report) -> ExitCode {
+    match serde_json::to_string(report) {
+        Ok(line) => print(&format!("{line}\n")),
+        Err(error) => exit::fail(true, exit::FAILED, &format!("cannot write the result as JSON: {error}")),
+    }
+}
+
+/// A progress bar on standard error, hidden with `--json`.
+pub(super) fn bar(steps: usize, json: bool) -> ProgressBar {
+    if json || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("measuring [{bar:40}] {pos} of {len}  {msg}") {
+        bar.set_style(style.progress_chars("━╸─"));
+    }
+    bar
+}

@@ -1,0 +1,473 @@
+//! `litz recv [DIR]`.
+
+mod arrivals;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc;
+
+use litz::identity::{AllowList, server_config};
+use litz::paths::advice;
+use litz::paths::listen;
+use litz::{Connection, Endpoint, EndpointConfig, LiveSocket, UdpSocket};
+use net::DatagramSocket;
+use serde_json::json;
+use transfer::store::Issued;
+use transfer::ticket::ADDRESSES_MAX;
+use transfer::{
+    Authoriser, CLOSE_CODE, CancelToken, ConnectionLink, KeyAuthoriser, Proof, ProofContext, ReceiveOptions, Refusal,
+    Secret, Summary, Ticket, TicketAddress, TicketAuthoriser, TransferError, control, peer_key, proof_context, receive,
+};
+
+use super::args::{Advertised, RecvOptions};
+use super::connect::{small_buffers, socket, transport};
+use super::connection_log::{log_connected, log_ended};
+use super::exit;
+use super::host::{self, State};
+use super::journals::Journals;
+use super::out;
+use super::path_report::{self, watch_paths};
+use super::progress::{Direction, Progress};
+use super::scheduler_trace::Trace;
+use super::signals;
+use super::takeover::{ActiveAttempt, TAKEOVER_TIMEOUT};
+use super::warning::Warning;
+use arrivals::TimedLink;
+
+/// How often the waiting receiver checks for an interrupt and for the expiry of its ticket.
+const WAKE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// How long a sender has to open its control stream.
+const CONTROL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Maximum number of connections served at a time. With a ticket only one of them is authorised;
+/// the others are about to be refused.
+const SENDERS_MAX: usize = 16;
+
+pub(crate) fn run(options: &RecvOptions) -> ExitCode {
+    let json = options.transport.json;
+    match Receiver::prepare(options).and_then(|receiver| receiver.run()) {
+        Ok(status) => ExitCode::from(status),
+        Err(message) => exit::fail(json, exit::FAILED, &message),
+    }
+}
+
+/// A listening receiver.
+struct Receiver<'a> {
+    options: &'a RecvOptions,
+    directory: PathBuf,
+    state: State,
+    endpoint: Endpoint,
+    /// The addresses it listens on, best first.
+    addresses: Vec<TicketAddress>,
+    /// Settings of this host that the user may want to change.
+    advice: Vec<String>,
+    trace: Option<Trace>,
+    journals: Option<Journals>,
+    admission: Admission,
+    cancel: CancelToken,
+    current: ActiveAttempt,
+}
+
+/// How senders are authorised.
+enum Admission {
+    Ticket(Box<Issued>),
+    Keys(AllowList),
+}
+
+/// How the connection of one sender ended.
+struct Attempt {
+    peer: SocketAddr,
+    authorised: bool,
+    result: Result<Summary, TransferError>,
+}
+
+impl<'a> Receiver<'a> {
+    fn prepare(options: &'a RecvOptions) -> Result<Self, String> {
+        let shown = options.directory.display();
+        let directory = std::fs::canonicalize(&options.directory)
+            .map_err(|error| format!("cannot receive into {shown}: {error}"))?;
+        if !directory.is_dir() {
+            return Err(format!("cannot receive into {shown}: it is not a directory"));
+        }
+        if options.advertise.len() > ADDRESSES_MAX {
+            let given = options.advertise.len();
+            return Err(format!(
+                "--advertise is given {given} times, but a ticket contains at most {ADDRESSES_MAX} addresses"
+            ));
+        }
+        let state = host::open_state(options.transport.state_dir.as_deref())?;
+        let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
+        let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
+        let journals = options.transport.journal.as_deref().map(Journals::create).transpose()?;
+        let transport = transport(&options.transport, None, trace.as_ref(), journals.as_ref())?;
+        let now = host::now_unix();
+        let unfinished = match (&options.allow, options.new_ticket) {
+            (None, false) => state.store.usable(now, &directory).map_err(|error| error.to_string())?.pop(),
+            _ => None,
+        };
+        let port = options.listen.map_or(0, |listen| listen.port());
+        let port = if port == 0 { unfinished.as_ref().map_or(0, |issued| issued.port) } else { port };
+        let tls = server_config(&state.key).map_err(|error| error.to_string())?;
+        let listening = listen(options, port).map_err(|error| match &unfinished {
+            Some(issued) => format!(
+                "{error}. An unfinished ticket for this directory uses port {}: is another `litz recv` running? \
+                     Use --new-ticket for a new ticket",
+                issued.port
+            ),
+            None => error,
+        })?;
+        let ListenSockets { port, addresses, sockets, advice } = listening;
+        let placement = options.transport.placement;
+        let config = EndpointConfig { transport, placement, server_tls: Some(tls), ..EndpointConfig::default() };
+        let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
+        let admission = match (&options.allow, unfinished) {
+            (Some(path), _) => Admission::Keys(AllowList::load(path).map_err(|error| error.to_string())?),
+            (None, Some(issued)) => {
+                state.store.set_port(&issued.id, port).map_err(|error| error.to_string())?;
+                Admission::Ticket(Box::new(issued))
+            }
+            (None, None) => {
+                let expires = now.saturating_add(options.expires.as_millis().div_ceil(1000));
+                let issued = state.store.issue(now, &directory, port, expires).map_err(|error| error.to_string())?;
+                Admission::Ticket(Box::new(issued))
+            }
+        };
+        let current = ActiveAttempt::new(TAKEOVER_TIMEOUT);
+        let receiver = Self {
+            options,
+            directory,
+            state,
+            endpoint,
+            addresses,
+            advice,
+            trace,
+            journals,
+            admission,
+            cancel,
+            current,
+        };
+        receiver.announce()?;
+        Ok(receiver)
+    }
+
+    /// Prints the ticket. A failure is an error, because no sender can connect without the ticket.
+    fn announce(&self) -> Result<(), String> {
+        let fingerprint = self.state.key.public().fingerprint();
+        let (secret, expires_unix, resumed) = match &self.admission {
+            Admission::Ticket(issued) => (issued.secret.clone(), issued.expires_unix, issued.bound.is_some()),
+            // With --allow the ticket is no credential: it only contains the server's addresses and
+            // its key.
+            Admission::Keys(_) => (Secret::generate().map_err(|error| error.to_string())?, (1 << 40) - 1, false),
+        };
+        let addresses = self.addresses();
+        let ticket = Ticket { addresses: addresses.clone(), receiver: fingerprint, secret, expires_unix };
+        let text = ticket.to_text().map_err(|error| error.to_string())?;
+        let directory = self.directory.display();
+        if self.options.transport.json {
+            let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            out::json(&json!({
+                "event": "listening", "ticket": text, "directory": directory.to_string(),
+                "port": self.endpoint.local_addr().port(), "addresses": addresses,
+                "expires_unix": expires_unix, "fingerprint": fingerprint.to_string(), "resumed": resumed,
+                "advice": self.advice,
+            }));
+            return out::check();
+        }
+        for advice in &self.advice {
+            exit::advise(self.options.transport.quiet, advice);
+        }
+        let by_key = if matches!(self.admission, Admission::Keys(_)) { " --by-key" } else { "" };
+        let what = if resumed { "Resuming" } else { "Receiving" };
+        out::note(&format!("{what} into {directory}. On the sending host run:\n"));
+        out::line(&format!("litz send{by_key} PATH... {text}"));
+        out::check()?;
+        out::note(match &self.admission {
+            Admission::Ticket(_) => {
+                "\nThe ticket is a secret. It is valid for one sender, until it is used or expires."
+            }
+            Admission::Keys(_) => "\nAccepting transfers from the listed keys. Press Ctrl-C to stop.",
+        });
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<TicketAddress> {
+        if self.options.advertise.is_empty() {
+            return self.addresses.clone();
+        }
+        let port = self.endpoint.local_addr().port();
+        let chosen = self.options.advertise.iter().map(|address| match *address {
+            Advertised::Ip(ip) => SocketAddr::new(ip, port),
+            Advertised::Socket(address) => address,
+        });
+        chosen.map(TicketAddress::Socket).collect()
+    }
+
+    /// Serves senders, then completes the trace and the journals.
+    fn run(&self) -> Result<u8, String> {
+        let result = self.serve();
+        self.endpoint.close();
+        self.warn_of_trace_errors();
+        if let Some(words) = self.trace.as_ref().and_then(Trace::emptiness_note) {
+            self.warn(Warning::Trace, &words);
+        }
+        for error in self.journals.iter().flat_map(Journals::take_errors) {
+            self.warn(Warning::Journal, &error);
+        }
+        result
+    }
+
+    fn warn_of_trace_errors(&self) {
+        for error in self.trace.iter().flat_map(Trace::take_errors) {
+            self.warn(Warning::Trace, &error);
+        }
+    }
+
+    fn warn(&self, warning: Warning, message: &str) {
+        warning.tell(self.options.transport.json, self.options.transport.quiet, message);
+    }
+
+    /// Serves senders until a transfer has finished, the ticket expires or the user interrupts.
+    fn serve(&self) -> Result<u8, String> {
+        let (ended, attempts) = mpsc::channel::<Attempt>();
+        std::thread::scope(|scope| {
+            let mut guests = 0;
+            loop {
+                self.warn_of_trace_errors();
+                while let Ok(attempt) = attempts.try_recv() {
+                    guests -= 1;
+                    if let Some(outcome) = self.conclude(&attempt) {
+                        self.cancel.cancel();
+                        return outcome;
+                    }
+                }
+                if self.cancel.is_cancelled() {
+                    if guests == 0 {
+                        return Ok(exit::INTERRUPTED);
+                    }
+                } else if guests == 0
+                    && let Admission::Ticket(issued) = &self.admission
+                    && host::now_unix() >= issued.expires_unix
+                {
+                    return Err(
+                        "the ticket has expired without a transfer: run `litz recv` again for a new ticket".into()
+                    );
+                }
+                let connection = match self.endpoint.accept_timeout(WAKE_INTERVAL) {
+                    Ok(Some(connection)) => connection,
+                    Ok(None) => continue,
+                    Err(error) => return Err(error.to_string()),
+                };
+                if guests >= SENDERS_MAX || self.cancel.is_cancelled() {
+                    connection.close(CLOSE_CODE, "the receiver is busy");
+                    continue;
+                }
+                guests += 1;
+                let ended = ended.clone();
+                scope.spawn(move || {
+                    // The receiver of the channel outlives this thread.
+                    let _sent = ended.send(self.receive_from(&connection));
+                });
+            }
+        })
+    }
+
+    /// Reports how an attempt ended; returns the status or the error if that ends the command.
+    fn conclude(&self, attempt: &Attempt) -> Option<Result<u8, String>> {
+        let is_ticket = matches!(self.admission, Admission::Ticket(_));
+        match &attempt.result {
+            Ok(summary) if is_ticket => Some(Ok(summary.exit_code())),
+            // With --allow the receiver continues.
+            Ok(_) => None,
+            Err(TransferError::Cancelled) => Some(Ok(exit::INTERRUPTED)),
+            // The next attempt would fail the same way. Only the ticket's own sender gets this far,
+            // so an unauthorised host cannot end the command.
+            Err(error) if is_ticket && attempt.authorised && !error.is_resumable() => {
+                Some(Err(format!("{}: {error}", attempt.peer)))
+            }
+            // A sender tries all our addresses and keeps the first that answers. It closes the
+            // other connections without sending anything.
+            Err(error @ (TransferError::Connection(_) | TransferError::Silence)) if !attempt.authorised => {
+                tracing::info!(peer = %attempt.peer, %error, "a connection ended without a message");
+                None
+            }
+            Err(error) => {
+                let note = if attempt.authorised && is_ticket { "; waiting for the sender to reconnect" } else { "" };
+                if self.options.transport.json {
+                    out::json(&json!({
+                        "event": "visit_ended", "peer": attempt.peer.to_string(),
+                        "authorised": attempt.authorised, "message": error.to_string(),
+                    }));
+                } else {
+                    exit::report(false, exit::FAILED, &format!("{}: {error}{note}", attempt.peer));
+                }
+                None
+            }
+        }
+    }
+
+    fn receive_from(&self, connection: &Connection) -> Attempt {
+        let peer = connection.remote_addr();
+        log_connected(connection);
+        let progress = Progress::new(Direction::Receiving, self.options.transport.json, self.options.transport.quiet);
+        let mut authoriser = self.authoriser(connection);
+        let link = TimedLink::new(ConnectionLink::new(connection));
+        let started = progress.now();
+        let result = self.transfer(&link, connection, &mut authoriser, &progress);
+        match &result {
+            Ok(summary) => progress.finish(summary, progress.now() - started),
+            Err(_) => progress.clear(),
+        }
+        if authoriser.let_in {
+            let (arrivals, paths) = (link.arrivals(), connection.stats().paths);
+            progress.json(&json!({
+                "event": "stats",
+                "first_byte_us": arrivals.first.as_micros(),
+                "last_byte_us": arrivals.last.as_micros(),
+                "longest_gap_us": arrivals.longest_gap.as_micros(),
+                "paths": paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
+            }));
+        }
+        if result.is_err() {
+            connection.close(CLOSE_CODE, "the transfer ended");
+        }
+        if let Some(number) = authoriser.attempt {
+            self.current.release(number);
+        }
+        log_ended(connection);
+        Attempt { peer, authorised: authoriser.let_in, result }
+    }
+
+    fn transfer(
+        &self,
+        link: &TimedLink,
+        connection: &Connection,
+        authoriser: &mut TakeoverAuthoriser<'_>,
+        progress: &Progress,
+    ) -> Result<Summary, TransferError> {
+        let broken = |error: String| TransferError::Connection(std::io::Error::other(error));
+        let sender = peer_key(connection).map_err(|error| broken(error.to_string()))?;
+        let context = proof_context(connection, sender, self.state.key.public().fingerprint())
+            .map_err(|error| broken(error.to_string()))?;
+        let streams = connection
+            .accept_bi_timeout(CONTROL_TIMEOUT)
+            .map_err(|error| TransferError::Connection(error.into()))?
+            .ok_or(TransferError::Silence)?;
+        let options = ReceiveOptions {
+            overwrite: self.options.overwrite,
+            bytes_max: self.options.max_size.map(|size| size.as_bytes()),
+            umask: current_umask(),
+            cancel: self.cancel.clone(),
+            ..ReceiveOptions::default()
+        };
+        watch_paths(connection, Direction::Receiving, progress, || {
+            receive::run(link, control(streams), &context, &self.directory, &options, authoriser, progress)
+        })
+    }
+
+    fn authoriser(&self, connection: &Connection) -> TakeoverAuthoriser<'_> {
+        let (inner, current): (Box<dyn Authoriser>, _) = match &self.admission {
+            Admission::Ticket(_) => {
+                let (store, directory) = (self.state.store.clone(), self.directory.clone());
+                (Box::new(TicketAuthoriser::new(store, directory, host::now_unix())), Some(&self.current))
+            }
+            // A listed key may run several transfers at a time.
+            Admission::Keys(list) => (Box::new(KeyAuthoriser::new(list.clone())), None),
+        };
+        TakeoverAuthoriser { inner, connection: connection.clone(), current, let_in: false, attempt: None }
+    }
+}
+
+/// The receiver's endpoint and its addresses.
+struct ListenSockets {
+    port: u16,
+    /// The addresses for the ticket.
+    addresses: Vec<TicketAddress>,
+    sockets: Vec<Box<dyn LiveSocket>>,
+    /// Settings of this host that the user may want to change.
+    advice: Vec<String>,
+}
+
+/// Opens the sockets that the options request: one for all addresses of a family for a wildcard,
+/// one for a given address, and otherwise one for each address of this host.
+fn listen(options: &RecvOptions, port: u16) -> Result<ListenSockets, String> {
+    let interfaces = net::interfaces().map_err(|error| format!("cannot list the network interfaces: {error}"))?;
+    let mut places = listen::plan(&interfaces, options.listen.map(|listen| listen.ip()));
+    if let Some(device) = &options.device {
+        if options.listen.is_some_and(|listen| !listen.ip().is_unspecified()) {
+            places.iter_mut().for_each(|place| place.device = Some(device.clone()));
+        } else {
+            places.retain(|place| place.device.as_ref() == Some(device));
+        }
+        if places.is_empty() {
+            return Err(format!("cannot listen on {device}: it has no address, is down, or is not a network device"));
+        }
+    }
+    if let Some(wildcard) = options.listen.filter(|listen| listen.ip().is_unspecified()) {
+        let bind = SocketAddr::new(wildcard.ip(), port);
+        let asked = socket(bind, options.device.as_deref());
+        let opened = UdpSocket::open(&asked).map_err(|error| error.to_string())?;
+        let buffers = small_buffers(&opened, &asked);
+        let port = opened.local_addr().map_err(|error| error.to_string())?.port();
+        let addresses = places.iter().map(|place| TicketAddress::Socket(SocketAddr::new(place.address.ip, port)));
+        let (addresses, sockets) = (addresses.collect(), vec![Box::new(opened) as Box<dyn LiveSocket>]);
+        warn_of_buffers(options, buffers);
+        return Ok(ListenSockets { port, addresses, sockets, advice: Vec::new() });
+    }
+    let listening = listen::open(&places, port).map_err(|error| error.to_string())?;
+    for (place, why) in &listening.skipped {
+        let words = format!("not listening on {}: {why}", place.address.ip);
+        Warning::NotListening.tell(options.transport.json, options.transport.quiet, &words);
+    }
+    let used = listening.sockets.iter().filter_map(|(place, _)| Some((place.device.as_deref()?, place.address.ip)));
+    let advice = advice::advise_here(&interfaces, &used.collect::<Vec<_>>());
+    let asked = socket(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), None);
+    warn_of_buffers(options, listening.sockets.iter().find_map(|(_, socket)| small_buffers(socket, &asked)));
+    let (port, addresses) = (listening.port, listening.addresses().into_iter().map(TicketAddress::Socket).collect());
+    let sockets = listening.sockets.into_iter().map(|(_, socket)| Box::new(socket) as Box<dyn LiveSocket>);
+    Ok(ListenSockets { port, addresses, sockets: sockets.collect(), advice })
+}
+
+fn warn_of_buffers(options: &RecvOptions, advice: Option<String>) {
+    if let Some(advice) = advice {
+        Warning::SmallBuffers.tell(options.transport.json, options.transport.quiet, &advice);
+    }
+}
+
+/// An authoriser that records whether it authorised the sender, and that lets the ticket's sender
+/// take over from its own earlier connection.
+struct TakeoverAuthoriser<'a> {
+    inner: Box<dyn Authoriser>,
+    connection: Connection,
+    current: Option<&'a ActiveAttempt>,
+    let_in: bool,
+    /// The number of this attempt in `current`.
+    attempt: Option<u64>,
+}
+
+impl Authoriser for TakeoverAuthoriser<'_> {
+    fn authorise(&mut self, context: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
+        let answer = self.inner.authorise(context, proof)?;
+        self.let_in = true;
+        if let Some(current) = self.current {
+            let connection = self.connection.clone();
+            // Without a number, a later attempt has taken over. This connection is closed, so its
+            // next operation fails.
+            self.attempt = current.take_over(move || connection.close(CLOSE_CODE, "the sender has reconnected"));
+        }
+        Ok(answer)
+    }
+
+    fn complete(&mut self) -> Result<(), String> {
+        self.inner.complete()
+    }
+}
+
+/// The file mode creation mask of this process. Only /proc shows it without changing it.
+fn current_umask() -> u32 {
+    const USUAL: u32 = 0o022;
+    let status = std::fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok()).unwrap_or(USUAL)
+}

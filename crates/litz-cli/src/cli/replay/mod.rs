@@ -1,0 +1,205 @@
+//! `litz replay LOG...`: replays recorded connections and shows what they did.
+//! | module | contents |
+//! |---|---|
+//! | [`show`] | the output, as text and as JSON |
+//! | [`quiet`] | captures the message of a connection that panics |
+
+mod quiet;
+mod show;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use quic::Replay;
+use quic::journal::{LogEnd, Step, Stopped};
+use units::Duration;
+
+use super::{exit, out};
+use quiet::Quiet;
+use show::{Counts, Show};
+
+/// The end of the help text.
+pub(crate) const HELP: &str = "\
+A journal contains all inputs of a connection, but no payload and no keys. `litz send` and `litz recv` write \
+one per connection with --journal DIR. A replay creates a connection in the same initial state, gives it the \
+same inputs on one thread, without a network, and compares every plan of datagrams, every event and every \
+deadline. Times are relative to the start of the connection.
+
+Exit status:
+  0    each log is complete, or was replayed as far as requested, without differences
+  1    a log is truncated; there are no differences up to its end
+  2    an error: bad arguments, a missing or damaged log, a difference, or a
+       connection that panicked";
+
+/// Number of entries shown before a difference.
+const CONTEXT: u64 = 8;
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayOptions {
+    /// Journals, or folders of journals
+    #[arg(required = true, value_name = "LOG")]
+    pub(crate) logs: Vec<PathBuf>,
+
+    /// Show the events and calls of the application, without its data
+    #[arg(short, long)]
+    pub(crate) events: bool,
+
+    /// Show every entry
+    #[arg(short, long)]
+    pub(crate) all: bool,
+
+    /// Show only entries from this time on
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    pub(crate) from: Duration,
+
+    /// Stop before the first entry after this time, and show the state at that point
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<Duration>,
+
+    /// Stop after the entry with this number, and show the state at that point
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) until_entry: Option<u64>,
+
+    /// Print one JSON object per line on standard output instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How the replay of a log went.
+enum Ended {
+    /// The replay reached the end of the log or the requested stop.
+    Same(Option<LogEnd>),
+    Stopped(Stopped),
+}
+
+pub(crate) fn run(options: &ReplayOptions) -> ExitCode {
+    let logs = match logs_of(&options.logs) {
+        Ok(logs) => logs,
+        Err(message) => return exit::fail(options.json, exit::FAILED, &message),
+    };
+    let quiet = Quiet::begin();
+    let (mut status, mut failures) = (exit::DONE, Vec::new());
+    for log in &logs {
+        match replay(log, options, &quiet) {
+            Ok(Ended::Same(None | Some(LogEnd::Complete))) => {}
+            Ok(Ended::Same(Some(_))) => status = status.max(exit::INCOMPLETE),
+            Ok(Ended::Stopped(stopped)) => failures.push(format!("{}: {}", log.display(), words_of(&stopped, &quiet))),
+            Err(message) => failures.push(message),
+        }
+        if out::has_failed() {
+            break;
+        }
+    }
+    drop(quiet);
+    match failures.as_slice() {
+        [] => ExitCode::from(status),
+        [failure] => exit::fail(options.json, exit::FAILED, failure),
+        [first, ..] => {
+            let words = format!("{} of {} logs cannot be replayed; the first: {first}", failures.len(), logs.len());
+            exit::fail(options.json, exit::FAILED, &words)
+        }
+    }
+}
+
+fn words_of(stopped: &Stopped, quiet: &Quiet) -> String {
+    match (stopped, quiet.place()) {
+        (Stopped::Broke(_), Some(place)) => format!("{stopped} ({place})"),
+        _ => stopped.to_string(),
+    }
+}
+
+/// The given logs, and the logs in the given folders, sorted by name.
+fn logs_of(named: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let mut logs = Vec::new();
+    for path in named {
+        if !path.is_dir() {
+            logs.push(path.clone());
+            continue;
+        }
+        let fail = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(fail)? {
+            let file = entry.map_err(fail)?.path();
+            if file.extension().is_some_and(|extension| extension == "journal") {
+                found.push(file);
+            }
+        }
+        if found.is_empty() {
+            return Err(format!("{} contains no journals", path.display()));
+        }
+        found.sort();
+        logs.append(&mut found);
+    }
+    Ok(logs)
+}
+
+fn open(path: &Path) -> Result<BufReader<File>, String> {
+    let fail = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    Ok(BufReader::with_capacity(64 << 10, File::open(path).map_err(fail)?))
+}
+
+/// Replays one log.
+fn replay(path: &Path, options: &ReplayOptions, quiet: &Quiet) -> Result<Ended, String> {
+    let show = Show { path, json: options.json };
+    let mut replay = match Replay::begin(open(path)?) {
+        Ok(replay) => replay,
+        Err(stopped) => return Ok(Ended::Stopped(stopped)),
+    };
+    show.head(replay.head());
+    let began_at = replay.head().began_at;
+    let mut counts = Counts::default();
+    let ended = loop {
+        if options.until_entry.is_some_and(|last| replay.entry_count() > last) || out::has_failed() {
+            break Ended::Same(None);
+        }
+        if let Some(until) = options.until {
+            match replay.next_at() {
+                Ok(next) if next.saturating_since(began_at) > until => break Ended::Same(None),
+                Ok(_) => {}
+                Err(stopped) => break Ended::Stopped(stopped),
+            }
+        }
+        let step = match replay.step() {
+            Ok(Some(step)) => step,
+            Ok(None) => break Ended::Same(replay.end()),
+            Err(stopped) => break Ended::Stopped(stopped),
+        };
+        let at = step.at.saturating_since(began_at);
+        counts.add(&step, at);
+        if at >= options.from && is_wanted(&step, options) {
+            show.step(&step, at);
+        }
+    };
+    match &ended {
+        Ended::Same(end) => show.end(&replay, &counts, *end),
+        Ended::Stopped(stopped) => {
+            let context = if options.all { Vec::new() } else { context(path, stopped) };
+            show.stopped(stopped, &counts, began_at, &context, quiet);
+        }
+    }
+    Ok(ended)
+}
+
+fn is_wanted(step: &Step, options: &ReplayOptions) -> bool {
+    options.all || (options.events && step.entry.is_milestone())
+}
+
+/// The entries before a difference, from a second replay.
+fn context(path: &Path, stopped: &Stopped) -> Vec<Step> {
+    let (Stopped::Differs(difference) | Stopped::Broke(difference)) = stopped else { return Vec::new() };
+    let mut steps = Vec::new();
+    let Ok(input) = open(path) else { return steps };
+    let Ok(mut replay) = Replay::begin(input) else { return steps };
+    while let Ok(Some(step)) = replay.step() {
+        if step.number + CONTEXT >= difference.entry {
+            steps.push(step);
+        }
+        if replay.entry_count() >= difference.entry {
+            break;
+        }
+    }
+    steps
+}

@@ -1,0 +1,186 @@
+//! `litz scenario`: runs scenario files (links, faults, workload) and evaluates their checks.
+
+mod files;
+mod json_file;
+mod listing;
+#[cfg(target_os = "linux")]
+mod netns;
+mod options;
+mod record;
+mod runs;
+mod worlds;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use measure::Program;
+use scenario::components::components_table;
+use scenario::model::Scenario;
+use scenario::report::{ResultFile, scenario_json, table};
+use scenario::simulated::Machine;
+use scenario::suite::Suite;
+use scenario::world::RunPlan;
+use serde::Serialize;
+use transfer::CancelToken;
+
+use super::out::print;
+use super::{exit, signals};
+use crate::provenance::{self, PROGRAM};
+use files::{ScenarioFile, read_all};
+use json_file::JsonFile;
+use options::{Command, RunOptions, WorldName};
+use record::RecordFiles;
+use runs::{Runs, Stop};
+
+pub(crate) use files::read_one;
+#[cfg(target_os = "linux")]
+pub(super) use netns::{Netns, check_machine};
+pub(crate) use options::{HELP, ScenarioOptions};
+
+/// The default folder of `list`, which contains the shipped scenarios.
+const FOLDER: &str = "scenarios";
+
+/// The exit status and the message of an error.
+type Failure = (u8, String);
+
+pub(crate) fn run(options: &ScenarioOptions) -> ExitCode {
+    let done = match &options.command {
+        Command::Run(options) => run_files(options),
+        Command::Check { files, json } => {
+            listing::show(read_all(files.iter().map(AsRef::as_ref)), *json, listing::check)
+        }
+        Command::List { folder, json } => {
+            listing::show(read_all([folder.as_deref().unwrap_or(Path::new(FOLDER))]), *json, listing::list)
+        }
+    };
+    match done {
+        Ok(status) => ExitCode::from(status),
+        Err((status, message)) => exit::fail(false, status, &message),
+    }
+}
+
+fn failed(message: impl Into<String>) -> Failure {
+    (exit::FAILED, message.into())
+}
+
+fn run_files(options: &RunOptions) -> Result<u8, Failure> {
+    options.world.check().map_err(failed)?;
+    let files = read_all(options.files.iter().map(AsRef::as_ref)).all().map_err(failed)?;
+    let cancel = signals::cancel_token().map_err(|error| failed(format!("cannot handle interrupts: {error}")))?;
+    let machine = options.machine().map_err(failed)?;
+    options.check_recording(files.len()).map_err(failed)?;
+    let target = options.json.as_deref().map(JsonFile::begin).transpose().map_err(failed)?;
+    let mut report = ResultFile::new(options.world.make(None).name());
+    let mut failures = Vec::new();
+    for ScenarioFile { path, mut scenario, digest } in files {
+        options.change(&mut scenario);
+        let (text, mut json, passes) = run_one(options, &path, &scenario, machine.as_ref(), &cancel)?;
+        json["file_blake3"] = digest.into();
+        if !options.json_to_stdout() {
+            print(&text);
+        }
+        report.push(json);
+        if !passes {
+            failures.push(scenario.name);
+        }
+    }
+    if let Some(target) = target {
+        write_json(target, &ResultDocument::new(options, machine.as_ref(), &report))?;
+    }
+    if failures.is_empty() {
+        return Ok(exit::DONE);
+    }
+    Err((exit::INCOMPLETE, format!("checks failed: {}", failures.join(", "))))
+}
+
+/// Runs one scenario; returns the table, the JSON, and whether all checks hold.
+fn run_one(
+    options: &RunOptions,
+    path: &Path,
+    scenario: &Scenario,
+    machine: Option<&Machine>,
+    cancel: &CancelToken,
+) -> Result<(String, serde_json::Value, bool), Failure> {
+    let mut suite = Suite::new(scenario, options.seeds(scenario));
+    if !options.paths.is_empty() {
+        let names = options.paths.iter().map(String::as_str);
+        let paths = scenario.paths_named(names).map_err(|error| failed(format!("{}: {error}", path.display())))?;
+        suite = suite.with_paths(paths);
+    }
+    let plans = suite.plans();
+    let first = plans[0].clone();
+    let files = RecordFiles::begin(options).map_err(failed)?;
+    let recording = files.as_ref().map(|files| files.recording(about(scenario, &first, machine)));
+    let recording = Mutex::new(recording.transpose().map_err(failed)?);
+    let runs = Runs { scenario, world: options.world, machine, plans, recording, quiet: options.quiet, cancel };
+    let jobs = if options.world.is_live() { Some(1) } else { options.jobs };
+    let outcomes = runs.make(jobs).map_err(|stop| match stop {
+        Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),
+        Stop::Error(words) => failed(format!("{}: {words}", path.display())),
+    })?;
+    files.map_or(Ok(()), RecordFiles::keep).map_err(failed)?;
+    let judgements = suite.judge(&outcomes);
+    let json = scenario_json(scenario, &path.display().to_string(), &judgements, outcomes.values());
+    let passes = json["passes"].as_bool().unwrap_or(false);
+    let seeds = options.seeds(scenario);
+    let seeds = if seeds.start() == seeds.end() {
+        format!("seed {}", seeds.start())
+    } else {
+        format!("seeds {} to {}", seeds.start(), seeds.end())
+    };
+    let mut text = format!("{} {}, {seeds}\n{}", scenario.name, options.world.place(), table(scenario, &judgements));
+    for outcome in outcomes.values() {
+        let paths = outcome.path_names(scenario);
+        if let Some(failure) = &outcome.failure {
+            text.push_str(&format!("  note: seed {}, {paths}: the connection failed: {failure}\n", outcome.seed));
+        }
+        text.extend(outcome.notes.iter().map(|note| format!("  note: seed {}, {paths}: {note}\n", outcome.seed)));
+    }
+    if let Some(outcome) = outcomes.get(&first).filter(|_| options.world == WorldName::Sim) {
+        let recorded = if options.is_recorded() { ", recorded" } else { "" };
+        text.push_str(&format!("\n  seed {}, {}{recorded}\n", first.seed, outcome.path_names(scenario)));
+        text.push_str(&components_table(&outcome.components));
+    }
+    Ok((text + "\n", json, passes))
+}
+
+/// The description in the files of a recorded run.
+fn about(scenario: &Scenario, plan: &RunPlan, machine: Option<&Machine>) -> String {
+    let paths = scenario.path_names(&plan.paths).join("+");
+    let machine = machine.map_or_else(String::new, |machine| format!(", machine {}", machine.json()));
+    format!("{}, scenario {}, seed {}, paths {paths}, world sim{machine}", PROGRAM.summary(), scenario.name, plan.seed)
+}
+
+/// A result, with everything that it depends on besides the scenarios.
+#[derive(Serialize)]
+struct ResultDocument<'a> {
+    #[serde(flatten)]
+    program: Program,
+    /// The machine that made live runs, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine: Option<provenance::Machine>,
+    /// The simulated machines of the hosts, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simulated_machine: Option<serde_json::Value>,
+    #[serde(flatten)]
+    report: &'a ResultFile,
+}
+
+impl<'a> ResultDocument<'a> {
+    fn new(options: &RunOptions, machine: Option<&Machine>, report: &'a ResultFile) -> Self {
+        Self {
+            program: PROGRAM,
+            // In virtual time the result is the same on every machine, to the byte.
+            machine: options.world.is_live().then(|| provenance::Machine::here(net::processors::count())),
+            simulated_machine: machine.map(Machine::json),
+            report,
+        }
+    }
+}
+
+fn write_json(target: JsonFile, report: &ResultDocument<'_>) -> Result<(), Failure> {
+    let text =
+        serde_json::to_string(report).map_err(|error| failed(format!("cannot write the result as JSON: {error}")))?;
+    target.write(&(text + "\n")).map_err(failed)
+}

@@ -1,0 +1,138 @@
+//! Makes the runs of one scenario: in virtual time in parallel, in real time sequentially.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use scenario::model::Scenario;
+use scenario::outcome::Outcome;
+use scenario::recording::Recording;
+use scenario::simulated::{Machine, Sim};
+use scenario::world::{OnProgress, Progress, RunPlan, WorldError};
+use transfer::CancelToken;
+
+use super::options::WorldName;
+
+/// The runs to make.
+pub(super) struct Runs<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) world: WorldName,
+    /// The machines of the hosts in the simulated world.
+    pub(super) machine: Option<&'a Machine>,
+    pub(super) plans: Vec<RunPlan>,
+    /// The files that record the first run, if requested.
+    pub(super) recording: Mutex<Option<Recording>>,
+    pub(super) quiet: bool,
+    pub(super) cancel: &'a CancelToken,
+}
+
+/// Why not all runs were made.
+pub(super) enum Stop {
+    /// The user interrupted the command.
+    Interrupted,
+    /// A message for the user.
+    Error(String),
+}
+
+/// State shared by the threads.
+struct Shared {
+    /// Index of the next run.
+    next: AtomicUsize,
+    /// A run has failed: the other threads stop.
+    has_failed: AtomicBool,
+    outcomes: Mutex<BTreeMap<RunPlan, Outcome>>,
+    error: Mutex<Option<WorldError>>,
+}
+
+impl Runs<'_> {
+    /// Makes the runs, `jobs` at a time in virtual time, where this does not change the outcomes.
+    ///
+    /// # Errors
+    /// [`Stop`].
+    pub(super) fn make(&self, jobs: Option<u16>) -> Result<BTreeMap<RunPlan, Outcome>, Stop> {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = jobs.map_or_else(processors, usize::from).min(self.plans.len()).max(1);
+        let bar = self.bar();
+        let shared = Shared {
+            next: AtomicUsize::new(0),
+            has_failed: AtomicBool::new(false),
+            outcomes: Mutex::default(),
+            error: Mutex::default(),
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..jobs {
+                scope.spawn(|| self.work(&shared, &bar));
+            }
+        });
+        bar.finish_and_clear();
+        if self.cancel.is_cancelled() {
+            return Err(Stop::Interrupted);
+        }
+        match shared.error.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            Some(error) => Err(Stop::Error(error.to_string())),
+            None => Ok(shared.outcomes.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())),
+        }
+    }
+
+    fn work(&self, shared: &Shared, bar: &ProgressBar) {
+        loop {
+            let index = shared.next.fetch_add(1, Ordering::Relaxed);
+            let Some(plan) = self.plans.get(index) else { return };
+            let goes_on = || !self.cancel.is_cancelled() && !shared.has_failed.load(Ordering::Relaxed);
+            if !goes_on() {
+                return;
+            }
+            let paths = self.scenario.path_names(&plan.paths).join("+");
+            let what = format!("{} seed {} {paths}", self.scenario.name, plan.seed);
+            bar.set_message(what.clone());
+            let mut on_progress = |progress: &Progress| {
+                if self.world.is_live() {
+                    let (so_far, at_most) = (progress.now.since_start().as_secs_f64(), progress.duration.as_secs_f64());
+                    bar.set_message(format!("{what}, {so_far:.0} s of at most {at_most:.0} s"));
+                }
+                goes_on()
+            };
+            match self.run(index, plan, &mut on_progress) {
+                Ok(outcome) => {
+                    if let Ok(mut outcomes) = shared.outcomes.lock() {
+                        outcomes.insert(plan.clone(), outcome);
+                    }
+                }
+                Err(error) => {
+                    shared.has_failed.store(true, Ordering::Relaxed);
+                    if let Ok(mut first) = shared.error.lock() {
+                        first.get_or_insert(error);
+                    }
+                    return;
+                }
+            }
+            bar.inc(1);
+        }
+    }
+
+    /// Makes a run, and records it if it is the first.
+    fn run(&self, index: usize, plan: &RunPlan, on_progress: OnProgress<'_>) -> Result<Outcome, WorldError> {
+        let taken = || self.recording.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (index == 0).then(taken).flatten() {
+            Some(recording) => {
+                let world = Sim { machine: self.machine.cloned() };
+                world.run_recorded(self.scenario, plan, recording, on_progress)
+            }
+            None => self.world.make(self.machine).run(self.scenario, plan, on_progress),
+        }
+    }
+
+    /// A progress bar on standard error, hidden with `--quiet`.
+    fn bar(&self) -> ProgressBar {
+        if self.quiet || !io::stderr().is_terminal() {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::with_draw_target(Some(self.plans.len() as u64), ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos} of {len} runs  {wide_msg}") {
+            bar.set_style(style.progress_chars("━╸─"));
+        }
+        bar
+    }
+}

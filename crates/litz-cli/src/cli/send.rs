@@ -1,0 +1,295 @@
+//! `litz send PATH... TICKET`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use litz::identity::client_config;
+use litz::{RateLimit, TransportConfig};
+use recovery::RateCap;
+use serde_json::json;
+use transfer::{
+    CLOSE_CODE, CancelToken, ConnectionLink, Credential, Source, Summary, Ticket, TransferError, control,
+    proof_context, send,
+};
+use units::{ByteSize, Duration, Rate};
+
+use super::args::SendOptions;
+use super::connect::{ConnectFailure, Connected, Connector, transport};
+use super::connection_log::{log_connected, log_ended};
+use super::exit;
+use super::host::{self, State};
+use super::journals::Journals;
+use super::path_report::{self, watch_paths};
+use super::progress::{Direction, Progress};
+use super::scheduler_trace::Trace;
+use super::warning::Warning;
+use super::{signals, ticket};
+
+/// Default burst size: the largest batch that the kernel accepts.
+const BURST_DEFAULT: u64 = 64 * 1024;
+
+/// Pause between attempts to reconnect.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often that pause checks for an interrupt.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+pub(crate) fn run(options: &SendOptions) -> ExitCode {
+    let json = options.transport.json;
+    match prepare(options).and_then(|job| job.run()) {
+        Ok(summary) => ExitCode::from(summary.exit_code()),
+        Err(Failure { status, message, .. }) => exit::fail(json, status, &message),
+    }
+}
+
+/// Why the transfer failed.
+struct Failure {
+    status: u8,
+    message: String,
+    /// Whether another attempt may succeed.
+    is_passing: bool,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self { status: exit::FAILED, message, is_passing: false }
+    }
+}
+
+impl From<TransferError> for Failure {
+    fn from(error: TransferError) -> Self {
+        Self { status: error.exit_code(), message: error.to_string(), is_passing: error.is_resumable() }
+    }
+}
+
+impl From<ConnectFailure> for Failure {
+    fn from(failure: ConnectFailure) -> Self {
+        match failure {
+            ConnectFailure::Silent(message) | ConnectFailure::NoSuchPath(message) => {
+                Self { is_passing: true, ..message.into() }
+            }
+            ConnectFailure::WrongHost(message) => message.into(),
+            ConnectFailure::Interrupted => TransferError::Cancelled.into(),
+        }
+    }
+}
+
+/// A transfer with its checked arguments.
+struct Job<'a> {
+    options: &'a SendOptions,
+    ticket: Ticket,
+    state: State,
+    source: Source,
+    cancel: CancelToken,
+    transport: TransportConfig,
+    limit: Option<RateLimit>,
+    trace: Option<Trace>,
+    journals: Option<Journals>,
+    progress: Progress,
+}
+
+fn prepare(options: &SendOptions) -> Result<Job<'_>, Failure> {
+    let (ticket, paths) = split(&options.paths_and_ticket)?;
+    if !options.by_key {
+        ticket::refuse_expired(&ticket)?;
+    }
+    let state = host::open_state(options.transport.state_dir.as_deref())?;
+    let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
+    let limit = rate_limit(options.rate, options.burst)?;
+    // On each path for all its bytes, and over all paths together for the files' bytes.
+    let cap = limit.map(|limit| RateCap { rate: limit.rate(), burst: limit.burst_bytes() });
+    let trace = options.transport.trace_scheduler.as_deref().map(Trace::create).transpose()?;
+    let journals = options.transport.journal.as_deref().map(Journals::create).transpose()?;
+    let transport = transport(&options.transport, cap, trace.as_ref(), journals.as_ref())?;
+    let source = Source::scan(paths, &cancel)?;
+    let progress = Progress::new(Direction::Sending, options.transport.json, options.transport.quiet);
+    Ok(Job { options, ticket, state, source, cancel, transport, limit, trace, journals, progress })
+}
+
+/// The rate limit of `--rate` and `--burst`.
+fn rate_limit(rate: Option<Rate>, burst: Option<ByteSize>) -> Result<Option<RateLimit>, String> {
+    let burst = burst.map_or(BURST_DEFAULT, ByteSize::as_bytes);
+    let limit = rate.map(|rate| RateLimit::new(rate, burst)).transpose();
+    limit.map_err(|error| format!("--rate and --burst: {error}"))
+}
+
+/// Splits the ticket, which is the last argument, from the paths.
+fn split(arguments: &[PathBuf]) -> Result<(Ticket, &[PathBuf]), String> {
+    let (ticket, paths) = arguments.split_last().ok_or("give the files to send, then the ticket")?;
+    Ok((ticket::read(ticket.as_os_str())?, paths))
+}
+
+impl Job<'_> {
+    fn run(&self) -> Result<Summary, Failure> {
+        let result = self.transfer();
+        if let Some(words) = self.trace.as_ref().filter(|_| result.is_ok()).and_then(Trace::emptiness_note) {
+            self.progress.warn(Warning::Trace, &words);
+        }
+        self.warn_of_journal_errors();
+        if let Some(words) = self.journals.as_ref().filter(|_| result.is_ok()).and_then(Journals::emptiness_note) {
+            self.progress.warn(Warning::Journal, &words);
+        }
+        result
+    }
+
+    fn warn_of_journal_errors(&self) {
+        for error in self.journals.iter().flat_map(Journals::take_errors) {
+            self.progress.warn(Warning::Journal, &error);
+        }
+    }
+
+    /// Attempts the transfer until it finishes or no attempt can succeed.
+    fn transfer(&self) -> Result<Summary, Failure> {
+        let started = self.progress.now();
+        let mut reached_before = false;
+        loop {
+            let failure = match self.reach(!reached_before) {
+                Ok(connected) => {
+                    self.warn(&connected, !reached_before);
+                    reached_before = true;
+                    match self.attempt(connected) {
+                        Ok(summary) => {
+                            self.progress.finish(&summary, self.progress.now() - started);
+                            return Ok(summary);
+                        }
+                        Err(error) => Failure::from(error),
+                    }
+                }
+                // If the receiver never answered, a wrong address is more likely than a temporary
+                // fault.
+                Err(failure) if !reached_before => return Err(self.give_up(failure)),
+                Err(failure) => failure,
+            };
+            if !failure.is_passing {
+                return Err(self.give_up(failure));
+            }
+            if self.cancel.is_cancelled() {
+                return Err(self.give_up(TransferError::Cancelled.into()));
+            }
+            let patience = self.progress.now().saturating_since(self.progress.progressed_at());
+            if patience >= self.options.retry_for {
+                return Err(self.give_up(failure));
+            }
+            self.progress.note(&format!("{}; retrying", failure.message));
+            self.progress.json(&json!({ "event": "retrying", "message": failure.message }));
+            self.pause();
+        }
+    }
+
+    fn give_up(&self, failure: Failure) -> Failure {
+        self.progress.clear();
+        failure
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the command is above the engine: it waits before it reconnects")]
+    fn pause(&self) {
+        let end = self.progress.now() + RETRY_INTERVAL;
+        while self.progress.now() < end && !self.cancel.is_cancelled() {
+            std::thread::sleep(LOOK_INTERVAL.into());
+        }
+    }
+
+    /// Warns of paths that were left out and, once, of the system's settings.
+    fn warn(&self, connected: &Connected, is_first: bool) {
+        if let Some(advice) = connected.advice.as_ref().filter(|_| is_first) {
+            self.progress.warn(Warning::SmallBuffers, advice);
+        }
+        for path in &connected.left_out {
+            self.progress.warn(Warning::PathLeftOut, &format!("a path is left out: {path}"));
+        }
+    }
+
+    fn reach(&self, is_first: bool) -> Result<Connected, Failure> {
+        let tls = client_config(&self.state.key, &[self.ticket.receiver]).map_err(|error| error.to_string())?;
+        let reach = Connector {
+            transport: self.transport.clone(),
+            placement: self.options.transport.placement,
+            bind: self.options.bind,
+            device: self.options.device.as_deref(),
+            paths: &self.options.paths,
+            tls: &tls,
+            cancel: &self.cancel,
+            is_first,
+        };
+        Ok(reach.connect(&self.ticket)?)
+    }
+
+    /// Sends over the connection and closes it, its endpoint, its trace and its journal.
+    fn attempt(&self, connected: Connected) -> Result<Summary, TransferError> {
+        let result = self.send_over(&connected);
+        drop(connected);
+        for error in self.trace.iter().flat_map(Trace::take_errors) {
+            self.progress.warn(Warning::Trace, &error);
+        }
+        result
+    }
+
+    fn send_over(&self, connected: &Connected) -> Result<Summary, TransferError> {
+        let connection = &connected.connection;
+        // If the connection has ended already, its next use returns the error.
+        let _over = connection.set_rate(self.limit);
+        log_connected(connection);
+        let stats = connection.stats();
+        self.progress.json(&json!({
+            "event": "connected",
+            "remote": connection.remote_addr().to_string(),
+            "handshake_us": stats.handshake_time.map(Duration::as_micros),
+            "cipher": stats.session.cipher_suite,
+            "key_exchange": stats.session.key_exchange,
+            "multipath": connected.is_multipath,
+            "paths_wanted": connected.paths_wanted,
+        }));
+        if connected.paths_wanted > 1 && !connected.is_multipath {
+            self.progress.note("the receiver supports one path only: the other links are not used");
+        }
+        let context = proof_context(connection, self.state.key.public(), self.ticket.receiver)
+            .map_err(|error| TransferError::Connection(std::io::Error::other(error.to_string())))?;
+        let credential =
+            if self.options.by_key { Credential::Key } else { Credential::Ticket(self.ticket.secret.clone()) };
+        let streams = connection.open_bi().map_err(|error| TransferError::Connection(error.into()))?;
+        let mut send_options = send::SendOptions { cancel: self.cancel.clone(), ..send::SendOptions::default() };
+        if let Some(parallel) = self.options.parallel {
+            send_options.threads = usize::from(parallel);
+        }
+        let link = ConnectionLink::new(connection);
+        let result = watch_paths(connection, Direction::Sending, &self.progress, || {
+            send::run(&link, control(streams), &context, &credential, &self.source, &send_options, &self.progress)
+        });
+        let stats = connection.stats();
+        self.progress.json(&json!({
+            "event": "stats",
+            "packets_sent": stats.send.packets_sent,
+            "packets_lost": stats.send.packets_lost,
+            "packets_late": stats.send.packets_late,
+            "bytes_sent": stats.send.bytes_sent,
+            "round_trip_us": stats.round_trip.as_micros(),
+            "round_trip_min_us": stats.round_trip_min.as_micros(),
+            "key_updates": stats.send.key_updates,
+            "paths": stats.paths.iter().map(path_report::as_json).collect::<Vec<_>>(),
+        }));
+        log_ended(connection);
+        connection.close(CLOSE_CODE, "done");
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_has_a_default_burst_and_an_impossible_one_is_refused_with_advice() {
+        let (some, burst) = (Rate::from_mbps(10), ByteSize::from_bytes);
+        assert_eq!(rate_limit(None, None), Ok(None));
+        let limit = rate_limit(Some(some), None).expect("a rate will do").expect("a limit");
+        assert_eq!((limit.rate(), limit.burst_bytes()), (some, BURST_DEFAULT));
+        for (rate, burst, advice) in [
+            (Rate::ZERO, None, "set no limit"),
+            (some, Some(burst(0)), "at least 1200"),
+            (some, Some(burst(9)), "9 bytes"),
+        ] {
+            let error = rate_limit(Some(rate), burst).expect_err(advice);
+            assert!(error.contains(advice) && error.contains("--burst"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Warnings: something differs from what the user requested, and the command continues.
+
+use serde_json::{Value, json};
+
+use super::out;
+
+/// The subject of a warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Warning {
+    /// A requested path is not available.
+    PathLeftOut,
+    /// The receiver does not listen on an address of this host.
+    NotListening,
+    /// The system's socket buffers are too small for a fast link.
+    SmallBuffers,
+    /// The scheduler trace is incomplete.
+    Trace,
+    /// The journal of a connection is incomplete.
+    Journal,
+    /// A relay does not serve every client.
+    ClientsNotServed,
+}
+
+impl Warning {
+    /// A stable identifier for programs.
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::PathLeftOut => "path_left_out",
+            Self::NotListening => "not_listening",
+            Self::SmallBuffers => "small_buffers",
+            Self::Trace => "trace",
+            Self::Journal => "journal",
+            Self::ClientsNotServed => "clients_not_served",
+        }
+    }
+
+    /// Whether the warning is only advice, which `--quiet` suppresses.
+    pub(crate) const fn is_advice(self) -> bool {
+        matches!(self, Self::SmallBuffers)
+    }
+
+    /// The warning as a JSON event.
+    pub(crate) fn json(self, message: &str) -> Value {
+        json!({ "event": "warning", "kind": self.label(), "message": message })
+    }
+
+    /// Prints the warning, for a command without a progress display.
+    pub(crate) fn tell(self, json: bool, quiet: bool, message: &str) {
+        if json {
+            out::json(&self.json(message));
+        } else if !(quiet && self.is_advice()) {
+            out::note(&format!("warning: {message}"));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A real endpoint over the scripted peer's socket, connected and idle.
+
+use std::sync::Arc;
+use std::time::Duration as StdDuration;
+
+use litz::{Connection, Endpoint, EndpointConfig, LiveSocket, Placement};
+use net::MonotonicClock;
+use rustix::time::{ClockId, clock_gettime};
+use scripted_peer::cipher::{Cipher, Tls};
+use scripted_peer::link::Link;
+use scripted_peer::peer::{Peer, peer_addr, transport};
+use scripted_peer::socket::ScriptSocket;
+use transfer::CancelToken;
+use units::Duration;
+
+use super::{AppCore, Failure};
+
+/// Bytes buffered between the application and the driver: enough that an application thread on the
+/// driver's processor runs about every hundred batches, so that context switches are negligible.
+const BETWEEN_BYTES: usize = 8 << 20;
+
+/// Time limit of the handshake and the packets that follow it, which take milliseconds.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
+
+/// How long the endpoint runs between two checks whether it is idle.
+const SETTLE_STEP: StdDuration = StdDuration::from_millis(1);
+
+/// The configuration of the measured end.
+#[derive(Debug, Clone)]
+pub(crate) struct Setup {
+    pub(crate) placement: Placement,
+    /// The processors in use, by their system numbers.
+    pub(crate) cores: Vec<usize>,
+    /// The processor of the application's threads.
+    pub(crate) seat: AppCore,
+    pub(crate) cipher: Cipher,
+    pub(crate) datagram_size: usize,
+    /// Number of paths of the connection, each with a socket.
+    pub(crate) paths: u16,
+    /// Whether multipath is negotiated, even for one path.
+    pub(crate) is_multipath: bool,
+    /// Whether to meter the stages.
+    pub(crate) metered: bool,
+}
+
+/// The measured end and its scripted peer.
+pub(crate) struct TestBed {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) connection: Connection,
+    pub(crate) link: Link,
+    seat: AppCore,
+    /// The first and the last of the processors in use, if their numbers are known.
+    cores: Option<(usize, usize)>,
+}
+
+/// The work of a thread of the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    Writing,
+    Reading,
+}
+
+impl TestBed {
+    /// Connects, and replaces the peer by a scripted peer.
+    pub(crate) fn new(setup: &Setup, cancel: &CancelToken) -> Result<Self, Failure> {
+        let tls = Tls::new(setup.cipher).map_err(Failure::Error)?;
+        let max_paths = if setup.is_multipath { setup.paths.into() } else { 0 };
+        let peer = Peer::new(&tls, setup.datagram_size, max_paths).map_err(Failure::Error)?;
+        let link = Link::new(peer, setup.paths, setup.datagram_size);
+        let config = EndpointConfig {
+            placement: setup.placement,
+            cores: setup.cores.clone(),
+            transport: transport(setup.datagram_size, max_paths),
+            outbox_bytes_max: BETWEEN_BYTES,
+            inbox_bytes_max: BETWEEN_BYTES,
+            measure: setup.metered,
+            ..EndpointConfig::default()
+        };
+        let sockets = link.channels.iter().map(|channel| Box::new(ScriptSocket::new(channel)) as Box<dyn LiveSocket>);
+        let endpoint = Endpoint::with_sockets(config, sockets.collect());
+        let endpoint = endpoint.map_err(|error| Failure::Error(error.to_string()))?;
+        let connected = endpoint.connect_from(0, peer_addr(0), "litz.invalid", Arc::clone(&tls.client));
+        let connection = connected.map_err(|error| {
+            let why = link.failure().unwrap_or_else(|| error.to_string());
+            Failure::Error(format!("the handshake in memory failed: {why}"))
+        })?;
+        let suite = connection.stats().session.cipher_suite.clone();
+        if suite.as_deref() != Some(&setup.cipher.suite_name()) {
+            return Err(Failure::Error(format!("the handshake chose {suite:?}, not {}", setup.cipher)));
+        }
+        for path in 1..setup.paths {
+            let opened = connection.open_path(path.into(), peer_addr(path), false);
+            opened.map_err(|error| Failure::Error(format!("path {path} cannot be opened: {error}")))?;
+        }
+        let cores = setup.cores.first().copied().zip(setup.cores.last().copied());
+        let test_bed = Self { endpoint, connection, link, seat: setup.seat, cores };
+        test_bed.settle(cancel)?;
+        Ok(test_bed)
+    }
+
+    fn settle(&self, cancel: &CancelToken) -> Result<(), Failure> {
+        let clock = MonotonicClock::start();
+        let deadline = clock.now() + SETTLE_MAX;
+        while !self.link.begin_script().map_err(Failure::Error)? {
+            if cancel.is_cancelled() {
+                return Err(Failure::Interrupted);
+            }
+            if clock.now() >= deadline {
+                return Err(Failure::Error("the handshake in memory does not complete".to_owned()));
+            }
+            // No stream arrives: this call lets an endpoint without a thread run.
+            let nothing = self.connection.accept_uni_timeout(SETTLE_STEP);
+            nothing.map_err(|error| Failure::Error(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Pins the calling thread of the application to its processor.
+    pub(crate) fn pin_thread(&self, work: Work) -> Result<(), String> {
+        let Some((first, last)) = self.cores else { return Ok(()) };
+        let core = match (self.seat, work) {
+            (AppCore::First, _) | (AppCore::Apart, Work::Writing) => first,
+            (AppCore::Last, _) | (AppCore::Apart, Work::Reading) => last,
+            (AppCore::Free, _) => return Ok(()),
+        };
+        net::processors::pin_to(core).map_err(|error| format!("cannot pin a thread to processor {core}: {error}"))
+    }
+
+    /// Number of data packets sent so far.
+    pub(crate) fn packets_sent(&self) -> u64 {
+        self.link.packets_sent()
+    }
+
+    /// Returns the reason if the connection has ended.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if let Some(failure) = self.link.failure() {
+            return Err(Failure::Error(failure));
+        }
+        match self.connection.close_reason() {
+            Some(reason) => Err(Failure::Error(format!("the connection ended: {reason}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_time() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::from_secs(spent.tv_sec as u64) + Duration::from_nanos(spent.tv_nsec as u64)
+}

@@ -1,0 +1,203 @@
+use super::run::{Span, run};
+use super::test_bed::TestBed;
+use super::*;
+
+const SHORT: Span = Span { warm_up: Duration::from_millis(20), time: Duration::from_millis(60) };
+
+/// A run that is long enough to measure something, even on a busy machine.
+fn patient_run(side: Side, setup: &Setup) -> Outcome {
+    let cancel = CancelToken::new();
+    let span = |times: u64| Span { warm_up: SHORT.warm_up * times, time: SHORT.time * times };
+    let sees_enough = |outcome: &Outcome| outcome.packets > 500.0;
+    let short =
+        [1, 4, 16].into_iter().find_map(|times| run(side, setup, span(times), &cancel).ok().filter(sees_enough));
+    short.unwrap_or_else(|| run(side, setup, span(64), &cancel).unwrap())
+}
+
+fn settings() -> Settings {
+    Settings {
+        sides: vec![Side::Send, Side::Receive],
+        kind: Kind::Packet,
+        paths: 1,
+        processors: vec![1, 2],
+        beside: vec![Placement::Thread],
+        cores: net::processors::allowed(),
+        seat: AppCore::Last,
+        cipher: Cipher::Aes128Gcm,
+        datagram_size: 1472,
+        runs: 2,
+        warm_up: SHORT.warm_up,
+        time: SHORT.time,
+        confidence: 0.9,
+    }
+}
+
+#[test]
+fn both_sides_work_under_every_placement_and_cipher() {
+    let ciphers = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305];
+    let placements = [Placement::Packet(1), Placement::Packet(2), Placement::Thread, Placement::Inline];
+    for (index, placement) in placements.into_iter().enumerate() {
+        for side in [Side::Send, Side::Receive] {
+            let mut settings = settings();
+            settings.cipher = ciphers[index % ciphers.len()];
+            let setup = settings.setup(placement, true);
+            // Missing or unauthentic bytes, and acknowledgements of skipped packet numbers, are
+            // errors.
+            let outcome = patient_run(side, &setup);
+            assert!(outcome.packets > 500.0, "{placement} {side:?}: {outcome:?}");
+            assert!(outcome.time >= SHORT.time && outcome.throughput_bps() > 0.0, "{placement} {side:?}");
+            assert!(!outcome.costs.is_empty(), "{placement} {side:?}");
+            let workers = outcome.stage.map(|stage| stage.workers.len());
+            let expected = if let Placement::Packet(count) = placement { Some(count - 1) } else { None };
+            assert_eq!(workers, expected, "{placement} {side:?}");
+        }
+    }
+}
+
+#[test]
+fn both_sides_work_with_the_paths_of_a_connection_shared() {
+    // As many processors as paths, one more, fewer, and only the driver's.
+    for (processors, paths) in [(1, 2), (2, 2), (2, 1), (2, 3), (1, 1)] {
+        for side in [Side::Send, Side::Receive] {
+            let cipher = if paths == 2 { Cipher::Aes128Gcm } else { Cipher::ChaCha20Poly1305 };
+            let settings = Settings { kind: Kind::Path, paths, cipher, ..settings() };
+            let placement = Placement::Path(processors);
+            let outcome = patient_run(side, &settings.setup(placement, true));
+            assert!(outcome.packets > 500.0, "{placement} of {paths} {side:?}: {outcome:?}");
+            assert!(outcome.time >= SHORT.time && !outcome.costs.is_empty(), "{placement} of {paths} {side:?}");
+        }
+    }
+}
+
+#[test]
+fn every_path_carries_its_share() {
+    let settings = Settings { kind: Kind::Path, paths: 3, ..settings() };
+    for placement in [Placement::Path(1), Placement::Path(2)] {
+        let test_bed = TestBed::new(&settings.setup(placement, false), &CancelToken::new()).unwrap();
+        let mut stream = test_bed.connection.open_uni().unwrap();
+        let chunk = bytes::Bytes::from(vec![7; run::CHUNK_LEN]);
+        // A thousand chunks would suffice on an idle machine.
+        let is_shared = || {
+            let sent = test_bed.link.channels.iter().all(|channel| channel.packets_sent() > 3000);
+            let paths = test_bed.connection.stats().paths;
+            sent && paths.len() == 3 && paths.iter().all(|path| path.packets_acked > 1000)
+        };
+        let enough = (0..50_000).find(|_| {
+            stream.write_chunk(chunk.clone()).unwrap();
+            is_shared()
+        });
+        let shares: Vec<_> = test_bed.link.channels.iter().map(|channel| channel.packets_sent()).collect();
+        assert!(enough.is_some(), "{placement}: {shares:?}, {:?}", test_bed.connection.stats().paths);
+        test_bed.check().unwrap();
+    }
+}
+
+#[test]
+fn large_datagrams_work_too() {
+    let settings = Settings { datagram_size: 8972, ..settings() };
+    for side in [Side::Send, Side::Receive] {
+        let setup = settings.setup(Placement::Packet(2), false);
+        let outcome = patient_run(side, &setup);
+        assert!(outcome.packets > 100.0 && outcome.costs.is_empty());
+    }
+}
+
+#[test]
+fn both_directions_deliver_every_byte_under_every_placement() {
+    let placements = [
+        (Kind::Split, Placement::Thread, Cipher::Aes128Gcm),
+        (Kind::Split, Placement::Split, Cipher::Aes128Gcm),
+        (Kind::Split, Placement::Split, Cipher::ChaCha20Poly1305),
+        (Kind::Packet, Placement::Packet(1), Cipher::Aes128Gcm),
+        (Kind::Packet, Placement::Packet(2), Cipher::Aes256Gcm),
+    ];
+    for (kind, placement, cipher) in placements {
+        for (seat, datagram_size) in [(AppCore::Apart, 1472), (AppCore::Last, 8972)] {
+            let settings = Settings { kind, cipher, seat, datagram_size, ..settings() };
+            // The first round compares every byte with the pattern; a wrong byte is an error.
+            let outcome = patient_run(Side::Duplex, &settings.setup(placement, true));
+            let case = format!("{placement} {cipher} {datagram_size}: {outcome:?}");
+            let ways = outcome.ways.expect("data went both ways");
+            assert!((ways.sent_bytes / ways.received_bytes - 1.0).abs() < 0.01, "{case}");
+            assert!((outcome.bytes - ways.sent_bytes - ways.received_bytes).abs() < 1.0, "{case}");
+            let packets = outcome.bytes / run::payload_len(datagram_size) as f64;
+            assert!((outcome.packets / packets - 1.0).abs() < 0.1 && packets > 1000.0, "{packets} {case}");
+            assert!(outcome.time >= SHORT.time && ways.one_way < outcome.time, "{case}");
+            assert!(!outcome.costs.is_empty() && !ways.writing.is_zero() && !ways.reading.is_zero(), "{case}");
+        }
+    }
+}
+
+#[test]
+fn both_directions_continue_through_key_updates() {
+    let test_bed = Settings { kind: Kind::Split, ..settings() };
+    // Enough rounds for several updates if one is due after each.
+    let outcome =
+        duplex::run_updating(&test_bed.setup(Placement::Split, false), SHORT, 1, &CancelToken::new()).unwrap();
+    assert!(outcome.packets > 1000.0 && outcome.packets_lost == 0, "{outcome:?}");
+}
+
+#[test]
+fn a_byte_that_was_not_written_is_found() {
+    let settings = Settings { kind: Kind::Split, ..settings() };
+    let test_bed = TestBed::new(&settings.setup(Placement::Thread, false), &CancelToken::new()).unwrap();
+    let channel = &test_bed.link.channels[0];
+    channel.begin_check(&scripted_peer::pattern::Pattern::new()).unwrap();
+    let mut stream = test_bed.connection.open_uni().unwrap();
+    let mut chunk = scripted_peer::pattern::Pattern::new().bytes().to_vec();
+    stream.write_chunk(chunk.clone().into()).unwrap();
+    chunk[1000] ^= 1;
+    stream.write_chunk(chunk.into()).unwrap();
+    stream.finish().unwrap();
+    stream.wait_finished().unwrap();
+    let failure = channel.failure().expect("one byte is wrong");
+    assert!(failure.contains("is not what was written"), "{failure}");
+    assert!(test_bed.check().is_err());
+}
+
+#[test]
+fn an_interrupted_measurement_returns_the_interrupt() {
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    for side in [Side::Send, Side::Receive, Side::Duplex] {
+        let setup = settings().setup(Placement::Thread, false);
+        assert!(matches!(run(side, &setup, SHORT, &cancel), Err(Failure::Interrupted)));
+    }
+}
+
+#[test]
+fn costs_are_divided_into_serial_and_parallel_work() {
+    let report = measure(&Settings { runs: 1, ..settings() }, &CancelToken::new(), &|_| {}).unwrap();
+    for side in &report.sides {
+        let shares = &side.shares;
+        assert!(shares.serial_ns > 0.0 && shares.parallel_ns > 0.0 && shares.application_ns > 0.0, "{side:?}");
+        assert!((shares.stages_ns.values().sum::<f64>() - shares.serial_ns - shares.parallel_ns).abs() < 1e-3);
+        let [one, two] = &side.points[..] else { panic!("{side:?}") };
+        assert!((one.speedup.mean - 1.0).abs() < 1e-9 && one.speedup.plus_minus.is_none());
+        assert!(two.bound.is_some_and(|bound| (1.0..=2.0).contains(&bound)), "{two:?}");
+        assert_eq!(side.beside[0].placement, "thread");
+    }
+    let picture = plot(&report);
+    assert_eq!((picture.matches("<g ").count(), picture.matches("<circle").count()), (2, 4), "{picture}");
+}
+
+#[test]
+fn a_split_connection_is_relative_to_one_thread_and_bounded_by_its_longer_half() {
+    let sides = vec![Side::Duplex];
+    let settings =
+        Settings { kind: Kind::Split, sides, seat: AppCore::Apart, beside: Vec::new(), runs: 1, ..settings() };
+    let report = measure(&settings, &CancelToken::new(), &|_| {}).unwrap();
+    let [side] = &report.sides[..] else { panic!("{report:?}") };
+    let [thread, split] = &side.points[..] else { panic!("{side:?}") };
+    assert_eq!((thread.placement.as_str(), split.placement.as_str(), side.side), ("thread", "split", "duplex"));
+    let halves = side.shares.halves.expect("halves are what is shared");
+    assert!(halves.send_ns > 0.0 && halves.receive_ns > 0.0);
+    assert!((halves.send_ns + halves.receive_ns - side.total_ns).abs() < side.total_ns * 1e-3, "{side:?}");
+    let bound = side.total_ns / halves.send_ns.max(halves.receive_ns);
+    assert!(split.bound.is_some_and(|found| (found - bound).abs() < 1e-9), "{bound} {split:?}");
+    assert_eq!(side.gain_printed, Some(1.7));
+    let ways = split.ways.as_ref().expect("data went both ways");
+    let sum = ways.sent_bps + ways.received_bps;
+    assert!((sum / split.throughput_bps.mean - 1.0).abs() < 1e-6 && ways.one_way_share < 1.0, "{split:?}");
+    assert!(plot(&report).contains("both sides: speedup by processors"));
+}

@@ -1,0 +1,491 @@
+//! `litz recv` and `litz send` as a user runs them: files, directories, refusals, bad arguments,
+//! signals.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use litz::identity::KeyPair;
+use transfer::{Secret, Ticket};
+
+use crate::support::{Litz, Place, assert_same};
+
+#[test]
+fn files_and_directories_arrive_verified() {
+    let place = Place::new();
+    let big = place.file("big.bin", 9_000_000, 1);
+    place.file("tree/a/one", 1, 2);
+    place.file("tree/a/empty", 0, 3);
+    place.file("tree/b/ünï cødé.txt", 70_000, 4);
+    std::fs::create_dir(place.path("out/tree/hollow")).unwrap();
+    let tree = place.path("out/tree");
+    let (mut receiver, ticket) = place.recv(&[]);
+    let summary = place.send(&[&big, &tree], &ticket, &[]).succeed();
+    assert_eq!(summary["files_done"], 4);
+    assert_eq!(receiver.succeed()["files_done"], 4);
+    for name in ["big.bin", "tree/a/one", "tree/a/empty", "tree/b/ünï cødé.txt"] {
+        assert_same(&place.path("out").join(name), &place.inbox().join(name));
+    }
+    assert!(place.inbox().join("tree/hollow").is_dir());
+    let hash = blake3::hash(&std::fs::read(&big).unwrap()).to_string();
+    let told = receiver.seen.iter().find(|event| event["event"] == "file_done" && event["path"] == "big.bin");
+    assert_eq!(told.expect("big.bin is done")["hash"], hash.as_str(), "as b3sum prints it");
+    let left: Vec<_> = std::fs::read_dir(place.inbox()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "no part files stay behind: {left:?}");
+}
+
+#[test]
+fn an_existing_file_is_refused_and_the_rest_arrives() {
+    let place = Place::new();
+    let (first, second) = (place.file("first", 50_000, 1), place.file("second", 50_000, 2));
+    std::fs::write(place.inbox().join("first"), "mine").unwrap();
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut sender = place.send(&[&first, &second], &ticket, &[]);
+    assert_eq!(sender.finish("finished").0, 1);
+    assert_eq!(receiver.finish("finished").0, 1);
+    assert_eq!(std::fs::read(place.inbox().join("first")).unwrap(), b"mine");
+    assert_same(&second, &place.inbox().join("second"));
+
+    let (mut receiver, ticket) = place.recv(&["--overwrite", "--new-ticket"]);
+    place.send(&[&first, &second], &ticket, &[]).succeed();
+    receiver.succeed();
+    assert_same(&first, &place.inbox().join("first"));
+}
+
+#[test]
+fn a_ticket_that_names_another_key_reveals_nothing() {
+    let place = Place::new();
+    let file = place.file("secret-name", 1000, 1);
+    let (receiver, ticket) = place.recv(&[]);
+    let mut ticket: Ticket = ticket.parse().unwrap();
+    ticket.receiver = KeyPair::generate().unwrap().public().fingerprint();
+    place.send(&[&file], &ticket.to_text().unwrap(), &[]).fail(2, "wrong fingerprint");
+    drop(receiver);
+    assert_eq!(std::fs::read_dir(place.inbox()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_wrong_secret_is_refused() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    let (_receiver, ticket) = place.recv(&[]);
+    let mut ticket: Ticket = ticket.parse().unwrap();
+    ticket.secret = Secret::generate().unwrap();
+    place.send(&[&file], &ticket.to_text().unwrap(), &[]).fail(2, "ticket");
+    assert_eq!(std::fs::read_dir(place.inbox()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_expired_ticket_is_reported_on_both_sides() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    let (mut receiver, ticket) = place.recv(&["--expires=1s"]);
+    receiver.fail(2, "expired");
+    place.send(&[&file], &ticket, &[]).fail(2, "expired");
+}
+
+#[test]
+fn a_ticket_belongs_to_its_first_sender() {
+    let place = Place::new();
+    let file = place.file("file", 3_000_000, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut first = place.send(&[&file], &ticket, &["--rate=8Mb/s"]);
+    first.wait_for("file_started");
+    first.kill();
+    let other_state = format!("--state-dir={}", place.path("state-thief").display());
+    place.send(&[&file], &ticket, &[&other_state]).fail(2, "another");
+    place.send(&[&file], &ticket, &[]).succeed();
+    receiver.succeed();
+    assert_same(&file, &place.inbox().join("file"));
+}
+
+#[test]
+fn a_spent_ticket_is_refused_after_a_restart() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    place.send(&[&file], &ticket, &[]).succeed();
+    let port = receiver.port;
+    receiver.succeed();
+    let listen = format!("--listen=127.0.0.1:{port}");
+    let (_receiver, fresh) = place.recv(&[&listen]);
+    assert_ne!(fresh, ticket);
+    place.send(&[&file], &ticket, &[]).fail(2, "complete");
+}
+
+#[test]
+fn listed_keys_may_send_again_and_again() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    std::fs::create_dir(place.path("state-out")).unwrap();
+    std::fs::set_permissions(place.path("state-out"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let key = KeyPair::load_or_create(&place.path("state-out").join("host.key")).unwrap();
+    std::fs::write(place.path("allowed"), format!("# friends\n{}\n", key.public().fingerprint())).unwrap();
+    let allow = format!("--allow={}", place.path("allowed").display());
+    let (mut receiver, ticket) = place.recv(&[&allow, "--overwrite"]);
+    for _ in 0..2 {
+        place.send(&[&file], &ticket, &["--by-key"]).succeed();
+    }
+    let stranger = format!("--state-dir={}", place.path("state-stranger").display());
+    place.send(&[&file], &ticket, &["--by-key", &stranger]).fail(2, "key");
+    receiver.signal("INT");
+    assert_eq!(receiver.finish("error").0, 130);
+}
+
+#[test]
+fn links_and_special_files_are_skipped_with_a_message() {
+    let place = Place::new();
+    place.file("tree/real", 10, 1);
+    symlink("/etc/passwd", place.path("out/tree/link")).unwrap();
+    let fifo = place.path("out/tree/fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut sender = place.send(&[&place.path("out/tree")], &ticket, &[]);
+    let (status, finished) = sender.finish("finished");
+    assert_eq!((status, &finished.unwrap()["summary"]["skipped"]), (1, &2.into()));
+    receiver.succeed();
+    assert!(place.inbox().join("tree/real").exists() && !place.inbox().join("tree/link").exists());
+}
+
+#[test]
+fn a_link_in_the_target_is_not_followed() {
+    let place = Place::new();
+    place.file("tree/file", 10, 1);
+    std::fs::create_dir(place.path("outside")).unwrap();
+    symlink(place.path("outside"), place.inbox().join("tree")).unwrap();
+    let (mut receiver, ticket) = place.recv(&[]);
+    assert_eq!(place.send(&[&place.path("out/tree")], &ticket, &[]).finish("finished").0, 1);
+    assert_eq!(receiver.finish("finished").0, 1);
+    assert_eq!(std::fs::read_dir(place.path("outside")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_disk_fails_one_file_and_not_the_other() {
+    let place = Place::new();
+    let inbox = place.inbox();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+        .arg(&inbox)
+        .status()
+        .is_ok_and(|status| status.success());
+    if !mounted {
+        #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+        {
+            eprintln!("skipped: mounting a small tmpfs needs root");
+        }
+        return;
+    }
+    let (large, small) = (place.file("large", 20_000_000, 1), place.file("small", 10_000, 2));
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut sender = place.send(&[&large, &small], &ticket, &[]);
+    let (status, failed) = sender.finish("file_failed");
+    assert_eq!(status, 1);
+    assert_eq!(failed.expect("large fails")["error"]["kind"], "no_space");
+    assert_eq!(receiver.finish("finished").0, 1);
+    assert_same(&small, &inbox.join("small"));
+    drop(receiver);
+    let unmounted = std::process::Command::new("umount").arg(&inbox).status();
+    assert!(unmounted.unwrap().success());
+}
+
+#[test]
+fn a_rate_is_kept() {
+    let place = Place::new();
+    let file = place.file("file", 2_000_000, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    let clock = net::MonotonicClock::start();
+    place.send(&[&file], &ticket, &["--rate=16Mb/s", "--burst=32KiB"]).succeed();
+    receiver.succeed();
+    let seconds = clock.now().since_start().as_secs_f64();
+    assert!(seconds > 0.95, "2 MB at 16 Mb/s take a second, not {seconds:.2} s");
+}
+
+#[test]
+fn bad_arguments_end_with_status_2() {
+    let place = Place::new();
+    let file = place.file("file", 10, 1);
+    let (_receiver, ticket) = place.recv(&[]);
+    let mut mistyped = ticket.clone();
+    let last = mistyped.pop().unwrap();
+    mistyped.push(if last == 'a' { 'b' } else { 'a' });
+    place.send(&[&file], &mistyped, &[]).fail(2, "mistyped");
+    place.send(&[&file], "litz", &[]).fail(2, "ticket");
+    place.send(&[Path::new("/nowhere/at/all")], &ticket, &[]).fail(2, "/nowhere/at/all");
+    place.send(&[&file], &ticket, &["--datagram-size=100"]).fail(2, "1200");
+    for (words, told) in [("inline", "needs its own thread"), ("connection(2)", "one connection"), ("path", "path(2)")]
+    {
+        let mut refused = Litz::start(&["send", "--placement", words, "a", "b"]);
+        assert_eq!(refused.finish("").0, 2, "{words}");
+        assert!(refused.errors().contains(told), "{}", refused.errors());
+    }
+    let mut missing = Litz::start(&["recv", "/nowhere/at/all", "--json"]);
+    missing.fail(2, "/nowhere/at/all");
+    for arguments in
+        [&["send", "only-one"][..], &["recv", "--no-such-flag"], &["dance"], &["send", "a", "b", "--rate=1"]]
+    {
+        assert_eq!(Litz::start(arguments).finish("").0, 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_unreachable_address_is_reported_in_time() {
+    let place = Place::new();
+    let file = place.file("file", 10, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    receiver.kill();
+    let clock = net::MonotonicClock::start();
+    place.send(&[&file], &ticket, &[]).fail(2, "cannot reach");
+    assert!(clock.now().since_start() < units::Duration::from_secs(20));
+}
+
+/// Permanent faults end both commands well before a retry or an idle timeout.
+const PROMPT: units::Duration = units::Duration::from_secs(8);
+
+#[test]
+fn exceeding_max_size_ends_both_commands_at_once() {
+    let place = Place::new();
+    let file = place.file("file", 5000, 1);
+    let (mut receiver, ticket) = place.recv(&["--max-size=1kB"]);
+    let clock = net::MonotonicClock::start();
+    let mut sender = place.send(&[&file], &ticket, &["--retry-for=20s"]);
+    sender.fail(2, "more than the 1.0 kB");
+    receiver.fail(2, "more than the 1.0 kB");
+    assert!(clock.now().since_start() < PROMPT);
+    assert!(sender.seen.iter().all(|event| event["event"] != "retrying"), "{:#?}", sender.seen);
+    assert_eq!(std::fs::read_dir(place.inbox()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_removed_target_directory_ends_both_commands_at_once() {
+    let place = Place::new();
+    let file = place.file("file", 5000, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    std::fs::remove_dir(place.inbox()).unwrap();
+    let clock = net::MonotonicClock::start();
+    place.send(&[&file], &ticket, &["--retry-for=20s"]).fail(2, "cannot receive into");
+    receiver.fail(2, "cannot receive into");
+    assert!(clock.now().since_start() < PROMPT);
+}
+
+#[test]
+fn a_ticket_that_cannot_be_marked_as_used_ends_the_receiver() {
+    let place = Place::new();
+    let file = place.file("file", 1_000_000, 1);
+    let (mut receiver, ticket) = place.recv(&[]);
+    let mut sender = place.send(&[&file], &ticket, &["--rate=8Mb/s"]);
+    // By now the ticket is bound to the sender; from here on its file cannot be read.
+    sender.wait_for("file_started");
+    std::fs::write(place.path("state-in/tickets.json"), "damaged").unwrap();
+    sender.succeed();
+    receiver.fail(2, "could not be marked as used");
+    assert_same(&file, &place.inbox().join("file"));
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_for_an_answer() {
+    let place = Place::new();
+    let file = place.file("file", 10, 1);
+    #[expect(clippy::disallowed_methods, reason = "a host that never answers")]
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    silent.set_read_timeout(Some(crate::support::PATIENCE)).unwrap();
+    let advertise = format!("--advertise={}", silent.local_addr().unwrap());
+    let (_receiver, ticket) = place.recv(&[&advertise]);
+    let mut sender = place.send(&[&file], &ticket, &[]);
+    silent.recv(&mut [0; 2000]).expect("the sender calls");
+    let clock = net::MonotonicClock::start();
+    sender.signal("INT");
+    sender.fail(130, "cancelled");
+    assert!(clock.now().since_start() < units::Duration::from_secs(2));
+}
+
+#[test]
+fn every_placement_and_policy_carries_a_file() {
+    let place = Place::new();
+    let ways = [["packet(2)", "thread", "DRCA"], ["path(2)", "packet(3)", "CRCA"], ["auto", "path(2)", "DRDA"]];
+    for (index, [at_sender, at_receiver, policy]) in ways.into_iter().enumerate() {
+        let file = place.file(&format!("file{index}"), 3_000_000, index as u64);
+        let (mut receiver, ticket) = place.recv(&["--placement", at_receiver, "--policy", policy]);
+        let mut sender = place.send(&[&file], &ticket, &["--placement", at_sender, "--policy", policy]);
+        sender.succeed();
+        receiver.succeed();
+        let name = format!("file{index}");
+        assert_same(&file, &place.inbox().join(name));
+    }
+}
+
+#[test]
+fn verbose_logs_connections_but_not_packets() {
+    let place = Place::new();
+    let file = place.file("file", 1_000_000, 1);
+    let (mut receiver, ticket) = place.recv(&["-v"]);
+    let mut sender = place.send(&[&file], &ticket, &["-v"]);
+    sender.succeed();
+    receiver.succeed();
+    for told in [sender.errors(), receiver.errors()] {
+        assert!(told.contains("connected") && told.contains("key_exchange") && told.contains("packets_lost"), "{told}");
+        assert!(told.lines().count() < 50, "{told}");
+    }
+}
+
+#[test]
+fn the_help_of_every_command_lists_its_exit_statuses() {
+    for command in ["recv", "send", "demo"] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_litz")).args([command, "--help"]).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && help.contains("Exit status:"), "{command}: {help}");
+    }
+}
+
+/// A socket that never answers. Its port stays in use while it exists.
+#[expect(clippy::disallowed_methods, reason = "a host that never answers")]
+fn silent() -> std::net::UdpSocket {
+    std::net::UdpSocket::bind("127.0.0.1:0").unwrap()
+}
+
+#[test]
+fn an_unusable_requested_path_is_not_replaced() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    let dead = silent().local_addr().unwrap();
+    let (_receiver, ticket) = place.recv(&[&format!("--advertise={dead}"), "--advertise=127.0.0.1"]);
+    let path = format!("--path=127.0.0.1-{dead}");
+    place.send(&[&file], &ticket, &[&path]).fail(2, "cannot reach");
+    assert_eq!(std::fs::read_dir(place.inbox()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_chosen_path_is_opened_when_another_address_answers() {
+    let place = Place::new();
+    let file = place.file("file", 300_000, 1);
+    let dead = silent();
+    let advertise = format!("--advertise={}", dead.local_addr().unwrap());
+    let (mut receiver, ticket) = place.recv(&[&advertise, "--advertise=127.0.0.1"]);
+    let mut sender = place.send(&[&file], &ticket, &["--rate=2Mb/s"]);
+    sender.succeed();
+    receiver.succeed();
+    let connected = sender.seen.iter().find(|event| event["event"] == "connected").unwrap();
+    assert_eq!((&connected["paths_wanted"], &connected["multipath"]), (&2.into(), &true.into()), "{connected}");
+    let stats = sender.seen.iter().find(|event| event["event"] == "stats").unwrap();
+    let remotes: Vec<_> = stats["paths"].as_array().unwrap().iter().map(|path| path["remote"].clone()).collect();
+    assert_eq!(remotes, [format!("127.0.0.1:{}", receiver.port), dead.local_addr().unwrap().to_string()], "{stats}");
+}
+
+#[test]
+fn a_path_whose_port_is_taken_is_refused() {
+    let place = Place::new();
+    let file = place.file("file", 1000, 1);
+    let taken = silent();
+    let (_receiver, ticket) = place.recv(&[]);
+    let path = format!("--path={}", taken.local_addr().unwrap());
+    place.send(&[&file], &ticket, &[&path, "--path=lo"]).fail(2, "another socket has this port");
+}
+
+#[test]
+fn the_trace_of_a_short_transfer_is_complete_and_a_failed_one_is_reported() {
+    let place = Place::new();
+    let file = place.file("file", 400_000, 1);
+    let trace = place.path("trace");
+    let option = format!("--trace-scheduler={}", trace.display());
+    // The last candidate would be tried five seconds after the first.
+    let paths = ["--path=127.0.0.1"; 21];
+    let (mut receiver, ticket) = place.recv(&["--overwrite"]);
+    place.send(&[&file], &ticket, &[&paths[..], &[&option]].concat()).succeed();
+    receiver.succeed();
+    let text = std::fs::read_to_string(&trace).unwrap();
+    assert!(text.ends_with('\n') && text.lines().count() > 10, "{} bytes", text.len());
+    let replay = format!("--replay={}", trace.display());
+    let (status, told) = Litz::start(&["paths", &replay, "--json"]).finish("replay");
+    assert_eq!((status, &told.expect("a result")["differences_count"]), (0, &0.into()));
+
+    let (mut receiver, ticket) = place.recv(&["--overwrite"]);
+    let mut sender = place.send(&[&file], &ticket, &[&paths[..], &["--trace-scheduler=/dev/full"]].concat());
+    sender.succeed();
+    receiver.succeed();
+    let words = warnings(&sender, "trace");
+    assert!(words.len() == 1 && words[0].contains("/dev/full is incomplete"), "{words:?}");
+
+    // With one path there are no choices.
+    let (mut receiver, ticket) = place.recv(&["--overwrite"]);
+    let mut sender = place.send(&[&file], &ticket, &["--path=127.0.0.1", &option]);
+    sender.succeed();
+    receiver.succeed();
+    assert!(warnings(&sender, "trace")[0].contains("no path was chosen"), "{:#?}", sender.seen);
+    Litz::start(&["paths", &replay, "--json"]).fail(2, "is empty");
+}
+
+/// The messages of the warnings of this kind.
+fn warnings(litz: &Litz, kind: &str) -> Vec<String> {
+    let warnings = litz.seen.iter().filter(|event| event["event"] == "warning" && event["kind"] == kind);
+    warnings.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Runs the command with a closed output stream, and with a full one. Returns the status and the
+/// other stream.
+fn with_broken_output(arguments: &[&str], stream: &str) -> [(Option<i32>, String); 2] {
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    [closed.into(), full.into()].map(|target: std::process::Stdio| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_litz"));
+        command.args(arguments);
+        match stream {
+            "stdout" => command.stdout(target),
+            _ => command.stderr(target),
+        };
+        let output = command.output().unwrap();
+        let heard = if stream == "stdout" { output.stderr } else { output.stdout };
+        (output.status.code(), String::from_utf8(heard).unwrap())
+    })
+}
+
+#[test]
+fn a_failing_output_stream_does_not_cause_a_panic() {
+    let place = Place::new();
+    let (_receiver, ticket) = place.recv(&[]);
+    let relay = ["emulate", "relay", "--listen=127.0.0.1:0", "--to=127.0.0.1:9", "--for=50ms"];
+    for arguments in [&["paths", &ticket][..], &["paths", &ticket, "--json"], &relay[..], &["--help"]] {
+        let [closed, full] = with_broken_output(arguments, "stdout");
+        let is_silent = closed.1.lines().all(|line| line.starts_with("link "));
+        assert!(closed.0 == Some(0) && is_silent, "{arguments:?}: {closed:?}");
+        assert_eq!(full.0, Some(2), "{arguments:?}: {full:?}");
+        assert!(full.1.contains("cannot write to standard output: No space left"), "{arguments:?}: {full:?}");
+    }
+    let inbox = place.inbox().display().to_string();
+    let state = format!("--state-dir={}", place.path("state-unheard").display());
+    for arguments in [&["recv", &inbox, &state, "--listen=127.0.0.1:0"][..], &["recv", &inbox, &state, "--json"]] {
+        let [closed, full] = with_broken_output(arguments, "stdout");
+        assert_eq!((closed.0, full.0), (Some(2), Some(2)), "nobody could come: {closed:?} {full:?}");
+        assert!(full.1.contains("No space left"), "{full:?}");
+    }
+    for arguments in [&["recv", "/nowhere/at/all"][..], &["paths", "hello"]] {
+        assert_eq!(
+            with_broken_output(arguments, "stderr").map(|(status, _)| status),
+            [Some(2), Some(2)],
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn too_many_advertised_addresses_are_refused() {
+    let place = Place::new();
+    let inbox = place.inbox().display().to_string();
+    let state = format!("--state-dir={}", place.path("state-in").display());
+    let addresses: Vec<String> = (1..=17).map(|number| format!("--advertise=192.0.2.{number}")).collect();
+    let mut arguments = vec!["recv", &inbox, &state, "--json"];
+    arguments.extend(addresses.iter().map(String::as_str));
+    Litz::start(&arguments).fail(2, "--advertise is given 17 times");
+}
+
+#[test]
+fn all_addresses_of_a_ticket_are_tried_and_the_first_to_answer_is_enough() {
+    let place = Place::new();
+    let file = place.file("file", 100_000, 1);
+    // Two addresses that answer, and one that does not.
+    let addresses = ["--advertise=127.0.0.9:9", "--advertise=127.0.0.1", "--advertise=127.0.0.2"];
+    let (mut receiver, ticket) = place.recv(&[&["--listen=0.0.0.0:0"], &addresses[..]].concat());
+    place.send(&[&file], &ticket, &[]).succeed();
+    receiver.succeed();
+    assert_same(&file, &place.inbox().join("file"));
+    let ended: Vec<_> = receiver.seen.iter().filter(|event| event["event"] == "visit_ended").collect();
+    assert!(ended.is_empty(), "connections that were not needed are no event: {ended:?}");
+}

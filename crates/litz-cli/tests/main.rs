@@ -1,0 +1,20 @@
+//! The command as a user runs it.
+
+mod asleep;
+mod command;
+mod demo;
+mod emulate;
+#[path = "../../net/tests/support/namespaces.rs"]
+mod namespaces;
+mod paths;
+mod predict;
+mod profile;
+mod provenance;
+mod recorded;
+mod replay;
+mod resume;
+mod scenario;
+mod scenario_netns;
+mod speedup;
+mod study;
+mod support;

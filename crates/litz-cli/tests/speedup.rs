@@ -1,0 +1,160 @@
+//! `litz bench speedup` with short runs: its figures are consistent, its files have the format of
+//! `docs/spec/speedup.md`, and bad arguments are refused.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::run::{close, list, number};
+
+/// Short runs: the test checks the form of the results, not their values.
+const SMALL: [&str; 7] = ["bench", "speedup", "--quick", "--time=0.1", "--warmup=0", "--runs=2", "--processors=1"];
+
+fn litz(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_litz")).args(arguments).stdin(Stdio::null()).output().expect("the command starts")
+}
+
+fn mean(values: &Value) -> f64 {
+    list(values).iter().map(number).sum::<f64>() / list(values).len() as f64
+}
+
+fn check_point(point: &Value, base: &Value) {
+    for (runs, estimate) in [("runs_bps", "throughput_bps"), ("runs_speedup", "speedup")] {
+        assert_eq!(list(&point[runs]).len(), 2, "{point:#}");
+        assert!(close(mean(&point[runs]), number(&point[estimate]["mean"])), "{point:#}");
+        assert!(number(&point[estimate]["plus_minus"]) >= 0.0, "{point:#}");
+    }
+    assert!(number(&point["throughput_bps"]["mean"]) > 1e6, "{point:#}");
+    for run in 0..2 {
+        let ratio = number(&point["runs_bps"][run]) / number(&base["runs_bps"][run]);
+        assert!(close(ratio, number(&point["runs_speedup"][run])), "{point:#}");
+    }
+    let reached = number(&point["speedup"]["mean"]) / number(&point["bound"]);
+    assert!(close(reached, number(&point["reached"])), "{point:#}");
+}
+
+fn check_side(side: &Value, placement: &str) {
+    let of = |name: &str| number(&side[name]);
+    let sum = of("serial_ns") + of("parallel_ns") + of("application_ns");
+    assert!(close(sum, of("total_ns")) && sum > 0.0, "{side:#}");
+    assert!(close(of("total_ns") / of("measured_ns"), of("accounted_share")), "{side:#}");
+    let base = &side["points"][0];
+    assert_eq!((&base["placement"], &base["processors"]), (&placement.into(), &1.into()));
+    assert!(close(number(&base["speedup"]["mean"]), 1.0) && close(number(&base["bound"]), 1.0));
+    for point in list(&side["points"]).iter().chain(list(&side["beside"])) {
+        check_point(point, base);
+    }
+}
+
+#[test]
+fn the_figures_are_consistent_and_the_files_have_the_specified_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, plot) = (format!("--out={}", folder.path().display()), folder.path().join("plot.svg"));
+    let plot_option = format!("--plot={}", plot.display());
+    let output = litz(&[&SMALL[..], &["--json", "--beside=thread,inline", &out, &plot_option]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!((&report["format"], &report["version"]), (&"litz-speedup".into(), &1.into()));
+    assert_eq!((&report["cipher"], &report["datagram_bytes"]), (&"aes128".into(), &1472.into()));
+    assert_eq!((&report["runs"], &report["time_ns"]), (&2.into(), &100_000_000.into()));
+    let sides = list(&report["sides"]);
+    assert_eq!(sides.iter().map(|side| &side["side"]).collect::<Vec<_>>(), ["send", "receive"]);
+    sides.iter().for_each(|side| check_side(side, "packet(1)"));
+    assert_eq!(report["paths"], 1);
+    let beside: Vec<_> = list(&sides[0]["beside"]).iter().map(|point| &point["placement"]).collect();
+    assert_eq!(beside, ["thread", "inline"]);
+
+    let name = format!("speedup-{}.json", report["date_unix"]);
+    let kept: Value = serde_json::from_slice(&std::fs::read(folder.path().join(name)).unwrap()).unwrap();
+    assert_eq!(kept, report);
+    let picture = std::fs::read_to_string(plot).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"), "{picture}");
+    assert_eq!(picture.matches("class=\"ideal\"").count(), 2);
+}
+
+#[test]
+fn the_paths_of_a_connection_are_shared_on_request() {
+    let output = litz(&[&SMALL[..], &["--json", "--placement=path", "--paths=2"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(report["paths"], 2);
+    let sides = list(&report["sides"]);
+    assert_eq!(sides.len(), 2);
+    for side in sides {
+        check_side(side, "path(1)");
+        // Socket calls belong to their paths.
+        let stage = |id: &str| number(&side["stages_ns"][id]);
+        let calls = stage("send_call") + stage("recv_call") + stage("seal");
+        assert!(calls > 0.0 && number(&side["parallel_ns"]) >= calls * 0.999, "{side:#}");
+    }
+}
+
+#[test]
+fn both_directions_are_reported_separately_and_together() {
+    // There may be only one processor, so only the baseline of `split` is measured.
+    let output = litz(&[&SMALL[..], &["--json", "--placement=split"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!((&report["paths"], &report["seat"]), (&1.into(), &"apart".into()));
+    let [side] = list(&report["sides"]) else { panic!("{report:#}") };
+    assert_eq!((&side["side"], &side["gain_printed"]), (&"duplex".into(), &1.7.into()));
+    check_side(side, "thread");
+    assert_eq!((list(&side["beside"]).len(), number(&side["parallel_ns"])), (0, 0.0));
+    let halves = number(&side["halves"]["send_ns"]) + number(&side["halves"]["receive_ns"]);
+    // For two runs, the median of a sum is the sum of the medians.
+    assert!(close(halves, number(&side["total_ns"])), "{side:#}");
+    let point = &side["points"][0];
+    let ways = &point["ways"];
+    assert!((number(&ways["sent_bytes"]) / number(&ways["received_bytes"]) - 1.0).abs() < 0.01, "{point:#}");
+    assert!(number(&ways["sent_bps"]) > 1e6 && number(&ways["one_way_share"]) < 1.0, "{point:#}");
+
+    let output = litz(&[&SMALL[..], &["--side=duplex"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in ["both sides", "packet(1)", "thread: sent ", "received ", "only one direction active"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn the_table_names_each_placement_and_the_bound() {
+    let output = litz(&[&SMALL[..], &["--side=receive", "--cipher=chacha20", "--mtu=9000"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in ["receive side", "packet(1)", "thread", "bound", "±", "8972 bytes", "2 runs", "serial"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains("send side"), "{text}");
+}
+
+#[test]
+fn impossible_measurements_are_refused_with_status_2_and_advice() {
+    let cases: [(&str, &str); 19] = [
+        ("--paths=2", "--paths is for --placement path"),
+        ("--placement=path --paths=0", "paths"),
+        ("--placement=path --paths=2 --beside=inline", "--beside inline has one path"),
+        ("--placement=path --side=duplex", "--side duplex has one path"),
+        ("--placement=split --side=send", "use --side duplex"),
+        ("--placement=split --paths=2", "--paths is for --placement path"),
+        ("--placement=split --processors=3", "processors, not 3"),
+        ("--side=duplex --beside=inline", "cannot write and read at once"),
+        ("--application=apart", "--application apart needs --side duplex"),
+        ("--processors=0", "not a number of processors"),
+        ("--processors=64", "use --processors 1.."),
+        ("--cipher=rot13", "aes128, aes256 or chacha20"),
+        ("--mtu=500", "--mtu must be from 1228 to"),
+        ("--time=0", "--time must be from"),
+        ("--warmup=-1", "warmup"),
+        ("--confidence=100", "--confidence must be from"),
+        ("--beside=packet(2)", "--beside takes placements on one processor"),
+        ("--out=/no/such/folder", "--out: there is no folder"),
+        ("--plot=/no/such/folder/plot.svg", "--plot: there is no folder"),
+    ];
+    for (option, words) in cases {
+        let options: Vec<_> = option.split(' ').collect();
+        let output = litz(&[&["bench", "speedup", "--quick"][..], &options].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{option}: {output:?}");
+        assert!(said.contains(words), "{option}: {said}");
+    }
+}

@@ -1,0 +1,60 @@
+//! One connection over two paths, here two pairs of sockets on the loopback device. On a host with
+//! several links each socket is bound to a link; `litz::paths` finds the pairs of addresses that
+//! are worth using.
+//!
+//! `cargo run -p litz --example multipath`
+#![expect(clippy::print_stdout, reason = "an example shows what it found")]
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use litz::identity::{KeyPair, client_config, server_config};
+use litz::{Endpoint, EndpointConfig, PathState, Strategy, TransportConfig, UdpSocketOptions};
+
+const BYTES: usize = 8 << 20;
+
+#[expect(clippy::disallowed_methods, reason = "an application starts threads of its own")]
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
+    let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
+    // Both ends have two sockets and allow two paths. These paths are alike, so their packets take
+    // turns.
+    let config = EndpointConfig {
+        sockets: vec![UdpSocketOptions::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)); 2],
+        transport: TransportConfig { max_paths: 2, scheduler: Strategy::RoundRobin, ..TransportConfig::default() },
+        ..EndpointConfig::default()
+    };
+    let server_tls = Some(server_config(&server_key)?);
+    let server = Endpoint::bind(EndpointConfig { server_tls, ..config.clone() })?;
+    let addresses = server.local_addrs().to_vec();
+    let client = Endpoint::bind(config)?;
+    let tls = client_config(&client_key, &[server_key.public().fingerprint()])?;
+
+    // The handshake uses the first path. The second one begins at the second socket.
+    let ours = client.connect_from(0, addresses[0], "litz", tls.config.clone())?;
+    let theirs = server.accept()?;
+    ours.open_path(1, addresses[1], false)?;
+    while ours.stats().paths.iter().filter(|path| path.state == PathState::Active).count() < 2 {
+        // Every call that waits also notices the end of the connection.
+        if let Some(reason) = ours.closed_timeout(Duration::from_millis(5)) {
+            return Err(reason.into());
+        }
+    }
+
+    let sending = std::thread::spawn(move || -> std::io::Result<_> {
+        let mut send = ours.open_uni()?;
+        send.write_all(&vec![7; BYTES])?;
+        send.finish()?;
+        send.wait_finished()?;
+        Ok(ours.stats().paths)
+    });
+    let mut received = Vec::new();
+    theirs.accept_uni()?.read_to_end(&mut received)?;
+    assert_eq!(received, vec![7; BYTES]);
+    for path in sending.join().expect("the sender does not panic")? {
+        println!("path {:?}: {} packets acknowledged", path.id, path.packets_acked);
+        assert!(path.packets_acked > 100, "{path:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! Tests of the public interface. Tests that count allocations or the work of all threads are
+//! separate programs, in the files that are not modules of this one.
+
+mod bad_days;
+mod examples;
+mod garbage;
+mod library;
+mod library_async;
+mod library_sockets;
+mod world;

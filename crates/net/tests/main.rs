@@ -1,0 +1,4 @@
+//! Sockets and interfaces, of the kernel and in memory.
+
+mod conformance;
+mod interfaces;

@@ -1,0 +1,320 @@
+//! [`ConnectionCell`]: the state of one connection that its handles and the driver share.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::task::Waker;
+
+use bytes::Bytes;
+use driver::protocol::Place;
+use driver::sync::{WakerSet, lock};
+use quic::session::ExportError;
+use quic::{Addresses, Dir, PathId, RateLimit, Stats};
+
+use super::{MessageQueues, ReplyReceiver, ReplySender, StreamCells, StreamRequest};
+use crate::error::{Closed, OpenError};
+use crate::quic_protocol::QuicShared;
+
+/// Limit of the peer's streams of one direction that wait for `accept`. Others stay in the
+/// connection, where QUIC's stream limit bounds them.
+pub(crate) const ACCEPTED_MAX: usize = 64;
+
+/// Limit of callers that wait until the peer permits another stream.
+pub(crate) const OPENS_WAITING_MAX: usize = 4096;
+
+/// Limit in bytes of received datagrams that wait for the application. Others stay in the
+/// connection, which drops the oldest.
+pub(crate) const DATAGRAMS_IN_BYTES_MAX: usize = 1 << 20;
+
+/// Limit in bytes of datagrams that wait for the driver. The driver takes all of them in its next
+/// turn, so this bounds a burst. Further datagrams are refused.
+pub(crate) const DATAGRAMS_OUT_BYTES_MAX: usize = 1 << 20;
+
+/// Limit in bytes of a queue of messages that have no stream yet. Senders wait while the queue is
+/// full; an empty queue takes a message of any length. Messages more urgent than others in the
+/// queue may use as much again. There are two such queues, see [`QueueKind`](super::QueueKind).
+pub(crate) const MESSAGES_OUT_BYTES_MAX: usize = 4 << 20;
+
+/// Limit in bytes of received messages that wait for the application. Beyond it, flow control stops
+/// the peer.
+pub(crate) const MESSAGES_IN_BYTES_MAX: usize = 4 << 20;
+
+/// Added to the length of each message in a queue, so that the number of empty messages is bounded.
+pub(crate) const MESSAGE_OVERHEAD: usize = 64;
+
+/// Added to the length of each datagram in a queue.
+pub(crate) const DATAGRAM_OVERHEAD: usize = 64;
+
+/// Shared by all handles of a connection and the driver.
+pub struct ConnectionCell {
+    pub(crate) shared: Arc<QuicShared>,
+    pub(crate) remote: SocketAddr,
+    pub(crate) side: quic::Side,
+    /// Set once, when the driver adds the connection to its table.
+    pub(crate) place: OnceLock<Place>,
+    state: Mutex<ConnectionState>,
+}
+
+/// The event that a waker is registered for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interest {
+    Connected,
+    Closed,
+    AcceptBi,
+    AcceptUni,
+    Datagram,
+    Message,
+    MessageRoom,
+    MessagesFlushed,
+}
+
+impl Interest {
+    pub(crate) const fn accept(dir: Dir) -> Self {
+        match dir {
+            Dir::Bi => Self::AcceptBi,
+            Dir::Uni => Self::AcceptUni,
+        }
+    }
+}
+
+/// How the peer's unidirectional streams are used. The first call that needs to know decides. Until
+/// then none is taken from the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum MessageMode {
+    #[default]
+    Undecided,
+    Streams,
+    Messages,
+}
+
+/// A query that the driver answers.
+pub(crate) enum Query {
+    Stats(ReplySender<Option<Stats>>),
+    Export { label: Vec<u8>, context: Vec<u8>, len: usize, answer: ReplySender<Result<Vec<u8>, ExportError>> },
+}
+
+/// Limit of path requests that wait for the driver: far more than a connection has paths.
+pub(crate) const PATH_REQUESTS_MAX: usize = 256;
+
+/// A request that concerns a path.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum PathRequest {
+    Open { addresses: Addresses, is_backup: bool },
+    Abandon { path: PathId, code: u64 },
+    SetBackup { path: PathId, is_backup: bool },
+}
+
+/// A request to open a stream.
+pub(crate) struct OpenRequest {
+    pub(crate) dir: Dir,
+    pub(crate) answer: OpenReplySender,
+}
+
+pub(crate) type OpenReplyReceiver = ReplyReceiver<Result<StreamCells, OpenError>>;
+pub(crate) type OpenReplySender = ReplySender<Result<StreamCells, OpenError>>;
+
+/// Requests of the handles that the driver has not processed.
+#[derive(Default)]
+pub(crate) struct Requests {
+    pub(crate) streams: Vec<StreamRequest>,
+    pub(crate) opens: Vec<OpenRequest>,
+    pub(crate) datagrams: VecDeque<Bytes>,
+    pub(crate) queries: Vec<Query>,
+    pub(crate) paths: Vec<PathRequest>,
+    /// The application has taken received data, so that more can be delivered.
+    pub(crate) wants_delivery: bool,
+    pub(crate) close: Option<(u64, String)>,
+    /// The new priority among the driver's connections.
+    pub(crate) priority: Option<i32>,
+}
+
+/// The state behind the lock.
+#[derive(Default)]
+pub(crate) struct ConnectionState {
+    pub(crate) connected: bool,
+    pub(crate) closed: Option<Closed>,
+    pub(crate) requests: Requests,
+    /// A new rate limit that the driver has not applied; `Some(None)` removes the limit.
+    pub(crate) rate: Option<Option<RateLimit>>,
+    /// The cell is in the driver's list of connections with requests.
+    queued: bool,
+    pub(crate) accepted: [VecDeque<StreamCells>; 2],
+    /// Further streams of the peer wait in the connection because the queue is full.
+    pub(crate) accept_paused: [bool; 2],
+    /// Requests for streams that are not answered yet.
+    pub(crate) opens_waiting: usize,
+    pub(crate) mode: MessageMode,
+    pub(crate) datagrams: VecDeque<Bytes>,
+    pub(crate) datagrams_bytes: usize,
+    pub(crate) datagrams_out_bytes: usize,
+    pub(crate) datagram_len_max: Option<usize>,
+    pub(crate) messages: VecDeque<Bytes>,
+    pub(crate) messages_bytes: usize,
+    pub(crate) messages_out: MessageQueues,
+    /// Messages that have a stream and are not acknowledged by the peer.
+    pub(crate) messages_in_flight: usize,
+    /// The peer's certificates or raw public key, from the handshake.
+    pub(crate) identity: Arc<[Vec<u8>]>,
+    /// The final statistics of a closed connection.
+    last_stats: Option<Box<Stats>>,
+    /// Registered wakers. Their number is bounded by the application's threads and tasks.
+    wakers: Vec<(Interest, Waker)>,
+}
+
+impl ConnectionCell {
+    pub(crate) fn new(shared: Arc<QuicShared>, remote: SocketAddr, side: quic::Side) -> Self {
+        Self { shared, remote, side, place: OnceLock::new(), state: Mutex::default() }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ConnectionState> {
+        lock(&self.state)
+    }
+
+    /// Applies `change` to the state and adds the cell to the driver's list. Returns true if the
+    /// cell was not in the list: the caller then wakes the driver.
+    ///
+    /// # Errors
+    /// If the connection is closed. `change` is not called then.
+    pub(crate) fn submit(self: &Arc<Self>, change: impl FnOnce(&mut ConnectionState)) -> Result<bool, Closed> {
+        {
+            let mut state = self.lock();
+            if let Some(closed) = &state.closed {
+                return Err(closed.clone());
+            }
+            change(&mut state);
+            if std::mem::replace(&mut state.queued, true) {
+                return Ok(false);
+            }
+        }
+        self.shared.push_dirty(Arc::clone(self));
+        Ok(true)
+    }
+
+    /// Marks the connection as closed, refuses all requests and wakes all waiters. Received data
+    /// stays available.
+    pub(crate) fn close(&self, closed: Closed, last_stats: Option<Stats>) {
+        let (requests, wakers) = {
+            let mut state = self.lock();
+            if state.closed.is_some() {
+                return;
+            }
+            state.closed = Some(closed.clone());
+            state.last_stats = last_stats.map(Box::new);
+            (std::mem::take(&mut state.requests), state.take_all_wakers())
+        };
+        wakers.wake();
+        // Refusing calls wakers, so the lock must not be held.
+        let last_stats = self.lock().last_stats();
+        requests.refuse(&closed, last_stats.as_ref());
+    }
+}
+
+impl driver::protocol::Cell for ConnectionCell {
+    fn place(&self) -> &OnceLock<Place> {
+        &self.place
+    }
+
+    fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    fn refuse(&self, reason: driver::EndReason) {
+        self.close(reason.into(), None);
+    }
+}
+
+impl ConnectionState {
+    pub(crate) fn add_waker(&mut self, interest: Interest, waker: &Waker) {
+        if !self.wakers.iter().any(|(of, known)| *of == interest && known.will_wake(waker)) {
+            self.wakers.push((interest, waker.clone()));
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn take_wakers(&mut self, interest: Interest) -> WakerSet {
+        self.take_wakers_if(|of| of == interest)
+    }
+
+    fn take_all_wakers(&mut self) -> WakerSet {
+        self.take_wakers_if(|_| true)
+    }
+
+    fn take_wakers_if(&mut self, mut wanted: impl FnMut(Interest) -> bool) -> WakerSet {
+        let mut taken = WakerSet::default();
+        for (_, waker) in self.wakers.extract_if(.., |(of, _)| wanted(*of)) {
+            taken.add(&waker);
+        }
+        if self.wakers.is_empty() {
+            self.wakers = Vec::new();
+        }
+        taken
+    }
+
+    /// The final statistics of a closed connection.
+    pub(crate) fn last_stats(&self) -> Option<Stats> {
+        self.last_stats.as_deref().cloned()
+    }
+
+    /// Takes the requests. Later changes must wake the driver again.
+    pub(crate) fn begin_service(&mut self) -> Requests {
+        self.queued = false;
+        self.datagrams_out_bytes = 0;
+        std::mem::take(&mut self.requests)
+    }
+
+    /// The oldest datagram, and whether the driver should deliver more.
+    pub(crate) fn take_datagram(&mut self) -> Option<(Bytes, bool)> {
+        let datagram = self.datagrams.pop_front()?;
+        let before = self.datagrams_bytes;
+        self.datagrams_bytes -= datagram.len() + DATAGRAM_OVERHEAD;
+        Some((datagram, falls_to_half(before, self.datagrams_bytes, DATAGRAMS_IN_BYTES_MAX)))
+    }
+
+    pub(crate) fn put_datagram(&mut self, datagram: Bytes) {
+        self.datagrams_bytes += datagram.len() + DATAGRAM_OVERHEAD;
+        self.datagrams.push_back(datagram);
+    }
+
+    /// The oldest message, and whether the driver should deliver more.
+    pub(crate) fn take_message(&mut self) -> Option<(Bytes, bool)> {
+        let message = self.messages.pop_front()?;
+        let before = self.messages_bytes;
+        self.messages_bytes -= message.len() + MESSAGE_OVERHEAD;
+        Some((message, falls_to_half(before, self.messages_bytes, MESSAGES_IN_BYTES_MAX)))
+    }
+
+    /// The peer's oldest stream, and whether the driver should deliver more.
+    pub(crate) fn take_accepted(&mut self, dir: Dir) -> Option<(StreamCells, bool)> {
+        let queue = &mut self.accepted[dir.index()];
+        let cells = queue.pop_front()?;
+        let refill = queue.len() <= ACCEPTED_MAX / 2 && std::mem::take(&mut self.accept_paused[dir.index()]);
+        Some((cells, refill))
+    }
+}
+
+/// Whether the fill level falls to half with this change. Queues are refilled at that point,
+/// several items at a time.
+fn falls_to_half(before: usize, after: usize, max: usize) -> bool {
+    before > max / 2 && after <= max / 2
+}
+
+impl Requests {
+    /// Answers all requests of a connection that is closed.
+    pub(crate) fn refuse(self, closed: &Closed, stats: Option<&Stats>) {
+        for request in self.opens {
+            let _canceled = request.answer.put(Err(OpenError::ConnectionClosed(closed.clone())));
+        }
+        for query in self.queries {
+            match query {
+                Query::Stats(answer) => drop(answer.put(stats.cloned())),
+                Query::Export { answer, .. } => drop(answer.put(Err(ExportError))),
+            }
+        }
+        for request in self.streams {
+            match request {
+                StreamRequest::Send(cell) => cell.end(super::send::SendEnd::Closed(closed.clone())),
+                StreamRequest::Recv(cell) => cell.end(super::recv::RecvEnd::Closed(closed.clone())),
+            }
+        }
+    }
+}

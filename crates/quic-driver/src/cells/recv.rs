@@ -1,0 +1,207 @@
+//! [`RecvCell`]: the receiving side of a stream, shared by the driver and the reader.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+
+use quic::{StreamId, StridedBytes};
+
+use super::send::MustNotify;
+use crate::error::{Closed, ReadError};
+use driver::sync::{lock, set_waker};
+
+/// Shared by the driver and one reader.
+#[derive(Debug)]
+pub(crate) struct RecvCell {
+    pub(crate) id: StreamId,
+    bytes_max: usize,
+    state: Mutex<Inbox>,
+}
+
+/// How a receiving side ended. The reader sees it after the bytes in the inbox.
+#[derive(Debug, Clone)]
+pub(crate) enum RecvEnd {
+    /// All bytes were received.
+    Finished,
+    /// The peer reset the stream, with this code.
+    Reset(u64),
+    /// This side asked the peer to stop.
+    Stopped,
+    /// The connection is closed.
+    Closed(Closed),
+}
+
+/// Received bytes that the reader has not taken.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    strips: VecDeque<StridedBytes>,
+    bytes: usize,
+    /// The inbox was full when the driver last filled it. The driver is notified when half is free.
+    paused: bool,
+    /// The driver is notified of a change that it has not processed.
+    queued: bool,
+    stop: Option<u64>,
+    end: Option<RecvEnd>,
+    waker: Option<Waker>,
+}
+
+impl RecvCell {
+    pub(crate) fn new(id: StreamId, bytes_max: usize) -> Self {
+        Self { id, bytes_max: bytes_max.max(1), state: Mutex::default() }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inbox> {
+        lock(&self.state)
+    }
+
+    /// The next contiguous bytes, `None` at the end, and whether the driver must be notified.
+    pub(crate) fn poll_take(&self, waker: &Waker) -> Poll<Result<(Option<StridedBytes>, MustNotify), ReadError>> {
+        let mut inbox = self.lock();
+        let Some(strip) = inbox.strips.pop_front() else {
+            return match &inbox.end {
+                Some(RecvEnd::Finished) => Poll::Ready(Ok((None, false))),
+                Some(RecvEnd::Reset(code)) => Poll::Ready(Err(ReadError::Reset(*code))),
+                Some(RecvEnd::Stopped) => Poll::Ready(Err(ReadError::Stopped)),
+                Some(RecvEnd::Closed(closed)) => Poll::Ready(Err(ReadError::ConnectionClosed(closed.clone()))),
+                None => {
+                    set_waker(&mut inbox.waker, waker);
+                    Poll::Pending
+                }
+            };
+        };
+        inbox.bytes -= strip.len();
+        // At half, so that the driver moves several chunks at a time.
+        let resumes = inbox.paused && inbox.bytes <= self.bytes_max / 2;
+        if resumes {
+            inbox.paused = false;
+        }
+        let notify = resumes && inbox.must_notify();
+        Poll::Ready(Ok((Some(strip), notify)))
+    }
+
+    /// Requests STOP_SENDING with `code` and discards the bytes in the inbox.
+    pub(crate) fn stop(&self, code: u64) -> MustNotify {
+        let mut inbox = self.lock();
+        inbox.strips.clear();
+        inbox.bytes = 0;
+        if inbox.end.is_some() {
+            return false;
+        }
+        inbox.end = Some(RecvEnd::Stopped);
+        inbox.stop = Some(code);
+        inbox.must_notify()
+    }
+
+    /// Ends the stream after the bytes in the inbox and wakes the reader.
+    pub(crate) fn end(&self, end: RecvEnd) {
+        let mut inbox = self.lock();
+        if inbox.end.is_none() {
+            inbox.end = Some(end);
+        }
+        let waker = inbox.waker.take();
+        drop(inbox);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// All bytes of the stream, if it is complete: a whole message.
+    pub(crate) fn take_whole(&self) -> Option<VecDeque<StridedBytes>> {
+        let mut inbox = self.lock();
+        if !matches!(inbox.end, Some(RecvEnd::Finished)) {
+            return None;
+        }
+        inbox.bytes = 0;
+        Some(std::mem::take(&mut inbox.strips))
+    }
+
+    /// For the driver: whether the inbox has space. If not, the inbox is marked as paused.
+    pub(crate) fn wants_more(&self, inbox: &mut Inbox) -> bool {
+        inbox.paused = inbox.bytes >= self.bytes_max;
+        !inbox.paused
+    }
+}
+
+impl Inbox {
+    fn must_notify(&mut self) -> MustNotify {
+        !std::mem::replace(&mut self.queued, true)
+    }
+
+    /// The driver processes all changes. Later changes must notify it again.
+    pub(crate) fn begin_service(&mut self) {
+        self.queued = false;
+    }
+
+    /// The requested STOP_SENDING code. Returned once.
+    pub(crate) fn take_stop(&mut self) -> Option<u64> {
+        self.stop.take()
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.end.is_some()
+    }
+
+    pub(crate) fn push(&mut self, strip: StridedBytes) {
+        self.bytes += strip.len();
+        self.strips.push_back(strip);
+    }
+
+    pub(crate) fn set_end(&mut self, end: RecvEnd) {
+        self.end = Some(end);
+    }
+
+    /// Whether a reader waits for more bytes.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waker.is_some()
+    }
+
+    pub(crate) fn take_waker(&mut self) -> Option<Waker> {
+        self.waker.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use quic::{Dir, Side};
+
+    use super::*;
+
+    fn take(cell: &RecvCell) -> (usize, MustNotify) {
+        match cell.poll_take(Waker::noop()) {
+            Poll::Ready(Ok((strip, notify))) => (strip.map_or(0, |strip| strip.len()), notify),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_full_inbox_pauses_and_resumes_at_half() {
+        let cell = RecvCell::new(StreamId::new(Side::Client, Dir::Uni, 0), 8);
+        {
+            let mut inbox = cell.lock();
+            for bytes in ["123", "456", "78"] {
+                assert!(cell.wants_more(&mut inbox));
+                inbox.push(Bytes::from_static(bytes.as_bytes()).into());
+            }
+            assert!(!cell.wants_more(&mut inbox));
+        }
+        assert_eq!(take(&cell), (3, false));
+        assert_eq!(take(&cell), (3, true));
+        assert_eq!(take(&cell), (2, false));
+        assert!(cell.poll_take(Waker::noop()).is_pending());
+        cell.end(RecvEnd::Finished);
+        assert_eq!(take(&cell), (0, false));
+        assert_eq!(take(&cell), (0, false));
+    }
+
+    #[test]
+    fn stopping_notifies_the_driver_once_and_discards_the_inbox() {
+        let cell = RecvCell::new(StreamId::new(Side::Client, Dir::Uni, 0), 8);
+        cell.lock().push(Bytes::from_static(b"123").into());
+        assert!(cell.stop(7));
+        assert!(!cell.stop(8));
+        assert_eq!(cell.lock().take_stop(), Some(7));
+        assert_eq!(cell.lock().take_stop(), None);
+        assert!(matches!(cell.poll_take(Waker::noop()), Poll::Ready(Err(ReadError::Stopped))));
+    }
+}

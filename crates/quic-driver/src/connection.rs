@@ -1,0 +1,592 @@
+//! [`Connection`]: a QUIC connection in a driver, together with the cells of its handles.
+//!
+//! This module moves requests and written data from the cells into the protocol, and events back.
+//! The module `delivery` moves received data to the cells: it is a value of its own because it
+//! follows the receive half to another processor.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use driver::protocol::{Served, SocketsLost, Told};
+use driver::{ConnectionKey, EndReason, INTERACTIVE_MAX, SendError};
+use quic::session::ExportError;
+use quic::{Dir, Event, OpenPathError, PathId, StreamId, WriteError as QuicWriteError};
+use units::Instant;
+
+use crate::cells::connection::{OpenReplySender, PATH_REQUESTS_MAX, PathRequest, Query};
+use crate::cells::send::{ClassChange, SendEnd};
+use crate::cells::{ConnectionCell, Interest, RecvCell, SendCell, StreamCells, StreamRequest};
+use crate::delivery::{Delivery, cells_for};
+use crate::detached::{DetachedReceiveHalf, ReceiveReport, ReceiveUpdate};
+use crate::detached_state::{DEFERRED_MAX, DetachedState};
+use crate::error::{Closed, OpenError};
+use crate::leases::{Lease, LeaseTable};
+use crate::messages::OutgoingMessages;
+use crate::packets::{OpenJob, Packets, Plan};
+use crate::quic_protocol::Quic;
+
+/// A received batch of at least this many bytes indicates a bulk transfer, for which detaching the
+/// receive half is worthwhile.
+const BULK_FROM: usize = 8 << 10;
+
+/// A QUIC connection with the state that it shares with its handles.
+pub struct Connection<K: Packets> {
+    pub(crate) quic: quic::Connection,
+    pub(crate) cell: Arc<ConnectionCell>,
+    /// Keys leased to workers.
+    leases: LeaseTable,
+    /// Reported to the application instead of the reason that the protocol gives for the close.
+    pub(crate) end_override: Option<Closed>,
+    writers: BTreeMap<StreamId, Arc<SendCell>>,
+    /// Delivers received data. `None` while the receive half is [detached](DetachedState) and after
+    /// it was lost.
+    pub(crate) delivery: Option<Delivery>,
+    pub(crate) detached: Option<Box<DetachedState<K>>>,
+    /// A bulk transfer arrives, so that the receive half should be detached, but not before
+    /// `attached_until`.
+    pub(crate) bulk_arrives: bool,
+    pub(crate) attached_until: Instant,
+    /// Requests for streams that wait until the peer permits more streams.
+    opens: [VecDeque<OpenReplySender>; 2],
+    messages: OutgoingMessages,
+    /// Path requests that wait until the handshake is confirmed. At most [`PATH_REQUESTS_MAX`],
+    /// later ones are dropped.
+    paths: Vec<PathRequest>,
+}
+
+impl<K: Packets> Connection<K> {
+    pub(crate) fn new(quic: quic::Connection, cell: Arc<ConnectionCell>) -> Self {
+        let delivery = Delivery::new(Arc::clone(&cell));
+        Self {
+            quic,
+            cell,
+            leases: LeaseTable::default(),
+            end_override: None,
+            writers: BTreeMap::new(),
+            delivery: Some(delivery),
+            detached: None,
+            bulk_arrives: false,
+            attached_until: Instant::ZERO,
+            opens: [VecDeque::new(), VecDeque::new()],
+            messages: OutgoingMessages::default(),
+            paths: Vec::new(),
+        }
+    }
+
+    /// Applies a new rate limit. Called before each plan: data that the application wrote after it
+    /// set the limit may have been taken together with earlier requests.
+    fn serve_rate(&mut self) {
+        let changed = self.cell.lock().rate.take();
+        if let Some(limit) = changed {
+            self.quic.set_rate(limit);
+        }
+    }
+
+    /// Processes the requests of the handles.
+    fn serve_requests(&mut self, now: Instant) -> Served {
+        let requests = self.cell.lock().begin_service();
+        let priority = requests.priority;
+        for request in requests.opens {
+            self.opens[request.dir.index()].push_back(request.answer);
+        }
+        for request in requests.streams {
+            match request {
+                StreamRequest::Send(cell) => self.serve_send(&cell),
+                StreamRequest::Recv(cell) => self.serve_recv(now, cell),
+            }
+        }
+        for datagram in requests.datagrams {
+            // The handle has checked the length. If the path MTU has shrunk since, the datagram is
+            // lost.
+            if let Err(error) = self.quic.send_datagram(datagram) {
+                tracing::debug!(%error, "dropped a datagram");
+            }
+        }
+        let room = PATH_REQUESTS_MAX.saturating_sub(self.paths.len());
+        self.paths.extend(requests.paths.into_iter().take(room));
+        self.serve_paths(now);
+        for query in requests.queries {
+            self.answer(query);
+        }
+        self.open_streams(now, Dir::Bi);
+        self.open_streams(now, Dir::Uni);
+        self.messages.serve(&mut self.quic, &self.cell);
+        self.cell.lock().datagram_len_max = self.quic.datagram_len_max();
+        self.with_delivery(|delivery, connection| delivery.serve(now, connection));
+        if let Some(detached) = &mut self.detached {
+            detached.wants_delivery |= requests.wants_delivery;
+        }
+        if let Some((code, reason)) = requests.close {
+            self.quic.close(now, code, &reason);
+        }
+        Served { priority, is_interactive: self.quic.has_interactive_next(INTERACTIVE_MAX as u64) }
+    }
+
+    /// Passes an event of the protocol to the handles.
+    fn on_event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Connected => self.on_connected(),
+            Event::Opened(dir) => {
+                self.with_delivery(|delivery, connection| delivery.on_opened(now, dir, connection));
+            }
+            Event::StreamsAvailable(dir) => {
+                self.open_streams(now, dir);
+                if dir == Dir::Uni {
+                    self.messages.serve(&mut self.quic, &self.cell);
+                }
+            }
+            Event::Readable(id) => {
+                self.with_delivery(|delivery, connection| delivery.on_readable(now, id, connection));
+            }
+            Event::Writable(id) => match self.writers.get(&id).cloned() {
+                Some(cell) => self.serve_send(&cell),
+                None => self.messages.serve(&mut self.quic, &self.cell),
+            },
+            Event::Finished(id) => self.on_send_end(id, SendEnd::Acknowledged),
+            Event::Stopped { id, code } => self.on_send_end(id, SendEnd::Stopped(code)),
+            Event::DatagramReceived => {
+                self.with_delivery(|delivery, connection| delivery.serve_datagrams(connection));
+            }
+            Event::Confirmed => self.serve_paths(now),
+            Event::PathState(path, state) => {
+                tracing::debug!(%path, state = state.name(), "a path has changed its state")
+            }
+            Event::Closed(error) => self.on_closed(now, error.into()),
+            // `Event` is non-exhaustive; other events do not concern the handles.
+            _ => {}
+        }
+    }
+
+    fn on_connected(&mut self) {
+        let wakers = {
+            let mut state = self.cell.lock();
+            state.connected = true;
+            state.identity = self.quic.peer_identity();
+            state.datagram_len_max = self.quic.datagram_len_max();
+            state.take_wakers(Interest::Connected)
+        };
+        wakers.wake();
+    }
+
+    // ── Streams ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Runs `serve` unless the receive half is detached, then wakes readers and publishes accepted
+    /// streams.
+    pub(crate) fn with_delivery(&mut self, serve: impl FnOnce(&mut Delivery, &mut quic::Connection)) {
+        let Some(delivery) = &mut self.delivery else { return };
+        serve(delivery, &mut self.quic);
+        delivery.wake_readers();
+        let accepted = delivery.take_accepted();
+        self.publish_accepted(accepted);
+    }
+
+    /// Makes the peer's streams available to `accept`.
+    pub(crate) fn publish_accepted(&mut self, accepted: Vec<StreamCells>) {
+        for cells in accepted {
+            let Some(id) = cells.id() else { continue };
+            if let Some(send) = &cells.send {
+                self.writers.insert(id, Arc::clone(send));
+            }
+            if let (Some(detached), Some(recv)) = (&mut self.detached, &cells.recv) {
+                detached.add_known_reader(recv);
+            }
+            let wakers = {
+                let mut state = self.cell.lock();
+                state.accepted[id.dir().index()].push_back(cells);
+                state.take_wakers(Interest::accept(id.dir()))
+            };
+            wakers.wake();
+        }
+    }
+
+    /// Opens requested streams, as far as the peer permits.
+    fn open_streams(&mut self, now: Instant, dir: Dir) {
+        let mut answered = 0;
+        while let Some(answer) = self.opens[dir.index()].front() {
+            if !answer.is_canceled() {
+                let Some(id) = self.quic.open(dir) else { break };
+                let cells = cells_for(&self.cell, id);
+                if let Some(send) = &cells.send {
+                    self.writers.insert(id, Arc::clone(send));
+                }
+                if let Some(recv) = &cells.recv {
+                    match (&mut self.delivery, &mut self.detached) {
+                        (Some(delivery), _) => delivery.add_reader(Arc::clone(recv)),
+                        (None, Some(detached)) => {
+                            detached.add_known_reader(recv);
+                            detached.new_readers.push(Arc::clone(recv));
+                        }
+                        (None, None) => {}
+                    }
+                }
+                if let Err(Ok(cells)) = answer.put(Ok(cells)) {
+                    self.end_canceled(now, &cells);
+                }
+            }
+            self.opens[dir.index()].pop_front();
+            answered += 1;
+        }
+        if answered > 0 {
+            self.cell.lock().opens_waiting -= answered;
+        }
+    }
+
+    /// Ends a stream whose request was canceled meanwhile.
+    fn end_canceled(&mut self, now: Instant, cells: &StreamCells) {
+        if let Some(send) = &cells.send {
+            send.drop_writer();
+            self.serve_send(send);
+        }
+        if let Some(recv) = &cells.recv {
+            recv.stop(0);
+            self.serve_recv(now, Arc::clone(recv));
+        }
+    }
+
+    /// Moves written bytes from the outbox into the connection.
+    fn serve_send(&mut self, cell: &SendCell) {
+        let id = cell.id;
+        let mut ended = None;
+        let waker = {
+            let mut outbox = cell.lock();
+            outbox.begin_service();
+            if let Some(priority) = outbox.take_priority() {
+                // An error means that the stream has ended.
+                let _ended = self.quic.set_priority(id, priority);
+            }
+            if let Some(class_change) = outbox.take_class_change() {
+                self.apply_class_change(id, *class_change);
+            }
+            if let Some(code) = outbox.pending_reset() {
+                let _ended = self.quic.reset(id, code);
+                ended = Some(SendEnd::Reset);
+            }
+            if ended.is_none() {
+                match outbox.offer(|chunk| self.quic.write_some(id, chunk)) {
+                    Ok(()) | Err(QuicWriteError::Blocked) => {}
+                    Err(QuicWriteError::Stopped(code)) => ended = Some(SendEnd::Stopped(code)),
+                    Err(QuicWriteError::Closed) => ended = Some(SendEnd::Reset),
+                }
+            }
+            if ended.is_none() && outbox.is_finish_pending() {
+                // A repeated call returns an error and has no effect.
+                let _repeated = self.quic.finish(id);
+            }
+            if cell.is_half_free(&outbox) { outbox.take_waker() } else { None }
+        };
+        if let Some(end) = ended
+            && self.quic.is_established()
+        {
+            self.on_send_end(id, end);
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Applies a change of a stream's class of service.
+    fn apply_class_change(&mut self, id: StreamId, class_change: ClassChange) {
+        // An error means that the stream has ended.
+        if let Some(limit) = class_change.rate {
+            let _ended = self.quic.set_stream_rate(id, limit);
+        }
+        if let Some(paths) = class_change.paths {
+            let _ended = self.quic.set_stream_paths(id, paths);
+        }
+        if let Some(is_background) = class_change.background {
+            let _ended = self.quic.set_background(id, is_background);
+        }
+    }
+
+    /// A sending side has ended.
+    fn on_send_end(&mut self, id: StreamId, end: SendEnd) {
+        match self.writers.remove(&id) {
+            Some(cell) => cell.end(end),
+            None => self.messages.on_send_end(id, &mut self.quic, &self.cell),
+        }
+    }
+
+    /// Moves received bytes into the inbox.
+    fn serve_recv(&mut self, now: Instant, cell: Arc<RecvCell>) {
+        match &mut self.detached {
+            Some(detached) => detached.reader_requests.push(cell),
+            None => self.with_delivery(|delivery, connection| delivery.serve_reader(now, &cell, connection)),
+        }
+    }
+
+    // ── Paths, queries, close ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Processes path requests, once the handshake is confirmed.
+    fn serve_paths(&mut self, now: Instant) {
+        if self.paths.is_empty() || self.quic.is_handshaking() {
+            return;
+        }
+        let mut early = Vec::new();
+        for request in std::mem::take(&mut self.paths) {
+            match request {
+                PathRequest::Open { addresses, is_backup } => match self.quic.open_path(now, addresses, is_backup) {
+                    Ok(()) => {}
+                    Err(OpenPathError::TooEarly) => early.push(request),
+                    Err(error) => tracing::debug!(remote = %addresses.remote, %error, "cannot open a path"),
+                },
+                PathRequest::Abandon { path, code } => {
+                    // Has no effect on an unknown path and on the last one.
+                    let _abandoned = self.quic.abandon_path(now, path, code);
+                }
+                PathRequest::SetBackup { path, is_backup } => {
+                    let _known = self.quic.set_path_backup(now, path, is_backup);
+                }
+            }
+        }
+        self.paths = early;
+    }
+
+    fn answer(&self, query: Query) {
+        match query {
+            Query::Stats(answer) => drop(answer.put(Some(self.quic.stats()))),
+            Query::Export { label, context, len, answer } => {
+                let mut out = vec![0; len];
+                let result = self.quic.export_keying_material(&label, &context, &mut out);
+                drop(answer.put(result.map(|()| out).map_err(|_| ExportError)));
+            }
+        }
+    }
+
+    /// Ends all handles without using the protocol, which may have panicked.
+    fn abandon_handles(&mut self, closed: Closed) {
+        self.end_handles(&closed);
+        self.cell.close(closed, None);
+    }
+
+    fn end_handles(&mut self, closed: &Closed) {
+        for cell in std::mem::take(&mut self.writers).into_values() {
+            cell.end(SendEnd::Closed(closed.clone()));
+        }
+        if let Some(delivery) = &mut self.delivery {
+            delivery.end(closed);
+        }
+        if let Some(detached) = &mut self.detached {
+            detached.end_readers(closed);
+        }
+        for answer in self.opens.iter_mut().flat_map(|queue| queue.drain(..)) {
+            let _canceled = answer.put(Err(OpenError::ConnectionClosed(closed.clone())));
+        }
+    }
+
+    /// Ends the connection: delivers all received data, ignoring the limits of the queues because
+    /// flow control has bounded it, and then ends all handles. If the receive half is detached,
+    /// this happens when it returns, because it may have received more.
+    pub(crate) fn on_closed(&mut self, now: Instant, closed: Closed) {
+        let closed = self.end_override.take().unwrap_or(closed);
+        if let Some(detached) = &mut self.detached {
+            detached.closed.get_or_insert(closed);
+            return;
+        }
+        self.with_delivery(|delivery, connection| delivery.deliver_all(now, connection));
+        self.end_handles(&closed);
+        self.messages.clear();
+        self.cell.close(closed, Some(self.quic.stats()));
+    }
+}
+
+/// The reason phrase of the CONNECTION_CLOSE frame.
+fn reason_phrase(reason: &EndReason) -> &'static str {
+    match reason {
+        EndReason::HandshakeTimedOut { .. } => "the handshake took too long",
+        _ => "",
+    }
+}
+
+impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
+    type Receipt = quic::Receipt;
+
+    fn serve(&mut self, now: Instant) -> Served {
+        self.serve_requests(now)
+    }
+
+    fn tell(&mut self, clock: &dyn Fn() -> Instant) -> Told {
+        let mut told = Told::default();
+        while let Some(event) = self.quic.poll_event() {
+            told.is_established |= event == Event::Connected;
+            told.is_over |= matches!(event, Event::Closed(_));
+            self.on_event(clock(), event);
+        }
+        told
+    }
+
+    fn apply_limits(&mut self) {
+        self.serve_rate();
+    }
+
+    fn absorb(&mut self, now: Instant, socket: usize, batch: K::Batch) {
+        K::absorb(&mut self.quic, now, K::addresses(socket, &batch), batch);
+    }
+
+    fn begin_open(&mut self, now: Instant, socket: usize, batch: &K::Batch, job: &mut OpenJob<K>) -> bool {
+        K::begin_open(&mut self.quic, now, K::addresses(socket, batch), batch, &mut job.job)
+    }
+
+    fn absorb_opened(&mut self, now: Instant, job: &mut OpenJob<K>, batch: K::Batch) {
+        K::absorb_opened(&mut self.quic, now, &mut job.job, batch);
+    }
+
+    fn absorb_leased(&mut self, now: Instant, job: &mut OpenJob<K>, batch: K::Batch) {
+        K::absorb_leased(&mut self.quic, now, &mut job.job, batch);
+    }
+
+    fn poll_plan(&mut self, now: Instant, room: &dyn Fn(usize) -> usize, plan: &mut Plan<K>) -> bool {
+        let is_planned = self.quic.poll_plan_where(now, &|socket| room(usize::from(socket)), &mut plan.plan);
+        // Before the plan leaves: the peer may answer it at once, see the module `leases`.
+        self.leases.update(&self.quic);
+        is_planned
+    }
+
+    fn has_only_a_tail(&mut self, packets: usize) -> bool {
+        self.quic.has_only_a_tail(packets)
+    }
+
+    fn receipt(plan: &Plan<K>) -> quic::Receipt {
+        plan.plan.receipt()
+    }
+
+    fn handle_emitted(&mut self, now: Instant, receipt: &quic::Receipt) {
+        self.quic.handle_emitted(now, receipt);
+    }
+
+    fn handle_not_emitted(&mut self, now: Instant, receipt: &quic::Receipt, error: &SendError) -> bool {
+        self.quic.handle_not_emitted(receipt);
+        let path = receipt.path();
+        if *error == SendError::TooLarge && self.quic.handle_too_large(now, path) {
+            tracing::info!(%path, "the path MTU is too small for datagrams of this size: falling back to 1200 bytes");
+            return true;
+        }
+        let has_other = self.quic.handle_refused(now, path);
+        if has_other {
+            tracing::debug!(%path, %error, "the system refuses to send on a path: using the others");
+        }
+        has_other
+    }
+
+    fn handle_unsent(&mut self, receipt: &quic::Receipt) {
+        self.quic.handle_not_emitted(receipt);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.quic.poll_timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.quic.handle_timeout(now);
+    }
+
+    fn close(&mut self, now: Instant, reason: EndReason) {
+        let phrase = reason_phrase(&reason);
+        self.end_override.get_or_insert_with(|| reason.into());
+        self.quic.close(now, 0, phrase);
+    }
+
+    fn is_over(&self) -> bool {
+        self.quic.is_closed()
+    }
+
+    fn end(&mut self, now: Instant, reason: EndReason) {
+        self.on_closed(now, reason.into());
+    }
+
+    fn abandon(&mut self, reason: EndReason) {
+        self.abandon_handles(reason.into());
+    }
+
+    fn local_ip(&self) -> Option<std::net::IpAddr> {
+        self.quic.addresses().local_ip
+    }
+
+    fn is_accepted(&self) -> bool {
+        self.quic.side() == quic::Side::Server
+    }
+
+    fn handle_sockets_lost(&mut self, now: Instant, lost: &SocketsLost<'_>) -> bool {
+        let paths = self.quic.path_stats();
+        let socket_of = |path: &quic::PathStats| usize::from(path.addresses.socket);
+        let lost_paths: Vec<PathId> =
+            paths.iter().filter(|path| (lost.is_lost)(socket_of(path))).map(|path| path.id).collect();
+        if lost_paths.is_empty() {
+            return false;
+        }
+        let has_other = paths.iter().any(|path| (lost.is_served)(socket_of(path)));
+        for path in lost_paths {
+            // The scheduler uses the other paths. Whether there are any is determined above.
+            let _has_open = self.quic.handle_refused(now, path);
+        }
+        if !has_other && lost.is_gone {
+            self.end_override.get_or_insert(Closed::ProcessorGone);
+            self.quic.close(now, 0, "");
+            // No packet can leave any more, so the close does not wait for one.
+            self.on_closed(now, Closed::ProcessorGone);
+        }
+        true
+    }
+
+    fn note_arrived(&mut self, len_bytes: usize) {
+        self.bulk_arrives |= len_bytes >= BULK_FROM;
+    }
+
+    fn take_detach_wish(&mut self, now: Instant) -> bool {
+        if !self.bulk_arrives || self.detached.is_some() || self.attached_until > now || !self.quic.can_detach() {
+            return false;
+        }
+        self.bulk_arrives = false;
+        true
+    }
+
+    fn detach(&mut self) -> Option<Box<DetachedReceiveHalf>> {
+        let (part, delivery) = self.detach_receive_half()?;
+        Some(Box::new(DetachedReceiveHalf::new(part, delivery)))
+    }
+
+    fn is_detached(&self) -> bool {
+        self.detached.is_some()
+    }
+
+    fn has_detached_half(&self) -> bool {
+        self.detached.as_ref().is_some_and(|detached| !detached.is_recalled)
+    }
+
+    fn owns(&self, half: &Box<DetachedReceiveHalf>) -> bool {
+        half.cell().is_some_and(|cell| Arc::ptr_eq(&self.cell, cell))
+    }
+
+    fn attach(&mut self, now: Instant, half: Box<DetachedReceiveHalf>) -> Vec<(usize, K::Batch)> {
+        let Some((part, delivery)) = half.into_parts() else { return Vec::new() };
+        self.attach_receive_half(now, part, delivery)
+    }
+
+    fn handle_report(&mut self, now: Instant, report: &mut Box<ReceiveReport>) {
+        self.quic.handle_report(now, &mut report.quic);
+        self.publish_accepted(std::mem::take(&mut report.accepted));
+    }
+
+    fn poll_update(&mut self, update: &mut Box<ReceiveUpdate>) -> (bool, bool) {
+        self.poll_receive_update(update)
+    }
+
+    fn grant_lease(&mut self, key: ConnectionKey, worker: usize, batch: &K::Batch) -> Option<Lease> {
+        self.leases.grant(&mut self.quic, (key, &self.cell), worker, K::first_bytes(batch)?)
+    }
+
+    fn note_quiet(&mut self) {
+        if let Some(detached) = &mut self.detached {
+            detached.is_quiet = true;
+        }
+    }
+
+    fn defer(&mut self, socket: usize, batch: K::Batch) {
+        if let Some(detached) = self.detached.as_mut().filter(|detached| detached.deferred.len() < DEFERRED_MAX) {
+            detached.deferred.push((socket, batch));
+        }
+    }
+
+    fn lose_receive_half(&mut self, now: Instant, reason: EndReason) {
+        self.end_without_receive_half(now, reason.into());
+    }
+}

@@ -1,0 +1,397 @@
+//! The errors of the handles.
+
+use std::{fmt, io};
+
+use quic::{BeginError, ConnectionError, SendDatagramError, TransportError};
+
+/// Why a connection is closed or could not be begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Closed {
+    /// This side closed it.
+    Local,
+    /// The peer's application closed it.
+    ByPeer {
+        /// The application error code.
+        code: u64,
+        /// The reason phrase. Bytes that are not UTF-8 are replaced.
+        reason: String,
+    },
+    /// No packet was received for the idle timeout (RFC 9000, section 10.1).
+    TimedOut,
+    /// There was no answer, or the handshake took longer than the configured time.
+    HandshakeTimedOut {
+        /// The last error that the system reported for a packet to be sent, if any.
+        last_send_error: Option<String>,
+    },
+    /// The TLS handshake failed: authentication failed, or the two sides support no common
+    /// parameters (RFC 9001, section 4.8).
+    Tls {
+        /// The peer reported the alert; otherwise this side did.
+        by_peer: bool,
+        /// The TLS alert (RFC 8446, section 6).
+        alert: u8,
+        /// A description for users.
+        reason: String,
+    },
+    /// This side closed it because the peer violated the protocol.
+    PeerMisbehaved(TransportError),
+    /// The peer's transport closed it with an error.
+    ByPeerTransport(TransportError),
+    /// The peer supports no common QUIC version (RFC 9000, section 6.2).
+    VersionMismatch,
+    /// The connection could not be begun; the text says why.
+    Configuration(String),
+    /// The configured limit of connections is reached.
+    TooMany,
+    /// The endpoint has no such socket, or none for the address family.
+    NoSocket,
+    /// The requested processor does not exist.
+    NoProcessor {
+        /// The index of the requested processor.
+        processor: usize,
+        /// The number of processors of the placement.
+        count: usize,
+    },
+    /// The endpoint is closed.
+    EndpointClosed,
+    /// The processor that ran the connection or its last path has failed. This is a fault of this
+    /// program. Other connections are not affected.
+    ProcessorGone,
+}
+
+/// The error codes of TLS alerts (RFC 9001, section 4.8).
+const CRYPTO_ERRORS: std::ops::RangeInclusive<u64> = 0x0100..=0x01ff;
+
+impl From<ConnectionError> for Closed {
+    fn from(error: ConnectionError) -> Self {
+        let tls = |by_peer, error: &TransportError| {
+            let alert = CRYPTO_ERRORS.contains(&error.code.0).then_some(error.code.0 as u8)?;
+            Some(Self::Tls { by_peer, alert, reason: error.reason.to_string() })
+        };
+        match error {
+            ConnectionError::PeerMisbehaved(error) => tls(false, &error).unwrap_or(Self::PeerMisbehaved(error)),
+            ConnectionError::ClosedByPeerTransport(error) => tls(true, &error).unwrap_or(Self::ByPeerTransport(error)),
+            ConnectionError::ClosedByPeer { code, reason } => {
+                Self::ByPeer { code, reason: String::from_utf8_lossy(&reason).into_owned() }
+            }
+            ConnectionError::TimedOut => Self::TimedOut,
+            ConnectionError::VersionMismatch => Self::VersionMismatch,
+            _ => Self::Local,
+        }
+    }
+}
+
+impl From<driver::EndReason> for Closed {
+    fn from(reason: driver::EndReason) -> Self {
+        use driver::EndReason;
+        match reason {
+            EndReason::ProcessorGone => Self::ProcessorGone,
+            EndReason::HandshakeTimedOut { last_send_error } => Self::HandshakeTimedOut { last_send_error },
+            EndReason::TooMany => Self::TooMany,
+            EndReason::NoSocket => Self::NoSocket,
+            _ => Self::EndpointClosed,
+        }
+    }
+}
+
+impl From<BeginError> for Closed {
+    fn from(error: BeginError) -> Self {
+        Self::Configuration(error.to_string())
+    }
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("closed by this side"),
+            Self::ByPeer { code, reason } => {
+                write!(f, "the peer closed the connection (code {code})")?;
+                if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
+            }
+            Self::TimedOut => f.write_str("no packet was received from the peer for the idle timeout"),
+            Self::HandshakeTimedOut { last_send_error: None } => {
+                f.write_str("no answer from this address, or the handshake took too long")
+            }
+            Self::HandshakeTimedOut { last_send_error: Some(error) } => {
+                write!(f, "the handshake took too long; sending failed: {error}")
+            }
+            Self::Tls { by_peer: false, alert, reason } => {
+                write!(f, "the TLS handshake failed (alert {alert}): {reason}")
+            }
+            Self::Tls { by_peer: true, alert, reason } => {
+                write!(f, "the peer rejected the TLS handshake (alert {alert})")?;
+                if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
+            }
+            Self::PeerMisbehaved(error) => write!(f, "closed because the peer violated the protocol: {error}"),
+            Self::ByPeerTransport(error) => write!(f, "the peer's transport closed the connection: {error}"),
+            Self::VersionMismatch => f.write_str("the peer does not support QUIC version 1"),
+            Self::Configuration(text) => f.write_str(text),
+            Self::TooMany => f.write_str("the configured limit of connections is reached"),
+            Self::NoSocket => f.write_str("this endpoint has no such socket, or none for the address family"),
+            Self::NoProcessor { processor, count: 1 } => write!(
+                f,
+                "there is no processor {processor} for connections, only 0: placement connection(n) has n of them"
+            ),
+            Self::NoProcessor { processor, count } => write!(
+                f,
+                "there is no processor {processor} for connections: placement connection({count}) has 0 to {}",
+                count - 1
+            ),
+            Self::EndpointClosed => f.write_str("the endpoint is closed"),
+            Self::ProcessorGone => {
+                f.write_str("the processor that ran the connection has failed: an error of this program")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Closed {}
+
+impl From<Closed> for io::Error {
+    fn from(error: Closed) -> Self {
+        use io::ErrorKind::{
+            AddrNotAvailable, ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput, NotConnected,
+            TimedOut,
+        };
+        let kind = match &error {
+            Closed::Local => NotConnected,
+            Closed::ByPeer { .. } => ConnectionReset,
+            Closed::TimedOut | Closed::HandshakeTimedOut { .. } => TimedOut,
+            Closed::Tls { .. } | Closed::VersionMismatch | Closed::TooMany => ConnectionRefused,
+            Closed::PeerMisbehaved(_) | Closed::ByPeerTransport(_) | Closed::EndpointClosed | Closed::ProcessorGone => {
+                ConnectionAborted
+            }
+            Closed::Configuration(_) | Closed::NoProcessor { .. } => InvalidInput,
+            Closed::NoSocket => AddrNotAvailable,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Why a write failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The peer asked this side to stop sending, with this code.
+    Stopped(u64),
+    /// This side has finished or reset the stream.
+    Closed,
+    /// The caller waits for the acknowledgement of a stream that is not finished.
+    NotFinished,
+    /// The connection is closed.
+    ConnectionClosed(Closed),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped(code) => write!(f, "the peer stopped reading this stream (code {code})"),
+            Self::Closed => f.write_str("the stream is finished or reset"),
+            Self::NotFinished => f.write_str("the stream is not finished"),
+            Self::ConnectionClosed(closed) => closed.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+impl From<WriteError> for io::Error {
+    fn from(error: WriteError) -> Self {
+        let kind = match error {
+            WriteError::ConnectionClosed(closed) => return closed.into(),
+            WriteError::Stopped(_) => io::ErrorKind::BrokenPipe,
+            WriteError::Closed | WriteError::NotFinished => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Why a read failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The peer reset the stream, with this code.
+    Reset(u64),
+    /// This side asked the peer to stop sending.
+    Stopped,
+    /// The connection is closed.
+    ConnectionClosed(Closed),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reset(code) => write!(f, "the peer reset this stream (code {code})"),
+            Self::Stopped => f.write_str("this side has stopped reading the stream"),
+            Self::ConnectionClosed(closed) => closed.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        let kind = match error {
+            ReadError::ConnectionClosed(closed) => return closed.into(),
+            ReadError::Reset(_) => io::ErrorKind::ConnectionReset,
+            ReadError::Stopped => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Why a stream was not opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Too many callers wait until the peer permits another stream.
+    TooManyWaiting,
+    /// The connection is closed.
+    ConnectionClosed(Closed),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyWaiting => f.write_str("too many callers wait for a stream"),
+            Self::ConnectionClosed(closed) => closed.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<OpenError> for io::Error {
+    fn from(error: OpenError) -> Self {
+        let kind = match error {
+            OpenError::ConnectionClosed(closed) => return closed.into(),
+            OpenError::TooManyWaiting => io::ErrorKind::QuotaExceeded,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Why no stream of the peer was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AcceptStreamError {
+    /// The peer's unidirectional streams are received as messages, because the first call asked for
+    /// a message.
+    MessageMode,
+    /// The connection is closed.
+    ConnectionClosed(Closed),
+}
+
+impl fmt::Display for AcceptStreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MessageMode => f.write_str("unidirectional streams are received as messages on this connection"),
+            Self::ConnectionClosed(closed) => closed.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AcceptStreamError {}
+
+impl From<AcceptStreamError> for io::Error {
+    fn from(error: AcceptStreamError) -> Self {
+        let kind = match error {
+            AcceptStreamError::ConnectionClosed(closed) => return closed.into(),
+            AcceptStreamError::MessageMode => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Why a message was not sent or received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// It is longer than the configuration permits.
+    TooLong {
+        /// The maximum length of a message.
+        len_max: usize,
+    },
+    /// The peer's unidirectional streams are accepted as streams, because the first call asked for
+    /// a stream.
+    StreamMode,
+    /// The connection is closed.
+    ConnectionClosed(Closed),
+}
+
+impl fmt::Display for MessageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong { len_max } => write!(f, "the message is longer than {len_max} bytes"),
+            Self::StreamMode => f.write_str("unidirectional streams are accepted as streams on this connection"),
+            Self::ConnectionClosed(closed) => closed.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for MessageError {}
+
+impl From<MessageError> for io::Error {
+    fn from(error: MessageError) -> Self {
+        let kind = match error {
+            MessageError::ConnectionClosed(closed) => return closed.into(),
+            MessageError::TooLong { .. } => io::ErrorKind::InvalidInput,
+            MessageError::StreamMode => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Why a datagram was not sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DatagramError {
+    /// The peer does not accept datagrams.
+    Unsupported,
+    /// It does not fit into a packet.
+    TooLarge {
+        /// The current maximum length of a datagram.
+        len_max: usize,
+    },
+    /// The queue of datagrams to be sent is full.
+    QueueFull,
+    /// The connection is closed.
+    ConnectionClosed(Closed),
+}
+
+impl From<SendDatagramError> for DatagramError {
+    fn from(error: SendDatagramError) -> Self {
+        match error {
+            SendDatagramError::Unsupported => Self::Unsupported,
+            SendDatagramError::TooLarge(len_max) => Self::TooLarge { len_max },
+            SendDatagramError::QueueFull => Self::QueueFull,
+        }
+    }
+}
+
+impl fmt::Display for DatagramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported => f.write_str("the peer does not accept datagrams"),
+            Self::TooLarge { len_max } => write!(f, "the datagram is too large: at most {len_max} bytes fit"),
+            Self::QueueFull => f.write_str("too many datagrams are waiting to be sent"),
+            Self::ConnectionClosed(closed) => closed.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DatagramError {}
+
+impl From<DatagramError> for io::Error {
+    fn from(error: DatagramError) -> Self {
+        let kind = match error {
+            DatagramError::ConnectionClosed(closed) => return closed.into(),
+            DatagramError::Unsupported => io::ErrorKind::Unsupported,
+            DatagramError::TooLarge { .. } => io::ErrorKind::InvalidInput,
+            DatagramError::QueueFull => io::ErrorKind::WouldBlock,
+        };
+        Self::new(kind, error)
+    }
+}

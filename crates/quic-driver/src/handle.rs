@@ -1,0 +1,591 @@
+//! The handles that an application holds: of a connection, of the sides of its streams, and of a
+//! stream that is being opened.
+//!
+//! Calls that may have to wait are `poll` functions. They return a value, or register the waker.
+//! Handles can be used from any thread if their [`Runtime`] can.
+
+mod stream;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use bytes::Bytes;
+use driver::Flush;
+use quic::session::ExportError;
+use quic::{Addresses, Class, Dir, PathId, RateLimit, Side, Stats, StridedBytes};
+use units::Instant;
+
+use crate::cells::connection::{
+    DATAGRAM_OVERHEAD, DATAGRAMS_OUT_BYTES_MAX, OPENS_WAITING_MAX, OpenReplyReceiver, OpenRequest, PATH_REQUESTS_MAX,
+    PathRequest, Query,
+};
+use crate::cells::{ConnectionCell, Interest, MessageMode, OutgoingMessage, StreamCells, reply_channel};
+use crate::error::{AcceptStreamError, Closed, DatagramError, MessageError, OpenError};
+use crate::messages::join;
+use crate::quic_protocol::{Connect, QuicShared};
+
+pub use stream::{RecvHandle, SendHandle};
+
+/// Both sides of a bidirectional stream.
+pub type BidiStream<R> = (SendHandle<R>, RecvHandle<R>);
+
+/// The sides of a stream that was opened. Bidirectional streams have a receiving side.
+pub type OpenedStream<R> = (SendHandle<R>, Option<RecvHandle<R>>);
+
+/// Runs the drivers of the handles' connections.
+pub trait Runtime: Clone {
+    /// Lets the driver of `shared` process new requests: wakes its thread, or runs a turn of it.
+    fn kick(&self, shared: &QuicShared, flush: Flush);
+
+    /// Waits until `poll` is ready. Returns `None` at `deadline`. `poll` gets the waker to register
+    /// when it is not ready.
+    fn block_on<T>(&self, deadline: Option<Instant>, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T>;
+
+    /// The addresses of the sockets, by socket index.
+    fn local_addrs(&self) -> &[SocketAddr];
+}
+
+/// A handle of a connection. Clones and the handles of its streams refer to the same connection.
+/// When the last of them is dropped, the connection is closed with code 0.
+pub struct ConnectionHandle<R: Runtime> {
+    guard: Arc<Guard<R>>,
+}
+
+impl<R: Runtime> Clone for ConnectionHandle<R> {
+    fn clone(&self) -> Self {
+        Self { guard: Arc::clone(&self.guard) }
+    }
+}
+
+struct Guard<R: Runtime> {
+    cell: Arc<ConnectionCell>,
+    runtime: R,
+}
+
+impl<R: Runtime> Drop for Guard<R> {
+    fn drop(&mut self) {
+        close(&self.cell, &self.runtime, 0, "");
+    }
+}
+
+fn close<R: Runtime>(cell: &Arc<ConnectionCell>, runtime: &R, code: u64, reason: &str) {
+    let submitted = cell.submit(|state| {
+        state.requests.close.get_or_insert_with(|| (code, reason.to_owned()));
+    });
+    // An error means that the connection is closed already.
+    if submitted.is_ok() {
+        runtime.kick(&cell.shared, Flush::Now);
+    }
+}
+
+impl<R: Runtime> ConnectionHandle<R> {
+    /// Creates the handle of a connection that a driver has
+    /// [accepted](driver::Shared::poll_accept).
+    pub fn from_accepted(cell: Arc<ConnectionCell>, runtime: R) -> Self {
+        Self { guard: Arc::new(Guard { cell, runtime }) }
+    }
+
+    /// Begins a connection to `remote` in the driver of `shared`. `socket` is the index of the
+    /// local socket; if it is `None`, the driver chooses one. The last argument is the priority
+    /// among the driver's connections and the rate limit. Wait with
+    /// [`poll_connected`](Self::poll_connected).
+    ///
+    /// # Errors
+    /// If the driver is stopping, or too many connections are waiting for it to begin them.
+    pub fn connect(
+        runtime: &R,
+        shared: &Arc<QuicShared>,
+        remote: SocketAddr,
+        connect: Connect,
+        socket: Option<usize>,
+        (priority, rate): (i32, Option<RateLimit>),
+    ) -> Result<Self, Closed> {
+        let cell = Arc::new(ConnectionCell::new(Arc::clone(shared), remote, Side::Client));
+        {
+            let mut state = cell.lock();
+            state.requests.priority = Some(priority);
+            state.rate = rate.map(Some);
+        }
+        shared.push_connect(driver::shared::ConnectRequest { cell: Arc::clone(&cell), connect, socket })?;
+        runtime.kick(shared, Flush::Now);
+        Ok(Self::from_accepted(cell, runtime.clone()))
+    }
+
+    fn cell(&self) -> &Arc<ConnectionCell> {
+        &self.guard.cell
+    }
+
+    /// The runtime of its driver.
+    pub fn runtime(&self) -> &R {
+        &self.guard.runtime
+    }
+
+    /// The index of its driver among the drivers of the endpoint.
+    pub fn processor(&self) -> usize {
+        self.cell().shared.index
+    }
+
+    /// Changes the shared state and notifies the driver.
+    fn submit(&self, change: impl FnOnce(&mut crate::cells::ConnectionState)) -> Result<(), Closed> {
+        self.submit_with(Flush::Now, change)
+    }
+
+    /// As [`submit`](Self::submit). With [`Flush::Cork`], data may wait for more before it is sent.
+    fn submit_with(&self, flush: Flush, change: impl FnOnce(&mut crate::cells::ConnectionState)) -> Result<(), Closed> {
+        if self.cell().submit(change)? {
+            self.runtime().kick(&self.cell().shared, flush);
+        }
+        Ok(())
+    }
+
+    /// Requests more received data if `needed`, because a queue has space.
+    fn refill(&self, needed: bool) {
+        if needed {
+            // An error means that the connection is closed: everything is delivered.
+            let _ended = self.submit(|state| state.requests.wants_delivery = true);
+        }
+    }
+
+    /// Ready when the handshake is complete.
+    pub fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), Closed>> {
+        let mut state = self.cell().lock();
+        if let Some(closed) = &state.closed {
+            return Poll::Ready(Err(closed.clone()));
+        }
+        if state.connected {
+            return Poll::Ready(Ok(()));
+        }
+        state.add_waker(Interest::Connected, waker);
+        Poll::Pending
+    }
+
+    /// Ready when the connection is closed.
+    pub fn poll_closed(&self, waker: &Waker) -> Poll<Closed> {
+        let mut state = self.cell().lock();
+        if let Some(closed) = &state.closed {
+            return Poll::Ready(closed.clone());
+        }
+        state.add_waker(Interest::Closed, waker);
+        Poll::Pending
+    }
+
+    /// The reason why the connection is closed, if it is.
+    pub fn closed(&self) -> Option<Closed> {
+        self.cell().lock().closed.clone()
+    }
+
+    /// Closes the connection. The peer's application gets `code` and `reason`. Data that the peer
+    /// has not acknowledged may be lost. Repeated calls have no effect.
+    pub fn close(&self, code: u64, reason: &str) {
+        close(self.cell(), self.runtime(), code, reason);
+    }
+
+    // ── Streams ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Requests a new stream. Poll the result until the stream is open.
+    pub fn open(&self, dir: Dir) -> PendingOpen<R> {
+        PendingOpen { connection: self.clone(), dir, reply: None }
+    }
+
+    /// The next bidirectional stream of the peer.
+    pub fn poll_accept_bi(&self, waker: &Waker) -> Poll<Result<BidiStream<R>, AcceptStreamError>> {
+        let polled = {
+            let mut state = self.cell().lock();
+            match (state.take_accepted(Dir::Bi), &state.closed) {
+                (Some(taken), _) => Poll::Ready(Ok(taken)),
+                (None, Some(closed)) => Poll::Ready(Err(AcceptStreamError::ConnectionClosed(closed.clone()))),
+                (None, None) => {
+                    state.add_waker(Interest::AcceptBi, waker);
+                    Poll::Pending
+                }
+            }
+        };
+        polled.map_ok(|(cells, refill)| {
+            self.refill(refill);
+            self.bi(cells)
+        })
+    }
+
+    /// The next unidirectional stream of the peer. The first call decides that the peer's
+    /// unidirectional streams are accepted as streams and not as messages.
+    pub fn poll_accept_uni(&self, waker: &Waker) -> Poll<Result<RecvHandle<R>, AcceptStreamError>> {
+        if let Err(closed) = self.decide(MessageMode::Streams) {
+            return Poll::Ready(
+                Err(closed.map_or(AcceptStreamError::MessageMode, AcceptStreamError::ConnectionClosed)),
+            );
+        }
+        let polled = {
+            let mut state = self.cell().lock();
+            match (state.take_accepted(Dir::Uni), &state.closed) {
+                (Some(taken), _) => Poll::Ready(Ok(taken)),
+                (None, Some(closed)) => Poll::Ready(Err(AcceptStreamError::ConnectionClosed(closed.clone()))),
+                (None, None) => {
+                    state.add_waker(Interest::AcceptUni, waker);
+                    Poll::Pending
+                }
+            }
+        };
+        polled.map_ok(|(cells, refill)| {
+            self.refill(refill);
+            let recv = cells.recv.expect("a stream of the peer can be read");
+            RecvHandle::new(recv, self.clone())
+        })
+    }
+
+    /// Sets the use of the peer's unidirectional streams, unless it is set.
+    ///
+    /// # Errors
+    /// If it is set to the other use.
+    fn decide(&self, wanted: MessageMode) -> Result<(), Option<Closed>> {
+        let mode = self.cell().lock().mode;
+        if mode == MessageMode::Undecided {
+            // On a closed connection the mode stays undecided, and both calls work.
+            let _ended = self.submit(|state| {
+                state.requests.wants_delivery = true;
+                if state.mode == MessageMode::Undecided {
+                    state.mode = wanted;
+                }
+            });
+        }
+        let state = self.cell().lock();
+        match state.mode {
+            MessageMode::Undecided => Ok(()),
+            mode if mode == wanted => Ok(()),
+            _ => Err(state.closed.clone()),
+        }
+    }
+
+    fn bi(&self, cells: StreamCells) -> (SendHandle<R>, RecvHandle<R>) {
+        let send = SendHandle::new(cells.send.expect("a bidirectional stream can be written"), self.clone());
+        let recv = RecvHandle::new(cells.recv.expect("a bidirectional stream can be read"), self.clone());
+        (send, recv)
+    }
+
+    // ── Datagrams ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Sends a datagram (RFC 9221). Datagrams may be lost or reordered and are not retransmitted.
+    ///
+    /// # Errors
+    /// If the peer does not accept datagrams, it is too large, the queue is full, or the connection
+    /// is closed.
+    pub fn send_datagram(&self, data: Bytes) -> Result<(), DatagramError> {
+        let mut result = Ok(());
+        let submitted = self.submit(|state| {
+            let cost = data.len() + DATAGRAM_OVERHEAD;
+            result = match state.datagram_len_max {
+                None => Err(DatagramError::Unsupported),
+                Some(len_max) if data.len() > len_max => Err(DatagramError::TooLarge { len_max }),
+                Some(_) if state.datagrams_out_bytes + cost > DATAGRAMS_OUT_BYTES_MAX => Err(DatagramError::QueueFull),
+                Some(_) => {
+                    state.datagrams_out_bytes += cost;
+                    state.requests.datagrams.push_back(data);
+                    Ok(())
+                }
+            };
+        });
+        submitted.map_err(DatagramError::ConnectionClosed)?;
+        result
+    }
+
+    /// The next received datagram.
+    pub fn poll_recv_datagram(&self, waker: &Waker) -> Poll<Result<Bytes, Closed>> {
+        let (datagram, refill) = {
+            let mut state = self.cell().lock();
+            match (state.take_datagram(), &state.closed) {
+                (Some(taken), _) => taken,
+                (None, Some(closed)) => return Poll::Ready(Err(closed.clone())),
+                (None, None) => {
+                    state.add_waker(Interest::Datagram, waker);
+                    return Poll::Pending;
+                }
+            }
+        };
+        self.refill(refill);
+        Poll::Ready(Ok(datagram))
+    }
+
+    /// The current maximum length of a datagram. `None` if the peer does not accept datagrams.
+    pub fn datagram_len_max(&self) -> Option<usize> {
+        self.cell().lock().datagram_len_max
+    }
+
+    // ── Messages ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Queues a message to be sent. When ready, `message` has been taken; otherwise the queue is
+    /// full.
+    pub fn poll_send_message(&self, message: &mut Option<Bytes>, waker: &Waker) -> Poll<Result<(), MessageError>> {
+        self.poll_send_message_as(message, &Class::default(), waker)
+    }
+
+    /// As [`poll_send_message`](Self::poll_send_message), with the class of service of its stream.
+    /// Messages of a higher priority leave first, also if they are queued later, and have queue
+    /// space of their own.
+    pub fn poll_send_message_as(
+        &self,
+        message: &mut Option<Bytes>,
+        class: &Class,
+        waker: &Waker,
+    ) -> Poll<Result<(), MessageError>> {
+        let Some(taken) = message.take() else { return Poll::Ready(Ok(())) };
+        let len_max = self.cell().shared.limits.message_len_max;
+        if taken.len() > len_max {
+            return Poll::Ready(Err(MessageError::TooLong { len_max }));
+        }
+        let mut left = Some(OutgoingMessage { bytes: taken, class: class.clone() });
+        let submitted = self.submit(|state| {
+            state.messages_out.put(&mut left);
+            if left.is_some() {
+                state.add_waker(Interest::MessageRoom, waker);
+            }
+        });
+        if let Err(closed) = submitted {
+            return Poll::Ready(Err(MessageError::ConnectionClosed(closed)));
+        }
+        *message = left.map(|message| message.bytes);
+        if message.is_some() { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+
+    /// Ready when the peer has acknowledged or refused every message queued so far.
+    pub fn poll_messages_flushed(&self, waker: &Waker) -> Poll<Result<(), Closed>> {
+        let mut state = self.cell().lock();
+        if state.messages_out.is_empty() && state.messages_in_flight == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(closed) = &state.closed {
+            return Poll::Ready(Err(closed.clone()));
+        }
+        state.add_waker(Interest::MessagesFlushed, waker);
+        Poll::Pending
+    }
+
+    /// The next complete message. The first call decides that the peer's unidirectional streams are
+    /// messages.
+    pub fn poll_recv_message(&self, waker: &Waker) -> Poll<Result<Bytes, MessageError>> {
+        if let Err(closed) = self.decide(MessageMode::Messages) {
+            return Poll::Ready(Err(closed.map_or(MessageError::StreamMode, MessageError::ConnectionClosed)));
+        }
+        let (message, refill) = {
+            let mut state = self.cell().lock();
+            match (state.take_message(), &state.closed) {
+                (Some(taken), _) => taken,
+                (None, Some(closed)) => {
+                    let closed = closed.clone();
+                    let message = state.take_message_after_close(self.cell().shared.limits.message_len_max);
+                    return Poll::Ready(message.ok_or(MessageError::ConnectionClosed(closed)));
+                }
+                (None, None) => {
+                    state.add_waker(Interest::Message, waker);
+                    return Poll::Pending;
+                }
+            }
+        };
+        self.refill(refill);
+        Poll::Ready(Ok(message))
+    }
+
+    // ── Classes of service ───────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Sets the priority among the connections of the driver. The driver serves connections of a
+    /// higher priority first and those of equal priority in turn. At least one visit in nine goes
+    /// to a lower priority. The default is 0.
+    ///
+    /// # Errors
+    /// If the connection is closed.
+    pub fn set_priority(&self, priority: i32) -> Result<(), Closed> {
+        self.submit(|state| state.requests.priority = Some(priority))
+    }
+
+    /// Sets or removes the rate limit for new data of all streams and messages together.
+    /// Retransmissions and datagrams do not count.
+    ///
+    /// # Errors
+    /// If the connection is closed.
+    pub fn set_rate(&self, limit: Option<RateLimit>) -> Result<(), Closed> {
+        self.submit(|state| state.rate = Some(limit))
+    }
+
+    // ── Paths ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Wants another path: from the socket of place `socket` among those the engine was started
+    /// with, to `remote`. Nothing waits for it: the connection opens it once the handshake is
+    /// confirmed, if the peer takes it, and asks until it answers. What has become of it stands in
+    /// [`Stats::paths`].
+    ///
+    /// # Errors
+    /// If there is no such socket, too many path requests wait, or the connection is closed.
+    pub fn open_path(&self, socket: usize, remote: SocketAddr, is_backup: bool) -> Result<(), Closed> {
+        if socket >= self.runtime().local_addrs().len() {
+            return Err(Closed::NoSocket);
+        }
+        let socket = u16::try_from(socket).map_err(|_| Closed::NoSocket)?;
+        let addresses = Addresses { socket, ..Addresses::of(remote) };
+        self.submit_path_request(PathRequest::Open { addresses, is_backup })
+    }
+
+    /// Abandons a path with the error `code` (multipath draft-21, section 4.2.1). The last path is
+    /// not abandoned.
+    ///
+    /// # Errors
+    /// If too many path requests wait, or the connection is closed.
+    pub fn abandon_path(&self, path: PathId, code: u64) -> Result<(), Closed> {
+        self.submit_path_request(PathRequest::Abandon { path, code })
+    }
+
+    /// Sets whether both sides use a path only if no other path works.
+    ///
+    /// # Errors
+    /// If too many path requests wait, or the connection is closed.
+    pub fn set_path_backup(&self, path: PathId, is_backup: bool) -> Result<(), Closed> {
+        self.submit_path_request(PathRequest::SetBackup { path, is_backup })
+    }
+
+    fn submit_path_request(&self, request: PathRequest) -> Result<(), Closed> {
+        let mut is_taken = true;
+        self.submit(|state| {
+            is_taken = state.requests.paths.len() < PATH_REQUESTS_MAX;
+            if is_taken {
+                state.requests.paths.push(request);
+            }
+        })?;
+        if is_taken { Ok(()) } else { Err(Closed::TooMany) }
+    }
+
+    // ── Queries ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// The current statistics, or the final ones of a closed connection. `None` if the connection
+    /// was never begun. Waits for the driver.
+    pub fn stats(&self) -> Option<Stats> {
+        let (reply, answer) = reply_channel();
+        let query = Query::Stats(answer);
+        match self.submit(|state| state.requests.queries.push(query)) {
+            Ok(()) => self.runtime().block_on(None, |waker| reply.poll(waker)).flatten(),
+            Err(_) => self.cell().lock().last_stats(),
+        }
+    }
+
+    /// Exports keying material that only the two endpoints can compute (RFC 8446, section 7.5).
+    /// Waits for the driver.
+    ///
+    /// # Errors
+    /// If the handshake is not complete, or the connection is closed.
+    pub fn export_keying_material(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), ExportError> {
+        let (reply, answer) = reply_channel();
+        let query = Query::Export { label: label.to_vec(), context: context.to_vec(), len: out.len(), answer };
+        self.submit(|state| state.requests.queries.push(query)).map_err(|_| ExportError)?;
+        let material = self.runtime().block_on(None, |waker| reply.poll(waker)).ok_or(ExportError)??;
+        out.copy_from_slice(&material);
+        Ok(())
+    }
+
+    /// The peer's certificate chain or raw public key, leaf first, as authenticated by TLS. Empty
+    /// if the peer presented none, and before the handshake is complete.
+    pub fn peer_identity(&self) -> Vec<Vec<u8>> {
+        self.cell().lock().identity.to_vec()
+    }
+
+    /// The local address. If the socket is bound to the wildcard address, this is the wildcard
+    /// address until a packet has been received.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.cell().place.get().map_or_else(|| self.runtime().local_addrs()[0], |place| place.local)
+    }
+
+    /// The peer's address.
+    pub fn remote_addr(&self) -> SocketAddr {
+        self.cell().remote
+    }
+
+    /// Whether this side is the client or the server.
+    pub fn side(&self) -> Side {
+        self.cell().side
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for ConnectionHandle<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectionHandle").field("side", &self.side()).field("remote", &self.remote_addr()).finish()
+    }
+}
+
+/// A request for a new stream. Dropping it cancels the request.
+pub struct PendingOpen<R: Runtime> {
+    connection: ConnectionHandle<R>,
+    dir: Dir,
+    reply: Option<OpenReplyReceiver>,
+}
+
+impl<R: Runtime> std::fmt::Debug for PendingOpen<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PendingOpen").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl<R: Runtime> PendingOpen<R> {
+    /// Ready when the peer's limit permits the stream and it is open. Bidirectional streams have a
+    /// receiving side. A call after that requests another stream.
+    pub fn poll(&mut self, waker: &Waker) -> Poll<Result<OpenedStream<R>, OpenError>> {
+        if self.reply.is_none()
+            && let Err(error) = self.begin()
+        {
+            return Poll::Ready(Err(error));
+        }
+        let Some(reply) = &self.reply else { return Poll::Pending };
+        match reply.poll(waker) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(result) => {
+                self.reply = None;
+                Poll::Ready(result.map(|cells| self.handles(cells)))
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), OpenError> {
+        let (reply, answer) = reply_channel();
+        let request = OpenRequest { dir: self.dir, answer };
+        let mut accepted = false;
+        let submitted = self.connection.submit(|state| {
+            if state.opens_waiting < OPENS_WAITING_MAX {
+                state.opens_waiting += 1;
+                state.requests.opens.push(request);
+                accepted = true;
+            }
+        });
+        submitted.map_err(OpenError::ConnectionClosed)?;
+        if !accepted {
+            return Err(OpenError::TooManyWaiting);
+        }
+        self.reply = Some(reply);
+        Ok(())
+    }
+
+    fn handles(&self, cells: StreamCells) -> (SendHandle<R>, Option<RecvHandle<R>>) {
+        let send = SendHandle::new(cells.send.expect("a stream of ours can be written"), self.connection.clone());
+        (send, cells.recv.map(|recv| RecvHandle::new(recv, self.connection.clone())))
+    }
+}
+
+impl<R: Runtime> Drop for PendingOpen<R> {
+    fn drop(&mut self) {
+        // If the stream was opened meanwhile, dropping its handles ends it.
+        if let Some(Ok(cells)) = self.reply.take().and_then(|reply| reply.cancel()) {
+            drop(self.handles(cells));
+        }
+    }
+}
+
+impl crate::cells::ConnectionState {
+    /// The next complete message among the accepted streams of a closed connection. This is for
+    /// messages that were received before the first call decided that streams are messages.
+    /// Messages longer than `len_max` are dropped, as on an open connection.
+    fn take_message_after_close(&mut self, len_max: usize) -> Option<Bytes> {
+        while let Some(cells) = self.accepted[Dir::Uni.index()].pop_front() {
+            let Some(strips) = cells.recv.and_then(|recv| recv.take_whole()) else { continue };
+            let len = strips.iter().map(StridedBytes::len).sum();
+            if len <= len_max {
+                return Some(join(strips.iter(), len));
+            }
+            tracing::debug!(len, len_max, "dropped a message that is too long");
+        }
+        None
+    }
+}

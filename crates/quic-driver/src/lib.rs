@@ -1,0 +1,51 @@
+//! QUIC for the driver: an implementation of [`driver::Protocol`], and the handles through which
+//! applications use QUIC connections.
+//!
+//! ```text
+//!   handles ── cells ──▶ Connection: streams, messages, datagrams, requests ──▶ quic::Connection
+//!                        Quic: routes, accepts, connects, replies           ──▶ quic::Endpoint
+//! ```
+//!
+//! The crate is sans-IO, like the driver. The owner of the drivers implements [`Runtime`], which
+//! lets handles wake a driver and wait for it: `litz-engine` on threads, a simulator in virtual
+//! time.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`quic_protocol`] | [`Quic`], the protocol. Start here |
+//! | [`connection`] | [`Connection`]: a QUIC connection together with the state of its handles |
+//! | [`handle`] | the handles of connections and streams |
+//! | `cells` | the state that handles and the driver share, behind short locks |
+//! | `delivery` | received streams and datagrams, passed from the connection to the cells |
+//! | `messages` | messages, each on a unidirectional stream of its own |
+//! | [`detached`] | a receive half that runs on another processor |
+//! | `detached_state` | the state that a connection keeps while its receive half is detached |
+//! | [`leases`] | keys leased to workers, which open packets where they are received |
+//! | [`packets`] | [`Packets`]: how packets are represented, as bytes or as lengths |
+//! | [`routing`] | connection IDs, read without keys |
+//! | [`error`] | the errors of the handles |
+#![forbid(unsafe_code)]
+
+mod cells;
+pub mod connection;
+mod delivery;
+pub mod detached;
+mod detached_state;
+pub mod error;
+pub mod handle;
+pub mod leases;
+mod messages;
+pub mod packets;
+pub mod quic_protocol;
+pub mod routing;
+
+pub use cells::ConnectionCell;
+pub use connection::Connection;
+pub use handle::{BidiStream, ConnectionHandle, OpenedStream, PendingOpen, RecvHandle, Runtime, SendHandle};
+pub use packets::{ByteDatagrams, DatagramBuffer, Datagrams, Packets, SealedDatagrams};
+pub use quic_protocol::{Connect, Limits, Quic, QuicApplication, QuicShared};
+
+/// Received chunks shorter than this are copied out of their receive buffer before they wait for
+/// the application. An application that does not read would otherwise keep whole buffers alive.
+/// With this bound, an inbox pins at most four times the bytes that it holds.
+pub const COMPACT_BELOW: usize = driver::INTERACTIVE_MAX;

@@ -1,0 +1,115 @@
+//! Bulk data: packet runs, full packets of one stream planned as one entry.
+
+use recovery::SendStamp;
+use units::Instant;
+use wire::quic::Space;
+use wire::quic::frame::stream_header_len;
+
+use super::SendHalf;
+use crate::exchange::Exchange;
+use crate::plan::{PLAN_BYTES_MAX, PacketRun, Plan, Planned};
+use crate::send::sent_log::{Content, Run};
+use crate::session::TAG_LEN;
+use crate::spaces::DATA;
+
+impl SendHalf {
+    /// True if the next packets may hold stream data only: no acknowledgement, control frame or
+    /// probe is due.
+    pub(super) fn is_bulk_due(&self, at: usize, ack_pending: bool) -> bool {
+        self.handshake_complete
+            && !ack_pending
+            && self.spaces[DATA + at].probes_due == 0
+            && !self.paths[at].validation.has_due()
+            && !self.has_control_due()
+    }
+
+    /// True if all data to send belong to one stream, are too few for `packets` full packets, and
+    /// do not end it.
+    pub(crate) fn has_only_a_tail(&mut self, ack_pending: bool, packets: usize) -> bool {
+        let size = self.paths[0].datagram_size;
+        let full = (packets.min(PLAN_BYTES_MAX / size) * size) as u64;
+        // With several paths the scheduler decides which data wait.
+        self.paths.len() == 1
+            && self.is_bulk_due(0, ack_pending)
+            && self.streams.only_ready_len().is_some_and(|len| len < full)
+    }
+
+    /// Bytes that the application wants sent before all others: datagrams and the most urgent
+    /// streams, none of them background.
+    pub(crate) fn urgent_bytes(&self) -> u64 {
+        self.datagram_bytes + self.streams.urgent_bytes()
+    }
+
+    /// Plans a run of at most `packets` full packets of the next stream. Returns the number
+    /// planned, zero if the stream does not fill a packet.
+    #[expect(clippy::too_many_arguments, reason = "one row's context; a struct would only rename them")]
+    pub(super) fn plan_packet_run(
+        &mut self,
+        now: Instant,
+        at: usize,
+        packets: u32,
+        number_len: usize,
+        fixed_bit: bool,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) -> u32 {
+        let Some((id, limit)) = self.streams.next_ready() else { return 0 };
+        let Some(due) = self.streams.peek_bulk(id, limit) else { return 0 };
+        self.maybe_skip_number(at, plan);
+        // The segment size of this plan: less than the path's datagram size for an unvalidated
+        // address.
+        let (size, dcid) = (plan.segment_size, self.paths[at].remote_id);
+        let header_len = stream_header_len(id, due.start, 0, true);
+        let stride = (size - TAG_LEN - (1 + dcid.len() + number_len) - header_len) as u64;
+        // Larger offsets take more bytes; a run ends where the frame header grows.
+        let is_uniform = |count: u64| stream_header_len(id, due.start + (count - 1) * stride, 0, true) == header_len;
+        let mut count = u64::from(packets).min((due.end - due.start) / stride);
+        while count > 0 && !is_uniform(count) {
+            count -= 1;
+        }
+        if count == 0 {
+            return 0;
+        }
+        let range = self.streams.take_bulk(id, limit, count * stride);
+        let pieces_from = plan.pieces.len() as u32;
+        self.streams.get(id).expect("a ready stream exists").buffer.add_to_plan(range.clone(), plan);
+        let (number, count) = (self.spaces[DATA + at].next_number, count as u32);
+        plan.items.push(Planned::Run(PacketRun {
+            number,
+            count,
+            number_len: number_len as u8,
+            key_phase: self.key_phase % 2 == 1,
+            fixed_bit,
+            dcid,
+            id,
+            offset: range.start,
+            stride: stride as u32,
+            pieces_from,
+            pieces_to: plan.pieces.len() as u32,
+        }));
+        plan.packet_count += count as usize;
+        plan.datagram_count += count as usize;
+        plan.size_bytes += count as usize * size;
+        plan.note_numbers(Space::Data, number, number + u64::from(count) - 1);
+        self.spaces[DATA + at].next_number += u64::from(count);
+        self.paths[at].ack_only_count = 0;
+        let content = Content::Stream { id, offset: range.start, stride: stride as u32 };
+        let size = size as u16;
+        self.log_run(
+            at,
+            Space::Data,
+            Run {
+                first: number,
+                count,
+                size,
+                eliciting: true,
+                sent_at: now,
+                stamp: SendStamp::default(),
+                moved: false,
+                content,
+            },
+            exchange,
+        );
+        count
+    }
+}

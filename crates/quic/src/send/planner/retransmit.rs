@@ -1,0 +1,142 @@
+//! Stream data that were sent before and are bound to a given path: copies of data that another
+//! path carries, at the scheduler's request, and data that this path lost, if the policy keeps
+//! retransmissions on it.
+
+use units::Instant;
+use wire::quic::Space;
+use wire::quic::frame::{emit_stream_header, stream_header_len};
+
+use super::SendHalf;
+use crate::exchange::Exchange;
+use crate::plan::{PLAN_BYTES_MAX, Plan};
+use crate::send::draft::Draft;
+use crate::send::frames::SentFrame;
+use crate::send::path::SentRange;
+use crate::send::sent_log::RUNS_MAX;
+use crate::send::streams::DeliveryState;
+use crate::spaces::DATA;
+
+/// Why data are sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// A copy requested by the scheduler. Its loss is not repaired; the loss of the original is.
+    Copy,
+    /// A retransmission of data lost on this path.
+    Resend,
+}
+
+impl SendHalf {
+    /// Sends what waits in one of the path's queues, as far as its window allows.
+    pub(super) fn plan_retransmissions(
+        &mut self,
+        now: Instant,
+        at: usize,
+        reason: Reason,
+        datagrams_max: usize,
+        plan: &mut Plan,
+        exchange: &mut Exchange,
+    ) {
+        let size = self.paths[at].datagram_size;
+        let mut bytes_left = self.data_budget(now, at, size, true);
+        let number_len = self.number_len(at, Space::Data, datagrams_max as u64);
+        let fixed_bit = self.fixed_bit(at, Space::Data);
+        plan.segment_size = size;
+        let limit = datagrams_max.min(PLAN_BYTES_MAX / size).max(1);
+        while plan.datagram_count < limit
+            && bytes_left >= size as u64
+            && self.spaces[DATA + at].log.run_count() < RUNS_MAX
+        {
+            let fields = self.fields(at, Space::Data, number_len, &[], fixed_bit);
+            let Some(mut draft) = Draft::begin(plan, &fields, size) else { break };
+            let mut frames = Vec::new();
+            match reason {
+                Reason::Copy => self.fill_copies(at, &mut draft, plan, &mut frames),
+                Reason::Resend => self.fill_resends(at, &mut draft, plan, &mut frames),
+            }
+            if draft.body_len == 0 {
+                draft.abandon(plan);
+                break;
+            }
+            let (number, pieces_to) = (draft.number, plan.pieces.len());
+            let packet_size = draft.finish(plan, &fields, 0, pieces_to);
+            plan.size_bytes += packet_size;
+            plan.datagram_count += 1;
+            plan.note_numbers(Space::Data, number, number);
+            self.spaces[DATA + at].next_number += 1;
+            self.record(now, at, Space::Data, number, packet_size, true, true, &mut frames, exchange);
+            if reason == Reason::Copy {
+                self.spaces[DATA + at].log.mark_last_moved();
+            }
+            bytes_left -= packet_size as u64;
+            if packet_size < size {
+                break;
+            }
+        }
+        self.settle_plan(now, at, plan, exchange);
+    }
+
+    fn fill_copies(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
+        while let Some(SentRange { id, range, fin }) = self.paths[at].copies.pop_front() {
+            let Some(stream) = self.streams.get(id) else { continue };
+            // Bytes acknowledged meanwhile need no copy.
+            let range = range.start.max(stream.buffer.floor())..range.end;
+            if range.start > range.end || (range.is_empty() && !fin) || stream.is_reset() {
+                continue;
+            }
+            if !self.streams.allows(id, self.paths[at].id) {
+                continue;
+            }
+            let header_len = stream_header_len(id, range.start, draft.room, false);
+            let len = (range.end - range.start).min(draft.room.saturating_sub(header_len) as u64);
+            if header_len > draft.room || (len == 0 && !range.is_empty()) {
+                self.paths[at].copies.push_front(SentRange { id, range, fin });
+                return;
+            }
+            let part = range.start..range.start + len;
+            let is_whole = part.end == range.end;
+            draft.put_head(plan, |out| emit_stream_header(id, part.start, len as usize, fin && is_whole, false, out));
+            if len > 0 {
+                stream.buffer.add_to_plan(part.clone(), plan);
+                draft.add_payload(len as usize);
+            }
+            draft.eliciting = true;
+            frames.push(SentFrame::Stream { id, range: part.clone(), fin: fin && is_whole });
+            if !is_whole {
+                self.paths[at].copies.push_front(SentRange { id, range: part.end..range.end, fin });
+                return;
+            }
+        }
+    }
+
+    fn fill_resends(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
+        while let Some(SentRange { id, range, fin }) = self.paths[at].resends.pop_front() {
+            let Some(stream) = self.streams.get(id).filter(|stream| !stream.is_reset()) else { continue };
+            // Packets that arrived late may have acknowledged part of the range meanwhile.
+            let fin = fin && stream.fin == DeliveryState::Sent;
+            let end = range.end;
+            let Some(missing) = stream.buffer.first_missing_in(range).or(fin.then_some(end..end)) else { continue };
+            if !self.streams.allows(id, self.paths[at].id) {
+                self.streams.on_lost(id, missing.start..end, fin);
+                continue;
+            }
+            let header_len = stream_header_len(id, missing.start, draft.room, false);
+            let len = (missing.end - missing.start).min(draft.room.saturating_sub(header_len) as u64);
+            if header_len > draft.room || (len == 0 && !missing.is_empty()) {
+                return self.paths[at].resends.push_front(SentRange { id, range: missing.start..end, fin });
+            }
+            let part = missing.start..missing.start + len;
+            let is_whole = part.end == end;
+            draft.put_head(plan, |out| emit_stream_header(id, part.start, len as usize, fin && is_whole, false, out));
+            if len > 0 {
+                stream.buffer.add_to_plan(part.clone(), plan);
+                draft.add_payload(len as usize);
+            }
+            draft.eliciting = true;
+            self.paths[at].counts.bytes_resent += len;
+            frames.push(SentFrame::Stream { id, range: part.clone(), fin: fin && is_whole });
+            if !is_whole {
+                self.paths[at].resends.push_front(SentRange { id, range: part.end..end, fin });
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A client whose address changes in the ways that RFC 9000 allows, and a server that has not yet
+//! validated the new address (sections 8.2 and 9.3).
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use quic::Dir;
+use units::Duration;
+use wire::quic::{Frame, Space};
+
+use crate::support::hostile::{HOSTILE, HostilePair, payload};
+
+/// The new address: another port, as after a NAT rebinding.
+const MOVED: SocketAddr = SocketAddr::new(HOSTILE.ip(), 7777);
+
+/// Bytes that the server has sent to the new address.
+fn sent_to_new_address(pair: &HostilePair) -> u64 {
+    pair.victim_bytes.get(&MOVED).copied().unwrap_or(0)
+}
+
+/// Sends one 1-RTT packet from the new address; returns its size.
+fn send_from_new_address(pair: &mut HostilePair, body: &[u8]) -> u64 {
+    let packet = pair.hostile.packet(Space::Data, body);
+    pair.deliver_unpadded(&packet, MOVED);
+    packet.len() as u64
+}
+
+/// The challenges that the server has sent, each with the size of its datagram.
+fn challenges(pair: &HostilePair) -> Vec<([u8; 8], usize)> {
+    let mut challenges = Vec::new();
+    for packet in &pair.hostile.opened {
+        for frame in packet.frames() {
+            if let Frame::PathChallenge(data) = frame {
+                challenges.push((data, packet.datagram_len));
+            }
+        }
+    }
+    challenges
+}
+
+fn newest_challenge(pair: &HostilePair) -> Option<[u8; 8]> {
+    challenges(pair).last().map(|(data, _)| *data)
+}
+
+fn is_response(frame: &Frame<'_>) -> bool {
+    matches!(frame, Frame::PathResponse(_))
+}
+
+/// Gives the server a stream with `len` bytes to send.
+fn give_data_to_send(pair: &mut HostilePair, len: usize) {
+    let connection = pair.victim.connection(0);
+    let id = connection.open(Dir::Uni).expect("a stream is allowed");
+    connection.write(id, Bytes::from(vec![7; len])).expect("it has room");
+}
+
+#[test]
+fn an_acknowledged_response_does_not_end_the_validation_of_a_migrated_path() {
+    let mut pair = HostilePair::against_server();
+    pair.send_and_ack(&payload(&[Frame::Ping]));
+    // The client probes the new address first (section 9.1) and gets a response.
+    send_from_new_address(&mut pair, &payload(&[Frame::PathChallenge([5; 8]), Frame::Padding { len: 1150 }]));
+    pair.wait(Duration::from_millis(100));
+    assert!(pair.hostile.has_received(is_response), "the server responds");
+    assert_eq!(
+        pair.victim.connection(0).path_stats()[0].addresses.remote,
+        HOSTILE,
+        "a probing packet migrates nothing"
+    );
+    assert_eq!(newest_challenge(&pair), None);
+    // The packet that migrates the path acknowledges the response.
+    let mut body = pair.hostile.ack(Space::Data);
+    body.extend(payload(&[Frame::Ping]));
+    let mut received = send_from_new_address(&mut pair, &body);
+    assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, MOVED);
+    let challenge = newest_challenge(&pair).expect("the server validates the new address");
+    assert!(sent_to_new_address(&pair) <= 3 * received, "{} bytes for {received}", sent_to_new_address(&pair));
+    // Once the client has responded, the limit is lifted.
+    received +=
+        send_from_new_address(&mut pair, &payload(&[Frame::PathResponse(challenge), Frame::Padding { len: 1150 }]));
+    let before = sent_to_new_address(&pair);
+    give_data_to_send(&mut pair, 6_000);
+    pair.wait(Duration::from_millis(100));
+    assert!(sent_to_new_address(&pair) >= before + 6_000, "{} bytes for {received} in all", sent_to_new_address(&pair));
+    pair.assert_alive("a client that migrates");
+}
+
+#[test]
+fn a_challenge_to_a_new_address_is_repeated_whatever_is_acknowledged() {
+    let mut pair = HostilePair::against_server();
+    pair.send_and_ack(&payload(&[Frame::Ping]));
+    send_from_new_address(&mut pair, &payload(&[Frame::PathChallenge([5; 8]), Frame::Padding { len: 1150 }]));
+    let mut body = pair.hostile.ack(Space::Data);
+    body.extend(payload(&[Frame::Ping, Frame::Padding { len: 1100 }]));
+    send_from_new_address(&mut pair, &body);
+    // The first challenge is lost: no later frame responds to it.
+    let first = newest_challenge(&pair).expect("the server sends a challenge");
+    for _ in 0..3 {
+        let body = pair.hostile.ack(Space::Data);
+        send_from_new_address(&mut pair, &[body, payload(&[Frame::Ping, Frame::Padding { len: 1100 }])].concat());
+    }
+    pair.wait(Duration::from_millis(300));
+    assert_ne!(newest_challenge(&pair), Some(first), "each repetition has data of its own");
+}
+
+#[test]
+fn a_challenge_in_a_small_datagram_is_followed_by_one_in_a_full_one() {
+    // The datagram that migrates the path either leaves the server enough credit for a full
+    // datagram or does not.
+    for (padding, is_full) in [(0, false), (1100, true)] {
+        let mut pair = HostilePair::against_server();
+        pair.send_and_ack(&payload(&[Frame::Ping]));
+        send_from_new_address(&mut pair, &payload(&[Frame::Ping, Frame::Padding { len: padding }]));
+        let asked = challenges(&pair);
+        assert_eq!(asked.iter().map(|(_, len)| *len >= 1200).collect::<Vec<_>>(), [is_full], "{asked:?}");
+        let answer = |pair: &mut HostilePair, data| {
+            let body = [pair.hostile.ack(Space::Data), payload(&[Frame::PathResponse(data)])].concat();
+            send_from_new_address(pair, &body);
+        };
+        answer(&mut pair, asked[0].0);
+        pair.wait(Duration::from_millis(100));
+        // The response to the small challenge validates the address. It does not show that full
+        // datagrams arrive there (section 8.2.3).
+        let again = challenges(&pair).split_off(1);
+        assert_eq!(again.len(), usize::from(!is_full), "{again:?}");
+        assert!(again.iter().all(|(_, len)| *len >= 1200), "{again:?}");
+        // The server sends full challenges until it knows.
+        pair.wait(Duration::from_secs(2));
+        let again = challenges(&pair).split_off(1);
+        assert_eq!(again.len() > 1, !is_full, "{again:?}");
+        if let Some((data, _)) = again.last() {
+            answer(&mut pair, *data);
+        }
+        let count = challenges(&pair).len();
+        pair.wait(Duration::from_secs(5));
+        assert_eq!(challenges(&pair).len(), count, "the size is validated");
+        pair.assert_alive("a client that migrates");
+    }
+}
+
+#[test]
+fn a_new_address_gets_at_most_three_times_the_bytes_it_sent() {
+    // A bare packet of 29 bytes, one of an acknowledgement's size, and larger ones.
+    for (seed, sizes) in [[0; 8], [39; 8], [5, 40, 150, 0, 300, 20, 1100, 600]].iter().enumerate() {
+        let mut pair = HostilePair::against_server();
+        pair.send_and_ack(&payload(&[Frame::Ping]));
+        give_data_to_send(&mut pair, 200_000);
+        pair.send_and_ack(&payload(&[Frame::Ping]));
+        let mut received = 0;
+        for (index, size) in sizes.iter().enumerate() {
+            let what = format!("arm {seed}, packet {index}");
+            let body = [pair.hostile.ack(Space::Data), payload(&[Frame::Ping, Frame::Padding { len: *size }])].concat();
+            received += send_from_new_address(&mut pair, &body);
+            assert_eq!(pair.victim.connection(0).path_stats()[0].addresses.remote, MOVED, "{what}");
+            let sent = sent_to_new_address(&pair);
+            assert!(sent <= 3 * received, "{what}: {sent} bytes for {received}");
+            pair.wait(Duration::from_millis(20));
+            let sent = sent_to_new_address(&pair);
+            assert!(sent <= 3 * received, "{what}: {sent} bytes for {received} after a while");
+        }
+        assert!(
+            sent_to_new_address(&pair) > received,
+            "arm {seed}: the server sent {} bytes",
+            sent_to_new_address(&pair)
+        );
+        assert_eq!(pair.hostile.unopened, 0, "arm {seed}: every datagram holds complete packets");
+        pair.assert_alive("a client that migrates");
+    }
+}

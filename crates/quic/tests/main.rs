@@ -1,0 +1,13 @@
+//! Connections in pairs over model links, and against peers that a test drives frame by frame. A
+//! test that counts allocations of the whole process is a program of its own (`memory.rs`).
+
+mod bad_days;
+mod hostile;
+mod multipath;
+mod pair;
+mod random_operations;
+mod replay;
+mod support;
+mod tls;
+mod transfer;
+mod unsealed;

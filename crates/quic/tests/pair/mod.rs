@@ -1,0 +1,18 @@
+//! Two connections over model links, one subject per file. Every test that needs a fault proves by
+//! a counter that the fault occurred.
+
+mod amplification;
+mod classes;
+mod close;
+mod datagrams;
+mod determinism;
+mod emission;
+mod faults;
+mod flow_control;
+mod handshake;
+mod keys;
+mod leases;
+mod placements;
+mod streams;
+mod timers;
+mod version;

@@ -1,0 +1,91 @@
+//! Buffers that are filled, passed to a stream without a copy, and reused when the stream has
+//! released them.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+/// The buffers of one thread.
+///
+/// A stream holds a buffer until the peer has acknowledged it. Buffers are released in the order in
+/// which they were passed on, so only the oldest is checked. A reused buffer is not cleared,
+/// because its user tracks how much of it is filled.
+pub(crate) struct Buffers {
+    len: usize,
+    /// Buffers that streams hold, oldest first.
+    lent: VecDeque<Bytes>,
+}
+
+impl Buffers {
+    /// Buffers of `len` bytes; none yet.
+    pub(crate) fn new(len: usize) -> Self {
+        Self { len, lent: VecDeque::new() }
+    }
+
+    /// A buffer with unspecified content.
+    pub(crate) fn take(&mut self) -> BytesMut {
+        match self.lent.pop_front().map(Bytes::try_into_mut) {
+            Some(Ok(buffer)) => return buffer,
+            Some(Err(in_use)) => self.lent.push_front(in_use),
+            None => {}
+        }
+        BytesMut::zeroed(self.len)
+    }
+
+    /// The first `used` bytes of `buffer`, to pass to a stream.
+    ///
+    /// # Panics
+    /// If the buffer has fewer.
+    pub(crate) fn lend(&mut self, buffer: BytesMut, used: usize) -> Bytes {
+        let whole = buffer.freeze();
+        let front = whole.slice(..used);
+        if self.lent.len() < LENT_MAX {
+            self.lent.push_back(whole);
+        }
+        front
+    }
+}
+
+/// Buffers of one thread that are kept for reuse. A path with more bytes in flight allocates and
+/// frees the rest each time.
+const LENT_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_released_buffer_is_reused_in_full() {
+        let mut buffers = Buffers::new(1000);
+        let mut buffer = buffers.take();
+        buffer[..3].copy_from_slice(b"abc");
+        let (address, out) = (buffer.as_ptr(), buffers.lend(buffer, 3));
+        assert_eq!((out.as_ptr(), &out[..]), (address, &b"abc"[..]));
+        drop(out);
+        let again = buffers.take();
+        assert_eq!((again.as_ptr(), again.len()), (address, 1000));
+    }
+
+    #[test]
+    fn a_buffer_that_is_held_stays_as_it_is() {
+        let mut buffers = Buffers::new(4);
+        let mut buffer = buffers.take();
+        buffer.copy_from_slice(b"held");
+        let out = buffers.lend(buffer, 4);
+        let part = out.slice(1..2);
+        drop(out);
+        buffers.take().copy_from_slice(b"else");
+        assert_eq!(&part[..], b"e");
+    }
+
+    #[test]
+    fn buffers_that_are_remembered_are_bounded() {
+        let mut buffers = Buffers::new(1);
+        let mut out = Vec::new();
+        for _ in 0..2 * LENT_MAX {
+            let buffer = buffers.take();
+            out.push(buffers.lend(buffer, 1));
+        }
+        assert_eq!(buffers.lent.len(), LENT_MAX);
+    }
+}

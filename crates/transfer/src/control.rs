@@ -1,0 +1,219 @@
+//! The control stream: framing, and how a transfer ends.
+
+use std::io::{self, Read, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::error::TransferError;
+use super::link::{CancelToken, Link, SendStream};
+use super::message::{FRAME_LEN_MAX, Message, StopCode};
+use super::queue::{Popped, Queue};
+
+/// The writing half, shared by all threads of one side.
+pub(crate) struct ControlWriter {
+    /// `None` once finished.
+    stream: Mutex<Option<Box<dyn SendStream>>>,
+}
+
+/// Events for the coordinating thread of either side.
+pub(crate) enum Input {
+    /// From the peer.
+    Message(Message),
+    /// The peer's half of the control stream ended or failed; nothing more comes.
+    ControlEnded(TransferError),
+    /// The peer's data streams are done.
+    DataEnded,
+    /// A thread of this side has failed.
+    Fatal(TransferError),
+}
+
+impl ControlWriter {
+    pub(crate) fn new(stream: Box<dyn SendStream>) -> Self {
+        Self { stream: Mutex::new(Some(stream)) }
+    }
+
+    /// Sends one complete message. Blocks while flow control allows no more.
+    pub(crate) fn send(&self, message: &Message) -> Result<(), TransferError> {
+        let mut frame = Vec::new();
+        message.encode(&mut frame);
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        match stream.as_mut() {
+            Some(stream) => stream.write_all(&frame).and_then(|()| stream.flush()).map_err(TransferError::Connection),
+            None => Err(TransferError::Connection(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// Ends our half: the peer reads what was sent, then the end.
+    pub(crate) fn finish(&self) {
+        if let Some(stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // The connection may be closed already; then the end cannot be sent.
+            let _ = stream.finish();
+        }
+    }
+}
+
+/// Reads messages into `inbox` until the stream ends, one is malformed, or the inbox is closed;
+/// then closes the inbox.
+pub(crate) fn read_messages(mut reader: Box<dyn Read + Send>, inbox: &Queue<Input>) {
+    let ended = loop {
+        match read_message(&mut reader) {
+            Ok(Some(message)) => {
+                if !inbox.push(Input::Message(message)) {
+                    return;
+                }
+            }
+            Ok(None) => {
+                let ended = io::Error::new(io::ErrorKind::UnexpectedEof, "the other host ended the transfer");
+                break TransferError::Connection(ended);
+            }
+            Err(error) => break error,
+        }
+    };
+    inbox.push(Input::ControlEnded(ended));
+    inbox.close();
+}
+
+/// The next message; `None` at an end between two messages.
+pub(crate) fn read_message(reader: &mut dyn Read) -> Result<Option<Message>, TransferError> {
+    let mut length = [0; 4];
+    if !read_exact_or_end(reader, &mut length).map_err(TransferError::Connection)? {
+        return Ok(None);
+    }
+    let length = u32::from_be_bytes(length) as usize;
+    if length == 0 || length > FRAME_LEN_MAX {
+        return Err(TransferError::Protocol("a message of invalid length"));
+    }
+    let mut frame = vec![0; length];
+    reader.read_exact(&mut frame).map_err(TransferError::Connection)?;
+    Message::decode(&frame).map(Some).map_err(|malformed| TransferError::Protocol(malformed.0))
+}
+
+/// Fills `buffer`; false if the stream ended before its first byte.
+pub(crate) fn read_exact_or_end(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<bool> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) if filled == 0 => return Ok(false),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// The error that a Stop from the peer stands for.
+fn stopped(code: StopCode, reason: String) -> TransferError {
+    match code {
+        StopCode::Cancelled => TransferError::CancelledByPeer,
+        StopCode::Failed => TransferError::Peer(reason),
+    }
+}
+
+/// The peer's reason for ending the transfer, if it sent one: after `error` ended a data stream or
+/// a write, the control stream may still hold a Stop. Any other error is returned unchanged.
+pub(crate) fn prefer_peers_reason(error: TransferError, inbox: &Queue<Input>) -> TransferError {
+    if !matches!(error, TransferError::Connection(_)) {
+        return error;
+    }
+    loop {
+        match inbox.pop_timeout(GRACE) {
+            Popped::Item(Input::Message(Message::Stop { code, reason })) => return stopped(code, reason),
+            Popped::Item(Input::ControlEnded(TransferError::Connection(_))) | Popped::Timeout | Popped::Closed => {
+                return error;
+            }
+            Popped::Item(Input::ControlEnded(ended)) => return ended,
+            Popped::Item(_) => {}
+        }
+    }
+}
+
+/// Ends a transfer that failed with `error`: sends the reason unless the peer knows it, waits until
+/// the peer has read it, and closes the connection. The duration is bounded whatever the peer does.
+pub(crate) fn abandon(error: &TransferError, control: &ControlWriter, inbox: &Queue<Input>, link: &dyn Link) {
+    let code = match error {
+        // A silent peer may have a bad path. It gets no Stop, because a Stop means not to try
+        // again.
+        TransferError::Connection(_)
+        | TransferError::CancelledByPeer
+        | TransferError::Peer(_)
+        | TransferError::Silence => {
+            link.close("transfer ended");
+            return;
+        }
+        // The refusal itself was the last message, in one direction or the other.
+        TransferError::Refused(_) => {
+            control.finish();
+            wait_for_end(inbox, GRACE);
+            link.close("refused");
+            return;
+        }
+        TransferError::Cancelled => StopCode::Cancelled,
+        _ => StopCode::Failed,
+    };
+    let stop = Message::Stop { code, reason: error.to_string() };
+    std::thread::scope(|scope| {
+        // In a separate thread, because a peer that does not read would block the write for ever;
+        // closing the link ends it.
+        scope.spawn(|| {
+            if control.send(&stop).is_ok() {
+                control.finish();
+            }
+        });
+        wait_for_end(inbox, GRACE);
+        link.close("transfer ended");
+    });
+}
+
+/// Ends a completed transfer: both halves of the control stream finish, and the connection stays
+/// open.
+pub(crate) fn conclude(control: &ControlWriter, inbox: &Queue<Input>, link: &dyn Link) {
+    control.finish();
+    if !wait_for_end(inbox, GRACE) {
+        // A peer that does not finish would block the reading thread for ever.
+        link.close("transfer complete");
+    }
+}
+
+/// Waits until the peer's half of the control stream ends, at most `patience` after its last
+/// message. Returns false if it did not end.
+fn wait_for_end(inbox: &Queue<Input>, patience: Duration) -> bool {
+    for _ in 0..MESSAGES_AFTER_END_MAX {
+        match inbox.pop_timeout(patience) {
+            Popped::Item(Input::ControlEnded(_)) | Popped::Closed => return true,
+            Popped::Timeout => return false,
+            Popped::Item(_) => {}
+        }
+    }
+    false
+}
+
+/// The next event for the coordinating thread, or why it must stop. Returns `None` at intervals, so
+/// that the caller can check other conditions.
+pub(crate) fn next_input(inbox: &Queue<Input>, cancel: &CancelToken) -> Result<Option<Input>, TransferError> {
+    if cancel.is_cancelled() {
+        return Err(TransferError::Cancelled);
+    }
+    match inbox.pop_timeout(TICK) {
+        Popped::Item(Input::Message(Message::Stop { code, reason })) => Err(stopped(code, reason)),
+        Popped::Item(Input::ControlEnded(error)) => Err(error),
+        Popped::Item(Input::Fatal(error)) => Err(prefer_peers_reason(error, inbox)),
+        Popped::Item(input) => Ok(Some(input)),
+        Popped::Timeout => Ok(None),
+        Popped::Closed => Err(TransferError::Connection(io::ErrorKind::NotConnected.into())),
+    }
+}
+
+/// The maximum number of messages that wait for the coordinating thread.
+pub(crate) const INBOX_LEN: usize = 64;
+
+/// The interval at which a waiting coordinator checks for cancellation.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The maximum wait for the peer to read the end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The maximum number of messages that may be in flight when this side stops; a peer that sends
+/// more is not stopping.
+const MESSAGES_AFTER_END_MAX: usize = 10_000;

@@ -1,0 +1,288 @@
+//! Errors of single files, after which the transfer continues, and errors of the whole transfer.
+//! Every message says how to proceed.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use units::ByteSize;
+
+use super::manifest;
+use crate::Refusal;
+
+/// The reason why one file or directory did not arrive.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FileError {
+    /// The kind, which determines the message.
+    pub kind: FileErrorKind,
+    /// Details, possibly empty; at most [`DETAIL_LEN_MAX`] bytes, without control characters.
+    pub detail: String,
+}
+
+/// Kinds of [`FileError`]. The numbers are those on the wire, except for
+/// [`Special`](Self::Special), which is never sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum FileErrorKind {
+    /// The receiver has another file with that name.
+    Exists = 1,
+    /// A directory is where a file should go, or a file where a directory should.
+    Blocked = 2,
+    /// The receiver refuses the name.
+    Name = 3,
+    /// A component of the target's path is a symbolic link.
+    SymbolicLink = 4,
+    /// One of the two hosts denies access.
+    Permission = 5,
+    /// The receiver's disk is full, or the file exceeds a limit of its file system.
+    NoSpace = 6,
+    /// The source was removed after it was listed.
+    Vanished = 7,
+    /// The source changed after its transfer began.
+    SourceChanged = 8,
+    /// Received bytes do not match their hash.
+    Damaged = 9,
+    /// Another transfer is writing the same file.
+    Busy = 10,
+    /// The receiver's file system failed.
+    Target = 11,
+    /// The sender's file system failed.
+    Source = 12,
+    /// Neither a file nor a directory. Reported on the sending side only: no message carries it.
+    Special = 13,
+}
+
+/// The reason why a transfer did not complete.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The receiver refused this sender.
+    Refused(Refusal),
+    /// The receiver did not prove that it knows the ticket's secret.
+    ReceiverUnproven,
+    /// The connection was lost.
+    Connection(io::Error),
+    /// The peer violated the protocol; holds the violation.
+    Protocol(&'static str),
+    /// The peer uses another version of the protocol.
+    Version(u16),
+    /// The peer sent nothing in time, before it was authenticated.
+    Silence,
+    /// The transfer was cancelled on this side.
+    Cancelled,
+    /// The transfer was cancelled on the peer's side.
+    CancelledByPeer,
+    /// The peer ended the transfer permanently; holds its message.
+    Peer(String),
+    /// Nothing is left to send.
+    NothingToSend,
+    /// A path to send cannot be used.
+    Path(PathBuf, io::Error),
+    /// A path to send has a name that cannot be sent.
+    Name(PathBuf, super::names::NameError),
+    /// Two paths to send would arrive under this one name.
+    Duplicate(String),
+    /// More files than a transfer may have.
+    TooMany,
+    /// The sender announces this many bytes, and the receiver takes this many in one transfer.
+    TooLarge(u64, u64),
+    /// The target directory cannot be used.
+    Directory(PathBuf, io::Error),
+    /// The files are in place but the ticket could not be marked as spent.
+    State(String),
+    /// An option is out of range.
+    Option(&'static str),
+}
+
+impl FileError {
+    /// An error of this kind, with `detail` truncated and without control characters.
+    pub fn new(kind: FileErrorKind, detail: impl fmt::Display) -> Self {
+        Self { kind, detail: clean(&detail.to_string()) }
+    }
+
+    /// The error for a failed call on the receiver's file system.
+    pub(crate) fn target(error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                FileErrorKind::NoSpace
+            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => FileErrorKind::Permission,
+            io::ErrorKind::AlreadyExists => FileErrorKind::Exists,
+            io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => FileErrorKind::Blocked,
+            _ if is_loop(error) => FileErrorKind::SymbolicLink,
+            _ => FileErrorKind::Target,
+        };
+        Self::new(kind, format_args!("receiver: {error}"))
+    }
+
+    /// The error for a failed call on the sender's file system.
+    pub(crate) fn source(error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound => FileErrorKind::Vanished,
+            io::ErrorKind::PermissionDenied => FileErrorKind::Permission,
+            io::ErrorKind::IsADirectory => FileErrorKind::SourceChanged,
+            _ if is_loop(error) => FileErrorKind::SourceChanged,
+            _ => FileErrorKind::Source,
+        };
+        Self::new(kind, format_args!("sender: {error}"))
+    }
+}
+
+impl FileErrorKind {
+    pub(crate) const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// `None` for a number that this version does not know or never sends.
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Exists,
+            2 => Self::Blocked,
+            3 => Self::Name,
+            4 => Self::SymbolicLink,
+            5 => Self::Permission,
+            6 => Self::NoSpace,
+            7 => Self::Vanished,
+            8 => Self::SourceChanged,
+            9 => Self::Damaged,
+            10 => Self::Busy,
+            11 => Self::Target,
+            12 => Self::Source,
+            _ => return None,
+        })
+    }
+}
+
+impl TransferError {
+    /// The exit status of a command that ends with this error: 130 (as for an interrupt) if
+    /// cancelled, otherwise 2. A completed transfer has its status in
+    /// [`super::Summary::exit_code`].
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Cancelled => 130,
+            _ => 2,
+        }
+    }
+
+    /// Whether the same command, run again unchanged, can resume the transfer: after a network
+    /// failure or an interruption. Every other error would end the next attempt too, until the user
+    /// changes something.
+    #[must_use]
+    pub fn is_resumable(&self) -> bool {
+        matches!(self, Self::Connection(_) | Self::Cancelled | Self::CancelledByPeer | Self::Silence)
+    }
+}
+
+impl fmt::Display for FileErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exists => "the receiver has another file of that name: move it away or allow overwriting there",
+            Self::Blocked => "a directory is in the way of a file or a file in the way of a directory: move it away",
+            Self::Name => "the receiver refuses the name: rename the file",
+            Self::SymbolicLink => "a symbolic link lies on the way to the target: replace it by a directory",
+            Self::Permission => "permission denied",
+            Self::NoSpace => "no space left on the receiver: free some and send again",
+            Self::Vanished => "the file is gone since it was listed",
+            Self::SourceChanged => "the file changed while it was being sent: send it again when it rests",
+            Self::Damaged => "bytes arrived damaged and were discarded: send again, the rest is kept",
+            Self::Busy => "another transfer is writing the same file: wait for it to end",
+            Self::Target => "the receiver could not store the file",
+            Self::Source => "the sender could not read the file",
+            Self::Special => "skipped: neither a regular file nor a directory",
+        })
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.detail.is_empty() { self.kind.fmt(f) } else { write!(f, "{} ({})", self.kind, self.detail) }
+    }
+}
+
+impl std::error::Error for FileError {}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => write!(f, "{refusal}"),
+            Self::ReceiverUnproven => write!(
+                f,
+                "the receiver did not prove that it issued the ticket; nothing was sent: ask for a new ticket"
+            ),
+            Self::Connection(error) => {
+                write!(f, "the connection was lost ({error}): run the same command again to go on from here")
+            }
+            Self::Protocol(what) => {
+                write!(f, "the peer broke the protocol: {what}; use the same version of litz on both hosts")
+            }
+            Self::Version(version) => write!(
+                f,
+                "the peer speaks version {version} of the file protocol, we speak {}: use the same version of litz",
+                super::message::VERSION
+            ),
+            Self::Silence => write!(f, "the peer connected but said nothing"),
+            Self::Cancelled => write!(f, "cancelled: run the same command again to go on from here"),
+            Self::CancelledByPeer => {
+                write!(f, "cancelled on the other host: run the same command again to go on from here")
+            }
+            Self::Peer(reason) => write!(f, "the other host gave up: {reason}"),
+            Self::NothingToSend => write!(f, "there is nothing to send: name a file or a directory"),
+            Self::Path(path, error) => write!(f, "cannot send {}: {error}", path.display()),
+            Self::Name(path, error) => write!(f, "cannot send {}: {error}", path.display()),
+            Self::Duplicate(name) => {
+                write!(f, "two of the paths would both arrive as {name}: send them one after the other")
+            }
+            Self::TooMany => write!(
+                f,
+                "a transfer has at most {} files and directories: send the directories one by one, or an archive",
+                manifest::ENTRIES_MAX
+            ),
+            Self::TooLarge(bytes, bytes_max) => write!(
+                f,
+                "{} are to be sent, which is more than the {} that the receiver takes in one transfer",
+                ByteSize::from_bytes(*bytes),
+                ByteSize::from_bytes(*bytes_max)
+            ),
+            Self::Directory(path, error) => write!(f, "cannot receive into {}: {error}", path.display()),
+            Self::State(what) => {
+                write!(f, "the files are in place, but the ticket could not be marked as used: {what}")
+            }
+            Self::Option(what) => write!(f, "{what}"),
+        }
+    }
+}
+
+impl std::error::Error for TransferError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Connection(error) | Self::Path(_, error) | Self::Directory(_, error) => Some(error),
+            Self::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+}
+
+/// ELOOP: the error of opening a symbolic link when links are not followed.
+fn is_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+/// `text` without control characters, cut at [`DETAIL_LEN_MAX`] bytes: it may come from a peer and
+/// go to a terminal.
+pub(crate) fn clean(text: &str) -> String {
+    let mut cleaned = String::new();
+    for character in text.chars() {
+        let character = if character.is_control() { ' ' } else { character };
+        if cleaned.len() + character.len_utf8() > DETAIL_LEN_MAX {
+            break;
+        }
+        cleaned.push(character);
+    }
+    cleaned
+}
+
+/// The maximum length of free text from a peer, in bytes.
+pub const DETAIL_LEN_MAX: usize = 200;

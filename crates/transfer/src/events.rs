@@ -1,0 +1,124 @@
+//! The events of a running transfer, for progress bars, log lines and JSON, and its final summary.
+
+use serde::Serialize;
+
+use super::error::FileError;
+use super::names::RelativePath;
+use super::segment::FileHash;
+
+/// One event. As JSON: an object whose `event` names the variant in snake case.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TransferEvent<'a> {
+    /// Both ends are authenticated and the list of files is known. Once, first.
+    Started {
+        /// Regular files in the transfer.
+        files: u64,
+        /// Bytes in them.
+        bytes: u64,
+    },
+    /// The first byte of a file is about to be sent, or its place at the receiver is ready.
+    FileStarted {
+        /// Its name below the target directory.
+        path: &'a RelativePath,
+        /// Its length.
+        bytes: u64,
+        /// Of these, the bytes that the receiver holds already, which are not sent again.
+        bytes_resumed: u64,
+    },
+    /// The receiver hashes the data that an earlier attempt left.
+    Verifying {
+        /// Its name below the target directory.
+        path: &'a RelativePath,
+        /// Bytes hashed so far.
+        bytes_done: u64,
+        /// Bytes to hash.
+        bytes_total: u64,
+    },
+    /// At most once for each MiB and once for each file, at least; counts resumed bytes as done.
+    Progress {
+        /// Sent (or received) and verified bytes of all files.
+        bytes_done: u64,
+        /// As in `Started`. Not reached if files fail.
+        bytes_total: u64,
+    },
+    /// A file is complete, verified and in its place.
+    FileDone {
+        /// Its name below the target directory.
+        path: &'a RelativePath,
+        /// BLAKE3 of its content, as `b3sum` prints it.
+        hash: FileHash,
+    },
+    /// A file or directory will not arrive in this transfer.
+    FileFailed {
+        /// Its name below the target directory.
+        path: &'a RelativePath,
+        /// The reason and the remedy.
+        error: &'a FileError,
+    },
+    /// A requested path is not sent. Before `Started`.
+    Skipped {
+        /// As named or found on the sender's disk.
+        path: String,
+        /// Why.
+        error: &'a FileError,
+    },
+    /// The end, unless the transfer ended with an error. Once, last.
+    Finished {
+        /// As returned.
+        summary: &'a Summary,
+    },
+}
+
+/// A consumer of events. It is called from several threads and blocks the calling thread's part of
+/// the transfer.
+pub trait Events: Sync {
+    /// Handles one event.
+    fn event(&self, event: TransferEvent<'_>);
+}
+
+/// Ignores all events.
+impl Events for () {
+    fn event(&self, _event: TransferEvent<'_>) {}
+}
+
+/// The result of a completed transfer.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Summary {
+    /// Regular files in the list.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Files that are complete and in place, including those that were in place before.
+    pub files_done: u64,
+    /// Files and directories that failed.
+    pub failed: u64,
+    /// Entries on the sender's disk that were not sent: special files, symbolic links, unreadable
+    /// directories. Always 0 at the receiver.
+    pub skipped: u64,
+    /// File bytes sent in this transfer.
+    pub bytes_moved: u64,
+    /// File bytes that the receiver held from before.
+    pub bytes_resumed: u64,
+}
+
+impl Summary {
+    /// The exit status of a command whose transfer completed: 0 if everything is in place, 1 if
+    /// something failed or was skipped.
+    pub fn exit_code(&self) -> u8 {
+        u8::from(self.failed > 0 || self.skipped > 0)
+    }
+
+    /// Whether everything that was listed is in place.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.failed == 0
+    }
+}
+
+impl<F: Fn(TransferEvent<'_>) + Sync> Events for F {
+    fn event(&self, event: TransferEvent<'_>) {
+        self(event);
+    }
+}

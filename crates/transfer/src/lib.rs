@@ -1,0 +1,154 @@
+//! The file protocol: a tree of files over one authenticated connection, resumable, verified, in
+//! parallel segments.
+//!
+//! ```text
+//!   sender                                       receiver
+//!   Hello (proof) ─────────── control ─────────▶ decide: ticket or list of keys
+//!          ◀───────────────── control ────────── Accepted (proof back) | Refused
+//!   Entries… EntriesEnd ───── control ─────────▶ the names and sizes, checked
+//!          ◀───────────────── control ────────── Plan per file: the segments it holds already
+//!   segments ═══ unidirectional streams ═══════▶ write at offset, verify, journal
+//!   FileDone (root hash) ──── control ─────────▶ compare, sync, rename
+//!          ◀───────────────── control ────────── Result per entry
+//!   Finish ────────────────── control ─────────▶
+//!          ◀───────────────── control ────────── Bye
+//! ```
+//!
+//! Both ends authenticate before any file name is sent. The calls block and use a few threads a
+//! side. The formats are specified in `docs/spec/transfer.md` and `docs/spec/ticket.md`.
+//!
+//! # Sending a file
+//!
+//! The receiver issues a [`Ticket`], which a person carries to the sender. The ticket names the
+//! receiver's addresses and key and holds a secret; the secret itself is never sent ([`proof`]).
+//! [`TicketStore`] remembers issued tickets across restarts, so that an interrupted transfer can be
+//! resumed.
+//!
+//! ```
+//! use std::time::{Duration, SystemTime};
+//!
+//! use litz::identity::{KeyPair, client_config, server_config};
+//! use litz::{Endpoint, EndpointConfig, TransportConfig};
+//! use transfer::{ConnectionLink, Credential, Source, Ticket, TicketAddress, TicketAuthoriser, TicketStore};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let (outbox, inbox) = (folder.path().join("out"), folder.path().join("in"));
+//! # std::fs::create_dir(&outbox)?;
+//! # std::fs::create_dir(&inbox)?;
+//! # let file = outbox.join("file");
+//! # std::fs::write(&file, vec![7; 300_000])?;
+//! let config = EndpointConfig {
+//!     transport: transfer::transport(TransportConfig::default()),
+//!     ..EndpointConfig::loopback()
+//! };
+//!
+//! // The receiver.
+//! let receiver_key = KeyPair::generate()?;
+//! let server_tls = Some(server_config(&receiver_key)?);
+//! let server = Endpoint::bind(EndpointConfig { server_tls, ..config.clone() })?;
+//! let store = TicketStore::open(&folder.path().join("state"))?;
+//! let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+//! let issued = store.issue(now, &inbox, server.local_addr().port(), now + 3600)?;
+//! let ticket = Ticket {
+//!     addresses: vec![TicketAddress::Socket(server.local_addr())],
+//!     receiver: receiver_key.public().fingerprint(),
+//!     secret: issued.secret,
+//!     expires_unix: issued.expires_unix,
+//! };
+//! let text = ticket.to_text()?;
+//! # let inbox_after = inbox.clone();
+//! let receiving = std::thread::spawn(move || -> Result<transfer::Summary, String> {
+//!     let words = |error: &dyn std::fmt::Display| error.to_string();
+//!     let connection = server.accept().map_err(|error| words(&error))?;
+//!     let streams = connection.accept_bi().map_err(|error| words(&error))?;
+//!     let sender = transfer::peer_key(&connection).map_err(|error| words(&error))?;
+//!     let own = receiver_key.public().fingerprint();
+//!     let context = transfer::proof_context(&connection, sender, own).map_err(|error| words(&error))?;
+//!     let mut authoriser = TicketAuthoriser::new(store, inbox.clone(), now);
+//!     let (link, control) = (ConnectionLink::new(&connection), transfer::control(streams));
+//!     let options = transfer::ReceiveOptions::default();
+//!     transfer::receive::run(&link, control, &context, &inbox, &options, &mut authoriser, &())
+//!         .map_err(|error| words(&error))
+//! });
+//!
+//! // The sender, which was given the ticket's text.
+//! let ticket: Ticket = text.parse()?;
+//! let TicketAddress::Socket(address) = ticket.addresses[0] else { unreachable!("it names an address") };
+//! let sender_key = KeyPair::generate()?;
+//! let client = Endpoint::bind(config)?;
+//! let tls = client_config(&sender_key, &[ticket.receiver])?;
+//! let connection = client.connect(address, "litz", tls.config.clone())?;
+//! let context = transfer::proof_context(&connection, sender_key.public(), ticket.receiver)?;
+//! let options = transfer::SendOptions::default();
+//! let source = Source::scan(&[file], &options.cancel)?;
+//! let (link, control) = (ConnectionLink::new(&connection), transfer::control(connection.open_bi()?));
+//! let credential = Credential::Ticket(ticket.secret);
+//! let sent = transfer::send::run(&link, control, &context, &credential, &source, &options, &())?;
+//! assert_eq!(sent.files_done, 1);
+//!
+//! receiving.join().expect("the receiver does not panic")?;
+//! assert_eq!(std::fs::read(inbox_after.join("file"))?, vec![7; 300_000]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A server that accepts a list of known keys needs no ticket: [`KeyAuthoriser`] and
+//! [`Credential::Key`]. To follow a transfer's progress, implement [`Events`].
+//!
+//! # Modules
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`mod@send`], [`receive`] | the two ends: start here |
+//! | [`connection`], [`link`] | the protocol over a Litz connection, and what it needs of any connection |
+//! | [`ticket`], [`proof`], [`store`] | invitations, the proof of their secret, and the receiver's memory of them |
+//! | [`authorise`] | the decision to let a sender in |
+//! | [`manifest`], [`names`] | the list of what is sent, and the names that are accepted |
+//! | [`events`], [`error`] | progress, the final summary, and failures |
+#![forbid(unsafe_code)]
+
+pub mod authorise;
+mod buffers;
+pub mod connection;
+mod control;
+mod disk_space;
+pub mod error;
+pub mod events;
+mod journal;
+pub mod link;
+pub mod manifest;
+mod message;
+pub mod names;
+mod part_file;
+mod progress;
+pub mod proof;
+mod queue;
+pub mod receive;
+mod record;
+mod segment;
+pub mod send;
+pub mod store;
+pub mod ticket;
+mod transport;
+mod tree;
+
+#[cfg(test)]
+mod memory;
+#[cfg(test)]
+mod tests;
+
+pub use authorise::{Authoriser, Credential, KeyAuthoriser, TicketAuthoriser};
+pub use connection::{CLOSE_CODE, ConnectionLink, control, peer_key, proof_context};
+pub use error::{FileError, FileErrorKind, TransferError};
+pub use events::{Events, Summary, TransferEvent};
+pub use link::{CancelToken, Control, Link, SendStream};
+pub use manifest::{Entry, EntryKind, Source};
+pub use names::{NameError, RelativePath};
+pub use proof::{EXPORTER_LABEL, Proof, ProofContext, Role};
+pub use receive::ReceiveOptions;
+pub use segment::FileHash;
+pub use send::SendOptions;
+pub use store::{Accepted, Refusal, StoreError, TicketStore};
+pub use ticket::{Secret, Ticket, TicketAddress, TicketError};
+pub use transport::{STREAMS_MAX, transport};

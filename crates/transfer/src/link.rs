@@ -1,0 +1,87 @@
+//! The interface that the file protocol needs of a connection, so that it runs over QUIC and over
+//! memory in tests.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+
+/// An authenticated, encrypted connection with unidirectional streams. All calls block.
+///
+/// Whatever ends the connection (loss, [`Link::close`] by either side) must make every blocked and
+/// later call on it and on its streams return an error promptly, because nothing else wakes the
+/// threads of a transfer.
+pub trait Link: Sync {
+    /// Opens a stream to the peer, waiting while the peer allows no more.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    fn open_uni(&self) -> io::Result<Box<dyn SendStream>>;
+
+    /// The peer's next stream, in the order in which the peer opened them, waiting until there is
+    /// one.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    fn accept_uni(&self) -> io::Result<Box<dyn Read + Send>>;
+
+    /// Ends the connection at once, with `reason` for the peer's log. Repeated calls do nothing.
+    fn close(&self, reason: &str);
+}
+
+/// The sending half of a stream. Dropping it before [`SendStream::finish`] resets the stream: its
+/// reader gets an error.
+pub trait SendStream: Write + Send {
+    /// Writes all of `chunk`, if possible without copying it. Blocks while the stream accepts no
+    /// more.
+    ///
+    /// # Errors
+    /// If the connection has ended, or the peer stopped the stream.
+    fn write_chunk(&mut self, chunk: Bytes) -> io::Result<()> {
+        self.write_all(&chunk)
+    }
+
+    /// Marks the end: the reader gets everything written, then the end of the stream. Need not wait
+    /// for that.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    fn finish(self: Box<Self>) -> io::Result<()>;
+}
+
+/// The one bidirectional stream of a transfer, opened by the sending side.
+pub struct Control {
+    /// From the peer.
+    pub reader: Box<dyn Read + Send>,
+    /// To the peer.
+    pub writer: Box<dyn SendStream>,
+}
+
+/// Ends a transfer from outside: from a signal handler, another thread or an event callback.
+#[derive(Clone, Default, Debug)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that is not cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A token behind a flag that already exists, such as one that a signal sets.
+    pub fn from_flag(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
+
+    /// Asks the transfer to end. It stops within a fraction of a second, informs the peer, and can
+    /// be resumed later.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the transfer was asked to end.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

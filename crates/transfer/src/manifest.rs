@@ -1,0 +1,291 @@
+//! The list of files to send: created from paths on the sender's disk, and checked on the
+//! receiver's side as it arrives.
+
+use std::collections::BTreeSet;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::error::{FileError, FileErrorKind, TransferError};
+use super::link::CancelToken;
+use super::names::{NameError, RelativePath};
+
+/// One file or directory, as announced to the receiver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Its name below the target directory.
+    pub path: RelativePath,
+    /// File or directory.
+    pub kind: EntryKind,
+    /// When its content last changed.
+    pub modified: Modified,
+    /// Permission bits: the lower nine of a Unix mode.
+    pub mode: u16,
+}
+
+/// The kind of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EntryKind {
+    /// A regular file of `size` bytes.
+    File {
+        /// Its length in bytes.
+        size: u64,
+    },
+    /// A directory. Its content has separate entries later in the list.
+    Directory,
+}
+
+/// A time as file systems keep it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Modified {
+    /// Since 1970 (UTC).
+    pub seconds: i64,
+    /// Below 10^9.
+    pub nanoseconds: u32,
+}
+
+/// The files to send, as found on disk. Uses about 150 bytes per entry.
+#[derive(Debug)]
+pub struct Source {
+    entries: Vec<Entry>,
+    /// For each entry, which of `roots` it was found under.
+    root_of: Vec<u32>,
+    /// The paths asked for, as they lie on disk.
+    roots: Vec<PathBuf>,
+    skipped: Vec<(PathBuf, FileError)>,
+    skipped_count: u64,
+    totals: Totals,
+}
+
+/// Sums over a list.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Totals {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The list being sent or received, within its bounds.
+#[derive(Default, Debug)]
+pub(crate) struct Limits {
+    entries: usize,
+    path_bytes: usize,
+    totals: Totals,
+}
+
+impl Source {
+    /// Lists `paths` and everything below them. A path arrives under its last component (that of
+    /// the resolved path for `.` and the like). A symbolic link among `paths` is followed; those
+    /// found below are skipped, as are special files and directories that cannot be read: see
+    /// [`Source::skipped`].
+    ///
+    /// # Errors
+    /// If a path is missing or has no valid name, two paths have the same name, there are too many
+    /// entries, nothing is left to send, or `cancel` is used.
+    pub fn scan(paths: &[PathBuf], cancel: &CancelToken) -> Result<Self, TransferError> {
+        let mut scan = Scan { source: Self::empty(), limits: Limits::default(), cancel };
+        let mut names = BTreeSet::new();
+        for path in paths {
+            let disk = fs::canonicalize(path).map_err(|error| TransferError::Path(path.clone(), error))?;
+            let name = path.file_name().or_else(|| disk.file_name());
+            let name = name.map_or(b"".as_slice(), |name| name.as_bytes());
+            let relative =
+                RelativePath::from_components([name]).map_err(|error| TransferError::Name(path.clone(), error))?;
+            if !names.insert(relative.clone()) {
+                return Err(TransferError::Duplicate(relative.to_string()));
+            }
+            scan.source.roots.push(disk.clone());
+            scan.tree(disk, relative)?;
+        }
+        let Scan { mut source, limits, .. } = scan;
+        if source.entries.is_empty() {
+            return Err(match source.skipped.pop() {
+                Some((path, error)) => TransferError::Path(path, io::Error::other(error)),
+                None => TransferError::NothingToSend,
+            });
+        }
+        source.totals = limits.totals;
+        Ok(source)
+    }
+
+    /// The entries in the order in which they are sent: a directory before what is in it.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entries that were found but are not sent, with the reason: the first
+    /// [`SKIPPED_KEPT_MAX`] of them.
+    pub fn skipped(&self) -> &[(PathBuf, FileError)] {
+        &self.skipped
+    }
+
+    /// The number of entries that were found but are not sent.
+    pub fn skipped_count(&self) -> u64 {
+        self.skipped_count
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Where entry `index` lies on disk.
+    pub(crate) fn disk_path(&self, index: u32) -> PathBuf {
+        let mut path = self.roots[self.root_of[index as usize] as usize].clone();
+        // The first component is the root's name on the wire; on disk the root has its own.
+        for component in self.entries[index as usize].path.components().skip(1) {
+            path.push(std::ffi::OsStr::from_bytes(component));
+        }
+        path
+    }
+
+    fn empty() -> Self {
+        Self {
+            entries: Vec::new(),
+            root_of: Vec::new(),
+            roots: Vec::new(),
+            skipped: Vec::new(),
+            skipped_count: 0,
+            totals: Totals::default(),
+        }
+    }
+}
+
+impl Entry {
+    /// Its length, if it is a file.
+    pub fn size(&self) -> Option<u64> {
+        match self.kind {
+            EntryKind::File { size } => Some(size),
+            EntryKind::Directory => None,
+        }
+    }
+}
+
+impl Modified {
+    /// The time of a file on disk.
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self { seconds: metadata.mtime(), nanoseconds: (metadata.mtime_nsec() as u32).min(999_999_999) }
+    }
+}
+
+impl Limits {
+    /// Counts `entry` in.
+    ///
+    /// # Errors
+    /// If it is one too many.
+    pub(crate) fn admit(&mut self, entry: &Entry) -> Result<(), TransferError> {
+        self.entries += 1;
+        self.path_bytes += entry.path.len();
+        if let Some(size) = entry.size() {
+            self.totals.files += 1;
+            self.totals.bytes = self.totals.bytes.checked_add(size).ok_or(TransferError::TooMany)?;
+        }
+        if self.entries > ENTRIES_MAX || self.path_bytes > PATH_BYTES_MAX {
+            return Err(TransferError::TooMany);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.totals
+    }
+}
+
+/// The state of a directory walk.
+struct Scan<'a> {
+    source: Source,
+    limits: Limits,
+    cancel: &'a CancelToken,
+}
+
+impl Scan<'_> {
+    /// Lists what is at `disk` and below. Depth first and sorted, so that equal trees give equal
+    /// lists.
+    fn tree(&mut self, disk: PathBuf, relative: RelativePath) -> Result<(), TransferError> {
+        let mut waiting = vec![(disk, relative)];
+        while let Some((disk, relative)) = waiting.pop() {
+            if self.cancel.is_cancelled() {
+                return Err(TransferError::Cancelled);
+            }
+            match self.one(&disk, relative) {
+                Ok(Some(directory)) => waiting.extend(self.children(&disk, &directory)),
+                Ok(None) => {}
+                Err(Fault::Skip(error)) => self.skip(disk, error),
+                Err(Fault::Fatal(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists one thing; its name again if it is a directory to go into.
+    fn one(&mut self, disk: &Path, relative: RelativePath) -> Result<Option<RelativePath>, Fault> {
+        let metadata = fs::symlink_metadata(disk).map_err(|error| Fault::Skip(FileError::source(&error)))?;
+        let kind = if metadata.is_file() {
+            EntryKind::File { size: metadata.len() }
+        } else if metadata.is_dir() {
+            EntryKind::Directory
+        } else {
+            let what = if metadata.is_symlink() { "a symbolic link" } else { "a device, pipe or socket" };
+            return Err(Fault::Skip(FileError::new(FileErrorKind::Special, what)));
+        };
+        let mode = (metadata.mode() & 0o777) as u16;
+        let entry = Entry { path: relative.clone(), kind, modified: Modified::of(&metadata), mode };
+        self.limits.admit(&entry).map_err(Fault::Fatal)?;
+        self.source.entries.push(entry);
+        self.source.root_of.push(self.source.roots.len() as u32 - 1);
+        Ok(metadata.is_dir().then_some(relative))
+    }
+
+    /// What is in a directory, last name first: the walk takes from the end.
+    fn children(&mut self, disk: &Path, relative: &RelativePath) -> Vec<(PathBuf, RelativePath)> {
+        let names = fs::read_dir(disk)
+            .and_then(|listing| listing.map(|child| Ok(child?.file_name())).collect::<io::Result<Vec<_>>>());
+        let mut names = match names {
+            Ok(names) => names,
+            Err(error) => {
+                self.skip(disk.to_owned(), FileError::source(&error));
+                return Vec::new();
+            }
+        };
+        names.sort_unstable_by(|a, b| b.cmp(a));
+        let mut children = Vec::with_capacity(names.len());
+        for name in names {
+            match relative.join(name.as_bytes()) {
+                Ok(child) => children.push((disk.join(&name), child)),
+                Err(error) => self.skip(disk.join(&name), name_error(error)),
+            }
+        }
+        children
+    }
+
+    fn skip(&mut self, path: PathBuf, error: FileError) {
+        self.source.skipped_count += 1;
+        if self.source.skipped.len() < SKIPPED_KEPT_MAX {
+            self.source.skipped.push((path, error));
+        }
+    }
+}
+
+/// The reason why one path is not listed.
+enum Fault {
+    Skip(FileError),
+    Fatal(TransferError),
+}
+
+/// A name that cannot be sent.
+pub(crate) fn name_error(error: NameError) -> FileError {
+    FileError::new(FileErrorKind::Name, error)
+}
+
+/// The maximum number of files and directories in one transfer. They use about 150 MB of memory on
+/// each side.
+pub const ENTRIES_MAX: usize = 1_000_000;
+
+/// The maximum number of bytes of all names in one transfer.
+pub const PATH_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// The number of skipped entries that are kept with their reason; further ones are only counted.
+pub const SKIPPED_KEPT_MAX: usize = 1000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+//! A file that is being received: written at any offset beside its target, and moved there once it
+//! is verified and synced.
+//!
+//! ```text
+//!   (none) ──open──▶ NAME.litz-part + NAME.litz-journal ──commit──▶ NAME
+//!                          ▲            │
+//!                          └──restart───┘ discard (the source changed; nothing verified)
+//! ```
+//!
+//! An advisory lock on the part file keeps two transfers apart; it ends with the process that holds
+//! it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::disk_space::{DiskSpace, Reservation};
+use super::error::{FileError, FileErrorKind};
+use super::journal::{Journal, JournalKey, Recorded};
+use super::manifest::{Entry, Modified};
+use super::names::{COMPONENT_LEN_MAX, JOURNAL_SUFFIX, PART_SUFFIX};
+use super::segment::Layout;
+use super::tree::TargetTree;
+
+/// The maximum number of bytes of a file in the page cache that are not on disk. Without a bound
+/// the system collects gigabytes and then blocks all writers while it writes them. With it, disk
+/// and network work at the same time.
+const DIRTY_BYTES_MAX: u64 = 128 << 20;
+
+/// The state of a file's name before it is received.
+pub(crate) enum Found {
+    /// Nothing, or something that may be overwritten.
+    Free,
+    /// A regular file of the same size and time: perhaps this very file from an earlier attempt. To
+    /// be compared.
+    Same(File),
+}
+
+/// An unfinished file, open and locked.
+#[derive(Debug)]
+pub(crate) struct PartFile {
+    directory: Arc<OwnedFd>,
+    name: OsString,
+    part_name: OsString,
+    journal_name: OsString,
+    file: File,
+    reservation: Reservation,
+    /// None for a file of one segment: it is verified as a whole or not at all.
+    journal: Option<Mutex<Journal>>,
+    /// Bytes written since the last flush to the disk.
+    dirty_bytes: AtomicU64,
+    /// Held during a flush.
+    syncing: Mutex<()>,
+}
+
+/// Checks what exists under `name`.
+///
+/// # Errors
+/// If something exists that must not be replaced.
+pub(crate) fn look(directory: &OwnedFd, name: &OsStr, entry: &Entry, overwrite: bool) -> Result<Found, FileError> {
+    let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(Found::Free),
+        Err(errno) => return Err(FileError::target(&errno.into())),
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => {
+            return Err(FileError::new(FileErrorKind::Blocked, "the receiver has a directory with this name"));
+        }
+        FileType::RegularFile if entry.size() == Some(stat.st_size as u64) => {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            if let Ok(file) = rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from)
+                && file.metadata().is_ok_and(|found| found.is_file() && Modified::of(&found) == entry.modified)
+            {
+                return Ok(Found::Same(file));
+            }
+        }
+        _ => {}
+    }
+    if overwrite { Ok(Found::Free) } else { Err(FileError::new(FileErrorKind::Exists, "")) }
+}
+
+impl PartFile {
+    /// Opens or creates the part file for `name`, locks it, and reserves the disk space of the
+    /// whole file with `disk_space`, so that a full disk is reported before anything is sent. Also
+    /// returns the journal's records, which the caller verifies.
+    pub(crate) fn open(
+        disk_space: &DiskSpace,
+        directory: Arc<OwnedFd>,
+        name: &OsStr,
+        key: &JournalKey,
+        layout: Layout,
+    ) -> Result<(Self, Recorded), FileError> {
+        let target = |error: io::Error| FileError::target(&error);
+        let (part_name, journal_name) = companions(name);
+        let file = open_regular(&directory, &part_name).map_err(target)?;
+        lock(&directory, &part_name, &file)?;
+        let resumed = if layout.count() > 1 {
+            let journal_file = open_regular(&directory, &journal_name).map_err(target)?;
+            Some(resume_or_create(&file, journal_file, key, layout).map_err(target)?)
+        } else {
+            file.set_len(0).map_err(target)?;
+            None
+        };
+        let (journal, recorded) =
+            resumed.map_or((None, Recorded::new()), |(journal, recorded)| (Some(Mutex::new(journal)), recorded));
+        let reservation = disk_space.reserve(&file, layout.size()).map_err(|error| {
+            if recorded.is_empty() {
+                discard(&directory, &part_name, &journal_name);
+            }
+            target(error)
+        })?;
+        let part = Self {
+            directory,
+            name: name.to_owned(),
+            part_name,
+            journal_name,
+            file,
+            reservation,
+            journal,
+            dirty_bytes: AtomicU64::new(0),
+            syncing: Mutex::new(()),
+        };
+        Ok((part, recorded))
+    }
+
+    /// The part file, for reading.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Writes `bytes` at `offset`. The thread that reaches half the bound flushes to the disk.
+    /// Other threads continue meanwhile, and wait if they fill the other half before the flush is
+    /// done.
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.reservation.use_up(bytes.len() as u64);
+        self.file.write_all_at(bytes, offset)?;
+        let dirty = self.dirty_bytes.fetch_add(bytes.len() as u64, Ordering::SeqCst) + bytes.len() as u64;
+        let turn = if dirty >= DIRTY_BYTES_MAX {
+            Some(self.syncing.lock().unwrap_or_else(PoisonError::into_inner))
+        } else if dirty >= DIRTY_BYTES_MAX / 2 {
+            self.syncing.try_lock().ok()
+        } else {
+            None
+        };
+        // The previous holder of the lock may have flushed already.
+        if turn.is_some() && self.dirty_bytes.load(Ordering::SeqCst) >= DIRTY_BYTES_MAX / 2 {
+            let written = self.dirty_bytes.load(Ordering::SeqCst);
+            self.file.sync_data()?;
+            self.dirty_bytes.fetch_sub(written, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Notes that `segment` is written and verified.
+    pub(crate) fn record(&self, segment: u32, value: &[u8; 32]) -> io::Result<()> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        journal.lock().unwrap_or_else(PoisonError::into_inner).append(segment, value)
+    }
+
+    /// Sets the file's metadata, syncs it, and moves it to its name: completely or, on error, not
+    /// at all.
+    pub(crate) fn commit(&self, entry: &Entry, tree: &TargetTree, overwrite: bool) -> Result<(), FileError> {
+        let target = |error: io::Error| FileError::target(&error);
+        tree.apply(&self.file, entry.mode, entry.modified).map_err(target)?;
+        self.file.sync_all().map_err(target)?;
+        self.rename(overwrite).map_err(target)?;
+        tree.note_changed(&entry.path);
+        // From here on the file is in place. A journal that stays behind names a missing part file,
+        // which is harmless.
+        let _ = rustix::fs::unlinkat(&*self.directory, &self.journal_name, AtFlags::empty());
+        Ok(())
+    }
+
+    /// Removes part file and journal.
+    pub(crate) fn discard(&self) {
+        discard(&self.directory, &self.part_name, &self.journal_name);
+    }
+
+    fn rename(&self, overwrite: bool) -> io::Result<()> {
+        let (from, to) = (&self.part_name, &self.name);
+        if !overwrite {
+            match rustix::fs::renameat_with(&*self.directory, from, &*self.directory, to, RenameFlags::NOREPLACE) {
+                // Some file systems cannot promise this in one step. Then look first, and accept
+                // the moment between.
+                Err(Errno::INVAL | Errno::NOSYS) => {}
+                outcome => return Ok(outcome?),
+            }
+            match rustix::fs::statat(&*self.directory, to, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => {}
+                Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(rustix::fs::renameat(&*self.directory, from, &*self.directory, to)?)
+    }
+}
+
+fn discard(directory: &OwnedFd, part_name: &OsStr, journal_name: &OsStr) {
+    // Best effort: the next attempt detects and discards leftovers.
+    let _ = rustix::fs::unlinkat(directory, journal_name, AtFlags::empty());
+    let _ = rustix::fs::unlinkat(directory, part_name, AtFlags::empty());
+}
+
+/// Removes the files that an earlier attempt left beside a file that is in place.
+pub(crate) fn discard_remains(directory: &OwnedFd, name: &OsStr) {
+    let (part_name, journal_name) = companions(name);
+    // Only a part file that no other transfer has locked.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::openat(directory, &part_name, flags, Mode::empty()) {
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
+        let _ = rustix::fs::unlinkat(directory, &part_name, AtFlags::empty());
+    }
+    let _ = rustix::fs::unlinkat(directory, &journal_name, AtFlags::empty());
+}
+
+/// The names of part file and journal. A name too long for a suffix is replaced by its hash.
+pub(crate) fn companions(name: &OsStr) -> (OsString, OsString) {
+    let stem = if name.len() + JOURNAL_SUFFIX.len() > COMPONENT_LEN_MAX {
+        blake3::hash(name.as_bytes()).to_hex().as_bytes().to_vec()
+    } else {
+        name.as_bytes().to_vec()
+    };
+    let with = |suffix: &[u8]| OsString::from_vec([stem.as_slice(), suffix].concat());
+    (with(PART_SUFFIX), with(JOURNAL_SUFFIX))
+}
+
+/// Continues the journal if it is for `key`; otherwise empties the part file and starts a journal.
+fn resume_or_create(part: &File, journal: File, key: &JournalKey, layout: Layout) -> io::Result<(Journal, Recorded)> {
+    // An unreadable journal is treated as a missing one.
+    if let Ok(Some(resumed)) = Journal::resume(journal.try_clone()?, key, layout) {
+        return Ok(resumed);
+    }
+    part.set_len(0)?;
+    Ok((Journal::create(journal, key)?, Recorded::new()))
+}
+
+/// Opens or creates a part file or journal. It must be a regular file without other hard links,
+/// which a write would change too.
+fn open_regular(directory: &OwnedFd, name: &OsStr) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() > 1 {
+        let what = format!("{} is not a plain file of ours: move it away", name.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(file)
+}
+
+/// Locks the part file, and makes sure that it is still the one under its name.
+fn lock(directory: &OwnedFd, name: &OsStr, file: &File) -> Result<(), FileError> {
+    let busy = || FileError::new(FileErrorKind::Busy, "");
+    // Any other error means a file system without locks, where the user must avoid concurrent
+    // transfers.
+    if let Err(Errno::WOULDBLOCK) = rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        return Err(busy());
+    }
+    let opened = file.metadata().map_err(|error| FileError::target(&error))?;
+    // Between the open and the lock, the previous holder may have moved or removed the file.
+    let named = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|_| busy())?;
+    if (named.st_ino, named.st_dev) == (opened.ino(), opened.dev()) { Ok(()) } else { Err(busy()) }
+}
+
+#[cfg(test)]
+mod tests;

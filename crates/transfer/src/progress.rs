@@ -1,0 +1,80 @@
+//! Counts bytes and decides when to report progress.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::events::{Events, TransferEvent};
+
+/// The bytes of one transfer, counted by many threads.
+pub(crate) struct Progress<'a> {
+    events: &'a dyn Events,
+    total: AtomicU64,
+    done: AtomicU64,
+    moved: AtomicU64,
+    resumed: AtomicU64,
+}
+
+impl<'a> Progress<'a> {
+    pub(crate) fn new(events: &'a dyn Events) -> Self {
+        Self {
+            events,
+            total: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+            resumed: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn set_total(&self, total: u64) {
+        self.total.store(total, Ordering::Relaxed);
+    }
+
+    /// `bytes` were sent or received.
+    pub(crate) fn add_moved(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+        self.add(bytes);
+    }
+
+    /// `bytes` were held by the receiver from before.
+    pub(crate) fn add_resumed(&self, bytes: u64) {
+        self.resumed.fetch_add(bytes, Ordering::Relaxed);
+        self.add(bytes);
+    }
+
+    /// `bytes` that were counted must be sent again, or will never be sent.
+    pub(crate) fn take_back(&self, bytes: u64) {
+        self.done.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// As [`Progress::take_back`], for bytes that seemed to be held from before.
+    pub(crate) fn take_back_resumed(&self, bytes: u64) {
+        self.resumed.fetch_sub(bytes, Ordering::Relaxed);
+        self.take_back(bytes);
+    }
+
+    /// Reports the progress.
+    pub(crate) fn tell(&self) {
+        self.events.event(TransferEvent::Progress {
+            bytes_done: self.done.load(Ordering::Relaxed),
+            bytes_total: self.total.load(Ordering::Relaxed),
+        });
+    }
+
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn resumed(&self) -> u64 {
+        self.resumed.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: u64) {
+        let before = self.done.fetch_add(bytes, Ordering::Relaxed);
+        if before / STEP != (before + bytes) / STEP {
+            self.tell();
+        }
+    }
+}
+
+/// Bytes between two reports: small enough for a slow path, and a thousand reports per second on a
+/// fast one.
+const STEP: u64 = 1 << 20;

@@ -1,0 +1,416 @@
+//! The receiving side: authorises the sender, plans, receives segments on several threads, and
+//! moves verified files into place.
+//!
+//! ```text
+//!   coordinator ◀── reading thread ◀── control
+//!        │ hash of a file                   ▲ Plan
+//!        │                 planner ─────────┘  opens, reserves, verifies remains; at most FILES_AHEAD files ahead
+//!        │                    │ Incoming
+//!        │   acceptor ──▶ n workers: write, hash, journal
+//!        ▼                    ▼ complete
+//!      n finishers: compare, sync, rename ──▶ Done | Failed
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Scope;
+
+use self::incoming::Incoming;
+use super::authorise::Authoriser;
+use super::control::{
+    ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, prefer_peers_reason, read_messages,
+};
+use super::error::{FileError, TransferError};
+use super::events::{Events, Summary, TransferEvent};
+use super::link::{CancelToken, Control, Link};
+use super::manifest::{Entry, Limits, Totals};
+use super::message::{Message, VERSION};
+use super::progress::Progress;
+use super::queue::Queue;
+use super::record::RecordReader;
+use super::segment::{FileHash, Layout, SegmentSet};
+use super::send::default_threads;
+use super::transport::STREAMS_MAX;
+use super::tree::TargetTree;
+use crate::ProofContext;
+
+mod data;
+mod finisher;
+mod incoming;
+mod planner;
+
+/// Options for receiving.
+#[derive(Clone, Debug)]
+pub struct ReceiveOptions {
+    /// Threads that sync and rename. Default: the processors, 1 to 8. In addition [`STREAMS_MAX`]
+    /// threads receive and write data, each with a buffer of 256 KiB.
+    pub threads: usize,
+    /// Whether a file may replace another of the same name. Default: no. A directory is never
+    /// replaced, and the old file stays until the new one is complete and verified.
+    pub overwrite: bool,
+    /// Permission bits that are removed from every file and directory. Default: 022.
+    pub umask: u32,
+    /// The maximum number of bytes that one transfer may announce. Default: limited by the disk
+    /// only.
+    pub bytes_max: Option<u64>,
+    /// Cancels the transfer.
+    pub cancel: CancelToken,
+}
+
+impl Default for ReceiveOptions {
+    fn default() -> Self {
+        Self { threads: default_threads(), overwrite: false, umask: 0o022, bytes_max: None, cancel: CancelToken::new() }
+    }
+}
+
+/// Receives into `directory` over `link`, whose `control` stream the sender opened, if `authoriser`
+/// lets the sender in. `context` is made from the connection's exporter and keys. Returns when the
+/// transfer has ended on both sides. The connection stays open if the transfer completed and is
+/// closed otherwise.
+///
+/// A sender that is not authorised occupies one thread for at most ten seconds; serve other senders
+/// meanwhile.
+///
+/// # Errors
+/// The reason why the transfer did not complete. Failures of single files are no error here: see
+/// [`Summary`].
+pub fn run(
+    link: &dyn Link,
+    control: Control,
+    context: &ProofContext,
+    directory: &Path,
+    options: &ReceiveOptions,
+    authoriser: &mut dyn Authoriser,
+    events: &dyn Events,
+) -> Result<Summary, TransferError> {
+    let tree = TargetTree::open(directory, options.umask)
+        .map_err(|error| TransferError::Directory(directory.to_owned(), error));
+    let session = Session {
+        link,
+        control: ControlWriter::new(control.writer),
+        inbox: Queue::new(INBOX_LEN),
+        streams: Queue::new(STREAMS_MAX),
+        finished: Queue::new(FILES_AHEAD),
+        options,
+        context,
+        directory: directory.to_owned(),
+        // Without a directory the receiver still answers the sender, to report the error.
+        tree: OnceLock::new(),
+        list: OnceLock::new(),
+        progress: Progress::new(events),
+        events,
+        state: Mutex::new(State::default()),
+        changed: Condvar::new(),
+        stopping: AtomicBool::new(false),
+        files_done: AtomicU64::new(0),
+        failed: AtomicU64::new(0),
+    };
+    let reader = control.reader;
+    std::thread::scope(|scope| {
+        let guard = Ender(&session);
+        scope.spawn(|| read_messages(reader, &session.inbox));
+        // A write may fail before the sender's reason was read.
+        let outcome =
+            session.coordinate(scope, authoriser, tree).map_err(|error| prefer_peers_reason(error, &session.inbox));
+        session.stop();
+        match &outcome {
+            Ok(_) => conclude(&session.control, &session.inbox, link),
+            Err(error) => abandon(error, &session.control, &session.inbox, link),
+        }
+        drop(guard);
+        outcome
+    })
+    .inspect_err(|_| session.discard_empty())
+}
+
+/// The state that the threads of one transfer share.
+struct Session<'a> {
+    link: &'a dyn Link,
+    control: ControlWriter,
+    inbox: Queue<Input>,
+    /// Data streams that wait for a worker.
+    streams: Queue<RecordReader>,
+    /// Files of which all segments have arrived.
+    finished: Queue<Arc<Incoming>>,
+    options: &'a ReceiveOptions,
+    context: &'a ProofContext,
+    directory: PathBuf,
+    tree: OnceLock<TargetTree>,
+    list: OnceLock<List>,
+    progress: Progress<'a>,
+    events: &'a dyn Events,
+    state: Mutex<State>,
+    /// The number of active files decreased, or the transfer stops.
+    changed: Condvar,
+    stopping: AtomicBool,
+    files_done: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// The list of files that the sender announced.
+struct List {
+    entries: Vec<Entry>,
+    totals: Totals,
+    base_log2: u8,
+}
+
+/// The entries in progress and the settled ones.
+#[derive(Default)]
+struct State {
+    /// At most [`FILES_AHEAD`]: each holds two open files.
+    active: BTreeMap<u32, Arc<Incoming>>,
+    settled: SegmentSet,
+    /// Directories that this transfer created, in this order.
+    made: Vec<u32>,
+}
+
+/// Wakes the other threads when the coordinator ends, also by a panic: otherwise the scope would
+/// wait for ever.
+struct Ender<'s, 'a>(&'s Session<'a>);
+
+impl Drop for Ender<'_, '_> {
+    fn drop(&mut self) {
+        self.0.stop();
+        self.0.inbox.close();
+        if std::thread::panicking() {
+            self.0.link.close("internal fault");
+        }
+    }
+}
+
+impl<'a> Session<'a> {
+    fn coordinate<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        authoriser: &mut dyn Authoriser,
+        tree: Result<TargetTree, TransferError>,
+    ) -> Result<Summary, TransferError> {
+        let base_log2 = self.authenticate(authoriser)?;
+        // Only an authorised sender learns that the directory is unusable.
+        let _ = self.tree.set(tree?);
+        let list = self.take_list(base_log2)?;
+        let totals = list.totals;
+        self.progress.set_total(totals.bytes);
+        self.events.event(TransferEvent::Started { files: totals.files, bytes: totals.bytes });
+        let _ = self.list.set(list);
+        scope.spawn(|| self.plan());
+        scope.spawn(|| self.accept());
+        for _ in 0..STREAMS_MAX {
+            scope.spawn(|| self.take_streams());
+        }
+        for _ in 0..self.options.threads.max(1) {
+            scope.spawn(|| self.finish_files());
+        }
+        self.serve()?;
+        self.settle_directories();
+        self.tree()
+            .sync()
+            .map_err(|error| TransferError::Directory(self.directory.clone(), std::io::Error::other(error)))?;
+        let summary = Summary {
+            files: totals.files,
+            bytes: totals.bytes,
+            files_done: self.files_done.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            skipped: 0,
+            bytes_moved: self.progress.moved(),
+            bytes_resumed: self.progress.resumed(),
+        };
+        // The ticket is marked as spent before the sender is informed. After a crash in between,
+        // the sender learns that the transfer is complete.
+        let noted = if summary.is_complete() { authoriser.complete() } else { Ok(()) };
+        self.control.send(&Message::Bye)?;
+        self.events.event(TransferEvent::Finished { summary: &summary });
+        noted.map_err(TransferError::State).map(|()| summary)
+    }
+
+    /// Waits for Hello and answers it. Reveals nothing about this host before the sender is
+    /// authorised.
+    fn authenticate(&self, authoriser: &mut dyn Authoriser) -> Result<u8, TransferError> {
+        for _ in 0..HELLO_TICKS {
+            let Some(input) = next_input(&self.inbox, &self.options.cancel)? else { continue };
+            let Input::Message(Message::Hello { version, base_log2, proof }) = input else {
+                return Err(TransferError::Protocol("something else came in place of Hello"));
+            };
+            let answer = match authoriser.authorise(self.context, proof.as_ref()) {
+                Ok(proof) => proof,
+                Err(refusal) => {
+                    self.control.send(&Message::Refused { code: refusal.code() })?;
+                    return Err(TransferError::Refused(refusal));
+                }
+            };
+            self.control.send(&Message::Accepted { version: VERSION, proof: answer })?;
+            if version != VERSION {
+                return Err(TransferError::Version(version));
+            }
+            Layout::new(0, base_log2).ok_or(TransferError::Protocol("a segment length out of range"))?;
+            return Ok(base_log2);
+        }
+        Err(TransferError::Silence)
+    }
+
+    fn take_list(&self, base_log2: u8) -> Result<List, TransferError> {
+        let mut limits = Limits::default();
+        let mut entries = Vec::new();
+        loop {
+            match next_input(&self.inbox, &self.options.cancel)? {
+                Some(Input::Message(Message::Entries(batch))) => {
+                    batch.iter().try_for_each(|entry| limits.admit(entry))?;
+                    entries.extend(batch);
+                }
+                Some(Input::Message(Message::EntriesEnd { count })) if count as usize == entries.len() => break,
+                Some(_) => return Err(TransferError::Protocol("the list of files is faulty")),
+                None => {}
+            }
+        }
+        let totals = limits.totals();
+        if let Some(bytes_max) = self.options.bytes_max.filter(|bytes_max| totals.bytes > *bytes_max) {
+            return Err(TransferError::TooLarge(totals.bytes, bytes_max));
+        }
+        Ok(List { entries, totals, base_log2 })
+    }
+
+    /// Handles the sender's messages about files until it finishes and its data streams end.
+    fn serve(&self) -> Result<(), TransferError> {
+        let (mut finish, mut data_ended) = (false, false);
+        while !(finish && data_ended) {
+            match next_input(&self.inbox, &self.options.cancel)? {
+                Some(Input::Message(Message::FileDone { index, hash })) => self.on_file_done(index, hash)?,
+                Some(Input::Message(Message::FileAbort { index, error })) => self.on_file_abort(index, error)?,
+                Some(Input::Message(Message::Finish)) => finish = true,
+                Some(Input::DataEnded) => data_ended = true,
+                Some(_) => return Err(TransferError::Protocol("a message out of place")),
+                None => {}
+            }
+        }
+        if self.lock().settled.len() as usize == self.list().entries.len() {
+            Ok(())
+        } else {
+            Err(TransferError::Protocol("it finished before everything had a result"))
+        }
+    }
+
+    fn on_file_done(&self, index: u32, hash: FileHash) -> Result<(), TransferError> {
+        let Some(incoming) = self.find(index)? else { return Ok(()) };
+        match incoming.on_hash(hash) {
+            Some(true) => {
+                self.finished.push(incoming);
+                Ok(())
+            }
+            Some(false) => Ok(()),
+            None => Err(TransferError::Protocol("a file has two hashes")),
+        }
+    }
+
+    fn on_file_abort(&self, index: u32, error: FileError) -> Result<(), TransferError> {
+        if let Some(incoming) = self.find(index)? {
+            self.settle_failed(&incoming, &error)?;
+        }
+        Ok(())
+    }
+
+    /// The file with the sender's index `index`; `None` if it is settled, so that late messages are
+    /// dropped.
+    fn find(&self, index: u32) -> Result<Option<Arc<Incoming>>, TransferError> {
+        let state = self.lock();
+        match state.active.get(&index) {
+            Some(incoming) => Ok(Some(Arc::clone(incoming))),
+            None if state.settled.contains(index) => Ok(None),
+            None => Err(TransferError::Protocol("data or a result for a file that has no plan")),
+        }
+    }
+
+    /// Settles a file as failed, once: repeated calls do nothing.
+    fn settle_failed(&self, incoming: &Incoming, error: &FileError) -> Result<(), TransferError> {
+        incoming.fail(error.kind);
+        self.settle(incoming.index, Err(error))
+    }
+
+    /// Records and reports the result of an entry. Once for each: repeated calls do nothing.
+    fn settle(&self, index: u32, outcome: Result<Option<FileHash>, &FileError>) -> Result<(), TransferError> {
+        if !self.lock().settled.insert(index) {
+            return Ok(());
+        }
+        let path = &self.list().entries[index as usize].path;
+        let message = match outcome {
+            Ok(hash) => {
+                if let Some(hash) = hash {
+                    self.files_done.fetch_add(1, Ordering::Relaxed);
+                    self.progress.tell();
+                    self.events.event(TransferEvent::FileDone { path, hash });
+                }
+                Message::Done { index, hash }
+            }
+            Err(error) => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                self.events.event(TransferEvent::FileFailed { path, error });
+                Message::Failed { index, error: error.clone() }
+            }
+        };
+        let sent = self.control.send(&message);
+        // The planner may continue only now, so that the unread results stay bounded as well.
+        self.lock().active.remove(&index);
+        self.changed.notify_all();
+        sent
+    }
+
+    /// Sets permissions and times of the created directories, innermost first, after all their
+    /// content.
+    fn settle_directories(&self) {
+        let made = std::mem::take(&mut self.lock().made);
+        for index in made.into_iter().rev() {
+            let entry = &self.list().entries[index as usize];
+            if let Err(error) = self.tree().settle_directory(&entry.path, entry.mode, entry.modified) {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                self.events.event(TransferEvent::FileFailed { path: &entry.path, error: &error });
+            }
+        }
+    }
+
+    /// Makes every thread end soon. Verified data stays for the next attempt.
+    fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.streams.close();
+        self.finished.close();
+        // Under the lock, because a planner between its check and its wait would miss the wakeup.
+        let _state = self.lock();
+        self.changed.notify_all();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire) || self.options.cancel.is_cancelled()
+    }
+
+    /// After a failed transfer: removes part files without verified data.
+    fn discard_empty(&self) {
+        for incoming in self.lock().active.values() {
+            incoming.discard_if_empty();
+        }
+    }
+
+    /// Reports the error of a thread that cannot continue.
+    fn fatal(&self, error: TransferError) {
+        self.inbox.push(Input::Fatal(error));
+    }
+
+    fn tree(&self) -> &TargetTree {
+        self.tree.get().expect("set before any thread that needs it is started")
+    }
+
+    fn list(&self) -> &List {
+        self.list.get().expect("set before any thread that needs it is started")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The maximum number of files with a plan and without a result. Each has two open file descriptors
+/// (a process may usually have 1024). With fewer, a path with a long round trip would be idle
+/// between small files.
+const FILES_AHEAD: usize = 256;
+
+/// The time that a sender has to send Hello: 200 checks at 50 ms.
+const HELLO_TICKS: usize = 200;

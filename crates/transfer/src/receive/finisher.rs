@@ -1,0 +1,47 @@
+//! The last step of a file: compare, sync, move into place. Several threads, because each waits for
+//! the disk.
+
+use super::Session;
+use super::incoming::{Incoming, Target};
+use crate::error::{FileError, FileErrorKind, TransferError};
+use crate::part_file::discard_remains;
+
+impl Session<'_> {
+    /// Runs a finishing thread.
+    pub(super) fn finish_files(&self) {
+        while let Some(incoming) = self.finished.pop() {
+            if self.is_stopping() {
+                return;
+            }
+            if let Err(error) = self.finish_file(&incoming) {
+                return self.fatal(error);
+            }
+        }
+    }
+
+    fn finish_file(&self, incoming: &Incoming) -> Result<(), TransferError> {
+        let entry = &self.list().entries[incoming.index as usize];
+        let overwrite = self.options.overwrite;
+        match (&incoming.target, incoming.agreed_hash()) {
+            (Target::Part(part), Some(hash)) => match part.commit(entry, self.tree(), overwrite) {
+                Ok(()) => self.settle(incoming.index, Ok(Some(hash))),
+                Err(error) => self.settle_failed(incoming, &error),
+            },
+            (Target::InPlace(directory), Some(hash)) => {
+                discard_remains(directory, entry.path.split_last().1);
+                self.settle(incoming.index, Ok(Some(hash)))
+            }
+            // Each received segment was verified, so the mismatch is in the segments from an
+            // earlier attempt, which the source no longer has.
+            (Target::Part(_), None) => {
+                let what = "the data of an earlier attempt was discarded";
+                self.settle_failed(incoming, &FileError::new(FileErrorKind::SourceChanged, what))
+            }
+            (Target::InPlace(_), None) if overwrite => self.plan_again(incoming),
+            (Target::InPlace(_), None) => {
+                let what = "of the same size and time, but its content differs";
+                self.settle_failed(incoming, &FileError::new(FileErrorKind::Exists, what))
+            }
+        }
+    }
+}

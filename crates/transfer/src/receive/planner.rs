@@ -1,0 +1,214 @@
+//! The planner of the receiving side: goes through the list, checks which data exists already, and
+//! tells the sender which segments to send.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::incoming::{Incoming, Target};
+use super::{FILES_AHEAD, Session};
+use crate::error::{FileError, TransferError};
+use crate::events::TransferEvent;
+use crate::journal::{JournalKey, Recorded};
+use crate::manifest::{Entry, EntryKind};
+use crate::message::Message;
+use crate::part_file::{Found, PartFile, look};
+use crate::record::CHUNK_LEN_MAX;
+use crate::segment::{HashTree, Layout};
+
+/// The result of hashing the existing data of a file.
+enum Hashed {
+    /// The values of all segments that could be read.
+    Values(Vec<(u32, [u8; 32])>),
+    /// The transfer stops.
+    Stopped,
+}
+
+impl Session<'_> {
+    /// Runs the planner's thread.
+    pub(super) fn plan(&self) {
+        for index in 0..self.list().entries.len() as u32 {
+            if !self.wait_for_room() {
+                return;
+            }
+            if let Err(error) = self.plan_one(index) {
+                return self.fatal(error);
+            }
+        }
+    }
+
+    /// Waits until fewer than [`FILES_AHEAD`] files are in progress. Returns false if the transfer
+    /// stops.
+    fn wait_for_room(&self) -> bool {
+        let full = |state: &mut super::State| state.active.len() >= FILES_AHEAD && !self.is_stopping();
+        drop(self.changed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner));
+        !self.is_stopping()
+    }
+
+    fn plan_one(&self, index: u32) -> Result<(), TransferError> {
+        let entry = &self.list().entries[index as usize];
+        let EntryKind::File { size } = entry.kind else { return self.plan_directory(index, entry) };
+        let layout =
+            Layout::new(size, self.list().base_log2).ok_or(TransferError::Protocol("a segment length out of range"))?;
+        match self.open(index, entry, layout, self.options.overwrite) {
+            Ok(Some(incoming)) => self.announce(incoming),
+            Ok(None) => Ok(()),
+            Err(error) => self.settle(index, Err(&error)),
+        }
+    }
+
+    fn plan_directory(&self, index: u32, entry: &Entry) -> Result<(), TransferError> {
+        match self.tree().make_directory(&entry.path, entry.mode) {
+            Ok(made) => {
+                if made {
+                    self.lock().made.push(index);
+                }
+                self.settle(index, Ok(None))
+            }
+            Err(error) => self.settle(index, Err(&error)),
+        }
+    }
+
+    /// Restarts a file whose existing data is unusable.
+    pub(super) fn plan_again(&self, incoming: &Incoming) -> Result<(), TransferError> {
+        let (index, layout) = (incoming.index, incoming.layout);
+        let entry = &self.list().entries[index as usize];
+        self.progress.take_back_resumed(incoming.counted());
+        match self.open_part(index, entry, layout) {
+            Ok(Some(incoming)) => self.announce(incoming),
+            Ok(None) => Ok(()),
+            Err(error) => self.settle(index, Err(&error)),
+        }
+    }
+
+    /// Makes the file known to the workers, then to the sender.
+    fn announce(&self, incoming: Incoming) -> Result<(), TransferError> {
+        let index = incoming.index;
+        let held = incoming.known();
+        let bytes_resumed = held.iter().map(|segment| incoming.layout.range(segment).1).sum();
+        incoming.count(bytes_resumed);
+        self.progress.add_resumed(bytes_resumed);
+        let path = &self.list().entries[index as usize].path;
+        let bytes = incoming.layout.size();
+        self.events.event(TransferEvent::FileStarted { path, bytes, bytes_resumed });
+        self.lock().active.insert(index, Arc::new(incoming));
+        self.control.send(&Message::Plan { index, held: held.as_bytes().to_vec() })
+    }
+
+    /// Checks which data of a file exists. `None` if the transfer stops.
+    fn open(&self, index: u32, entry: &Entry, layout: Layout, overwrite: bool) -> Result<Option<Incoming>, FileError> {
+        let (directory, name) = self.tree().parent(&entry.path)?;
+        let Found::Same(file) = look(&directory, name, entry, overwrite)? else {
+            return self.open_part(index, entry, layout);
+        };
+        let segments: Vec<u32> = (0..layout.count()).collect();
+        let Hashed::Values(values) = self.hash(index, &file, layout, &segments) else { return Ok(None) };
+        let mut tree = HashTree::new(layout);
+        for (segment, value) in values {
+            tree.insert(segment, value);
+        }
+        if tree.root().is_none() {
+            return Err(FileError::target(&io::Error::other("cannot read the existing file")));
+        }
+        Ok(Some(Incoming::new(index, layout, Target::InPlace(directory), tree)))
+    }
+
+    fn open_part(&self, index: u32, entry: &Entry, layout: Layout) -> Result<Option<Incoming>, FileError> {
+        let (directory, name) = self.tree().parent(&entry.path)?;
+        let key = JournalKey {
+            base_log2: self.list().base_log2,
+            size: layout.size(),
+            modified: entry.modified,
+            sender: self.context.sender(),
+        };
+        let (part, recorded) = PartFile::open(self.tree().disk_space(), directory, name, &key, layout)?;
+        let Some(tree) = self.verify(index, &part, layout, &recorded) else { return Ok(None) };
+        Ok(Some(Incoming::new(index, layout, Target::Part(part), tree)))
+    }
+
+    /// The segments that the journal lists and the part file holds: after a power loss, the journal
+    /// may be ahead. `None` if the transfer stops.
+    fn verify(&self, index: u32, part: &PartFile, layout: Layout, recorded: &Recorded) -> Option<HashTree> {
+        let segments: Vec<u32> = recorded.keys().copied().collect();
+        let Hashed::Values(values) = self.hash(index, part.file(), layout, &segments) else { return None };
+        let mut tree = HashTree::new(layout);
+        for (segment, value) in values {
+            if recorded.get(&segment) == Some(&value) {
+                tree.insert(segment, value);
+            }
+        }
+        Some(tree)
+    }
+
+    /// Hashes `segments` of a file of entry `index` on one thread per worker, and reports the
+    /// progress.
+    fn hash(&self, index: u32, file: &File, layout: Layout, segments: &[u32]) -> Hashed {
+        let bytes_total: u64 = segments.iter().map(|segment| layout.range(*segment).1).sum();
+        let path = &self.list().entries[index as usize].path;
+        let bytes_done = AtomicU64::new(0);
+        let tell = |bytes: u64| {
+            let before = bytes_done.fetch_add(bytes, Ordering::Relaxed);
+            let done = before + bytes;
+            if before / VERIFYING_STEP == done / VERIFYING_STEP && done != bytes_total {
+                return;
+            }
+            self.events.event(TransferEvent::Verifying { path, bytes_done: done, bytes_total });
+            // The sender only waits; if it is gone, sending the plan fails.
+            let _ = self.control.send(&Message::Verifying { index, bytes_done: done, bytes_total });
+        };
+        let next = AtomicUsize::new(0);
+        let stopped = AtomicBool::new(false);
+        let values = Mutex::new(Vec::with_capacity(segments.len()));
+        let worker = || {
+            let mut buffer = vec![0; CHUNK_LEN_MAX];
+            while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if self.is_stopping() {
+                    stopped.store(true, Ordering::Relaxed);
+                    return;
+                }
+                // A segment that cannot be read counts as missing.
+                if let Ok(value) = hash_segment(file, layout, *segment, &mut buffer, &tell) {
+                    values.lock().unwrap_or_else(PoisonError::into_inner).push((*segment, value));
+                }
+            }
+        };
+        let threads = self.options.threads.clamp(1, segments.len().max(1));
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(worker);
+            }
+            worker();
+        });
+        if stopped.into_inner() {
+            return Hashed::Stopped;
+        }
+        Hashed::Values(values.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn hash_segment(
+    file: &File,
+    layout: Layout,
+    segment: u32,
+    buffer: &mut [u8],
+    tell: &dyn Fn(u64),
+) -> io::Result<[u8; 32]> {
+    let (mut offset, mut left) = layout.range(segment);
+    let mut hasher = layout.hasher(segment);
+    while left > 0 {
+        let bytes = &mut buffer[..left.min(CHUNK_LEN_MAX as u64) as usize];
+        file.read_exact_at(bytes, offset)?;
+        hasher.update(bytes);
+        offset += bytes.len() as u64;
+        left -= bytes.len() as u64;
+        tell(bytes.len() as u64);
+    }
+    Ok(hasher.finish())
+}
+
+/// Bytes between two progress reports on hashing existing data: about 20 reports per second on one
+/// core.
+const VERIFYING_STEP: u64 = 64 << 20;

@@ -1,0 +1,208 @@
+//! Segments on data streams.
+//!
+//! ```text
+//!   stream   1 | record ...          or   0          the last stream: no more follow
+//!   record   file 4 | segment 4 | chunk ... | end
+//!   chunk    length 4 (1 to CHUNK_LEN_MAX) | bytes
+//!   end      0 (4) | value 32        or   2^32 - 1 (4)     the sender gives the segment up
+//! ```
+//!
+//! The offset and length of a segment follow from the file's size and are not sent. Chunks let the
+//! sender abandon a segment half-way (its source shrank) and continue with other segments on the
+//! stream.
+
+use std::io::{self, Read};
+
+use bytes::BytesMut;
+
+use super::buffers::Buffers;
+use super::control::read_exact_or_end;
+use super::link::SendStream;
+
+/// The sending end of consecutive data streams. It collects up to a chunk, so that small records
+/// share a write; a full chunk is sent without a copy.
+pub(crate) struct RecordWriter {
+    /// Between the first record of a stream and its end.
+    stream: Option<Box<dyn SendStream>>,
+    buffers: Buffers,
+    /// [`BUFFER_LEN`] bytes, of which the first `used` are to be written.
+    buffer: BytesMut,
+    used: usize,
+}
+
+/// The receiving end of one data stream, after its first byte.
+pub(crate) struct RecordReader {
+    stream: Box<dyn Read + Send>,
+}
+
+/// The next part of a record.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// This many bytes at the front of the buffer.
+    Chunk(usize),
+    /// The segment is complete; its value.
+    End([u8; 32]),
+    /// The sender abandoned the segment.
+    Abort,
+}
+
+impl RecordWriter {
+    pub(crate) fn new() -> Self {
+        let mut buffers = Buffers::new(BUFFER_LEN);
+        Self { stream: None, buffer: buffers.take(), buffers, used: 0 }
+    }
+
+    /// Begins the record of `segment` of `file`, on a stream that `open` opens if none is open.
+    pub(crate) fn begin(
+        &mut self,
+        open: impl FnOnce() -> io::Result<Box<dyn SendStream>>,
+        file: u32,
+        segment: u32,
+    ) -> io::Result<()> {
+        if self.stream.is_none() {
+            self.stream = Some(open()?);
+            self.put(&[STREAM_RECORDS])?;
+        }
+        self.put(&file.to_be_bytes())?;
+        self.put(&segment.to_be_bytes())
+    }
+
+    /// Adds a chunk of `len` bytes (1 to [`CHUNK_LEN_MAX`]) that `fill` writes, and shows it to
+    /// `seen`. If `fill` fails, that is the inner error and nothing was added; the outer one is the
+    /// stream's.
+    pub(crate) fn chunk<E>(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+        seen: impl FnOnce(&[u8]),
+    ) -> io::Result<Result<(), E>> {
+        debug_assert!((1..=CHUNK_LEN_MAX).contains(&len));
+        if self.used + 4 + len > BUFFER_LEN {
+            self.flush()?;
+        }
+        let start = self.used + 4;
+        let bytes = &mut self.buffer[start..start + len];
+        if let Err(error) = fill(bytes) {
+            return Ok(Err(error));
+        }
+        seen(bytes);
+        self.buffer[start - 4..start].copy_from_slice(&(len as u32).to_be_bytes());
+        self.used = start + len;
+        Ok(Ok(()))
+    }
+
+    /// Ends the record with the segment's value.
+    pub(crate) fn end(&mut self, value: &[u8; 32]) -> io::Result<()> {
+        self.put(&0_u32.to_be_bytes())?;
+        self.put(value)
+    }
+
+    /// Ends the record without a segment.
+    pub(crate) fn abort(&mut self) -> io::Result<()> {
+        self.put(&ABORT.to_be_bytes())
+    }
+
+    /// Ends the stream, if one is open.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.stream.take().map_or(Ok(()), SendStream::finish)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.used + bytes.len() > BUFFER_LEN {
+            self.flush()?;
+        }
+        self.buffer[self.used..self.used + bytes.len()].copy_from_slice(bytes);
+        self.used += bytes.len();
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let used = std::mem::take(&mut self.used);
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        if used < LEND_FROM {
+            return stream.write_all(&self.buffer[..used]);
+        }
+        let filled = std::mem::replace(&mut self.buffer, self.buffers.take());
+        stream.write_chunk(self.buffers.lend(filled, used))
+    }
+}
+
+/// Informs the receiver that no more streams follow.
+pub(crate) fn write_last(mut stream: Box<dyn SendStream>) -> io::Result<()> {
+    stream.write_all(&[STREAM_LAST])?;
+    stream.finish()
+}
+
+impl RecordReader {
+    /// Reads the first byte of a stream: `None` if it is the last stream.
+    pub(crate) fn open(mut stream: Box<dyn Read + Send>) -> io::Result<Option<Self>> {
+        let mut kind = [0];
+        stream.read_exact(&mut kind)?;
+        match kind[0] {
+            STREAM_RECORDS => Ok(Some(Self { stream })),
+            // Reads to the end: dropping the stream earlier would send a stop to its sender, which
+            // may be about to finish it.
+            STREAM_LAST => match read_exact_or_end(&mut *stream, &mut [0])? {
+                true => Err(malformed("the last stream goes on")),
+                false => Ok(None),
+            },
+            _ => Err(malformed("an unknown kind of stream")),
+        }
+    }
+
+    /// File and segment of the next record, or `None` at the end of the stream.
+    pub(crate) fn next(&mut self) -> io::Result<Option<(u32, u32)>> {
+        let mut file = [0; 4];
+        if !read_exact_or_end(&mut *self.stream, &mut file)? {
+            return Ok(None);
+        }
+        let segment = self.u32()?;
+        Ok(Some((u32::from_be_bytes(file), segment)))
+    }
+
+    /// The next part of the record, a chunk's bytes at the front of `buffer` ([`CHUNK_LEN_MAX`]
+    /// bytes).
+    pub(crate) fn part(&mut self, buffer: &mut [u8]) -> io::Result<Part> {
+        match self.u32()? {
+            0 => {
+                let mut value = [0; 32];
+                self.stream.read_exact(&mut value)?;
+                Ok(Part::End(value))
+            }
+            ABORT => Ok(Part::Abort),
+            len if len as usize <= CHUNK_LEN_MAX => {
+                self.stream.read_exact(&mut buffer[..len as usize])?;
+                Ok(Part::Chunk(len as usize))
+            }
+            _ => Err(malformed("a chunk is too long")),
+        }
+    }
+
+    fn u32(&mut self) -> io::Result<u32> {
+        let mut bytes = [0; 4];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(u32::from_be_bytes(bytes))
+    }
+}
+
+/// A violation of the format. Its error kind distinguishes it from a lost connection.
+pub(crate) fn malformed(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// 256 KiB: the unit of reading, hashing and writing; fits a second-level cache.
+pub(crate) const CHUNK_LEN_MAX: usize = 256 * 1024;
+
+/// A chunk with its length, and the rest of a short record before and after it.
+const BUFFER_LEN: usize = CHUNK_LEN_MAX + 64;
+
+/// Shorter data is copied, because in flight it would keep a whole buffer.
+const LEND_FROM: usize = CHUNK_LEN_MAX / 4;
+
+const STREAM_LAST: u8 = 0;
+const STREAM_RECORDS: u8 = 1;
+const ABORT: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,339 @@
+//! The sending side: sends the requested files, segment by segment, on several threads.
+//!
+//! ```text
+//!   coordinator ── plans ──▶ Work (files, segment by segment) ──▶ n workers: read, hash, send ──▶ data streams
+//!        ▲                                                             │
+//!        └── results ── reading thread ◀── control ◀── FileDone ───────┘
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use self::outgoing::{Outgoing, Work};
+use super::authorise::Credential;
+use super::control::{
+    ControlWriter, INBOX_LEN, Input, abandon, conclude, next_input, prefer_peers_reason, read_messages,
+};
+use super::error::{FileError, TransferError};
+use super::events::{Events, Summary, TransferEvent};
+use super::link::{CancelToken, Control, Link};
+use super::manifest::Source;
+use super::message::{ENTRIES_LEN, Message, VERSION, entry_len};
+use super::progress::Progress;
+use super::queue::Queue;
+use super::record::write_last;
+use super::segment::{BASE_LOG2_DEFAULT, FileHash, Layout, SegmentSet};
+use crate::{ProofContext, Refusal, Role};
+
+mod outgoing;
+mod worker;
+
+/// Options for sending.
+#[derive(Clone, Debug)]
+pub struct SendOptions {
+    /// Threads that read, hash and write, and so streams in flight. Default: the processors, 1 to
+    /// 8. Each has a buffer of 256 KiB and reuses the buffers that it passed to the connection: up
+    /// to 16 MiB if that much was in flight at once.
+    pub threads: usize,
+    /// Bytes in a segment: a power of two from 1 KiB to 1 GiB. Default: 4 MiB. An interrupted
+    /// transfer repeats at most one segment for each thread; after a change of this value,
+    /// unfinished files start again from the beginning.
+    pub segment_bytes: u64,
+    /// Cancels the transfer.
+    pub cancel: CancelToken,
+}
+
+impl Default for SendOptions {
+    fn default() -> Self {
+        Self { threads: default_threads(), segment_bytes: 1 << BASE_LOG2_DEFAULT, cancel: CancelToken::new() }
+    }
+}
+
+/// Sends everything in `source` over `link`, whose `control` stream this side opened. `context` is
+/// made from the connection's exporter and keys. Returns when the receiver has every file on disk
+/// or has reported why not. The connection stays open if the transfer completed and is closed
+/// otherwise.
+///
+/// # Errors
+/// The reason why the transfer did not complete. Failures of single files are no error here: see
+/// [`Summary`].
+pub fn run(
+    link: &dyn Link,
+    control: Control,
+    context: &ProofContext,
+    credential: &Credential,
+    source: &Source,
+    options: &SendOptions,
+    events: &dyn Events,
+) -> Result<Summary, TransferError> {
+    let base_log2 = options.base_log2()?;
+    let session = Session {
+        link,
+        control: ControlWriter::new(control.writer),
+        inbox: Queue::new(INBOX_LEN),
+        work: Work::new(1 << base_log2),
+        source,
+        base_log2,
+        progress: Progress::new(events),
+        events,
+        cancel: &options.cancel,
+        workers: AtomicUsize::new(options.threads.max(1)),
+    };
+    let reader = control.reader;
+    std::thread::scope(|scope| {
+        let guard = Ender(&session);
+        scope.spawn(|| read_messages(reader, &session.inbox));
+        for _ in 0..options.threads.max(1) {
+            scope.spawn(|| session.work());
+        }
+        let outcome = session.coordinate(context, credential);
+        session.work.close();
+        match &outcome {
+            Ok(_) => conclude(&session.control, &session.inbox, link),
+            Err(error) => abandon(error, &session.control, &session.inbox, link),
+        }
+        drop(guard);
+        outcome
+    })
+}
+
+impl SendOptions {
+    fn base_log2(&self) -> Result<u8, TransferError> {
+        let log2 = self.segment_bytes.trailing_zeros() as u8;
+        if self.segment_bytes.is_power_of_two() && Layout::new(0, log2).is_some() {
+            Ok(log2)
+        } else {
+            Err(TransferError::Option("the segment length must be a power of two from 1 KiB to 1 GiB"))
+        }
+    }
+}
+
+/// The number of processors, because hashing and the link's cipher dominate the work.
+pub(crate) fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).clamp(1, THREADS_DEFAULT_MAX)
+}
+
+/// The state that the threads of one transfer share.
+struct Session<'a> {
+    link: &'a dyn Link,
+    control: ControlWriter,
+    inbox: Queue<Input>,
+    work: Work,
+    source: &'a Source,
+    base_log2: u8,
+    progress: Progress<'a>,
+    events: &'a dyn Events,
+    cancel: &'a CancelToken,
+    /// Workers that have not ended.
+    workers: AtomicUsize,
+}
+
+/// Wakes the other threads when the coordinator ends, also by a panic: otherwise the scope would
+/// wait for ever.
+struct Ender<'s, 'a>(&'s Session<'a>);
+
+impl Drop for Ender<'_, '_> {
+    fn drop(&mut self) {
+        self.0.work.close();
+        self.0.inbox.close();
+        if std::thread::panicking() {
+            self.0.link.close("internal fault");
+        }
+    }
+}
+
+/// The coordinator's state of the entries.
+#[derive(Default)]
+struct Standing {
+    /// Files that the receiver has planned and not settled.
+    active: BTreeMap<u32, Arc<Outgoing>>,
+    settled: SegmentSet,
+    files_done: u64,
+    failed: u64,
+}
+
+impl Session<'_> {
+    fn coordinate(&self, context: &ProofContext, credential: &Credential) -> Result<Summary, TransferError> {
+        self.authenticate(context, credential)?;
+        let totals = self.source.totals();
+        self.progress.set_total(totals.bytes);
+        for (path, error) in self.source.skipped() {
+            self.events.event(TransferEvent::Skipped { path: path.display().to_string(), error });
+        }
+        self.events.event(TransferEvent::Started { files: totals.files, bytes: totals.bytes });
+        self.send_entries()?;
+        let standing = self.serve_plans()?;
+        self.finish()?;
+        let summary = Summary {
+            files: totals.files,
+            bytes: totals.bytes,
+            files_done: standing.files_done,
+            failed: standing.failed,
+            skipped: self.source.skipped_count(),
+            bytes_moved: self.progress.moved(),
+            bytes_resumed: self.progress.resumed(),
+        };
+        self.events.event(TransferEvent::Finished { summary: &summary });
+        Ok(summary)
+    }
+
+    /// Authenticates this side and the receiver. Reveals nothing about files before it returns.
+    fn authenticate(&self, context: &ProofContext, credential: &Credential) -> Result<(), TransferError> {
+        let proof = match credential {
+            Credential::Ticket(secret) => Some(context.prove(secret, Role::Sender)),
+            Credential::Key => None,
+        };
+        self.send(&Message::Hello { version: VERSION, base_log2: self.base_log2, proof })?;
+        match self.next_message()? {
+            Message::Refused { code } => Err(TransferError::Refused(Refusal::from_code(code))),
+            Message::Accepted { version, .. } if version != VERSION => Err(TransferError::Version(version)),
+            Message::Accepted { proof, .. } => {
+                let proven = match (credential, proof) {
+                    (Credential::Ticket(secret), Some(proof)) => context.verify(secret, Role::Receiver, &proof),
+                    (Credential::Ticket(_), None) => false,
+                    (Credential::Key, _) => true,
+                };
+                if proven { Ok(()) } else { Err(TransferError::ReceiverUnproven) }
+            }
+            _ => Err(TransferError::Protocol("something else came in place of an answer to Hello")),
+        }
+    }
+
+    fn send_entries(&self) -> Result<(), TransferError> {
+        let mut batch = Vec::new();
+        let mut batch_len = 0;
+        for entry in self.source.entries() {
+            batch_len += entry_len(entry);
+            batch.push(entry.clone());
+            if batch_len > ENTRIES_LEN {
+                self.send(&Message::Entries(std::mem::take(&mut batch)))?;
+                batch_len = 0;
+                if self.cancel.is_cancelled() {
+                    return Err(TransferError::Cancelled);
+                }
+            }
+        }
+        if !batch.is_empty() {
+            self.send(&Message::Entries(batch))?;
+        }
+        self.send(&Message::EntriesEnd { count: self.source.entries().len() as u32 })
+    }
+
+    /// Passes planned files to the workers and handles results, until every entry has one.
+    fn serve_plans(&self) -> Result<Standing, TransferError> {
+        let mut standing = Standing::default();
+        while (standing.settled.len() as usize) < self.source.entries().len() {
+            match self.next_message()? {
+                Message::Plan { index, held } => self.on_plan(&mut standing, index, &held)?,
+                Message::Done { index, hash } => self.on_done(&mut standing, index, hash)?,
+                Message::Failed { index, error } => self.on_failed(&mut standing, index, &error)?,
+                Message::Verifying { index, bytes_done, bytes_total } => {
+                    let path = &self.unsettled(&standing, index)?.path;
+                    self.events.event(TransferEvent::Verifying { path, bytes_done, bytes_total });
+                }
+                _ => return Err(TransferError::Protocol("a message out of place")),
+            }
+        }
+        Ok(standing)
+    }
+
+    fn on_plan(&self, standing: &mut Standing, index: u32, held: &[u8]) -> Result<(), TransferError> {
+        let entry = self.unsettled(standing, index)?;
+        let size = entry.size().ok_or(TransferError::Protocol("a plan for a directory"))?;
+        let layout =
+            Layout::new(size, self.base_log2).ok_or(TransferError::Protocol("a segment length out of range"))?;
+        let held = SegmentSet::from_bytes(held, layout.count())
+            .ok_or(TransferError::Protocol("a plan with segments that the file does not have"))?;
+        let bytes_resumed = held.iter().map(|segment| layout.range(segment).1).sum();
+        let outgoing = Arc::new(Outgoing::new(index, layout, held));
+        // A second plan replaces the first, because the receiver's data did not match the source.
+        if let Some(earlier) = standing.active.insert(index, Arc::clone(&outgoing)) {
+            earlier.give_up();
+            self.progress.take_back_resumed(earlier.counted());
+        }
+        self.events.event(TransferEvent::FileStarted { path: &entry.path, bytes: size, bytes_resumed });
+        self.work.push(outgoing);
+        Ok(())
+    }
+
+    fn on_done(&self, standing: &mut Standing, index: u32, hash: Option<FileHash>) -> Result<(), TransferError> {
+        let entry = self.unsettled(standing, index)?;
+        let outgoing = standing.active.remove(&index);
+        standing.settled.insert(index);
+        if entry.size().is_none() {
+            return Ok(());
+        }
+        match (outgoing.and_then(|outgoing| outgoing.hash()), hash) {
+            (Some(ours), Some(theirs)) if ours == theirs => {
+                standing.files_done += 1;
+                self.progress.tell();
+                self.events.event(TransferEvent::FileDone { path: &entry.path, hash: ours });
+                Ok(())
+            }
+            _ => Err(TransferError::Protocol("the receiver claims a file that it cannot have")),
+        }
+    }
+
+    fn on_failed(&self, standing: &mut Standing, index: u32, error: &FileError) -> Result<(), TransferError> {
+        let entry = self.unsettled(standing, index)?;
+        if let Some(outgoing) = standing.active.remove(&index) {
+            outgoing.give_up();
+        }
+        standing.settled.insert(index);
+        standing.failed += 1;
+        self.events.event(TransferEvent::FileFailed { path: &entry.path, error });
+        Ok(())
+    }
+
+    fn unsettled(&self, standing: &Standing, index: u32) -> Result<&super::manifest::Entry, TransferError> {
+        let entry = self.source.entries().get(index as usize).filter(|_| !standing.settled.contains(index));
+        entry.ok_or(TransferError::Protocol("a message about an entry that is settled or was never sent"))
+    }
+
+    /// After the last result: ends the data streams, and waits until the receiver has synced.
+    fn finish(&self) -> Result<(), TransferError> {
+        self.work.close();
+        while !matches!(next_input(&self.inbox, self.cancel)?, Some(Input::DataEnded)) {}
+        self.link.open_uni().and_then(write_last).map_err(TransferError::Connection)?;
+        self.send(&Message::Finish)?;
+        match self.next_message()? {
+            Message::Bye => Ok(()),
+            _ => Err(TransferError::Protocol("something else came in place of Bye")),
+        }
+    }
+
+    fn send(&self, message: &Message) -> Result<(), TransferError> {
+        // The receiver may have sent the reason.
+        self.control.send(message).map_err(|error| prefer_peers_reason(error, &self.inbox))
+    }
+
+    fn next_message(&self) -> Result<Message, TransferError> {
+        loop {
+            // Other events need no action: a worker that ends before `finish` closes the queue
+            // reports its error.
+            if let Some(Input::Message(message)) = next_input(&self.inbox, self.cancel)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Runs a worker thread.
+    fn work(&self) {
+        if let Err(error) = worker::run(self) {
+            self.inbox.push(Input::Fatal(error));
+        }
+        if self.workers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.inbox.push(Input::DataEnded);
+        }
+    }
+}
+
+/// An error of a data stream.
+fn connection(error: io::Error) -> TransferError {
+    TransferError::Connection(error)
+}
+
+/// More threads than this seldom speed up one disk.
+const THREADS_DEFAULT_MAX: usize = 8;

@@ -1,0 +1,205 @@
+//! The files to send, and the order in which threads send their segments.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::OFlags;
+
+use crate::error::{FileError, FileErrorKind};
+use crate::manifest::{Entry, Modified};
+use crate::segment::{FileHash, HashTree, Layout, SegmentSet};
+
+/// A file that the receiver is ready for.
+pub(super) struct Outgoing {
+    pub(super) index: u32,
+    pub(super) layout: Layout,
+    /// Segments that the receiver holds: hashed here, not sent.
+    held: SegmentSet,
+    state: Mutex<State>,
+    /// The file is settled.
+    given_up: AtomicBool,
+    /// Bytes that the progress counts for it.
+    counted: AtomicU64,
+}
+
+struct State {
+    /// Open from the first segment taken to the last one hashed.
+    file: Option<Arc<File>>,
+    tree: HashTree,
+    /// The hash that was sent to the receiver.
+    hash: Option<FileHash>,
+}
+
+/// One job for a worker.
+pub(super) struct Job {
+    pub(super) outgoing: Arc<Outgoing>,
+    /// `None` for an empty file: only its end is sent.
+    pub(super) segment: Option<u32>,
+}
+
+/// Files waiting for workers. At most one for each entry of the transfer; none is open before its
+/// turn.
+pub(super) struct Work {
+    state: Mutex<WorkState>,
+    changed: Condvar,
+    /// A batch is closed once it has this many bytes.
+    batch_bytes: u64,
+}
+
+#[derive(Default)]
+struct WorkState {
+    /// Each file with its next segment.
+    files: VecDeque<(Arc<Outgoing>, u32)>,
+    closed: bool,
+}
+
+impl Outgoing {
+    pub(super) fn new(index: u32, layout: Layout, held: SegmentSet) -> Self {
+        Self {
+            index,
+            layout,
+            held,
+            state: Mutex::new(State { file: None, tree: HashTree::new(layout), hash: None }),
+            given_up: AtomicBool::new(false),
+            counted: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn is_held(&self, segment: u32) -> bool {
+        self.held.contains(segment)
+    }
+
+    /// Makes workers skip the rest of the file. Returns true the first time.
+    pub(super) fn give_up(&self) -> bool {
+        self.lock().file = None;
+        !self.given_up.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
+    }
+
+    pub(super) fn count(&self, bytes: u64) {
+        self.counted.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn counted(&self) -> u64 {
+        self.counted.load(Ordering::Relaxed)
+    }
+
+    /// The hash that was sent to the receiver.
+    pub(super) fn hash(&self) -> Option<FileHash> {
+        self.lock().hash
+    }
+
+    /// The source, opened on the first call and checked to be what `entry` says.
+    pub(super) fn file(&self, path: &Path, entry: &Entry) -> Result<Arc<File>, FileError> {
+        let mut state = self.lock();
+        if let Some(file) = &state.file {
+            return Ok(Arc::clone(file));
+        }
+        // Non-blocking, because a pipe that replaced the file must not block the thread.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let file = Arc::new(file.map_err(|error| FileError::source(&error))?);
+        check_unchanged(&file, entry)?;
+        state.file = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Records the value of a segment. The file's hash if that was the last one missing: then the
+    /// source is checked once more and closed.
+    pub(super) fn on_segment(
+        &self,
+        segment: u32,
+        value: [u8; 32],
+        entry: &Entry,
+    ) -> Result<Option<FileHash>, FileError> {
+        let mut state = self.lock();
+        if !state.tree.insert(segment, value) {
+            return Ok(None);
+        }
+        self.complete(&mut state, entry)
+    }
+
+    /// As [`Outgoing::on_segment`] for a file that has none.
+    pub(super) fn on_empty(&self, entry: &Entry) -> Result<Option<FileHash>, FileError> {
+        self.complete(&mut self.lock(), entry)
+    }
+
+    fn complete(&self, state: &mut State, entry: &Entry) -> Result<Option<FileHash>, FileError> {
+        let Some(hash) = state.tree.root() else { return Ok(None) };
+        if let Some(file) = state.file.take() {
+            check_unchanged(&file, entry)?;
+        }
+        state.hash = Some(hash);
+        Ok(Some(hash))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Work {
+    pub(super) fn new(batch_bytes: u64) -> Self {
+        Self { state: Mutex::new(WorkState::default()), changed: Condvar::new(), batch_bytes }
+    }
+
+    /// Adds a file at the end.
+    pub(super) fn push(&self, outgoing: Arc<Outgoing>) {
+        self.lock().files.push_back((outgoing, 0));
+        self.changed.notify_one();
+    }
+
+    /// Closes the queue and drops the waiting files.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.files.clear();
+        self.changed.notify_all();
+    }
+
+    /// The jobs for one data stream: consecutive segments up to the size of one segment, so that
+    /// small files share a stream. Waits for work; `None` after the close.
+    pub(super) fn take(&self) -> Option<Vec<Job>> {
+        let idle = |state: &mut WorkState| !state.closed && state.files.is_empty();
+        let mut state = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            return None;
+        }
+        let mut jobs = Vec::new();
+        let mut bytes = 0;
+        while bytes < self.batch_bytes && jobs.len() < JOBS_MAX {
+            let Some((outgoing, next)) = state.files.front_mut() else { break };
+            let segment = (*next < outgoing.layout.count()).then_some(*next);
+            bytes += segment.map_or(0, |segment| outgoing.layout.range(segment).1);
+            jobs.push(Job { outgoing: Arc::clone(outgoing), segment });
+            *next += 1;
+            if *next >= outgoing.layout.count() {
+                state.files.pop_front();
+            }
+        }
+        // Other workers may sleep although files are left.
+        self.changed.notify_one();
+        Some(jobs)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WorkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the source is unchanged since it was listed, as far as the file system reports.
+fn check_unchanged(file: &File, entry: &Entry) -> Result<(), FileError> {
+    let metadata = file.metadata().map_err(|error| FileError::source(&error))?;
+    let same = metadata.is_file() && Some(metadata.len()) == entry.size() && Modified::of(&metadata) == entry.modified;
+    if same { Ok(()) } else { Err(FileError::new(FileErrorKind::SourceChanged, "")) }
+}
+
+/// Segments on one stream, at most: small files share a stream, but not all files one stream.
+const JOBS_MAX: usize = 256;

@@ -1,0 +1,500 @@
+//! The receiver's persistent store of issued tickets.
+//!
+//! A ticket is bound to the first sender key that proves its secret and serves that key alone until
+//! its transfer completes or it expires:
+//!
+//! ```text
+//!   issued ──first proof──▶ bound to a key ──transfer complete──▶ completed
+//!      └───────────expiry───────────┴──────▶ expired
+//! ```
+//!
+//! Each change is written atomically (0600, synced) before the decision that caused it is reported.
+//! A lock serialises several receivers of one user. The file is JSON with a version; it is bounded
+//! by [`TICKETS_MAX`]. It holds the tickets' secrets, so read access to it permits sending.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use super::proof::{Proof, ProofContext, Role};
+use super::ticket::Secret;
+use litz::identity::PublicKey;
+use litz::identity::base32;
+use litz::identity::private_file;
+
+/// The tickets of one user's receivers. Cheap to clone; every call reads the file again.
+#[derive(Clone, Debug)]
+pub struct TicketStore {
+    path: PathBuf,
+    lock: PathBuf,
+}
+
+/// One issued ticket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Issued {
+    /// The ticket's identifier in the store; not secret.
+    pub id: String,
+    /// The secret that the sender must prove.
+    pub secret: Secret,
+    /// Seconds since 1970 from which on the ticket is refused.
+    pub expires_unix: u64,
+    /// The UDP port the ticket names: a restarted receiver must listen there again.
+    pub port: u16,
+    /// The target directory.
+    pub directory: PathBuf,
+    /// The only sender key that may use the ticket from now on.
+    pub bound: Option<PublicKey>,
+    /// The ticket's transfer is complete, so the ticket is spent.
+    pub completed: bool,
+}
+
+/// The decision to accept a sender.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Accepted {
+    /// The ticket it used, for [`TicketStore::complete`].
+    pub id: String,
+    /// The receiver's proof, to send back.
+    pub proof: Proof,
+    /// The ticket was bound to this sender by this decision; otherwise the sender resumes its
+    /// transfer.
+    pub first_use: bool,
+}
+
+/// The reason why a sender is refused. Only a sender that proved the secret learns more than
+/// "unknown".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Refusal {
+    /// No ticket of this receiver matches the proof, or the sender gave no proof.
+    UnknownOrWrongProof = 1,
+    /// The ticket has expired.
+    Expired = 2,
+    /// Another sender used the ticket first.
+    BoundToAnotherKey = 3,
+    /// The ticket's transfer is complete.
+    Completed = 4,
+    /// The receiver has a list of keys and the sender's is not on it.
+    KeyNotAllowed = 5,
+    /// The receiver could not read or write its state. Its log has the reason.
+    Unavailable = 6,
+}
+
+/// Errors of reading and writing the state.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The file could not be read or written.
+    Io(PathBuf, io::Error),
+    /// The file is damaged or is not a ticket store.
+    Content(PathBuf, String),
+    /// The file was written by a later version of this program.
+    Version(PathBuf, u32),
+    /// [`TICKETS_MAX`] tickets are open.
+    Full,
+    /// The system provided no randomness.
+    Random,
+    /// No directory for state: neither `XDG_STATE_HOME` nor `HOME` is set.
+    NoHome,
+}
+
+impl TicketStore {
+    /// The store in `state_dir`, which is created (for the owner only) if it is missing.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it cannot be made.
+    pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
+        private_file::create_directory(state_dir).map_err(|error| StoreError::Io(state_dir.to_owned(), error))?;
+        Ok(Self { path: state_dir.join("tickets.json"), lock: state_dir.join("tickets.lock") })
+    }
+
+    /// Creates a ticket for `directory`, valid from `now_unix` until `expires_unix`, for a receiver
+    /// on UDP port `port`.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if too many tickets are open; other variants if the file cannot be read
+    /// or written.
+    pub fn issue(&self, now_unix: u64, directory: &Path, port: u16, expires_unix: u64) -> Result<Issued, StoreError> {
+        let secret = Secret::generate().map_err(|_| StoreError::Random)?;
+        let mut id = [0; 10];
+        #[expect(clippy::disallowed_methods, reason = "ids of tickets must not be guessed")]
+        aws_lc_rs::rand::fill(&mut id).map_err(|_| StoreError::Random)?;
+        let issued = Issued {
+            id: base32::encode(&id),
+            secret,
+            expires_unix,
+            port,
+            directory: directory.to_owned(),
+            bound: None,
+            completed: false,
+        };
+        self.change(|tickets| {
+            tickets.retain(|ticket| now_unix < ticket.expires_unix.saturating_add(KEEP_EXPIRED_SECONDS));
+            make_room(tickets, now_unix)?;
+            tickets.push(issued.clone());
+            Ok(issued)
+        })
+    }
+
+    /// The tickets for `directory` that can still be used at `now_unix`, oldest first. A restarted
+    /// receiver serves these.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn usable(&self, now_unix: u64, directory: &Path) -> Result<Vec<Issued>, StoreError> {
+        let _lock = self.acquire()?;
+        let mut tickets = self.read()?;
+        tickets.retain(|ticket| ticket.is_usable(now_unix) && ticket.directory == directory);
+        Ok(tickets)
+    }
+
+    /// Decides whether the sender of `context`, having given `proof`, may send into `directory` at
+    /// `now_unix`. A first use binds the ticket to the sender's key, on disk, before this returns.
+    ///
+    /// # Errors
+    /// The reason to send to the sender. [`Refusal::Unavailable`] if the file failed;
+    /// [`TicketStore::usable`] then returns the error.
+    pub fn decide(
+        &self,
+        now_unix: u64,
+        directory: &Path,
+        context: &ProofContext,
+        proof: &Proof,
+    ) -> Result<Accepted, Refusal> {
+        let decision = self.change(|tickets| Ok(decide(tickets, now_unix, directory, context, proof)));
+        decision.unwrap_or(Err(Refusal::Unavailable))
+    }
+
+    /// Marks the ticket `id` as spent. Does nothing if it is spent already or unknown.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn complete(&self, id: &str) -> Result<(), StoreError> {
+        self.change(|tickets| {
+            for ticket in tickets.iter_mut().filter(|ticket| ticket.id == id) {
+                ticket.completed = true;
+            }
+            Ok(())
+        })
+    }
+
+    /// Records that the ticket `id` is served on another port from now on.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn set_port(&self, id: &str, port: u16) -> Result<(), StoreError> {
+        self.change(|tickets| {
+            for ticket in tickets.iter_mut().filter(|ticket| ticket.id == id) {
+                ticket.port = port;
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes the ticket `id`, which is unknown from then on. Does nothing if it is unknown
+    /// already.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn revoke(&self, id: &str) -> Result<(), StoreError> {
+        self.change(|tickets| {
+            tickets.retain(|ticket| ticket.id != id);
+            Ok(())
+        })
+    }
+
+    /// Reads the state, applies `edit` and, if that changed anything, writes it, all under the
+    /// lock.
+    fn change<T>(&self, edit: impl FnOnce(&mut Vec<Issued>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let _lock = self.acquire()?;
+        let before = self.read()?;
+        let mut tickets = before.clone();
+        let outcome = edit(&mut tickets)?;
+        if tickets != before {
+            self.write(&tickets)?;
+        }
+        Ok(outcome)
+    }
+
+    /// The lock is the open file: closing it releases the lock, also when the process ends.
+    fn acquire(&self) -> Result<File, StoreError> {
+        let error = |error| StoreError::Io(self.lock.clone(), error);
+        // A separate file, because the state file is replaced and a lock on the old file would have
+        // no effect.
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&self.lock);
+        let file = file.map_err(error)?;
+        flock(&file, FlockOperation::LockExclusive).map_err(|errno| error(errno.into()))?;
+        Ok(file)
+    }
+
+    fn read(&self) -> Result<Vec<Issued>, StoreError> {
+        let bytes = match private_file::read_bounded(&self.path, STATE_FILE_LEN_MAX) {
+            Ok((bytes, _)) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(StoreError::Io(self.path.clone(), error)),
+        };
+        let content = |what: String| StoreError::Content(self.path.clone(), what);
+        // Checks the version first, because a later format may not parse as this one.
+        let Version { version } = serde_json::from_slice(&bytes).map_err(|error| content(error.to_string()))?;
+        if version != FORMAT_VERSION {
+            return Err(StoreError::Version(self.path.clone(), version));
+        }
+        let state: StateFile = serde_json::from_slice(&bytes).map_err(|error| content(error.to_string()))?;
+        if state.tickets.len() > TICKETS_MAX {
+            return Err(content(format!("more than {TICKETS_MAX} tickets")));
+        }
+        let tickets = state.tickets.into_iter().map(Issued::try_from).collect::<Result<_, _>>();
+        tickets.map_err(|what| content(what.to_owned()))
+    }
+
+    fn write(&self, tickets: &[Issued]) -> Result<(), StoreError> {
+        let state = StateFile { version: FORMAT_VERSION, tickets: tickets.iter().map(TicketRecord::from).collect() };
+        let mut bytes = serde_json::to_vec_pretty(&state)
+            .map_err(|error| StoreError::Content(self.path.clone(), error.to_string()))?;
+        bytes.push(b'\n');
+        private_file::replace(&self.path, &bytes).map_err(|error| StoreError::Io(self.path.clone(), error))
+    }
+}
+
+impl Issued {
+    fn is_usable(&self, now_unix: u64) -> bool {
+        !self.completed && now_unix < self.expires_unix
+    }
+}
+
+impl Refusal {
+    /// The number of this reason on the wire.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The reason with this number; unknown numbers of later versions count as
+    /// [`Refusal::UnknownOrWrongProof`].
+    pub const fn from_code(code: u8) -> Self {
+        match code {
+            2 => Self::Expired,
+            3 => Self::BoundToAnotherKey,
+            4 => Self::Completed,
+            5 => Self::KeyNotAllowed,
+            6 => Self::Unavailable,
+            _ => Self::UnknownOrWrongProof,
+        }
+    }
+}
+
+/// `$XDG_STATE_HOME/litz`, or `~/.local/state/litz`.
+///
+/// # Errors
+/// [`StoreError::NoHome`] if the environment names neither.
+pub fn default_state_dir() -> Result<PathBuf, StoreError> {
+    // The XDG base directory specification has relative paths ignored.
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .map(|state| state.join("litz"))
+        .ok_or(StoreError::NoHome)
+}
+
+fn decide(
+    tickets: &mut [Issued],
+    now_unix: u64,
+    directory: &Path,
+    context: &ProofContext,
+    proof: &Proof,
+) -> Result<Accepted, Refusal> {
+    // All tickets are tried, whatever their state, so that the time reveals only their number.
+    let mut matching = None;
+    for ticket in tickets.iter_mut() {
+        let fits = context.verify(&ticket.secret, Role::Sender, proof);
+        if fits && ticket.directory == directory {
+            matching = Some(ticket);
+        }
+    }
+    let ticket = matching.ok_or(Refusal::UnknownOrWrongProof)?;
+    // A sender with another key learns only that the ticket is bound, and not whether the transfer
+    // completed.
+    let first_use = match ticket.bound {
+        Some(key) if key != context.sender() => return Err(Refusal::BoundToAnotherKey),
+        bound => bound.is_none(),
+    };
+    if ticket.completed {
+        return Err(Refusal::Completed);
+    }
+    if now_unix >= ticket.expires_unix {
+        return Err(Refusal::Expired);
+    }
+    ticket.bound = Some(context.sender());
+    Ok(Accepted { id: ticket.id.clone(), proof: context.prove(&ticket.secret, Role::Receiver), first_use })
+}
+
+/// Drops the oldest spent ticket if the store is full.
+fn make_room(tickets: &mut Vec<Issued>, now_unix: u64) -> Result<(), StoreError> {
+    if tickets.len() < TICKETS_MAX {
+        return Ok(());
+    }
+    let spent = tickets.iter().position(|ticket| !ticket.is_usable(now_unix)).ok_or(StoreError::Full)?;
+    tickets.remove(spent);
+    Ok(())
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnknownOrWrongProof => {
+                "the receiver knows no such ticket: it may be revoked or for another receiver; ask for a new one"
+            }
+            Self::Expired => "the ticket has expired: ask the receiver for a new one",
+            Self::BoundToAnotherKey => {
+                "another sender has used the ticket first: ask the receiver for a new one, and if nobody else should \
+                 have had it, tell them"
+            }
+            Self::Completed => "the ticket's transfer is complete already: ask for a new ticket to send more",
+            Self::KeyNotAllowed => "the receiver does not know this host's key: have it added to its allowed keys",
+            Self::Unavailable => "the receiver cannot read or write its own state: see its messages, then try again",
+        })
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(path, error) => write!(f, "cannot use the state file {}: {error}", path.display()),
+            Self::Content(path, what) => {
+                write!(f, "the state file {} is damaged ({what}): move it away; open tickets are lost", path.display())
+            }
+            Self::Version(path, version) => write!(
+                f,
+                "the state file {} has format {version}, this program knows {FORMAT_VERSION}: use the newer litz",
+                path.display()
+            ),
+            Self::Full => {
+                write!(f, "{TICKETS_MAX} tickets are open: wait for one to be used or to expire, or revoke one")
+            }
+            Self::Random => write!(f, "cannot create a ticket: the system provided no randomness"),
+            Self::NoHome => {
+                write!(f, "there is no directory for state: set XDG_STATE_HOME or HOME to an absolute path")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StateFile {
+    version: u32,
+    tickets: Vec<TicketRecord>,
+}
+
+/// The JSON form of a ticket.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TicketRecord {
+    id: String,
+    secret: String,
+    expires_unix: u64,
+    port: u16,
+    directory: String,
+    bound: Option<String>,
+    completed: bool,
+}
+
+impl From<&Issued> for TicketRecord {
+    fn from(ticket: &Issued) -> Self {
+        Self {
+            id: ticket.id.clone(),
+            secret: base32::encode(ticket.secret.as_bytes()),
+            expires_unix: ticket.expires_unix,
+            port: ticket.port,
+            directory: escape(&ticket.directory),
+            bound: ticket.bound.map(|key| key.to_string()),
+            completed: ticket.completed,
+        }
+    }
+}
+
+impl TryFrom<TicketRecord> for Issued {
+    type Error = &'static str;
+
+    fn try_from(record: TicketRecord) -> Result<Self, Self::Error> {
+        let secret = base32::decode(&record.secret).ok().and_then(|bytes| bytes.try_into().ok());
+        Ok(Self {
+            id: record.id,
+            secret: Secret::from_bytes(secret.ok_or("a secret is not readable")?),
+            expires_unix: record.expires_unix,
+            port: record.port,
+            directory: unescape(&record.directory).ok_or("a directory is not readable")?,
+            bound: record.bound.map(|key| key.parse()).transpose().map_err(|_| "a key is not readable")?,
+            completed: record.completed,
+        })
+    }
+}
+
+/// Percent-encodes a path, because JSON holds only Unicode and paths hold any bytes. Printable
+/// ASCII except `%` stays as it is.
+fn escape(path: &Path) -> String {
+    let mut text = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'%' | 0..=0x1f | 0x7f.. => text.push_str(&format!("%{byte:02x}")),
+            plain => text.push(char::from(*plain)),
+        }
+    }
+    text
+}
+
+fn unescape(text: &str) -> Option<PathBuf> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = after;
+    }
+    Some(PathBuf::from(OsStr::from_bytes(&bytes)))
+}
+
+/// The maximum number of stored tickets. A proof is tried against each, which takes about 1 us per
+/// ticket.
+pub const TICKETS_MAX: usize = 256;
+
+/// An expired ticket is kept for a day, so that its sender gets the reason "expired" instead of
+/// "unknown".
+const KEEP_EXPIRED_SECONDS: u64 = 24 * 60 * 60;
+
+const FORMAT_VERSION: u32 = 1;
+
+/// A record takes under 600 bytes and a directory of at most 3 x 4096.
+const STATE_FILE_LEN_MAX: u64 = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests;

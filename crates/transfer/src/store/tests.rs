@@ -1,0 +1,180 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use litz::identity::Fingerprint;
+
+const NOW: u64 = 1_800_000_000;
+const LATER: u64 = NOW + 3600;
+
+struct Fixture {
+    state: tempfile::TempDir,
+    store: TicketStore,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let store = TicketStore::open(&state.path().join("litz")).unwrap();
+        Self { state, store }
+    }
+
+    /// The store as a restarted receiver finds it.
+    fn restart(&mut self) {
+        self.store = TicketStore::open(&self.state.path().join("litz")).unwrap();
+    }
+
+    fn issue(&self) -> Issued {
+        self.store.issue(NOW, Path::new("/in"), 4433, LATER).unwrap()
+    }
+
+    fn attempt(&self, now: u64, secret: &Secret, sender: u8) -> Result<Accepted, Refusal> {
+        let context = context(sender);
+        self.store.decide(now, Path::new("/in"), &context, &context.prove(secret, Role::Sender))
+    }
+}
+
+fn context(sender: u8) -> ProofContext {
+    ProofContext::new(|_, _| [9; 32], PublicKey::from_bytes([sender; 32]), Fingerprint::from_bytes([1; 32]))
+}
+
+#[test]
+fn a_ticket_serves_only_its_first_sender_also_after_a_restart() {
+    let mut fixture = Fixture::new();
+    let ticket = fixture.issue();
+    let first = fixture.attempt(NOW, &ticket.secret, 1).unwrap();
+    assert!(first.first_use);
+    assert!(context(1).verify(&ticket.secret, Role::Receiver, &first.proof), "the receiver proves back");
+    fixture.restart();
+    let again = fixture.attempt(LATER - 1, &ticket.secret, 1).unwrap();
+    assert!(!again.first_use && again.id == ticket.id);
+    assert_eq!(fixture.attempt(NOW, &ticket.secret, 2).unwrap_err(), Refusal::BoundToAnotherKey);
+    fixture.restart();
+    assert_eq!(fixture.attempt(NOW, &ticket.secret, 2).unwrap_err(), Refusal::BoundToAnotherKey);
+}
+
+#[test]
+fn a_completed_ticket_is_spent_across_restarts() {
+    let mut fixture = Fixture::new();
+    let ticket = fixture.issue();
+    let accepted = fixture.attempt(NOW, &ticket.secret, 1).unwrap();
+    fixture.store.complete(&accepted.id).unwrap();
+    fixture.restart();
+    assert_eq!(fixture.attempt(NOW, &ticket.secret, 1).unwrap_err(), Refusal::Completed);
+    assert_eq!(fixture.attempt(NOW, &ticket.secret, 2).unwrap_err(), Refusal::BoundToAnotherKey);
+    assert!(fixture.store.usable(NOW, Path::new("/in")).unwrap().is_empty());
+}
+
+#[test]
+fn expiry_holds_for_bound_and_unbound_tickets_and_binds_no_sender() {
+    let fixture = Fixture::new();
+    let ticket = fixture.issue();
+    assert_eq!(fixture.attempt(LATER, &ticket.secret, 1).unwrap_err(), Refusal::Expired);
+    // A clock set back: the refused attempt must not have bound the ticket.
+    fixture.attempt(NOW, &ticket.secret, 2).unwrap();
+    assert_eq!(fixture.attempt(LATER, &ticket.secret, 2).unwrap_err(), Refusal::Expired);
+}
+
+#[test]
+fn a_wrong_proof_learns_nothing() {
+    let fixture = Fixture::new();
+    let ticket = fixture.issue();
+    let unknown = Refusal::UnknownOrWrongProof;
+    assert_eq!(fixture.attempt(NOW, &Secret::from_bytes([0; 16]), 1).unwrap_err(), unknown);
+    let (one, two) = (context(1), context(2));
+    let stolen = one.prove(&ticket.secret, Role::Sender);
+    assert_eq!(fixture.store.decide(NOW, Path::new("/in"), &two, &stolen).unwrap_err(), unknown, "another key");
+    let reflected = one.prove(&ticket.secret, Role::Receiver);
+    assert_eq!(fixture.store.decide(NOW, Path::new("/in"), &one, &reflected).unwrap_err(), unknown, "wrong role");
+    let proof = one.prove(&ticket.secret, Role::Sender);
+    assert_eq!(fixture.store.decide(NOW, Path::new("/out"), &one, &proof).unwrap_err(), unknown, "wrong directory");
+    fixture.store.revoke(&ticket.id).unwrap();
+    assert_eq!(fixture.attempt(NOW, &ticket.secret, 1).unwrap_err(), unknown, "revoked");
+}
+
+#[test]
+fn a_restarted_receiver_finds_its_port_secret_and_odd_directory() {
+    let mut fixture = Fixture::new();
+    let odd = Path::new(OsStr::from_bytes(b"/in/\xff%\xc3\xa9 \n"));
+    let ticket = fixture.store.issue(NOW, odd, 4433, LATER).unwrap();
+    fixture.issue();
+    fixture.restart();
+    fixture.store.set_port(&ticket.id, 5544).unwrap();
+    let usable = fixture.store.usable(NOW, odd).unwrap();
+    assert_eq!(usable, [Issued { port: 5544, ..ticket }]);
+    assert!(fixture.store.usable(LATER, odd).unwrap().is_empty());
+}
+
+#[test]
+fn the_file_is_private_and_a_leftover_of_a_crash_does_no_harm() {
+    let fixture = Fixture::new();
+    let ticket = fixture.issue();
+    let file = fixture.state.path().join("litz/tickets.json");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    std::fs::write(file.with_file_name(".tickets.json.abcdefgh.new"), "half a fi").unwrap();
+    fixture.attempt(NOW, &ticket.secret, 1).unwrap();
+    assert_eq!(fixture.store.usable(NOW, Path::new("/in")).unwrap().len(), 1);
+}
+
+#[test]
+fn damaged_or_foreign_state_is_told_and_kept() {
+    let fixture = Fixture::new();
+    let ticket = fixture.issue();
+    let file = fixture.state.path().join("litz/tickets.json");
+    std::fs::write(&file, "{\"version\": 2, \"later\": []}").unwrap();
+    assert!(matches!(fixture.store.usable(NOW, Path::new("/in")), Err(StoreError::Version(_, 2))));
+    std::fs::write(&file, "{\"version\": 1, \"tick").unwrap();
+    assert!(matches!(fixture.store.usable(NOW, Path::new("/in")), Err(StoreError::Content(..))));
+    assert_eq!(fixture.attempt(NOW, &ticket.secret, 1).unwrap_err(), Refusal::Unavailable);
+    assert_eq!(std::fs::read(&file).unwrap(), b"{\"version\": 1, \"tick", "nothing was overwritten");
+}
+
+#[test]
+fn the_number_of_tickets_is_bounded_and_spent_ones_make_room() {
+    let fixture = Fixture::new();
+    let first = fixture.issue();
+    for _ in 1..TICKETS_MAX {
+        fixture.issue();
+    }
+    assert!(matches!(fixture.store.issue(NOW, Path::new("/in"), 1, LATER), Err(StoreError::Full)));
+    fixture.store.complete(&first.id).unwrap();
+    fixture.issue();
+    assert_eq!(
+        fixture.attempt(NOW, &first.secret, 1).unwrap_err(),
+        Refusal::UnknownOrWrongProof,
+        "the oldest spent ticket was dropped"
+    );
+    let long_after = LATER + KEEP_EXPIRED_SECONDS;
+    fixture.store.issue(long_after, Path::new("/in"), 1, long_after + 1).unwrap();
+    assert_eq!(fixture.store.read().unwrap().len(), 1, "the expired are forgotten");
+}
+
+#[test]
+fn two_senders_at_once_cannot_both_win() {
+    let fixture = Fixture::new();
+    let ticket = fixture.issue();
+    let winners: usize = std::thread::scope(|scope| {
+        let attempts: Vec<_> = (1..=8_u8)
+            .map(|sender| {
+                let (fixture, secret) = (&fixture, &ticket.secret);
+                scope.spawn(move || usize::from(fixture.attempt(NOW, secret, sender).is_ok()))
+            })
+            .collect();
+        attempts.into_iter().map(|attempt| attempt.join().unwrap()).sum()
+    });
+    assert_eq!(winners, 1);
+}
+
+#[test]
+fn refusals_keep_their_number() {
+    for refusal in [
+        Refusal::UnknownOrWrongProof,
+        Refusal::Expired,
+        Refusal::BoundToAnotherKey,
+        Refusal::Completed,
+        Refusal::KeyNotAllowed,
+        Refusal::Unavailable,
+    ] {
+        assert_eq!(Refusal::from_code(refusal.code()), refusal);
+    }
+    assert_eq!(Refusal::from_code(200), Refusal::UnknownOrWrongProof);
+}

@@ -1,0 +1,200 @@
+//! Whole transfers over the in-memory link: complete, refused and resumed ones.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use litz::identity::{Fingerprint, KeyPair, PublicKey};
+use units::Rng;
+
+use super::memory::{MemoryLink, pair};
+use super::*;
+use crate::{Proof, ProofContext, Refusal, Secret};
+
+mod authentication;
+mod failures;
+mod resume;
+mod trees;
+
+/// Segments of 1 KiB: small files have many.
+const SEGMENT_BYTES: u64 = 1024;
+
+/// A sender's and a receiver's directory, and how to move between them.
+struct Fixture {
+    top: tempfile::TempDir,
+    send: SendOptions,
+    receive: ReceiveOptions,
+    /// The first byte of the sender's key.
+    sender: u8,
+}
+
+/// The results of both ends.
+struct Outcome {
+    sent: Result<Summary, TransferError>,
+    received: Result<Summary, TransferError>,
+    /// As JSON, so that every event is known to be expressible.
+    sender_events: Vec<serde_json::Value>,
+    receiver_events: Vec<serde_json::Value>,
+}
+
+/// Accepts every sender.
+struct Anybody {
+    completed: bool,
+}
+
+impl Authoriser for Anybody {
+    fn authorise(&mut self, _: &ProofContext, proof: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
+        assert!(proof.is_none());
+        Ok(None)
+    }
+
+    fn complete(&mut self) -> Result<(), String> {
+        self.completed = true;
+        Ok(())
+    }
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir(top.path().join("out")).unwrap();
+        fs::create_dir(top.path().join("in")).unwrap();
+        let send = SendOptions { threads: 3, segment_bytes: SEGMENT_BYTES, ..SendOptions::default() };
+        Self { top, send, receive: ReceiveOptions { threads: 3, ..ReceiveOptions::default() }, sender: 1 }
+    }
+
+    fn source(&self, name: &str) -> PathBuf {
+        self.top.path().join("out").join(name)
+    }
+
+    fn target(&self, name: &str) -> PathBuf {
+        self.top.path().join("in").join(name)
+    }
+
+    /// Writes a source file of random bytes.
+    fn write(&self, name: &str, seed: u64, len: usize) -> PathBuf {
+        let path = self.source(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, random_bytes(seed, len)).unwrap();
+        path
+    }
+
+    fn transfer(&self, paths: &[PathBuf]) -> Outcome {
+        self.transfer_with(paths, |_| {})
+    }
+
+    fn transfer_with(&self, paths: &[PathBuf], prepare: impl FnOnce(&MemoryLink)) -> Outcome {
+        let source = Source::scan(paths, &CancelToken::new()).unwrap();
+        self.transfer_source(&source, prepare)
+    }
+
+    fn transfer_source(&self, source: &Source, prepare: impl FnOnce(&MemoryLink)) -> Outcome {
+        let (sender, receiver) = pair();
+        prepare(&sender.0);
+        let context = self.context();
+        let mut authoriser = Anybody { completed: false };
+        let (sender_events, receiver_events) = (Recorder::default(), Recorder::default());
+        let (sent, received) = std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| {
+                let (link, control) = receiver;
+                let directory = self.top.path().join("in");
+                receive::run(&link, control, &context, &directory, &self.receive, &mut authoriser, &receiver_events)
+            });
+            let (link, control) = sender;
+            let sent = send::run(&link, control, &context, &Credential::Key, source, &self.send, &sender_events);
+            (sent, receiving.join().unwrap())
+        });
+        let complete = received.as_ref().is_ok_and(|summary| summary.failed == 0);
+        assert_eq!(authoriser.completed, complete, "the ticket is spent if and only if everything is in place");
+        Outcome {
+            sent,
+            received,
+            sender_events: sender_events.0.into_inner().unwrap(),
+            receiver_events: receiver_events.0.into_inner().unwrap(),
+        }
+    }
+
+    fn context(&self) -> ProofContext {
+        ProofContext::new(|_, _| [1; 32], PublicKey::from_bytes([self.sender; 32]), Fingerprint::from_bytes([2; 32]))
+    }
+}
+
+impl Outcome {
+    /// Both summaries of a transfer that ran to its end.
+    fn summaries(&self) -> (&Summary, &Summary) {
+        match (&self.sent, &self.received) {
+            (Ok(sent), Ok(received)) => (sent, received),
+            (sent, received) => panic!("sender: {sent:?}\nreceiver: {received:?}"),
+        }
+    }
+
+    /// Both summaries of a transfer in which everything arrived.
+    fn complete(&self) -> (&Summary, &Summary) {
+        let (sent, received) = self.summaries();
+        assert_eq!((sent.failed, received.failed), (0, 0), "{:#?}", self.sender_events);
+        assert_eq!((sent.files_done, received.files_done), (sent.files, sent.files));
+        assert_eq!((received.bytes, received.bytes_moved), (sent.bytes, sent.bytes_moved));
+        (sent, received)
+    }
+
+    /// The failed paths and reasons, as both sides reported them.
+    fn failures(&self) -> BTreeMap<String, String> {
+        let failed = |events: &[serde_json::Value]| -> BTreeMap<String, String> {
+            let failed = events.iter().filter(|event| event["event"] == "file_failed");
+            failed.map(|event| (text(&event["path"]), text(&event["error"]["kind"]))).collect()
+        };
+        let told = failed(&self.sender_events);
+        assert_eq!(told, failed(&self.receiver_events), "both sides tell the same");
+        told
+    }
+}
+
+/// Keeps events.
+#[derive(Default)]
+struct Recorder(Mutex<Vec<serde_json::Value>>);
+
+impl Events for Recorder {
+    fn event(&self, event: TransferEvent<'_>) {
+        self.0.lock().unwrap().push(serde_json::to_value(&event).unwrap());
+    }
+}
+
+fn text(value: &serde_json::Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Rng::from_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+/// Everything below `top`: content, time and mode by path.
+fn snapshot(top: &Path) -> BTreeMap<PathBuf, (Option<Vec<u8>>, std::time::SystemTime, u32)> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![top.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        for child in fs::read_dir(&directory).unwrap() {
+            let path = child.unwrap().path();
+            let metadata = fs::symlink_metadata(&path).unwrap();
+            let content = metadata.is_file().then(|| fs::read(&path).unwrap());
+            let relative = path.strip_prefix(top).unwrap().to_owned();
+            found.insert(relative, (content, metadata.modified().unwrap(), metadata.permissions().mode() & 0o777));
+            if metadata.is_dir() {
+                waiting.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// The names in a directory, sorted.
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|child| child.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,131 @@
+//! Authentication of both ends, and that neither reveals anything before it.
+
+use litz::identity::AllowList;
+
+use super::*;
+use crate::TicketStore;
+
+const NOW: u64 = 1_800_000_000;
+
+struct Tickets {
+    fixture: Fixture,
+    store: TicketStore,
+    secret: Secret,
+    _state: tempfile::TempDir,
+}
+
+impl Tickets {
+    fn new() -> Self {
+        let fixture = Fixture::new();
+        fixture.write("file", 1, 300_000);
+        let state = tempfile::tempdir().unwrap();
+        let store = TicketStore::open(state.path()).unwrap();
+        let issued = store.issue(NOW, &fixture.top.path().join("in"), 4433, NOW + 60).unwrap();
+        Self { fixture, store, secret: issued.secret, _state: state }
+    }
+
+    fn attempt(
+        &self,
+        credential: &Credential,
+        authoriser: &mut dyn Authoriser,
+        cut: Option<u64>,
+    ) -> (Result<Summary, TransferError>, Result<Summary, TransferError>) {
+        let ((send_link, send_control), (receive_link, receive_control)) = pair();
+        if let Some(cut) = cut {
+            send_link.faults().bytes_left.store(cut, Ordering::SeqCst);
+        }
+        let context = self.fixture.context();
+        let directory = self.fixture.top.path().join("in");
+        let source = Source::scan(&[self.fixture.source("file")], &CancelToken::new()).unwrap();
+        let silent = |_: TransferEvent<'_>| {};
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| {
+                let options = &self.fixture.receive;
+                receive::run(&receive_link, receive_control, &context, &directory, options, authoriser, &silent)
+            });
+            let sent = send::run(&send_link, send_control, &context, credential, &source, &self.fixture.send, &silent);
+            (sent, receiving.join().unwrap())
+        })
+    }
+
+    fn with_ticket(
+        &self,
+        now: u64,
+        cut: Option<u64>,
+    ) -> (Result<Summary, TransferError>, Result<Summary, TransferError>) {
+        let mut authoriser = TicketAuthoriser::new(self.store.clone(), self.fixture.top.path().join("in"), now);
+        self.attempt(&Credential::Ticket(self.secret.clone()), &mut authoriser, cut)
+    }
+}
+
+#[test]
+fn a_ticket_is_good_until_its_transfer_is_complete() {
+    let tickets = Tickets::new();
+    // On a busy machine a receiver may have verified nothing when the link breaks; hardly twelve
+    // times in a row.
+    for _ in 0..12 {
+        let (sent, received) = tickets.with_ticket(NOW, Some(8_000));
+        assert!(sent.is_err() && received.is_err(), "interrupted");
+    }
+    let (sent, _) = tickets.with_ticket(NOW + 59, None);
+    let sent = sent.unwrap();
+    assert!(sent.bytes_resumed > 0 && sent.is_complete());
+    let (sent, received) = tickets.with_ticket(NOW, None);
+    assert!(matches!(sent, Err(TransferError::Refused(Refusal::Completed))), "{sent:?}");
+    assert!(matches!(received, Err(TransferError::Refused(Refusal::Completed))), "{received:?}");
+}
+
+#[test]
+fn refusals_reach_the_sender_with_their_reason() {
+    let mut tickets = Tickets::new();
+    assert!(matches!(tickets.with_ticket(NOW + 60, None).0, Err(TransferError::Refused(Refusal::Expired))));
+    let (sent, _) = tickets.with_ticket(NOW, Some(15_000));
+    assert!(sent.is_err());
+    tickets.fixture.sender = 9;
+    let (sent, _) = tickets.with_ticket(NOW, None);
+    assert!(matches!(sent, Err(TransferError::Refused(Refusal::BoundToAnotherKey))), "{sent:?}");
+    tickets.secret = Secret::from_bytes([0; 16]);
+    let (sent, _) = tickets.with_ticket(NOW, None);
+    assert!(matches!(sent, Err(TransferError::Refused(Refusal::UnknownOrWrongProof))), "{sent:?}");
+    let mut authoriser = TicketAuthoriser::new(tickets.store.clone(), tickets.fixture.top.path().join("in"), NOW);
+    let (sent, _) = tickets.attempt(&Credential::Key, &mut authoriser, None);
+    assert!(matches!(sent, Err(TransferError::Refused(Refusal::UnknownOrWrongProof))), "no ticket: {sent:?}");
+}
+
+#[test]
+fn a_listed_key_needs_no_ticket_and_an_unlisted_one_does_not_get_in() {
+    let tickets = Tickets::new();
+    let listed = tickets.fixture.context().sender().fingerprint();
+    let (sent, received) = tickets.attempt(&Credential::Key, &mut KeyAuthoriser::new(AllowList::of([listed])), None);
+    assert!(sent.unwrap().is_complete() && received.unwrap().is_complete());
+    let other = KeyPair::generate().unwrap().public().fingerprint();
+    let (sent, _) = tickets.attempt(&Credential::Key, &mut KeyAuthoriser::new(AllowList::of([other])), None);
+    assert!(matches!(sent, Err(TransferError::Refused(Refusal::KeyNotAllowed))), "{sent:?}");
+}
+
+/// Accepts every sender, with a proof of another secret.
+struct Imposter;
+
+impl Authoriser for Imposter {
+    fn authorise(&mut self, context: &ProofContext, _: Option<&Proof>) -> Result<Option<Proof>, Refusal> {
+        Ok(Some(context.prove(&Secret::from_bytes([0; 16]), crate::Role::Receiver)))
+    }
+
+    fn complete(&mut self) -> Result<(), String> {
+        panic!("nothing was sent")
+    }
+}
+
+#[test]
+fn a_receiver_that_does_not_know_the_secret_learns_no_names() {
+    let tickets = Tickets::new();
+    let (sent, received) = tickets.attempt(&Credential::Ticket(tickets.secret.clone()), &mut Imposter, None);
+    assert!(matches!(sent, Err(TransferError::ReceiverUnproven)), "{sent:?}");
+    assert!(matches!(received, Err(TransferError::Peer(_))), "{received:?}");
+    // A receiver that accepts by key answers a ticket without a proof.
+    let listed = tickets.fixture.context().sender().fingerprint();
+    let mut keys = KeyAuthoriser::new(AllowList::of([listed]));
+    let (sent, _) = tickets.attempt(&Credential::Ticket(tickets.secret.clone()), &mut keys, None);
+    assert!(matches!(sent, Err(TransferError::ReceiverUnproven)), "{sent:?}");
+    assert_eq!(fs::read_dir(tickets.fixture.top.path().join("in")).unwrap().count(), 0);
+}

@@ -1,0 +1,182 @@
+//! The target directory and everything below it, accessed without following symbolic links.
+//!
+//! Each component is opened relative to the one above with `O_NOFOLLOW`, so neither a link that was
+//! there before nor one that appears half-way can lead outside. The path of the target directory
+//! itself may contain links, because the user chose it.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+
+use super::disk_space::DiskSpace;
+use super::error::{FileError, FileErrorKind};
+use super::manifest::Modified;
+use super::names::RelativePath;
+
+/// A directory that files are received into.
+pub(crate) struct TargetTree {
+    root: Arc<OwnedFd>,
+    umask: u32,
+    disk_space: DiskSpace,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The directory opened last, by its path: the next file is usually in the same.
+    last: Option<(Vec<u8>, Arc<OwnedFd>)>,
+    /// Directories whose entries changed and that must be synced. At most one for each entry of the
+    /// transfer.
+    changed: BTreeSet<Vec<u8>>,
+}
+
+impl TargetTree {
+    /// Opens `directory`, which must exist. New files and directories lose the permission bits in
+    /// `umask`.
+    pub(crate) fn open(directory: &Path, umask: u32) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(directory, flags, Mode::empty())?;
+        Ok(Self { root: Arc::new(root), umask, disk_space: DiskSpace::default(), state: Mutex::new(State::default()) })
+    }
+
+    /// The accounting of the disk space for its files.
+    pub(crate) fn disk_space(&self) -> &DiskSpace {
+        &self.disk_space
+    }
+
+    /// The directory of `path`, created if it is missing, and the last component of `path`.
+    pub(crate) fn parent<'p>(&self, path: &'p RelativePath) -> Result<(Arc<OwnedFd>, &'p OsStr), FileError> {
+        let (parents, name) = path.split_last();
+        Ok((self.descend(parents, true)?, name))
+    }
+
+    /// Creates the directory `path` with the permissions `mode`, but writable for its owner until
+    /// [`TargetTree::settle_directory`]. Returns false if it existed.
+    pub(crate) fn make_directory(&self, path: &RelativePath, mode: u16) -> Result<bool, FileError> {
+        let (parent, name) = self.parent(path)?;
+        // Other users never get more access than the final mode gives, also if the transfer is
+        // interrupted.
+        let mode = u32::from(mode) & 0o777 & !self.umask | 0o700;
+        match rustix::fs::mkdirat(&*parent, name, Mode::from_raw_mode(mode)) {
+            Ok(()) => {
+                self.note_changed(path);
+                Ok(true)
+            }
+            Err(Errno::EXIST) => {
+                open_directory(&parent, name)?;
+                Ok(false)
+            }
+            Err(errno) => Err(FileError::target(&errno.into())),
+        }
+    }
+
+    /// Sets the final permissions and time of the directory `path`, which this transfer created.
+    pub(crate) fn settle_directory(&self, path: &RelativePath, mode: u16, modified: Modified) -> Result<(), FileError> {
+        let (parent, name) = self.parent(path)?;
+        let directory = open_directory(&parent, name)?;
+        self.apply(&directory, mode, modified).map_err(|error| FileError::target(&error))
+    }
+
+    /// Sets permissions and time of an open file or directory.
+    pub(crate) fn apply(&self, file: impl rustix::fd::AsFd, mode: u16, modified: Modified) -> io::Result<()> {
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(u32::from(mode) & 0o777 & !self.umask))?;
+        let time = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() };
+        let unchanged = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        Ok(rustix::fs::futimens(&file, &Timestamps { last_access: unchanged, last_modification: time })?)
+    }
+
+    /// Records that an entry of the directory of `path` was added or removed.
+    pub(crate) fn note_changed(&self, path: &RelativePath) {
+        let mut parent = Vec::new();
+        for component in path.split_last().0 {
+            push_component(&mut parent, component);
+        }
+        self.lock().changed.insert(parent);
+    }
+
+    /// Syncs every directory noted. Until then, a power loss may undo a rename, but never leaves a
+    /// partial file.
+    pub(crate) fn sync(&self) -> Result<(), FileError> {
+        let changed = std::mem::take(&mut self.lock().changed);
+        for path in changed {
+            let components = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty());
+            let directory = self.descend(components.map(os_str), false)?;
+            rustix::fs::fsync(&*directory).map_err(|errno| FileError::target(&errno.into()))?;
+        }
+        Ok(())
+    }
+
+    fn descend<'p>(&self, components: impl Iterator<Item = &'p OsStr>, make: bool) -> Result<Arc<OwnedFd>, FileError> {
+        let components: Vec<&OsStr> = components.collect();
+        let mut path = Vec::new();
+        components.iter().for_each(|component| push_component(&mut path, component));
+        if let Some((last, directory)) = &self.lock().last
+            && *last == path
+        {
+            return Ok(Arc::clone(directory));
+        }
+        let mut directory = Arc::clone(&self.root);
+        let mut above = Vec::new();
+        for component in components {
+            directory = Arc::new(match open_directory(&directory, component) {
+                Err(error) if make && error.kind == FileErrorKind::Target => {
+                    self.make_missing(&directory, component, &above)?;
+                    open_directory(&directory, component)?
+                }
+                outcome => outcome?,
+            });
+            push_component(&mut above, component);
+        }
+        self.lock().last = Some((path, Arc::clone(&directory)));
+        Ok(directory)
+    }
+
+    /// Creates a directory that no entry announced, with default permissions.
+    fn make_missing(&self, parent: &OwnedFd, name: &OsStr, parent_path: &[u8]) -> Result<(), FileError> {
+        match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777 & !self.umask | 0o700)) {
+            Ok(()) => {
+                self.lock().changed.insert(parent_path.to_vec());
+                Ok(())
+            }
+            Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(FileError::target(&errno.into())),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Opens the directory `name` in `parent`; a symbolic link is an error.
+fn open_directory(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, FileError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(|errno| match errno {
+        // With O_DIRECTORY, Linux reports a link as ENOTDIR, other systems as ELOOP.
+        Errno::NOTDIR | Errno::LOOP => match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink() => {
+                FileError::new(FileErrorKind::SymbolicLink, name.display())
+            }
+            _ => FileError::new(FileErrorKind::Blocked, name.display()),
+        },
+        errno => FileError::target(&errno.into()),
+    })
+}
+
+fn push_component(path: &mut Vec<u8>, component: &OsStr) {
+    use std::os::unix::ffi::OsStrExt;
+    if !path.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(component.as_bytes());
+}
+
+fn os_str(bytes: &[u8]) -> &OsStr {
+    std::os::unix::ffi::OsStrExt::from_bytes(bytes)
+}
