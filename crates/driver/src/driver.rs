@@ -337,7 +337,7 @@ impl<E: Env> Driver<E> {
     }
 
     /// Whether all connections are closed and the sockets have taken the last packets.
-    pub fn has_left(&mut self) -> bool {
+    pub fn is_drained(&mut self) -> bool {
         let has_held = self.local_sockets().any(|socket| !socket.has_room());
         if !self.closes_all || !self.run.is_empty() || has_held {
             return false;
@@ -352,7 +352,7 @@ impl<E: Env> Driver<E> {
         }
         // Checked last because it sends a request to the workers: a batch that waits there for
         // socket space has not left.
-        self.offload.has_left(self.env.now())
+        self.offload.is_drained(self.env.now())
     }
 
     // ── Timers ───────────────────────────────────────────────────────────────────────────────────────────────────────

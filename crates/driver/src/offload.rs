@@ -206,7 +206,7 @@ pub trait Offload<P: Protocol> {
     }
 
     /// Whether workers have sent everything, as far as is known. Requests a report from them.
-    fn has_left(&mut self, now: Instant) -> bool {
+    fn is_drained(&mut self, now: Instant) -> bool {
         let _ = now;
         true
     }

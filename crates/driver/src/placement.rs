@@ -11,7 +11,7 @@ pub const PROCESSORS_MAX: usize = 64;
 /// A cipher that takes longer than this for a packet of 1440 bytes is worth offloading. AES-128-GCM
 /// takes 150 to 250 ns with AES instructions, and more without them. ChaCha20-Poly1305 takes six
 /// times as long.
-const OFFLOAD_FROM: Duration = Duration::from_nanos(400);
+const OFFLOAD_COST_MIN: Duration = Duration::from_nanos(400);
 
 /// The approximate serial cost of a packet, including system calls. The whole cost of a packet
 /// divided by this is the number of processors that can be kept busy.
@@ -88,7 +88,7 @@ impl Placement {
             return Self::Path(sockets.min(processors));
         }
         match seal_cost {
-            Some(cost) if cost >= OFFLOAD_FROM => {
+            Some(cost) if cost >= OFFLOAD_COST_MIN => {
                 let parts = (SERIAL_COST + cost).as_nanos().div_ceil(SERIAL_COST.as_nanos());
                 Self::Packet(processors.min(usize::try_from(parts).unwrap_or(PROCESSORS_MAX)))
             }

@@ -203,9 +203,9 @@ pub struct Served {
     pub is_interactive: bool,
 }
 
-/// The result of [`Connection::tell`].
+/// The result of [`Connection::process_events`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct EventSummary {
     /// The handshake is complete.
     pub is_established: bool,
     /// The connection is closed.
@@ -215,7 +215,7 @@ pub struct Told {
 /// One connection in a driver: the serial part of the protocol and the state of its handles.
 ///
 /// In a visit the driver calls [`Protocol::update_routes`], runs [jobs](Self::poll_job),
-/// [tells](Self::tell) the application, makes and sends [plans](Self::poll_plan), and then updates
+/// [processes events](Self::process_events) the application, makes and sends [plans](Self::poll_plan), and then updates
 /// routes and tells again, since planning may have changed something. Last it asks for the
 /// [timeout](Self::poll_timeout). A visit follows every call that may have brought something to do.
 /// Time never goes backwards.
@@ -229,10 +229,10 @@ pub trait Connection<P: Protocol> {
     fn serve(&mut self, now: Instant) -> Served;
 
     /// Passes events to the handles. `clock` is read for each event.
-    fn tell(&mut self, clock: &dyn Fn() -> Instant) -> Told;
+    fn process_events(&mut self, clock: &dyn Fn() -> Instant) -> EventSummary;
 
     /// Applies limits for data that the application wrote since the last [`serve`](Self::serve).
-    /// Called after [`tell`](Self::tell) and before plans are made.
+    /// Called after [`process_events`](Self::process_events) and before plans are made.
     fn apply_limits(&mut self) {}
 
     // ── Receiving ──
@@ -325,7 +325,7 @@ pub trait Connection<P: Protocol> {
     }
 
     /// Whether the receive half should be detached now. True once for each request.
-    fn take_detach_wish(&mut self, now: Instant) -> bool {
+    fn take_detach_request(&mut self, now: Instant) -> bool {
         let _ = now;
         false
     }

@@ -14,14 +14,14 @@ use crate::receive_worker::{ARRIVALS_MAX as RECEIVE_ARRIVALS_MAX, ReceiveWorker}
 
 /// Received batches smaller than this are opened by the driver: opening them takes no longer than
 /// passing them on, a microsecond. The same goes for jobs.
-const OPEN_ELSEWHERE_FROM: usize = 8 << 10;
+const OPEN_OFFLOAD_BYTES_MIN: usize = 8 << 10;
 
 /// Plans with fewer packets are sealed by the driver, for the same reason.
-const SEAL_ELSEWHERE_FROM: usize = 6;
+const SEAL_OFFLOAD_PACKETS_MIN: usize = 6;
 
 /// A batch of so many bytes makes the driver lease what opens those that follow: opening a small
 /// one takes no longer, and of many connections few are busy.
-const LEASE_FROM: usize = 8 << 10;
+const LEASE_BYTES_MIN: usize = 8 << 10;
 
 /// Arrivals of the receive worker looked at in one turn: as many as a driver that receives itself
 /// takes from one socket.
@@ -40,7 +40,7 @@ pub struct Workers<P: Protocol> {
     path_arrivals_left: usize,
     receive_arrivals_left: usize,
     /// All workers were looked at in this turn.
-    receiver_looked: bool,
+    receiver_checked: bool,
 }
 
 impl<P: Protocol> Default for Workers<P> {
@@ -52,7 +52,7 @@ impl<P: Protocol> Default for Workers<P> {
             next_path: 0,
             path_arrivals_left: 0,
             receive_arrivals_left: 0,
-            receiver_looked: true,
+            receiver_checked: true,
         }
     }
 }
@@ -92,7 +92,7 @@ impl<P: Protocol> Workers<P> {
             // All that its ring holds, so that one that has opened much does not wait for what the
             // driver opens itself.
             self.path_arrivals_left = PATH_ARRIVALS_MAX;
-            match path.look(now) {
+            match path.check_liveness(now) {
                 StateChange::None => {}
                 StateChange::Back => return Some(Arrival::Back { worker }),
                 StateChange::Lost => {
@@ -119,14 +119,14 @@ impl<P: Protocol> Workers<P> {
             return Some(Arrival::Batch { socket: arrived.socket, batch: arrived.batch, has_more });
         }
         self.receive_arrivals_left = 0;
-        let is_lost = !std::mem::replace(&mut self.receiver_looked, true) && receiver.look(now);
+        let is_lost = !std::mem::replace(&mut self.receiver_checked, true) && receiver.check_liveness(now);
         is_lost.then_some(Arrival::ReceiverLost)
     }
 }
 
 impl<P: Protocol> Offload<P> for Workers<P> {
     fn has_work(&self) -> bool {
-        self.pool.as_ref().is_some_and(CryptoPool::has_news)
+        self.pool.as_ref().is_some_and(CryptoPool::has_returned)
             || self.paths.iter().any(PathWorker::has_events)
             || self.receiver.as_ref().is_some_and(ReceiveWorker::has_events)
     }
@@ -141,7 +141,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         self.pool.as_ref().is_none_or(|pool| !pool.has_enough_to_open())
     }
 
-    fn has_left(&mut self, now: Instant) -> bool {
+    fn is_drained(&mut self, now: Instant) -> bool {
         if self.pool.as_ref().is_some_and(|pool| !pool.is_empty()) {
             return false;
         }
@@ -174,7 +174,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
     }
 
     fn lease(&mut self, worker: usize, key: ConnectionKey, connection: &mut P::Connection, batch: &P::Batch) {
-        if batch.len_bytes() >= LEASE_FROM
+        if batch.len_bytes() >= LEASE_BYTES_MIN
             && let Some(lease) = connection.grant_lease(key, worker, batch)
         {
             self.paths[worker].grant(lease);
@@ -185,13 +185,13 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         for (worker, path) in self.paths.iter_mut().enumerate() {
             while let Some(event) = path.take_event() {
                 match event {
-                    PathWorkerEvent::Leaves { batch, at } => {
+                    PathWorkerEvent::Emitted { batch, at } => {
                         let follows_refusal = path.note_refused(false);
                         let report = batch.sealed();
                         path.keep_plan(batch.contents);
                         return Some(SendReport::Emitted { batch: report, at, follows_refusal, worker });
                     }
-                    PathWorkerEvent::LeavesLate { batch, at } => return Some(SendReport::EmittedLate { batch, at }),
+                    PathWorkerEvent::EmittedLate { batch, at } => return Some(SendReport::EmittedLate { batch, at }),
                     PathWorkerEvent::Refused { batch, at, error } => {
                         path.note_refused(true);
                         return Some(SendReport::Refused { batch, at, error });
@@ -206,11 +206,11 @@ impl<P: Protocol> Offload<P> for Workers<P> {
 
     fn begin_arrivals(&mut self) {
         (self.next_path, self.path_arrivals_left) = (0, PATH_ARRIVALS_MAX);
-        (self.receive_arrivals_left, self.receiver_looked) = (RECEIVE_ARRIVALS_PER_TURN, false);
+        (self.receive_arrivals_left, self.receiver_checked) = (RECEIVE_ARRIVALS_PER_TURN, false);
     }
 
     fn begin_all_arrivals(&mut self) {
-        (self.receive_arrivals_left, self.receiver_looked) = (RECEIVE_ARRIVALS_MAX, true);
+        (self.receive_arrivals_left, self.receiver_checked) = (RECEIVE_ARRIVALS_MAX, true);
     }
 
     fn poll_arrival(&mut self, now: Instant) -> Option<Arrival<P>> {
@@ -242,7 +242,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
     }
 
     fn collect(&mut self, now: Instant) {
-        if let Some(pool) = self.pool.as_mut().filter(|pool| !pool.is_empty() || pool.has_news()) {
+        if let Some(pool) = self.pool.as_mut().filter(|pool| !pool.is_empty() || pool.has_returned()) {
             pool.collect(now);
         }
     }
@@ -272,9 +272,9 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         job: Box<P::OpenJob>,
         batch: P::Batch,
     ) -> Result<(), (Box<P::OpenJob>, P::Batch)> {
-        match self.pool.as_mut().filter(|pool| batch.len_bytes() >= OPEN_ELSEWHERE_FROM && pool.has_room()) {
+        match self.pool.as_mut().filter(|pool| batch.len_bytes() >= OPEN_OFFLOAD_BYTES_MIN && pool.has_room()) {
             Some(pool) => {
-                pool.open_elsewhere(now, flow, connection.clone(), job, batch);
+                pool.open_by_worker(now, flow, connection.clone(), job, batch);
                 Ok(())
             }
             None => Err((job, batch)),
@@ -309,10 +309,10 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         for (index, path) in self.paths.iter().enumerate() {
             pool.set_load(index, path.send_count());
         }
-        if plan.packet_count() < SEAL_ELSEWHERE_FROM || !pool.has_room() {
+        if plan.packet_count() < SEAL_OFFLOAD_PACKETS_MIN || !pool.has_room() {
             return Err(plan);
         }
-        pool.seal_elsewhere(now, flow, connection.clone(), plan);
+        pool.seal_by_worker(now, flow, connection.clone(), plan);
         Ok(())
     }
 
@@ -341,9 +341,9 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         connection: &ConnectionRef<P>,
         job: Arc<P::Job>,
     ) -> Result<(), Arc<P::Job>> {
-        match self.pool.as_mut().filter(|pool| job.len_bytes() >= OPEN_ELSEWHERE_FROM && pool.has_room()) {
+        match self.pool.as_mut().filter(|pool| job.len_bytes() >= OPEN_OFFLOAD_BYTES_MIN && pool.has_room()) {
             Some(pool) => {
-                pool.run_elsewhere(now, flow, connection.clone(), job);
+                pool.run_by_worker(now, flow, connection.clone(), job);
                 Ok(())
             }
             None => Err(job),

@@ -99,7 +99,7 @@ impl LiveDriver {
         let deadline = self.now() + CLOSE_TIME_MAX;
         loop {
             self.turn(Flush::Now);
-            if self.driver.has_left() || self.now() >= deadline {
+            if self.driver.is_drained() || self.now() >= deadline {
                 return;
             }
             self.wait(Some(deadline));

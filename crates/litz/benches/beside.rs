@@ -192,7 +192,7 @@ fn echo(connection: &Connection) {
 /// Reads the bulk until the connection ends.
 fn take(connection: &Connection, carried: &AtomicU64) {
     let Ok((_, mut recv)) = connection.accept_bi() else { return };
-    while let Ok(Some(strip)) = recv.read_strip() {
+    while let Ok(Some(strip)) = recv.read_strided() {
         carried.fetch_add(strip.len() as u64, Ordering::Relaxed);
     }
 }

@@ -190,15 +190,15 @@ impl RecvStream {
     ///
     /// # Errors
     /// As [`read_chunk`](Self::read_chunk).
-    pub fn read_strip(&mut self) -> Result<Option<StridedBytes>, ReadError> {
+    pub fn read_strided(&mut self) -> Result<Option<StridedBytes>, ReadError> {
         Ok(if self.wait_ready()? { Some(std::mem::take(self.handle.front_mut())) } else { None })
     }
 
-    /// As [`read_strip`](Self::read_strip).
+    /// As [`read_strided`](Self::read_strided).
     ///
     /// # Errors
     /// As [`read_chunk`](Self::read_chunk).
-    pub async fn read_strip_async(&mut self) -> Result<Option<StridedBytes>, ReadError> {
+    pub async fn read_strided_async(&mut self) -> Result<Option<StridedBytes>, ReadError> {
         self.connection().can_async().map_err(ReadError::ConnectionClosed)?;
         let has_bytes = poll_fn(|context| self.handle.poll_ready(context.waker())).await?;
         Ok(has_bytes.then(|| std::mem::take(self.handle.front_mut())))

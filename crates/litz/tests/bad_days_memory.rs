@@ -85,7 +85,7 @@ fn hoard(ours: &Connection, theirs: &Connection, chunk: &Bytes, before: usize) {
     std::thread::scope(|scope| {
         scope.spawn(|| write(&mut ours.open_uni().unwrap(), chunk, LEN, &written));
         let mut stream = theirs.accept_uni().unwrap();
-        while let Some(strip) = stream.read_strip().unwrap() {
+        while let Some(strip) = stream.read_strided().unwrap() {
             kept.push(strip);
         }
     });
@@ -119,7 +119,7 @@ fn stand_still(ours: &Connection, theirs: &Connection, chunk: &Bytes, window: us
         assert!(held > POOL, "{held} bytes: less waits for the reader than the pool has");
         assert!(held < 2 * window * PINNED_MAX + POOL + SLACK, "{held} bytes for a window of {window}");
         let mut at = 0;
-        while let Some(strip) = stream.read_strip().unwrap() {
+        while let Some(strip) = stream.read_strided().unwrap() {
             at = check(&strip, chunk, at);
         }
         assert_eq!(at, LEN);

@@ -174,7 +174,7 @@ pub(crate) fn transfer(plan: Plan) -> Run {
             let mut stream = connection.accept_uni().expect("a stream");
             let mut arrived = 0;
             let pattern = pattern();
-            while let Some(strip) = stream.read_strip().expect("no error") {
+            while let Some(strip) = stream.read_strided().expect("no error") {
                 strip.pieces().for_each(|piece| arrived = check(&pattern, arrived, piece));
             }
             let stats = connection.stats();

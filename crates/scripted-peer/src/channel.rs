@@ -169,7 +169,7 @@ impl Channel {
         let mut send_side = self.send_side();
         send_side.items.extend(items);
         send_side.handed_bytes = 0;
-        self.receive_side().begin_stretch();
+        self.receive_side().begin_round();
         send_side.wake();
     }
 

@@ -73,7 +73,7 @@ pub(crate) struct ReceiveSide {
     acked: u64,
     /// The last datagram was not full: the measured end has no more to send for now.
     has_run_dry: bool,
-    /// Bytes that arrived since [`begin_stretch`](Self::begin_stretch).
+    /// Bytes that arrived since [`begin_round`](Self::begin_round).
     arrived_bytes: u64,
     /// The script stopped after delivering this many bytes.
     held_at: Option<u64>,
@@ -197,7 +197,7 @@ impl ReceiveSide {
     // ── For the measurement ──────────────────────────────────────────────────────────────────────
 
     /// Bytes are counted from zero.
-    pub(crate) fn begin_stretch(&mut self) {
+    pub(crate) fn begin_round(&mut self) {
         (self.arrived_bytes, self.held_at) = (0, None);
     }
 

@@ -26,13 +26,13 @@ impl PoolCounters {
     }
 
     /// What was counted so far.
-    pub fn read(&self) -> StageStats {
+    pub fn read(&self) -> WorkerPoolStats {
         let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         let worker = |tally: &Arc<Tally>| {
             let (batches, busy) = tally.read();
             WorkerStats { batches, busy }
         };
-        StageStats {
+        WorkerPoolStats {
             workers: self.workers.iter().map(worker).collect(),
             batches_by_driver: get(&self.by_driver),
             waits_full: get(&self.full),
@@ -46,7 +46,7 @@ impl PoolCounters {
 
 /// What the workers of a crypto pool did, or path workers.
 #[derive(Debug, Clone, Default)]
-pub struct StageStats {
+pub struct WorkerPoolStats {
     /// One entry for each worker.
     pub workers: Vec<WorkerStats>,
     /// Batches that the driver did itself while others of their path were under way; those that did

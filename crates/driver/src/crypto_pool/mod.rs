@@ -36,7 +36,7 @@ use std::sync::atomic::Ordering;
 use units::{Duration, Instant};
 
 pub use self::counters::PoolCounters;
-pub use self::counters::{StageStats, WorkerStats};
+pub use self::counters::{WorkerPoolStats, WorkerStats};
 use self::job::PoolJob;
 use self::order::{Ordered, Ticket};
 pub use self::turn::CryptoWorkerLoop;
@@ -166,7 +166,7 @@ impl<P: Protocol> CryptoPool<P> {
     }
 
     /// Whether something came back that [`collect`](Self::collect) would take.
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_returned(&self) -> bool {
         self.workers.iter().any(CryptoWorker::has_returned)
     }
 
@@ -176,7 +176,7 @@ impl<P: Protocol> CryptoPool<P> {
     ///
     /// # Panics
     /// If none [has room](Self::has_room).
-    pub(crate) fn seal_elsewhere(
+    pub(crate) fn seal_by_worker(
         &mut self,
         now: Instant,
         flow: PathFlow,
@@ -184,14 +184,14 @@ impl<P: Protocol> CryptoPool<P> {
         plan: Arc<P::Plan>,
     ) {
         let packets = self.spare_packets();
-        self.give(now, flow, connection, PoolJob::Seal { plan, packets });
+        self.push_job(now, flow, connection, PoolJob::Seal { plan, packets });
     }
 
     /// Has a batch opened by the worker that has least to do.
     ///
     /// # Panics
     /// If none [has room](Self::has_room).
-    pub(crate) fn open_elsewhere(
+    pub(crate) fn open_by_worker(
         &mut self,
         now: Instant,
         flow: PathFlow,
@@ -199,14 +199,14 @@ impl<P: Protocol> CryptoPool<P> {
         job: Box<P::OpenJob>,
         batch: P::Batch,
     ) {
-        self.give(now, flow, connection, PoolJob::Open { job, batch });
+        self.push_job(now, flow, connection, PoolJob::Open { job, batch });
     }
 
     /// Has a job done by the worker that has least to do.
     ///
     /// # Panics
     /// If none [has room](Self::has_room).
-    pub(crate) fn run_elsewhere(
+    pub(crate) fn run_by_worker(
         &mut self,
         now: Instant,
         flow: PathFlow,
@@ -214,10 +214,10 @@ impl<P: Protocol> CryptoPool<P> {
         job: Arc<P::Job>,
     ) {
         let output = self.spare_output();
-        self.give(now, flow, connection, PoolJob::Run { job, output });
+        self.push_job(now, flow, connection, PoolJob::Run { job, output });
     }
 
-    fn give(&mut self, now: Instant, flow: PathFlow, connection: ConnectionRef<P>, job: PoolJob<P>) {
+    fn push_job(&mut self, now: Instant, flow: PathFlow, connection: ConnectionRef<P>, job: PoolJob<P>) {
         let free = self.workers.iter().enumerate().filter(|(_, worker)| worker.has_room());
         let (worker, _) = free.min_by_key(|(_, worker)| worker.in_flight()).expect("the caller has asked");
         let redo = match &job {
@@ -227,7 +227,7 @@ impl<P: Protocol> CryptoPool<P> {
         };
         let work = PoolWork { worker, since: now, redo, finished: Finished::Lost };
         let ticket = self.order.reserve(flow, InFlightBatch::new(connection, work));
-        self.workers[worker].give(ticket, job);
+        self.workers[worker].push_job(ticket, job);
     }
 
     /// Puts a batch in its flow that the driver has done itself, behind those under way.
@@ -254,16 +254,16 @@ impl<P: Protocol> CryptoPool<P> {
                     JobOutcome::NotBegun(_) | JobOutcome::Broken => self.settle(returned.ticket, None),
                 }
             }
-            self.workers[index].look();
+            self.workers[index].check_gone();
             if self.workers[index].is_gone {
                 if !was_gone {
                     self.counters.gone.fetch_add(1, Ordering::Relaxed);
                 }
                 // What was given to it while it ended does not come back.
-                self.give_up(index);
+                self.settle_all_of(index);
             }
         }
-        self.look_for_late(now);
+        self.check_late(now);
     }
 
     /// A batch is done, or cannot be done by the worker that had it.
@@ -300,7 +300,7 @@ impl<P: Protocol> CryptoPool<P> {
     }
 
     /// Does without what a worker has that is gone.
-    fn give_up(&mut self, index: usize) {
+    fn settle_all_of(&mut self, index: usize) {
         let waiting = self.order.all_waiting();
         let left: Vec<Ticket> =
             waiting.filter(|(_, batch)| batch.contents.worker == index).map(|(ticket, _)| ticket).collect();
@@ -310,7 +310,7 @@ impl<P: Protocol> CryptoPool<P> {
     }
 
     /// Does without workers that a flow has waited for too long.
-    fn look_for_late(&mut self, now: Instant) {
+    fn check_late(&mut self, now: Instant) {
         let late: Vec<(Ticket, usize, bool)> = self
             .order
             .awaited()

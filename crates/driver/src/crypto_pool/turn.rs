@@ -43,7 +43,7 @@ impl<P: Protocol, C: Clock> CryptoWorkerLoop<P, C> {
         Some(queued)
     }
 
-    fn give_back(&mut self, returned: ReturnedJob<P>) {
+    fn return_job(&mut self, returned: ReturnedJob<P>) {
         // Every job came by a ring of the same size. The owner may be gone.
         let _abandoned = self.done.push(returned);
         self.owner.wake_by_ref();
@@ -56,7 +56,7 @@ impl<P: Protocol, C: Clock> WorkerLoop for CryptoWorkerLoop<P, C> {
             let (queued, _) = self.running.insert((queued, self.clock.now()));
             queued.job.run();
             if let Some(QueuedJob { ticket, job }) = self.end_job() {
-                self.give_back(ReturnedJob { ticket, outcome: JobOutcome::Done(job) });
+                self.return_job(ReturnedJob { ticket, outcome: JobOutcome::Done(job) });
             }
         }
     }
@@ -76,11 +76,11 @@ impl<P: Protocol, C: Clock> WorkerLoop for CryptoWorkerLoop<P, C> {
     /// Gives back what it has and ends: others do its work from now on.
     fn recover(&mut self) -> bool {
         if let Some(QueuedJob { ticket, job }) = self.end_job() {
-            self.give_back(ReturnedJob { ticket, outcome: JobOutcome::Broken });
+            self.return_job(ReturnedJob { ticket, outcome: JobOutcome::Broken });
             drop(job);
         }
         while let Ok(QueuedJob { ticket, job }) = self.to_do.pop() {
-            self.give_back(ReturnedJob { ticket, outcome: JobOutcome::NotBegun(job) });
+            self.return_job(ReturnedJob { ticket, outcome: JobOutcome::NotBegun(job) });
         }
         false
     }

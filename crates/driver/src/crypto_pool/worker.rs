@@ -161,7 +161,7 @@ impl<P: Protocol> CryptoWorker<P> {
     }
 
     /// Notices that it is gone, if it did not say so.
-    pub(super) fn look(&mut self) {
+    pub(super) fn check_gone(&mut self) {
         self.is_gone |= self.returned.is_abandoned() && self.returned.is_empty();
     }
 
@@ -173,7 +173,7 @@ impl<P: Protocol> CryptoWorker<P> {
     ///
     /// # Panics
     /// If it has no room.
-    pub(super) fn give(&mut self, ticket: Ticket, job: PoolJob<P>) {
+    pub(super) fn push_job(&mut self, ticket: Ticket, job: PoolJob<P>) {
         assert!(self.has_room(), "the caller has asked");
         self.in_flight += 1;
         // In flight are fewer than the ring holds.
@@ -202,7 +202,7 @@ impl<P: Protocol> Drop for CryptoWorker<P> {
         let (jobs, _) = RingBuffer::new(1);
         drop(std::mem::replace(&mut self.jobs, jobs));
         if self.is_late {
-            self.progress.leave();
+            self.progress.skip_join();
         }
         self.worker.wake_by_ref();
     }

@@ -18,7 +18,7 @@ impl<E: Env> Driver<E> {
     /// Begins a connection for the application.
     pub(super) fn connect(&mut self, request: ConnectRequest<<E::Protocol as Protocol>::Application>) {
         let ConnectRequest { cell, connect, socket } = request;
-        let _told = TellOnPanic { cell: &*cell, panicked_before: std::thread::panicking() };
+        let _guard = RefuseOnPanic { cell: &*cell, panicked_before: std::thread::panicking() };
         let refusal = match self.socket_for(&cell, socket) {
             _ if self.closes_all => EndReason::EndpointClosed,
             Err(refusal) => refusal,
@@ -137,13 +137,13 @@ impl<E: Env> Driver<E> {
 
 /// The application's session may panic while the connection belongs only to the caller that
 /// waits for it.
-struct TellOnPanic<'a, C: Cell> {
+struct RefuseOnPanic<'a, C: Cell> {
     cell: &'a C,
     /// A turn may run while a thread unwinds for reasons of its own.
     panicked_before: bool,
 }
 
-impl<C: Cell> Drop for TellOnPanic<'_, C> {
+impl<C: Cell> Drop for RefuseOnPanic<'_, C> {
     fn drop(&mut self) {
         if std::thread::panicking() && !self.panicked_before {
             self.cell.refuse(EndReason::EndpointClosed);

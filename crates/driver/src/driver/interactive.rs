@@ -75,10 +75,10 @@ impl<E: Env> Driver<E> {
 
     /// A batch of `len_bytes` has been absorbed. If it was small, its application need not wait
     /// until those after it are opened.
-    pub(super) fn tell_of_interactive(&mut self, key: ConnectionKey, len_bytes: usize) {
+    pub(super) fn report_interactive(&mut self, key: ConnectionKey, len_bytes: usize) {
         if len_bytes < INTERACTIVE_MAX && self.has_more_arrivals {
             self.visited = Some(key);
-            self.tell(key);
+            self.process_events(key);
             self.visited = None;
         }
     }

@@ -92,7 +92,7 @@ impl<E: Env> Driver<E> {
             }
             self.visited = None;
             self.schedule(key);
-            self.tell_of_interactive(key, len_bytes);
+            self.report_interactive(key, len_bytes);
         }
         self.offload.return_job(worker, job);
         self.env.lap(Activity::OpenAbsorb);
@@ -196,13 +196,13 @@ impl<E: Env> Driver<E> {
     /// Lets the receive half of a connection go to the worker that receives, if that is where it
     /// belongs. Not at once: batches of it are on their way here, so the worker pauses until they
     /// have come.
-    pub(super) fn wish_to_detach(&mut self, key: ConnectionKey) {
+    pub(super) fn request_detach(&mut self, key: ConnectionKey) {
         if !self.offload.takes_receive_halves() {
             return;
         }
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         let now = self.env.now();
-        if !entry.connection.take_detach_wish(now) {
+        if !entry.connection.take_detach_request(now) {
             return;
         }
         if self.detaching.is_empty() {
@@ -220,7 +220,7 @@ impl<E: Env> Driver<E> {
         for key in std::mem::take(&mut self.detaching) {
             // What is to be said about what has arrived is said while that is here.
             self.visited = Some(key);
-            self.tell(key);
+            self.process_events(key);
             self.visited = None;
             if !self.offload.takes_receive_halves() {
                 continue;

@@ -136,7 +136,7 @@ impl<E: Env> Driver<E> {
         self.visited = None;
         self.env.lap(Activity::OpenAbsorb);
         self.schedule(key);
-        self.tell_of_interactive(key, len_bytes);
+        self.report_interactive(key, len_bytes);
     }
 
     /// A batch is opened by another processor if one has room and more follow, so that what comes
@@ -174,6 +174,6 @@ impl<E: Env> Driver<E> {
         }
         self.visited = None;
         self.env.lap(Activity::OpenAbsorb);
-        self.tell_of_interactive(key, len_bytes);
+        self.report_interactive(key, len_bytes);
     }
 }

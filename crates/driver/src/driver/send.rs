@@ -22,7 +22,7 @@ pub const PLAN_PACKETS_MAX: usize = 64;
 
 /// What a visit left.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Remaining {
     /// Nothing to send.
     Nothing,
     /// More to send than its turn allowed, or a tail that is [corked](Flush::Cork).
@@ -33,10 +33,10 @@ pub(super) enum Left {
 
 impl<E: Env> Driver<E> {
     /// Makes and sends plans of a connection, so many at most.
-    pub(super) fn send_plans(&mut self, key: ConnectionKey, flush: Flush, plans_max: usize) -> (usize, Left) {
-        let Some(entry) = self.entries.get_mut(key.0) else { return (0, Left::Nothing) };
+    pub(super) fn send_plans(&mut self, key: ConnectionKey, flush: Flush, plans_max: usize) -> (usize, Remaining) {
+        let Some(entry) = self.entries.get_mut(key.0) else { return (0, Remaining::Nothing) };
         if entry.refused_until.is_some_and(|until| until > self.env.now()) {
-            return (0, Left::Nothing);
+            return (0, Remaining::Nothing);
         }
         // The wait is over, whether there is something to send or not: a deadline in the past would
         // fire for ever.
@@ -51,7 +51,7 @@ impl<E: Env> Driver<E> {
             if let Some(packets_max) = was_full.filter(|_| flush == Flush::Cork)
                 && self.has_only_a_tail(key, packets_max)
             {
-                return (sent, Left::More);
+                return (sent, Remaining::More);
             }
             if let Err(left) = self.make_plan(key) {
                 return (sent, left);
@@ -67,16 +67,16 @@ impl<E: Env> Driver<E> {
             let (index, receipt) = (self.plan.socket(), receipt_of::<E>(&self.plan));
             let mut packets = std::mem::take(&mut self.packets);
             self.plan.seal_once(&mut packets);
-            let goes_on = self.emit(key, index, &receipt, &mut packets);
+            let may_continue = self.emit(key, index, &receipt, &mut packets);
             self.packets = packets;
-            if !goes_on {
-                return (sent, Left::Nothing);
+            if !may_continue {
+                return (sent, Remaining::Nothing);
             }
             if is_background && self.interactive.wants_pause(self.env.now()) {
                 break;
             }
         }
-        (sent, Left::More)
+        (sent, Remaining::More)
     }
 
     /// Packets that a socket takes at a time.
@@ -89,7 +89,7 @@ impl<E: Env> Driver<E> {
 
     /// Plans of a connection that any processor of the pool seals: all but the last of a visit by
     /// others if they have room.
-    fn send_through_pool(&mut self, key: ConnectionKey, mut plans_max: usize, sealers: usize) -> (usize, Left) {
+    fn send_through_pool(&mut self, key: ConnectionKey, mut plans_max: usize, sealers: usize) -> (usize, Remaining) {
         let mut planned = 0;
         let mut kept: Option<Arc<<E::Protocol as Protocol>::Plan>> = None;
         let left = loop {
@@ -104,10 +104,10 @@ impl<E: Env> Driver<E> {
                 if !self.await_pool.contains(&key) {
                     self.await_pool.push(key);
                 }
-                break Left::Nothing;
+                break Remaining::Nothing;
             }
             if planned >= plans_max * sealers {
-                break Left::More;
+                break Remaining::More;
             }
             if let Err(left) = self.make_plan(key) {
                 break left;
@@ -172,8 +172,8 @@ impl<E: Env> Driver<E> {
     ///
     /// # Errors
     /// If that is nothing, what it waits for.
-    fn make_plan(&mut self, key: ConnectionKey) -> Result<(), Left> {
-        let Some(entry) = self.entries.get_mut(key.0) else { return Err(Left::Nothing) };
+    fn make_plan(&mut self, key: ConnectionKey) -> Result<(), Remaining> {
+        let Some(entry) = self.entries.get_mut(key.0) else { return Err(Remaining::Nothing) };
         let is_full = Cell::new(false);
         let (sockets, offload) = (&self.sockets, &self.offload);
         let room = |index: usize| {
@@ -188,8 +188,8 @@ impl<E: Env> Driver<E> {
         self.env.lap(Activity::Plan);
         match is_planned {
             true => Ok(()),
-            false if is_full.get() => Err(Left::NoRoom),
-            false => Err(Left::Nothing),
+            false if is_full.get() => Err(Remaining::NoRoom),
+            false => Err(Remaining::Nothing),
         }
     }
 
@@ -334,13 +334,13 @@ pub(super) fn on_not_emitted<E: Env>(
     receipt: &Receipt<E::Protocol>,
     error: &SendError,
 ) -> bool {
-    let goes_on = entry.connection.handle_not_emitted(now, receipt, error);
-    if !goes_on || *error != SendError::TooLarge {
+    let may_continue = entry.connection.handle_not_emitted(now, receipt, error);
+    if !may_continue || *error != SendError::TooLarge {
         entry.last_send_error = Some(error.to_string());
     }
-    if !goes_on {
+    if !may_continue {
         tracing::debug!(%error, "a batch was lost");
         entry.on_refused(now);
     }
-    goes_on
+    may_continue
 }

@@ -1,6 +1,6 @@
 //! Visiting connections: routes, events, plans, deadlines.
 
-use super::send::{Left, PLANS_PER_VISIT};
+use super::send::{PLANS_PER_VISIT, Remaining};
 use super::{Driver, Flush};
 use crate::activity::Activity;
 use crate::env::Env;
@@ -56,8 +56,8 @@ impl<E: Env> Driver<E> {
     fn do_visit(&mut self, key: ConnectionKey, flush: Flush, plans_max: usize) -> usize {
         self.update_routes(key);
         self.run_jobs(key);
-        self.tell(key);
-        self.wish_to_detach(key);
+        self.process_events(key);
+        self.request_detach(key);
         if let Some(entry) = self.entries.get_mut(key.0) {
             // Events may have woken the application, and brought in what it wrote since.
             entry.connection.apply_limits();
@@ -66,10 +66,10 @@ impl<E: Env> Driver<E> {
         if !self.update_receive_half(key) {
             return 0;
         }
-        let (sent, left) = self.send_plans(key, flush, plans_max);
+        let (sent, remaining) = self.send_plans(key, flush, plans_max);
         // Planning may have ended streams or changed routes.
         self.update_routes(key);
-        self.tell(key);
+        self.process_events(key);
         self.update_receive_half(key);
         let Some(entry) = self.entries.get_mut(key.0) else { return sent };
         if entry.connection.is_over() && !entry.connection.is_detached() {
@@ -80,11 +80,11 @@ impl<E: Env> Driver<E> {
             entry.connection.poll_timeout().into_iter().chain(entry.handshake_until).chain(entry.refused_until).min();
         self.timers.replace(key.0, entry.deadline, timeout);
         entry.deadline = timeout;
-        match left {
-            Left::Nothing => {}
-            Left::More => self.schedule(key),
+        match remaining {
+            Remaining::Nothing => {}
+            Remaining::More => self.schedule(key),
             // Visited all the same when something arrives: only sending has to wait.
-            Left::NoRoom => self.await_room(key),
+            Remaining::NoRoom => self.await_room(key),
         }
         sent
     }
@@ -106,14 +106,14 @@ impl<E: Env> Driver<E> {
     }
 
     /// Tells the application what happened.
-    pub(super) fn tell(&mut self, key: ConnectionKey) {
+    pub(super) fn process_events(&mut self, key: ConnectionKey) {
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         let env = &self.env;
-        let told = entry.connection.tell(&|| env.now());
-        if told.is_established || told.is_over {
+        let summary = entry.connection.process_events(&|| env.now());
+        if summary.is_established || summary.is_over {
             (entry.handshake_until, entry.half_open) = (None, None);
         }
-        if told.is_established && entry.connection.is_accepted() {
+        if summary.is_established && entry.connection.is_accepted() {
             self.shared.push_accepted(entry.cell.clone());
         }
     }

@@ -34,14 +34,14 @@ pub enum PathWorkerCommand<P: Protocol> {
 /// From the worker, about what it was given.
 pub enum PathWorkerEvent<P: Protocol> {
     /// A batch leaves now.
-    Leaves {
+    Emitted {
         /// The batch.
         batch: InFlightBatch<P, Arc<P::Plan>>,
         /// When.
         at: Instant,
     },
     /// A batch that was reported as leaving had to wait for room, and leaves now.
-    LeavesLate {
+    EmittedLate {
         /// The batch.
         batch: InFlightBatch<P>,
         /// When.

@@ -64,4 +64,4 @@ const SIZES: RingSizes = RingSizes { commands: COMMANDS_MAX, events: EVENTS_MAX,
 /// machine makes a thread wait that is not stuck; shorter than what a peer takes for a dead path.
 pub const HANG_AFTER: Duration = Duration::from_millis(200);
 
-const HANG_LIMIT: HangLimit = HangLimit { look_every: HANG_AFTER, misses_max: 1 };
+const HANG_LIMIT: HangLimit = HangLimit { interval: HANG_AFTER, misses_max: 1 };

@@ -15,7 +15,7 @@ use crate::crypto_pool::{PoolHelper, Tally};
 use crate::env::{Clock, Env};
 use crate::in_flight::{ConnectionRef, InFlightBatch};
 use crate::protocol::{OpenJob, Plan, Protocol};
-use crate::worker::{Arrived, IoWorker, OwnerEnd, Pulse, WorkerSocket, link};
+use crate::worker::{Arrived, IoWorker, OwnerEnd, TurnCheck, WorkerSocket, link};
 
 /// What the driver knows of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub struct PathWorker<P: Protocol> {
     /// The last batch that it reported was refused.
     has_refused: bool,
     /// After how many plans it was asked to tell when all have left, and has told.
-    finish_asked: Option<u64>,
-    finish_told: Option<u64>,
+    finish_requested: Option<u64>,
+    finish_reported: Option<u64>,
     tally: Arc<Tally>,
     state: State,
     spare_plans: Vec<P::Plan>,
@@ -76,8 +76,8 @@ impl<P: Protocol> PathWorker<P> {
             sends: VecDeque::new(),
             plans: 0,
             has_refused: false,
-            finish_asked: None,
-            finish_told: None,
+            finish_requested: None,
+            finish_reported: None,
             tally,
             state: State::Works,
             spare_plans: Vec::new(),
@@ -104,7 +104,7 @@ impl<P: Protocol> PathWorker<P> {
 
     /// It has nothing that it must do.
     fn is_idle(&self) -> bool {
-        self.sends.is_empty() && self.finish_asked == self.finish_told
+        self.sends.is_empty() && self.finish_requested == self.finish_reported
     }
 
     /// Whether nothing is left to send, as far as that can be known: asks it, once after the last
@@ -114,12 +114,12 @@ impl<P: Protocol> PathWorker<P> {
             return true;
         }
         let all = Some(self.plans);
-        if self.finish_asked != all {
+        if self.finish_requested != all {
             self.note_work(now);
-            self.finish_asked = all;
+            self.finish_requested = all;
             self.command(PathWorkerCommand::Finish { plans: self.plans });
         }
-        self.finish_told == all
+        self.finish_reported == all
     }
 
     /// Passes a plan to it.
@@ -179,12 +179,12 @@ impl<P: Protocol> PathWorker<P> {
         let event = self.link.events.pop().ok()?;
         match &event {
             // In order, except for those that wait for a socket that is full.
-            PathWorkerEvent::Leaves { batch, .. } => {
+            PathWorkerEvent::Emitted { batch, .. } => {
                 let at = self.sends.iter().position(|sent| Arc::ptr_eq(&sent.contents, &batch.contents));
                 drop(at.and_then(|at| self.sends.remove(at)));
             }
-            PathWorkerEvent::Finished { plans } => self.finish_told = Some(*plans),
-            PathWorkerEvent::LeavesLate { .. } | PathWorkerEvent::Refused { .. } => {}
+            PathWorkerEvent::Finished { plans } => self.finish_reported = Some(*plans),
+            PathWorkerEvent::EmittedLate { .. } | PathWorkerEvent::Refused { .. } => {}
         }
         Some(event)
     }
@@ -208,7 +208,7 @@ impl<P: Protocol> PathWorker<P> {
     // ── Liveness ─────────────────────────────────────────────────────────────────────────────────
 
     /// Looks whether it does turns.
-    pub(crate) fn look(&mut self, now: Instant) -> StateChange {
+    pub(crate) fn check_liveness(&mut self, now: Instant) -> StateChange {
         if self.state == State::Gone {
             return StateChange::None;
         }
@@ -223,15 +223,15 @@ impl<P: Protocol> PathWorker<P> {
         if self.state == State::Works && self.is_idle() {
             return StateChange::None;
         }
-        let Some(pulse) = self.link.liveness.look(now) else { return StateChange::None };
+        let Some(check) = self.link.liveness.check(now) else { return StateChange::None };
         // One that waits for a socket does a turn for being woken.
         self.link.worker.wake();
-        match (self.state, pulse) {
-            (State::Works, Pulse::Hangs) => {
+        match (self.state, check) {
+            (State::Works, TurnCheck::Hangs) => {
                 self.state = State::Hangs;
                 StateChange::Lost
             }
-            (State::Hangs, Pulse::Turns) => {
+            (State::Hangs, TurnCheck::Turns) => {
                 self.state = State::Works;
                 StateChange::Back
             }
@@ -239,7 +239,7 @@ impl<P: Protocol> PathWorker<P> {
         }
     }
 
-    /// When [`look`](Self::look) has something to see.
+    /// When [`check_liveness`](Self::check_liveness) has something to see.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let is_watched = match self.state {
             State::Works => !self.is_idle(),

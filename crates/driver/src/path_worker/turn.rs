@@ -44,7 +44,7 @@ pub struct PathRole<P: Protocol> {
     packets: P::Sealed,
     leases: P::Leases,
     /// The driver wants to know when nothing is left to send of so many plans.
-    finish_asked: Option<u64>,
+    finish_requested: Option<u64>,
     helper: Option<PoolHelper<P>>,
     tally: Arc<Tally>,
     /// Batches sent, received and helped with that the tally does not count yet.
@@ -58,24 +58,24 @@ impl<P: Protocol> PathRole<P> {
             waiting: VecDeque::new(),
             packets: P::Sealed::default(),
             leases: P::Leases::default(),
-            finish_asked: None,
+            finish_requested: None,
             helper,
             tally,
             batches: 0,
         }
     }
 
-    fn tell<E: Env<Protocol = P>>(io: &mut Io<E>, event: PathWorkerEvent<P>) {
-        let is_told = io.link.tell(event);
-        debug_assert!(is_told, "a ring has room for what commands make");
+    fn report<E: Env<Protocol = P>>(io: &mut Io<E>, event: PathWorkerEvent<P>) {
+        let is_queued = io.link.report(event);
+        debug_assert!(is_queued, "a ring has room for what commands make");
     }
 
     /// Says that nothing is left to send, if that was asked and is so.
     fn finish<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>) {
         // Commands come one after the other: those before the question were carried out.
         let is_done = self.waiting.is_empty() && io.sockets.iter().all(|known| known.socket.has_room());
-        if is_done && let Some(plans) = self.finish_asked.take() {
-            Self::tell::<E>(io, PathWorkerEvent::Finished { plans });
+        if is_done && let Some(plans) = self.finish_requested.take() {
+            Self::report::<E>(io, PathWorkerEvent::Finished { plans });
         }
     }
 
@@ -118,14 +118,14 @@ impl<P: Protocol> PathRole<P> {
         // Before the system call, so that no acknowledgement can overtake the report. The driver
         // looks for reports before it looks for arrivals, so it is woken only if it is to make more
         // plans.
-        Self::tell::<E>(io, PathWorkerEvent::Leaves { batch, at: now });
+        Self::report::<E>(io, PathWorkerEvent::Emitted { batch, at: now });
         if self.waiting.len() + io.link.commands.slots() <= WAITING_LOW {
             io.link.owner.flush();
         }
         if let Some(socket) = index.and_then(|index| io.socket_mut(index))
             && let Sent::Lost(error) = socket.send(now, &mut packets, || Some(sealed.clone()))
         {
-            Self::tell::<E>(io, PathWorkerEvent::Refused { batch: sealed, at: now, error });
+            Self::report::<E>(io, PathWorkerEvent::Refused { batch: sealed, at: now, error });
         }
         self.packets = packets;
     }
@@ -142,10 +142,10 @@ impl<P: Protocol> PathRole<P> {
             return;
         }
         if let Some(batch) = socket.held().cloned().flatten() {
-            Self::tell::<E>(io, PathWorkerEvent::LeavesLate { batch, at: now });
+            Self::report::<E>(io, PathWorkerEvent::EmittedLate { batch, at: now });
         }
         if let Some((Some(batch), error)) = io.sockets[at].socket.retry(now) {
-            Self::tell::<E>(io, PathWorkerEvent::Refused { batch, at: now, error });
+            Self::report::<E>(io, PathWorkerEvent::Refused { batch, at: now, error });
         }
     }
 }
@@ -172,7 +172,7 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for PathRole<P> {
                     let _sent = socket.send(now, &mut packets, || None);
                 }
             }
-            PathWorkerCommand::Finish { plans } => self.finish_asked = Some(plans),
+            PathWorkerCommand::Finish { plans } => self.finish_requested = Some(plans),
         }
         self.help(io);
     }

@@ -6,7 +6,7 @@ use units::Duration;
 
 /// Counters of one receive worker: written by it and by its driver, read by any thread.
 #[derive(Debug, Default)]
-pub struct SplitCounters {
+pub struct ReceiveWorkerCounters {
     pub(super) departed: AtomicU64,
     pub(super) returned: AtomicU64,
     pub(super) lost: AtomicU64,
@@ -19,7 +19,7 @@ pub struct SplitCounters {
 
 /// What the receive worker of the placement `split` did.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct SplitStats {
+pub struct ReceiveWorkerStats {
     /// Times a connection's receive half was detached and passed to the worker.
     pub departed: u64,
     /// Times one was returned and attached again.
@@ -43,11 +43,11 @@ pub(super) fn add(figure: &AtomicU64, more: u64) {
     figure.fetch_add(more, Ordering::Relaxed);
 }
 
-impl SplitCounters {
+impl ReceiveWorkerCounters {
     /// What was counted so far.
-    pub fn read(&self) -> SplitStats {
+    pub fn read(&self) -> ReceiveWorkerStats {
         let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-        SplitStats {
+        ReceiveWorkerStats {
             departed: get(&self.departed),
             returned: get(&self.returned),
             lost: get(&self.lost),

@@ -30,7 +30,7 @@ mod turn;
 
 use units::Duration;
 
-pub use self::counters::{SplitCounters, SplitStats};
+pub use self::counters::{ReceiveWorkerCounters, ReceiveWorkerStats};
 pub use self::messages::ReceiveWorkerCommand;
 pub use self::owner::ReceiveWorker;
 pub use self::turn::ReceiveRole;
@@ -59,6 +59,6 @@ const SIZES: RingSizes = RingSizes { commands: COMMANDS_MAX, events: EVENTS_MAX,
 /// has done none when it is looked at again it is taken for dead. Connections end by that, so it
 /// takes longer than with a path worker; a panic in one connection may take long to be reported,
 /// too.
-pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub const LIVENESS_INTERVAL: Duration = Duration::from_secs(1);
 
-const HANG_LIMIT: HangLimit = HangLimit { look_every: LOOK_EVERY, misses_max: 2 };
+const HANG_LIMIT: HangLimit = HangLimit { interval: LIVENESS_INTERVAL, misses_max: 2 };

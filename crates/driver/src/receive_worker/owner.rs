@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use units::Instant;
 
-use super::counters::{SplitCounters, add};
+use super::counters::{ReceiveWorkerCounters, add};
 use super::messages::ReceiveWorkerCommand;
 use super::turn::ReceiveRole;
 use super::{ARRIVALS_MAX, COMMANDS_MAX, COMMANDS_RESERVED, EVENTS_MAX, HALVES_MAX, HANG_LIMIT, SIZES};
@@ -13,7 +13,7 @@ use crate::driver::RECV_BATCHES_MAX;
 use crate::env::{Clock, Env};
 use crate::offload::ReceiveHalfEvent;
 use crate::protocol::{ConnectionKey, HalfReport, HalfUpdate, Protocol};
-use crate::worker::{Arrived, IoWorker, OwnerEnd, Pulse, WorkerSocket, link};
+use crate::worker::{Arrived, IoWorker, OwnerEnd, TurnCheck, WorkerSocket, link};
 
 /// The driver's end.
 pub struct ReceiveWorker<P: Protocol> {
@@ -21,7 +21,7 @@ pub struct ReceiveWorker<P: Protocol> {
     /// Receive halves that are there.
     halves: usize,
     is_gone: bool,
-    counters: Arc<SplitCounters>,
+    counters: Arc<ReceiveWorkerCounters>,
     spare_updates: Vec<P::HalfUpdate>,
     spent_reports: Vec<P::HalfReport>,
 }
@@ -36,7 +36,7 @@ impl<P: Protocol> ReceiveWorker<P> {
         sockets: Vec<WorkerSocket<E>>,
     ) -> (Self, IoWorker<E, ReceiveRole<P>>) {
         let (owners, workers) = link(SIZES, HANG_LIMIT, clock.now(), owner, worker);
-        let counters = Arc::new(SplitCounters::default());
+        let counters = Arc::new(ReceiveWorkerCounters::default());
         let role = ReceiveRole::new(Arc::clone(&counters));
         let receive_worker = Self {
             link: owners,
@@ -50,7 +50,7 @@ impl<P: Protocol> ReceiveWorker<P> {
     }
 
     /// What it did.
-    pub fn counters(&self) -> &Arc<SplitCounters> {
+    pub fn counters(&self) -> &Arc<ReceiveWorkerCounters> {
         &self.counters
     }
 
@@ -163,24 +163,24 @@ impl<P: Protocol> ReceiveWorker<P> {
 
     /// True once it turns out that it has died, or hangs, which counts the same: the halves it had
     /// are lost.
-    pub(crate) fn look(&mut self, now: Instant) -> bool {
+    pub(crate) fn check_liveness(&mut self, now: Instant) -> bool {
         if self.is_gone {
             return false;
         }
         if self.link.is_abandoned() {
-            return self.link.is_over() && self.give_up();
+            return self.link.is_over() && self.abandon();
         }
         if !self.is_watched() {
             return false;
         }
-        let Some(pulse) = self.link.liveness.look(now) else { return false };
+        let Some(check) = self.link.liveness.check(now) else { return false };
         // One that sleeps does a turn for being woken.
         self.link.worker.wake();
-        pulse == Pulse::Hangs && self.give_up()
+        check == TurnCheck::Hangs && self.abandon()
     }
 
     /// It is gone. If it comes back, it sees that there will be no more commands, and ends.
-    fn give_up(&mut self) -> bool {
+    fn abandon(&mut self) -> bool {
         self.link.close();
         self.is_gone = true;
         add(&self.counters.lost, self.halves as u64);
@@ -193,7 +193,7 @@ impl<P: Protocol> ReceiveWorker<P> {
         !self.is_gone && (self.halves > 0 || self.link.commands.slots() < COMMANDS_MAX)
     }
 
-    /// When [`look`](Self::look) has something to see.
+    /// When [`check_liveness`](Self::check_liveness) has something to see.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.is_watched().then(|| self.link.liveness.deadline())
     }

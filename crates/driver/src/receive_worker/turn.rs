@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use units::{Duration, Instant};
 
-use super::counters::{SplitCounters, add};
+use super::counters::{ReceiveWorkerCounters, add};
 use super::messages::ReceiveWorkerCommand;
 use super::{COMMANDS_MAX, EVENTS_MAX, HALVES_MAX};
 use crate::env::{Clock, Env};
@@ -23,9 +23,9 @@ const COMMANDS_PER_TURN: usize = 64;
 const EVENTS_RESERVED: usize = 3 * HALVES_MAX + 1;
 
 /// Values that one half may have found out and not reported before nothing more is received.
-const UNTOLD_MAX: usize = 1024;
+const UNREPORTED_MAX: usize = 1024;
 
-/// Batches that are brought to readers before they are woken, within a turn: a quarter of a
+/// Batches that are unannounced to readers before they are woken, within a turn: a quarter of a
 /// megabyte, some 100 us of work. A reader that runs on this very core takes it over when it is
 /// woken, and changing threads for each batch costs a sixth of the time. More would leave the
 /// caches before they are read.
@@ -43,15 +43,15 @@ pub struct ReceiveRole<P: Protocol> {
     halves: BTreeMap<ConnectionKey, Half<P>>,
     /// The half that each route leads to.
     routes: BTreeMap<P::RouteId, ConnectionKey>,
-    /// Batches, and updates of the driver, that may have brought something since readers were last
+    /// Batches, and updates of the driver, that may have unannounced something since readers were last
     /// woken.
-    brought: usize,
+    unannounced: usize,
     /// The driver takes all that has arrived before more does.
     is_paused: bool,
-    must_say_paused: bool,
+    must_report_paused: bool,
     /// The connection at work: a panic is its fault.
-    attended: Option<ConnectionKey>,
-    counters: Arc<SplitCounters>,
+    current: Option<ConnectionKey>,
+    counters: Arc<ReceiveWorkerCounters>,
 }
 
 /// A receive half that is here.
@@ -64,14 +64,14 @@ struct Half<P: Protocol> {
 }
 
 impl<P: Protocol> ReceiveRole<P> {
-    pub(super) fn new(counters: Arc<SplitCounters>) -> Self {
+    pub(super) fn new(counters: Arc<ReceiveWorkerCounters>) -> Self {
         Self {
             halves: BTreeMap::new(),
             routes: BTreeMap::new(),
-            brought: 0,
+            unannounced: 0,
             is_paused: false,
-            must_say_paused: false,
-            attended: None,
+            must_report_paused: false,
+            current: None,
             counters,
         }
     }
@@ -91,8 +91,8 @@ impl<P: Protocol> ReceiveRole<P> {
     fn return_half<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>, key: ConnectionKey) {
         let Some(Half { half, .. }) = self.halves.remove(&key) else { return };
         self.routes.retain(|_, of| *of != key);
-        let is_told = io.link.tell(ReceiveHalfEvent::Returned { key, half });
-        assert!(is_told, "a ring has room for all that are here");
+        let is_queued = io.link.report(ReceiveHalfEvent::Returned { key, half });
+        assert!(is_queued, "a ring has room for all that are here");
     }
 
     /// Drops a half that has panicked.
@@ -100,7 +100,7 @@ impl<P: Protocol> ReceiveRole<P> {
         self.routes.retain(|_, of| *of != key);
         let Some(half) = self.halves.remove(&key) else { return };
         if let Some(cell) = half.half.cell() {
-            io.link.tell(ReceiveHalfEvent::Broken { connection: ConnectionRef { key, cell } });
+            io.link.report(ReceiveHalfEvent::Broken { connection: ConnectionRef { key, cell } });
         }
         // Dropping it may panic again.
         if catch_unwind(AssertUnwindSafe(|| drop(half))).is_err() {
@@ -120,7 +120,7 @@ impl<P: Protocol> ReceiveRole<P> {
             if let Some(cell) = half.half.cell().filter(|_| half.busy_at + QUIET_AFTER <= now)
                 && !std::mem::replace(&mut half.is_quiet, true)
             {
-                io.link.tell(ReceiveHalfEvent::Quiet { connection: ConnectionRef { key: *key, cell } });
+                io.link.report(ReceiveHalfEvent::Quiet { connection: ConnectionRef { key: *key, cell } });
             }
         }
     }
@@ -136,16 +136,16 @@ impl<P: Protocol> ReceiveRole<P> {
     fn deliver<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>, socket: usize, key: ConnectionKey, batch: P::Batch) {
         let Some(half) = self.halves.get_mut(&key) else { return self.pass_on(io, socket, batch) };
         let now = io.clock.now();
-        self.attended = Some(key);
+        self.current = Some(key);
         let absorbed = half.half.absorb(now, socket, batch);
-        self.attended = None;
+        self.current = None;
         if let Err(batch) = absorbed {
             return self.pass_on(io, socket, batch);
         }
         half.busy_at = now;
         add(&self.counters.batches, 1);
-        self.brought += 1;
-        if self.brought >= BATCHES_PER_WAKE {
+        self.unannounced += 1;
+        if self.unannounced >= BATCHES_PER_WAKE {
             self.wake_readers();
         }
         if self.halves.get(&key).is_some_and(|half| half.half.is_urgent()) {
@@ -159,24 +159,24 @@ impl<P: Protocol> ReceiveRole<P> {
         io.link.pass_on(Arrived { socket, batch, opened: None });
     }
 
-    /// Wakes the readers of what was brought.
+    /// Wakes the readers of what was unannounced.
     fn wake_readers(&mut self) {
-        if self.brought == 0 {
+        if self.unannounced == 0 {
             return;
         }
         for (key, half) in &mut self.halves {
             // A waker is the application's, and may panic.
-            self.attended = Some(*key);
+            self.current = Some(*key);
             half.half.wake_readers();
         }
         // Only now: if one panicked, those after it still wait.
-        self.brought = 0;
-        self.attended = None;
+        self.unannounced = 0;
+        self.current = None;
     }
 
     /// What halves have found out and not reported is bounded.
     fn takes_more(&self) -> bool {
-        !self.is_paused && self.halves.values().all(|half| half.half.unreported() < UNTOLD_MAX)
+        !self.is_paused && self.halves.values().all(|half| half.half.unreported() < UNREPORTED_MAX)
     }
 
     // ── Reports ──────────────────────────────────────────────────────────────────────────────────
@@ -187,11 +187,11 @@ impl<P: Protocol> ReceiveRole<P> {
             return;
         }
         let Some(half) = self.halves.get_mut(&key) else { return };
-        self.attended = Some(key);
+        self.current = Some(key);
         let report = half.half.report();
-        self.attended = None;
+        self.current = None;
         if let (Some(report), Some(cell)) = (report, half.half.cell()) {
-            io.link.tell(ReceiveHalfEvent::Report { connection: ConnectionRef { key, cell }, report });
+            io.link.report(ReceiveHalfEvent::Report { connection: ConnectionRef { key, cell }, report });
             add(&self.counters.reports, 1);
         }
     }
@@ -231,17 +231,17 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
             }
             ReceiveWorkerCommand::Update { key, update } => {
                 let now = io.clock.now();
-                self.attended = Some(key);
+                self.current = Some(key);
                 let has_routes = self.halves.get_mut(&key).is_some_and(|half| half.half.handle_update(now, update));
-                self.attended = None;
-                self.brought += 1;
+                self.current = None;
+                self.unannounced += 1;
                 if has_routes {
                     self.learn_routes(key);
                 }
             }
             ReceiveWorkerCommand::Return { key } => self.return_half(io, key),
             // Said at the end of the turn: batches of a call may not have been handled yet.
-            ReceiveWorkerCommand::Pause => (self.is_paused, self.must_say_paused) = (true, true),
+            ReceiveWorkerCommand::Pause => (self.is_paused, self.must_report_paused) = (true, true),
             ReceiveWorkerCommand::Resume => self.is_paused = false,
         }
     }
@@ -270,9 +270,9 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
     }
 
     fn finish_turn(&mut self, io: &mut Io<E>) {
-        if std::mem::take(&mut self.must_say_paused) {
+        if std::mem::take(&mut self.must_report_paused) {
             // Room is kept for it.
-            io.link.tell(ReceiveHalfEvent::Paused);
+            io.link.report(ReceiveHalfEvent::Paused);
         }
         self.report_all(io);
         self.note_quiet(io);
@@ -293,7 +293,7 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
 
     /// A panic in one half ends its connection, and no other.
     fn recover(&mut self, io: &mut Io<E>) -> bool {
-        let Some(key) = self.attended.take() else { return false };
+        let Some(key) = self.current.take() else { return false };
         tracing::error!(connection = key.0, "a receive half has panicked: its connection ends, the others go on");
         self.evict(io, key);
         true

@@ -86,13 +86,13 @@ pub(crate) fn link<P: Protocol, C, E>(
     worker: Waker,
 ) -> (OwnerEnd<P, C, E>, WorkerEnd<P, C, E>) {
     let (commands, to_do) = RingBuffer::new(sizes.commands);
-    let (told, events) = RingBuffer::new(sizes.events);
+    let (sent_events, events) = RingBuffer::new(sizes.events);
     let (received, arrivals) = RingBuffer::new(sizes.arrivals);
     let progress = Arc::new(Progress::default());
     let liveness = Liveness::new(Arc::clone(&progress), limit, now);
     let (worker, owner) = (BatchedWaker::new(worker), BatchedWaker::new(owner));
     let owners = OwnerEnd { commands, events, arrivals, worker, liveness };
-    (owners, WorkerEnd { commands: to_do, events: told, arrivals: received, owner, progress })
+    (owners, WorkerEnd { commands: to_do, events: sent_events, arrivals: received, owner, progress })
 }
 
 impl<P: Protocol, C, E> OwnerEnd<P, C, E> {
@@ -150,7 +150,7 @@ impl<P: Protocol, C, E> Drop for OwnerEnd<P, C, E> {
 impl<P: Protocol, C, E> WorkerEnd<P, C, E> {
     /// Puts an event into its ring; the owner is woken by the next flush. False if the ring is full
     /// and the owner still there.
-    pub(crate) fn tell(&mut self, event: E) -> bool {
+    pub(crate) fn report(&mut self, event: E) -> bool {
         let is_taken = self.events.push(event).is_ok();
         self.owner.note();
         is_taken || self.events.is_abandoned()

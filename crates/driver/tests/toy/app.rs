@@ -41,7 +41,7 @@ pub(crate) enum Fault {
     Absorb,
     Job,
     FinishJob,
-    Tell,
+    Events,
     Plan,
     Seal,
     Timeout,
@@ -71,7 +71,7 @@ pub(crate) struct CellState {
     is_connected: bool,
     end: Option<End>,
     /// Something has changed that the application may wait for.
-    has_news: bool,
+    has_changed: bool,
     wakers: WakerSet,
 }
 
@@ -213,7 +213,7 @@ impl ToyCell {
             state.outbox_len -= chunk.len();
             chunks.push(chunk);
         }
-        state.has_news |= !chunks.is_empty();
+        state.has_changed |= !chunks.is_empty();
         (chunks, state.finished && state.outbox.is_empty())
     }
 
@@ -224,24 +224,24 @@ impl ToyCell {
     pub(crate) fn bring(&self, data: Vec<u8>) {
         let mut state = lock(&self.state);
         state.inbox.push_back(data);
-        state.has_news = true;
+        state.has_changed = true;
     }
 
     pub(crate) fn bring_eof(&self) {
         let mut state = lock(&self.state);
-        (state.eof, state.has_news) = (true, true);
+        (state.eof, state.has_changed) = (true, true);
     }
 
     pub(crate) fn note_connected(&self) {
         let mut state = lock(&self.state);
-        (state.is_connected, state.has_news) = (true, true);
+        (state.is_connected, state.has_changed) = (true, true);
     }
 
     /// Wakes those who wait, if something has changed.
     pub(crate) fn wake(&self) {
         let wakers = {
             let mut state = lock(&self.state);
-            if !std::mem::take(&mut state.has_news) {
+            if !std::mem::take(&mut state.has_changed) {
                 return;
             }
             state.wakers.take()
@@ -256,7 +256,7 @@ impl ToyCell {
             if state.end.is_some() {
                 return;
             }
-            (state.end, state.has_news) = (Some(end), true);
+            (state.end, state.has_changed) = (Some(end), true);
         }
         self.wake();
     }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddrV4};
 use std::sync::Arc;
 
-use driver::protocol::{Served, Told};
+use driver::protocol::{EventSummary, Served};
 use driver::{Connection, EndReason, SendError};
 use units::{Duration, Instant};
 
@@ -36,7 +36,7 @@ struct Detached {
     state: ReceiveState,
     is_eof: bool,
     /// The limit or the fault may have changed.
-    has_news: bool,
+    has_changed: bool,
     is_quiet: bool,
     is_recalled: bool,
     deferred: Vec<(usize, Segments)>,
@@ -65,9 +65,9 @@ pub(crate) struct ToyConnection {
     reset_due: bool,
     control_due: bool,
     control_at: Option<Instant>,
-    is_established_untold: bool,
+    is_established_unreported: bool,
     end: Option<End>,
-    is_end_told: bool,
+    is_end_reported: bool,
     route: Option<RouteChange>,
     bulk_arrives: bool,
     fault: Option<Fault>,
@@ -89,7 +89,7 @@ impl ToyConnection {
         Self {
             state: State::SynSent,
             control_due: true,
-            is_established_untold: false,
+            is_established_unreported: false,
             is_accepted: false,
             ..Self::open(cell, local, tuple, isn, 0)
         }
@@ -114,9 +114,9 @@ impl ToyConnection {
             reset_due: false,
             control_due: false,
             control_at: None,
-            is_established_untold: true,
+            is_established_unreported: true,
             end: None,
-            is_end_told: false,
+            is_end_reported: false,
             route: Some(RouteChange::Add(tuple)),
             bulk_arrives: false,
             fault: None,
@@ -211,7 +211,7 @@ impl ToyConnection {
         }
         let Some(offset) = header.seq.checked_sub(first) else { return };
         if std::mem::replace(&mut self.state, State::Open) == State::Confirming {
-            (self.control_due, self.control_at, self.is_established_untold) = (false, None, true);
+            (self.control_due, self.control_at, self.is_established_unreported) = (false, None, true);
         }
         if let Some(info) = ack_info(header, self.our_isn) {
             self.send.on_ack(now, info);
@@ -328,7 +328,7 @@ impl Connection<Toy> for ToyConnection {
         self.ack_due |= self.limit >= self.told_limit + WINDOW / 4;
         match &mut self.receiving {
             Receiving::Here(half) => (half.limit, half.fault) = (self.limit, fault),
-            Receiving::There(detached) => detached.has_news = true,
+            Receiving::There(detached) => detached.has_changed = true,
         }
         if aborted {
             self.close(now, EndReason::EndpointClosed);
@@ -336,23 +336,24 @@ impl Connection<Toy> for ToyConnection {
         Served { priority: None, is_interactive: false }
     }
 
-    fn tell(&mut self, _clock: &dyn Fn() -> Instant) -> Told {
-        self.check(Fault::Tell);
+    fn process_events(&mut self, _clock: &dyn Fn() -> Instant) -> EventSummary {
+        self.check(Fault::Events);
         // Acknowledgements may have made room.
         self.take_written();
-        let mut told = Told { is_established: std::mem::take(&mut self.is_established_untold), is_over: false };
-        if told.is_established {
+        let mut summary =
+            EventSummary { is_established: std::mem::take(&mut self.is_established_unreported), is_over: false };
+        if summary.is_established {
             self.cell.note_connected();
         }
         self.look_for_end();
         if let Some(end) = self.end.clone()
-            && !std::mem::replace(&mut self.is_end_told, true)
+            && !std::mem::replace(&mut self.is_end_reported, true)
         {
-            told.is_over = true;
+            summary.is_over = true;
             self.cell.end(end);
         }
         self.cell.wake();
-        told
+        summary
     }
 
     fn absorb(&mut self, now: Instant, _socket: usize, mut batch: Segments) {
@@ -460,7 +461,7 @@ impl Connection<Toy> for ToyConnection {
         self.bulk_arrives |= len_bytes >= BULK_FROM;
     }
 
-    fn take_detach_wish(&mut self, _now: Instant) -> bool {
+    fn take_detach_request(&mut self, _now: Instant) -> bool {
         self.state == State::Open
             && matches!(&self.receiving, Receiving::Here(half) if !half.is_eof())
             && std::mem::take(&mut self.bulk_arrives)
@@ -475,7 +476,7 @@ impl Connection<Toy> for ToyConnection {
         let detached = Detached {
             state,
             is_eof: false,
-            has_news: false,
+            has_changed: false,
             is_quiet: false,
             is_recalled: false,
             deferred: Vec::new(),
@@ -533,7 +534,7 @@ impl Connection<Toy> for ToyConnection {
         if detached.is_recalled {
             return (false, false);
         }
-        let has_update = std::mem::take(&mut detached.has_news);
+        let has_update = std::mem::take(&mut detached.has_changed);
         detached.is_recalled = is_closed || detached.is_eof || detached.is_quiet || !detached.deferred.is_empty();
         (has_update, detached.is_recalled)
     }

@@ -206,7 +206,7 @@ fn a_connection_that_panics_ends_alone() {
         Fault::Absorb,
         Fault::Job,
         Fault::FinishJob,
-        Fault::Tell,
+        Fault::Events,
         Fault::Plan,
         Fault::Seal,
         Fault::Timeout,
@@ -261,16 +261,16 @@ fn an_endpoint_that_is_stopped_resets_its_connections_and_tells_everybody() {
             false
         });
         let ended = Rc::new(RefCell::new(None));
-        let told = Rc::clone(&ended);
+        let reported = Rc::clone(&ended);
         world.add(move |waker| {
             client.step(waker);
-            *told.borrow_mut() = client.end().cloned();
-            told.borrow().is_some()
+            *reported.borrow_mut() = client.end().cloned();
+            reported.borrow().is_some()
         });
         world.run_until(|world| world.clock.now() >= Instant::ZERO + Duration::from_millis(50));
         assert!(idle.is_connected(), "it is open and was not accepted");
         world.hosts[1].shared.stop();
-        world.run_until(|world| world.hosts[1].driver.driver.has_left());
+        world.run_until(|world| world.hosts[1].driver.driver.is_drained());
         world.run_until(|_| ended.borrow().is_some() && idle.poll_end(Waker::noop()).is_some());
         assert_eq!(*ended.borrow(), Some(End::Reset), "{placement:?}");
         assert_eq!(idle.poll_end(Waker::noop()), Some(End::Reset), "{placement:?}");

@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use driver::crypto_pool::{CryptoPool, CryptoWorker, PoolCounters};
 use driver::driver::Place;
-use driver::receive_worker::{ReceiveWorker, SplitCounters};
+use driver::receive_worker::{ReceiveWorker, ReceiveWorkerCounters};
 use driver::shared::Common;
 use driver::worker::{WorkerLoop, WorkerSocket};
 use driver::workers::Workers;
@@ -125,7 +125,7 @@ impl Worker {
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) pool: Option<Arc<PoolCounters>>,
-    pub(crate) split: Option<Arc<SplitCounters>>,
+    pub(crate) split: Option<Arc<ReceiveWorkerCounters>>,
 }
 
 pub(crate) struct Host {

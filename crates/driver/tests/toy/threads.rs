@@ -63,7 +63,7 @@ impl Parker {
 fn run_driver(mut driver: HostDriver, clock: &TestClock, parker: &Parker) {
     loop {
         let has_more = driver.turn();
-        if driver.driver.shared().is_stopping() && driver.driver.has_left() {
+        if driver.driver.shared().is_stopping() && driver.driver.is_drained() {
             return;
         }
         let now = clock.now();
@@ -129,7 +129,7 @@ impl Apps {
                 over.send(std::mem::take(&mut self.ends)).expect("the test listens");
             }
             let has_more = driver.turn();
-            if driver.driver.shared().is_stopping() && driver.driver.has_left() {
+            if driver.driver.shared().is_stopping() && driver.driver.is_drained() {
                 return;
             }
             if !has_more {

@@ -106,13 +106,13 @@ fn small_work_stays_with_the_driver_and_large_work_goes_as_far_as_there_is_room(
     assert!(!bench.open(LARGE - 1) && !bench.seal(5) && !bench.run(LARGE - 1));
     assert!(bench.open(LARGE) && bench.seal(6) && bench.run(LARGE) && bench.run(LARGE));
     assert!(!bench.open(LARGE) && !bench.seal(6) && !bench.run(LARGE), "a worker has four at a time");
-    assert!(!bench.workers.has_left(NOW), "plans may be among them");
+    assert!(!bench.workers.is_drained(NOW), "plans may be among them");
     bench.turn();
     assert!(bench.workers.has_work() && bench.workers.deadline().is_some());
     let all = bench.finished(NOW, true);
     assert_eq!(all.len(), 4, "{all:?}");
     assert!(all.iter().all(|(_, _, is_done)| *is_done), "{all:?}");
-    assert!(bench.workers.has_left(NOW) && bench.workers.deadline().is_none());
+    assert!(bench.workers.is_drained(NOW) && bench.workers.deadline().is_none());
     assert_eq!(bench.counters.read().workers[0].batches, 4);
 }
 
@@ -195,6 +195,6 @@ fn without_workers_everything_is_refused() {
     assert!(workers.open(NOW, flow(Direction::In), &connection, Box::default(), batch(LARGE)).is_err());
     let job = Arc::new(Decrypt::new(7, 0, vec![vec![0; LARGE]]));
     assert!(workers.run(NOW, flow(Direction::Up), &connection, job).is_err());
-    assert!(!workers.has_work() && workers.deadline().is_none() && workers.has_left(NOW) && !workers.make_room());
+    assert!(!workers.has_work() && workers.deadline().is_none() && workers.is_drained(NOW) && !workers.make_room());
     assert!(!workers.takes_receive_halves() && workers.has_room_for_updates());
 }

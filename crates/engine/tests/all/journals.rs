@@ -223,7 +223,7 @@ fn journals_of_placement_split_replay_to_the_same_bytes() {
     let stats = ours.stats().unwrap();
     assert!(stats.send.packets_lost > 0 && stats.send.key_updates > 0, "{stats:?}");
     for engine in [&pair.client, &pair.server] {
-        let split = engine.split_stats();
+        let split = engine.receive_worker_stats();
         assert!(split.iter().any(|split| split.departed > 0 && split.batches > 20), "{split:?}");
     }
     drop((ours, theirs));

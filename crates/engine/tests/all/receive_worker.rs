@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use engine::{Closed, ConnectionHandle, Engine, EngineConfig, Placement, SplitStats};
+use engine::{Closed, ConnectionHandle, Engine, EngineConfig, Placement, ReceiveWorkerStats};
 use net::MemoryNetwork;
 use quic::{Dir, Side, TransportConfig};
 use units::Duration;
@@ -47,8 +47,8 @@ impl EnginePair {
         (ours, theirs)
     }
 
-    fn server_stats(&self) -> SplitStats {
-        self.server.split_stats().unwrap()
+    fn server_stats(&self) -> ReceiveWorkerStats {
+        self.server.receive_worker_stats().unwrap()
     }
 
     /// Sends the pattern in both directions at the same time, on one bidirectional stream.
@@ -80,7 +80,7 @@ impl EnginePair {
     }
 
     /// Waits until `is_so` is true of the server's counters.
-    fn wait_for(&self, what: &str, is_so: impl Fn(SplitStats) -> bool) {
+    fn wait_for(&self, what: &str, is_so: impl Fn(ReceiveWorkerStats) -> bool) {
         let deadline = self.server.now() + Duration::from_secs(60);
         while !is_so(self.server_stats()) {
             assert!(self.server.now() < deadline, "{what}: {:?}", self.server_stats());

@@ -168,7 +168,7 @@ impl Streams for LiveStreams {
             half.waker.wake_by_ref();
             return Err(ReadError::Blocked);
         }
-        let Poll::Ready(read) = poll_once(&half.waker, half.stream.read_strip_async()) else {
+        let Poll::Ready(read) = poll_once(&half.waker, half.stream.read_strided_async()) else {
             return Err(ReadError::Blocked);
         };
         if let Ok(Some(strip)) = read {
