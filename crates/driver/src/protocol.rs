@@ -5,7 +5,7 @@
 //!   Connection   one per connection: its serial part and the state of its handles
 //!   Plan         packets to be sent; sealing it needs no connection, so any processor can do it
 //!   OpenJob      opens a batch; this needs no connection either
-//!   Job          work on what the serial part has absorbed, such as a cipher above a byte stream; any processor can do it
+//!   Job          work on absorbed data, such as a cipher above a byte stream; any processor can do it
 //!   Batch        packets received together from one socket
 //!   Sealed       encrypted packets that are sent together through one socket
 //! ```
@@ -76,7 +76,7 @@ pub trait Protocol: Sized {
     type Sealed: Default + Clone;
     /// A job that opens a batch.
     type OpenJob: OpenJob<Batch = Self::Batch>;
-    /// Work on what the serial part has absorbed; [`NoJobs`] if there is none.
+    /// Work on data that the serial part has absorbed. [`NoJobs`] if there is none.
     type Job: Job;
     /// A worker's leases, with which it opens batches where they are received.
     type Leases: LeaseCache<Self>;
@@ -95,7 +95,7 @@ pub trait Protocol: Sized {
     fn route(&self, batch: &Self::Batch) -> (usize, Route);
 
     /// The route ID of the packets at the front of a batch, and how many bytes from the front have
-    /// it. `None` if only [`route`](Self::route) can tell.
+    /// it. `None` if only [`route`](Self::route) can determine the route.
     fn route_id(batch: &Self::Batch) -> Option<(usize, Self::RouteId)>;
 
     /// Whether the first packet of a batch is still routed to this connection. Only asked of
@@ -139,8 +139,8 @@ pub trait Protocol: Sized {
     /// Removes all routes to a connection that is removed.
     fn forget(&mut self, key: ConnectionKey);
 
-    /// The next packet of the protocol itself that is due, and the socket it leaves through. Called
-    /// after [`handle_timeout`](Self::handle_timeout) until there is none.
+    /// The next packet of the protocol itself that is due, and its socket. Called after
+    /// [`handle_timeout`](Self::handle_timeout) until there is none.
     fn poll_reply(&mut self, now: Instant, out: &mut Self::Sealed) -> Option<usize> {
         let _ = (now, out);
         None
@@ -214,28 +214,29 @@ pub struct EventSummary {
 
 /// One connection in a driver: the serial part of the protocol and the state of its handles.
 ///
-/// In a visit the driver calls [`Protocol::update_routes`], runs [jobs](Self::poll_job),
-/// [processes events](Self::process_events) the application, makes and sends [plans](Self::poll_plan), and then updates
-/// routes and tells again, since planning may have changed something. Last it asks for the
-/// [timeout](Self::poll_timeout). A visit follows every call that may have brought something to do.
-/// Time never goes backwards.
+/// In a visit the driver calls [`Protocol::update_routes`], runs [jobs](Self::poll_job), [processes
+/// events](Self::process_events), makes and sends [plans](Self::poll_plan), and then updates routes
+/// and processes events again, because planning may have changed them. Last it reads the
+/// [timeout](Self::poll_timeout). A visit follows every call after which there may be something to
+/// do. Time never goes backwards.
 pub trait Connection<P: Protocol> {
     /// Identifies the content of a plan, for the report that it was sent or not.
     type Receipt: Clone + fmt::Debug;
 
-    // ── The application ──
+    // ── The application ──────────────────────────────────────────────────────────────────────────
 
     /// Processes the requests of the handles.
     fn serve(&mut self, now: Instant) -> Served;
 
-    /// Passes events to the handles. `clock` is read for each event.
+    /// Passes events to the handles, and returns the changes of the state. `clock` is read for each
+    /// event.
     fn process_events(&mut self, clock: &dyn Fn() -> Instant) -> EventSummary;
 
     /// Applies limits for data that the application wrote since the last [`serve`](Self::serve).
     /// Called after [`process_events`](Self::process_events) and before plans are made.
     fn apply_limits(&mut self) {}
 
-    // ── Receiving ──
+    // ── Receiving ────────────────────────────────────────────────────────────────────────────────
 
     /// Opens and processes a batch received from socket `socket`.
     fn absorb(&mut self, now: Instant, socket: usize, batch: P::Batch);
@@ -248,22 +249,23 @@ pub trait Connection<P: Protocol> {
     /// Processes a batch that was opened by a job.
     fn absorb_opened(&mut self, now: Instant, job: &mut P::OpenJob, batch: P::Batch);
 
-    // ── Work after the serial step ──
+    // ── Jobs on absorbed data ────────────────────────────────────────────────────────────────────
 
-    /// The next piece of work on what was absorbed. Asked at the beginning of each visit.
-    /// [`finish_job`](Self::finish_job) follows for each, in the order of this call; how many are
-    /// under way is bounded by the connection. The receive half does its own while it is detached,
-    /// so the connection [detaches](Self::detach) it only when no job is under way.
+    /// The next job on absorbed data. Called at the beginning of each visit.
+    /// [`finish_job`](Self::finish_job) follows for each, in the same order. The connection bounds
+    /// the number of jobs in flight. A detached receive half runs its own jobs, so the connection
+    /// [detaches](Self::detach) it only when no job is in flight.
     fn poll_job(&mut self) -> Option<P::Job> {
         None
     }
 
-    /// A job is done. `output` is left to be used again. The connection is visited afterwards.
+    /// Processes the output of a job. `output` can be reused afterwards. The connection is visited
+    /// next.
     fn finish_job(&mut self, now: Instant, job: &P::Job, output: &mut <P::Job as Job>::Output) {
         let _ = (now, job, output);
     }
 
-    // ── Sending ──
+    // ── Sending ──────────────────────────────────────────────────────────────────────────────────
 
     /// Fills `plan` with packets that may be sent now. False if there are none. `room` is the
     /// number of packets that a socket takes at once, zero if it is full.
@@ -288,7 +290,7 @@ pub trait Connection<P: Protocol> {
         let _ = receipt;
     }
 
-    // ── Timeouts and closing ──
+    // ── Timeouts and closing ─────────────────────────────────────────────────────────────────────
 
     /// The next timeout.
     fn poll_timeout(&self) -> Option<Instant>;
@@ -317,7 +319,7 @@ pub trait Connection<P: Protocol> {
         false
     }
 
-    // ── A receive half on another processor ──
+    // ── A receive half on another processor ──────────────────────────────────────────────────────
 
     /// A batch of this length was received. Long batches are a reason to detach the receive half.
     fn note_arrived(&mut self, len_bytes: usize) {
@@ -511,7 +513,7 @@ pub struct SocketsLost<'a> {
     pub is_lost: &'a dyn Fn(usize) -> bool,
     /// Whether this socket can be used.
     pub is_served: &'a dyn Fn(usize) -> bool,
-    /// The worker has ended. Otherwise it hangs and may continue.
+    /// The worker has ended. Otherwise it hangs and may recover.
     pub is_gone: bool,
 }
 
@@ -569,22 +571,24 @@ pub trait OpenJob: Default {
     fn clear(&mut self) {}
 }
 
-/// Work on what the serial part of a connection has absorbed. Shares nothing with the connection.
+/// Work on data that the serial part of a connection has absorbed. Shares no state with the
+/// connection.
 ///
-/// The peer may have been told that the bytes have arrived, so a job must not be lost: a job whose
-/// worker is gone is done again.
+/// The peer may have an acknowledgement of the data, so a job must not be lost. If a worker fails,
+/// the driver runs its jobs again.
 pub trait Job {
-    /// What comes of it.
+    /// The result.
     type Output: Default;
 
-    /// How many bytes it works on.
+    /// The number of bytes that it processes.
     fn len_bytes(&self) -> usize;
 
-    /// Does it. The same job gives the same output, on any processor, whatever `out` holds before.
+    /// Runs it. Deterministic: the same job gives the same output on any processor, whatever `out`
+    /// holds before.
     fn run(&self, out: &mut Self::Output);
 }
 
-/// For protocols that have no work after the serial step.
+/// For protocols without jobs.
 #[derive(Debug, Clone, Copy)]
 pub enum NoJobs {}
 

@@ -1,4 +1,5 @@
-//! The workers of a driver: a crypto pool, path workers or a receive worker, as its [`Offload`].
+//! [`Workers`]: the workers of a driver, as its [`Offload`]: a crypto pool, path workers or a
+//! receive worker.
 
 use std::sync::Arc;
 
@@ -13,33 +14,35 @@ use crate::protocol::{Batch, Connection, ConnectionKey, Job, Plan, Protocol};
 use crate::receive_worker::{ARRIVALS_MAX as RECEIVE_ARRIVALS_MAX, ReceiveWorker};
 
 /// Received batches smaller than this are opened by the driver: opening them takes no longer than
-/// passing them on, a microsecond. The same goes for jobs.
+/// passing them on, about a microsecond. The same limit applies to jobs.
 const OPEN_OFFLOAD_BYTES_MIN: usize = 8 << 10;
 
 /// Plans with fewer packets are sealed by the driver, for the same reason.
 const SEAL_OFFLOAD_PACKETS_MIN: usize = 6;
 
-/// A batch of so many bytes makes the driver lease what opens those that follow: opening a small
-/// one takes no longer, and of many connections few are busy.
+/// A received batch of at least this size makes the driver grant a lease for later batches. Smaller
+/// batches take no longer to open than to pass on, and of many connections few are busy.
 const LEASE_BYTES_MIN: usize = 8 << 10;
 
-/// Arrivals of the receive worker looked at in one turn: as many as a driver that receives itself
-/// takes from one socket.
+/// Limit of batches of the receive worker that are processed in one turn: as many as a driver that
+/// receives itself takes from one socket.
 const RECEIVE_ARRIVALS_PER_TURN: usize = RECV_CALLS_PER_TURN * RECV_BATCHES_MAX;
 
-/// The workers of a driver. Which there are is up to the placement.
+/// The workers of a driver. The placement determines which exist.
 pub struct Workers<P: Protocol> {
     /// Processors that seal and open.
     pool: Option<CryptoPool<P>>,
-    /// Processors that serve sockets. If there is a pool, too, they are its processors.
+    /// Processors that serve sockets. If there is also a pool, they are its processors.
     paths: Vec<PathWorker<P>>,
-    /// The processor that receives.
+    /// The receive worker.
     receiver: Option<ReceiveWorker<P>>,
-    /// The path worker whose arrivals come next, and how many it may still bring in this turn.
+    /// The path worker that is polled next.
     next_path: usize,
+    /// How many batches may still be taken from it in this turn.
     path_arrivals_left: usize,
+    /// As above, for the receive worker.
     receive_arrivals_left: usize,
-    /// All workers were looked at in this turn.
+    /// The liveness of the receive worker was checked in this turn.
     receiver_checked: bool,
 }
 
@@ -63,17 +66,17 @@ impl<P: Protocol> Workers<P> {
         Self { pool: Some(pool), ..Self::default() }
     }
 
-    /// Processors that serve sockets. With a pool of them they also seal for the driver's sockets.
+    /// Workers that serve sockets. With a pool, they also seal for the driver's sockets.
     pub fn of_paths(paths: Vec<PathWorker<P>>, pool: Option<CryptoPool<P>>) -> Self {
         Self { paths, pool, ..Self::default() }
     }
 
-    /// A processor that receives.
+    /// A worker that receives.
     pub fn of_receiver(receiver: ReceiveWorker<P>) -> Self {
         Self { receiver: Some(receiver), ..Self::default() }
     }
 
-    /// The next thing that a path worker brings.
+    /// The next event of a path worker.
     fn poll_path(&mut self, now: Instant) -> Option<Arrival<P>> {
         while let Some(path) = self.paths.get_mut(self.next_path) {
             let worker = self.next_path;
@@ -89,8 +92,8 @@ impl<P: Protocol> Workers<P> {
                 });
             }
             self.next_path += 1;
-            // All that its ring holds, so that one that has opened much does not wait for what the
-            // driver opens itself.
+            // The whole ring, so that a worker that has opened many batches does not wait while the
+            // driver opens batches itself.
             self.path_arrivals_left = PATH_ARRIVALS_MAX;
             match path.check_liveness(now) {
                 StateChange::None => {}
@@ -108,7 +111,7 @@ impl<P: Protocol> Workers<P> {
         None
     }
 
-    /// The next thing that the receive worker brings.
+    /// The next event of the receive worker.
     fn poll_receiver(&mut self, now: Instant) -> Option<Arrival<P>> {
         let receiver = self.receiver.as_mut()?;
         if self.receive_arrivals_left > 0
@@ -145,11 +148,12 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         if self.pool.as_ref().is_some_and(|pool| !pool.is_empty()) {
             return false;
         }
-        // All of them are asked, so that they finish at the same time.
+        // All workers get the request before any answer is awaited, so that they finish in
+        // parallel.
         self.paths.iter_mut().map(|path| path.has_finished(now)).filter(|finished| !finished).count() == 0
     }
 
-    // ── Path workers ──
+    // ── Path workers ─────────────────────────────────────────────────────────────────────────────
 
     fn has_room(&self, worker: usize) -> bool {
         self.paths[worker].has_room()
@@ -196,7 +200,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
                         path.note_refused(true);
                         return Some(SendReport::Refused { batch, at, error });
                     }
-                    // The worker's owner end has noted it.
+                    // `PathWorker` has already processed it.
                     PathWorkerEvent::Finished { .. } => {}
                 }
             }
@@ -221,7 +225,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         self.paths[worker].keep_job(job);
     }
 
-    // ── The crypto pool ──
+    // ── The crypto pool ──────────────────────────────────────────────────────────────────────────
 
     fn sealers(&self) -> Option<usize> {
         self.pool.as_ref().map(CryptoPool::processors)
@@ -236,8 +240,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
     }
 
     fn make_room(&mut self) -> bool {
-        // Path workers have their own work, and help no sooner than they come to it: nothing waits
-        // for that.
+        // Path workers give priority to their own paths, so plans are not left waiting for them.
         !self.paths.is_empty() && self.pool.as_mut().is_some_and(CryptoPool::take_back_awaited)
     }
 
@@ -401,7 +404,7 @@ impl<P: Protocol> Offload<P> for Workers<P> {
         }
     }
 
-    // ── The receive worker ──
+    // ── The receive worker ───────────────────────────────────────────────────────────────────────
 
     fn takes_receive_halves(&self) -> bool {
         self.receiver.as_ref().is_some_and(ReceiveWorker::takes_halves)

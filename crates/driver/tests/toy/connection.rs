@@ -18,20 +18,21 @@ use crate::wire::{ACK, FIN, HEADER_LEN, Hash, Header, PROBE, RST, SYN, Tuple};
 const SYN_AGAIN: Duration = Duration::from_millis(100);
 const BULK_FROM: usize = 8 << 10;
 const DEFERRED_MAX: usize = 8;
-/// Bytes that are kept until they are acknowledged.
+/// Limit of bytes that are kept until they are acknowledged.
 const SEND_BUFFER: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The first segment was sent.
     SynSent,
-    /// The second segment has come; the third one is repeated until the peer says something.
+    /// The second segment was received. The third one is repeated until the peer sends another
+    /// segment.
     Confirming,
     Open,
     Closed,
 }
 
-/// What is kept while the receive half is elsewhere.
+/// The state that the connection keeps while the receive half is detached.
 struct Detached {
     state: ReceiveState,
     is_eof: bool,
@@ -58,7 +59,7 @@ pub(crate) struct ToyConnection {
     peer_isn: u64,
     send: SendHalf,
     receiving: Receiving,
-    /// What the peer may send, and what it was told.
+    /// The limit for the peer, and the limit that was sent to it.
     limit: u64,
     told_limit: u64,
     ack_due: bool,
@@ -71,14 +72,14 @@ pub(crate) struct ToyConnection {
     route: Option<RouteChange>,
     bulk_arrives: bool,
     fault: Option<Fault>,
-    /// When something last happened.
+    /// The time of the last activity.
     now: Instant,
 }
 
-/// What a plan of a toy connection held: offsets, and whether it was more than acknowledgements.
+/// The content of a plan: offsets, and whether it was more than acknowledgements.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Receipt {
-    /// The first offset; none without data.
+    /// The first offset. `None` without data.
     first: Option<u64>,
     is_control: bool,
 }
@@ -95,7 +96,7 @@ impl ToyConnection {
         }
     }
 
-    /// One of a peer, whose third segment has come.
+    /// Creates a connection of a peer whose third segment was received.
     pub(crate) fn open(cell: Arc<ToyCell>, local: SocketAddrV4, tuple: Tuple, our_isn: u64, peer_isn: u64) -> Self {
         let receiving = Receiving::Here(ReceiveHalf::new(Arc::clone(&cell), stream_key(peer_isn, our_isn)));
         Self {
@@ -129,7 +130,7 @@ impl ToyConnection {
     }
 
     fn check(&self, fault: Fault) {
-        assert!(self.fault != Some(fault), "as asked by the test");
+        assert!(self.fault != Some(fault), "the test has requested this panic");
     }
 
     fn receive_state(&self) -> ReceiveState {
@@ -152,16 +153,16 @@ impl ToyConnection {
         self.end.get_or_insert(end);
     }
 
-    /// Both streams are over.
+    /// Ends the connection when both streams are complete.
     fn look_for_end(&mut self) {
         let Receiving::Here(half) = &self.receiving else { return };
-        // The last acknowledgement leaves first.
+        // Only after the last acknowledgement was sent.
         if self.state == State::Open && self.send.is_finished() && half.is_eof() && !self.ack_due && !half.ack_due {
             self.close_with(End::Finished, false);
         }
     }
 
-    /// Takes what was written, as far as the send buffer goes.
+    /// Takes written data, as far as the send buffer has space.
     fn take_written(&mut self) {
         let (chunks, is_finished) = self.cell.take_written(SEND_BUFFER.saturating_sub(self.send.backlog()));
         chunks.into_iter().for_each(|chunk| self.send.write(chunk));
@@ -170,7 +171,7 @@ impl ToyConnection {
         }
     }
 
-    // ── What arrives ─────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── Receiving ────────────────────────────────────────────────────────────────────────────────
 
     fn absorb_segment(&mut self, now: Instant, header: &Header, payload: &[u8]) {
         match self.state {
@@ -198,14 +199,14 @@ impl ToyConnection {
     fn absorb_open(&mut self, now: Instant, header: &Header, payload: &[u8]) {
         let first = self.peer_isn + 1;
         if header.has(RST) {
-            // Only one with the very number that comes next: others are guesses.
+            // Only a reset with exactly the next number counts. Others are guesses.
             if header.seq == first + self.receive_state().next {
                 self.close_with(End::Reset, false);
             }
             return;
         }
         if header.has(SYN) {
-            // An old duplicate: the peer learns where we are.
+            // The answer to an old duplicate tells the peer the current numbers.
             self.ack_due = true;
             return;
         }
@@ -222,7 +223,7 @@ impl ToyConnection {
         }
     }
 
-    /// Segments that were opened, each with its place in `batch`.
+    /// Processes opened segments, each with its position in `batch`.
     pub(crate) fn absorb_segments(&mut self, now: Instant, opened: &[(usize, Header)], batch: &Segments) {
         self.check(Fault::Absorb);
         self.now = now;
@@ -233,7 +234,7 @@ impl ToyConnection {
         self.look_for_end();
     }
 
-    // ── What leaves ──────────────────────────────────────────────────────────────────────────────────────────────────
+    // ── Sending ──────────────────────────────────────────────────────────────────────────────────
 
     fn header(&self, flags: u8, offset: u64) -> Header {
         let state = self.receive_state();
@@ -310,7 +311,7 @@ fn stream_key(sender: u64, receiver: u64) -> u64 {
     Hash::of(&[sender, receiver])
 }
 
-/// What a segment acknowledges, in offsets of our stream; none if it makes no sense.
+/// The acknowledgement in a segment, in offsets of our stream. `None` if it is invalid.
 pub(crate) fn ack_info(header: &Header, our_isn: u64) -> Option<AckInfo> {
     let (ack, limit) = (header.ack.checked_sub(our_isn + 1)?, header.limit.checked_sub(our_isn + 1)?);
     header.has(ACK).then_some(AckInfo { ack, limit, held: header.held })
@@ -338,7 +339,7 @@ impl Connection<Toy> for ToyConnection {
 
     fn process_events(&mut self, _clock: &dyn Fn() -> Instant) -> EventSummary {
         self.check(Fault::Events);
-        // Acknowledgements may have made room.
+        // Acknowledgements may have made space.
         self.take_written();
         let mut summary =
             EventSummary { is_established: std::mem::take(&mut self.is_established_unreported), is_over: false };
