@@ -73,7 +73,7 @@ impl LiveDriver {
                     }
                 }
             }
-            // Fails only for an invalid poll descriptor, which is a bug. The driver goes on.
+            // Fails only for an invalid poll descriptor, which is a bug. The driver continues.
             Err(error) => tracing::error!(%error, "cannot wait for sockets"),
         }
         self.driver.env().lap(if busy { Activity::Poll } else { Activity::Waiting });

@@ -185,8 +185,9 @@ impl RecvStream {
         Ok(self.handle.front_mut().next_piece())
     }
 
-    /// The next bytes, all that lie in one receive buffer; none at the end, also when asked again.
-    /// A [`StridedBytes`] has many chunks and costs what one chunk does; it too keeps 64 KiB alive.
+    /// The next received bytes: all that are in one receive buffer, without a copy. `None` at the
+    /// end of the stream, also in later calls. A [`StridedBytes`] holds many chunks for the cost of
+    /// one. Like a chunk, it keeps 64 KiB of memory alive.
     ///
     /// # Errors
     /// As [`read_chunk`](Self::read_chunk).

@@ -197,7 +197,7 @@ mod tests {
             busy_poll: Duration::ZERO,
             owner: Waker::from(Arc::new(ChannelWaker(woken))),
             join_within: Duration::from_secs(600),
-            if_it_panics: "the test goes on",
+            if_it_panics: "the test continues",
         };
         let progress = Arc::<Progress>::default();
         let mut spawner = Spawner::threads();

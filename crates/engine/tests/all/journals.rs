@@ -266,7 +266,7 @@ fn a_journal_that_cannot_be_written_ends_and_reports_an_error() {
     let mut sink = folder.source().0(Side::Client).unwrap();
     assert!(sink.take(b"the first block is queued before the error is known"));
     folder.wait();
-    assert!(!sink.take(b"the second block is refused"), "the journal goes on");
+    assert!(!sink.take(b"the second block is refused"), "the journal continues");
     let errors = folder.take_errors();
     assert!(errors.len() == 1 && errors[0].contains("is incomplete"), "{errors:?}");
     assert!(JournalFolder::create(Path::new("/proc/none/journals")).is_err());

@@ -144,10 +144,10 @@ impl AppThread<'_> {
         let mut offset = 0;
         while let Ok(ToRead { until, is_checked }) = work.recv() {
             while offset < until {
-                let strip = streams.read_strided().map_err(|error| format!("the connection failed: {error}"))?;
-                let strip = strip.ok_or("the scripted peer ended a stream")?;
+                let chunk = streams.read_strided().map_err(|error| format!("the connection failed: {error}"))?;
+                let chunk = chunk.ok_or("the scripted peer ended a stream")?;
                 let mut at = offset;
-                for piece in strip.pieces().filter(|_| is_checked) {
+                for piece in chunk.pieces().filter(|_| is_checked) {
                     if !self.pattern.matches(at, piece) {
                         return Err(format!(
                             "the data read at offset {at} of the stream is not what the scripted peer sent"
@@ -155,7 +155,7 @@ impl AppThread<'_> {
                     }
                     at += piece.len() as u64;
                 }
-                offset += strip.len() as u64;
+                offset += chunk.len() as u64;
             }
             if !self.tell_done(Work::Reading) {
                 break;

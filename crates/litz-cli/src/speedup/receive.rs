@@ -75,14 +75,14 @@ fn read(test_bed: &TestBed, paths: u16, reading: &Reading, tell: &Sender<Done>) 
     };
     let (mut read_bytes, mut told_bytes) = (0, 0);
     loop {
-        let strip = match streams.read_strided() {
-            Ok(Some(strip)) => strip,
+        let chunk = match streams.read_strided() {
+            Ok(Some(chunk)) => chunk,
             Ok(None) => return Err("the scripted peer ended a stream".to_owned()),
             Err(_) if is_over() => return Ok(()),
             Err(error) => return Err(format!("the connection failed: {error}")),
         };
-        read_bytes += strip.len() as u64;
-        drop(strip);
+        read_bytes += chunk.len() as u64;
+        drop(chunk);
         let target = reading.target.load(Ordering::Acquire);
         if read_bytes == target && told_bytes < target {
             told_bytes = target;
