@@ -73,7 +73,7 @@ pub(crate) struct IncomingMessages {
 
 struct InFlightMessage {
     rest: Bytes,
-    /// What it adds to the bytes in flight.
+    /// Its share of the bytes in flight.
     cost: u64,
     priority: i32,
 }

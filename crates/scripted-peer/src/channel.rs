@@ -204,8 +204,8 @@ impl Channel {
     }
 
     /// Acknowledges the packets that arrived, in case the measured end waits for it.
-    pub fn hurry(&self) {
-        self.receive_side().hurry();
+    pub fn acknowledge_now(&self) {
+        self.receive_side().acknowledge_now();
     }
 }
 

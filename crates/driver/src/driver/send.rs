@@ -20,7 +20,7 @@ pub(super) const PLANS_PER_VISIT: usize = 4;
 /// Limit of packets of a plan: the largest segmented send of the system.
 pub const PLAN_PACKETS_MAX: usize = 64;
 
-/// What a connection still has to send after a visit.
+/// The data that a connection still has to send after a visit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Remaining {
     /// Nothing, or nothing that may be sent now.

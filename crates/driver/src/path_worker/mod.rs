@@ -37,11 +37,11 @@ const SENDS_MAX: usize = 4;
 
 /// Limit of leases in the ring of commands. If there is no space, the lease is granted with the
 /// next batch.
-const LEASES_ON_THE_WAY_MAX: usize = 32;
+const LEASES_QUEUED_MAX: usize = 32;
 
 /// The size of the ring of commands: the reserved entries, leases, and answers to packets that
 /// belong to no connection.
-const COMMANDS_MAX: usize = COMMANDS_RESERVED + LEASES_ON_THE_WAY_MAX + 8;
+const COMMANDS_MAX: usize = COMMANDS_RESERVED + LEASES_QUEUED_MAX + 8;
 
 /// Entries of the ring of commands that answers and leases leave free: for plans, and for requests
 /// to report when all are sent, of which there is at most one after a plan.

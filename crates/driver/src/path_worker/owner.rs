@@ -9,7 +9,7 @@ use units::Instant;
 
 use super::messages::{LeaseOf, PathWorkerCommand, PathWorkerEvent};
 use super::turn::PathRole;
-use super::{ARRIVALS_LOW, ARRIVALS_MAX, COMMANDS_MAX, COMMANDS_RESERVED, LEASES_ON_THE_WAY_MAX};
+use super::{ARRIVALS_LOW, ARRIVALS_MAX, COMMANDS_MAX, COMMANDS_RESERVED, LEASES_QUEUED_MAX};
 use super::{HANG_LIMIT, SENDS_MAX, SIZES};
 use crate::crypto_pool::{PoolHelper, Tally};
 use crate::env::{Clock, Env};
@@ -138,7 +138,7 @@ impl<P: Protocol> PathWorker<P> {
 
     /// Passes a lease to it, unless too many are in the ring.
     pub(crate) fn grant(&mut self, lease: LeaseOf<P>) {
-        if self.state == State::Works && self.link.commands.slots() > COMMANDS_MAX - LEASES_ON_THE_WAY_MAX {
+        if self.state == State::Works && self.link.commands.slots() > COMMANDS_MAX - LEASES_QUEUED_MAX {
             self.command(PathWorkerCommand::Lease(Box::new(lease)));
         }
     }

@@ -7,7 +7,7 @@ use units::Duration;
 /// Counters of one receive worker. The worker and its driver write them, any thread may read them.
 #[derive(Debug, Default)]
 pub struct ReceiveWorkerCounters {
-    pub(super) departed: AtomicU64,
+    pub(super) detached: AtomicU64,
     pub(super) returned: AtomicU64,
     pub(super) lost: AtomicU64,
     pub(super) datagrams: AtomicU64,
@@ -21,7 +21,7 @@ pub struct ReceiveWorkerCounters {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReceiveWorkerStats {
     /// How often the receive half of a connection was detached and passed to the worker.
-    pub departed: u64,
+    pub detached: u64,
     /// How often a receive half was returned and attached again.
     pub returned: u64,
     /// Receive halves that were lost, because they panicked or the worker failed.
@@ -48,7 +48,7 @@ impl ReceiveWorkerCounters {
     pub fn read(&self) -> ReceiveWorkerStats {
         let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         ReceiveWorkerStats {
-            departed: get(&self.departed),
+            detached: get(&self.detached),
             returned: get(&self.returned),
             lost: get(&self.lost),
             datagrams: get(&self.datagrams),

@@ -70,7 +70,7 @@ impl<P: Protocol> ReceiveWorker<P> {
     pub(crate) fn take(&mut self, now: Instant, key: ConnectionKey, half: P::ReceiveHalf) {
         self.command(now, ReceiveWorkerCommand::Take { key, half });
         self.halves += 1;
-        add(&self.counters.departed, 1);
+        add(&self.counters.detached, 1);
     }
 
     /// Sends an update to a receive half.

@@ -47,7 +47,7 @@ impl Job for Decrypt {
     }
 }
 
-/// What the receive half reports to the peer.
+/// The state that the receive half reports to the peer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReceiveState {
     /// All data below this offset was received.

@@ -187,7 +187,7 @@ fn megabytes_arrive_in_both_directions_over_a_lossy_link_under_every_placement()
         for host in &world.hosts {
             if let Some(split) = &host.counters.split {
                 let stats = split.read();
-                assert!(stats.departed > 0 && stats.returned > 0 && stats.lost == 0, "{stats:?}");
+                assert!(stats.detached > 0 && stats.returned > 0 && stats.lost == 0, "{stats:?}");
                 assert!(stats.batches > 100, "{stats:?}");
             }
             if let Some(pool) = &host.counters.pool {

@@ -216,7 +216,7 @@ fn megabytes_arrive_in_both_directions_over_a_lossy_link_under_every_placement()
         for counters in counters {
             if let Some(split) = counters.split {
                 let stats = split.read();
-                assert!(stats.departed > 0 && stats.lost == 0, "{stats:?}");
+                assert!(stats.detached > 0 && stats.lost == 0, "{stats:?}");
             }
             if let Some(pool) = counters.pool {
                 let stats = pool.read();

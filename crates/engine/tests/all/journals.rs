@@ -224,7 +224,7 @@ fn journals_of_placement_split_replay_to_the_same_bytes() {
     assert!(stats.send.packets_lost > 0 && stats.send.key_updates > 0, "{stats:?}");
     for engine in [&pair.client, &pair.server] {
         let split = engine.receive_worker_stats();
-        assert!(split.iter().any(|split| split.departed > 0 && split.batches > 20), "{split:?}");
+        assert!(split.iter().any(|split| split.detached > 0 && split.batches > 20), "{split:?}");
     }
     drop((ours, theirs));
     let totals = pair.replay(1);

@@ -105,7 +105,7 @@ fn bulk_in_both_directions_goes_through_the_receive_worker_across_key_updates() 
         let ends = pair.connect();
         pair.duplex(&ends);
         let stats = pair.server_stats();
-        assert!(stats.departed > 0 && stats.batches > 100 && stats.reports > 0, "{peer}: {stats:?}");
+        assert!(stats.detached > 0 && stats.batches > 100 && stats.reports > 0, "{peer}: {stats:?}");
         assert_eq!(stats.lost, 0, "{peer}: {stats:?}");
         let [ours, theirs] = [&ends.0, &ends.1].map(|end| end.stats().unwrap());
         assert!(theirs.send.key_updates > 0, "{peer}: {:?}", theirs.send);
@@ -121,9 +121,9 @@ fn an_idle_receive_half_returns_and_its_connection_continues() {
     let pair = EnginePair::new((Placement::Thread, &no_fault()), (Placement::Split, &no_fault()));
     let ends = pair.connect();
     pair.duplex(&ends);
-    pair.wait_for("all receive halves have returned", |stats| stats.departed > 0 && stats.returned == stats.departed);
+    pair.wait_for("all receive halves have returned", |stats| stats.detached > 0 && stats.returned == stats.detached);
     pair.duplex(&ends);
-    assert!(pair.server_stats().departed > 1, "{:?}", pair.server_stats());
+    assert!(pair.server_stats().detached > 1, "{:?}", pair.server_stats());
     pair.stop();
 }
 
@@ -190,7 +190,7 @@ fn a_receive_half_that_panics_ends_only_its_connection() {
     assert_eq!(before.lost, 1, "{before:?}");
     pair.duplex(&other);
     let after = pair.server_stats();
-    assert!(after.departed > before.departed && after.batches > before.batches, "{before:?} {after:?}");
+    assert!(after.detached > before.detached && after.batches > before.batches, "{before:?} {after:?}");
     pair.stop();
 }
 

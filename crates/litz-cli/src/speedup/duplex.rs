@@ -239,7 +239,7 @@ impl RoundRunner<'_> {
         let steps = self.plan(channel, setup, progress, bytes).map_err(Failure::Error)?;
         channel.feed(seal_all(steps, Vec::new()));
         let until = self.clock.now() + DETACH_TIME_MAX;
-        while self.test_bed.endpoint.receive_worker_stats().is_some_and(|stats| stats.departed == 0) {
+        while self.test_bed.endpoint.receive_worker_stats().is_some_and(|stats| stats.detached == 0) {
             // The threads have no work yet, so they can report only failures.
             if let Ok(Err(words)) = self.told.recv_timeout(Duration::from_millis(1).into()) {
                 return Err(Failure::Error(words));
@@ -368,7 +368,7 @@ impl RoundRunner<'_> {
                 return Err(Failure::Interrupted);
             }
             self.test_bed.check()?;
-            channel.hurry();
+            channel.acknowledge_now();
             if self.clock.now().saturating_since(began_at) > ROUND_TIME_MAX {
                 return Err(Failure::Error(format!("the transfer stalled: {}", self.describe(channel))));
             }
