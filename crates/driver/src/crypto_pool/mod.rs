@@ -411,8 +411,8 @@ impl<P: Protocol> CryptoPool<P> {
 }
 
 impl<P: Protocol> PoolWork<P> {
-    /// The next deadline: when its worker becomes late, or if the worker is late already, when the
-    /// work counts as lost.
+    /// The next deadline: when its worker becomes late or, if it is late already and the work
+    /// cannot be repeated, when the work counts as lost.
     fn due_at(&self, workers: &[CryptoWorker<P>]) -> Instant {
         let is_late = workers.get(self.worker).is_some_and(|worker| worker.is_late);
         let limit = if is_late && self.redo.is_none() { LOST_AFTER } else { LATE_AFTER };

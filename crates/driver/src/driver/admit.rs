@@ -58,7 +58,7 @@ impl<E: Env> Driver<E> {
         let entered = self.shared.common.enter(self.limits.connections_max).filter(|_| !refuses);
         let Some(entered) = entered else {
             // No answer: the peer retries, and an attacker gains no amplification.
-            tracing::debug!(socket, "limit of connections reached");
+            tracing::debug!(socket, "connection refused: a limit is reached, or the endpoint is closing");
             return;
         };
         let now = self.env.now();
